@@ -1,0 +1,45 @@
+//! What goes wrong with a machine.
+
+/// A machine that cannot do what it was asked; the text says what the user can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The program does not exist (a shell's status 127).
+    #[error("{program}: program not found{hint}")]
+    NotFound {
+        /// As given.
+        program: String,
+        /// A suggestion that starts with a separator, or nothing.
+        hint: String,
+    },
+    /// The program exists but cannot be executed (a shell's status 126).
+    #[error("{program}: cannot be executed: {why}")]
+    NotExecutable {
+        /// As given.
+        program: String,
+        /// The system's reason.
+        why: String,
+    },
+    /// A process to attach to does not exist.
+    #[error("no process {0}: it has ended, or never was (see `ps -e`)")]
+    NoSuchProcess(i32),
+    /// Not permitted, with the way to get the permission.
+    #[error("{what}: not permitted; {remedy}")]
+    NotPermitted {
+        /// What was tried.
+        what: String,
+        /// The sysctl, capability or group that would allow it.
+        remedy: String,
+    },
+    /// Anything else, in words for the user.
+    #[error("{0}")]
+    Other(String),
+    /// A file or system call that failed.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried, with the path.
+        what: String,
+        /// The system's reason.
+        #[source]
+        error: std::io::Error,
+    },
+}

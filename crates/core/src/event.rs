@@ -1,0 +1,55 @@
+//! Which hardware events are counted, and what came of counting them.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One event under the profile's own short name, with the spellings to try in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventChoice {
+    /// The name under which formulas use it, such as `cycles`.
+    pub alias: Arc<str>,
+    /// Spellings, first that opens wins: libpfm4's (`amd64_fam19h_zen4::RETIRED_INSTRUCTIONS`), the kernel's
+    /// (`cpu/inst_retired.any/`), or raw (`cpu/event=0xc0,umask=0x0/`).
+    pub spellings: Vec<String>,
+    /// The core kind (PMU) on which it counts, such as `cpu_atom`; `None` for all.
+    pub pmu: Option<String>,
+}
+
+/// Events that are counted together, as one group a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventSet {
+    /// Its name in the profile.
+    pub name: Arc<str>,
+    /// Its events; the first leads the group.
+    pub events: Vec<EventChoice>,
+}
+
+/// All that a machine is asked to count. More than one set means that the sets take turns (a round).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPlan {
+    /// The sets, in turn order.
+    pub sets: Vec<EventSet>,
+}
+
+/// How far a count can be trusted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CountQuality {
+    /// Counted all the time.
+    Exact,
+    /// Counted for this share of the time (0 to 1) and scaled up.
+    Scaled(f64),
+    /// Not believed, and why.
+    Implausible(String),
+}
+
+/// One event's count over one thread's (or PU's) interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Count {
+    /// The profile's short name of the event.
+    pub alias: Arc<str>,
+    /// Occurrences, scaled where it did not count all the time.
+    pub value: f64,
+    /// How far to trust it.
+    pub quality: CountQuality,
+}

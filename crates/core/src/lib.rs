@@ -1,0 +1,39 @@
+//! perch's vocabulary: what a machine is made of, what was observed on it, what a policy may know
+//! and what it may ask for, and the traits of machines, modules and policies.
+//!
+//! ```text
+//! Machine ──observe──▶ Observation ──characterise──▶ Snapshot ──decide──▶ Plan ──apply──▶ Machine
+//! ```
+//!
+//! No I/O, no clock, no threads: everything here is data, or a trait that others implement.
+#![forbid(unsafe_code)]
+
+pub mod affinity;
+pub mod error;
+pub mod event;
+pub mod machine;
+pub mod metric;
+pub mod module;
+pub mod observation;
+pub mod plan;
+pub mod policy;
+pub mod pu_set;
+pub mod snapshot;
+pub mod thread;
+pub mod topology;
+pub mod units;
+
+pub use affinity::{Affinity, MaskChange, MaskError};
+pub use error::MachineError;
+pub use event::{Count, CountQuality, EventChoice, EventPlan, EventSet};
+pub use machine::{Launch, Machine, Wake};
+pub use metric::{Metric, MetricName, MetricSource, Metrics};
+pub use module::{Module, ModuleContext};
+pub use observation::{Observation, ThreadSample};
+pub use plan::{Binding, Outcome, Plan, Reason};
+pub use policy::Policy;
+pub use pu_set::PuSet;
+pub use snapshot::{HandsOff, Snapshot, ThreadState};
+pub use thread::{ProcessId, ThreadId, ThreadInfo};
+pub use topology::Topology;
+pub use units::{ShareLevel, SharingDomain};

@@ -1,0 +1,71 @@
+//! The trait of machines: live, simulated, or a recording played back.
+
+use crate::{Affinity, EventPlan, MachineError, Observation, PuSet, Topology};
+use std::{ffi::OsString, sync::Arc, time::Duration};
+
+/// A program to start.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Launch {
+    /// The program and its arguments; the first is looked up in `PATH`.
+    pub command: Vec<OsString>,
+    /// Environment variables to set besides the inherited ones.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// Why a machine stopped waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The period is over.
+    Period,
+    /// Every thread that was given to perch has ended; with the launched program's wait status (wait(2)), if one was
+    /// launched.
+    Ended(Option<i32>),
+    /// The user asked to stop (a signal's number).
+    Stop(i32),
+}
+
+/// A machine. It owns time.
+pub trait Machine {
+    /// What it is made of, now.
+    fn topology(&self) -> Arc<Topology>;
+
+    /// Says what to count; may be called again with another plan.
+    ///
+    /// # Errors
+    /// Events that cannot be opened, with the permission or sysctl that would allow it.
+    fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError>;
+
+    /// Starts a program and follows it and all that descends from it.
+    ///
+    /// # Errors
+    /// A program that is not there or cannot be executed.
+    fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError>;
+
+    /// Follows a process that runs already, and all that descends from it.
+    ///
+    /// # Errors
+    /// A process that is not there or not ours.
+    fn attach(&mut self, pid: i32) -> Result<(), MachineError>;
+
+    /// Waits until this long after the last period's end.
+    ///
+    /// # Errors
+    /// A machine that cannot go on.
+    fn wait(&mut self, period: Duration) -> Result<Wake, MachineError>;
+
+    /// What happened since the last call.
+    ///
+    /// # Errors
+    /// A machine that cannot go on.
+    fn observe(&mut self) -> Result<Observation, MachineError>;
+
+    /// The mask that threads have which nobody placed: for a launched program the one that perch inherited, for an
+    /// attached one the effective cpuset. Offline PUs included.
+    fn default_mask(&self) -> PuSet;
+
+    /// The knob.
+    fn affinity(&mut self) -> &mut dyn Affinity;
+
+    /// How threads are characterised, for the report: `hardware counters (…)`, `instruction sampling, 251 Hz, per CPU`.
+    fn counting(&self) -> String;
+}

@@ -1,0 +1,117 @@
+//! Metrics: what a thread (or a PU) did in a window, with how far the number can be trusted.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A metric's name, such as [`names::FP_SHARE`]. Cheap to clone.
+pub type MetricName = Arc<str>;
+
+/// The metrics that perch itself knows; profiles and modules may add others.
+pub mod names {
+    /// How much a thread uses the floating-point units; its scale is the profile's (WorkOver, equations 1 and 2;
+    /// by sampling: floating-point instructions / instructions).
+    pub const FP_SHARE: &str = "fp_share";
+    /// Packed floating-point instructions / floating-point instructions.
+    pub const VECTOR_SHARE: &str = "vector_share";
+    /// Instructions that read memory / instructions.
+    pub const LOAD_SHARE: &str = "load_share";
+    /// Instructions that write memory / instructions.
+    pub const STORE_SHARE: &str = "store_share";
+    /// Branches / instructions.
+    pub const BRANCH_SHARE: &str = "branch_share";
+    /// Divisions and square roots (integer and floating-point) / instructions.
+    pub const DIVIDE_SHARE: &str = "divide_share";
+    /// Share of the time spent waiting for data beyond the L2 cache, 0 to 1.
+    pub const MEMORY_INTENSITY: &str = "memory_intensity";
+    /// Distinct memory touched, in bytes (an estimate).
+    pub const FOOTPRINT: &str = "footprint";
+    /// Instructions / cycle.
+    pub const IPC: &str = "ipc";
+    /// Processor cycles in the window.
+    pub const CYCLES: &str = "cycles";
+    /// Instructions retired in the window.
+    pub const INSTRUCTIONS: &str = "instructions";
+    /// L2 misses / 1,000 instructions.
+    pub const L2_MPKI: &str = "l2_mpki";
+    /// Last-level cache misses / 1,000 instructions.
+    pub const LLC_MPKI: &str = "llc_mpki";
+    /// Cycles or slots lost to the co-runner / cycles or slots, measured (Zen 4 and later).
+    pub const SMT_CONTENTION: &str = "smt_contention";
+    /// Samples that stand behind the sampled metrics.
+    pub const SAMPLES: &str = "samples";
+}
+
+/// Where a metric's value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MetricSource {
+    /// Hardware counters.
+    Counters,
+    /// Sampled and decoded instructions.
+    Sampling,
+    /// The kernel's own accounting.
+    Kernel,
+    /// A model's prediction.
+    Model,
+    /// The simulated machine.
+    Simulation,
+}
+
+/// One value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// The value, in the unit that its name declares.
+    pub value: f64,
+    /// How far it can be trusted: 0 not at all, 1 as exact as its source ever is.
+    pub confidence: f64,
+    /// Where it comes from.
+    pub source: MetricSource,
+}
+
+/// The metrics of one thread (or PU) in one window; few, so a list.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Metrics(Vec<(MetricName, Metric)>);
+
+impl Metrics {
+    /// The metric of that name.
+    pub fn get(&self, name: &str) -> Option<&Metric> {
+        self.0
+            .iter()
+            .find(|(n, _)| &**n == name)
+            .map(|(_, metric)| metric)
+    }
+
+    /// The value of that name.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.get(name).map(|metric| metric.value)
+    }
+
+    /// Sets a metric, replacing one of the same name.
+    pub fn set(&mut self, name: MetricName, metric: Metric) {
+        match self.0.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, old)) => *old = metric,
+            None => self.0.push((name, metric)),
+        }
+    }
+
+    /// All of them, in the order in which they were set.
+    pub fn iter(&self) -> impl Iterator<Item = (&MetricName, &Metric)> {
+        self.0.iter().map(|(name, metric)| (name, metric))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(MetricName, Metric)> for Metrics {
+    fn from_iter<T: IntoIterator<Item = (MetricName, Metric)>>(iter: T) -> Self {
+        let mut metrics = Self::default();
+        for (name, metric) in iter {
+            metrics.set(name, metric);
+        }
+        metrics
+    }
+}

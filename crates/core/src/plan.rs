@@ -1,0 +1,73 @@
+//! What a policy asks for, and what became of it.
+
+use crate::{MetricName, PuSet, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// Why, in a sentence and in the numbers behind it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// One short sentence, such as `FP rank 2 of 8: own FPU of core 1`.
+    pub text: String,
+    /// The metrics that decided, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<(MetricName, f64)>,
+}
+
+impl Reason {
+    /// A reason without numbers.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            numbers: Vec::new(),
+        }
+    }
+
+    /// The same reason with one more number.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: f64) -> Self {
+        self.numbers.push((name.into(), value));
+        self
+    }
+}
+
+/// A thread, where it shall run, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Binding {
+    /// Who.
+    pub thread: ThreadId,
+    /// Where: never empty, always within the thread's allowed PUs.
+    pub pus: PuSet,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The desired state: threads without a binding get back the mask that they had before perch touched them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Who goes where, at most one a thread.
+    pub bindings: Vec<Binding>,
+    /// Why threads that were bound are let go; optional, for explanation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub released: Vec<(ThreadId, Reason)>,
+    /// What the user should know, such as why nothing is bound on this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+/// What became of one change of one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Done.
+    Applied,
+    /// Only decided (`--dry-run`, replay).
+    NotApplied,
+    /// The thread ended before.
+    Gone,
+    /// Its mask was no longer the one that perch knew: somebody else set it. Left alone.
+    ChangedByOthers,
+    /// The kernel refused.
+    NotPermitted,
+    /// None of the PUs is usable any more (offline, or out of the cpuset).
+    NoUsablePu,
+}

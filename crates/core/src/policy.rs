@@ -1,0 +1,24 @@
+//! The trait of policies.
+
+use crate::{Plan, Snapshot};
+use std::time::Duration;
+
+/// Decides where threads run: a pure function of what it has seen. No clock, no file, no system call, no randomness
+/// but a seeded one; hence every decision can be recorded, replayed and explained.
+pub trait Policy {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The period that its paper uses or that suits it.
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Metrics without which it cannot decide.
+    fn needs(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The desired state after this period.
+    fn decide(&mut self, snapshot: &Snapshot) -> Plan;
+}

@@ -1,0 +1,71 @@
+//! All that a policy may know.
+
+use crate::{Metrics, Outcome, PuSet, SharingDomain, ThreadId, ThreadInfo, Topology};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Why perch will not place a thread, whatever a plan says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HandsOff {
+    /// Somebody placed it before perch came: its mask is not the default.
+    PlacedBefore,
+    /// Somebody changed its mask after perch had set one.
+    ChangedByOthers,
+    /// The kernel refuses (another user's thread, a kernel thread, SCHED_DEADLINE).
+    NotPermitted,
+}
+
+/// One live thread in one period.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThreadState {
+    /// Who.
+    pub info: ThreadInfo,
+    /// PUs on which it may be put: usable, and in the mask that it had before perch touched it.
+    pub allowed: PuSet,
+    /// Where perch has bound it; `None` if it has not.
+    pub bound: Option<PuSet>,
+    /// Why it must be left alone.
+    pub hands_off: Option<HandsOff>,
+    /// The PU on which it was last seen.
+    pub last_pu: Option<u32>,
+    /// Share of the period on a PU, 0 to 1.
+    pub activity: f64,
+    /// Share of the period runnable but waiting, 0 to 1.
+    pub waiting: f64,
+    /// What it did. A metric that is older than this period (kept because the thread had no time for a new one)
+    /// has a lower confidence.
+    pub metrics: Metrics,
+}
+
+/// One period as a policy sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The period's number, from 0.
+    pub period: u64,
+    /// Its end, in nanoseconds since the run began.
+    pub at: u64,
+    /// Its length in nanoseconds.
+    pub interval: u64,
+    /// The machine.
+    pub topology: Arc<Topology>,
+    /// PUs that share floating-point units, by rising lowest PU, as the profile says; each with more than one PU, or
+    /// all of one PU where nothing is shared.
+    pub fp_domains: Arc<Vec<SharingDomain>>,
+    /// At or above this FP share a thread counts as floating-point heavy on this processor (from the profile).
+    pub fp_threshold: f64,
+    /// Live threads, by rising id.
+    pub threads: Vec<ThreadState>,
+    /// What came of the last plan.
+    pub last_outcomes: Vec<(ThreadId, Outcome)>,
+}
+
+impl Snapshot {
+    /// The state of a thread.
+    pub fn thread(&self, id: ThreadId) -> Option<&ThreadState> {
+        self.threads
+            .binary_search_by_key(&id, |thread| thread.info.id)
+            .ok()
+            .map(|at| &self.threads[at])
+    }
+}

@@ -1,0 +1,41 @@
+//! Who a thread is.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A thread that cannot be mistaken for a later one with the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ThreadId {
+    /// The kernel's thread number.
+    pub tid: i32,
+    /// When it started, in clock ticks after boot (`/proc/TID/stat`, field 22, proc(5)).
+    pub start: u64,
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tid.fmt(f)
+    }
+}
+
+/// A process that cannot be mistaken for a later one with the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The process (thread-group) number.
+    pub pid: i32,
+    /// When its first thread started, in clock ticks after boot.
+    pub start: u64,
+}
+
+/// What is known of a thread besides its numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadInfo {
+    /// The thread.
+    pub id: ThreadId,
+    /// Its process (thread group).
+    pub pid: i32,
+    /// Its own name (`comm`, at most 15 bytes, lossily decoded).
+    pub name: String,
+    /// Its process's name.
+    pub process: String,
+}

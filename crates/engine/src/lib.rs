@@ -1,0 +1,1 @@
+//! The control loop, the journal, recording, replay and the report's numbers.

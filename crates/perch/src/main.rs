@@ -1,0 +1,2 @@
+//! perch: the command.
+fn main() {}

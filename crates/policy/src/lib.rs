@@ -1,0 +1,1 @@
+//! Placement policies, one paper a file.

@@ -1,0 +1,1 @@
+//! What perch knows about each processor: events, formulas, units, sharing domains.
