@@ -1,0 +1,228 @@
+//! The workload's threads and its clock.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::options::Rates;
+use super::spawn::{become_daemon, spawn};
+use super::work::work;
+use super::{Line, Options, Role, Spawn, SpawnKind};
+
+/// Where the stand-in PMU takes its rules.
+const PMU_RULES: &str = "/sys/module/fakepmu/parameters/rules";
+
+/// What all threads of one process know.
+pub(super) struct Shared {
+    pub(super) end: Instant,
+    pub(super) seed: u64,
+    pub(super) rates: Vec<Rates>,
+    /// The first threads' roles; the clock changes them.
+    roles: Mutex<Vec<Role>>,
+    /// Starts that the first threads are to make, each by whoever of them comes next.
+    errands: Vec<Mutex<Vec<Spawn>>>,
+    late: AtomicUsize,
+}
+
+/// One thread to be.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    /// Its place among the first threads; `None` for late ones, whose role never changes.
+    place: Option<usize>,
+    role: Role,
+    how: SpawnKind,
+    parent: i32,
+    name: String,
+}
+
+impl Worker {
+    /// A worker that comes later and keeps its role.
+    pub(super) fn late(shared: &Arc<Shared>, role: Role, how: SpawnKind, parent: i32) -> Self {
+        let number = shared.late.fetch_add(1, Ordering::Relaxed) as u64;
+        let name = random_name(&mut fastrand::Rng::with_seed(
+            shared.seed ^ (number << 32) ^ 0x5eed,
+        ));
+        Self {
+            shared: Arc::clone(shared),
+            place: None,
+            role,
+            how,
+            parent,
+            name,
+        }
+    }
+
+    /// The name that it runs under.
+    pub(super) fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    /// Tells what it is and works until the end.
+    pub(super) fn run(mut self) {
+        let mut told = false;
+        while Instant::now() < self.shared.end {
+            let role = self
+                .place
+                .map_or(self.role, |place| lock(&self.shared.roles)[place]);
+            if !told || role != self.role {
+                self.role = role;
+                self.tell();
+                told = true;
+            }
+            if let Some(place) = self.place {
+                for errand in std::mem::take(&mut *lock(&self.shared.errands[place])) {
+                    if let Err(error) = spawn(&self.shared, errand.kind, errand.role) {
+                        eprintln!("guest-load: {error:#}");
+                        std::process::exit(1);
+                    }
+                }
+            }
+            work(role);
+        }
+    }
+
+    fn tell(&self) {
+        let tid = tid();
+        if let Some(rates) = self.shared.rates.iter().find(|r| r.role == self.role) {
+            let rule = format!("tid:{tid} {}\n", rates.rates);
+            if let Err(error) = std::fs::write(PMU_RULES, rule) {
+                eprintln!("guest-load: cannot write {PMU_RULES}: {error}");
+                std::process::exit(1);
+            }
+        }
+        let line = Line {
+            tid,
+            pid: std::process::id().cast_signed(),
+            start_time: start_time(tid).unwrap_or(0),
+            name: self.name.clone(),
+            role: self.role,
+            at: uptime(),
+            how: self.how,
+            parent: self.parent,
+        };
+        if let Ok(mut text) = serde_json::to_string(&line) {
+            text.push('\n');
+            // One write, past all buffers and locks: lines stay whole, and a forked child may do it.
+            // SAFETY: the pointer and the length are those of a live string.
+            unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+        }
+    }
+}
+
+/// Runs the workload to its end.
+///
+/// # Errors
+/// When a thread cannot be started.
+pub fn run(options: &Options) -> Result<()> {
+    if options.threads.0.is_empty() {
+        bail!("no threads: give at least one ROLE:COUNT");
+    }
+    if options.daemon {
+        become_daemon()?;
+    }
+    let how = match (options.parent, options.daemon) {
+        (_, true) => SpawnKind::Daemon,
+        (0, _) => SpawnKind::Thread,
+        _ => SpawnKind::Program,
+    };
+    let begin = Instant::now();
+    let mut random = fastrand::Rng::with_seed(options.seed);
+    let mut roles = options.threads.0.clone();
+    random.shuffle(&mut roles);
+    let count = roles.len();
+    let shared = Arc::new(Shared {
+        end: begin + Duration::from_secs_f64(options.seconds),
+        seed: options.seed,
+        rates: options.rates.clone(),
+        roles: Mutex::new(roles.clone()),
+        errands: (0..count).map(|_| Mutex::default()).collect(),
+        late: AtomicUsize::new(0),
+    });
+    let mut threads = Vec::new();
+    for (place, role) in roles.into_iter().enumerate() {
+        let name = random_name(&mut random);
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            place: Some(place),
+            role,
+            how,
+            parent: options.parent,
+            name,
+        };
+        let thread = std::thread::Builder::new()
+            .name(worker.name())
+            .spawn(move || worker.run());
+        threads.push(thread.context("cannot start a thread")?);
+        std::thread::sleep(Duration::from_millis(random.u64(0..=options.gap)));
+    }
+    keep_time(options, &shared, begin, &mut random);
+    for thread in threads {
+        if thread.join().is_err() {
+            bail!("a thread panicked");
+        }
+    }
+    Ok(())
+}
+
+/// Changes roles and hands out errands when their time has come.
+fn keep_time(options: &Options, shared: &Shared, begin: Instant, random: &mut fastrand::Rng) {
+    let shuffles = options.shuffle.iter().map(|at| (*at, None));
+    let mut dates: Vec<(f64, Option<Spawn>)> = shuffles
+        .chain(options.spawn.iter().map(|spawn| (spawn.at, Some(*spawn))))
+        .collect();
+    dates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut place = random.usize(0..shared.errands.len());
+    for (at, errand) in dates {
+        std::thread::sleep(
+            (begin + Duration::from_secs_f64(at)).saturating_duration_since(Instant::now()),
+        );
+        match errand {
+            None => random.shuffle(&mut lock(&shared.roles)),
+            Some(errand) => {
+                lock(&shared.errands[place]).push(errand);
+                place = (place + 1) % shared.errands.len();
+            }
+        }
+    }
+}
+
+fn random_name(random: &mut fastrand::Rng) -> String {
+    let length = random.usize(3..=14);
+    std::iter::repeat_with(|| random.lowercase())
+        .take(length)
+        .collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The calling thread's number.
+pub(super) fn tid() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Seconds since boot.
+fn uptime() -> f64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a live timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// Field 22 of the thread's `stat`; the name in field 2 may hold spaces and brackets.
+fn start_time(tid: i32) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"))?;
+    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = after_name.split_whitespace().nth(22 - 3);
+    field
+        .and_then(|f| f.parse().ok())
+        .ok_or_else(|| io::Error::other(format!("odd line in stat: {text}")))
+}

@@ -1,0 +1,150 @@
+//! Kernel modules for the guest: the kernel's own, and the stand-in PMU built against its headers.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::host::{cache_dir, lock, repository, tool};
+use crate::kernel::Kernel;
+
+/// The named modules and all that they need, in loading order; paths of the (perhaps compressed) files.
+///
+/// # Errors
+/// When the kernel has no module of such a name (which may be because it is built in).
+pub(crate) fn closure(kernel: &Kernel, names: &[String]) -> Result<Vec<PathBuf>> {
+    let dir = kernel.modules();
+    let list = dir.join("modules.dep");
+    let text =
+        fs::read_to_string(&list).with_context(|| format!("cannot read {}", list.display()))?;
+    let needs: HashMap<&str, Vec<&str>> = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(module, needs)| (module, needs.split_whitespace().collect()))
+        .collect();
+    let by_name: HashMap<String, &str> = needs
+        .keys()
+        .map(|path| (module_name(path), *path))
+        .collect();
+    let mut order: Vec<&str> = Vec::new();
+    for name in names {
+        let Some(&module) = by_name.get(&name.replace('-', "_")) else {
+            bail!("kernel {} has no module {name}", kernel.release());
+        };
+        // modules.dep lists direct and indirect needs, the deepest last.
+        for needed in needs[module].iter().rev().chain([&module]) {
+            if !order.contains(needed) {
+                order.push(needed);
+            }
+        }
+    }
+    Ok(order.into_iter().map(|path| dir.join(path)).collect())
+}
+
+/// A module's name as the kernel knows it, from its file's path.
+pub(crate) fn module_name(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.split(".ko").next().unwrap_or(file).replace('-', "_")
+}
+
+/// A module's bytes, decompressed.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("xz") => Ok(tool(Command::new("xz").arg("-dc").arg(path), "xz-utils")?.stdout),
+        Some("zst") => Ok(tool(Command::new("zstd").arg("-dcq").arg(path), "zstd")?.stdout),
+        _ => fs::read(path).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// The stand-in PMU, a module built from `testbed/fakepmu` for one kernel.
+///
+/// In the guest load it with `insmod` from [`FakePmu::GUEST_PATH`]; the source says what its
+/// parameters mean.
+#[derive(Clone, Debug)]
+pub struct FakePmu {
+    module: PathBuf,
+}
+
+impl FakePmu {
+    /// Where a guest that was given the module has it.
+    pub const GUEST_PATH: &str = "/testbed/fakepmu.ko";
+
+    /// Builds the module for this kernel, unless this very source was built for it before.
+    ///
+    /// # Errors
+    /// When the kernel's headers cannot be had, or gcc or make is missing or fails.
+    pub fn build(kernel: &Kernel) -> Result<Self> {
+        let source = repository().join("testbed/fakepmu");
+        let dir = kernel.build_dir().join("fakepmu");
+        let _lock = lock(&cache_dir()?, "fakepmu")?;
+        let module = dir.join("fakepmu.ko");
+        let files = ["fakepmu.c", "Kbuild"];
+        let texts = files.map(|name| fs::read(source.join(name)));
+        let mut fresh = module.is_file();
+        for (name, text) in files.iter().zip(&texts) {
+            let text = text
+                .as_ref()
+                .map_err(|e| anyhow::anyhow!("cannot read {name}: {e}"))?;
+            fresh &= fs::read(dir.join(name)).is_ok_and(|old| old == *text);
+        }
+        if fresh {
+            return Ok(Self { module });
+        }
+        if dir.exists() {
+            fs::remove_dir_all(&dir)?;
+        }
+        let headers = kernel.headers()?;
+        fs::create_dir_all(&dir)?;
+        for (name, text) in files.iter().zip(texts) {
+            fs::write(dir.join(name), text?)?;
+        }
+        let built = tool(
+            Command::new("make")
+                .arg("-C")
+                .arg(headers)
+                .arg(format!("M={}", dir.display()))
+                // The module's type information would need the kernel's image with symbols.
+                .args([
+                    "CONFIG_DEBUG_INFO_BTF_MODULES=",
+                    "CONFIG_MODULE_SIG_ALL=",
+                    "modules",
+                ])
+                .env_remove("MAKEFLAGS")
+                .env_remove("MAKELEVEL")
+                .env("LC_ALL", "C"),
+            "make gcc libelf1",
+        );
+        if let Err(error) = built {
+            // What was copied must not look finished the next time.
+            fs::remove_dir_all(&dir)?;
+            return Err(error.context(
+                "cannot build the stand-in PMU (needs `apt-get install make gcc libelf1`)",
+            ));
+        }
+        Ok(Self { module })
+    }
+
+    /// The built module on the host.
+    pub fn path(&self) -> &Path {
+        &self.module
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::module_name;
+
+    #[test]
+    fn names_lose_folder_suffix_and_dashes() {
+        for path in [
+            "kernel/a/virtio-rng.ko",
+            "virtio-rng.ko.xz",
+            "virtio_rng.ko.zst",
+            "virtio-rng",
+        ] {
+            assert_eq!(module_name(path), "virtio_rng");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! One run of QEMU: start it, follow what the guest says on its ports, end it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::topology::Topology;
+
+/// Nehalem is the newest model of which emulation gets the cache and thread numbering right without
+/// claiming features that software emulation lacks.
+const CPU_MODEL: &str = "Nehalem-v1";
+
+/// `nokaslr` and `mitigations=off` save seconds of boot; `panic=-1` with `-no-reboot` ends QEMU at a panic.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init no_timer_check tsc=reliable \
+    nokaslr mitigations=off";
+
+/// How often the host looks at what the guest wrote.
+const POLL: Duration = Duration::from_millis(25);
+
+/// How a run of QEMU ended.
+pub(crate) enum End {
+    /// The command ran and ended with this status.
+    Exit(i32),
+    /// The guest died or hung before the command had started.
+    NeverStarted,
+    /// The guest died while the command ran.
+    Died,
+    /// The command ran longer than it may.
+    TimeLimit,
+}
+
+/// A running emulator, killed when dropped.
+pub(crate) struct Qemu {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way nothing is left behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Qemu {
+    /// Boots `kernel` with `initrd`; what the guest writes goes to files in `dir`.
+    ///
+    /// # Errors
+    /// When QEMU is not installed or cannot be started.
+    pub(crate) fn start(
+        topology: Topology,
+        mebibytes: usize,
+        kernel: &Path,
+        initrd: &Path,
+        dir: &Path,
+    ) -> Result<Self> {
+        // Debian's util-linux: QEMU must not outlive a test that is killed.
+        let mut command = Command::new("setpriv");
+        command
+            .args([
+                "--pdeathsig",
+                "KILL",
+                "qemu-system-x86_64",
+                "-M",
+                "q35",
+                "-cpu",
+                CPU_MODEL,
+            ])
+            // Several emulation threads race with the kernel while it patches its own text at boot.
+            .args(["-accel", "tcg,thread=single"])
+            .args(topology.qemu_arguments(mebibytes))
+            .args([
+                "-nodefaults",
+                "-no-user-config",
+                "-display",
+                "none",
+                "-no-reboot",
+            ])
+            .arg("-serial")
+            .arg(format!("file:{}", dir.join("console").display()))
+            .args(["-device", "virtio-serial-pci"]);
+        for (number, name) in [(1, "stdout"), (2, "stderr"), (3, "status")] {
+            let path = dir.join(name);
+            File::create(&path)?;
+            command
+                .arg("-chardev")
+                .arg(format!("file,id=port{number},path={}", path.display()))
+                .arg("-device")
+                .arg(format!(
+                    "virtserialport,chardev=port{number},nr={number},name={name}"
+                ));
+        }
+        command
+            .arg("-kernel")
+            .arg(kernel)
+            .arg("-initrd")
+            .arg(initrd)
+            .arg("-append")
+            .arg(KERNEL_ARGUMENTS);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(dir.join("emulator"))?);
+        if !std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+            .any(|dir| dir.join("qemu-system-x86_64").is_file())
+        {
+            bail!(
+                "`qemu-system-x86_64` is not installed; get it with `apt-get install qemu-system-x86`"
+            );
+        }
+        let child = command
+            .spawn()
+            .context("`setpriv` is not installed; get it with `apt-get install util-linux`")?;
+        Ok(Self {
+            child,
+            dir: dir.to_owned(),
+        })
+    }
+
+    /// Waits until the command has ended; a guest that has not started it within `boot` has died.
+    pub(crate) fn wait(&mut self, boot: Duration, limit: Duration) -> Result<End> {
+        let booted = Instant::now();
+        let mut started = None;
+        loop {
+            let ended = self.child.try_wait()?.is_some();
+            let status = self.read("status");
+            if let Some(code) = status
+                .lines()
+                .find_map(|l| l.strip_prefix("exit "))
+                .filter(|_| status.ends_with('\n'))
+            {
+                return Ok(End::Exit(
+                    code.trim()
+                        .parse()
+                        .context("the guest's exit status is no number")?,
+                ));
+            }
+            if started.is_none() && status.contains("started") {
+                started = Some(Instant::now());
+            }
+            match started {
+                None if ended || booted.elapsed() > boot => return Ok(End::NeverStarted),
+                Some(_) if ended => return Ok(End::Died),
+                Some(begin) if begin.elapsed() > limit => return Ok(End::TimeLimit),
+                _ => std::thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// What came over the port (or `console`, or `emulator`) so far.
+    pub(crate) fn read(&self, name: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.dir.join(name)).unwrap_or_default()).into_owned()
+    }
+}
