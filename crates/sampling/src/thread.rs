@@ -1,0 +1,137 @@
+//! What was sampled of one thread.
+
+use crate::confidence::{Spread, TOLERANCE};
+use crate::footprint::Footprint;
+use crate::mix::{Mix, MixSum};
+
+/// One sample, after its address was looked up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// The sampled address.
+    pub ip: u64,
+    /// Mix of the code that the address stands for; `None` if there is no valid code.
+    pub mix: Option<Mix>,
+    /// Whether the instruction before the address reads memory, if known.
+    pub after_load: Option<bool>,
+    /// Address of a memory access around the sample, if registers were sampled and give one.
+    pub data_address: Option<u64>,
+}
+
+/// Accumulates the samples of one thread. Empty ones hold no heap memory.
+#[derive(Debug, Clone, Default)]
+pub struct ThreadMix {
+    pub(crate) sum: MixSum,
+    pub(crate) fp: Spread,
+    pub(crate) undecoded: u64,
+    pub(crate) after_load: u64,
+    pub(crate) predecessors: u64,
+    pub(crate) footprint: Footprint,
+}
+
+impl ThreadMix {
+    /// Adds one sample.
+    pub fn add(&mut self, sample: &Sample) {
+        match &sample.mix {
+            Some(mix) => {
+                self.sum.add(mix, 1.0);
+                self.fp.add(mix.fp_share());
+            }
+            None => self.undecoded += 1,
+        }
+        if let Some(after_load) = sample.after_load {
+            self.predecessors += 1;
+            self.after_load += u64::from(after_load);
+        }
+        if let Some(address) = sample.data_address {
+            self.footprint.add(address);
+        }
+    }
+
+    /// Samples added since the last [`take`](crate::Estimator::take).
+    pub fn samples(&self) -> u64 {
+        self.fp.count() + self.undecoded
+    }
+
+    /// Forgets the addresses of past accesses too, as after an exec; `take` keeps the last 1,024.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn finish(&mut self, mix: Mix) -> SampledMetrics {
+        let metrics = SampledMetrics {
+            samples: self.fp.count(),
+            undecoded: self.undecoded,
+            mix,
+            fp: self.fp,
+            memory_stall_share: (self.predecessors > 0)
+                .then(|| self.after_load as f64 / self.predecessors as f64),
+            footprint_bytes: self.footprint.bytes(),
+            footprint_samples: self.footprint.len(),
+        };
+        let footprint = std::mem::take(&mut self.footprint);
+        *self = Self {
+            footprint,
+            ..Self::default()
+        };
+        metrics
+    }
+}
+
+/// What a thread's samples say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SampledMetrics {
+    /// Samples whose code could be decoded; everything but the footprint rests on these.
+    pub samples: u64,
+    /// Samples without valid code at their address.
+    pub undecoded: u64,
+    /// Estimated instruction mix.
+    pub mix: Mix,
+    /// Spread of the samples' floating-point shares, for intervals and verdicts.
+    pub fp: Spread,
+    /// Share of samples whose previous instruction reads memory, 0 to 1. It rises with memory stalls,
+    /// but tight loops over cached data have a high share too.
+    pub memory_stall_share: Option<f64>,
+    /// Estimated bytes of distinct cache lines accessed (a lower bound), over up to 1,024 past accesses.
+    pub footprint_bytes: Option<f64>,
+    /// Accesses that the footprint rests on; below about 200 it is a rough guess.
+    pub footprint_samples: usize,
+}
+
+impl SampledMetrics {
+    /// Stall share above which a thread may wait for memory.
+    pub const STALL_THRESHOLD: f64 = 0.3;
+
+    /// Share of instructions that do floating-point work, 0 to 1.
+    pub fn fp_share(&self) -> f64 {
+        self.mix.fp_share()
+    }
+
+    /// Half-width of the 99 % interval of the floating-point share.
+    pub fn fp_half_width(&self) -> f64 {
+        self.fp.half_width()
+    }
+
+    /// Probability that sampling noise leaves the floating-point share within five points, 0 to 1.
+    pub fn confidence(&self) -> f64 {
+        self.fp.confidence(TOLERANCE)
+    }
+
+    /// Whether the thread's floating-point share is above `threshold`, with the probability of being right.
+    pub fn fp_above(&self, threshold: f64) -> (bool, f64) {
+        self.fp.above(threshold)
+    }
+
+    /// How strongly the thread works on memory beyond a private cache of `l2_bytes`, 0 to 1: the stall
+    /// share times the share of the footprint that does not fit, if the stall share exceeds
+    /// [`STALL_THRESHOLD`](Self::STALL_THRESHOLD) and the footprint the cache; else 0. `None` if either
+    /// is unknown.
+    pub fn memory_intensity(&self, l2_bytes: u64) -> Option<f64> {
+        let (stall, footprint) = (self.memory_stall_share?, self.footprint_bytes?);
+        let cache = l2_bytes as f64;
+        Some(if stall > Self::STALL_THRESHOLD && footprint > cache {
+            stall * (1.0 - cache / footprint)
+        } else {
+            0.0
+        })
+    }
+}

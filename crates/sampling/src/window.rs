@@ -1,0 +1,204 @@
+//! The stretch of code that one sampled address stands for.
+
+use std::ops::Range;
+
+use crate::instruction::{Arch, Decoded, Flow, MemoryOperand};
+use crate::mix::{Mix, MixSum};
+use crate::source::{CodeReader, CodeSource};
+
+/// How far forward the end of an enclosing loop is looked for, in instructions.
+const LOOP_REACH: usize = 160;
+/// Longest loop body in bytes.
+const LOOP_BYTES: u64 = 1024;
+/// Longest path, in instructions.
+const PATH_LENGTH: usize = 64;
+
+/// How the stretch of code was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WindowKind {
+    /// A repeated string instruction, which stands for itself.
+    Repeat,
+    /// The body of the innermost loop around the address.
+    Loop,
+    /// The instructions that follow the address.
+    Path,
+}
+
+/// What the code around one address says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// Mix of the stretch.
+    pub mix: Mix,
+    /// How it was found.
+    pub kind: WindowKind,
+    /// Addresses that it was decoded from.
+    pub span: Range<u64>,
+    /// Whether the instruction that ran before the address reads memory: a sample taken while waiting
+    /// for memory shows the address after the load. `None` if no predecessor could be told.
+    pub after_load: Option<bool>,
+    /// A memory operand whose registers, at the moment of the sample, still (or already) give the
+    /// address accessed.
+    pub operand: Option<MemoryOperand>,
+}
+
+/// Finds windows in one address space's code.
+pub struct WindowFinder {
+    reader: CodeReader,
+}
+
+impl WindowFinder {
+    /// A finder for code of `arch`.
+    pub fn new(arch: Arch) -> Self {
+        Self {
+            reader: CodeReader::new(arch),
+        }
+    }
+
+    /// Forgets code bytes read so far.
+    pub fn clear(&mut self) {
+        self.reader.clear();
+    }
+
+    /// The window of the sampled address `ip`, or `None` if there is no valid instruction.
+    pub fn window(&mut self, source: &dyn CodeSource, ip: u64) -> Option<Window> {
+        let first = self.reader.decode(source, ip)?;
+        let (kind, body) = if first.rep {
+            (WindowKind::Repeat, vec![(ip, first)])
+        } else if let Some(body) = self.innermost_loop(source, ip) {
+            (WindowKind::Loop, body)
+        } else {
+            (WindowKind::Path, self.path(source, ip))
+        };
+        let mut sum = MixSum::default();
+        let mut span = ip..first.next(ip);
+        for (address, instruction) in &body {
+            sum.add_instruction(instruction, 1.0);
+            span.start = span.start.min(*address);
+            span.end = span.end.max(instruction.next(*address));
+        }
+        let predecessor = self.predecessor(source, ip, kind, &body);
+        let operand = self.operand(source, ip, predecessor);
+        Some(Window {
+            mix: sum.mix()?,
+            kind,
+            span,
+            after_load: predecessor.map(|(_, p)| p.reads),
+            operand,
+        })
+    }
+
+    /// First backward branch ahead whose target is at or before `ip`.
+    fn innermost_loop(&mut self, source: &dyn CodeSource, ip: u64) -> Option<Vec<(u64, Decoded)>> {
+        let mut at = ip;
+        for _ in 0..LOOP_REACH {
+            let instruction = self.reader.decode(source, at)?;
+            match instruction.flow {
+                Flow::Jump(target) | Flow::CondJump(target)
+                    if target <= ip && ip - target < LOOP_BYTES =>
+                {
+                    return self.straight(source, target, at);
+                }
+                Flow::Return => return None,
+                _ => {}
+            }
+            at = instruction.next(at);
+        }
+        None
+    }
+
+    /// The instructions from `start` up to the one at `last`.
+    fn straight(
+        &mut self,
+        source: &dyn CodeSource,
+        start: u64,
+        last: u64,
+    ) -> Option<Vec<(u64, Decoded)>> {
+        let mut body = Vec::new();
+        let mut at = start;
+        while at <= last {
+            let Some(instruction) = self.reader.decode(source, at) else {
+                break;
+            };
+            body.push((at, instruction));
+            at = instruction.next(at);
+        }
+        (!body.is_empty()).then_some(body)
+    }
+
+    fn path(&mut self, source: &dyn CodeSource, ip: u64) -> Vec<(u64, Decoded)> {
+        let mut body: Vec<(u64, Decoded)> = Vec::new();
+        let mut at = ip;
+        while body.len() < PATH_LENGTH && !body.iter().any(|(seen, _)| *seen == at) {
+            let Some(instruction) = self.reader.decode(source, at) else {
+                break;
+            };
+            body.push((at, instruction));
+            at = match instruction.flow {
+                Flow::Jump(target) => target,
+                Flow::CondJump(target) if target <= at => target,
+                Flow::Return | Flow::IndirectJump { .. } | Flow::Stop => break,
+                _ => instruction.next(at),
+            };
+        }
+        body
+    }
+
+    fn predecessor(
+        &mut self,
+        source: &dyn CodeSource,
+        ip: u64,
+        kind: WindowKind,
+        body: &[(u64, Decoded)],
+    ) -> Option<(u64, Decoded)> {
+        let _ = source;
+        match kind {
+            WindowKind::Loop => body
+                .iter()
+                .copied()
+                .find(|(at, d)| d.next(*at) == ip)
+                .or(body.last().copied()),
+            WindowKind::Repeat | WindowKind::Path => None,
+        }
+    }
+
+    fn operand(
+        &mut self,
+        source: &dyn CodeSource,
+        ip: u64,
+        predecessor: Option<(u64, Decoded)>,
+    ) -> Option<MemoryOperand> {
+        let stack = self.reader.arch().stack_pointer();
+        let data = |operand: &MemoryOperand| {
+            operand.base != Some(stack) && (operand.base.is_some() || operand.index.is_some())
+        };
+        if let Some((_, before)) = predecessor {
+            let found = before
+                .operands
+                .into_iter()
+                .flatten()
+                .find(|operand| data(operand) && operand.registers() & before.written == 0);
+            if found.is_some() {
+                return found;
+            }
+        }
+        let mut written = 0;
+        let mut at = ip;
+        for _ in 0..16 {
+            let instruction = self.reader.decode(source, at)?;
+            let found = instruction
+                .operands
+                .into_iter()
+                .flatten()
+                .find(|operand| data(operand) && operand.registers() & written == 0);
+            if found.is_some() {
+                return found;
+            }
+            if instruction.flow != Flow::Next {
+                return None;
+            }
+            written |= instruction.written;
+            at = instruction.next(at);
+        }
+        None
+    }
+}
