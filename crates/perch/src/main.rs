@@ -1,2 +1,5 @@
-//! perch: the command.
-fn main() {}
+//! perch: see `perch --help`.
+
+fn main() -> std::process::ExitCode {
+    perch::main()
+}

@@ -1,0 +1,73 @@
+# Two commands: `make run` shows perch at work, `make test` passes all tests. `make help` lists the rest.
+
+CARGO ?= cargo
+SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+BUILD_PACKAGES := pkg-config gcc libc6-dev libhwloc-dev libudev-dev libpfm4
+TEST_PACKAGES   = $(shell cat testbed/apt-packages.txt)
+ACCURACY_PACKAGES = $(shell cat crates/accuracy/apt-packages.txt)
+BENCH_PACKAGES := linux-perf
+
+PERCH := target/release/perch
+
+.PHONY: help run build examples test lint accuracy bench fuzz install
+
+help:
+	@echo "make run       build perch and show it on a real mixed program"
+	@echo "make test      all tests, those in virtual machines included (root, about 10 minutes)"
+	@echo "make lint      format and clippy"
+	@echo "make accuracy  classify real programs against valgrind; writes docs/accuracy.md"
+	@echo "make bench     perch's own cost against perf stat, and its parts"
+	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
+	@echo "make install   install the command, its man pages and completions (PREFIX=/usr/local)"
+
+# Installs what is missing of the packages in $(1), and asks nothing of the network if all are there.
+define need
+	@missing=$$(for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then echo "installing" $$missing; \
+	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+endef
+
+packages:
+	$(call need,$(BUILD_PACKAGES))
+
+build: packages
+	$(CARGO) build --release -p perch
+
+examples: packages
+	$(MAKE) -s -C examples
+
+run: build examples
+	@sh examples/demo.sh $(PERCH)
+
+test-packages: packages
+	$(call need,$(TEST_PACKAGES))
+
+test: test-packages examples
+	$(CARGO) test --workspace
+
+lint: packages
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+accuracy: build
+	$(call need,$(ACCURACY_PACKAGES))
+	$(CARGO) run --release -p perch-accuracy
+
+bench: build examples
+	$(call need,$(BENCH_PACKAGES))
+	$(CARGO) bench -p perch-policy
+	$(CARGO) run --release -p perch-bench
+
+fuzz: packages
+	sh fuzz/run.sh $(or $(SECONDS),10)
+
+PREFIX ?= /usr/local
+install: build
+	install -Dm755 $(PERCH) $(DESTDIR)$(PREFIX)/bin/perch
+	mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1
+	$(PERCH) man $(DESTDIR)$(PREFIX)/share/man/man1
+	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(PERCH) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/perch
+	$(PERCH) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_perch
+	$(PERCH) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/perch.fish

@@ -1,0 +1,5 @@
+//! perch's own cost; see `--help`.
+
+fn main() -> anyhow::Result<()> {
+    perch_bench::main()
+}

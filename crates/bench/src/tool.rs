@@ -1,0 +1,77 @@
+//! A tool that watches a victim, and what it costs.
+
+use crate::victim::command;
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    path::Path,
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+/// A running perch or perf, interrupted and awaited when dropped.
+pub struct Tool {
+    child: Child,
+}
+
+impl Tool {
+    /// `perch attach` to a process, watching only.
+    ///
+    /// # Errors
+    /// A perch that cannot be started.
+    pub fn perch(perch: &Path, pid: u32, options: &[&str], as_nobody: bool) -> Result<Self> {
+        let state = std::env::temp_dir().join(format!("perch-bench-{}", if as_nobody { "nobody" } else { "own" }));
+        let mut tool = command(perch, as_nobody);
+        tool.args(["attach", "--quiet", "--policy", "observe"]).args(options).arg(pid.to_string());
+        Self::start(tool.env("PERCH_STATE_DIR", state))
+    }
+
+    /// `perf stat --per-thread -I 1000` with four software events, which any perf user would have running.
+    ///
+    /// # Errors
+    /// A perf that cannot be started.
+    pub fn perf(perf: &Path, pid: u32) -> Result<Self> {
+        let mut tool = command(perf, false);
+        tool.args(["stat", "--per-thread", "-I", "1000"]);
+        tool.args(["-e", "task-clock,context-switches,page-faults,cpu-migrations", "-p"]).arg(pid.to_string());
+        Self::start(&mut tool)
+    }
+
+    fn start(command: &mut std::process::Command) -> Result<Self> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("{}: not found", command.get_program().to_string_lossy()))?;
+        Ok(Self { child })
+    }
+
+    /// Time that it has had on a PU, all threads together (schedstat, proc(5)).
+    ///
+    /// # Errors
+    /// A tool that has ended.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let mut sum = 0;
+        for task in std::fs::read_dir(&tasks).context("the tool has ended")? {
+            let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+            sum += text.split(' ').next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(sum))
+    }
+
+    /// Descriptors that it holds: how far it has come with attaching.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,347 @@
+//! The command line.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
+use perch_core::PuSet;
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  perch run -- ./app --threads 16       place app's threads while it runs, then report
+  perch run --explain -- make -j8       say each move and the numbers behind it
+  perch run --policy observe -- ./app   only watch
+  perch attach 4711                     the same for what runs already
+  perch compare -- ./app                with and without perch, alternately
+  perch topology                        what this machine is made of
+
+perch changes affinity masks only, of threads that it was given, and puts every one back:
+when it ends, when it is interrupted, and after `kill -9` by `perch restore`.";
+
+/// Places threads so that they disturb each other least.
+#[derive(Debug, Parser)]
+#[command(name = "perch", version, about, after_help = EXAMPLES, max_term_width = 100, propagate_version = true)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What perch can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a program and place its threads while it runs
+    Run(RunArgs),
+    /// Place the threads of processes that run already
+    Attach(AttachArgs),
+    /// Run a program with and without perch, alternately, and compare the times
+    Compare(CompareArgs),
+    /// Draw what the machine is made of and what is on it
+    Topology(TopologyArgs),
+    /// List, show and check processor profiles
+    Profiles(ProfilesArgs),
+    /// List the policies and what each needs
+    Policies(JsonArgs),
+    /// Run a policy over a recording made with --log
+    Replay(ReplayArgs),
+    /// Give threads back the masks that a killed perch left behind
+    Restore(JsonArgs),
+    /// Print the configuration in force, its defaults or its schema
+    Config(ConfigArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// The folder to write them to; without it the main page goes to standard output
+        #[arg(value_hint = ValueHint::DirPath)]
+        directory: Option<PathBuf>,
+    },
+}
+
+/// How threads are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Counters {
+    /// Hardware counters where they work, else sampling
+    Auto,
+    /// Hardware counters, or fail
+    Pmu,
+    /// Sampled and decoded instructions
+    Sampling,
+}
+
+/// What all commands that place threads share.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct PlaceArgs {
+    /// The policy that decides (see `perch policies`) [default: workover]
+    #[arg(long, short = 'p', env = "PERCH_POLICY", value_name = "NAME", help_heading = "Deciding")]
+    pub policy: Option<String>,
+    /// How often to look and decide, such as 1s or 250ms [default: the policy's own]
+    #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", value_parser = parse_period, help_heading = "Deciding")]
+    pub period: Option<Duration>,
+    /// The processor profile: a name or a file [default: detected]
+    #[arg(long, env = "PERCH_PROFILE", value_name = "NAME|FILE", help_heading = "Deciding")]
+    pub profile: Option<String>,
+    /// How threads are known [default: auto]
+    #[arg(long, env = "PERCH_COUNTERS", value_name = "HOW", help_heading = "Deciding")]
+    pub counters: Option<Counters>,
+    /// Samples a second on each busy PU, where threads are known by sampling [default: 251; 99 without privileges]
+    #[arg(long, env = "PERCH_SAMPLING_RATE", value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Deciding")]
+    pub sampling_rate: Option<u32>,
+    /// Bind threads by hand (policy fixed): thread or program name pattern = PUs, such as 'solver*=core:0-3'; repeatable
+    #[arg(long, value_name = "PATTERN=PUS", help_heading = "Deciding")]
+    pub pin: Vec<String>,
+    /// Read --pin rules from a file, one a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Deciding")]
+    pub pin_file: Option<PathBuf>,
+    /// Read settings from this TOML file [default: ~/.config/perch/config.toml, if there]
+    #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Deciding")]
+    pub config: Option<PathBuf>,
+
+    /// Decide and explain, but change nothing
+    #[arg(long, short = 'n', help_heading = "Acting")]
+    pub dry_run: bool,
+    /// Decide for another machine, on paper (needs --dry-run): a synthetic description such as
+    /// 'package:1 core:4 pu:2', or a file saved by `lstopo file.xml`
+    #[arg(long, value_name = "DESCRIPTION|FILE", requires = "dry_run", help_heading = "Acting")]
+    pub topology: Option<String>,
+    /// Place threads even where somebody placed them before
+    #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "Acting")]
+    pub take_over: bool,
+    /// Use only these PUs, such as 0-7
+    #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Acting")]
+    pub pus: Option<PuSet>,
+
+    /// Say each move as it happens, with the numbers behind it
+    #[arg(long, help_heading = "Telling")]
+    pub explain: bool,
+    /// Show a table of the busiest threads every period
+    #[arg(long, short = 'l', help_heading = "Telling")]
+    pub live: bool,
+    /// Print the report as JSON
+    #[arg(long, help_heading = "Telling")]
+    pub json: bool,
+    /// Print no report
+    #[arg(long, short = 'q', conflicts_with_all = ["json", "live", "explain"], help_heading = "Telling")]
+    pub quiet: bool,
+    /// Write the report to a file instead of standard error
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Telling")]
+    pub output: Option<PathBuf>,
+    /// Record every period as JSON lines, for `perch replay`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Telling")]
+    pub log: Option<PathBuf>,
+}
+
+/// `perch run`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  perch run -- ./app --threads 16
+  perch run --live --explain -- python3 train.py
+  perch run --dry-run --topology 'package:1 core:4 pu:2' -- ./app
+  perch run --policy fixed --pin 'fp-*=core:0-3.pu:0' --pin 'int-*=core:0-3.pu:1' -- ./app
+
+The exit code is the program's; 128+N if signal N killed it; 127 if it was not found, 126 if it cannot
+be executed, 125 if perch itself failed, 2 for a wrong command line.")]
+pub struct RunArgs {
+    /// Options.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
+/// `perch attach`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Example:
+  perch attach $(pgrep -d' ' mysqld)
+
+Ends when the processes end, or on Ctrl-C; every mask is put back.")]
+pub struct AttachArgs {
+    /// Options.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// Processes, with all their threads and descendants
+    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pids: Vec<i32>,
+}
+
+/// `perch compare`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Example:
+  perch compare -N 10 -- ./app --threads 16
+
+Runs without, with, with, without, … so that drift of the machine hits both alike.")]
+pub struct CompareArgs {
+    /// Options.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// How many runs of each
+    #[arg(long, short = 'N', value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// Runs of the program that are not measured, before the first
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub warm_up: u32,
+    /// Let the program's output through
+    #[arg(long)]
+    pub show_output: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
+/// `perch topology`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  perch topology
+  perch topology --topology 'package:2 l3:1 core:4 pu:2'
+  perch topology --topology saved.xml --json")]
+pub struct TopologyArgs {
+    /// Another machine: a synthetic description, or a file saved by `lstopo file.xml`
+    #[arg(long, value_name = "DESCRIPTION|FILE")]
+    pub topology: Option<String>,
+    /// The processor profile: a name or a file [default: detected]
+    #[arg(long, env = "PERCH_PROFILE", value_name = "NAME|FILE")]
+    pub profile: Option<String>,
+    /// Do not look at what runs on the PUs (saves 200 ms)
+    #[arg(long)]
+    pub no_load: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `perch profiles`.
+#[derive(Debug, ClapArgs)]
+pub struct ProfilesArgs {
+    /// What to do; without it, list.
+    #[command(subcommand)]
+    pub command: Option<ProfilesCommand>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What can be done with profiles.
+#[derive(Debug, Subcommand)]
+pub enum ProfilesCommand {
+    /// List all profiles, and say which one this machine gets and why
+    List,
+    /// Print a profile's file
+    Show {
+        /// The profile's name
+        name: String,
+    },
+    /// Check a profile file: syntax, names, formulas, and whether its events exist here
+    Check {
+        /// The file
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+}
+
+/// `perch replay`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Example:
+  perch run --policy observe --log run.jsonl -- ./app
+  perch replay run.jsonl --policy workover --explain
+
+Replay is open loop: the recorded machine does not react to what the policy decides.")]
+pub struct ReplayArgs {
+    /// The recording
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// The policy that decides [default: the recorded one]
+    #[arg(long, short = 'p', env = "PERCH_POLICY", value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Decide for another machine: a synthetic description, or a file saved by `lstopo file.xml`
+    #[arg(long, value_name = "DESCRIPTION|FILE")]
+    pub topology: Option<String>,
+    /// The processor profile: a name or a file [default: the recorded one]
+    #[arg(long, env = "PERCH_PROFILE", value_name = "NAME|FILE")]
+    pub profile: Option<String>,
+    /// Bind threads by hand (policy fixed); repeatable
+    #[arg(long, value_name = "PATTERN=PUS")]
+    pub pin: Vec<String>,
+    /// Read --pin rules from a file, one a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub pin_file: Option<PathBuf>,
+    /// Read settings from this TOML file
+    #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Say each move with the numbers behind it
+    #[arg(long)]
+    pub explain: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `perch config`.
+#[derive(Debug, ClapArgs)]
+pub struct ConfigArgs {
+    /// Print every setting with its default, as a commented file
+    #[arg(long, conflicts_with = "schema")]
+    pub defaults: bool,
+    /// Print the JSON schema of the file
+    #[arg(long)]
+    pub schema: bool,
+    /// Read settings from this TOML file
+    #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+}
+
+/// Only `--json`.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub struct JsonArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The shortest period that makes sense: below it perch would cost more than it gives.
+pub const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
+
+/// Reads `1s`, `250ms`, `1m 30s`, or a plain number of seconds.
+///
+/// # Errors
+/// A text that is no duration, or one that is too short.
+pub fn parse_period(text: &str) -> Result<Duration, String> {
+    let plain = text.trim().parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let period = match plain {
+        Some(period) => period,
+        None => humantime::parse_duration(text)
+            .map_err(|error| format!("{error}; write a time such as 1s, 250ms or 1m"))?,
+    };
+    if period < SHORTEST_PERIOD {
+        return Err(format!("shorter than {}", humantime::format_duration(SHORTEST_PERIOD)));
+    }
+    Ok(period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn periods() {
+        assert_eq!(parse_period("1s").unwrap(), Duration::from_secs(1));
+        assert_eq!(parse_period("0.5").unwrap(), Duration::from_millis(500));
+        assert_eq!(parse_period("250ms").unwrap(), Duration::from_millis(250));
+        for wrong in ["", "0", "-1", "1ns", "soon", "nan", "inf", "1e300"] {
+            assert!(parse_period(wrong).is_err(), "{wrong}");
+        }
+    }
+}

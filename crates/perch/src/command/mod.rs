@@ -1,0 +1,62 @@
+//! The subcommands, one a file.
+
+pub mod attach;
+pub mod compare;
+pub mod config;
+pub mod manual;
+pub mod place;
+pub mod policies;
+pub mod profiles;
+pub mod replay;
+pub mod restore;
+pub mod run;
+pub mod topology;
+
+use crate::args::{Args, Command};
+use anyhow::Result;
+use std::process::ExitCode;
+
+/// Runs the subcommand that was asked for.
+///
+/// # Errors
+/// Whatever the subcommand cannot do, in words for the user.
+pub fn dispatch(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Run(args) => run::run(&args),
+        Command::Attach(args) => attach::attach(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Topology(args) => topology::topology(&args),
+        Command::Profiles(args) => profiles::profiles(&args),
+        Command::Policies(args) => policies::policies(args),
+        Command::Replay(args) => replay::replay(&args),
+        Command::Restore(args) => restore::restore(args),
+        Command::Config(args) => config::config(&args),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { directory } => manual::man(directory.as_deref()),
+    }
+}
+
+/// Prints to standard output; a reader that has gone away (`| head`) is no error.
+///
+/// # Errors
+/// Any other trouble with standard output.
+pub fn print(text: &str) -> Result<()> {
+    use std::io::Write;
+    let mut out = anstream::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
+        true => out.flush(),
+        false => out.write_all(b"\n").and_then(|()| out.flush()),
+    });
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as indented JSON.
+///
+/// # Errors
+/// Trouble with standard output.
+pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&serde_json::to_string_pretty(value)?)
+}

@@ -1,0 +1,165 @@
+//! Settings: command line before environment before file before default.
+
+use crate::args::{Counters, PlaceArgs, parse_period};
+use anyhow::{Context, Result};
+use perch_core::PuSet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// The configuration file (`~/.config/perch/config.toml`, or `--config FILE`). Every setting is optional.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ConfigFile {
+    /// The policy that decides, such as "workover" (see `perch policies`).
+    pub policy: Option<String>,
+    /// How often to look and decide, such as "1s" or "250ms".
+    pub period: Option<String>,
+    /// The processor profile: a name or a file.
+    pub profile: Option<String>,
+    /// How threads are known.
+    pub counters: Option<Counters>,
+    /// Samples a second on each busy PU, where threads are known by sampling (1 to 10000).
+    #[schemars(range(min = 1, max = 10000))]
+    pub sampling_rate: Option<u32>,
+    /// Place threads even where somebody placed them before.
+    pub take_over: Option<bool>,
+    /// Use only these PUs, such as "0-7".
+    pub pus: Option<String>,
+    /// Rules of the policy `fixed`, such as "solver*=core:0-3".
+    pub pin: Option<Vec<String>>,
+    /// Settings of the policies, a table each, such as [policies.workover].
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    #[schemars(with = "std::collections::BTreeMap<String, std::collections::BTreeMap<String, serde_json::Value>>")]
+    pub policies: toml::Table,
+}
+
+/// What is in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The policy's name.
+    pub policy: String,
+    /// Its settings.
+    pub policy_config: toml::Table,
+    /// The period; `None` for the policy's own.
+    pub period: Option<Duration>,
+    /// Profile name or file; `None` to detect.
+    pub profile: Option<String>,
+    /// How threads are known.
+    pub counters: Counters,
+    /// Samples a second on each busy PU; `None` for the default of the privileges at hand.
+    pub sampling_rate: Option<u32>,
+    /// Whether threads that somebody placed are placed too.
+    pub take_over: bool,
+    /// The only PUs to use.
+    pub pus: Option<PuSet>,
+    /// Rules of the policy `fixed`.
+    pub pin: Vec<String>,
+    /// A file of such rules.
+    pub pin_file: Option<PathBuf>,
+}
+
+/// The policy where nothing else is said.
+pub const DEFAULT_POLICY: &str = "workover";
+
+impl ConfigFile {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// A text that is no such TOML, with line and column.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let config: Self = toml::from_str(text).map_err(|error| {
+            anyhow::anyhow!("{}: {}", path.display(), error.to_string().trim_end())
+        })?;
+        let at = || format!("{}", path.display());
+        if let Some(period) = &config.period {
+            parse_period(period).map_err(|why| anyhow::anyhow!("period = \"{period}\": {why}")).with_context(at)?;
+        }
+        if let Some(rate) = config.sampling_rate.filter(|rate| !(1..=10_000).contains(rate)) {
+            return Err(anyhow::anyhow!("sampling-rate = {rate}: out of 1 to 10000")).with_context(at);
+        }
+        if let Some(pus) = &config.pus {
+            pus.parse::<PuSet>().with_context(at)?;
+        }
+        for (name, table) in &config.policies {
+            let table = table
+                .as_table()
+                .with_context(|| format!("policies.{name} is no table: write [policies.{name}]"))
+                .with_context(at)?;
+            perch_policy::registry::build(name, table).with_context(at)?;
+        }
+        Ok(config)
+    }
+
+    /// The file that was asked for, else the user's own if there is one, else nothing.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no configuration.
+    pub fn load(asked: Option<&Path>) -> Result<Self> {
+        let (path, must) = match asked {
+            Some(path) => (path.to_owned(), true),
+            None => match user_config() {
+                Some(path) => (path, false),
+                None => return Ok(Self::default()),
+            },
+        };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&text, &path),
+            Err(error) if !must && error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("{}: cannot be read", path.display())),
+        }
+    }
+}
+
+/// `~/.config/perch/config.toml`, as the XDG base directory specification says it.
+fn user_config() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
+    Some(base.join("perch/config.toml"))
+}
+
+impl Settings {
+    /// Merges the command line (which already holds the environment) over the file over the defaults.
+    ///
+    /// # Errors
+    /// A configuration file that cannot be read or is wrong.
+    pub fn new(args: &PlaceArgs) -> Result<Self> {
+        let file = ConfigFile::load(args.config.as_deref())?;
+        let pins_given = !args.pin.is_empty() || args.pin_file.is_some();
+        // Pin rules without a policy can only mean the policy that uses them.
+        let policy = match (&args.policy, pins_given) {
+            (Some(policy), _) => policy.clone(),
+            (None, true) => "fixed".to_owned(),
+            (None, false) => file.policy.clone().unwrap_or_else(|| DEFAULT_POLICY.to_owned()),
+        };
+        if pins_given && policy != "fixed" {
+            anyhow::bail!("--pin and --pin-file are rules of the policy fixed, but the policy is {policy}: drop one");
+        }
+        let from_file = |text: &String| parse_period(text).map_err(anyhow::Error::msg);
+        let pus = match (&args.pus, &file.pus) {
+            (Some(pus), _) => Some(pus.clone()),
+            (None, Some(text)) => Some(text.parse()?),
+            (None, None) => None,
+        };
+        Ok(Self {
+            policy_config: file.policies.get(&policy).and_then(|table| table.as_table()).cloned().unwrap_or_default(),
+            period: match args.period {
+                Some(period) => Some(period),
+                None => file.period.as_ref().map(from_file).transpose()?,
+            },
+            profile: args.profile.clone().or(file.profile),
+            counters: args.counters.or(file.counters).unwrap_or(Counters::Auto),
+            sampling_rate: args.sampling_rate.or(file.sampling_rate),
+            take_over: args.take_over || file.take_over.unwrap_or(false),
+            pin: if pins_given { args.pin.clone() } else { file.pin.unwrap_or_default() },
+            pin_file: args.pin_file.clone(),
+            pus,
+            policy,
+        })
+    }
+}

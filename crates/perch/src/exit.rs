@@ -1,0 +1,64 @@
+//! Exit codes: the program's own where there is one, else what a shell would say.
+
+use perch_core::MachineError;
+use std::process::ExitCode;
+
+/// perch itself failed (as env(1), timeout(1) and nohup(1) do it).
+pub const FAILED: u8 = 125;
+/// The program cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// The program was not found.
+pub const NOT_FOUND: u8 = 127;
+/// Killed by signal N: 128 + N.
+pub const SIGNALLED: u8 = 128;
+
+/// The exit code that stands for a wait status (wait(2)).
+pub fn from_wait_status(status: i32) -> u8 {
+    let status = rustix::process::WaitStatus::from_raw(status);
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => SIGNALLED.wrapping_add(signal as u8),
+        (None, None) => FAILED,
+    }
+}
+
+/// Prints an error and everything that caused it, and gives the exit code for it.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    let style = anstyle::AnsiColor::Red.on_default().bold();
+    anstream::eprintln!("{style}perch:{style:#} {}", describe(error));
+    let code = match error.downcast_ref::<MachineError>() {
+        Some(MachineError::NotFound { .. }) => NOT_FOUND,
+        Some(MachineError::NotExecutable { .. }) => NOT_EXECUTABLE,
+        _ => FAILED,
+    };
+    ExitCode::from(code)
+}
+
+/// The error with its causes, each told once.
+fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &cause;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_statuses_become_shell_codes() {
+        assert_eq!(from_wait_status(3 << 8), 3);
+        assert_eq!(from_wait_status(9), 137);
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let error = anyhow::anyhow!("no such file").context("profile x: no such file");
+        assert_eq!(describe(&error), "profile x: no such file");
+    }
+}

@@ -1,0 +1,58 @@
+//! Pictures and tables for people, as text of at most 80 columns.
+
+pub mod table;
+pub mod topology;
+
+/// The width that everything fits.
+pub const WIDTH: usize = 80;
+
+/// A size in bytes in the unit that fits, such as `32 MiB`.
+pub fn bytes(size: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = size as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() < 0.05 || value >= 100.0 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// `1 core`, `2 cores`.
+pub fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The text cut or padded to this many columns.
+pub fn fit(text: &str, columns: usize) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    match clean.chars().count() {
+        length if length <= columns => format!("{clean}{}", " ".repeat(columns - length)),
+        _ => clean.chars().take(columns.saturating_sub(1)).chain(['…']).take(columns).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(bytes(512), "512 B");
+        assert_eq!(bytes(1 << 20), "1 MiB");
+        assert_eq!(bytes(25_148_000_000), "23.4 GiB");
+        assert_eq!(bytes(0), "0 B");
+    }
+
+    #[test]
+    fn fitting() {
+        assert_eq!(fit("abc", 5), "abc  ");
+        assert_eq!(fit("abcdef", 5), "abcd…");
+        assert_eq!(fit("a\x1b[31m", 3), "a?…");
+        assert_eq!(fit("abc", 0), "");
+    }
+}

@@ -1,0 +1,236 @@
+//! The command as a user types it: exit codes, what is said on errors, and that the program's own output is untouched.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+/// perch with a state and a configuration folder of its own.
+struct Perch {
+    folder: tempfile::TempDir,
+}
+
+impl Perch {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_perch"));
+        command
+            .args(args)
+            .env("PERCH_STATE_DIR", self.folder.path().join("state"))
+            .env("XDG_CONFIG_HOME", self.folder.path().join("config"))
+            .env_remove("PERCH_POLICY")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("perch was killed by a signal")
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    let perch = Perch::new();
+    assert_eq!(code(&perch.run(&["run", "-q", "--", "sh", "-c", "exit 42"])), 42);
+    assert_eq!(code(&perch.run(&["run", "-q", "--", "true"])), 0);
+}
+
+#[test]
+fn a_killed_program_gives_128_plus_the_signal() {
+    assert_eq!(code(&Perch::new().run(&["run", "-q", "--", "sh", "-c", "kill -TERM $$"])), 143);
+}
+
+#[test]
+fn standard_output_is_the_programs_alone() {
+    let output = Perch::new().run(&["run", "--explain", "--", "echo", "hello"]);
+    assert_eq!(stdout(&output), "hello\n");
+    assert!(stderr(&output).contains("echo"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_127() {
+    let output = Perch::new().run(&["run", "--", "perch-no-such-program"]);
+    assert_eq!(code(&output), 127);
+    assert!(stderr(&output).contains("perch-no-such-program"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_is_126() {
+    let perch = Perch::new();
+    let file = perch.file("data.txt", "no program");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let output = perch.run(&["run", "--", file.to_str().unwrap()]);
+    assert_eq!(code(&output), 126, "{}", stderr(&output));
+    assert_eq!(code(&perch.run(&["run", "--", "/"])), 126);
+}
+
+#[test]
+fn an_empty_command_is_refused() {
+    let perch = Perch::new();
+    assert_eq!(code(&perch.run(&["run", "--"])), 2);
+    assert_eq!(code(&perch.run(&["run"])), 2);
+    assert_ne!(code(&perch.run(&["run", "--", ""])), 0);
+}
+
+#[test]
+fn misspelt_names_get_suggestions() {
+    let perch = Perch::new();
+    let policy = perch.run(&["run", "--policy", "workovr", "--", "true"]);
+    assert_eq!(code(&policy), 125);
+    assert!(stderr(&policy).contains("workover"), "{}", stderr(&policy));
+    let flag = perch.run(&["run", "--polcy", "workover", "--", "true"]);
+    assert_eq!(code(&flag), 2);
+    assert!(stderr(&flag).contains("--policy"), "{}", stderr(&flag));
+    let profile = perch.run(&["run", "--profile", "amd-zen33", "--", "true"]);
+    assert_eq!(code(&profile), 125);
+    assert!(stderr(&profile).contains("amd-zen3"), "{}", stderr(&profile));
+}
+
+#[test]
+fn a_broken_profile_is_told_with_file_line_and_column() {
+    let perch = Perch::new();
+    let file = perch.file("mine.toml", "name = \"mine\"\nnonsense = 3\n");
+    for args in [["run", "--profile", file.to_str().unwrap(), "true"], ["profiles", "check", file.to_str().unwrap(), "--json"]] {
+        let output = perch.run(&args);
+        assert_eq!(code(&output), 125, "{}", stderr(&output));
+        assert!(stderr(&output).contains("mine.toml:2:1"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_broken_configuration_is_told_with_its_line() {
+    let perch = Perch::new();
+    let file = perch.file("config.toml", "policy = \"workover\"\n[policies.workover]\nno-such-setting = 1\n");
+    let output = perch.run(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
+    assert_eq!(code(&output), 125);
+    let text = stderr(&output);
+    assert!(text.contains("config.toml") && text.contains("no-such-setting"), "{text}");
+}
+
+#[test]
+fn settings_come_from_flag_before_environment_before_file() {
+    let perch = Perch::new();
+    let file = perch.file("config.toml", "policy = \"fixed\"\nperiod = \"2s\"\n");
+    let config = |extra: &[(&str, &str)]| {
+        let mut command = perch.command(&["config", "--config", file.to_str().unwrap()]);
+        command.envs(extra.iter().copied());
+        stdout(&command.output().unwrap())
+    };
+    assert!(config(&[]).contains("policy = \"fixed\""), "{}", config(&[]));
+    assert!(config(&[("PERCH_POLICY", "observe")]).contains("policy = \"observe\""));
+}
+
+#[test]
+fn defaults_and_schema_agree_with_what_is_read() {
+    let perch = Perch::new();
+    let defaults = perch.run(&["config", "--defaults"]);
+    let file = perch.file("defaults.toml", &stdout(&defaults));
+    let again = perch.run(&["config", "--config", file.to_str().unwrap()]);
+    assert_eq!(code(&again), 0, "{}", stderr(&again));
+    let schema: serde_json::Value = serde_json::from_str(&stdout(&perch.run(&["config", "--schema"]))).unwrap();
+    assert!(schema["properties"]["period"].is_object(), "{schema}");
+}
+
+#[test]
+fn the_report_is_json_on_demand() {
+    let perch = Perch::new();
+    let file = perch.folder.path().join("report.json");
+    let output = perch.run(&["run", "--json", "-o", file.to_str().unwrap(), "--", "sleep", "0.2"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert!(report["threads"].is_array(), "{report}");
+}
+
+#[test]
+fn a_run_is_recorded_and_replayed() {
+    let perch = Perch::new();
+    let log = perch.folder.path().join("run.jsonl");
+    let program = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let run = perch.run(&["run", "-q", "--period", "100ms", "--log", log.to_str().unwrap(), "--", "sh", "-c", program]);
+    assert_eq!(code(&run), 0, "{}", stderr(&run));
+    let replay = perch.run(&["replay", log.to_str().unwrap(), "--policy", "workover", "--json"]);
+    assert_eq!(code(&replay), 0, "{}", stderr(&replay));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&replay)).unwrap();
+    assert!(report["periods"].as_u64().unwrap() > 0, "{report}");
+    let garbage = perch.file("garbage.jsonl", "{\"no\": \"recording\"}\n");
+    let refused = perch.run(&["replay", garbage.to_str().unwrap()]);
+    assert_eq!(code(&refused), 125);
+    assert!(stderr(&refused).contains("garbage.jsonl:1"), "{}", stderr(&refused));
+}
+
+#[test]
+fn pin_rules_bind_and_are_undone() {
+    let perch = Perch::new();
+    // The program prints its mask once it is bound; the last line is the mask while perch still watches.
+    let program = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; grep Cpus_allowed_list /proc/$$/status; done";
+    let output =
+        perch.run(&["run", "-q", "--period", "100ms", "--pin", "sh=pu:0", "--", "sh", "-c", program]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let last = stdout(&output).lines().last().unwrap().to_owned();
+    assert!(last.ends_with("\t0"), "{last}");
+    let wrong = perch.run(&["run", "--pin", "sh=pu:99999", "--", "true"]);
+    assert_eq!(code(&wrong), 125);
+    assert!(stderr(&wrong).contains("99999"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn another_machine_is_drawn_and_listed() {
+    let perch = Perch::new();
+    let text = perch.run(&["topology", "--topology", "package:2 l3:1 core:4 pu:2"]);
+    assert_eq!(code(&text), 0, "{}", stderr(&text));
+    assert!(stdout(&text).lines().all(|line| line.chars().count() <= 80), "{}", stdout(&text));
+    let json = perch.run(&["topology", "--topology", "package:2 l3:1 core:4 pu:2", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
+    assert_eq!(value["pus"].as_array().unwrap().len(), 16);
+    let wrong = perch.run(&["topology", "--topology", "package:two"]);
+    assert_eq!(code(&wrong), 125);
+}
+
+#[test]
+fn nothing_to_restore_is_no_error() {
+    let output = Perch::new().run(&["restore"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn a_process_that_is_not_there_is_told() {
+    let output = Perch::new().run(&["attach", "2147483646"]);
+    assert_eq!(code(&output), 125);
+    assert!(stderr(&output).contains("2147483646"), "{}", stderr(&output));
+}
+
+#[test]
+fn help_man_and_completions_come_from_one_source() {
+    let perch = Perch::new();
+    for args in [&["--help"][..], &["run", "--help"], &["completions", "bash"], &["man"]] {
+        let output = perch.run(args);
+        assert_eq!(code(&output), 0);
+        assert!(stdout(&output).contains("perch"));
+    }
+    let pages = perch.folder.path().join("man");
+    std::fs::create_dir(&pages).unwrap();
+    assert_eq!(code(&perch.run(&["man", pages.to_str().unwrap()])), 0);
+    assert!(pages.join("perch-run.1").exists());
+}
