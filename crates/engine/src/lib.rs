@@ -1,1 +1,24 @@
-//! The control loop, the journal, recording, replay and the report's numbers.
+//! The loop that makes perch: it observes a machine, lets a policy decide, checks, journals and applies the plan, and
+//! puts everything back. Also recording, replay, and the numbers of the report.
+//!
+//! ```text
+//! wait ─▶ observe ─▶ characterise ─▶ decide ─▶ check ─▶ difference ─▶ journal ─▶ apply ─▶ outcomes
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod characterise;
+pub mod journal;
+pub mod observer;
+pub mod ownership;
+mod plan_check;
+pub mod restore;
+pub mod session;
+
+pub use characterise::Processor;
+pub use journal::{
+    Journal,
+    state_dir::{StateDir, StateDirError},
+};
+pub use observer::{Cause, Move, Observer, Period, SessionEnd, Start};
+pub use restore::{Recovery, RestoreReport, recover_all, restore};
+pub use session::{Acting, Options, Session, SessionError};

@@ -1,0 +1,283 @@
+//! From what a machine saw to what a policy may know: observation + processor + ownership = snapshot.
+
+use crate::ownership::{Owned, Ownership};
+use perch_core::{
+    Count, CountQuality, EventPlan, HandsOff, Metric, MetricName, MetricSource, Metrics,
+    Observation, Outcome, PuSet, SharingDomain, Snapshot, ThreadId, ThreadSample, ThreadState,
+    Topology, metric::names,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+/// What is left of a metric's confidence a period later, if the thread gave no new value: half of it after three
+/// periods.
+const KEPT: f64 = 0.8;
+
+/// Below this confidence an old value says nothing any more (14 periods, at first exact).
+const FORGOTTEN: f64 = 0.045;
+
+/// Amounts of a window: an old one would be taken for what the thread does now.
+const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
+
+/// What must be known of a processor; a profile knows it.
+pub trait Processor {
+    /// Its name, for recordings and reports.
+    fn name(&self) -> &str;
+
+    /// All that defines it, as text, so that a recording can be replayed without the file.
+    fn text(&self) -> &str;
+
+    /// What to count.
+    fn event_plan(&self) -> EventPlan;
+
+    /// Metrics from the counts of a thread that ran for `cpu_time` nanoseconds on a core of the given kind, and what
+    /// is wrong with the counts.
+    fn metrics(
+        &self,
+        kind: Option<&str>,
+        counts: &[Count],
+        cpu_time: u64,
+    ) -> (Metrics, Vec<String>);
+
+    /// The PUs that share floating-point units.
+    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain>;
+
+    /// At or above this FP share a thread counts as floating-point heavy.
+    fn fp_threshold(&self, source: MetricSource) -> f64;
+}
+
+/// Where threads are placed only on paper.
+#[derive(Debug, Default)]
+pub(crate) struct Paper {
+    /// Where the plan has put them.
+    pub bound: HashMap<ThreadId, PuSet>,
+    /// Whether the topology is not that of the machine on which they run: then their masks mean nothing on it.
+    pub elsewhere: bool,
+}
+
+/// What the characteriser needs besides the observation.
+pub(crate) struct Context<'a> {
+    pub processor: &'a dyn Processor,
+    pub ownership: &'a Ownership,
+    pub topology: &'a Arc<Topology>,
+    /// The PUs on which perch may put threads.
+    pub usable: &'a PuSet,
+    pub fp_domains: &'a Arc<Vec<SharingDomain>>,
+    pub paper: Option<&'a Paper>,
+    pub last_outcomes: Vec<(ThreadId, Outcome)>,
+}
+
+/// Turns observations into snapshots; remembers metrics of threads that had no time for new ones.
+#[derive(Debug)]
+pub(crate) struct Characteriser {
+    period: u64,
+    kept: HashMap<ThreadId, Metrics>,
+    source: MetricSource,
+    named: HashSet<String>,
+}
+
+impl Default for Characteriser {
+    fn default() -> Self {
+        Self {
+            period: 0,
+            kept: HashMap::new(),
+            source: MetricSource::Counters,
+            named: HashSet::new(),
+        }
+    }
+}
+
+impl Characteriser {
+    /// The snapshot of a period, and what the user should know that was not said before. Linear in threads.
+    pub fn snapshot(
+        &mut self,
+        observation: &Observation,
+        context: Context<'_>,
+    ) -> (Snapshot, Vec<String>) {
+        let mut remarks = Vec::new();
+        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        for thread in &ended {
+            self.kept.remove(thread);
+        }
+        let live = observation
+            .threads
+            .iter()
+            .filter(|sample| !ended.contains(&sample.info.id));
+        let mut threads: Vec<ThreadState> = live
+            .map(|sample| self.thread(sample, observation.interval, &context, &mut remarks))
+            .collect();
+        threads.sort_by_key(|thread| thread.info.id);
+        threads.dedup_by_key(|thread| thread.info.id);
+        if self.kept.len() > threads.len() {
+            let seen: HashSet<ThreadId> = threads.iter().map(|thread| thread.info.id).collect();
+            self.kept.retain(|thread, _| seen.contains(thread));
+        }
+        self.choose_source(&threads, &mut remarks);
+        let snapshot = Snapshot {
+            period: self.period,
+            at: observation.at,
+            interval: observation.interval,
+            topology: Arc::clone(context.topology),
+            fp_domains: Arc::clone(context.fp_domains),
+            fp_threshold: context.processor.fp_threshold(self.source),
+            threads,
+            last_outcomes: context.last_outcomes,
+        };
+        self.period += 1;
+        (snapshot, remarks)
+    }
+
+    fn thread(
+        &mut self,
+        sample: &ThreadSample,
+        interval: u64,
+        context: &Context<'_>,
+        remarks: &mut Vec<String>,
+    ) -> ThreadState {
+        let id = sample.info.id;
+        let share = |time: u64| (time as f64 / interval.max(1) as f64).min(1.0);
+        let metrics = self.metrics(sample, context, remarks);
+        let owned = context.ownership.get(id);
+        let placement = match context.paper {
+            Some(paper) => on_paper(id, owned, context.usable, paper),
+            None => live(owned, context),
+        };
+        ThreadState {
+            info: sample.info.clone(),
+            allowed: placement.allowed,
+            bound: placement.bound,
+            hands_off: placement.hands_off,
+            last_pu: sample
+                .last_pu
+                .filter(|_| !context.paper.is_some_and(|paper| paper.elsewhere)),
+            activity: share(sample.cpu_time),
+            waiting: share(sample.wait_time),
+            metrics,
+        }
+    }
+
+    fn metrics(
+        &mut self,
+        sample: &ThreadSample,
+        context: &Context<'_>,
+        remarks: &mut Vec<String>,
+    ) -> Metrics {
+        let mut metrics = sample.metrics.clone();
+        if !sample.counts.is_empty() {
+            for count in &sample.counts {
+                if let CountQuality::Implausible(why) = &count.quality {
+                    // The reason may hold numbers of this thread: the event alone makes it the same remark.
+                    let key = format!("count {}", count.alias);
+                    self.remark(
+                        key,
+                        format!("event {} is not believed: {why}", count.alias),
+                        remarks,
+                    );
+                }
+            }
+            let topology = context.topology;
+            let kind = sample
+                .last_pu
+                .and_then(|pu| topology.core_of(pu))
+                .and_then(|core| topology.kinds.get(core.kind))
+                .map(|kind| kind.name.as_str());
+            let (counted, wrong) = context
+                .processor
+                .metrics(kind, &sample.counts, sample.cpu_time);
+            for (name, metric) in counted.iter() {
+                metrics.set(MetricName::clone(name), *metric);
+            }
+            for text in wrong {
+                self.remark(text.clone(), text, remarks);
+            }
+        }
+        if let Some(old) = self.kept.get(&sample.info.id) {
+            for (name, metric) in old.iter() {
+                let confidence = metric.confidence * KEPT;
+                let amount = AMOUNTS.contains(&&**name);
+                if metrics.get(name).is_none() && !amount && confidence >= FORGOTTEN {
+                    let old = Metric {
+                        confidence,
+                        ..*metric
+                    };
+                    metrics.set(MetricName::clone(name), old);
+                }
+            }
+        }
+        if metrics.is_empty() {
+            self.kept.remove(&sample.info.id);
+        } else {
+            self.kept.insert(sample.info.id, metrics.clone());
+        }
+        metrics
+    }
+
+    /// Says a thing once.
+    fn remark(&mut self, key: String, text: String, remarks: &mut Vec<String>) {
+        // A guard against remarks that differ each time.
+        if self.named.len() < 100 && self.named.insert(key) {
+            remarks.push(text);
+        }
+    }
+
+    /// The threshold is that of the source from which most threads' FP shares come.
+    fn choose_source(&mut self, threads: &[ThreadState], remarks: &mut Vec<String>) {
+        let mut by_source: Vec<(MetricSource, usize)> = Vec::new();
+        for thread in threads {
+            let Some(metric) = thread.metrics.get(names::FP_SHARE) else {
+                continue;
+            };
+            match by_source
+                .iter_mut()
+                .find(|(source, _)| *source == metric.source)
+            {
+                Some((_, threads)) => *threads += 1,
+                None => by_source.push((metric.source, 1)),
+            }
+        }
+        if by_source.len() > 1 {
+            let text = "FP shares come from more than one source; their scales differ, and \
+                        threads are compared across them"
+                .to_owned();
+            self.remark(text.clone(), text, remarks);
+        }
+        if let Some((source, _)) = by_source.into_iter().max_by_key(|(_, threads)| *threads) {
+            self.source = source;
+        }
+    }
+}
+
+struct Placement {
+    allowed: PuSet,
+    bound: Option<PuSet>,
+    hands_off: Option<HandsOff>,
+}
+
+fn live(owned: Option<&Owned>, context: &Context<'_>) -> Placement {
+    let before = owned.map_or(context.ownership.default_mask(), |owned| &owned.before);
+    Placement {
+        allowed: before.and(context.usable),
+        bound: owned
+            .filter(|owned| owned.held)
+            .map(|owned| owned.current.clone()),
+        hands_off: owned.and_then(|owned| owned.hands_off),
+    }
+}
+
+fn on_paper(id: ThreadId, owned: Option<&Owned>, usable: &PuSet, paper: &Paper) -> Placement {
+    let bound = paper.bound.get(&id).cloned();
+    match owned {
+        Some(owned) if !paper.elsewhere => Placement {
+            allowed: owned.before.and(usable),
+            bound,
+            hands_off: owned.hands_off,
+        },
+        _ => Placement {
+            allowed: usable.clone(),
+            bound,
+            hands_off: None,
+        },
+    }
+}

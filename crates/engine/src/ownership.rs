@@ -1,0 +1,262 @@
+//! Whose mask is it? Tells the masks that perch set from those that somebody else did.
+//!
+//! A thread belongs to perch only while its mask is the one that perch set, or the one that it inherited from a thread
+//! on which perch had set it. Everything else was placed by somebody, and that somebody wins.
+
+use perch_core::{HandsOff, Observation, Outcome, PuSet, ThreadId};
+use std::collections::{HashMap, HashSet};
+
+/// What is known of one thread's mask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owned {
+    /// The mask that it goes back to.
+    pub before: PuSet,
+    /// The mask that it has, as last read or set.
+    pub current: PuSet,
+    /// Whether `current` is perch's doing (set, inherited from a thread on which it was set, or the kernel's
+    /// narrowing of one that was set).
+    pub held: bool,
+    /// Why it must be left alone.
+    pub hands_off: Option<HandsOff>,
+    /// Whether perch has ever set its mask.
+    touched: bool,
+}
+
+/// What [`Ownership::observe`] noticed and a journal must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Noticed {
+    /// A new thread has a mask that perch set on another: it inherited it.
+    Inherited(ThreadId),
+    /// PUs went away, and the kernel changed a mask that perch had set.
+    Refitted(ThreadId),
+    /// A thread was placed by somebody else.
+    Foreign(ThreadId),
+}
+
+/// The masks of all threads of a session.
+#[derive(Debug)]
+pub struct Ownership {
+    default: PuSet,
+    take_over: bool,
+    threads: HashMap<ThreadId, Owned>,
+    /// Each mask that this session has set, with the different masks that threads had before.
+    masks: HashMap<PuSet, Vec<PuSet>>,
+}
+
+impl Ownership {
+    /// Threads with another mask than `default` were placed by somebody; `take_over` places them all the same.
+    pub fn new(default: PuSet, take_over: bool) -> Self {
+        Self {
+            default,
+            take_over,
+            threads: HashMap::new(),
+            masks: HashMap::new(),
+        }
+    }
+
+    /// The mask of threads that nobody placed.
+    pub fn default_mask(&self) -> &PuSet {
+        &self.default
+    }
+
+    /// The default has changed (a cpuset was widened or shrunk): threads that had the old one go back to the new one.
+    /// True if it is another.
+    pub fn set_default(&mut self, default: PuSet) -> bool {
+        if default == self.default || default.is_empty() {
+            return false;
+        }
+        for thread in self.threads.values_mut() {
+            if thread.before == self.default {
+                thread.before = default.clone();
+            }
+        }
+        self.default = default;
+        true
+    }
+
+    /// What is known of a thread.
+    pub fn get(&self, thread: ThreadId) -> Option<&Owned> {
+        self.threads.get(&thread)
+    }
+
+    /// Every thread, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (ThreadId, &Owned)> {
+        self.threads.iter().map(|(id, owned)| (*id, owned))
+    }
+
+    /// Takes in the masks of a period. `usable` are the PUs that are online and in the cpuset.
+    pub fn observe(&mut self, observation: &Observation, usable: &PuSet) -> Vec<Noticed> {
+        for ended in &observation.ended {
+            self.threads.remove(ended);
+        }
+        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let mut noticed = Vec::new();
+        let mut foreign = None;
+        for sample in &observation.threads {
+            let id = sample.info.id;
+            let Some(mask) = &sample.mask else { continue };
+            if ended.contains(&id) {
+                continue;
+            }
+            if let Some(owned) = self.threads.get_mut(&id) {
+                noticed.extend(owned.seen_again(id, mask, &self.default, usable, self.take_over));
+            } else {
+                let foreign = foreign.get_or_insert_with(|| self.foreign_masks());
+                noticed.extend(self.seen_first(id, mask, usable, foreign));
+            }
+        }
+        noticed
+    }
+
+    /// A thread whose mask was read outside of an observation.
+    pub fn learn(&mut self, thread: ThreadId, mask: &PuSet, usable: &PuSet) -> Option<Noticed> {
+        if self.threads.contains_key(&thread) {
+            return None;
+        }
+        let foreign = self.foreign_masks();
+        self.seen_first(thread, mask, usable, &foreign)
+    }
+
+    /// Masks of live threads that must be left alone: a new thread with one of them may have it from there.
+    fn foreign_masks(&self) -> HashSet<PuSet> {
+        self.threads
+            .values()
+            .filter(|owned| owned.hands_off.is_some())
+            .map(|owned| owned.current.clone())
+            .collect()
+    }
+
+    fn seen_first(
+        &mut self,
+        id: ThreadId,
+        mask: &PuSet,
+        usable: &PuSet,
+        foreign: &HashSet<PuSet>,
+    ) -> Option<Noticed> {
+        let mut owned = Owned {
+            before: mask.clone(),
+            current: mask.clone(),
+            held: false,
+            hands_off: None,
+            touched: false,
+        };
+        let mut noticed = None;
+        if *mask == self.default || narrowed(&self.default, mask, usable) {
+            owned.before = self.default.clone();
+        } else if !foreign.contains(mask)
+            && let Some(before) = inherited(self.masks.get(mask).map(Vec::as_slice), &self.default)
+        {
+            owned.before = before;
+            owned.held = true;
+            owned.touched = true;
+            noticed = Some(Noticed::Inherited(id));
+        } else if !self.take_over {
+            owned.hands_off = Some(HandsOff::PlacedBefore);
+            noticed = Some(Noticed::Foreign(id));
+        }
+        self.threads.insert(id, owned);
+        noticed
+    }
+
+    /// A mask is about to be set: children of `thread` may have it from now on.
+    pub fn will_set(&mut self, thread: ThreadId, set: &PuSet) {
+        let Some(owned) = self.threads.get(&thread) else {
+            return;
+        };
+        if *set == owned.before {
+            return;
+        }
+        let befores = self.masks.entry(set.clone()).or_default();
+        if !befores.contains(&owned.before) {
+            befores.push(owned.before.clone());
+        }
+    }
+
+    /// What became of setting `thread`'s mask to `set`.
+    pub fn outcome(&mut self, thread: ThreadId, set: &PuSet, outcome: Outcome) {
+        let Some(owned) = self.threads.get_mut(&thread) else {
+            return;
+        };
+        match outcome {
+            Outcome::Applied => {
+                owned.touched = true;
+                owned.held = *set != owned.before;
+                owned.current = set.clone();
+            }
+            Outcome::ChangedByOthers => {
+                owned.hands_off = Some(HandsOff::ChangedByOthers);
+                owned.held = false;
+            }
+            Outcome::NotPermitted => owned.hands_off = Some(HandsOff::NotPermitted),
+            Outcome::Gone => {
+                self.threads.remove(&thread);
+            }
+            Outcome::NotApplied | Outcome::NoUsablePu => {}
+        }
+    }
+}
+
+impl Owned {
+    fn seen_again(
+        &mut self,
+        id: ThreadId,
+        mask: &PuSet,
+        default: &PuSet,
+        usable: &PuSet,
+        take_over: bool,
+    ) -> Option<Noticed> {
+        if *mask == self.current {
+            return None;
+        }
+        if self.held {
+            if refitted(&self.current, mask, default, usable) {
+                self.current = mask.clone();
+                return Some(Noticed::Refitted(id));
+            }
+            self.held = false;
+            self.hands_off = Some(HandsOff::ChangedByOthers);
+        } else if self.hands_off.is_none() {
+            self.current = mask.clone();
+            if mask == default || *mask == self.before || narrowed(&self.before, mask, usable) {
+                return None;
+            }
+            if self.touched {
+                self.hands_off = Some(HandsOff::ChangedByOthers);
+            } else if take_over {
+                self.before = mask.clone();
+                return None;
+            } else {
+                self.hands_off = Some(HandsOff::PlacedBefore);
+            }
+        } else if self.hands_off == Some(HandsOff::PlacedBefore) && mask == default {
+            // Whoever had placed it has let it go again, and perch never touched it.
+            self.hands_off = None;
+        }
+        self.before = mask.clone();
+        self.current = mask.clone();
+        self.hands_off.map(|_| Noticed::Foreign(id))
+    }
+}
+
+/// The mask that a thread goes back to which inherited one that had been set on threads with these masks before:
+/// theirs if they agree, else the default.
+pub(crate) fn inherited(befores: Option<&[PuSet]>, default: &PuSet) -> Option<PuSet> {
+    match befores? {
+        [] => None,
+        [before] => Some(before.clone()),
+        _ => Some(default.clone()),
+    }
+}
+
+/// Whether a mask is what the kernel leaves of another when PUs go away.
+fn narrowed(from: &PuSet, mask: &PuSet, usable: &PuSet) -> bool {
+    !mask.is_empty() && *mask == from.and(usable)
+}
+
+/// Whether the kernel, and nobody else, made `mask` out of `set`: it takes away PUs that are gone, and where none is
+/// left it lets the thread run on all that there are (`cpuset_cpus_allowed_fallback`, kernel/cgroup/cpuset.c).
+pub(crate) fn refitted(set: &PuSet, mask: &PuSet, default: &PuSet, usable: &PuSet) -> bool {
+    let rest = default.and(usable);
+    narrowed(set, mask, usable)
+        || (set.is_disjoint(usable) && !rest.is_empty() && rest.is_subset(mask))
+}

@@ -1,0 +1,519 @@
+//! The loop: wait, observe, characterise, decide, check, journal, apply.
+
+use crate::{
+    characterise::{Characteriser, Context, Paper, Processor},
+    journal::{
+        Header, Knob, Record, SetRecord,
+        file::JournalFile,
+        state_dir::{self, StateDir, StateDirError},
+    },
+    observer::{Cause, Move, Observer, Period, SessionEnd, Start, unread},
+    ownership::{Noticed, Ownership},
+    plan_check,
+    restore::{RestoreReport, restore},
+};
+use perch_core::{
+    Machine, MachineError, MaskChange, Observation, Outcome, Plan, Policy, ProcessId, PuSet,
+    SharingDomain, Snapshot, ThreadId, Topology, Wake,
+};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Whether masks are changed.
+pub enum Acting {
+    /// They are, and journaled in this directory first.
+    Live(StateDir),
+    /// Nothing is changed; threads are placed on paper, on another topology if one is given.
+    Paper(Option<Arc<Topology>>),
+}
+
+/// What a session is to do.
+pub struct Options {
+    /// Who decides.
+    pub policy: Box<dyn Policy>,
+    /// What is known of the processor.
+    pub processor: Box<dyn Processor>,
+    /// How long a period is; the policy's own if not given.
+    pub period: Option<Duration>,
+    /// Whether masks are changed.
+    pub acting: Acting,
+    /// Whether threads that others have placed are placed all the same.
+    pub take_over: bool,
+    /// The only PUs on which threads are put, if given.
+    pub pus: Option<PuSet>,
+}
+
+/// A session that cannot go on. What it had changed is undone.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The machine.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The journal's place.
+    #[error(transparent)]
+    StateDir(#[from] StateDirError),
+}
+
+/// One run of perch over one machine.
+pub struct Session<M: Machine> {
+    machine: M,
+    policy: Box<dyn Policy>,
+    processor: Box<dyn Processor>,
+    period: Duration,
+    take_over: bool,
+    pus: Option<PuSet>,
+    journal: Option<JournalPlace>,
+    paper: Option<Paper>,
+    topology: Arc<Topology>,
+    usable: PuSet,
+    fp_domains: Arc<Vec<SharingDomain>>,
+    ownership: Ownership,
+    characteriser: Characteriser,
+    processes: HashMap<i32, ProcessId>,
+    outcomes: Vec<(ThreadId, Outcome)>,
+    said: HashSet<String>,
+    periods: u64,
+}
+
+/// Where changes are journaled: the file is made before the first one.
+struct JournalPlace {
+    dir: StateDir,
+    header: Header,
+    file: Option<JournalFile>,
+    /// A write failed; nothing is changed any more.
+    failed: Option<String>,
+    clock: fn() -> u64,
+}
+
+impl<M: Machine> Session<M> {
+    /// Prepares a session and tells the machine what to count. Programs are launched or attached on
+    /// [`Session::machine`] before it runs.
+    ///
+    /// # Errors
+    /// A machine that cannot count, a /proc that cannot be read.
+    pub fn new(mut machine: M, options: Options) -> Result<Self, SessionError> {
+        machine.configure(&options.processor.event_plan())?;
+        let default = machine.default_mask();
+        let (journal, paper, topology) = match options.acting {
+            Acting::Live(dir) => {
+                let place = JournalPlace {
+                    dir,
+                    header: state_dir::header(default.clone())?,
+                    file: None,
+                    failed: None,
+                    clock: state_dir::boot_ticks,
+                };
+                (Some(place), None, machine.topology())
+            }
+            Acting::Paper(other) => {
+                let paper = Paper {
+                    elsewhere: other.is_some(),
+                    ..Paper::default()
+                };
+                (
+                    None,
+                    Some(paper),
+                    other.unwrap_or_else(|| machine.topology()),
+                )
+            }
+        };
+        let mut session = Self {
+            period: options.period.unwrap_or_else(|| options.policy.period()),
+            take_over: options.take_over,
+            ownership: Ownership::new(default, options.take_over),
+            machine,
+            policy: options.policy,
+            processor: options.processor,
+            pus: options.pus,
+            journal,
+            paper,
+            topology: Arc::clone(&topology),
+            usable: PuSet::new(),
+            fp_domains: Arc::default(),
+            characteriser: Characteriser::default(),
+            processes: HashMap::new(),
+            outcomes: Vec::new(),
+            said: HashSet::new(),
+            periods: 0,
+        };
+        session.learn_topology(topology);
+        Ok(session)
+    }
+
+    /// The machine, to launch or attach programs.
+    pub fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    /// The session's mark, to be put into the launched program's environment; `None` where nothing is changed.
+    pub fn mark(&self) -> Option<&str> {
+        let journal = self.journal.as_ref()?;
+        Some(&journal.header.session)
+    }
+
+    /// The clock by which threads' starts are counted, in ticks: for machines whose threads do not start on Linux.
+    pub fn set_clock(&mut self, clock: fn() -> u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.clock = clock;
+        }
+    }
+
+    /// Runs until every thread has ended or the user stops it; then every thread has its mask back.
+    ///
+    /// # Errors
+    /// A machine that cannot go on. Masks are given back before.
+    pub fn run(&mut self, observer: &mut dyn Observer) -> Result<SessionEnd, SessionError> {
+        observer.start(&self.start());
+        let ended = self.periods(observer);
+        let restored = self.give_back();
+        let end = SessionEnd {
+            cause: ended?,
+            periods: self.periods,
+            restored,
+        };
+        observer.end(&end);
+        Ok(end)
+    }
+
+    fn start(&self) -> Start {
+        Start {
+            topology: Arc::clone(&self.topology),
+            machine: self.machine.topology(),
+            policy: self.policy.name().to_owned(),
+            profile: self.processor.name().to_owned(),
+            profile_text: self.processor.text().to_owned(),
+            period: self.period,
+            counting: self.machine.counting(),
+            default_mask: self.ownership.default_mask().clone(),
+            dry_run: self.paper.is_some(),
+            take_over: self.take_over,
+            pus: self.pus.clone(),
+        }
+    }
+
+    fn periods(&mut self, observer: &mut dyn Observer) -> Result<Cause, MachineError> {
+        loop {
+            let wake = self.machine.wait(self.period)?;
+            let observation = self.machine.observe()?;
+            let ending = match wake {
+                Wake::Period => None,
+                Wake::Ended(status) => Some(Cause::Ended(status)),
+                Wake::Stop(signal) => Some(Cause::Stopped(signal)),
+            };
+            self.step(&observation, ending.is_some(), observer);
+            if let Some(cause) = ending {
+                return Ok(cause);
+            }
+        }
+    }
+
+    /// One period; the last one decides nothing.
+    fn step(&mut self, observation: &Observation, last: bool, observer: &mut dyn Observer) {
+        let mut remarks = observation.remarks.clone();
+        self.take_in(observation, &mut remarks);
+        let context = Context {
+            processor: &*self.processor,
+            ownership: &self.ownership,
+            topology: &self.topology,
+            usable: &self.usable,
+            fp_domains: &self.fp_domains,
+            paper: self.paper.as_ref(),
+            last_outcomes: std::mem::take(&mut self.outcomes),
+        };
+        let (snapshot, noticed) = self.characteriser.snapshot(observation, context);
+        remarks.extend(noticed);
+        let (plan, moves) = if last {
+            (Plan::default(), Vec::new())
+        } else {
+            self.decide(&snapshot, &mut remarks)
+        };
+        remarks.extend(plan.remarks.iter().cloned());
+        // A guard against remarks that differ each time.
+        remarks.retain(|remark| self.said.len() < 1000 && self.said.insert(remark.clone()));
+        self.outcomes = moves
+            .iter()
+            .map(|made| (made.thread, made.outcome))
+            .collect();
+        self.periods += 1;
+        observer.period(&Period {
+            observation,
+            snapshot: &snapshot,
+            plan: &plan,
+            moves: &moves,
+            remarks: &remarks,
+            last,
+        });
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot, remarks: &mut Vec<String>) -> (Plan, Vec<Move>) {
+        let mut plan = self.policy.decide(snapshot);
+        remarks.extend(plan_check::check(&mut plan, snapshot, self.policy.name()));
+        let mut moves = plan_check::difference(&plan, snapshot);
+        if let Some(paper) = &mut self.paper {
+            for made in &moves {
+                match &made.to {
+                    Some(pus) => paper.bound.insert(made.thread, pus.clone()),
+                    None => paper.bound.remove(&made.thread),
+                };
+            }
+        } else {
+            self.apply(&mut moves, remarks);
+        }
+        (plan, moves)
+    }
+
+    /// Brings topology, ownership and processes up to date.
+    fn take_in(&mut self, observation: &Observation, remarks: &mut Vec<String>) {
+        if observation.topology_changed {
+            let elsewhere = self.paper.as_ref().is_some_and(|paper| paper.elsewhere);
+            if !elsewhere {
+                self.learn_topology(self.machine.topology());
+            }
+        }
+        let mut records = Vec::new();
+        let default = self.machine.default_mask();
+        if self.ownership.set_default(default.clone()) {
+            if let Some(journal) = &mut self.journal {
+                journal.header.default = default.clone();
+            }
+            records.push(Record::Default { mask: default });
+        }
+        let usable = self.machine.topology().usable();
+        for noticed in self.ownership.observe(observation, &usable) {
+            records.extend(self.record(&noticed));
+        }
+        let mut pids = HashSet::new();
+        for sample in &observation.threads {
+            let id = sample.info.id;
+            pids.insert(sample.info.pid);
+            if id.tid == sample.info.pid {
+                let (pid, start) = (id.tid, id.start);
+                self.processes.insert(pid, ProcessId { pid, start });
+            }
+        }
+        if let Some(paper) = &mut self.paper {
+            observation.ended.iter().for_each(|thread| {
+                paper.bound.remove(thread);
+            });
+        }
+        if !observation.ended.is_empty() {
+            self.forget(&observation.ended, &pids);
+        }
+        if let Some(file) = self.journal.as_mut().and_then(|place| place.file.as_mut())
+            && let Err(error) = file.conclude(&records)
+        {
+            remarks.push(format!("{}: {error}", file.path().display()));
+        }
+    }
+
+    fn forget(&mut self, ended: &[ThreadId], live: &HashSet<i32>) {
+        let gone: Vec<ProcessId> = self
+            .processes
+            .values()
+            .filter(|process| !live.contains(&process.pid))
+            .copied()
+            .collect();
+        for process in &gone {
+            self.processes.remove(&process.pid);
+        }
+        if let Some(file) = self.journal.as_mut().and_then(|place| place.file.as_mut()) {
+            let journal = file.journal_mut();
+            ended.iter().for_each(|thread| journal.forget(*thread));
+            gone.iter()
+                .for_each(|process| journal.forget_process(*process));
+        }
+    }
+
+    fn learn_topology(&mut self, topology: Arc<Topology>) {
+        let usable = topology.usable();
+        self.usable = match &self.pus {
+            Some(pus) => usable.and(pus),
+            None => usable,
+        };
+        self.fp_domains = Arc::new(self.processor.fp_domains(&topology));
+        self.topology = topology;
+    }
+
+    /// What the journal must know of a thread that was found in some state.
+    fn record(&self, noticed: &Noticed) -> Option<Record> {
+        match noticed {
+            Noticed::Foreign(thread) => Some(Record::Free { thread: *thread }),
+            Noticed::Inherited(thread) | Noticed::Refitted(thread) => {
+                let owned = self.ownership.get(*thread)?;
+                Some(Record::Set(SetRecord {
+                    thread: *thread,
+                    knob: Knob::Affinity,
+                    before: owned.before.clone(),
+                    from: owned.current.clone(),
+                    set: owned.current.clone(),
+                    at: 0,
+                }))
+            }
+        }
+    }
+
+    /// Journals and makes changes, and fills in what became of them.
+    fn apply(&mut self, moves: &mut Vec<Move>, remarks: &mut Vec<String>) {
+        let changes = self.changes(moves);
+        if changes.is_empty() {
+            return;
+        }
+        if let Err(why) = self.announce(&changes) {
+            remarks.push(why);
+            return;
+        }
+        let mut records = Vec::new();
+        for (at, change) in &changes {
+            self.ownership.will_set(change.thread, &change.set);
+            let outcome = self.machine.affinity().change(change);
+            self.ownership.outcome(change.thread, &change.set, outcome);
+            moves[*at].outcome = outcome;
+            let thread = change.thread;
+            records.push(Record::Done { thread, outcome });
+        }
+        let file = self.journal.as_mut().and_then(|place| place.file.as_mut());
+        if let Some(file) = file
+            && let Err(error) = file.conclude(&records)
+        {
+            remarks.push(format!("{}: {error}", file.path().display()));
+        }
+    }
+
+    /// The changes of masks that moves need, each with its move's place. Moves that need none are taken out.
+    fn changes(&mut self, moves: &mut Vec<Move>) -> Vec<(usize, MaskChange)> {
+        let mut changes = Vec::new();
+        let usable = self.machine.topology().usable();
+        moves.retain_mut(|made| {
+            if self.ownership.get(made.thread).is_none() {
+                match self.machine.affinity().mask(made.thread) {
+                    Ok(mask) => {
+                        self.ownership.learn(made.thread, &mask, &usable);
+                    }
+                    Err(error) => {
+                        made.outcome = unread(&error);
+                        return true;
+                    }
+                }
+            }
+            let Some(owned) = self.ownership.get(made.thread) else {
+                return true;
+            };
+            if owned.hands_off.is_some()
+                || made
+                    .to
+                    .as_ref()
+                    .is_some_and(|to| !to.is_subset(&owned.before))
+            {
+                // Only now was its mask read: the policy will see next time that it must be left alone.
+                return false;
+            }
+            let Some((set, true)) = plan_check::target(&self.ownership, made) else {
+                return false;
+            };
+            let change = MaskChange {
+                thread: made.thread,
+                expect: owned.current.clone(),
+                to_default: made.to.is_none() && set == *self.ownership.default_mask(),
+                set,
+            };
+            changes.push((changes.len(), change));
+            true
+        });
+        // Moves that could not be read come without a change: number the others by their place.
+        let places: BTreeMap<ThreadId, usize> = moves
+            .iter()
+            .enumerate()
+            .map(|(at, made)| (made.thread, at))
+            .collect();
+        for (at, change) in &mut changes {
+            *at = places[&change.thread];
+        }
+        changes
+    }
+
+    /// Writes to the journal what is about to be changed.
+    fn announce(&mut self, changes: &[(usize, MaskChange)]) -> Result<(), String> {
+        let Some(place) = &mut self.journal else {
+            return Ok(());
+        };
+        if let Some(why) = &place.failed {
+            return Err(why.clone());
+        }
+        let mut records = Vec::new();
+        if place.file.is_none() {
+            match JournalFile::create(&place.dir, place.header.clone()) {
+                Ok(file) => place.file = Some(file),
+                Err(error) => return Err(place.fail(&error)),
+            }
+            let foreign = self
+                .ownership
+                .iter()
+                .filter(|(_, owned)| owned.hands_off.is_some());
+            records.extend(foreign.map(|(thread, _)| Record::Free { thread }));
+        }
+        let Some(file) = &mut place.file else {
+            return Ok(());
+        };
+        let known: HashSet<ProcessId> = file.journal().processes().collect();
+        let new = self
+            .processes
+            .values()
+            .filter(|process| !known.contains(process));
+        records.extend(new.copied().map(Record::Process));
+        let at = (place.clock)();
+        for (_, change) in changes {
+            let before = self.ownership.get(change.thread).map(|owned| &owned.before);
+            records.push(Record::Set(SetRecord {
+                thread: change.thread,
+                knob: Knob::Affinity,
+                before: before.unwrap_or(&change.expect).clone(),
+                from: change.expect.clone(),
+                set: change.set.clone(),
+                at,
+            }));
+        }
+        file.announce(&records).map_err(|error| place.fail(&error))
+    }
+
+    /// Gives every thread its mask back. Harmless when called again.
+    fn give_back(&mut self) -> RestoreReport {
+        let Some(file) = self.journal.as_mut().and_then(|place| place.file.take()) else {
+            return RestoreReport::default();
+        };
+        let usable = self.machine.topology().usable();
+        let mut report = restore(self.machine.affinity(), file.journal(), &usable);
+        // Left for `perch restore` if somebody with more rights must do it.
+        if report.failed.is_empty() {
+            let path = file.path().to_owned();
+            if let Err(error) = file.remove() {
+                let who = ThreadId { tid: 0, start: 0 };
+                report
+                    .failed
+                    .push((who, format!("{}: {error}", path.display())));
+            }
+        }
+        report
+    }
+}
+
+impl JournalPlace {
+    fn fail(&mut self, error: &std::io::Error) -> String {
+        let why = format!(
+            "{}: {error}: without a journal nothing is changed any more; make room there, or set {}",
+            self.dir.path().display(),
+            state_dir::VARIABLE
+        );
+        self.failed = Some(why.clone());
+        why
+    }
+}
+
+/// A panic must not leave masks behind.
+impl<M: Machine> Drop for Session<M> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
