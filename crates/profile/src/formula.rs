@@ -1,0 +1,168 @@
+//! Formulas: arithmetic over named numbers, parsed once and evaluated often.
+
+use exmex::{Express, FlatEx};
+use std::{fmt, ops::Range};
+
+/// The longest formula that is read, in bytes: far more than any metric needs, and short enough that no nesting of
+/// parentheses can exhaust the stack of the parser.
+const LONGEST: usize = 600;
+
+/// A parsed formula.
+#[derive(Clone)]
+pub struct Formula {
+    text: String,
+    expression: FlatEx<f64>,
+}
+
+/// A text that is no formula.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct FormulaError {
+    /// The bytes of the text that are wrong.
+    pub at: Range<usize>,
+    /// What is wrong with them.
+    pub message: String,
+}
+
+/// A formula without a value for the numbers given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoValue(pub String);
+
+impl Formula {
+    /// Reads a formula: numbers, names, `+ - * / ^`, parentheses, and `min`, `max`, `abs`, `sqrt` and what else the
+    /// `exmex` library knows.
+    ///
+    /// # Errors
+    /// The place in the text and what is wrong there.
+    pub fn parse(text: &str) -> Result<Self, FormulaError> {
+        let wrong = |at: Range<usize>, message: String| FormulaError { at, message };
+        if text.trim().is_empty() {
+            return Err(wrong(0..text.len(), "an empty formula".to_owned()));
+        }
+        if text.len() > LONGEST {
+            return Err(wrong(
+                0..text.len(),
+                format!("a formula of more than {LONGEST} bytes"),
+            ));
+        }
+        if let Some((at, strange)) = text
+            .char_indices()
+            .find(|(_, c)| !(c.is_ascii_alphanumeric() || " \t+-*/^()._,".contains(*c)))
+        {
+            return Err(wrong(
+                at..at + strange.len_utf8(),
+                format!("`{}` has no place in a formula", strange.escape_default()),
+            ));
+        }
+        let expression = FlatEx::<f64>::parse(text)
+            .map_err(|error| wrong(0..text.len(), format!("not a formula: {}", error.msg())))?;
+        // A name such as `log_reads` begins with the name of a function: make sure that both see the same names.
+        let mut names: Vec<&str> = words(text).map(|word| &text[word]).collect();
+        names.retain(|name| is_name(name));
+        names.sort_unstable();
+        names.dedup();
+        if !names.iter().copied().eq(expression.var_names()) {
+            return Err(wrong(
+                0..text.len(),
+                "not a formula: a name in it cannot be told from a function; rename it".to_owned(),
+            ));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            expression,
+        })
+    }
+
+    /// The names in it, sorted; the order in which [`Formula::evaluate`] wants their values.
+    pub fn names(&self) -> &[String] {
+        self.expression.var_names()
+    }
+
+    /// Where a name first stands in the text, in bytes.
+    pub fn position(&self, name: &str) -> Range<usize> {
+        words(&self.text)
+            .find(|word| &self.text[word.clone()] == name)
+            .unwrap_or(0..self.text.len())
+    }
+
+    /// The value for these numbers, in the order of [`Formula::names`].
+    ///
+    /// # Errors
+    /// A division by zero, or anything else that gives no finite number, with the reason.
+    pub fn evaluate(&self, values: &[f64]) -> Result<f64, NoValue> {
+        match self.expression.eval(values) {
+            Ok(value) if value.is_finite() => Ok(value),
+            Ok(_) => Err(NoValue(self.why_no_value(values))),
+            Err(error) => Err(NoValue(error.msg().to_owned())),
+        }
+    }
+
+    fn why_no_value(&self, values: &[f64]) -> String {
+        let zeros: Vec<&str> = self
+            .names()
+            .iter()
+            .zip(values)
+            .filter(|(_, value)| **value == 0.0)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if zeros.is_empty() {
+            format!("`{}` gives no number", self.text)
+        } else {
+            format!(
+                "`{}` has no value where {} is 0",
+                self.text,
+                zeros.join(" and ")
+            )
+        }
+    }
+}
+
+impl fmt::Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Formula({})", self.text)
+    }
+}
+
+impl PartialEq for Formula {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// Whether this can name a number in a formula: a letter first, then letters, digits and `_`, and no function or
+/// constant of the expression library.
+pub fn is_name(word: &str) -> bool {
+    let mut characters = word.chars();
+    characters
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && characters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && word.len() <= 64
+        && FlatEx::<f64>::parse(word).is_ok_and(|expression| expression.var_names() == [word])
+}
+
+/// The words of a text (letters, digits, `_`) that do not begin with a digit.
+fn words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let start = at + text[at..].find(word)?;
+            let end = start
+                + text[start..]
+                    .find(|c| !word(c))
+                    .unwrap_or(text.len() - start);
+            at = end;
+            if !text[start..].starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+                return Some(start..end);
+            }
+        }
+    })
+}
