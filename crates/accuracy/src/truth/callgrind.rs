@@ -1,0 +1,179 @@
+//! Complete counts by `valgrind --tool=callgrind --dump-instr=yes`, classified with the code in the ELF files.
+
+use super::{Truth, native_arch};
+use crate::catalogue::Program;
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, ensure};
+use object::{Object, ObjectSegment, SegmentFlags};
+use perch_sampling::{CodeImage, CodeSource, InstructionDecoder, MixSum};
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+/// Seconds after which a run is cut off; callgrind writes its counts all the same.
+const SECONDS: &str = "9";
+
+/// Executions by instruction address, relative to the object file, by the object's path.
+pub type Counts = HashMap<String, HashMap<u64, u64>>;
+
+/// Runs the program under callgrind.
+///
+/// # Errors
+/// Valgrind is missing or wrote nothing, or too much code cannot be read.
+pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
+    let folder = tempfile::tempdir_in(workspace.folder("truth"))?;
+    let pattern = folder.path().join("%p.out");
+    let mut words: Vec<String> = ["timeout", "-k", "20", SECONDS, "valgrind", "-q"]
+        .map(String::from)
+        .into();
+    words.extend(
+        [
+            "--tool=callgrind",
+            "--dump-instr=yes",
+            "--compress-pos=no",
+            "--compress-strings=no",
+            "--trace-children=yes",
+        ]
+        .map(String::from),
+    );
+    words.push(format!("--callgrind-out-file={}", pattern.display()));
+    words.extend(workspace.expand(program.truth_run.as_ref().unwrap_or(&program.run)));
+    let output = workspace
+        .command(program, &words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .context("cannot run timeout (apt-get install coreutils)")?;
+
+    let mut counts = Counts::new();
+    for entry in fs::read_dir(folder.path())? {
+        read_counts(
+            BufReader::new(fs::File::open(entry?.path())?),
+            &mut counts,
+        )?;
+    }
+    ensure!(
+        !counts.is_empty(),
+        "callgrind counted nothing; it said: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    classify(&counts)
+}
+
+/// Adds the self costs of one output file (written without compression, with `--dump-instr=yes`).
+///
+/// # Errors
+/// An unreadable file, or lines that are no callgrind format.
+pub fn read_counts(file: impl BufRead, counts: &mut Counts) -> Result<()> {
+    let mut object = String::new();
+    let mut is_call = false;
+    for (number, line) in file.lines().enumerate() {
+        let line = line?;
+        if let Some(path) = line.strip_prefix("ob=") {
+            object = path.to_string();
+        } else if line.starts_with("calls=") {
+            // The next line is the cost of what was called, counted again where it was executed.
+            is_call = true;
+        } else if line.starts_with("0x") {
+            if std::mem::take(&mut is_call) {
+                continue;
+            }
+            let mut fields = line.split_ascii_whitespace();
+            let cost = (|| {
+                let address = u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok()?;
+                let executed = fields.nth(1).map_or(Some(0), |text| text.parse().ok())?;
+                Some((address, executed))
+            })();
+            let (address, executed): (u64, u64) = cost.with_context(|| {
+                format!("line {} of callgrind's output: '{line}'", number + 1)
+            })?;
+            if executed > 0 {
+                *counts
+                    .entry(object.clone())
+                    .or_default()
+                    .entry(address)
+                    .or_default() += executed;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Decodes what was executed. Code without a readable file (run-time compiled, vdso) counts as unknown.
+fn classify(counts: &Counts) -> Result<Truth> {
+    let arch = native_arch()?;
+    let mut decoder = InstructionDecoder::new(arch);
+    let mut sum = MixSum::default();
+    let mut unknown = 0.0;
+    for (path, addresses) in counts {
+        let mut image = CodeImage::new(arch);
+        if Path::new(path).is_file() {
+            add_code(Path::new(path), &mut image)?;
+        }
+        let mut bytes = [0; 15];
+        let bytes = &mut bytes[..arch.max_instruction_len()];
+        for (&address, &executed) in addresses {
+            let have = image.read(address, bytes);
+            match decoder.decode(&bytes[..have], address) {
+                Some(instruction) => sum.add_instruction(&instruction, executed as f64),
+                None => unknown += executed as f64,
+            }
+        }
+    }
+    Truth::new(&sum, unknown, 0.0)
+}
+
+/// Adds the executable segments of an ELF file.
+fn add_code(path: &Path, image: &mut CodeImage) -> Result<()> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = object::File::parse(bytes.as_slice())
+        .with_context(|| format!("{} is no object file", path.display()))?;
+    for segment in file.segments() {
+        let SegmentFlags::Elf { p_flags } = segment.flags() else {
+            continue;
+        };
+        if p_flags & object::elf::PF_X != 0 {
+            image.add(segment.address(), segment.data()?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn calls_are_not_counted_twice() {
+        let text = "positions: instr line\nevents: Ir\n\nob=/bin/a\nfl=a.c\nfn=main\n\
+            0x1000 3 10\n0x1004 4 10\ncob=/lib/b\ncfn=f\ncalls=10 0x20 0\n0x1004 4 5000\n\
+            ob=/lib/b\nfn=f\n0x20 0 500\n0x20 0 7\ntotals: 527\n";
+        let mut counts = Counts::new();
+        read_counts(text.as_bytes(), &mut counts).unwrap();
+        assert_eq!(counts["/bin/a"], HashMap::from([(0x1000, 10), (0x1004, 10)]));
+        assert_eq!(counts["/lib/b"], HashMap::from([(0x20, 507)]));
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let error = read_counts("ob=x\n0xzz 1 2\n".as_bytes(), &mut Counts::new()).unwrap_err();
+        assert!(error.to_string().contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn own_code_can_be_read() {
+        let mut image = CodeImage::new(native_arch().unwrap());
+        add_code(&std::env::current_exe().unwrap(), &mut image).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics(text in "(ob=[a-z]{0,3}\n|calls=[0-9]\n|0x[0-9a-f]{0,18}( [0-9x]{0,22}){0,3}\n|.{0,9}\n){0,20}") {
+            let _ = read_counts(text.as_bytes(), &mut Counts::new());
+        }
+    }
+}
