@@ -1,0 +1,50 @@
+//! What goes wrong when a policy is named or configured.
+
+/// A policy that cannot be built; the text says what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// No policy of that name.
+    #[error("no policy '{name}'{hint}; there are: {known}")]
+    UnknownPolicy {
+        /// As given.
+        name: String,
+        /// A suggestion that starts with a separator, or nothing.
+        hint: String,
+        /// The names that there are, separated by commas.
+        known: String,
+    },
+    /// The policy has no such option.
+    #[error("policy {policy} has no option '{option}'{hint}; it has: {known}")]
+    UnknownOption {
+        /// The policy's name.
+        policy: &'static str,
+        /// As given.
+        option: String,
+        /// A suggestion that starts with a separator, or nothing.
+        hint: String,
+        /// The options that there are, separated by commas.
+        known: String,
+    },
+    /// An option with a value of the wrong type or out of range.
+    #[error("policy {policy}: {message}")]
+    BadOption {
+        /// The policy's name.
+        policy: &'static str,
+        /// What is wrong and what is right.
+        message: String,
+    },
+    /// Rules of manual binding that cannot be read; one message a rule.
+    #[error("{0}")]
+    Rules(String),
+}
+
+/// `; did you mean 'x'?` for the candidate that is nearest to `given`, or nothing if none is near.
+pub(crate) fn suggestion<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(given, candidate), candidate))
+        .filter(|(similarity, _)| *similarity > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| format!("; did you mean '{candidate}'?"))
+        .unwrap_or_default()
+}

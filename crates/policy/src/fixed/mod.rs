@@ -1,0 +1,195 @@
+//! Manual binding: each thread where the user says.
+//!
+//! What MASA calls manual binding of processes (paper 001, section 3.2), and WorkOver's intentionally bad baseline
+//! (paper 000, section 5.4): all floating-point threads on the same cores.
+
+mod location;
+mod rule;
+
+pub use location::{Location, LocationError};
+pub use rule::{Rule, RuleError, parse_rules};
+
+use crate::{PolicyError, history::PerThread};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadState};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Options of the policy `fixed`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FixedConfig {
+    /// Rules `PATTERN=PUS`, the first that matches a thread's or its process's name wins. `*` stands for anything, `?`
+    /// for one character. PUS are numbers of the operating system (`0-3,8`) or logical indexes in hwloc's way (`core:1`,
+    /// `core:0-3.pu:1`, `package:0`, `numa:1`, `pu:3`); after `each:` every matching thread gets a PU of its own.
+    pub pin: Vec<String>,
+}
+
+/// The policy.
+#[derive(Debug)]
+pub struct Fixed {
+    rules: Vec<Rule>,
+    /// Which rule each thread matched, by what names, and which of the rule's PUs it got.
+    memory: PerThread<Option<Match>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Match {
+    name: String,
+    process: String,
+    rule: Option<usize>,
+    turn: Option<u32>,
+}
+
+impl Fixed {
+    /// A policy with these rules.
+    ///
+    /// # Errors
+    /// No rule at all, or rules that cannot be read: all of them, each with a caret under the place.
+    pub fn new(config: &FixedConfig) -> Result<Self, PolicyError> {
+        let (rules, errors): (Vec<_>, Vec<_>) = config
+            .pin
+            .iter()
+            .map(|rule| rule.parse::<Rule>())
+            .partition(Result::is_ok);
+        let errors: Vec<String> = errors
+            .into_iter()
+            .filter_map(Result::err)
+            .map(|error| error.to_string())
+            .collect();
+        if !errors.is_empty() {
+            return Err(PolicyError::Rules(errors.join("\n")));
+        }
+        if rules.is_empty() {
+            return Err(PolicyError::Rules(
+                "policy fixed needs at least one rule: --pin 'PATTERN=PUS', such as --pin 'worker*=0-3'".to_owned(),
+            ));
+        }
+        Ok(Self::from_rules(rules.into_iter().flatten().collect()))
+    }
+
+    /// A policy with rules that were read already, such as those of a file ([`parse_rules`]).
+    pub fn from_rules(rules: Vec<Rule>) -> Self {
+        Self {
+            rules,
+            memory: PerThread::default(),
+        }
+    }
+
+    /// Matches threads that are new or have changed their name.
+    fn match_threads(&mut self, snapshot: &Snapshot) {
+        self.memory.follow(&snapshot.threads);
+        for (at, thread) in snapshot.threads.iter().enumerate() {
+            let info = &thread.info;
+            let same = |m: &Match| m.name == info.name && m.process == info.process;
+            if !self.memory[at].as_ref().is_some_and(same) {
+                self.memory[at] = Some(Match {
+                    name: info.name.clone(),
+                    process: info.process.clone(),
+                    rule: self.rules.iter().position(|rule| rule.matches(info)),
+                    turn: None,
+                });
+            }
+        }
+    }
+
+    fn rule_of(&self, at: usize) -> Option<usize> {
+        self.memory[at].as_ref().and_then(|m| m.rule)
+    }
+
+    /// Gives each thread of an `each:` rule a PU: the one that it has, else the one of those it may use that fewest
+    /// have, the first of equals.
+    fn take_turns(&mut self, rule: usize, pus: &[u32], threads: &[ThreadState]) {
+        let mut load = vec![0usize; pus.len()];
+        let of_rule: Vec<usize> = (0..threads.len())
+            .filter(|at| self.rule_of(*at) == Some(rule) && threads[*at].hands_off.is_none())
+            .collect();
+        let mut waiting = Vec::new();
+        for at in of_rule {
+            let held = self.memory[at].as_ref().and_then(|m| m.turn);
+            let held = held.filter(|pu| threads[at].allowed.contains(*pu));
+            match held.and_then(|pu| pus.iter().position(|p| *p == pu)) {
+                Some(slot) => load[slot] += 1,
+                None => waiting.push(at),
+            }
+        }
+        for at in waiting {
+            let allowed = (0..pus.len()).filter(|slot| threads[at].allowed.contains(pus[*slot]));
+            let slot = allowed.min_by_key(|slot| (load[*slot], *slot));
+            if let Some(slot) = slot {
+                load[slot] += 1;
+            }
+            if let Some(memory) = &mut self.memory[at] {
+                memory.turn = slot.map(|slot| pus[slot]);
+            }
+        }
+    }
+}
+
+impl Policy for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot) -> Plan {
+        self.match_threads(snapshot);
+        let usable = snapshot.topology.usable();
+        let mut remarks = Vec::new();
+        let mut sets = Vec::with_capacity(self.rules.len());
+        for rule in 0..self.rules.len() {
+            let resolved = self.rules[rule].pus.resolve(&snapshot.topology);
+            let pus = resolved.unwrap_or_else(|error| {
+                remarks.push(format!(
+                    "rule {}: {error}; it binds nothing",
+                    self.rules[rule]
+                ));
+                PuSet::new()
+            });
+            let usable = pus.and(&usable);
+            if usable.is_empty() && !pus.is_empty() {
+                remarks.push(format!(
+                    "rule {}: none of PUs {pus} is usable; it binds nothing",
+                    self.rules[rule]
+                ));
+            }
+            if self.rules[rule].each {
+                self.take_turns(rule, &usable.iter().collect::<Vec<_>>(), &snapshot.threads);
+            }
+            sets.push(usable);
+        }
+        let mut plan = Plan::default();
+        for (at, thread) in snapshot.threads.iter().enumerate() {
+            let release = |why: String| (thread.info.id, Reason::new(why));
+            let Some(rule) = self.rule_of(at) else {
+                if thread.bound.is_some() {
+                    plan.released
+                        .push(release("no rule matches its name".to_owned()));
+                }
+                continue;
+            };
+            if thread.hands_off.is_some() {
+                continue;
+            }
+            let text = &self.rules[rule];
+            let pus = if text.each {
+                let turn = self.memory[at].as_ref().and_then(|m| m.turn);
+                turn.map(PuSet::single).unwrap_or_default()
+            } else {
+                sets[rule].and(&thread.allowed)
+            };
+            if !pus.is_empty() {
+                let reason = Reason::new(format!("rule {text}"));
+                plan.bindings.push(Binding {
+                    thread: thread.info.id,
+                    pus,
+                    reason,
+                });
+            } else if thread.bound.is_some() {
+                plan.released.push(release(format!(
+                    "rule {text}: it may run on none of these PUs"
+                )));
+            }
+        }
+        plan.remarks = remarks;
+        plan
+    }
+}

@@ -1,0 +1,108 @@
+//! What a policy remembers of each thread: where it ran (WorkOver's cumulative usage history, 000 section 4.2) and
+//! whatever else the policy keeps. A thread that ends is forgotten.
+
+use perch_core::{ThreadId, ThreadState};
+
+/// PUs remembered per thread. More than this many homes are no homes.
+const REMEMBERED: usize = 8;
+
+/// On which PUs a thread spent its time, in seconds; bounded.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct PuUsage(Vec<(u32, f64)>);
+
+impl PuUsage {
+    /// Adds time on a PU. When more PUs were used than are remembered, the least used one is forgotten.
+    pub fn record(&mut self, pu: u32, seconds: f64) {
+        if let Some((_, time)) = self.0.iter_mut().find(|(known, _)| *known == pu) {
+            *time += seconds;
+            return;
+        }
+        if self.0.len() == REMEMBERED {
+            let least = (0..REMEMBERED).min_by(|&a, &b| self.0[a].1.total_cmp(&self.0[b].1));
+            self.0.swap_remove(least.unwrap_or(0));
+        }
+        self.0.push((pu, seconds));
+    }
+
+    /// The PU that was used longest among those that `accept` takes; the lowest of equals.
+    pub fn most_used(&self, accept: impl Fn(u32) -> bool) -> Option<u32> {
+        let accepted = self.0.iter().filter(|(pu, _)| accept(*pu));
+        accepted
+            .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
+            .map(|(pu, _)| *pu)
+    }
+}
+
+/// One `T` per live thread, kept in the order of the snapshot's threads so that both are walked side by side.
+#[derive(Debug, Clone)]
+pub(crate) struct PerThread<T>(Vec<(ThreadId, T)>);
+
+impl<T> Default for PerThread<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Default> PerThread<T> {
+    /// Lines the memory up with this period's threads (by rising id): new threads get the default, ended ones are
+    /// dropped.
+    pub fn follow(&mut self, threads: &[ThreadState]) {
+        let same = self.0.len() == threads.len();
+        if same && self.0.iter().zip(threads).all(|(a, b)| a.0 == b.info.id) {
+            return;
+        }
+        let mut old = std::mem::take(&mut self.0).into_iter().peekable();
+        self.0 = threads
+            .iter()
+            .map(|thread| {
+                let id = thread.info.id;
+                while old.next_if(|(known, _)| *known < id).is_some() {}
+                old.next_if(|(known, _)| *known == id)
+                    .unwrap_or_else(|| (id, T::default()))
+            })
+            .collect();
+    }
+}
+
+impl<T> std::ops::Index<usize> for PerThread<T> {
+    type Output = T;
+
+    fn index(&self, at: usize) -> &T {
+        &self.0[at].1
+    }
+}
+
+impl<T> std::ops::IndexMut<usize> for PerThread<T> {
+    fn index_mut(&mut self, at: usize) -> &mut T {
+        &mut self.0[at].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_most_used_pu_of_few_is_exact(time in proptest::collection::vec((0..8u32, 1..100u32), 1..60)) {
+            let mut usage = PuUsage::default();
+            let mut truth = [0u32; 8];
+            for (pu, seconds) in time {
+                usage.record(pu, f64::from(seconds));
+                truth[pu as usize] += seconds;
+            }
+            let most = usage.most_used(|_| true).unwrap();
+            prop_assert_eq!(truth[most as usize], *truth.iter().max().unwrap());
+        }
+
+        #[test]
+        fn memory_is_bounded(time in proptest::collection::vec((0..1000u32, 1..100u32), 1..200)) {
+            let mut usage = PuUsage::default();
+            for (pu, seconds) in time {
+                usage.record(pu, f64::from(seconds));
+            }
+            prop_assert!(usage.0.len() <= REMEMBERED);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Reasons in the numbers that decided.
+
+use crate::{
+    domains::Domains,
+    ranking::{Candidate, Census},
+};
+use perch_core::{Reason, Snapshot, metric::names};
+
+/// No two PUs share anything.
+pub(super) fn nothing_shared() -> String {
+    "no two usable PUs share floating-point units: there is nothing to gain here, so nothing is bound".to_owned()
+}
+
+/// The kernel does it by itself.
+pub(super) fn few(busy: usize, domains: usize) -> String {
+    let threads = if busy == 1 { "thread" } else { "threads" };
+    format!(
+        "{busy} busy {threads} for {domains} domains with FP units of their own: the kernel has room to give each its \
+         own, so nothing is bound"
+    )
+}
+
+/// Nobody's FP share is known, or nobody may be placed.
+pub(super) fn unknown(census: &Census) -> String {
+    if census.unknown.is_empty() {
+        "all busy threads were placed by somebody else and are left alone".to_owned()
+    } else {
+        "the FP share of the busy threads is not known (yet), so nothing is bound".to_owned()
+    }
+}
+
+/// All candidates use the FP units alike.
+pub(super) fn alike(census: &Census, heavy: bool, threshold: f64) -> String {
+    let (count, kind) = (census.ranked.len(), if heavy { "heavy" } else { "light" });
+    let highest = census.ranked.first().map_or(0.0, |c| c.share);
+    let lowest = census.ranked.last().map_or(0.0, |c| c.share);
+    format!(
+        "the {count} busy threads are all FP-{kind} alike (FP shares {lowest:.2} to {highest:.2}, threshold \
+         {threshold:.2}): there is nothing to interleave, so nothing is bound"
+    )
+}
+
+/// The numbers of a ranked thread, for every reason.
+pub(super) fn numbers(reason: Reason, rank: usize, candidate: &Candidate, pu: u32) -> Reason {
+    reason
+        .with("fp_rank", (rank + 1) as f64)
+        .with(names::FP_SHARE, candidate.share)
+        .with("activity", candidate.activity)
+        .with("pu", f64::from(pu))
+}
+
+/// Where a thread comes from: it stays, moves, or is bound anew.
+pub(super) fn movement(
+    snapshot: &Snapshot,
+    at: usize,
+    present: Option<u32>,
+    pu: u32,
+    domains: &Domains,
+) -> String {
+    let label = |pu: u32| match domains.of(pu) {
+        Some(domain) => format!("{} (PU {pu})", domains[domain].label),
+        None => format!("PU {pu}"),
+    };
+    match (present, snapshot.threads[at].last_pu) {
+        (Some(present), _) if present == pu => "stays".to_owned(),
+        (Some(present), _) => format!("moved from {}", label(present)),
+        (None, Some(last)) if last == pu => "bound where it runs".to_owned(),
+        (None, Some(last)) => format!("brought from {}", label(last)),
+        (None, None) => "bound".to_owned(),
+    }
+}

@@ -1,0 +1,208 @@
+//! WorkOver: floating-point threads beside integer threads.
+//!
+//! A. Cremonesi et al.'s policy (paper 000, sections 4.2, 4.3, 5.3): of the threads that were most active in the last
+//! period, those that use the floating-point units most get a domain that shares such units each; the next ones get
+//! the second PU of each domain, and so on; the rest is left to the kernel. So integer and floating-point threads
+//! interleave. A thread that stays in its group stays on its PU, and one that comes back gets the PU that it used most.
+
+mod config;
+mod explain;
+mod paper;
+mod perch;
+
+pub use config::{Variant, WorkOverConfig};
+
+use crate::{
+    domains::Domains,
+    history::{PerThread, PuUsage},
+    hysteresis::LevelState,
+    ranking::Census,
+};
+use perch_core::{Binding, Outcome, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
+
+/// The policy.
+#[derive(Debug, Default)]
+pub struct WorkOver {
+    config: WorkOverConfig,
+    memory: PerThread<Memory>,
+    on_paper: bool,
+}
+
+/// What is kept of a thread.
+#[derive(Debug, Clone, Default)]
+struct Memory {
+    usage: PuUsage,
+    /// Where the last plan put it.
+    planned: Option<u32>,
+    /// Its level, with `perch`.
+    level: LevelState,
+    /// Its group in the last period, with `paper`.
+    group: Option<usize>,
+}
+
+/// A period as both variants see it.
+struct View<'a> {
+    snapshot: &'a Snapshot,
+    /// The one PU to which each thread is bound, in the snapshot's order.
+    present: Vec<Option<u32>>,
+}
+
+impl View<'_> {
+    /// All PUs on which any ranked thread may run.
+    fn reachable(&self, census: &Census) -> PuSet {
+        census.ranked.iter().fold(PuSet::new(), |all, candidate| {
+            let allowed = &self.snapshot.threads[candidate.at].allowed;
+            if allowed.is_subset(&all) {
+                all
+            } else {
+                all.or(allowed)
+            }
+        })
+    }
+
+    /// Why there is nothing to do, whatever the threads' FP shares are. `domains` are those that can be reached.
+    fn nothing_to_do(&self, census: &Census, domains: &Domains) -> Option<String> {
+        let usable = Domains::new(self.snapshot, &self.snapshot.topology.usable());
+        let known = !census.ranked.is_empty();
+        let domains = if known { domains } else { &usable };
+        if !domains.share_anything() {
+            Some(explain::nothing_shared())
+        } else if census.busy() < domains.len() {
+            Some(explain::few(census.busy(), domains.len()))
+        } else if !known {
+            Some(explain::unknown(census))
+        } else {
+            None
+        }
+    }
+}
+
+/// What a variant decided.
+#[derive(Default)]
+struct Decision {
+    placed: Vec<Placed>,
+    /// Why nothing is bound, if nothing is.
+    nothing: Option<String>,
+    /// Busy threads, placed or not.
+    busy: usize,
+    /// PUs that could be used.
+    pus: usize,
+}
+
+impl Decision {
+    fn nothing(why: String) -> Self {
+        Self {
+            nothing: Some(why),
+            ..Self::default()
+        }
+    }
+}
+
+/// A thread (its place in the snapshot), its PU, and why.
+struct Placed {
+    at: usize,
+    pu: u32,
+    reason: Reason,
+}
+
+impl WorkOver {
+    /// A policy with these options.
+    pub fn new(config: WorkOverConfig) -> Self {
+        Self {
+            config,
+            memory: PerThread::default(),
+            on_paper: false,
+        }
+    }
+
+    /// Where each thread is bound. In a dry run nothing ever is: there the last plan counts as if it were in force.
+    fn view<'a>(&mut self, snapshot: &'a Snapshot) -> View<'a> {
+        self.memory.follow(&snapshot.threads);
+        let mut outcomes = snapshot.last_outcomes.iter();
+        self.on_paper |= outcomes.any(|(_, outcome)| *outcome == Outcome::NotApplied);
+        let seconds = snapshot.interval as f64 / 1e9;
+        let threads = snapshot.threads.iter().enumerate();
+        let present = threads.map(|(at, thread)| {
+            let memory = &mut self.memory[at];
+            let bound = match &thread.bound {
+                Some(pus) => pus.first().filter(|_| pus.len() == 1),
+                None => memory.planned.filter(|_| self.on_paper),
+            };
+            if let Some(pu) = bound.or(thread.last_pu).filter(|_| thread.activity > 0.0) {
+                memory.usage.record(pu, thread.activity * seconds);
+            }
+            bound.filter(|_| thread.hands_off.is_none())
+        });
+        View {
+            present: present.collect(),
+            snapshot,
+        }
+    }
+
+    fn released(&self, view: &View<'_>, decision: &Decision, placed: &[bool]) -> Vec<Release> {
+        let threads = view.snapshot.threads.iter().enumerate();
+        let leaving = threads.filter(|(at, thread)| {
+            (thread.bound.is_some() || view.present[*at].is_some())
+                && !placed[*at]
+                && thread.hands_off.is_none()
+        });
+        leaving
+            .map(|(_, thread)| {
+                let reason = if thread.activity < self.config.min_activity {
+                    let percent = 100.0 * thread.activity;
+                    Reason::new(format!("idle: on a PU for {percent:.0} % of the period"))
+                } else if let Some(why) = &decision.nothing {
+                    Reason::new(why.clone())
+                } else if thread.metrics.get(names::FP_SHARE).is_none() {
+                    Reason::new("its FP share is not known")
+                } else {
+                    let (busy, pus) = (decision.busy, decision.pus);
+                    Reason::new(format!(
+                        "left to the kernel: {busy} busy threads on {pus} PUs"
+                    ))
+                };
+                (thread.info.id, reason.with("activity", thread.activity))
+            })
+            .collect()
+    }
+}
+
+type Release = (perch_core::ThreadId, Reason);
+
+impl Policy for WorkOver {
+    fn name(&self) -> &'static str {
+        "workover"
+    }
+
+    fn needs(&self) -> &'static [&'static str] {
+        &[names::FP_SHARE]
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot) -> Plan {
+        let view = self.view(snapshot);
+        let mut decision = match self.config.variant {
+            Variant::Paper => paper::decide(&view, &mut self.memory, &self.config),
+            Variant::Perch => perch::decide(&view, &mut self.memory, &self.config),
+        };
+        decision.placed.sort_unstable_by_key(|placed| placed.at);
+        let mut is_placed = vec![false; snapshot.threads.len()];
+        for at in 0..snapshot.threads.len() {
+            self.memory[at].planned = None;
+        }
+        for placed in &decision.placed {
+            is_placed[placed.at] = true;
+            self.memory[placed.at].planned = Some(placed.pu);
+        }
+        let released = self.released(&view, &decision, &is_placed);
+        let bindings = decision.placed.into_iter().map(|placed| Binding {
+            thread: snapshot.threads[placed.at].info.id,
+            pus: PuSet::single(placed.pu),
+            reason: placed.reason,
+        });
+        Plan {
+            bindings: bindings.collect(),
+            released,
+            remarks: decision.nothing.into_iter().collect(),
+        }
+    }
+}
