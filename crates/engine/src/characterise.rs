@@ -2,9 +2,8 @@
 
 use crate::ownership::{Owned, Ownership};
 use perch_core::{
-    Count, CountQuality, EventPlan, HandsOff, Metric, MetricName, MetricSource, Metrics,
-    Observation, Outcome, PuSet, SharingDomain, Snapshot, ThreadId, ThreadSample, ThreadState,
-    Topology, metric::names,
+    Count, EventPlan, HandsOff, Metric, MetricName, MetricSource, Metrics, Observation, Outcome,
+    PuSet, SharingDomain, Snapshot, ThreadId, ThreadSample, ThreadState, Topology, metric::names,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -32,14 +31,8 @@ pub trait Processor {
     /// What to count.
     fn event_plan(&self) -> EventPlan;
 
-    /// Metrics from the counts of a thread that ran for `cpu_time` nanoseconds on a core of the given kind, and what
-    /// is wrong with the counts.
-    fn metrics(
-        &self,
-        kind: Option<&str>,
-        counts: &[Count],
-        cpu_time: u64,
-    ) -> (Metrics, Vec<String>);
+    /// Metrics from the counts of a thread that ran for `cpu_time` nanoseconds on a core of the given kind
+    fn metrics(&self, counts: &[Count], cpu_time: u64) -> (Metrics, Vec<String>);
 
     /// The PUs that share floating-point units.
     fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain>;
@@ -166,31 +159,12 @@ impl Characteriser {
     ) -> Metrics {
         let mut metrics = sample.metrics.clone();
         if !sample.counts.is_empty() {
-            for count in &sample.counts {
-                if let CountQuality::Implausible(why) = &count.quality {
-                    // The reason may hold numbers of this thread: the event alone makes it the same remark.
-                    let key = format!("count {}", count.alias);
-                    self.remark(
-                        key,
-                        format!("event {} is not believed: {why}", count.alias),
-                        remarks,
-                    );
-                }
-            }
-            let topology = context.topology;
-            let kind = sample
-                .last_pu
-                .and_then(|pu| topology.core_of(pu))
-                .and_then(|core| topology.kinds.get(core.kind))
-                .map(|kind| kind.name.as_str());
-            let (counted, wrong) = context
-                .processor
-                .metrics(kind, &sample.counts, sample.cpu_time);
+            let (counted, wrong) = context.processor.metrics(&sample.counts, sample.cpu_time);
             for (name, metric) in counted.iter() {
                 metrics.set(MetricName::clone(name), *metric);
             }
             for text in wrong {
-                self.remark(text.clone(), text, remarks);
+                self.remark(text, remarks);
             }
         }
         if let Some(old) = self.kept.get(&sample.info.id) {
@@ -214,8 +188,9 @@ impl Characteriser {
         metrics
     }
 
-    /// Says a thing once.
-    fn remark(&mut self, key: String, text: String, remarks: &mut Vec<String>) {
+    /// Says a thing once, whatever numbers of a thread are in it.
+    fn remark(&mut self, text: String, remarks: &mut Vec<String>) {
+        let key: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
         // A guard against remarks that differ each time.
         if self.named.len() < 100 && self.named.insert(key) {
             remarks.push(text);
@@ -241,7 +216,7 @@ impl Characteriser {
             let text = "FP shares come from more than one source; their scales differ, and \
                         threads are compared across them"
                 .to_owned();
-            self.remark(text.clone(), text, remarks);
+            self.remark(text, remarks);
         }
         if let Some((source, _)) = by_source.into_iter().max_by_key(|(_, threads)| *threads) {
             self.source = source;

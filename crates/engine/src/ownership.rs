@@ -18,6 +18,8 @@ pub struct Owned {
     pub held: bool,
     /// Why it must be left alone.
     pub hands_off: Option<HandsOff>,
+    /// The mask that perch asked for, while `held`; the kernel may have made another of it since.
+    pub asked: PuSet,
     /// Whether perch has ever set its mask.
     touched: bool,
 }
@@ -27,7 +29,7 @@ pub struct Owned {
 pub enum Noticed {
     /// A new thread has a mask that perch set on another: it inherited it.
     Inherited(ThreadId),
-    /// PUs went away, and the kernel changed a mask that perch had set.
+    /// PUs went away or came back, and the kernel changed a mask that perch had set.
     Refitted(ThreadId),
     /// A thread was placed by somebody else.
     Foreign(ThreadId),
@@ -41,6 +43,8 @@ pub struct Ownership {
     threads: HashMap<ThreadId, Owned>,
     /// Each mask that this session has set, with the different masks that threads had before.
     masks: HashMap<PuSet, Vec<PuSet>>,
+    /// The usable PUs of the last observation.
+    usable: PuSet,
 }
 
 impl Ownership {
@@ -51,6 +55,7 @@ impl Ownership {
             take_over,
             threads: HashMap::new(),
             masks: HashMap::new(),
+            usable: PuSet::new(),
         }
     }
 
@@ -92,26 +97,38 @@ impl Ownership {
         let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         let mut noticed = Vec::new();
         let mut foreign = None;
+        let came_back = !usable.is_subset(&self.usable);
+        self.usable = usable.clone();
         for sample in &observation.threads {
             let id = sample.info.id;
             let Some(mask) = &sample.mask else { continue };
             if ended.contains(&id) {
                 continue;
             }
-            if let Some(owned) = self.threads.get_mut(&id) {
-                noticed.extend(owned.seen_again(id, mask, &self.default, usable, self.take_over));
-            } else {
+            let Some(owned) = self.threads.get_mut(&id) else {
                 let foreign = foreign.get_or_insert_with(|| self.foreign_masks());
                 noticed.extend(self.seen_first(id, mask, usable, foreign));
+                continue;
+            };
+            // A child of a thread whose only PU had gone when it was born: the kernel remembers the mask that it
+            // inherited, and uses it again once the PU is back.
+            if came_back && owned.is_untouched() && self.masks.contains_key(mask) {
+                owned.held = true;
+                owned.touched = true;
+                owned.asked = mask.clone();
+                owned.current = mask.clone();
+                noticed.push(Noticed::Inherited(id));
+                continue;
             }
+            noticed.extend(owned.seen_again(id, mask, &self.default, usable, self.take_over));
         }
         noticed
     }
 
     /// A thread whose mask was read outside of an observation.
     pub fn learn(&mut self, thread: ThreadId, mask: &PuSet, usable: &PuSet) -> Option<Noticed> {
-        if self.threads.contains_key(&thread) {
-            return None;
+        if let Some(owned) = self.threads.get_mut(&thread) {
+            return owned.seen_again(thread, mask, &self.default, usable, self.take_over);
         }
         let foreign = self.foreign_masks();
         self.seen_first(thread, mask, usable, &foreign)
@@ -138,6 +155,7 @@ impl Ownership {
             current: mask.clone(),
             held: false,
             hands_off: None,
+            asked: mask.clone(),
             touched: false,
         };
         let mut noticed = None;
@@ -181,22 +199,24 @@ impl Ownership {
             Outcome::Applied => {
                 owned.touched = true;
                 owned.held = *set != owned.before;
+                owned.asked = set.clone();
                 owned.current = set.clone();
-            }
-            Outcome::ChangedByOthers => {
-                owned.hands_off = Some(HandsOff::ChangedByOthers);
-                owned.held = false;
             }
             Outcome::NotPermitted => owned.hands_off = Some(HandsOff::NotPermitted),
             Outcome::Gone => {
                 self.threads.remove(&thread);
             }
-            Outcome::NotApplied | Outcome::NoUsablePu => {}
+            // Whether it was the kernel or somebody else is seen when the mask is read again.
+            Outcome::ChangedByOthers | Outcome::NotApplied | Outcome::NoUsablePu => {}
         }
     }
 }
 
 impl Owned {
+    fn is_untouched(&self) -> bool {
+        !self.held && !self.touched && self.hands_off.is_none()
+    }
+
     fn seen_again(
         &mut self,
         id: ThreadId,
@@ -209,7 +229,7 @@ impl Owned {
             return None;
         }
         if self.held {
-            if refitted(&self.current, mask, default, usable) {
+            if *mask == self.asked || refitted(&self.asked, mask, default, usable) {
                 self.current = mask.clone();
                 return Some(Noticed::Refitted(id));
             }

@@ -2,7 +2,7 @@
 
 use crate::{
     journal::{
-        Journal, JournalError, Kept,
+        Held, Journal, JournalError, Kept,
         state_dir::{Boot, StateDir, StateDirError},
     },
     ownership::{inherited, refitted},
@@ -86,15 +86,10 @@ pub fn restore(affinity: &mut dyn Affinity, journal: &Journal, usable: &PuSet) -
             (Kept::Held(_), Err(MaskError::Other(why))) => report.fail(thread, why),
             (Kept::Held(held), Ok(mask)) if mask == held.before => report.already += 1,
             (Kept::Held(held), Ok(mask)) => {
-                let ours = mask == held.set
-                    || mask == held.from
-                    || refitted(&held.set, &mask, default, usable);
-                if ours {
-                    let outcome = give_back(affinity, thread, mask, &held.before, default);
-                    report.count(thread, outcome);
-                } else {
-                    report.left_alone += 1;
-                    foreign.insert(mask);
+                let outcome = give_back_held(affinity, thread, held, mask, default, usable);
+                report.count(thread, outcome);
+                if outcome == Outcome::ChangedByOthers {
+                    foreign.extend(affinity.mask(thread));
                 }
             }
         }
@@ -132,6 +127,36 @@ fn heir(journal: &Journal, thread: ThreadId, mask: &PuSet) -> Option<PuSet> {
         .map(|known| known.before.clone())
         .collect();
     inherited(Some(&befores), &journal.header.default)
+}
+
+/// Gives a mask back if it is perch's doing. The kernel may change it under our hands when PUs come and go.
+fn give_back_held(
+    affinity: &mut dyn Affinity,
+    thread: ThreadId,
+    held: &Held,
+    mut mask: PuSet,
+    default: &PuSet,
+    usable: &PuSet,
+) -> Outcome {
+    let ours = |mask: &PuSet| {
+        held.from
+            .iter()
+            .chain([&held.set])
+            .any(|set| mask == set || refitted(set, mask, default, usable))
+    };
+    for _ in 0..ROUNDS {
+        if !ours(&mask) {
+            return Outcome::ChangedByOthers;
+        }
+        match give_back(affinity, thread, mask.clone(), &held.before, default) {
+            Outcome::ChangedByOthers => match affinity.mask(thread) {
+                Ok(again) if again != mask => mask = again,
+                _ => return Outcome::ChangedByOthers,
+            },
+            outcome => return outcome,
+        }
+    }
+    Outcome::ChangedByOthers
 }
 
 fn give_back(

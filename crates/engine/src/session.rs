@@ -282,9 +282,15 @@ impl<M: Machine> Session<M> {
             records.push(Record::Default { mask: default });
         }
         let usable = self.machine.topology().usable();
-        for noticed in self.ownership.observe(observation, &usable) {
-            records.extend(self.record(&noticed));
+        let mut noticed = self.ownership.observe(observation, &usable);
+        for (thread, outcome) in &self.outcomes {
+            if *outcome == Outcome::ChangedByOthers
+                && let Ok(mask) = self.machine.affinity().mask(*thread)
+            {
+                noticed.extend(self.ownership.learn(*thread, &mask, &usable));
+            }
         }
+        records.extend(noticed.iter().filter_map(|noticed| self.record(noticed)));
         let mut pids = HashSet::new();
         for sample in &observation.threads {
             let id = sample.info.id;
@@ -347,9 +353,9 @@ impl<M: Machine> Session<M> {
                     thread: *thread,
                     knob: Knob::Affinity,
                     before: owned.before.clone(),
-                    from: owned.current.clone(),
-                    set: owned.current.clone(),
-                    at: 0,
+                    from: vec![owned.current.clone()],
+                    set: owned.asked.clone(),
+                    at: u64::MAX,
                 }))
             }
         }
@@ -465,12 +471,18 @@ impl<M: Machine> Session<M> {
         records.extend(new.copied().map(Record::Process));
         let at = (place.clock)();
         for (_, change) in changes {
-            let before = self.ownership.get(change.thread).map(|owned| &owned.before);
+            let Some(owned) = self.ownership.get(change.thread) else {
+                continue;
+            };
+            let mut from = vec![change.expect.clone()];
+            if owned.held && owned.asked != change.expect {
+                from.push(owned.asked.clone());
+            }
             records.push(Record::Set(SetRecord {
                 thread: change.thread,
                 knob: Knob::Affinity,
-                before: before.unwrap_or(&change.expect).clone(),
-                from: change.expect.clone(),
+                before: owned.before.clone(),
+                from,
                 set: change.set.clone(),
                 at,
             }));

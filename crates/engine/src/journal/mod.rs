@@ -37,7 +37,8 @@ pub enum Knob {
     Affinity,
 }
 
-/// A thread's mask is about to be changed, or was found to be perch's doing (then `from` is `set`).
+/// A thread's mask is about to be changed, or was found to be perch's doing: inherited, or what the kernel has made of
+/// one that perch set when PUs went away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetRecord {
     /// Who.
@@ -46,11 +47,11 @@ pub struct SetRecord {
     pub knob: Knob,
     /// The mask that it goes back to.
     pub before: PuSet,
-    /// The mask that it has.
-    pub from: PuSet,
+    /// The mask that it has; and the one that was asked for, if the kernel has made that of it.
+    pub from: Vec<PuSet>,
     /// The mask that it gets.
     pub set: PuSet,
-    /// When, in clock ticks after boot, as threads' starts are.
+    /// When, in clock ticks after boot, as threads' starts are; the largest number where nothing is set now.
     pub at: u64,
 }
 
@@ -108,8 +109,9 @@ pub enum Kept {
 pub struct Held {
     /// The mask that it goes back to.
     pub before: PuSet,
-    /// The mask that it had when the last change was about to be made; the same as `set` once that is known to be done.
-    pub from: PuSet,
+    /// Other masks that it may have from perch: until a change is known to be done, those of before it; and what the
+    /// kernel has made of the mask that was asked for.
+    pub from: Vec<PuSet>,
     /// The mask that it has, or was about to get.
     pub set: PuSet,
 }
@@ -204,8 +206,7 @@ impl Journal {
     }
 
     fn add_set(&mut self, record: &SetRecord) {
-        // What the kernel made of a mask, or what was inherited, is no mask that perch has set.
-        if record.set != record.before && record.set != record.from {
+        if record.set != record.before && record.at != u64::MAX {
             self.add_mask(MaskRecord {
                 set: record.set.clone(),
                 before: record.before.clone(),
@@ -236,16 +237,18 @@ impl Journal {
             return;
         };
         match outcome {
-            Outcome::Applied => held.from = held.set.clone(),
-            Outcome::NotApplied | Outcome::NotPermitted | Outcome::NoUsablePu => {
-                held.set = held.from.clone();
+            Outcome::Applied => held.from.clear(),
+            // Whether the kernel or somebody else has changed a mask is seen when it is read again.
+            Outcome::NotApplied
+            | Outcome::NotPermitted
+            | Outcome::NoUsablePu
+            | Outcome::ChangedByOthers => {
+                if let Some(asked) = held.from.pop() {
+                    held.set = asked;
+                }
             }
             Outcome::Gone => {
                 self.threads.remove(&thread);
-                return;
-            }
-            Outcome::ChangedByOthers => {
-                self.threads.insert(thread, Kept::Free);
                 return;
             }
         }
