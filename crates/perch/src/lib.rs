@@ -5,6 +5,7 @@ pub mod args;
 pub mod command;
 pub mod config;
 pub mod exit;
+pub mod processor;
 pub mod render;
 
 use clap::Parser;

@@ -1,5 +1,8 @@
 //! Pictures and tables for people, as text of at most 80 columns.
 
+pub mod explain;
+pub mod live;
+pub mod report;
 pub mod table;
 pub mod topology;
 
@@ -33,6 +36,15 @@ pub fn fit(text: &str, columns: usize) -> String {
     match clean.chars().count() {
         length if length <= columns => format!("{clean}{}", " ".repeat(columns - length)),
         _ => clean.chars().take(columns.saturating_sub(1)).chain(['…']).take(columns).collect(),
+    }
+}
+
+/// Why a thread is left alone, in two words.
+pub fn hands_off(why: perch_core::HandsOff) -> &'static str {
+    match why {
+        perch_core::HandsOff::PlacedBefore => "placed before",
+        perch_core::HandsOff::ChangedByOthers => "placed by others",
+        perch_core::HandsOff::NotPermitted => "not permitted",
     }
 }
 

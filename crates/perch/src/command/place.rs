@@ -1,0 +1,217 @@
+//! What `run` and `attach` share: machine, profile, policy and observers wired together, and the report at the end.
+
+use crate::{
+    args::{Counters, PlaceArgs},
+    config::Settings,
+    processor::{self, Chosen},
+    render,
+    render::{explain::Explain, live::Live},
+};
+use anyhow::{Context, Result};
+use perch_core::{Policy, Topology};
+use perch_engine::{
+    Acting, Observer, Options, Recovery, Session, SessionEnd, StateDir, recover_all,
+    recording::Recorder,
+    report::{Collector, Report},
+};
+use perch_linux::{
+    LinuxAffinity, LinuxMachine,
+    lock::Lock,
+    machine::CountersMode,
+    topology::{Loaded, Source, load},
+};
+use perch_policy::{Fixed, fixed::Rule, registry};
+use std::{io::Write, path::Path, sync::Arc};
+
+/// Everything that is needed before a program is launched or attached.
+pub struct Placing {
+    /// The session, its machine still empty.
+    pub session: Session<LinuxMachine>,
+    collector: Collector,
+    recorder: Option<Recorder>,
+    live: Option<Live>,
+    explain: Option<Explain>,
+    remarks: Vec<String>,
+    _lock: Option<Lock>,
+}
+
+/// Reads settings, chooses profile and policy, recovers what a dead perch left, and opens the machine.
+///
+/// # Errors
+/// Settings that are wrong, permissions that are missing.
+pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
+    let settings = Settings::new(args)?;
+    let source = Source::Native;
+    let here = load(&source)?;
+    let on_paper = args.topology.as_deref().map(paper).transpose()?;
+    let (source, machine) = on_paper.as_ref().map_or((&source, &here), |(source, loaded)| (source, loaded));
+    // The profile says how the threads are counted, which is this machine's matter; on paper only the units count.
+    let Chosen { profile, why } = processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
+    let policy = policy(&settings, &machine.topology)?;
+    let mut remarks = Vec::new();
+    if on_paper.is_none() && settings.profile.is_none() {
+        remarks.push(format!("profile {}: {why}", profile.name));
+    }
+    let _ = source;
+
+    let mut lock = None;
+    let mut acting_policy = policy;
+    let acting = if args.dry_run {
+        Acting::Paper(on_paper.map(|(_, loaded)| Arc::new(loaded.topology)))
+    } else {
+        let dir = StateDir::standard()?;
+        remarks.extend(recover(&dir, &here.topology)?);
+        if settings.policy != "observe" {
+            let wanted = match &settings.pus {
+                Some(pus) => here.topology.usable().and(pus),
+                None => here.topology.usable(),
+            };
+            match Lock::take(&wanted) {
+                Ok(taken) => lock = Some(taken),
+                Err(held) => {
+                    remarks.push(format!("{held}; this one only observes"));
+                    acting_policy = registry::build("observe", &toml::Table::new())?;
+                }
+            }
+        }
+        Acting::Live(dir)
+    };
+
+    let mut builder = LinuxMachine::builder().topology(here.topology).counters(match settings.counters {
+        Counters::Auto => CountersMode::Auto,
+        Counters::Pmu => CountersMode::Pmu,
+        Counters::Sampling => CountersMode::Sampling,
+    });
+    if let Some(rate) = settings.sampling_rate {
+        builder = builder.sampling_rate(rate);
+    }
+    if let Some(pus) = &settings.pus {
+        builder = builder.restrict(pus);
+    }
+    let session = Session::new(
+        builder.build()?,
+        Options {
+            policy: acting_policy,
+            processor: Box::new(profile),
+            period: settings.period,
+            acting,
+            take_over: settings.take_over,
+            pus: settings.pus.clone(),
+        },
+    )?;
+    let recorder = match &args.log {
+        Some(path) => Some(Recorder::create(path, command)?),
+        None => None,
+    };
+    Ok(Placing {
+        session,
+        collector: Collector::new(command),
+        recorder,
+        live: args.live.then(Live::default),
+        explain: args.explain.then(Explain::default),
+        remarks,
+        _lock: lock,
+    })
+}
+
+impl Placing {
+    /// Runs the session with everybody watching; then the report.
+    ///
+    /// # Errors
+    /// A machine that cannot go on, a report or recording that cannot be written.
+    pub fn run(&mut self, args: &PlaceArgs) -> Result<SessionEnd> {
+        let mut observers: Vec<&mut dyn Observer> = Vec::new();
+        self.collector.remark(std::mem::take(&mut self.remarks));
+        observers.push(&mut self.collector);
+        if let Some(recorder) = &mut self.recorder {
+            observers.push(recorder);
+        }
+        if let Some(explain) = &mut self.explain {
+            observers.push(explain);
+        }
+        if let Some(live) = &mut self.live {
+            observers.push(live);
+        }
+        let end = self.session.run(&mut observers)?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.finish()?;
+        }
+        if !args.quiet {
+            tell(&self.collector.report(), args.json, args.output.as_deref())?;
+        }
+        Ok(end)
+    }
+}
+
+/// Prints the report to standard error, or writes it to a file.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn tell(report: &Report, json: bool, output: Option<&Path>) -> Result<()> {
+    let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { render::report::render(report) };
+    match output {
+        Some(path) => {
+            let plain = anstream::adapter::strip_str(&text).to_string();
+            std::fs::write(path, plain).with_context(|| format!("{}: the report cannot be written", path.display()))
+        }
+        None => {
+            // Standard error may be closed or full: the program's exit code must come through all the same.
+            let _ = anstream::stderr().lock().write_all(text.as_bytes());
+            Ok(())
+        }
+    }
+}
+
+/// The machine on paper that `--topology` names.
+fn paper(text: &str) -> Result<(Source, Loaded)> {
+    let source = Source::from_text(text);
+    let loaded = load(&source)?;
+    Ok((source, loaded))
+}
+
+/// The policy with its settings; rules of the policy `fixed` are checked against the machine now, not in the middle of
+/// a run.
+///
+/// # Errors
+/// No such policy or setting, a rule that names what the machine has not.
+pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy>> {
+    let mut config = settings.policy_config.clone();
+    if settings.policy != "fixed" {
+        return Ok(registry::build(&settings.policy, &config)?);
+    }
+    let mut rules: Vec<Rule> = Vec::new();
+    if let Some(path) = &settings.pin_file {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("--pin-file {}: cannot be read", path.display()))?;
+        rules.extend(perch_policy::fixed::parse_rules(&text, path).map_err(|errors| {
+            anyhow::anyhow!(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        })?);
+    }
+    if rules.is_empty() || !settings.pin.is_empty() {
+        if !settings.pin.is_empty() {
+            let pins = settings.pin.iter().cloned().map(toml::Value::String).collect();
+            config.insert("pin".to_owned(), toml::Value::Array(pins));
+        }
+        rules.extend(Fixed::rules(&config)?);
+    }
+    for rule in &rules {
+        rule.pus.resolve(topology).map_err(|error| anyhow::anyhow!("--pin: {error}"))?;
+    }
+    Ok(Box::new(Fixed::from_rules(rules)))
+}
+
+/// Gives back what perches that were killed have left, as remarks for the user.
+fn recover(dir: &StateDir, topology: &Topology) -> Result<Vec<String>> {
+    let mut affinity = LinuxAffinity::new();
+    let recovered = recover_all(dir, &mut affinity, &topology.usable())?;
+    Ok(recovered
+        .into_iter()
+        .filter_map(|(path, recovery)| match recovery {
+            Recovery::Restored(report) if report.restored > 0 => {
+                Some(format!("a perch that was killed had left masks behind: {} restored", report.restored))
+            }
+            Recovery::Unreadable(error) => Some(format!("{}: {error}", path.display())),
+            _ => None,
+        })
+        .collect())
+}

@@ -1,0 +1,68 @@
+//! Every move as it happens, with the numbers behind it.
+
+use perch_core::{Outcome, ThreadId};
+use perch_engine::{Move, Observer, Period};
+use std::io::Write;
+
+/// Tells moves and remarks on standard error.
+#[derive(Debug, Default)]
+pub struct Explain {
+    on_paper: bool,
+}
+
+impl Observer for Explain {
+    fn start(&mut self, start: &perch_engine::Start) {
+        self.on_paper = start.dry_run;
+    }
+
+    fn period(&mut self, period: &Period<'_>) {
+        let mut err = anstream::stderr().lock();
+        for made in period.moves {
+            let name = |id: ThreadId| period.snapshot.thread(id).map_or("?", |thread| thread.info.name.as_str());
+            let _ = writeln!(err, "{}", line(period.snapshot.at, name(made.thread), made));
+        }
+        for remark in period.remarks {
+            let _ = writeln!(err, "perch: {remark}");
+        }
+    }
+}
+
+/// `  3.0 s  worker-2 (4711)  → PU 4  FP rank 1 of 8 … (fp_share 0.42)`.
+pub fn line(at: u64, name: &str, made: &Move) -> String {
+    let numbers: Vec<String> =
+        made.reason.numbers.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
+    let numbers = if numbers.is_empty() { String::new() } else { format!(" ({})", numbers.join(", ")) };
+    format!(
+        "{:>5.1} s  {name} ({})  {}{}  {}{numbers}",
+        at as f64 / 1e9,
+        made.thread.tid,
+        target(made),
+        outcome(made.outcome),
+        made.reason.text,
+    )
+}
+
+/// `→ PU 4` or `let go`.
+pub fn target(made: &Move) -> String {
+    match &made.to {
+        Some(pus) if pus.len() == 1 => format!("→ PU {pus}"),
+        Some(pus) => format!("→ PUs {pus}"),
+        None => "let go".to_owned(),
+    }
+}
+
+/// What went wrong, if anything.
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Applied | Outcome::NotApplied => "",
+        Outcome::Gone => " [it has ended]",
+        Outcome::ChangedByOthers => " [somebody else has placed it: left alone]",
+        Outcome::NotPermitted => " [not permitted]",
+        Outcome::NoUsablePu => " [PU not usable any more]",
+    }
+}
+
+/// Whole numbers whole, shares to three places.
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { format!("{value:.3}") }
+}

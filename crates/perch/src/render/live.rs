@@ -1,0 +1,93 @@
+//! The table of the busiest threads, every period, while the program runs.
+
+use super::{WIDTH, count, fit};
+use perch_core::{Snapshot, ThreadState, metric::names};
+use perch_engine::{Observer, Period, Start};
+use std::io::{IsTerminal, Write};
+
+/// Threads shown.
+const ROWS: usize = 12;
+
+/// Draws the table on standard error; on a terminal each one over the last.
+pub struct Live {
+    terminal: bool,
+    drawn: usize,
+    policy: String,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), drawn: 0, policy: String::new() }
+    }
+}
+
+impl Observer for Live {
+    fn start(&mut self, start: &Start) {
+        self.policy.clone_from(&start.policy);
+    }
+
+    fn period(&mut self, period: &Period<'_>) {
+        if period.last {
+            return;
+        }
+        let text = table(&self.policy, period);
+        let mut err = anstream::stderr().lock();
+        if self.terminal && self.drawn > 0 {
+            let _ = write!(err, "\x1b[{}A\x1b[J", self.drawn);
+        }
+        self.drawn = text.lines().count();
+        let _ = err.write_all(text.as_bytes());
+        let _ = err.flush();
+    }
+}
+
+/// The table as text.
+pub fn table(policy: &str, period: &Period<'_>) -> String {
+    let snapshot = period.snapshot;
+    let mut threads: Vec<&ThreadState> = snapshot.threads.iter().filter(|thread| thread.activity > 0.001).collect();
+    threads.sort_by(|a, b| b.activity.total_cmp(&a.activity).then(a.info.id.cmp(&b.info.id)));
+    let own = period.observation.own_cpu_time as f64 / period.observation.interval.max(1) as f64;
+    let title = format!(
+        "{:.0} s · {policy} · {}, {} busy · perch {:.1} % of a PU",
+        snapshot.at as f64 / 1e9,
+        count(snapshot.threads.len(), "thread"),
+        threads.len(),
+        own * 100.0
+    );
+    let mut text = format!("{}\n", fit(&title, WIDTH).trim_end());
+    text += "     TID  thread          busy    FP  load store  mem  PU  bound to\n";
+    for thread in threads.iter().take(ROWS) {
+        text += &row(snapshot, thread);
+    }
+    if threads.len() > ROWS {
+        text += &format!("          … and {} more\n", threads.len() - ROWS);
+    }
+    text
+}
+
+fn row(snapshot: &Snapshot, thread: &ThreadState) -> String {
+    let percent = |name: &str| {
+        let known = thread.metrics.get(name).filter(|metric| metric.confidence > 0.0);
+        known.map_or_else(|| "-".to_owned(), |metric| format!("{:.0}", metric.value * 100.0))
+    };
+    let floating = thread.metrics.value(names::FP_SHARE).is_some_and(|share| share >= snapshot.fp_threshold);
+    let style = if floating { anstyle::AnsiColor::Cyan.on_default() } else { anstyle::Style::new() };
+    let bound = match (&thread.bound, thread.hands_off) {
+        (Some(pus), _) => pus.to_string(),
+        (None, Some(why)) => super::hands_off(why).to_owned(),
+        (None, None) => "-".to_owned(),
+    };
+    let line = format!(
+        "{:>8}  {} {:>4}  {style}{:>4}{style:#}  {:>4}  {:>4} {:>4} {:>3}  {}",
+        thread.info.id.tid,
+        fit(&thread.info.name, 15),
+        format!("{:.0}", thread.activity * 100.0),
+        percent(names::FP_SHARE),
+        percent(names::LOAD_SHARE),
+        percent(names::STORE_SHARE),
+        percent(names::MEMORY_INTENSITY),
+        thread.last_pu.map_or_else(|| "-".to_owned(), |pu| pu.to_string()),
+        fit(&bound, 18).trim_end(),
+    );
+    format!("{}\n", line.trim_end())
+}
