@@ -3,22 +3,20 @@
 
 use super::{
     limits,
+    poll::Poll,
     privilege::refusal,
     record::{Layout, Record, TRAILER_TYPE},
     rings::Ring,
 };
 use perch_core::MachineError;
 use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};
-use rustix::{
-    event::epoll,
-    time::{ClockId, clock_gettime},
-};
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
     fs, io,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd},
         unix::ffi::OsStrExt,
     },
     path::PathBuf,
@@ -172,7 +170,7 @@ pub struct TaskEvents {
     feeders: Vec<Counter>,
     system_wide: bool,
     buffering: Buffering,
-    poll: OwnedFd,
+    poll: Poll,
     /// Read, but younger than what other rings may still hold.
     held: Vec<TaskEvent>,
     remarks: Vec<String>,
@@ -310,7 +308,7 @@ impl TaskEvents {
 
     /// The records since the last call, by time.
     pub fn drain(&mut self) -> Vec<TaskEvent> {
-        self.settle_poll();
+        self.poll.settle();
         // What happens from here on may reach a ring that was read already: it waits for the next call.
         let horizon = monotonic();
         let mut events = std::mem::take(&mut self.held);
@@ -333,17 +331,12 @@ impl TaskEvents {
     }
 
     fn empty(system_wide: bool, buffering: Buffering) -> Result<Self, MachineError> {
-        let poll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| MachineError::Io {
-                what: "epoll for task events".to_owned(),
-                error: error.into(),
-            })?;
         Ok(Self {
             rings: Vec::new(),
             feeders: Vec::new(),
             system_wide,
             buffering,
-            poll,
+            poll: Poll::new()?,
             held: Vec::new(),
             remarks: Vec::new(),
         })
@@ -355,31 +348,9 @@ impl TaskEvents {
             trailer: true,
         };
         let ring = Ring::map(counter, self.buffering.ring, layout).map_err(ring_refused)?;
-        // Edge-triggered: a ring whose threads are all gone reports a hang-up for ever, which must not keep a
-        // waiting reader awake.
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let data = epoll::EventData::new_u64(u64::from(cpu));
-        epoll::add(&self.poll, &ring, data, flags).map_err(|error| MachineError::Io {
-            what: "epoll for task events".to_owned(),
-            error: error.into(),
-        })?;
+        self.poll.add(&ring)?;
         self.rings.push((cpu, ring));
         Ok(())
-    }
-
-    /// Takes what made the descriptor readable.
-    fn settle_poll(&self) {
-        let mut ready = Vec::with_capacity(64);
-        let now = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // A failure leaves the descriptor readable and the reader awake, no more.
-        let _ = epoll::wait(
-            &self.poll,
-            rustix::buffer::spare_capacity(&mut ready),
-            Some(&now),
-        );
     }
 }
 

@@ -1,0 +1,260 @@
+//! Where a process's code bytes come from: its memory, or the files that it has mapped.
+
+use super::process::Reported;
+use perch_sampling::{Arch, CodeSource};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+/// Pieces of changeable code that are compared in each drain; beyond, all of it is forgotten each time.
+const MOST_SERVED: usize = 2048;
+
+/// One executable mapping.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mapping {
+    range: Range<u64>,
+    file: Option<(PathBuf, u64)>,
+    /// Whether its bytes may change without a new mapping: made at run time, writable or shared.
+    changeable: bool,
+}
+
+/// The code of one process.
+pub(super) struct Code {
+    pid: i32,
+    arch: Arch,
+    /// `/proc/PID/mem`; `None` where reading it is not permitted (ptrace(2), "access mode checking").
+    memory: Option<File>,
+    /// By rising address.
+    mappings: Vec<Mapping>,
+    files: RefCell<HashMap<PathBuf, Option<File>>>,
+    /// Bytes of changeable code that were decoded: address and length, and their hash.
+    served: RefCell<BTreeMap<(u64, usize), u64>>,
+}
+
+impl Code {
+    /// The code of the program that the process executes now.
+    pub(super) fn open(pid: i32, arch: Arch, reported: &[Reported]) -> Self {
+        Self {
+            pid,
+            arch,
+            memory: File::open(format!("/proc/{pid}/mem")).ok(),
+            mappings: mappings(pid, reported),
+            files: RefCell::default(),
+            served: RefCell::default(),
+        }
+    }
+
+    /// Whether the address lies in a known executable mapping.
+    pub(super) fn covers(&self, address: u64) -> bool {
+        self.mapping(address).is_some()
+    }
+
+    /// Whether the process's memory may be read.
+    pub(super) fn memory_readable(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// Reads the mappings again and returns the addresses whose code is no longer what it was.
+    pub(super) fn remap(&mut self, pid: i32, reported: &[Reported]) -> Vec<Range<u64>> {
+        let new = mappings(pid, reported);
+        // The descriptor belongs to an address space, not to a process: execve(2) leaves it with the old one.
+        self.memory = File::open(format!("/proc/{pid}/mem")).ok();
+        let gone = self.mappings.iter().filter(|old| !new.contains(old));
+        let gone: Vec<_> = gone.map(|old| old.range.clone()).collect();
+        self.mappings = new;
+        gone
+    }
+
+    /// A mapping at this address is new: what was there before is read again when it is needed.
+    pub(super) fn forget_mapping(&mut self, address: u64) {
+        self.mappings.retain(|m| !m.range.contains(&address));
+    }
+
+    /// Addresses of changeable code that differs from what was decoded.
+    pub(super) fn rewritten(&self) -> Vec<Range<u64>> {
+        let mut served = self.served.borrow_mut();
+        if served.len() > MOST_SERVED {
+            served.clear();
+            let changeable = self.mappings.iter().filter(|m| m.changeable);
+            return changeable.map(|m| m.range.clone()).collect();
+        }
+        let mut changed = Vec::new();
+        let mut buffer = Vec::new();
+        served.retain(|(address, length), hash| {
+            buffer.resize(*length, 0);
+            let read = self.read_memory(*address, &mut buffer);
+            let same = hash_of(&buffer[..read]) == *hash;
+            if !same {
+                changed.push(*address..address.saturating_add(*length as u64));
+            }
+            same
+        });
+        changed
+    }
+
+    fn mapping(&self, address: u64) -> Option<&Mapping> {
+        let after = self.mappings.partition_point(|m| m.range.start <= address);
+        let mapping = self.mappings.get(after.checked_sub(1)?)?;
+        mapping.range.contains(&address).then_some(mapping)
+    }
+
+    fn read_memory(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let memory = self.memory.as_ref();
+        memory
+            .and_then(|memory| memory.read_at(buffer, address).ok())
+            .unwrap_or(0)
+    }
+
+    /// Bytes from the file behind an executable mapping. What the program itself has changed in memory, such as the
+    /// pointers of linkage tables, is not there.
+    fn read_file(&self, mapping: &Mapping, address: u64, buffer: &mut [u8]) -> usize {
+        let Some((path, offset)) = &mapping.file else {
+            return 0;
+        };
+        let mut files = self.files.borrow_mut();
+        let file = files
+            .entry(path.clone())
+            .or_insert_with(|| open_as_seen_by(self.pid, path));
+        let Some(file) = file else { return 0 };
+        let left = usize::try_from(mapping.range.end - address).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        let at = offset + (address - mapping.range.start);
+        file.read_at(&mut buffer[..wanted], at).unwrap_or(0)
+    }
+}
+
+impl CodeSource for Code {
+    fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let mapping = self.mapping(address);
+        if self.memory.is_some() {
+            let read = self.read_memory(address, buffer);
+            // Code that no mapping is known for may be anything.
+            if mapping.is_none_or(|m| m.changeable) && buffer.len() > self.arch.pointer_size() {
+                let mut served = self.served.borrow_mut();
+                served.insert((address, buffer.len()), hash_of(&buffer[..read]));
+            }
+            return read;
+        }
+        mapping.map_or(0, |mapping| self.read_file(mapping, address, buffer))
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Opens a file by the name that a process knows it by, in that process's root if we may look there.
+fn open_as_seen_by(pid: i32, path: &Path) -> Option<File> {
+    let inside = PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").ok()?);
+    File::open(inside).or_else(|_| File::open(path)).ok()
+}
+
+/// The executable mappings: from `/proc/PID/maps`, or from what perf reported where that may not be read.
+fn mappings(pid: i32, reported: &[Reported]) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = match Process::new(pid).and_then(|process| process.maps()) {
+        Ok(maps) => maps.into_iter().filter_map(from_maps).collect(),
+        Err(_) => reported.iter().map(from_report).collect(),
+    };
+    mappings.sort_by_key(|mapping| mapping.range.start);
+    mappings
+}
+
+fn from_maps(map: MemoryMap) -> Option<Mapping> {
+    if !map.perms.contains(MMPermissions::EXECUTE) {
+        return None;
+    }
+    let fixed = !map
+        .perms
+        .intersects(MMPermissions::WRITE | MMPermissions::SHARED);
+    let (file, changeable) = match map.pathname {
+        MMapPath::Path(path) if !path.to_string_lossy().ends_with(" (deleted)") => {
+            (Some((path, map.offset)), !fixed)
+        }
+        MMapPath::Path(_) => (None, !fixed),
+        MMapPath::Vdso | MMapPath::Vsyscall | MMapPath::Vvar => (None, false),
+        _ => (None, true),
+    };
+    Some(Mapping {
+        range: map.address.0..map.address.1,
+        file,
+        changeable,
+    })
+}
+
+fn from_report(report: &Reported) -> Mapping {
+    Mapping {
+        range: report.address..report.address.saturating_add(report.length),
+        file: Some((report.file.clone(), report.offset)),
+        changeable: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> i32 {
+        std::process::id() as i32
+    }
+
+    #[test]
+    fn memory_and_file_hold_the_same_code() {
+        let mut code = Code::open(own(), Arch::X86_64, &[]);
+        let address = memory_and_file_hold_the_same_code as fn() as usize as u64;
+        assert!(code.covers(address) && !code.covers(8));
+        let (mut from_memory, mut from_file) = ([0; 256], [0; 256]);
+        assert_eq!(code.read(address, &mut from_memory), 256);
+        code.memory = None;
+        assert_eq!(code.read(address, &mut from_file), 256);
+        assert_eq!(from_memory, from_file);
+        assert_eq!(code.read(8, &mut from_file), 0);
+    }
+
+    #[test]
+    fn reported_files_stand_in_for_the_mappings() {
+        let code = Code::open(own(), Arch::X86_64, &[]);
+        let address = reported_files_stand_in_for_the_mappings as fn() as usize as u64;
+        let mapping = code.mapping(address).expect("this function is mapped");
+        let (file, offset) = mapping.file.clone().expect("from a file");
+        let reported = [Reported {
+            address: mapping.range.start,
+            length: mapping.range.end - mapping.range.start,
+            offset,
+            file,
+        }];
+        let mapped = super::mappings(i32::MAX, &reported);
+        assert_eq!(mapped, [mapping.clone()]);
+    }
+
+    #[test]
+    fn only_bytes_that_changed_are_rewritten() {
+        let text = vec![1u8; 1024];
+        let code = Code {
+            mappings: Vec::new(),
+            ..Code::open(own(), Arch::X86_64, &[])
+        };
+        let address = text.as_ptr() as u64;
+        let mut buffer = [0; 512];
+        assert_eq!(code.read(address, &mut buffer), 512);
+        assert_eq!(code.read(address + 512, &mut buffer), 512);
+        assert!(code.rewritten().is_empty());
+        let mut text = text;
+        text[700] = 2;
+        std::hint::black_box(&text);
+        assert_eq!(code.rewritten(), [address + 512..address + 1024]);
+        assert!(code.rewritten().is_empty());
+    }
+}

@@ -1,0 +1,160 @@
+//! What was sampled of one thread, and what of the past still counts.
+//!
+//! A busy thread has enough samples in every period and no past. A thread that runs little has a few: they are joined
+//! with those of the periods before, which weigh half as much each period, never more than the new ones, and not at
+//! all once the new ones contradict them. So a change of phase shows in the first period that holds enough samples, or
+//! few that clearly differ, and at the latest has half the weight after one period and three quarters after two.
+
+use perch_core::{Metric, MetricName, MetricSource, Metrics, metric::names};
+use perch_sampling::{MixSum, SampledMetrics, Spread, TOLERANCE};
+use std::sync::Arc;
+
+/// A period with this many samples speaks for itself: the verdict on floating point needs ten to twenty.
+const ENOUGH: f64 = 20.0;
+
+/// What a period's weight becomes in the next.
+const DECAY: f64 = 0.5;
+
+/// Accesses with which a footprint is as good as it gets: 200 to 500.
+const FOOTPRINT_ENOUGH: f64 = 500.0;
+
+/// Share of samples in the kernel, of all samples of a thread.
+pub(super) const KERNEL_SHARE: &str = "kernel_share";
+
+/// The metrics that sampling gives.
+pub(super) const PROVIDED: &[&str] = &[
+    names::FP_SHARE,
+    names::VECTOR_SHARE,
+    names::LOAD_SHARE,
+    names::STORE_SHARE,
+    names::BRANCH_SHARE,
+    names::DIVIDE_SHARE,
+    names::MEMORY_INTENSITY,
+    names::FOOTPRINT,
+    names::SAMPLES,
+    KERNEL_SHARE,
+];
+
+/// Their names, made once: names are shared, not copied.
+pub(super) struct Names(Vec<MetricName>);
+
+impl Names {
+    pub(super) fn new() -> Self {
+        Self(PROVIDED.iter().map(|name| Arc::from(*name)).collect())
+    }
+
+    fn get(&self, name: &str) -> MetricName {
+        let known = self.0.iter().find(|known| ***known == *name);
+        known.map_or_else(|| Arc::from(name), Arc::clone)
+    }
+}
+
+/// One period's samples, boiled down.
+#[derive(Debug, Clone, Copy)]
+struct Period {
+    metrics: SampledMetrics,
+    /// How many samples this still counts for.
+    weight: f64,
+    confidence: f64,
+}
+
+/// The past of one thread.
+#[derive(Debug, Clone, Default)]
+pub(super) struct History {
+    mix: MixSum,
+    last: Option<Period>,
+}
+
+impl History {
+    /// Joins a period's samples with the past and says what the thread does.
+    ///
+    /// `kernel` of the period's samples were in the kernel; `l2_bytes` is a core's private cache.
+    pub(super) fn join(
+        &mut self,
+        new: &SampledMetrics,
+        kernel: u64,
+        l2_bytes: u64,
+        names: &Names,
+    ) -> Metrics {
+        let count = new.samples as f64;
+        let mut sum = MixSum::default();
+        sum.add(&new.mix, count);
+        let mut confidence = new.confidence();
+        let mut total = count;
+        if let Some(last) = self
+            .last
+            .filter(|last| count < ENOUGH && agree(&last.metrics, new))
+        {
+            let weight = last.weight.min(count);
+            if let Some(past) = self.mix.mix() {
+                sum.add(&past, weight);
+                confidence = (confidence * count + last.confidence * weight) / (count + weight);
+                total += weight;
+            }
+        }
+        let mix = sum.mix().unwrap_or(new.mix);
+        self.mix = sum;
+        self.last = Some(Period {
+            metrics: *new,
+            weight: total.min(ENOUGH) * DECAY,
+            confidence,
+        });
+        let mut metrics = Metrics::default();
+        for (name, value) in [
+            (names::FP_SHARE, mix.fp_share()),
+            (names::VECTOR_SHARE, mix.vector_share()),
+            (names::LOAD_SHARE, mix.load_share()),
+            (names::STORE_SHARE, mix.store_share()),
+            (names::BRANCH_SHARE, mix.branch_share()),
+            (names::DIVIDE_SHARE, mix.divide_share()),
+        ] {
+            metrics.set(names.get(name), metric(value, confidence));
+        }
+        let accesses = new.footprint_samples as f64 / FOOTPRINT_ENOUGH;
+        if let Some(intensity) = new.memory_intensity(l2_bytes) {
+            let name = names.get(names::MEMORY_INTENSITY);
+            metrics.set(name, metric(intensity, accesses.min(confidence)));
+        }
+        if let Some(bytes) = new.footprint_bytes {
+            metrics.set(names.get(names::FOOTPRINT), metric(bytes, accesses));
+        }
+        let all = new.samples + new.undecoded + kernel;
+        metrics.set(names.get(names::SAMPLES), metric(all as f64, 1.0));
+        let share = kernel as f64 / all.max(1) as f64;
+        metrics.set(names.get(KERNEL_SHARE), metric(share, confidence));
+        metrics
+    }
+}
+
+/// The metrics of a thread that was seen in the kernel only, where nothing is floating point; none without samples.
+pub(super) fn in_kernel(samples: u64, names: &Names) -> Option<Metrics> {
+    if samples == 0 {
+        return None;
+    }
+    let mut spread = Spread::default();
+    (0..samples).for_each(|_| spread.add(0.0));
+    let confidence = spread.confidence(TOLERANCE);
+    let metrics = [
+        (names::FP_SHARE, 0.0, confidence),
+        (names::SAMPLES, samples as f64, 1.0),
+        (KERNEL_SHARE, 1.0, confidence),
+    ];
+    let metrics =
+        metrics.map(|(name, value, confidence)| (names.get(name), metric(value, confidence)));
+    Some(metrics.into_iter().collect())
+}
+
+fn metric(value: f64, confidence: f64) -> Metric {
+    Metric {
+        value,
+        confidence: confidence.clamp(0.0, 1.0),
+        source: MetricSource::Sampling,
+    }
+}
+
+/// Whether two periods may be the same phase: their floating-point shares differ by no more than their 99 % intervals
+/// together.
+fn agree(past: &SampledMetrics, new: &SampledMetrics) -> bool {
+    let apart = (past.fp_share() - new.fp_share()).abs();
+    apart <= past.fp_half_width() + new.fp_half_width()
+}

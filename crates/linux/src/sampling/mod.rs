@@ -1,0 +1,18 @@
+//! Instruction sampling: where threads are, looked at by a clock, and what the code there does.
+//!
+//! The kernel's cpu-clock event interrupts a running thread many times a second and records its instruction address
+//! and registers. `perch_sampling` says what an address stands for; here is the kernel's side: which events are opened
+//! for whom (all threads of a CPU, or single threads), where the code is read from, and the module that turns
+//! samples into metrics each period ([`SamplerModule`]).
+
+mod code;
+mod history;
+mod module;
+mod options;
+mod per_thread;
+mod process;
+mod source;
+mod system_wide;
+
+pub use module::SamplerModule;
+pub use options::Options;

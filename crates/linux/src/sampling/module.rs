@@ -1,0 +1,446 @@
+//! The monitoring module: samples in, metrics of threads out.
+
+use super::{
+    Options,
+    history::{History, Names, PROVIDED, in_kernel},
+    per_thread::{Candidate, PerThread},
+    process::{Process, Reported},
+    source::allowed_rate,
+    system_wide::SystemWide,
+};
+use crate::perf::{
+    Privilege, Record, TaskEvent,
+    record::{CpuMode, Sample},
+};
+use perch_core::{MachineError, Metrics, Module, ModuleContext, PuSet, ThreadId, ThreadSample};
+use perch_sampling::ThreadMix;
+use std::{
+    collections::{HashMap, HashSet},
+    os::fd::BorrowedFd,
+};
+
+/// A core's private cache where the topology does not tell: 1 MiB, as on Zen 4 and Neoverse.
+const DEFAULT_L2: u64 = 1 << 20;
+
+/// Periods for which a CPU is still sampled after our last thread was seen there.
+const LINGER: u64 = 2;
+
+/// Below this share of the samples that the threads' CPU time promises, they must have run where nobody looked.
+const EXPECTED: f64 = 0.7;
+
+/// A thread that was given to perch.
+struct Thread {
+    id: ThreadId,
+    pid: i32,
+    /// Only threads that were ever sampled have this.
+    sampled: Option<Box<Sampled>>,
+}
+
+#[derive(Default)]
+struct Sampled {
+    mix: ThreadMix,
+    /// Samples in the kernel in this period.
+    kernel: u64,
+    /// Samples of periods in which no code could be decoded.
+    undecoded: u64,
+    history: History,
+}
+
+enum Source {
+    System(SystemWide),
+    Threads(PerThread),
+}
+
+/// All that a sample is looked up in.
+#[derive(Default)]
+struct Known {
+    threads: HashMap<i32, Thread>,
+    processes: HashMap<i32, Process>,
+    /// Counts how often rings were drained.
+    drains: u64,
+    /// The period in which one of ours was last sampled on a CPU.
+    seen: HashMap<u32, u64>,
+    period: u64,
+    /// Samples of ours in this period.
+    ours: u64,
+    lost: u64,
+    throttled: bool,
+}
+
+/// Instruction sampling as a monitoring module.
+///
+/// It needs no more than [`Module::period`]; whoever learns of new threads and execs between periods may tell it with
+/// [`SamplerModule::attach`] and [`SamplerModule::note`], so that short lives are sampled too, and may wait on
+/// [`SamplerModule::fd`] and call [`SamplerModule::drain`], so that nothing is lost in long periods.
+pub struct SamplerModule {
+    options: Options,
+    privilege: Privilege,
+    source: Source,
+    known: Known,
+    names: Names,
+    remarks: Vec<String>,
+    /// What was remarked already.
+    said: HashSet<&'static str>,
+}
+
+impl SamplerModule {
+    /// Starts to sample: whole CPUs where that is permitted, else single threads.
+    ///
+    /// # Errors
+    /// Perf events are refused altogether: with the remedy.
+    pub fn open(options: Options) -> Result<Self, MachineError> {
+        let privilege = Privilege::detect()?;
+        let source = if privilege.system_wide && !options.per_thread {
+            Source::System(SystemWide::open(options.cpu_hz)?)
+        } else {
+            Source::Threads(PerThread::new(options.thread_hz, privilege.kernel)?)
+        };
+        Ok(Self {
+            options,
+            privilege,
+            source,
+            known: Known::default(),
+            names: Names::new(),
+            remarks: Vec::new(),
+            said: HashSet::new(),
+        })
+    }
+
+    /// Whether whole CPUs are sampled.
+    pub fn system_wide(&self) -> bool {
+        matches!(self.source, Source::System(_))
+    }
+
+    /// A thread was given to perch, before the next period tells of it.
+    pub fn attach(&mut self, id: ThreadId, pid: i32) {
+        self.known.add(id, pid);
+        match &mut self.source {
+            // It may run on any CPU.
+            Source::System(system) => system.sample_only(&system.cpus()),
+            Source::Threads(threads) => threads.add(id),
+        }
+    }
+
+    /// Something happened that code or threads depend on: an exec, an executable mapping, an end.
+    pub fn note(&mut self, event: &TaskEvent) {
+        match event {
+            TaskEvent::Comm {
+                pid, exec: true, ..
+            } => self.known.executed(*pid),
+            TaskEvent::Mapped {
+                pid,
+                address,
+                length,
+                offset,
+                file,
+                ..
+            } => {
+                if let Some(process) = self.known.processes.get_mut(pid) {
+                    let reported = file.clone().map(|file| Reported {
+                        address: *address,
+                        length: *length,
+                        offset: *offset,
+                        file,
+                    });
+                    process.mapped(*address, *length, reported);
+                }
+            }
+            TaskEvent::Comm { .. }
+            | TaskEvent::Fork { .. }
+            | TaskEvent::Exit { .. }
+            | TaskEvent::Lost(_) => {}
+        }
+    }
+
+    /// Readable when a ring is half full: then call [`SamplerModule::drain`].
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match &self.source {
+            Source::System(system) => system.fd(),
+            Source::Threads(threads) => threads.fd(),
+        }
+    }
+
+    /// Takes the samples out of the rings.
+    pub fn drain(&mut self) {
+        self.known.drains += 1;
+        match &mut self.source {
+            Source::System(system) => {
+                system.drain(|cpu, record| self.known.record(Some(cpu), &record));
+            }
+            Source::Threads(threads) => threads.drain(|record| self.known.record(None, &record)),
+        }
+    }
+
+    /// Decides where, or whom, to sample in the next period.
+    fn steer(&mut self, context: &ModuleContext<'_>) -> Result<(), MachineError> {
+        match &mut self.source {
+            Source::System(system) => {
+                system.follow_cpus()?;
+                let wanted = self.known.wanted_cpus(context, system, self.options.cpu_hz);
+                system.sample_only(&wanted);
+            }
+            Source::Threads(threads) => {
+                let most = self.options.max_switches;
+                let ran = context.threads.iter().filter(|t| t.cpu_time > 0);
+                let (busy, steady): (Vec<_>, Vec<_>) = ran.partition(|t| switches_often(t, most));
+                for thread in &busy {
+                    threads.remove(thread.info.id);
+                }
+                let candidates: Vec<_> = steady
+                    .iter()
+                    .map(|t| Candidate {
+                        id: t.info.id,
+                        cpu_time: t.cpu_time,
+                    })
+                    .collect();
+                threads.choose(&candidates);
+                let (slots, refused) = (threads.slots(), threads.refused());
+                self.remark_left_out(busy.len(), candidates.len(), slots, refused);
+            }
+        }
+        Ok(())
+    }
+
+    fn remark_left_out(&mut self, busy: usize, running: usize, slots: usize, refused: usize) {
+        let remedy = "sample whole CPUs instead: `sysctl kernel.perf_event_paranoid=0`, or give perch the capability \
+                      CAP_PERFMON (`setcap cap_perfmon+ep`)";
+        if busy > 0 {
+            let text = format!(
+                "{busy} threads switch more than {} times a second and are not sampled, because that would slow them; \
+                 {remedy}",
+                self.options.max_switches
+            );
+            self.remark_once("busy", text);
+        }
+        if running > slots {
+            let text = format!(
+                "{running} threads run, but descriptors and locked memory suffice for {slots} at a time, so they are \
+                 sampled in turns; {remedy}, or raise `ulimit -n` and `ulimit -l`"
+            );
+            self.remark_once("turns", text);
+        }
+        if refused > 0 {
+            let text = format!(
+                "the kernel refuses to sample {refused} threads (another user's, or of a program with more \
+                 privileges); {remedy}"
+            );
+            self.remark_once("refused", text);
+        }
+    }
+
+    fn remark_losses(&mut self) {
+        if self.known.lost > self.known.ours / 10 + 100 {
+            let text = format!(
+                "{} samples were lost in a period of {}: the rings are too small for this period",
+                self.known.lost,
+                self.known.lost + self.known.ours
+            );
+            self.remark_once("lost", text);
+        }
+        if self.known.throttled {
+            let text = "the kernel samples less often than asked for, because interrupts took too long: see \
+                        `kernel.perf_cpu_time_max_percent`";
+            self.remark_once("throttled", text.to_owned());
+        }
+    }
+
+    fn remark_once(&mut self, key: &'static str, text: String) {
+        if self.said.insert(key) {
+            self.remarks.push(text);
+        }
+    }
+}
+
+impl Module for SamplerModule {
+    fn name(&self) -> &'static str {
+        "sampling"
+    }
+
+    fn provides(&self) -> &[&'static str] {
+        PROVIDED
+    }
+
+    fn period(
+        &mut self,
+        context: &ModuleContext<'_>,
+    ) -> Result<Vec<(ThreadId, Metrics)>, MachineError> {
+        self.known.follow(context);
+        self.drain();
+        let l2_bytes = context.topology.cache_size(2).unwrap_or(DEFAULT_L2);
+        let mut results = Vec::new();
+        for thread in context.threads {
+            let metrics = self.known.metrics(thread, l2_bytes, &self.names);
+            results.extend(metrics.map(|metrics| (thread.info.id, metrics)));
+        }
+        self.steer(context)?;
+        self.remark_losses();
+        if let Some((process, name)) = self.known.unreadable(context) {
+            let text = format!(
+                "code that process {process} ({name}) makes at run time cannot be read, so that its threads are not \
+                 characterised: run perch as the owner, start the program with `perch run`, or `sysctl \
+                 kernel.yama.ptrace_scope=0` (CAP_SYS_PTRACE)"
+            );
+            self.remark_once("unreadable", text);
+        }
+        self.known.end_period(context);
+        if let Source::Threads(threads) = &mut self.source {
+            for id in context.ended {
+                threads.remove(*id);
+            }
+        }
+        Ok(results)
+    }
+
+    fn remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
+    }
+
+    fn description(&self) -> String {
+        match &self.source {
+            Source::System(_) => format!(
+                "instruction sampling, {} Hz on each busy CPU, with registers",
+                allowed_rate(self.options.cpu_hz)
+            ),
+            Source::Threads(_) if self.privilege.kernel => format!(
+                "instruction sampling, {} Hz per thread, with registers",
+                allowed_rate(self.options.thread_hz)
+            ),
+            Source::Threads(_) => format!(
+                "instruction sampling, {} Hz per thread, user space only ({})",
+                allowed_rate(self.options.thread_hz),
+                self.privilege.paranoid_text()
+            ),
+        }
+    }
+}
+
+impl Known {
+    fn add(&mut self, id: ThreadId, pid: i32) {
+        self.processes
+            .entry(pid)
+            .or_insert_with(|| Process::new(pid));
+        let new = || Thread {
+            id,
+            pid,
+            sampled: None,
+        };
+        let thread = self.threads.entry(id.tid).or_insert_with(new);
+        // The number may have been another thread's, or the first of a process that was forked from another.
+        if thread.id != id || thread.pid != pid {
+            *thread = new();
+        }
+    }
+
+    fn follow(&mut self, context: &ModuleContext<'_>) {
+        for thread in context.threads {
+            self.add(thread.info.id, thread.info.pid);
+        }
+    }
+
+    fn executed(&mut self, pid: i32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.forget();
+        }
+        for thread in self.threads.values_mut().filter(|t| t.pid == pid) {
+            thread.sampled = None;
+        }
+    }
+
+    fn record(&mut self, cpu: Option<u32>, record: &Record<'_>) {
+        match record {
+            Record::Sample(sample) => self.sample(cpu, sample),
+            Record::Lost(count) => self.lost += count,
+            Record::Throttle => self.throttled = true,
+            _ => {}
+        }
+    }
+
+    fn sample(&mut self, cpu: Option<u32>, sample: &Sample<'_>) {
+        let Some(thread) = self.threads.get_mut(&sample.tid) else {
+            return; // somebody else's
+        };
+        self.ours += 1;
+        if let Some(cpu) = cpu {
+            self.seen.insert(cpu, self.period);
+        }
+        let sampled = thread.sampled.get_or_insert_default();
+        if sample.mode != CpuMode::User {
+            sampled.kernel += 1;
+            return;
+        }
+        let Some(process) = self.processes.get_mut(&thread.pid) else {
+            return;
+        };
+        if let Some(sample) = process.sample(sample, self.drains) {
+            sampled.mix.add(&sample);
+        }
+    }
+
+    fn metrics(&mut self, thread: &ThreadSample, l2_bytes: u64, names: &Names) -> Option<Metrics> {
+        let known = self.threads.get_mut(&thread.info.id.tid)?;
+        let sampled = known.sampled.as_mut()?;
+        let kernel = std::mem::take(&mut sampled.kernel);
+        if kernel == 0 && sampled.mix.samples() == 0 {
+            return None;
+        }
+        let process = self.processes.get_mut(&known.pid)?;
+        if let Some(new) = process.take(&mut sampled.mix) {
+            return Some(sampled.history.join(&new, kernel, l2_bytes, names));
+        }
+        sampled.undecoded += sampled.mix.samples();
+        sampled.mix.reset();
+        in_kernel(kernel, names)
+    }
+
+    /// CPUs where our threads ran lately; all that there are if samples are missing.
+    fn wanted_cpus(&mut self, context: &ModuleContext<'_>, system: &SystemWide, hz: u32) -> PuSet {
+        let mut time = 0;
+        for thread in context.threads.iter().filter(|t| t.cpu_time > 0) {
+            time += thread.cpu_time;
+            if let Some(pu) = thread.last_pu {
+                self.seen.insert(pu, self.period);
+            }
+        }
+        let expected = time as f64 * 1e-9 * f64::from(hz);
+        let everywhere = system.cpus();
+        let partly = system.sampled() != everywhere;
+        if partly && (self.ours as f64) < EXPECTED * expected - 10.0 {
+            return everywhere;
+        }
+        let lately = |(cpu, seen): (&u32, &u64)| (self.period - seen < LINGER).then_some(*cpu);
+        self.seen.iter().filter_map(lately).collect()
+    }
+
+    /// Processes that have only undecodable samples because their memory may not be read.
+    fn unreadable<'a>(&self, context: &ModuleContext<'a>) -> Option<(i32, &'a str)> {
+        context.threads.iter().find_map(|thread| {
+            let process = self.processes.get(&thread.info.pid)?;
+            let known = self.threads.get(&thread.info.id.tid)?;
+            let undecoded = known.sampled.as_ref()?.undecoded;
+            (undecoded >= 10 && !process.memory_readable())
+                .then_some((thread.info.pid, thread.info.process.as_str()))
+        })
+    }
+
+    fn end_period(&mut self, context: &ModuleContext<'_>) {
+        self.period += 1;
+        self.ours = 0;
+        self.lost = 0;
+        self.throttled = false;
+        for id in context.ended {
+            if self.threads.get(&id.tid).is_some_and(|t| t.id == *id) {
+                self.threads.remove(&id.tid);
+            }
+        }
+        let live: HashSet<i32> = self.threads.values().map(|t| t.pid).collect();
+        self.processes.retain(|pid, _| live.contains(pid));
+    }
+}
+
+fn switches_often(thread: &ThreadSample, most: u64) -> bool {
+    let Some(switches) = thread.switches else {
+        return false;
+    };
+    let a_second = u128::from(switches) * 1_000_000_000 / u128::from(thread.interval.max(1));
+    a_second > u128::from(most)
+}

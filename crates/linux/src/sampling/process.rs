@@ -1,0 +1,156 @@
+//! One process's code: what is mapped executable, where its bytes are read, and what was learnt from them.
+
+use super::code::Code;
+use crate::perf::record::{Abi, Sample as Record};
+use perch_sampling::{Arch, CodeSource, Estimator, Regs, Sample, SampledMetrics, ThreadMix};
+use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
+
+/// Drains after which mappings are read again although nothing hints at a change: a library may have been closed and
+/// another opened in its place.
+const REREAD: u64 = 10;
+
+/// A process whose threads are sampled.
+pub(super) struct Process {
+    pid: i32,
+    /// Device and inode of the program, which change at execve(2).
+    program: Option<(u64, u64)>,
+    space: Option<Space>,
+    /// The last drain in which its code was checked for changes.
+    checked: u64,
+    /// Executable files that the kernel reported, for when `/proc/PID/maps` may not be read.
+    reported: Vec<Reported>,
+}
+
+/// What is known of the present program's code.
+struct Space {
+    estimator: Estimator,
+    code: Code,
+    mapped: u64,
+}
+
+/// A file mapping as perf reported it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reported {
+    pub address: u64,
+    pub length: u64,
+    pub offset: u64,
+    pub file: PathBuf,
+}
+
+impl Process {
+    pub(super) fn new(pid: i32) -> Self {
+        Self {
+            pid,
+            program: program(pid),
+            space: None,
+            checked: 0,
+            reported: Vec::new(),
+        }
+    }
+
+    /// Looks up one sample taken in user space. `None` for a program of an instruction set that is not known here.
+    pub(super) fn sample(&mut self, record: &Record<'_>, drain: u64) -> Option<Sample> {
+        self.check(drain);
+        let arch = arch(record.abi)?;
+        let mask = super::source::layout().regs;
+        let space = match &mut self.space {
+            Some(space) if space.code.arch() == arch => space,
+            stale => {
+                let code = Code::open(self.pid, arch, &self.reported);
+                stale.insert(Space {
+                    estimator: Estimator::new(arch),
+                    code,
+                    mapped: drain,
+                })
+            }
+        };
+        if !space.code.covers(record.ip) && space.mapped != drain {
+            space.remap(self.pid, drain, &self.reported);
+        }
+        let regs = (record.abi != Abi::None).then(|| {
+            let mut regs = Regs::empty(arch);
+            let mut rest = mask;
+            for value in record.regs() {
+                regs.set(rest.trailing_zeros() as u8, value);
+                rest &= rest.wrapping_sub(1);
+            }
+            regs
+        });
+        Some(
+            space
+                .estimator
+                .sample(&space.code, record.ip, regs.as_ref()),
+        )
+    }
+
+    /// What a thread's samples say.
+    pub(super) fn take(&mut self, mix: &mut ThreadMix) -> Option<SampledMetrics> {
+        let space = self.space.as_mut()?;
+        space.estimator.take(&space.code, mix)
+    }
+
+    /// Once a drain: forgets code that is no more, or was written anew.
+    fn check(&mut self, drain: u64) {
+        if self.checked == drain {
+            return;
+        }
+        self.checked = drain;
+        let program = program(self.pid);
+        if program != self.program {
+            self.program = program;
+            self.forget();
+        }
+        let Some(space) = &mut self.space else { return };
+        for range in space.code.rewritten() {
+            space.estimator.invalidate(range);
+        }
+        if drain - space.mapped >= REREAD {
+            space.remap(self.pid, drain, &self.reported);
+        }
+    }
+
+    /// The process executes another program now.
+    pub(super) fn forget(&mut self) {
+        self.space = None;
+        self.reported.clear();
+    }
+
+    /// The kernel reported a new executable mapping.
+    pub(super) fn mapped(&mut self, address: u64, length: u64, file: Option<Reported>) {
+        if let Some(space) = &mut self.space {
+            let end = address.saturating_add(length);
+            space.estimator.invalidate(address..end);
+            space.code.forget_mapping(address);
+        }
+        self.reported.extend(file);
+    }
+
+    /// Whether code bytes can be had from the process itself, not only from files.
+    pub(super) fn memory_readable(&self) -> bool {
+        let space = self.space.as_ref();
+        space.is_none_or(|space| space.code.memory_readable())
+    }
+}
+
+impl Space {
+    fn remap(&mut self, pid: i32, drain: u64, reported: &[Reported]) {
+        self.mapped = drain;
+        for range in self.code.remap(pid, reported) {
+            self.estimator.invalidate(range);
+        }
+    }
+}
+
+fn program(pid: i32) -> Option<(u64, u64)> {
+    let meta = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// The instruction set of a sampled program. 32-bit Arm code is not decoded.
+fn arch(abi: Abi) -> Option<Arch> {
+    match (super::source::NATIVE, abi) {
+        (Arch::Aarch64, Abi::Bits32) => None,
+        (_, Abi::Bits32) => Some(Arch::X86),
+        (native, _) => Some(native),
+    }
+}
