@@ -86,7 +86,13 @@ pub fn restore(affinity: &mut dyn Affinity, journal: &Journal, usable: &PuSet) -
             (Kept::Held(_), Err(MaskError::Other(why))) => report.fail(thread, why),
             (Kept::Held(held), Ok(mask)) if mask == held.before => report.already += 1,
             (Kept::Held(held), Ok(mask)) => {
-                let outcome = give_back_held(affinity, thread, held, mask, default, usable);
+                let ours = |mask: &PuSet| {
+                    let mut sets = held.from.iter().chain([&held.set]);
+                    sets.any(|set| mask == set || refitted(set, mask, default, usable))
+                        // Nobody had touched it when perch was about to: then it is like a thread without a record.
+                        || (untouched(journal, held) && heir(journal, thread, mask).is_some())
+                };
+                let outcome = give_back_held(affinity, thread, mask, &held.before, default, ours);
                 report.count(thread, outcome);
                 if outcome == Outcome::ChangedByOthers {
                     foreign.extend(affinity.mask(thread));
@@ -117,6 +123,13 @@ pub fn restore(affinity: &mut dyn Affinity, journal: &Journal, usable: &PuSet) -
     report
 }
 
+/// Whether a thread had a mask from elsewhere when perch was about to change it for the first time, and it is not known
+/// whether that was done.
+fn untouched(journal: &Journal, held: &Held) -> bool {
+    let set = |mask: &PuSet| journal.masks().iter().any(|known| known.set == *mask);
+    !held.from.is_empty() && !held.from.iter().any(set)
+}
+
 /// The mask that a thread goes back to which is not in the journal, if it has inherited one that was set: it must have
 /// been born after that.
 fn heir(journal: &Journal, thread: ThreadId, mask: &PuSet) -> Option<PuSet> {
@@ -133,22 +146,16 @@ fn heir(journal: &Journal, thread: ThreadId, mask: &PuSet) -> Option<PuSet> {
 fn give_back_held(
     affinity: &mut dyn Affinity,
     thread: ThreadId,
-    held: &Held,
     mut mask: PuSet,
+    before: &PuSet,
     default: &PuSet,
-    usable: &PuSet,
+    ours: impl Fn(&PuSet) -> bool,
 ) -> Outcome {
-    let ours = |mask: &PuSet| {
-        held.from
-            .iter()
-            .chain([&held.set])
-            .any(|set| mask == set || refitted(set, mask, default, usable))
-    };
     for _ in 0..ROUNDS {
         if !ours(&mask) {
             return Outcome::ChangedByOthers;
         }
-        match give_back(affinity, thread, mask.clone(), &held.before, default) {
+        match give_back(affinity, thread, mask.clone(), before, default) {
             Outcome::ChangedByOthers => match affinity.mask(thread) {
                 Ok(again) if again != mask => mask = again,
                 _ => return Outcome::ChangedByOthers,

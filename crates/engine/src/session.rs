@@ -283,11 +283,18 @@ impl<M: Machine> Session<M> {
         }
         let usable = self.machine.topology().usable();
         let mut noticed = self.ownership.observe(observation, &usable);
-        for (thread, outcome) in &self.outcomes {
-            if *outcome == Outcome::ChangedByOthers
-                && let Ok(mask) = self.machine.affinity().mask(*thread)
+        let doubted = self
+            .outcomes
+            .iter()
+            .filter(|(_, outcome)| *outcome == Outcome::ChangedByOthers);
+        let doubted: HashSet<ThreadId> = doubted.map(|(thread, _)| *thread).collect();
+        for sample in &observation.threads {
+            let id = sample.info.id;
+            if sample.mask.is_none()
+                && doubted.contains(&id)
+                && let Ok(mask) = self.machine.affinity().mask(id)
             {
-                noticed.extend(self.ownership.learn(*thread, &mask, &usable));
+                noticed.extend(self.ownership.learn(id, &mask, &usable));
             }
         }
         records.extend(noticed.iter().filter_map(|noticed| self.record(noticed)));
