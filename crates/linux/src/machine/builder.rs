@@ -1,0 +1,102 @@
+//! Opening the machine.
+
+use super::{Changes, LinuxMachine};
+use crate::{
+    affinity::LinuxAffinity,
+    limits,
+    proc::Reader,
+    signals::Signals,
+    threads::Tracker,
+    topology::{self, Source},
+};
+use perch_core::{MachineError, Module, PuSet, Topology};
+use std::{collections::HashSet, sync::Arc, time::Instant};
+
+/// How to open the machine.
+#[derive(Default)]
+#[must_use]
+pub struct Builder {
+    topology: Option<Topology>,
+    restrict: Option<PuSet>,
+    keep_orphans: bool,
+    modules: Vec<Box<dyn Module>>,
+}
+
+impl Builder {
+    /// Pretends this topology (`--dry-run --topology`); then changes of the real one are not followed.
+    pub fn topology(mut self, topology: Topology) -> Self {
+        self.topology = Some(topology);
+        self
+    }
+
+    /// Limits the PUs on which perch may put threads (`--pus`).
+    pub fn restrict(mut self, pus: &PuSet) -> Self {
+        self.restrict = Some(pus.clone());
+        self
+    }
+
+    /// Whether orphans of a launched program go to init instead of to perch. For processes that have children of their
+    /// own besides: perch takes every child that ends for an orphan of the program.
+    pub fn leave_orphans(mut self, leave: bool) -> Self {
+        self.keep_orphans = leave;
+        self
+    }
+
+    /// Adds a monitoring module, whose metrics then come with the threads.
+    pub fn module(mut self, module: Box<dyn Module>) -> Self {
+        self.modules.push(module);
+        self
+    }
+
+    /// Opens the machine.
+    ///
+    /// # Errors
+    /// An unreadable topology or `/proc`; none of the PUs of [`Builder::restrict`] is usable.
+    pub fn build(self) -> Result<LinuxMachine, MachineError> {
+        limits::raise_open_files();
+        let (mut topology, changes) = match self.topology {
+            Some(topology) => (topology, None),
+            None => (
+                topology::load(&Source::Native)?.topology,
+                Some(Changes::new(self.restrict.clone())),
+            ),
+        };
+        if let Some(pus) = &self.restrict {
+            topology::restrict(&mut topology, pus)?;
+        }
+        let now = Instant::now();
+        Ok(LinuxMachine {
+            topology: Arc::new(topology),
+            changes,
+            default_mask: own_mask()?,
+            tracker: Tracker::new(),
+            affinity: LinuxAffinity::new(),
+            signals: Signals::catch()?,
+            task_events: None,
+            modules: self.modules,
+            child: None,
+            attached: Vec::new(),
+            subreaper: !self.keep_orphans,
+            opened: now,
+            period_end: now,
+            observed: now,
+            own_cpu_time: LinuxMachine::own_cpu_time(),
+            remarks: Vec::new(),
+            said: HashSet::new(),
+        })
+    }
+}
+
+/// The mask that perch itself inherited, and with it what it launches.
+fn own_mask() -> Result<PuSet, MachineError> {
+    let pid = std::process::id() as i32;
+    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+    let status = Reader::new().status(pid, tid).ok();
+    status.and_then(|status| status.mask).ok_or_else(|| {
+        MachineError::Other(
+            "/proc/self/status cannot be read or tells no Cpus_allowed_list: perch needs /proc mounted (`mount -t proc \
+             proc /proc`)"
+                .into(),
+        )
+    })
+}

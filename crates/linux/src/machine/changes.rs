@@ -1,0 +1,137 @@
+//! PUs that come and go while perch runs: on- and offline, into and out of its CPU set.
+
+use super::LinuxMachine;
+use crate::{
+    affinity::cpuset::CpusetFile,
+    topology::{self, OnlineWatch, Source},
+};
+use perch_core::{PuSet, Topology};
+use std::sync::Arc;
+
+/// Notices changes by two small reads a period.
+#[derive(Debug)]
+pub(super) struct Changes {
+    online: OnlineWatch,
+    cpuset: Option<CpusetFile>,
+    allowed: Option<PuSet>,
+    restrict: Option<PuSet>,
+}
+
+impl Changes {
+    pub(super) fn new(restrict: Option<PuSet>) -> Self {
+        let cpuset = CpusetFile::of(std::process::id() as i32);
+        Self {
+            online: OnlineWatch::new(),
+            allowed: cpuset.as_ref().and_then(CpusetFile::effective),
+            cpuset,
+            restrict,
+        }
+    }
+
+    fn noticed(&mut self) -> bool {
+        let allowed = self.cpuset.as_ref().and_then(CpusetFile::effective);
+        let online = self.online.changed();
+        let changed = allowed != self.allowed;
+        self.allowed = allowed;
+        online || changed
+    }
+
+    /// The new topology, if it differs; else what went wrong or nothing.
+    fn look(&mut self, before: &Topology) -> Result<Option<Topology>, String> {
+        if !self.noticed() {
+            return Ok(None);
+        }
+        let mut now = topology::load(&Source::Native)
+            .map_err(|error| format!("the topology changed but cannot be read again: {error}"))?
+            .topology;
+        topology::keep_offline(&mut now, before);
+        if let Some(pus) = &self.restrict
+            && topology::restrict(&mut now, pus).is_err()
+        {
+            // None of the user's PUs is left: then nothing is usable, rather than what was excluded.
+            topology::disallow_all(&mut now);
+        }
+        Ok((now != *before).then_some(now))
+    }
+}
+
+/// What changed, in words.
+fn describe(before: &Topology, now: &Topology) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut say = |pus: PuSet, what: &str| {
+        if !pus.is_empty() {
+            words.push(format!("PU {pus} {what}"));
+        }
+    };
+    let (online, was_online) = (now.online(), before.online());
+    say(was_online.minus(&online), "went offline");
+    say(online.minus(&was_online), "came online");
+    let (usable, was_usable) = (now.usable(), before.usable());
+    let both = online.and(&was_online);
+    say(
+        was_usable.minus(&usable).and(&both),
+        "left the CPU set of perch",
+    );
+    say(
+        usable.minus(&was_usable).and(&both),
+        "joined the CPU set of perch",
+    );
+    words
+}
+
+impl LinuxMachine {
+    /// Reads the topology again if it changed; true if it did.
+    pub(super) fn follow_topology(&mut self) -> bool {
+        let Some(changes) = &mut self.changes else {
+            return false;
+        };
+        let now = match changes.look(&self.topology) {
+            Ok(Some(now)) => now,
+            Ok(None) => return false,
+            Err(text) => {
+                self.remark(text);
+                return false;
+            }
+        };
+        // The same PU may go twice: said each time, as it is news.
+        self.remarks.extend(describe(&self.topology, &now));
+        if now.usable().is_empty() {
+            self.remarks.push(
+                "no PU is left on which perch may put threads: nothing is bound until one is back"
+                    .into(),
+            );
+        }
+        self.topology = Arc::new(now);
+        if let Some(events) = &mut self.task_events {
+            // A failure leaves finding the threads of new PUs to /proc.
+            let _ = events.follow_cpus();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_put_into_words() {
+        let load = || {
+            topology::load(&Source::Synthetic("package:1 core:2 pu:2".into()))
+                .unwrap()
+                .topology
+        };
+        let (before, mut now) = (load(), load());
+        assert!(describe(&before, &now).is_empty());
+        now.pus[1].state = perch_core::topology::PuState::Offline;
+        now.pus[3].state = perch_core::topology::PuState::Disallowed;
+        assert_eq!(
+            describe(&before, &now),
+            ["PU 1 went offline", "PU 3 left the CPU set of perch"]
+        );
+        assert_eq!(
+            describe(&now, &before),
+            ["PU 1 came online", "PU 3 joined the CPU set of perch"]
+        );
+    }
+}

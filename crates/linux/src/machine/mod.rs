@@ -1,0 +1,257 @@
+//! The live machine behind [`perch_core::Machine`].
+
+mod builder;
+mod changes;
+mod waiting;
+
+pub use builder::Builder;
+
+use crate::{
+    affinity::{LinuxAffinity, SESSION_VARIABLE, cpuset},
+    launch::{self, Child},
+    perf::{TaskEvent, TaskEvents, task_events::Buffering},
+    signals::Signals,
+    threads::{Launched, Tracker},
+    topology::{online_pus, possible_pus},
+};
+use changes::Changes;
+use perch_core::{
+    Affinity, EventPlan, Launch, Machine, MachineError, ModuleContext, Observation, PuSet,
+    Topology, Wake,
+};
+use rustix::fd::OwnedFd;
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The machine that perch runs on.
+pub struct LinuxMachine {
+    topology: Arc<Topology>,
+    changes: Option<Changes>,
+    tracker: Tracker,
+    affinity: LinuxAffinity,
+    signals: Signals,
+    task_events: Option<TaskEvents>,
+    modules: Vec<Box<dyn perch_core::Module>>,
+    child: Option<Child>,
+    /// Processes that perch was attached to, while they live: readable when they end.
+    attached: Vec<(i32, Option<OwnedFd>)>,
+    subreaper: bool,
+    default_mask: PuSet,
+    opened: Instant,
+    /// When the last period ended, from which the next is counted.
+    period_end: Instant,
+    observed: Instant,
+    own_cpu_time: u64,
+    remarks: Vec<String>,
+    said: HashSet<String>,
+}
+
+impl std::fmt::Debug for LinuxMachine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinuxMachine")
+            .field("topology", &self.topology.source)
+            .field("threads", &self.tracker.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LinuxMachine {
+    /// How to open the machine.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Passes a signal on to the launched program, if it still runs. The terminal sends SIGINT to the program itself.
+    pub fn forward(&self, signal: i32) {
+        if let Some(child) = &self.child {
+            child.signal(signal);
+        }
+    }
+
+    /// Says something to the user, once.
+    fn remark(&mut self, text: String) {
+        if self.said.insert(text.clone()) {
+            self.remarks.push(text);
+        }
+    }
+
+    /// Takes in what the kernel told of threads.
+    fn drain_task_events(&mut self) {
+        let Some(events) = &mut self.task_events else {
+            return;
+        };
+        for event in events.drain() {
+            match event {
+                TaskEvent::Fork { pid, tid, ppid, .. } => self.tracker.forked(pid, tid, ppid),
+                TaskEvent::Exit { tid, .. } => self.tracker.exited(tid),
+                TaskEvent::Comm { tid, name, .. } => self.tracker.renamed(tid, &name),
+                TaskEvent::Mapped { .. } => {}
+                TaskEvent::Lost(_) => self.tracker.look_everywhere_next(),
+            }
+        }
+        for remark in events.remarks() {
+            self.remark(remark);
+        }
+    }
+
+    /// Opens the kernel's task records: of the whole machine where that is allowed, since it costs the threads
+    /// nothing, else of what is followed.
+    fn open_task_events(&mut self, pid: i32, waiting: bool) {
+        if let Some(events) = &mut self.task_events {
+            // A failure leaves finding the threads to /proc.
+            let _ = events.add_process(pid);
+            return;
+        }
+        let buffering = Buffering::default();
+        let opened = TaskEvents::system_wide(buffering).or_else(|_| {
+            if waiting {
+                TaskEvents::for_launch(pid, buffering)
+            } else {
+                TaskEvents::for_process(pid, buffering)
+            }
+        });
+        match opened {
+            Ok(events) => self.task_events = Some(events),
+            Err(error) => self.remark(format!(
+                "threads are found by looking into /proc alone, so those that live shorter than a period are not \
+                 counted ({error})"
+            )),
+        }
+    }
+
+    /// Nanoseconds that perch has spent on PUs.
+    fn own_cpu_time() -> u64 {
+        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+    }
+}
+
+impl Machine for LinuxMachine {
+    fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.topology)
+    }
+
+    fn configure(&mut self, _plan: &EventPlan) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError> {
+        if self.child.is_some() {
+            return Err(MachineError::Other(
+                "a program was launched already: one machine follows one".into(),
+            ));
+        }
+        if self.subreaper {
+            // Refused only by kernels before 3.4; orphans then go to init and are found by their mark.
+            let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        }
+        let waiting = launch::prepare(launch)?;
+        let pid = waiting.pid();
+        self.open_task_events(pid, true);
+        let session = launch
+            .environment
+            .iter()
+            .find(|(name, _)| name == SESSION_VARIABLE);
+        let launched = Launched {
+            since: crate::proc::start_of(pid).unwrap_or_default(),
+            session: session.map(|(_, value)| value.to_string_lossy().into_owned()),
+            subreaper: self.subreaper,
+        };
+        self.tracker.follow_launched(pid, launched);
+        self.child = Some(waiting.start()?);
+        Ok(pid)
+    }
+
+    fn attach(&mut self, pid: i32) -> Result<(), MachineError> {
+        let end = self.open_end(pid)?;
+        if pid == std::process::id() as i32 {
+            return Err(MachineError::Other(format!("{pid} is perch itself")));
+        }
+        self.open_task_events(pid, false);
+        if !self.tracker.follow_running(pid) {
+            return Err(MachineError::NoSuchProcess(pid));
+        }
+        if self.attached.is_empty() && self.child.is_none() {
+            self.default_mask = cpuset::unplaced_mask(pid, &possible_pus(), &online_pus());
+        }
+        self.attached.push((pid, end));
+        Ok(())
+    }
+
+    fn wait(&mut self, period: Duration) -> Result<Wake, MachineError> {
+        self.wait_for(period)
+    }
+
+    fn observe(&mut self) -> Result<Observation, MachineError> {
+        self.drain_task_events();
+        self.tracker.discover();
+        let now = Instant::now();
+        let interval = (now - self.observed).as_nanos() as u64;
+        self.observed = now;
+        let mut sampled = self.tracker.sample(interval);
+        let mut added = Vec::new();
+        for module in &mut self.modules {
+            added.push(module.period(&ModuleContext {
+                topology: &self.topology,
+                interval,
+                threads: &sampled.threads,
+                ended: &sampled.ended,
+            })?);
+        }
+        for (id, metrics) in added.into_iter().flatten() {
+            if let Ok(at) = sampled
+                .threads
+                .binary_search_by_key(&id, |sample| sample.info.id)
+            {
+                for (name, metric) in metrics.iter() {
+                    sampled.threads[at].metrics.set(name.clone(), *metric);
+                }
+            }
+        }
+        let topology_changed = self.follow_topology();
+        let said: Vec<String> = self
+            .tracker
+            .take_remarks()
+            .into_iter()
+            .chain(self.modules.iter_mut().flat_map(|module| module.remarks()))
+            .collect();
+        for remark in said {
+            self.remark(remark);
+        }
+        let before = std::mem::replace(&mut self.own_cpu_time, Self::own_cpu_time());
+        Ok(Observation {
+            at: (now - self.opened).as_nanos() as u64,
+            interval,
+            threads: sampled.threads,
+            ended: sampled.ended,
+            unseen: self.tracker.take_unseen(),
+            remarks: std::mem::take(&mut self.remarks),
+            own_cpu_time: self.own_cpu_time - before,
+            topology_changed,
+        })
+    }
+
+    fn default_mask(&self) -> PuSet {
+        self.default_mask.clone()
+    }
+
+    fn affinity(&mut self) -> &mut dyn Affinity {
+        &mut self.affinity
+    }
+
+    fn counting(&self) -> String {
+        let texts: Vec<String> = self
+            .modules
+            .iter()
+            .map(|module| module.description())
+            .collect();
+        if texts.is_empty() {
+            "the kernel's accounting only (run times, waiting, switches)".into()
+        } else {
+            texts.join("; ")
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Sleeping until something happens: a period's end, the program's end, a signal, full rings.
+
+use super::LinuxMachine;
+use crate::proc::{Reader, parse_stat};
+use perch_core::{MachineError, Wake};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, OwnedFd},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::time::{Duration, Instant};
+
+impl LinuxMachine {
+    pub(super) fn wait_for(&mut self, period: Duration) -> Result<Wake, MachineError> {
+        let due = self.period_end + period;
+        loop {
+            let arrived = self.signals.take();
+            if arrived.child {
+                self.reap_orphans();
+            }
+            if let Some(status) = self.child.as_mut().and_then(|child| child.ended()) {
+                return Ok(Wake::Ended(Some(status)));
+            }
+            if let Some(signal) = arrived.stop {
+                return Ok(Wake::Stop(signal));
+            }
+            if self.child.is_none() && !self.attached_live() {
+                return Ok(Wake::Ended(None));
+            }
+            let now = Instant::now();
+            if now >= due {
+                // After a whole period lost (a suspended machine) the count begins anew.
+                self.period_end = if now - due > period { now } else { due };
+                return Ok(Wake::Period);
+            }
+            self.sleep(due - now)?;
+            self.drain_task_events();
+        }
+    }
+
+    /// Sleeps this long, or until a descriptor tells something.
+    fn sleep(&self, time: Duration) -> Result<(), MachineError> {
+        let signals = self.signals.fd();
+        let child = self.child.as_ref().and_then(|child| child.end());
+        let attached = self
+            .attached
+            .iter()
+            .filter_map(|(_, end)| end.as_ref().map(AsFd::as_fd));
+        let events = self.task_events.iter().flat_map(|events| events.fds());
+        let mut fds: Vec<PollFd<'_>> = [signals]
+            .into_iter()
+            .chain(child)
+            .chain(attached)
+            .chain(events)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let timeout = Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(MachineError::Io {
+                what: "waiting".into(),
+                error: errno.into(),
+            }),
+        }
+    }
+
+    /// A descriptor that tells the end of a process to attach to.
+    pub(super) fn open_end(&self, pid: i32) -> Result<Option<OwnedFd>, MachineError> {
+        let number = Some(pid)
+            .filter(|pid| *pid > 0)
+            .and_then(Pid::from_raw)
+            .ok_or(MachineError::NoSuchProcess(pid))?;
+        match pidfd_open(number, PidfdFlags::empty()) {
+            Ok(end) => Ok(Some(end)),
+            // A thread's number that is not its process' is refused as invalid (or, since 6.9, not found).
+            Err(Errno::SRCH) => Err(MachineError::NoSuchProcess(pid)),
+            Err(Errno::INVAL | Errno::NOENT) => Err(MachineError::Other(format!(
+                "{pid} is a thread, not a process: attach to its process ({})",
+                process_of(pid).map_or_else(|| "see `ps -eL`".to_owned(), |p| p.to_string())
+            ))),
+            // Kernels before 5.3: the end is noticed at the next period.
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether any process that perch was attached to, or a descendant, still lives.
+    fn attached_live(&mut self) -> bool {
+        if self.attached.is_empty() && self.tracker.is_empty() {
+            return false;
+        }
+        let mut reader = Reader::new();
+        let mut lives = |pid: i32| {
+            let stat = reader
+                .file(&format!("/proc/{pid}/stat"))
+                .ok()
+                .and_then(parse_stat);
+            stat.is_some_and(|stat| !stat.is_dead()) || crate::proc::task_numbers(pid).len() > 1
+        };
+        self.attached.retain(|(pid, _)| lives(*pid));
+        if !self.attached.is_empty() {
+            return true;
+        }
+        self.tracker.processes().any(|process| lives(process.pid))
+    }
+
+    /// Reaps orphans of the launched program that came to perch and ended.
+    pub(super) fn reap_orphans(&mut self) {
+        if !self.subreaper {
+            return;
+        }
+        let Some(child) = self.child.as_ref().map(|child| child.pid()) else {
+            return;
+        };
+        loop {
+            // SAFETY: a zeroed siginfo_t is valid, and only read where waitid has filled it in.
+            let pid = unsafe {
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+                match libc::waitid(libc::P_ALL, 0, &raw mut info, flags) {
+                    0 => info.si_pid(),
+                    _ => 0,
+                }
+            };
+            if pid == child {
+                // It is reaped at the very end and hides the others until then: ask for those that are known.
+                let known: Vec<i32> = self.tracker.processes().map(|p| p.pid).collect();
+                for pid in known.into_iter().filter(|pid| *pid != child) {
+                    self.reap(pid);
+                }
+                return;
+            }
+            if pid <= 0 {
+                return;
+            }
+            self.reap(pid);
+        }
+    }
+
+    fn reap(&mut self, pid: i32) {
+        // SAFETY: reaps a child of ours, if it is one and has ended.
+        if unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) } == pid {
+            self.tracker.orphan_ended(pid);
+        }
+    }
+}
+
+fn process_of(tid: i32) -> Option<i32> {
+    let mut reader = Reader::new();
+    let bytes = reader.file(&format!("/proc/{tid}/status")).ok()?;
+    Some(crate::proc::parse_status(bytes).process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_tells_its_process() {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        assert_eq!(process_of(tid), Some(std::process::id() as i32));
+        assert_eq!(process_of(0), None);
+    }
+}

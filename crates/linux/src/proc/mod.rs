@@ -1,0 +1,14 @@
+//! Reading `/proc`: the two files that are read for every thread in every period are parsed here, by hand and from
+//! bytes; what is read rarely goes through the `procfs` crate.
+//!
+//! Source of all fields: proc(5), and `Documentation/scheduler/sched-stats.rst` of the kernel for `schedstat`.
+
+mod parse;
+mod read;
+
+pub use parse::{
+    Schedstat, Stat, Status, parse_migrations, parse_schedstat, parse_stat, parse_status,
+};
+pub use read::{
+    Gone, Reader, RunClock, last_task_number, process_numbers, session_of, start_of, task_numbers,
+};

@@ -1,0 +1,170 @@
+//! Finding new threads and processes in `/proc`.
+
+use super::Tracker;
+use crate::{
+    affinity::SESSION_VARIABLE,
+    proc::{last_task_number, parse_stat, process_numbers, session_of, start_of},
+};
+
+/// Every so many looks everything is looked at, whatever the cheap tests say.
+const FULL_EVERY: u32 = 10;
+/// Up to so many new task numbers are looked at one by one; more cost more than looking at everything.
+const FEW: i32 = 512;
+/// A number is given out a moment before its task shows in `/proc`, so the last ones are looked at again.
+const AGAIN: i32 = 16;
+
+impl Tracker {
+    /// Looks for threads and processes that are new since the last call.
+    ///
+    /// Task numbers rise, so the newest one (`/proc/loadavg`) tells whether there is anything new, and where. When
+    /// the kernel's task records arrive they find the same threads; this look then costs one read of one file.
+    pub fn discover(&mut self) {
+        for (tid, pid) in std::mem::take(&mut self.forked) {
+            self.consider(tid, pid);
+        }
+        let before = self.last_number;
+        self.last_number = last_task_number();
+        self.since_full += 1;
+        match (before, self.last_number) {
+            (Some(before), Some(now)) if self.since_full < FULL_EVERY => {
+                if now == before {
+                    return;
+                }
+                // Around the end of the numbers, or too many: everything.
+                if now < before || now - before > FEW {
+                    self.look_everywhere(true);
+                } else {
+                    self.look_at(before.saturating_sub(AGAIN).max(1)..=now);
+                }
+            }
+            _ => self.look_everywhere(true),
+        }
+    }
+
+    /// Looks at all processes of the machine and all threads of the followed ones.
+    pub(super) fn look_everywhere(&mut self, born: bool) {
+        self.since_full = 0;
+        let followed: Vec<i32> = self.processes.keys().copied().collect();
+        for pid in followed {
+            self.add_threads(pid, born);
+            self.end_if_dead(pid);
+        }
+        self.look_at_processes(process_numbers(), born);
+    }
+
+    fn look_at(&mut self, numbers: impl Iterator<Item = i32>) {
+        let mut processes = Vec::new();
+        for number in numbers {
+            if self.threads.contains_key(&number) {
+                continue;
+            }
+            let Ok(status) = self.reader.file(&format!("/proc/{number}/status")) else {
+                continue;
+            };
+            let process = crate::proc::parse_status(status).process;
+            if self.processes.contains_key(&process) {
+                self.add_thread(process, number, true);
+            } else if process == number {
+                processes.push(number);
+            }
+        }
+        self.look_at_processes(processes, true);
+    }
+
+    /// Follows those of the processes that descend from followed ones, in whatever order they come.
+    fn look_at_processes(&mut self, mut candidates: Vec<i32>, born: bool) {
+        loop {
+            let before = self.processes.len();
+            candidates.retain(|pid| {
+                !self.processes.contains_key(pid) && !self.consider_process(*pid, born)
+            });
+            if self.processes.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Follows a thread whose creation was told.
+    fn consider(&mut self, tid: i32, pid: i32) {
+        if self.threads.contains_key(&tid) {
+            return;
+        }
+        let added = if self.processes.contains_key(&pid) {
+            self.add_thread(pid, tid, true)
+        } else {
+            // The record said that its parent is followed; it may have lost it since.
+            self.add_process(pid, true)
+        };
+        if !added {
+            self.unseen += 1;
+        }
+    }
+
+    /// Follows the process if it belongs to us.
+    fn consider_process(&mut self, pid: i32, born: bool) -> bool {
+        if pid == self.own_pid {
+            return false;
+        }
+        let Some(stat) = self
+            .reader
+            .file(&format!("/proc/{pid}/stat"))
+            .ok()
+            .and_then(parse_stat)
+        else {
+            return false;
+        };
+        let (parent, group, session, start, dead) = (
+            stat.parent,
+            stat.group,
+            stat.session,
+            stat.start,
+            stat.is_dead(),
+        );
+        let child = self.processes.get(&parent).is_some_and(|of| {
+            // The parent's number may have gone to a stranger since the parent was last seen.
+            of.start <= start && start_of(parent) == Some(of.start)
+        });
+        let ours = child || self.is_orphan_of_ours(pid, parent, group, session, start);
+        ours && !dead && self.add_process(pid, born)
+    }
+
+    /// Whether a process that lost its parent descends from a followed one.
+    fn is_orphan_of_ours(
+        &self,
+        pid: i32,
+        parent: i32,
+        group: i32,
+        session: i32,
+        start: u64,
+    ) -> bool {
+        let leads = |leader| {
+            self.processes
+                .get(&leader)
+                .is_some_and(|of| of.start <= start)
+        };
+        let to_init = parent <= 1;
+        if let Some(launched) = &self.launched
+            && start >= launched.since
+            && (to_init || parent == self.own_pid)
+        {
+            let mark = session_of(pid, SESSION_VARIABLE);
+            let mark = mark.as_ref().map(|mark| mark.to_string_lossy());
+            match (&launched.session, mark) {
+                (Some(session), Some(mark)) => return *session == mark,
+                // perch starts nothing else, so what came to it is an orphan of the program.
+                (_, None) if launched.subreaper && parent == self.own_pid => return true,
+                _ => {}
+            }
+        }
+        to_init && (leads(group) || leads(session))
+    }
+
+    /// Ends the first thread of a process that is only waiting for its parent to notice.
+    fn end_if_dead(&mut self, pid: i32) {
+        if self.reader.stat(pid, pid).is_ok_and(|stat| stat.is_dead())
+            && let Some(thread) = self.threads.get_mut(&pid)
+        {
+            thread.ended = true;
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Which threads there are: those of the processes that were given to perch and of all that descend from them.
+//!
+//! Sources are the kernel's task records, fed in by [`Tracker::forked`] and its like, and `/proc`, which alone is
+//! enough. A thread is told from a later one of the same number by its start time.
+
+mod discover;
+mod sample;
+
+use crate::{
+    limits,
+    proc::{Gone, Reader, RunClock},
+};
+use perch_core::{ProcessId, PuSet, ThreadId, ThreadInfo};
+use rustix::fd::OwnedFd;
+use std::collections::BTreeMap;
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// A followed process.
+#[derive(Debug, Clone)]
+struct Process {
+    start: u64,
+    /// Its first thread's name.
+    name: String,
+    /// How many of its threads are followed.
+    threads: usize,
+}
+
+/// A followed thread and what was last read of it.
+#[derive(Debug)]
+struct Thread {
+    id: ThreadId,
+    pid: i32,
+    name: String,
+    /// Its run-time file, kept open while descriptors suffice.
+    file: Option<OwnedFd>,
+    /// Nanoseconds on a PU, and waiting for one, since its start.
+    run: u64,
+    wait: u64,
+    switches: Option<u64>,
+    migrations: Option<u64>,
+    last_pu: Option<u32>,
+    /// Not yet told in a sample; then it goes with the first one.
+    new_mask: Option<PuSet>,
+    /// Whether its first interval begins with its own start rather than with the last observation.
+    born: bool,
+    /// Whether it has not been sampled yet.
+    new: bool,
+    ended: bool,
+}
+
+/// What perch launched, as far as it decides who belongs to it.
+#[derive(Debug, Clone)]
+pub struct Launched {
+    /// When the program started, in clock ticks after boot: nothing older belongs to it.
+    pub since: u64,
+    /// The mark in its environment ([`crate::affinity::SESSION_VARIABLE`]).
+    pub session: Option<String>,
+    /// Whether perch is the one to whom its orphans go (PR_SET_CHILD_SUBREAPER).
+    pub subreaper: bool,
+}
+
+/// Follows threads.
+#[derive(Debug)]
+pub struct Tracker {
+    processes: BTreeMap<i32, Process>,
+    threads: BTreeMap<i32, Thread>,
+    launched: Option<Launched>,
+    own_pid: i32,
+    clock: RunClock,
+    /// Nanoseconds in a clock tick.
+    tick: u64,
+    reader: Reader,
+    /// The newest task number at the last look.
+    last_number: Option<i32>,
+    /// Looks since the last full one.
+    since_full: u32,
+    /// How many descriptors may be kept open, and how many are.
+    budget: usize,
+    files: usize,
+    /// Forks that were told and not yet looked at: thread and its process.
+    forked: BTreeMap<i32, i32>,
+    /// Threads whose fork and exit were both told before they were looked at.
+    unseen: u64,
+    remarks: Vec<String>,
+    said_budget: bool,
+}
+
+impl Tracker {
+    /// Follows nothing yet.
+    pub fn new() -> Self {
+        let clock = RunClock::detect();
+        let mut remarks = Vec::new();
+        if clock == RunClock::Stat {
+            remarks.push(
+                "this kernel keeps no scheduler statistics (CONFIG_SCHED_INFO): run times are exact to 10 ms only, and \
+                 waiting times are not known"
+                    .to_owned(),
+            );
+        }
+        Self {
+            processes: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            launched: None,
+            own_pid: std::process::id() as i32,
+            clock,
+            tick: SECOND / rustix::param::clock_ticks_per_second().max(1),
+            reader: Reader::new(),
+            last_number: None,
+            since_full: 0,
+            budget: limits::proc_budget(),
+            files: 0,
+            forked: BTreeMap::new(),
+            unseen: 0,
+            remarks,
+            said_budget: false,
+        }
+    }
+
+    /// Follows a program that was just launched, and everything that it will start.
+    pub fn follow_launched(&mut self, pid: i32, launched: Launched) -> bool {
+        self.launched = Some(launched);
+        self.add_process(pid, true)
+    }
+
+    /// Follows a process that runs already, and all that descends from it. False if there is none.
+    pub fn follow_running(&mut self, pid: i32) -> bool {
+        let added = self.add_process(pid, false);
+        if added {
+            // Its descendants are found by a look at all processes.
+            self.look_everywhere(false);
+        }
+        added
+    }
+
+    /// How many threads are followed.
+    pub fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Whether nothing is followed.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// The followed processes.
+    pub fn processes(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.processes.iter().map(|(pid, process)| ProcessId {
+            pid: *pid,
+            start: process.start,
+        })
+    }
+
+    /// The kernel told that a thread was created.
+    pub fn forked(&mut self, pid: i32, tid: i32, parent: i32) {
+        let ours = |pid| self.processes.contains_key(&pid) || self.forked.contains_key(&pid);
+        if ours(parent) || ours(pid) {
+            self.forked.insert(tid, pid);
+        }
+    }
+
+    /// The kernel told that a thread ended.
+    pub fn exited(&mut self, tid: i32) {
+        if self.forked.remove(&tid).is_some() {
+            self.unseen += 1;
+        } else if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.ended = true;
+        }
+    }
+
+    /// The kernel told that a thread has a new name.
+    pub fn renamed(&mut self, tid: i32, name: &str) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            name.clone_into(&mut thread.name);
+            if thread.pid == tid
+                && let Some(process) = self.processes.get_mut(&tid)
+            {
+                name.clone_into(&mut process.name);
+            }
+        }
+    }
+
+    /// Threads that came and went unseen since the last call.
+    pub fn take_unseen(&mut self) -> u64 {
+        std::mem::take(&mut self.unseen)
+    }
+
+    /// What the user should know since the last call.
+    pub fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
+    }
+
+    /// A process that came to perch as an orphan has ended.
+    pub fn orphan_ended(&mut self, pid: i32) {
+        if let Some(thread) = self.threads.get_mut(&pid) {
+            thread.ended = true;
+        }
+    }
+
+    /// Records were lost: the next look goes everywhere.
+    pub fn look_everywhere_next(&mut self) {
+        self.last_number = None;
+    }
+
+    /// Begins to follow a process with all of its threads.
+    fn add_process(&mut self, pid: i32, born: bool) -> bool {
+        let Ok(stat) = self.reader.stat(pid, pid) else {
+            return false;
+        };
+        let process = Process {
+            start: stat.start,
+            name: stat.name(),
+            threads: 0,
+        };
+        self.processes.insert(pid, process);
+        self.add_threads(pid, born);
+        if self.processes.get(&pid).is_some_and(|p| p.threads == 0) {
+            self.processes.remove(&pid);
+            return false;
+        }
+        true
+    }
+
+    /// Begins to follow those threads of a followed process that are not followed yet.
+    fn add_threads(&mut self, pid: i32, born: bool) {
+        // A thread born of one that was just found shows in the next listing.
+        loop {
+            let mut found = false;
+            for tid in crate::proc::task_numbers(pid) {
+                if !self.threads.contains_key(&tid) {
+                    found |= self.add_thread(pid, tid, born);
+                }
+            }
+            if !found {
+                return;
+            }
+        }
+    }
+
+    fn add_thread(&mut self, pid: i32, tid: i32, born: bool) -> bool {
+        let file = self.open(pid, tid);
+        let Ok(stat) = self.reader.stat(pid, tid) else {
+            return false;
+        };
+        if stat.is_dead() {
+            return false;
+        }
+        let mut thread = Thread {
+            id: ThreadId {
+                tid,
+                start: stat.start,
+            },
+            pid,
+            name: stat.name(),
+            file: None,
+            run: 0,
+            wait: 0,
+            switches: Some(0),
+            migrations: Some(0),
+            last_pu: stat.last_pu,
+            new_mask: None,
+            born,
+            new: true,
+            ended: false,
+        };
+        let Ok(status) = self.reader.status(pid, tid) else {
+            return false;
+        };
+        thread.new_mask = status.mask;
+        if !born {
+            // What it did before it was followed is none of ours.
+            thread.switches = status.switches;
+            thread.migrations = self.reader.migrations(pid, tid);
+            let Ok(spent) = self.reader.run_time(self.clock, pid, tid, self.tick) else {
+                return false;
+            };
+            (thread.run, thread.wait) = (spent.run, spent.wait);
+        }
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return false;
+        };
+        process.threads += 1;
+        self.files += usize::from(file.is_some());
+        thread.file = file;
+        self.threads.insert(tid, thread);
+        true
+    }
+
+    fn open(&mut self, pid: i32, tid: i32) -> Option<OwnedFd> {
+        let file = if self.files < self.budget {
+            match self.clock.open(pid, tid) {
+                Ok(file) => return Some(file),
+                Err(Gone::Ended) => return None,
+                Err(Gone::Refused(errno)) => std::io::Error::from(errno).to_string(),
+            }
+        } else {
+            format!("{} are in use", self.files)
+        };
+        if !self.said_budget {
+            self.said_budget = true;
+            self.remarks.push(format!(
+                "too few file descriptors to keep one open for every thread ({file}): reading costs more; {}",
+                limits::REMEDY
+            ));
+        }
+        None
+    }
+
+    /// Forgets a thread, and its process with its last thread.
+    fn forget(&mut self, tid: i32) -> Option<Thread> {
+        let thread = self.threads.remove(&tid)?;
+        self.files -= usize::from(thread.file.is_some());
+        if let Some(process) = self.processes.get_mut(&thread.pid) {
+            process.threads -= 1;
+            if process.threads == 0 {
+                self.processes.remove(&thread.pid);
+            }
+        }
+        Some(thread)
+    }
+
+    fn info(&self, thread: &Thread) -> ThreadInfo {
+        ThreadInfo {
+            id: thread.id,
+            pid: thread.pid,
+            name: thread.name.clone(),
+            process: self
+                .processes
+                .get(&thread.pid)
+                .map_or_else(|| thread.name.clone(), |process| process.name.clone()),
+        }
+    }
+}
+
+impl Default for Tracker {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,351 @@
+//! The one place that calls hwloc.
+
+use super::{
+    Loaded, Source,
+    kinds::{RawKind, core_kinds},
+    processor::{self, HWLOC, Processor},
+    sysfs,
+};
+use hwlocality::{
+    Topology as Hwloc,
+    cpu::cpuset::CpuSet,
+    info::TextualInfo,
+    object::{TopologyObject, attributes::ObjectAttributes, types::ObjectType},
+    topology::{
+        builder::{BuildFlags, TypeFilter},
+        export::xml::XMLExportFlags,
+    },
+};
+use perch_core::{
+    MachineError, PuSet, Topology,
+    topology::{Cache, Core, NumaNode, Package, Pu, PuState},
+};
+use std::{collections::BTreeMap, ops::Deref};
+
+fn failed(what: impl std::fmt::Display) -> MachineError {
+    MachineError::Other(what.to_string())
+}
+
+fn open(source: &Source) -> Result<Hwloc, MachineError> {
+    let builder = Hwloc::builder();
+    let builder = match source {
+        Source::Native => builder,
+        Source::Synthetic(text) => builder.from_synthetic(text).map_err(|_| {
+            failed(format!(
+                "'{text}' is no topology: write levels from the outside in, each with its count below the one before, \
+                 such as 'package:1 core:4 pu:2' or 'package:2 [numanode] l3:2 core:4 pu:2' (hwloc(7), synthetic \
+                 topologies), or name a file that `lstopo --of xml FILE` wrote"
+            ))
+        })?,
+        Source::Xml(path) => {
+            // hwloc does not tell why it refuses a file.
+            let text = std::fs::read_to_string(path).map_err(|error| MachineError::Io {
+                what: format!("topology file {}", path.display()),
+                error,
+            })?;
+            builder.from_xml(&text).map_err(|_| not_xml(path))?
+        }
+    };
+    builder
+        .with_flags(BuildFlags::INCLUDE_DISALLOWED)
+        .map_err(failed)?
+        .with_io_type_filter(TypeFilter::KeepNone)
+        .map_err(failed)?
+        .build()
+        .map_err(|error| match source {
+            Source::Xml(path) => not_xml(path),
+            _ => failed(format!(
+                "hwloc cannot read the topology ({error}); `lstopo` should fail alike"
+            )),
+        })
+}
+
+fn not_xml(path: &std::path::Path) -> MachineError {
+    failed(format!(
+        "{}: not a topology that hwloc can read; write one with `lstopo --of xml {0}` or `hwloc-gather-topology`",
+        path.display()
+    ))
+}
+
+/// See [`super::export_xml`].
+pub fn export_xml(source: &Source) -> Result<String, MachineError> {
+    let topology = open(source)?;
+    let xml = topology
+        .export_xml(XMLExportFlags::empty())
+        .map_err(|error| failed(format!("hwloc cannot write the topology: {error}")))?;
+    Ok(xml.to_string())
+}
+
+/// See [`super::load`].
+pub fn load(source: &Source) -> Result<Loaded, MachineError> {
+    let hwloc = open(source)?;
+    let (name, is_native) = match source {
+        Source::Native => ("this machine".to_owned(), true),
+        Source::Synthetic(text) => (text.clone(), false),
+        Source::Xml(path) => (path.display().to_string(), false),
+    };
+    let topology = convert(&hwloc, name, is_native)?;
+    let processors = processors(&hwloc, &topology, is_native);
+    Ok(Loaded {
+        topology,
+        processors,
+    })
+}
+
+fn set(bitmap: impl Deref<Target = CpuSet>) -> PuSet {
+    // An unlimited bitmap stands for "unknown"; no finite set says that.
+    if bitmap.weight().is_none() {
+        return PuSet::new();
+    }
+    bitmap
+        .iter_set()
+        .filter_map(|index| u32::try_from(usize::from(index)).ok())
+        .filter(|pu| *pu <= perch_core::pu_set::MAX_PU)
+        .collect()
+}
+
+fn pus_of(object: &TopologyObject) -> PuSet {
+    object.cpuset().map(set).unwrap_or_default()
+}
+
+fn os_of(object: &TopologyObject) -> u32 {
+    object
+        .os_index()
+        .and_then(|index| index.try_into().ok())
+        // Objects without an own number (synthetic groups) have at least an order.
+        .unwrap_or_else(|| object.logical_index() as u32)
+}
+
+fn texts(infos: &[TextualInfo]) -> impl Iterator<Item = (String, String)> + '_ {
+    infos.iter().map(|info| {
+        let text = |c: &std::ffi::CStr| c.to_string_lossy().into_owned();
+        (text(info.name()), text(info.value()))
+    })
+}
+
+/// The PUs near to a NUMA node are those of the object it is attached to.
+fn numa_nodes(hwloc: &Hwloc) -> Vec<NumaNode> {
+    let mut nodes: Vec<NumaNode> = hwloc
+        .objects_with_type(ObjectType::NUMANode)
+        .map(|node| NumaNode {
+            os: os_of(node),
+            pus: pus_of(node),
+            memory: match node.attributes() {
+                Some(ObjectAttributes::NUMANode(attributes)) => {
+                    attributes.local_memory().map_or(0, u64::from)
+                }
+                _ => 0,
+            },
+        })
+        .collect();
+    // Nodes without PUs last.
+    nodes.sort_by_key(|node| (node.pus.first().unwrap_or(u32::MAX), node.os));
+    nodes
+}
+
+fn caches(hwloc: &Hwloc) -> Vec<Cache> {
+    let levels = [
+        (1, ObjectType::L1Cache),
+        (2, ObjectType::L2Cache),
+        (3, ObjectType::L3Cache),
+        (4, ObjectType::L4Cache),
+    ];
+    let mut caches: Vec<Cache> = levels
+        .into_iter()
+        .flat_map(|(level, kind)| {
+            hwloc.objects_with_type(kind).map(move |object| Cache {
+                level,
+                size: match object.attributes() {
+                    Some(ObjectAttributes::Cache(cache)) => cache.size().map_or(0, u64::from),
+                    _ => 0,
+                },
+                pus: pus_of(object),
+            })
+        })
+        .collect();
+    caches.sort_by_key(|cache| (cache.pus.first(), cache.level));
+    caches
+}
+
+fn kinds(hwloc: &Hwloc) -> Vec<RawKind> {
+    let Ok(kinds) = hwloc.cpu_kinds() else {
+        return Vec::new();
+    };
+    kinds
+        .map(|kind| {
+            let infos: BTreeMap<_, _> = texts(kind.infos).collect();
+            RawKind {
+                pus: set(&kind.cpuset),
+                core_type: infos.get("CoreType").cloned(),
+                capacity: infos.get("LinuxCapacity").and_then(|v| v.parse().ok()),
+            }
+        })
+        .collect()
+}
+
+fn packages(hwloc: &Hwloc, all: &PuSet) -> Vec<Package> {
+    let model = |object: &TopologyObject| {
+        let name = object.info("CPUModel");
+        name.map(|m| m.to_string_lossy().trim().to_owned())
+            .unwrap_or_default()
+    };
+    let mut packages: Vec<Package> = hwloc
+        .objects_with_type(ObjectType::Package)
+        .map(|object| Package {
+            os: os_of(object),
+            pus: pus_of(object),
+            model: model(object),
+        })
+        .collect();
+    if packages.is_empty() {
+        packages.push(Package {
+            os: 0,
+            pus: all.clone(),
+            model: model(hwloc.root_object()),
+        });
+    }
+    packages.sort_by_key(|package| package.pus.first());
+    packages
+}
+
+fn convert(hwloc: &Hwloc, source: String, is_native: bool) -> Result<Topology, MachineError> {
+    let online = set(hwloc.cpuset());
+    if online.is_empty() {
+        return Err(failed("hwloc found no PU in this topology"));
+    }
+    let allowed = set(hwloc.allowed_cpuset());
+    let mut offline = set(hwloc.complete_cpuset()).minus(&online);
+    if is_native {
+        offline = offline.or(&sysfs::offline().minus(&online));
+    }
+    let all = online.or(&offline);
+    let mut packages = packages(hwloc, &all);
+    let mut numa_nodes = numa_nodes(hwloc);
+    let kinds = core_kinds(&kinds(hwloc), &all);
+
+    let mut sets: Vec<PuSet> = hwloc
+        .objects_with_type(ObjectType::Core)
+        .map(pus_of)
+        .collect();
+    let in_cores = sets.iter().fold(PuSet::new(), |sum, core| sum.or(core));
+    // Of an offline PU the kernel does not tell the core, and some machines tell of no cores at all: one core each.
+    sets.extend(all.minus(&in_cores).iter().map(PuSet::single));
+    sets.sort_by_key(PuSet::first);
+    adopt_offline(
+        &offline,
+        packages
+            .iter_mut()
+            .map(|package| &mut package.pus)
+            .collect(),
+    );
+    adopt_offline(
+        &offline,
+        numa_nodes.iter_mut().map(|node| &mut node.pus).collect(),
+    );
+
+    let cores: Vec<Core> = sets
+        .into_iter()
+        .map(|pus| {
+            let first = pus.first().unwrap_or_default();
+            Core {
+                package: packages
+                    .iter()
+                    .find(|package| package.pus.contains(first))
+                    .map_or(0, |package| package.os),
+                numa_node: nearest_node(&numa_nodes, first),
+                kind: kinds
+                    .iter()
+                    .position(|kind| kind.pus.contains(first))
+                    .unwrap_or(0),
+                pus,
+            }
+        })
+        .collect();
+    let mut pus: Vec<Pu> = cores
+        .iter()
+        .enumerate()
+        .flat_map(|(core, c)| c.pus.iter().map(move |os| (core, os)))
+        .map(|(core, os)| Pu {
+            os,
+            core,
+            state: if offline.contains(os) {
+                PuState::Offline
+            } else if allowed.contains(os) {
+                PuState::Usable
+            } else {
+                PuState::Disallowed
+            },
+        })
+        .collect();
+    pus.sort_by_key(|pu| pu.os);
+    Ok(Topology {
+        source,
+        packages,
+        numa_nodes,
+        caches: caches(hwloc),
+        cores,
+        kinds,
+        pus,
+    })
+}
+
+/// Puts offline PUs, of which nothing is known, into the set of the nearest lower PU.
+fn adopt_offline(offline: &PuSet, mut sets: Vec<&mut PuSet>) {
+    for os in offline.iter() {
+        if sets.iter().any(|set| set.contains(os)) {
+            continue;
+        }
+        let nearest = sets
+            .iter_mut()
+            .filter(|set| !set.is_empty())
+            .max_by_key(|set| set.iter().take_while(|pu| *pu < os).last());
+        if let Some(set) = nearest {
+            set.insert(os);
+        }
+    }
+}
+
+/// The smallest node that holds the PU: machines with slow memory besides have several.
+fn nearest_node(nodes: &[NumaNode], pu: u32) -> u32 {
+    nodes
+        .iter()
+        .filter(|node| node.pus.contains(pu))
+        .min_by_key(|node| (node.pus.len(), node.os))
+        .or(nodes.first())
+        .map_or(0, |node| node.os)
+}
+
+fn processors(hwloc: &Hwloc, topology: &Topology, is_native: bool) -> Vec<Processor> {
+    if is_native {
+        let native = processor::native();
+        if !native.is_empty() {
+            return native;
+        }
+    }
+    let facts_of = |object: &TopologyObject| -> BTreeMap<String, String> {
+        texts(object.infos())
+            .filter_map(|(key, value)| {
+                let (_, fact) = HWLOC.iter().find(|(name, _)| *name == key)?;
+                Some(((*fact).to_owned(), value))
+            })
+            .collect()
+    };
+    let machine = facts_of(hwloc.root_object());
+    let mut processors: Vec<Processor> = Vec::new();
+    for package in hwloc.objects_with_type(ObjectType::Package) {
+        let mut facts = machine.clone();
+        facts.extend(facts_of(package));
+        let pus = pus_of(package);
+        match processors.iter_mut().find(|known| known.facts == facts) {
+            Some(known) => known.pus = known.pus.or(&pus),
+            None => processors.push(Processor { pus, facts }),
+        }
+    }
+    if processors.is_empty() {
+        processors.push(Processor {
+            pus: topology.all(),
+            facts: machine,
+        });
+    }
+    processors
+}

@@ -1,0 +1,150 @@
+//! The machine's topology through hwloc: this machine, a synthetic description, or a saved XML file.
+//!
+//! hwloc is called from `hwloc.rs` alone; everything else sees [`perch_core::Topology`].
+
+mod hwloc;
+mod kinds;
+mod processor;
+mod sysfs;
+
+pub use processor::Processor;
+pub use sysfs::{OnlineWatch, online as online_pus, possible as possible_pus};
+
+use perch_core::{MachineError, PuSet, Topology, topology::PuState};
+use std::path::{Path, PathBuf};
+
+/// Where a topology comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Source {
+    /// The machine that perch runs on (or the captured tree that hwloc's `HWLOC_FSROOT` names).
+    #[default]
+    Native,
+    /// hwloc's synthetic description, such as `package:1 core:4 pu:2`.
+    Synthetic(String),
+    /// A file that `lstopo --of xml` or [`export_xml`] wrote.
+    Xml(PathBuf),
+}
+
+impl Source {
+    /// What a user's text names: an existing file or a name that ends in `.xml` is a file, everything else a synthetic
+    /// description.
+    pub fn from_text(text: &str) -> Self {
+        if text.ends_with(".xml") || Path::new(text).is_file() {
+            Self::Xml(text.into())
+        } else {
+            Self::Synthetic(text.to_owned())
+        }
+    }
+}
+
+/// A topology and what is known of its processors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// The topology.
+    pub topology: Topology,
+    /// What the processors say of themselves, for profile detection; at least one entry, PUs in none twice.
+    pub processors: Vec<Processor>,
+}
+
+/// Loads a topology.
+///
+/// # Errors
+/// A description or file that hwloc refuses.
+pub fn load(source: &Source) -> Result<Loaded, MachineError> {
+    hwloc::load(source)
+}
+
+/// The topology in hwloc's XML, to be given back as [`Source::Xml`] later or elsewhere.
+///
+/// # Errors
+/// A description or file that hwloc refuses.
+pub fn export_xml(source: &Source) -> Result<String, MachineError> {
+    hwloc::export_xml(source)
+}
+
+/// Makes all PUs disallowed that are not in `pus` (`--pus`).
+///
+/// # Errors
+/// No usable PU left.
+pub fn restrict(topology: &mut Topology, pus: &PuSet) -> Result<(), MachineError> {
+    let left = topology.usable().and(pus);
+    if left.is_empty() {
+        return Err(MachineError::Other(format!(
+            "--pus {pus}: none of these PUs can be used here; usable are {}",
+            topology.usable()
+        )));
+    }
+    for pu in &mut topology.pus {
+        if pu.state == PuState::Usable && !pus.contains(pu.os) {
+            pu.state = PuState::Disallowed;
+        }
+    }
+    Ok(())
+}
+
+/// Makes all PUs disallowed: none that perch may use is left.
+pub fn disallow_all(topology: &mut Topology) {
+    for pu in &mut topology.pus {
+        if pu.state == PuState::Usable {
+            pu.state = PuState::Disallowed;
+        }
+    }
+}
+
+/// After PUs came or went: the kernel tells nothing of a PU that is offline, so what was known of it is kept.
+pub fn keep_offline(now: &mut Topology, before: &Topology) {
+    let offline: Vec<(usize, u32)> = now
+        .pus
+        .iter()
+        .enumerate()
+        .filter(|(_, pu)| pu.state == PuState::Offline)
+        .map(|(at, pu)| (at, pu.os))
+        .collect();
+    for (at, os) in offline {
+        let Some(old) = before.core_of(os) else {
+            continue;
+        };
+        let alone = now.pus[at].core;
+        // Join the siblings that are still online; else take over what was known of the core as a whole.
+        let home = now
+            .cores
+            .iter()
+            .position(|core| !core.pus.contains(os) && !core.pus.is_disjoint(&old.pus));
+        match home {
+            Some(core) => {
+                now.cores[core].pus.insert(os);
+                now.pus[at].core = core;
+                now.cores[alone].pus.remove(os);
+            }
+            None => {
+                now.cores[alone].package = old.package;
+                now.cores[alone].numa_node = old.numa_node;
+            }
+        }
+        for cache in &before.caches {
+            if cache.pus.contains(os) {
+                let same = now.caches.iter_mut().find(|c| {
+                    c.level == cache.level && c.size == cache.size && !c.pus.is_disjoint(&cache.pus)
+                });
+                if let Some(same) = same {
+                    same.pus.insert(os);
+                }
+            }
+        }
+    }
+    drop_empty_cores(now);
+}
+
+/// Removes cores without PUs and renumbers.
+fn drop_empty_cores(topology: &mut Topology) {
+    let mut new_index = Vec::with_capacity(topology.cores.len());
+    let mut next = 0;
+    for core in &topology.cores {
+        new_index.push(next);
+        next += usize::from(!core.pus.is_empty());
+    }
+    topology.cores.retain(|core| !core.pus.is_empty());
+    for pu in &mut topology.pus {
+        pu.core = new_index[pu.core];
+    }
+}

@@ -1,0 +1,254 @@
+//! Masks of real threads.
+
+mod common;
+
+use common::{alone, machine, period, shell};
+use perch_core::{Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
+use perch_linux::{
+    affinity::{LinuxAffinity, SESSION_VARIABLE},
+    proc::start_of,
+};
+use std::{
+    collections::BTreeSet,
+    process::{Child, Command},
+};
+
+/// A process that is killed in the end.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new(script: &str, session: &str) -> Self {
+        let child = Command::new("sh")
+            .args(["-c", script])
+            .env(SESSION_VARIABLE, session)
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    fn id(&self) -> ThreadId {
+        let tid = self.0.id() as i32;
+        ThreadId {
+            tid,
+            start: start_of(tid).unwrap(),
+        }
+    }
+
+    fn process(&self) -> ProcessId {
+        ProcessId {
+            pid: self.id().tid,
+            start: self.id().start,
+        }
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn change(thread: ThreadId, expect: &PuSet, set: &PuSet) -> MaskChange {
+    MaskChange {
+        thread,
+        expect: expect.clone(),
+        set: set.clone(),
+        to_default: false,
+    }
+}
+
+#[test]
+fn set_and_restored() {
+    let sleeper = Sleeper::new("sleep 30", "");
+    let id = sleeper.id();
+    let mut affinity = LinuxAffinity::new();
+    let default = affinity.mask(id).unwrap();
+    let one = PuSet::single(default.first().unwrap());
+    assert_eq!(
+        affinity.change(&change(id, &default, &one)),
+        Outcome::Applied
+    );
+    assert_eq!(affinity.mask(id).unwrap(), one);
+    let back = MaskChange {
+        to_default: true,
+        ..change(id, &one, &default)
+    };
+    assert_eq!(affinity.change(&back), Outcome::Applied);
+    assert_eq!(affinity.mask(id).unwrap(), default);
+}
+
+#[test]
+fn a_mask_that_somebody_else_set_is_left_alone() {
+    let sleeper = Sleeper::new("sleep 30", "");
+    let id = sleeper.id();
+    let mut affinity = LinuxAffinity::new();
+    let default = affinity.mask(id).unwrap();
+    let pus: Vec<PuSet> = default.iter().map(PuSet::single).collect();
+    let [first, second, ..] = &pus[..] else {
+        return; // One PU: nobody can set another mask.
+    };
+    affinity.change(&change(id, &default, first));
+    let status = Command::new("taskset")
+        .args(["-pc", &second.to_string(), &id.tid.to_string()])
+        .output()
+        .unwrap();
+    assert!(status.status.success());
+    assert_eq!(
+        affinity.change(&change(id, first, &default)),
+        Outcome::ChangedByOthers
+    );
+    assert_eq!(affinity.mask(id).unwrap(), *second);
+}
+
+#[test]
+fn a_default_narrower_than_the_cpu_set_does_not_grow() {
+    let sleeper = Sleeper::new("sleep 30", "");
+    let id = sleeper.id();
+    let mut affinity = LinuxAffinity::new();
+    let default = affinity.mask(id).unwrap();
+    let narrow = PuSet::single(default.last().unwrap());
+    let to_narrow = MaskChange {
+        to_default: true,
+        ..change(id, &default, &narrow)
+    };
+    assert_eq!(affinity.change(&to_narrow), Outcome::Applied);
+    assert_eq!(affinity.mask(id).unwrap(), narrow);
+}
+
+#[test]
+fn impossible_changes_are_named() {
+    let sleeper = Sleeper::new("sleep 30", "");
+    let id = sleeper.id();
+    let mut affinity = LinuxAffinity::new();
+    let default = affinity.mask(id).unwrap();
+    let nowhere = PuSet::single(4000);
+    assert_eq!(
+        affinity.change(&change(id, &default, &nowhere)),
+        Outcome::NoUsablePu
+    );
+    // The same number, another thread.
+    let stranger = ThreadId {
+        start: id.start + 1,
+        ..id
+    };
+    assert_eq!(
+        affinity.change(&change(stranger, &default, &default)),
+        Outcome::Gone
+    );
+    assert_eq!(affinity.mask(stranger), Err(MaskError::Gone));
+    drop(sleeper);
+    assert_eq!(
+        affinity.change(&change(id, &default, &default)),
+        Outcome::Gone
+    );
+}
+
+#[test]
+fn per_cpu_kernel_threads_are_not_permitted() {
+    // Found by its name: the first CPU's stopper, where /proc shows kernel threads at all.
+    let stopper = perch_linux::proc::process_numbers()
+        .into_iter()
+        .find(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|c| c.trim() == "migration/0")
+        });
+    let Some(tid) = stopper else { return };
+    let id = ThreadId {
+        tid,
+        start: start_of(tid).unwrap(),
+    };
+    let mut affinity = LinuxAffinity::new();
+    let mask = affinity.mask(id).unwrap();
+    assert_eq!(
+        affinity.change(&change(id, &mask, &mask)),
+        Outcome::NotPermitted
+    );
+}
+
+#[test]
+fn relatives_are_children_and_marked_processes_wherever_they_went() {
+    let _alone = alone();
+    let session = format!("relatives-{}", std::process::id());
+    // A child, and a daemon that leaves its family.
+    let sleeper = Sleeper::new("sleep 30 & (setsid sleep 29 &) ; wait", &session);
+    let affinity = LinuxAffinity::new();
+    let names = |relatives: &[perch_core::affinity::Relative]| -> BTreeSet<String> {
+        let comm =
+            |tid| std::fs::read_to_string(format!("/proc/{tid}/cmdline")).unwrap_or_default();
+        relatives
+            .iter()
+            .map(|r| comm(r.thread.tid).replace('\0', " "))
+            .collect()
+    };
+    let wait_for = |count: usize, session: &str, known: &[ProcessId]| {
+        for _ in 0..200 {
+            let found = affinity.relatives(session, known);
+            let ready = names(&found)
+                .iter()
+                .filter(|n| n.starts_with("sleep"))
+                .count();
+            if found.len() >= count && ready + 1 >= count {
+                return found;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        affinity.relatives(session, known)
+    };
+    let marked = wait_for(3, &session, &[]);
+    let seen = names(&marked);
+    assert!(
+        seen.contains("sleep 30 ") && seen.contains("sleep 29 "),
+        "{seen:?}"
+    );
+    assert!(marked.iter().all(|r| !r.mask.is_empty()));
+    // By descent alone the daemon is not known.
+    let by_descent = names(&affinity.relatives("", &[sleeper.process()]));
+    assert!(
+        by_descent.contains("sleep 30 ") && !by_descent.contains("sleep 29 "),
+        "{by_descent:?}"
+    );
+    // A stranger that has the number now has no family here.
+    let stranger = ProcessId {
+        start: sleeper.process().start - 1,
+        ..sleeper.process()
+    };
+    assert!(affinity.relatives("", &[stranger]).is_empty());
+    for relative in &marked {
+        let pid = rustix::process::Pid::from_raw(relative.process.pid).unwrap();
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+#[test]
+fn children_of_a_bound_thread_are_seen_with_its_mask() {
+    let _alone = alone();
+    let mut machine = machine();
+    let pid = machine
+        .launch(&shell("sleep 0.3; sleep 0.4 & wait"))
+        .unwrap();
+    let (_, first) = period(&mut machine);
+    let default = machine.default_mask();
+    let one = PuSet::single(machine.topology().usable().last().unwrap());
+    for sample in &first.threads {
+        let outcome = machine
+            .affinity()
+            .change(&change(sample.info.id, &default, &one));
+        assert_eq!(outcome, Outcome::Applied);
+    }
+    let (seen, _) = common::until_end(&mut machine);
+    let born: Vec<_> = seen
+        .iter()
+        .flat_map(|o| &o.threads)
+        .filter(|s| {
+            s.info.pid != pid
+                && s.mask.is_some()
+                && first.threads.iter().all(|f| f.info.id != s.info.id)
+        })
+        .collect();
+    assert!(!born.is_empty());
+    assert!(
+        born.iter().all(|s| s.mask.as_ref() == Some(&one)),
+        "{born:?}"
+    );
+}

@@ -1,0 +1,80 @@
+//! What the tests of the live machine share.
+#![allow(dead_code)]
+
+use perch_core::{Launch, Machine, Observation, ThreadSample, Wake};
+use perch_linux::LinuxMachine;
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+/// Machines reap children and read the process-wide environment: one at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Held while a test uses a machine.
+pub fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+pub fn machine() -> LinuxMachine {
+    LinuxMachine::builder().build().unwrap()
+}
+
+pub fn launch(command: &[&str]) -> Launch {
+    Launch {
+        command: command.iter().map(OsString::from).collect(),
+        environment: Vec::new(),
+    }
+}
+
+pub fn shell(script: &str) -> Launch {
+    launch(&["sh", "-c", script])
+}
+
+/// This test program again, playing a role (see [`role`]).
+pub fn actor(role: &str) -> Launch {
+    let mut launch = Launch {
+        command: vec![std::env::current_exe().unwrap().into_os_string()],
+        environment: vec![("PERCH_TEST_ROLE".into(), role.into())],
+    };
+    launch
+        .command
+        .extend(["actor_role", "--exact", "--quiet"].map(OsString::from));
+    launch
+}
+
+/// The role that this process was started for.
+pub fn role() -> Option<String> {
+    std::env::var("PERCH_TEST_ROLE").ok()
+}
+
+/// One period.
+pub fn period(machine: &mut LinuxMachine) -> (Wake, Observation) {
+    let wake = machine.wait(Duration::from_millis(100)).unwrap();
+    (wake, machine.observe().unwrap())
+}
+
+/// Everything until the program ends: the observations and its wait status.
+pub fn until_end(machine: &mut LinuxMachine) -> (Vec<Observation>, Option<i32>) {
+    let mut seen = Vec::new();
+    loop {
+        let (wake, observation) = period(machine);
+        seen.push(observation);
+        match wake {
+            Wake::Ended(status) => return (seen, status),
+            Wake::Period => assert!(seen.len() < 600, "the program does not end"),
+            Wake::Stop(signal) => panic!("signal {signal}"),
+        }
+    }
+}
+
+/// Samples by thread number.
+pub fn by_tid(observations: &[Observation]) -> BTreeMap<i32, Vec<&ThreadSample>> {
+    let mut threads = BTreeMap::<_, Vec<_>>::new();
+    for sample in observations.iter().flat_map(|o| &o.threads) {
+        threads.entry(sample.info.id.tid).or_default().push(sample);
+    }
+    threads
+}

@@ -1,0 +1,133 @@
+//! Programs that are started, and those that cannot be.
+
+mod common;
+
+use common::{alone, launch, machine, shell, until_end};
+use perch_core::{Machine, MachineError};
+use std::{fs, os::unix::fs::PermissionsExt};
+
+fn status_of(script: &str) -> i32 {
+    let mut machine = machine();
+    machine.launch(&shell(script)).unwrap();
+    until_end(&mut machine).1.unwrap()
+}
+
+#[test]
+fn exit_status_and_signals_are_told_as_wait_does() {
+    let _alone = alone();
+    assert_eq!(status_of("exit 7"), 7 << 8);
+    assert_eq!(status_of("exit 0"), 0);
+    assert_eq!(status_of("kill -9 $$") & 0x7f, 9);
+}
+
+#[test]
+fn the_child_inherits_what_perch_inherited() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("out");
+    let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let lowered = rustix::process::Rlimit {
+        current: Some(300),
+        maximum: before.maximum,
+    };
+    // As long as no machine was opened in this process; others of these tests may have been first.
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, lowered).unwrap();
+    let mut machine = machine();
+    let inherited = perch_linux::limits::inherited_open_files().current;
+    let script = format!(
+        "{{ ulimit -Sn; echo $PERCH_TEST_MARK; ps -o pgid= -p $$; ls /proc/self/fd | wc -l; \
+         grep -E 'Sig(Blk|Ign|Cgt)' /proc/$$/status; }} > {}",
+        file.display()
+    );
+    let mut program = shell(&script);
+    program
+        .environment
+        .push(("PERCH_TEST_MARK".into(), "here".into()));
+    machine.launch(&program).unwrap();
+    until_end(&mut machine);
+    let out = fs::read_to_string(file).unwrap();
+    let lines: Vec<&str> = out.lines().map(str::trim).collect();
+    assert_eq!(lines[0].parse().ok(), inherited);
+    assert_eq!(lines[1], "here");
+    let group = rustix::process::getpgrp().as_raw_nonzero().to_string();
+    assert_eq!(lines[2], group);
+    // 0, 1, 2 and the directory itself: nothing of perch's leaks.
+    assert_eq!(lines[3], "4");
+    assert_eq!(
+        lines[4].split_whitespace().last(),
+        Some("0000000000000000"),
+        "blocked signals"
+    );
+    assert_eq!(
+        lines[5].split_whitespace().last(),
+        Some("0000000000000000"),
+        "ignored signals"
+    );
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, before).unwrap();
+}
+
+#[test]
+fn what_cannot_be_started_is_told_as_a_shell_does() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, mode: u32, text: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    let refusal = |program: &str| machine().launch(&launch(&[program])).unwrap_err();
+    assert!(matches!(
+        refusal("/no/such/program"),
+        MachineError::NotFound { .. }
+    ));
+    assert!(matches!(
+        refusal("no-such-program-anywhere"),
+        MachineError::NotFound { .. }
+    ));
+    assert!(matches!(
+        machine().launch(&launch(&[])),
+        Err(MachineError::NotFound { .. })
+    ));
+    for (program, words) in [
+        (
+            file("data", 0o755, b"\x00\x01\x02\x03 binary"),
+            "not a format that this machine executes",
+        ),
+        (
+            file("orphan", 0o755, b"#!/no/such/interpreter\n"),
+            "interpreter /no/such/interpreter does not exist",
+        ),
+        (file("plain", 0o644, b"#!/bin/sh\n"), "chmod +x"),
+        (directory.path().to_string_lossy().into_owned(), "directory"),
+    ] {
+        let error = refusal(&program);
+        assert!(
+            matches!(&error, MachineError::NotExecutable { why, .. } if why.contains(words)),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_script_without_interpreter_line_runs_in_the_shell() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    fs::write(&script, "exit $(($1 + 1))\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut machine = machine();
+    machine
+        .launch(&launch(&[script.to_str().unwrap(), "41"]))
+        .unwrap();
+    assert_eq!(until_end(&mut machine).1, Some(42 << 8));
+}
+
+#[test]
+fn one_machine_follows_one_program() {
+    let _alone = alone();
+    let mut machine = machine();
+    machine.launch(&launch(&["true"])).unwrap();
+    assert!(machine.launch(&launch(&["true"])).is_err());
+    assert_eq!(until_end(&mut machine).1, Some(0));
+}
