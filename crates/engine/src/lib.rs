@@ -11,6 +11,9 @@ pub mod journal;
 pub mod observer;
 pub mod ownership;
 mod plan_check;
+pub mod processor;
+pub mod recording;
+pub mod replay;
 pub mod restore;
 pub mod session;
 
@@ -20,5 +23,8 @@ pub use journal::{
     state_dir::{StateDir, StateDirError},
 };
 pub use observer::{Cause, Move, Observer, Period, SessionEnd, Start};
+pub use processor::Profiled;
+pub use recording::{Reader, Recorder, RecordingError};
+pub use replay::RecordedMachine;
 pub use restore::{Recovery, RestoreReport, recover_all, restore};
 pub use session::{Acting, Options, Session, SessionError};

@@ -8,7 +8,7 @@ use crate::{
     ownership::{inherited, refitted},
 };
 use perch_core::{Affinity, MaskChange, MaskError, Outcome, PuSet, ThreadId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
     fs, io,
@@ -20,7 +20,7 @@ use std::{
 const ROUNDS: usize = 64;
 
 /// What came of restoring.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreReport {
     /// Threads that have the mask again that they had before perch.
     pub restored: usize,

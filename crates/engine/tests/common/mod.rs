@@ -426,8 +426,8 @@ impl Processor for TestProcessor {
         "test"
     }
 
-    fn text(&self) -> &str {
-        "name = \"test\""
+    fn text(&self) -> Option<&str> {
+        Some("a text")
     }
 
     fn event_plan(&self) -> EventPlan {

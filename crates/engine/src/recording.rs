@@ -1,0 +1,351 @@
+//! Recordings of sessions: JSON lines, as docs/recording.md describes them.
+
+use crate::{
+    journal::state_dir::Boot,
+    observer::{Cause, Move, Observer, Period, SessionEnd, Start},
+    restore::RestoreReport,
+};
+use perch_core::{Observation, Plan, PuSet, Topology};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead, Write},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// The format's version.
+pub const VERSION: u32 = 1;
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`VERSION`].
+    pub version: u32,
+    /// perch's own version.
+    pub perch: String,
+    /// The kernel's boot, empty if unknown.
+    pub boot: String,
+    /// When the session began, in seconds since 1970 (UTC).
+    pub started: u64,
+    /// The command that was run, or the processes that were attached, as given.
+    pub command: Vec<String>,
+    /// The settings in force, by name.
+    pub configuration: BTreeMap<String, serde_json::Value>,
+    /// The machine on which the threads ran.
+    pub topology: Arc<Topology>,
+    /// The machine on which they were placed on paper, if it was another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<Arc<Topology>>,
+    /// The policy's name.
+    pub policy: String,
+    /// The profile's name.
+    pub profile: String,
+    /// The profile's text, unless perch ships it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_text: Option<String>,
+    /// The period asked for, in nanoseconds.
+    pub period: u64,
+    /// How threads were characterised.
+    pub counting: String,
+    /// The mask of threads that nobody had placed.
+    pub default_mask: PuSet,
+    /// Whether nothing was changed.
+    pub dry_run: bool,
+    /// Whether threads that others had placed were placed all the same.
+    pub take_over: bool,
+    /// The PUs to which perch was limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pus: Option<PuSet>,
+}
+
+/// One period.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeriodRecord {
+    /// Its number, from 0.
+    pub number: u64,
+    /// The machine from this period on, if it has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Arc<Topology>>,
+    /// What the machine saw.
+    pub observation: Observation,
+    /// What the policy asked for, without what was invalid; `None` in the last period, in which none was asked.
+    pub plan: Option<Plan>,
+    /// What was changed, and what became of it.
+    pub moves: Vec<Move>,
+    /// What the user was told.
+    pub remarks: Vec<String>,
+}
+
+/// The last line of a session that came to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndRecord {
+    /// Why it ended.
+    pub cause: Cause,
+    /// Periods that were observed.
+    pub periods: u64,
+    /// What came of giving masks back.
+    pub restored: RestoreReport,
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub enum Record {
+    /// The first.
+    Header(Box<Header>),
+    /// A period.
+    Period(Box<PeriodRecord>),
+    /// The last.
+    End(EndRecord),
+}
+
+/// Writes a recording. It goes on disk period by period; the first error ends it, and [`Recorder::finish`] tells.
+#[derive(Debug)]
+pub struct Recorder<W: Write> {
+    out: W,
+    command: Vec<String>,
+    configuration: BTreeMap<String, serde_json::Value>,
+    topology: Option<Arc<Topology>>,
+    elsewhere: bool,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Records to `out`; command and configuration go into the header.
+    pub fn new(
+        out: W,
+        command: Vec<String>,
+        configuration: BTreeMap<String, serde_json::Value>,
+    ) -> Self {
+        Self {
+            out,
+            command,
+            configuration,
+            topology: None,
+            elsewhere: false,
+            error: None,
+        }
+    }
+
+    /// The first error, if there was one.
+    ///
+    /// # Errors
+    /// What could not be written.
+    pub fn finish(self) -> io::Result<W> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.out),
+        }
+    }
+
+    fn write(&mut self, record: &Record) {
+        if self.error.is_some() {
+            return;
+        }
+        let written = serde_json::to_vec(record)
+            .map_err(io::Error::from)
+            .and_then(|mut line| {
+                line.push(b'\n');
+                self.out.write_all(&line)
+            })
+            .and_then(|()| self.out.flush());
+        self.error = written.err();
+    }
+}
+
+impl<W: Write> Observer for Recorder<W> {
+    fn start(&mut self, start: &Start) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.elsewhere = start.topology != start.machine;
+        self.topology = Some(Arc::clone(&start.machine));
+        self.write(&Record::Header(Box::new(Header {
+            version: VERSION,
+            perch: env!("CARGO_PKG_VERSION").to_owned(),
+            boot: Boot::now().map(|boot| boot.id).unwrap_or_default(),
+            started: now.map_or(0, |now| now.as_secs()),
+            command: self.command.clone(),
+            configuration: self.configuration.clone(),
+            topology: Arc::clone(&start.machine),
+            paper: self.elsewhere.then(|| Arc::clone(&start.topology)),
+            policy: start.policy.clone(),
+            profile: start.profile.clone(),
+            profile_text: start.profile_text.clone(),
+            period: start.period.as_nanos() as u64,
+            counting: start.counting.clone(),
+            default_mask: start.default_mask.clone(),
+            dry_run: start.dry_run,
+            take_over: start.take_over,
+            pus: start.pus.clone(),
+        })));
+    }
+
+    fn period(&mut self, period: &Period<'_>) {
+        let topology = &period.snapshot.topology;
+        let changed = !self.elsewhere
+            && period.observation.topology_changed
+            && self.topology.as_ref() != Some(topology);
+        if changed {
+            self.topology = Some(Arc::clone(topology));
+        }
+        self.write(&Record::Period(Box::new(PeriodRecord {
+            number: period.snapshot.period,
+            topology: changed.then(|| Arc::clone(topology)),
+            observation: period.observation.clone(),
+            plan: (!period.last).then(|| period.plan.clone()),
+            moves: period.moves.to_vec(),
+            remarks: period.remarks.to_vec(),
+        })));
+    }
+
+    fn end(&mut self, end: &SessionEnd) {
+        self.write(&Record::End(EndRecord {
+            cause: end.cause,
+            periods: end.periods,
+            restored: end.restored.clone(),
+        }));
+    }
+}
+
+/// A recording that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The file.
+    #[error("{path}: {error}")]
+    Io {
+        /// The recording.
+        path: String,
+        /// The system's reason.
+        #[source]
+        error: io::Error,
+    },
+    /// A line that is none of a recording.
+    #[error("{path}:{line}: {why}")]
+    Line {
+        /// The recording.
+        path: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// Reads a recording line by line, whatever its length.
+#[derive(Debug)]
+pub struct Reader<R: BufRead> {
+    lines: Lines<R>,
+    header: Arc<Header>,
+    torn: bool,
+}
+
+/// A text file's lines, counted.
+#[derive(Debug)]
+struct Lines<R: BufRead> {
+    input: R,
+    path: String,
+    line: usize,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header. `path` is for error messages.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not begin with a header.
+    pub fn new(input: R, path: &str) -> Result<Self, RecordingError> {
+        let mut lines = Lines {
+            input,
+            path: path.to_owned(),
+            line: 0,
+        };
+        let none = "no recording: it does not begin with a header";
+        let Some(line) = lines.next()? else {
+            return Err(lines.wrong("no recording: the file is empty"));
+        };
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let version: Version = serde_json::from_str(&line).map_err(|_| lines.wrong(none))?;
+        if version.version != VERSION {
+            return Err(lines.wrong(format!(
+                "recording format {} is not known to this perch (it knows {VERSION})",
+                version.version
+            )));
+        }
+        match serde_json::from_str(&line) {
+            Ok(Record::Header(header)) => Ok(Self {
+                lines,
+                header: Arc::from(header),
+                torn: false,
+            }),
+            Ok(_) => Err(lines.wrong(none)),
+            Err(error) => Err(lines.wrong(error)),
+        }
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Arc<Header> {
+        &self.header
+    }
+
+    /// The number of the line that was read last.
+    pub fn line(&self) -> usize {
+        self.lines.line
+    }
+
+    /// The file's name, as given.
+    pub fn path(&self) -> &str {
+        &self.lines.path
+    }
+
+    /// Whether the last line was cut short: the session was killed while it wrote.
+    pub fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    /// The next record; `None` at the end. A last line without its line end that cannot be read was cut short, and is
+    /// the end.
+    ///
+    /// # Errors
+    /// A line that is no record, with its number.
+    pub fn read(&mut self) -> Result<Option<Record>, RecordingError> {
+        let Some(line) = self.lines.next()? else {
+            return Ok(None);
+        };
+        match serde_json::from_str(&line) {
+            Ok(Record::Header(_)) => Err(self.lines.wrong("a second header")),
+            Ok(record) => Ok(Some(record)),
+            Err(_) if !line.ends_with('\n') => {
+                self.torn = true;
+                Ok(None)
+            }
+            Err(error) => Err(self.lines.wrong(error)),
+        }
+    }
+}
+
+impl<R: BufRead> Lines<R> {
+    fn next(&mut self) -> Result<Option<String>, RecordingError> {
+        let mut line = Vec::new();
+        let read = self.input.read_until(b'\n', &mut line);
+        self.line += 1;
+        match read {
+            Ok(0) => Ok(None),
+            // A character that was cut in half is no error of its own: the line will not be JSON.
+            Ok(_) => Ok(Some(String::from_utf8_lossy(&line).into_owned())),
+            Err(error) => Err(RecordingError::Io {
+                path: self.path.clone(),
+                error,
+            }),
+        }
+    }
+
+    fn wrong(&self, why: impl ToString) -> RecordingError {
+        RecordingError::Line {
+            path: self.path.clone(),
+            line: self.line,
+            why: why.to_string(),
+        }
+    }
+}
