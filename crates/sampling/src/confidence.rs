@@ -71,12 +71,13 @@ impl Spread {
         libm::erf(tolerance / (std::f64::consts::SQRT_2 * self.standard_error()))
     }
 
-    /// Whether the mean is above `threshold`, with the probability that this is so.
-    pub fn above(&self, threshold: f64) -> (bool, f64) {
+    /// Whether `share`, an estimate as noisy as these samples, is above `threshold`, with the probability
+    /// that the truth is on the same side (at least one half).
+    pub fn above(&self, share: f64, threshold: f64) -> (bool, f64) {
         if self.count == 0 {
             return (false, 0.5);
         }
-        let distance = (self.mean() - threshold) / self.standard_error();
+        let distance = (share - threshold) / self.standard_error();
         let probability = 0.5 * (1.0 + libm::erf(distance.abs() / std::f64::consts::SQRT_2));
         (distance >= 0.0, probability)
     }
@@ -108,10 +109,10 @@ mod tests {
     #[test]
     fn ten_samples_give_a_verdict() {
         let integer = spread([0.0; 10]);
-        let (above, probability) = integer.above(0.05);
+        let (above, probability) = integer.above(integer.mean(), 0.05);
         assert!(!above && probability > 0.95, "{probability}");
         let float = spread((0..10).map(|i| if i % 2 == 0 { 0.1 } else { 0.5 }));
-        let (above, probability) = float.above(0.05);
+        let (above, probability) = float.above(float.mean(), 0.05);
         assert!(above && probability > 0.99, "{probability}");
     }
 

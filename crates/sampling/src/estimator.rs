@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use crate::code_cache::CodeCache;
+use crate::flow;
+use crate::graph::{Blocks, Graph};
 use crate::instruction::Arch;
+use crate::mix::{Mix, MixSum};
 use crate::regs::Regs;
 use crate::source::CodeSource;
 use crate::thread::{Sample, SampledMetrics, ThreadMix};
@@ -11,6 +14,9 @@ use crate::window::WindowFinder;
 
 /// Addresses remembered in one address space: about 3 MB when full.
 const CACHE_CAPACITY: usize = 16 * 1024;
+
+/// Fewer samples than this are taken one by one: they say too little about which way branches go.
+const ENOUGH_FOR_FLOW: u64 = 20;
 
 /// Estimates what threads do from sampled addresses: one for each address space.
 ///
@@ -20,6 +26,7 @@ const CACHE_CAPACITY: usize = 16 * 1024;
 pub struct Estimator {
     finder: WindowFinder,
     cache: CodeCache,
+    blocks: Blocks,
 }
 
 impl Estimator {
@@ -28,6 +35,7 @@ impl Estimator {
         Self {
             finder: WindowFinder::new(arch),
             cache: CodeCache::new(CACHE_CAPACITY),
+            blocks: Blocks::default(),
         }
     }
 
@@ -42,6 +50,7 @@ impl Estimator {
             return Sample {
                 ip,
                 mix: None,
+                kind: None,
                 after_load: None,
                 data_address: None,
             };
@@ -49,6 +58,7 @@ impl Estimator {
         Sample {
             ip,
             mix: Some(window.mix),
+            kind: Some(window.kind),
             after_load: window.after_load,
             data_address: regs
                 .zip(window.operand.as_ref())
@@ -63,21 +73,49 @@ impl Estimator {
         source: &dyn CodeSource,
         thread: &mut ThreadMix,
     ) -> Option<SampledMetrics> {
-        let _ = source;
+        let apart = thread.sum.mix()?;
+        let mix = self.together(source, thread).unwrap_or(apart);
         self.finder.clear();
-        let mix = thread.sum.mix()?;
         Some(thread.finish(mix))
+    }
+
+    /// The mix with all samples of the thread seen together, or `None` if there are too few.
+    fn together(&mut self, source: &dyn CodeSource, thread: &ThreadMix) -> Option<Mix> {
+        if thread.fp.count() < ENOUGH_FOR_FLOW {
+            return None;
+        }
+        // The most sampled first, for the graph's size is bounded; ties by address, to be repeatable.
+        let mut addresses: Vec<(u64, f64)> = thread
+            .hits
+            .iter()
+            .map(|(&ip, hits)| (ip, hits.faded))
+            .collect();
+        addresses.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let addresses: Vec<u64> = addresses.into_iter().map(|(ip, _)| ip).collect();
+        let graph = Graph::explore(
+            &mut self.finder.reader,
+            &mut self.blocks,
+            source,
+            &addresses,
+        );
+        let walked = flow::mix(&graph, &thread.hits)?;
+        let mut sum = MixSum::default();
+        sum.add(&walked, thread.hits.values().map(|hits| hits.now).sum());
+        sum.merge(&thread.repeats, 1.0);
+        sum.mix()
     }
 
     /// Forgets what was learnt from code at these addresses.
     pub fn invalidate(&mut self, range: Range<u64>) {
         self.finder.clear();
+        self.blocks.clear();
         self.cache.invalidate(&range);
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.finder.clear();
+        self.blocks.clear();
         self.cache.clear();
     }
 

@@ -1,8 +1,18 @@
 //! What was sampled of one thread.
 
 use crate::confidence::{Spread, TOLERANCE};
+use crate::flow::Hits;
 use crate::footprint::Footprint;
 use crate::mix::{Mix, MixSum};
+use crate::window::WindowKind;
+use rustc_hash::FxHashMap;
+
+/// How much of a past period's samples still counts when branches are fitted.
+const FADE: f64 = 0.8;
+/// Faded samples below which an address is forgotten.
+const FORGOTTEN: f64 = 0.1;
+/// Addresses remembered for one thread; samples elsewhere still count one by one.
+const MAX_ADDRESSES: usize = 4096;
 
 /// One sample, after its address was looked up.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,21 +21,27 @@ pub struct Sample {
     pub ip: u64,
     /// Mix of the code that the address stands for; `None` if there is no valid code.
     pub mix: Option<Mix>,
+    /// What that code is; `None` if there is no valid code.
+    pub kind: Option<WindowKind>,
     /// Whether the instruction before the address reads memory, if known.
     pub after_load: Option<bool>,
     /// Address of a memory access around the sample, if registers were sampled and give one.
     pub data_address: Option<u64>,
 }
 
-/// Accumulates the samples of one thread. Empty ones hold no heap memory.
+/// Accumulates the samples of one thread. One without samples holds no heap memory.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadMix {
     pub(crate) sum: MixSum,
     pub(crate) fp: Spread,
     pub(crate) undecoded: u64,
-    pub(crate) after_load: u64,
-    pub(crate) predecessors: u64,
-    pub(crate) footprint: Footprint,
+    /// Samples by address, without those on repeated instructions.
+    pub(crate) hits: FxHashMap<u64, Hits>,
+    /// Samples on repeated instructions, from which no walk starts.
+    pub(crate) repeats: MixSum,
+    after_load: u64,
+    predecessors: u64,
+    footprint: Footprint,
 }
 
 impl ThreadMix {
@@ -35,6 +51,13 @@ impl ThreadMix {
             Some(mix) => {
                 self.sum.add(mix, 1.0);
                 self.fp.add(mix.fp_share());
+                if sample.kind == Some(WindowKind::Repeat) {
+                    self.repeats.add(mix, 1.0);
+                } else if self.hits.len() < MAX_ADDRESSES || self.hits.contains_key(&sample.ip) {
+                    let hits = self.hits.entry(sample.ip).or_default();
+                    hits.now += 1.0;
+                    hits.faded += 1.0;
+                }
             }
             None => self.undecoded += 1,
         }
@@ -52,7 +75,8 @@ impl ThreadMix {
         self.fp.count() + self.undecoded
     }
 
-    /// Forgets the addresses of past accesses too, as after an exec; `take` keeps the last 1,024.
+    /// Forgets past periods too, as after an exec. [`take`](crate::Estimator::take) keeps the last 1,024
+    /// data addresses and, fading, where samples fell.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
@@ -69,8 +93,17 @@ impl ThreadMix {
             footprint_samples: self.footprint.len(),
         };
         let footprint = std::mem::take(&mut self.footprint);
+        let mut hits = std::mem::take(&mut self.hits);
+        hits.retain(|_, hits| {
+            *hits = Hits {
+                now: 0.0,
+                faded: hits.faded * FADE,
+            };
+            hits.faded >= FORGOTTEN
+        });
         *self = Self {
             footprint,
+            hits,
             ..Self::default()
         };
         metrics
@@ -118,7 +151,7 @@ impl SampledMetrics {
 
     /// Whether the thread's floating-point share is above `threshold`, with the probability of being right.
     pub fn fp_above(&self, threshold: f64) -> (bool, f64) {
-        self.fp.above(threshold)
+        self.fp.above(self.fp_share(), threshold)
     }
 
     /// How strongly the thread works on memory beyond a private cache of `l2_bytes`, 0 to 1: the stall

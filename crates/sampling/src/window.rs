@@ -43,7 +43,7 @@ pub struct Window {
 
 /// Finds windows in one address space's code.
 pub struct WindowFinder {
-    reader: CodeReader,
+    pub(crate) reader: CodeReader,
 }
 
 impl WindowFinder {

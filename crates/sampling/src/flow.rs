@@ -1,0 +1,359 @@
+//! How often each block runs, told from where a thread's samples lie.
+//!
+//! One address alone says which loop a thread is in, but not which of its branches it takes, how often
+//! an outer loop comes round, or what a loop does in the functions that it calls. All addresses of a
+//! thread together do. The model is a walk: from every sample the thread goes on along the control-flow
+//! graph, through calls and back, for about [`HORIZON`] instructions; what it meets on the way is the
+//! mix. So an instruction that stalls (and draws the samples) weighs no more than its neighbours, which
+//! run as often.
+//!
+//! Which way branches go is fitted to the samples: a block that is walked through more often than samples
+//! fall on it makes the branches that lead to it less likely, and the other way round. The ratio is
+//! looked at over the next [`LOOKAHEAD`] instructions, not block by block, because samples gather behind
+//! the slow instruction of a region.
+//!
+//! The idea is that of profile inference for sampled optimisation feedback (He, Mestre, Pupyrev, Wang,
+//! Yu: "Profile inference revisited", POPL 2022), with a damped random walk in place of minimum-cost flow:
+//! costs per block are unknown here, and a walk needs no consistent counts.
+
+use rustc_hash::FxHashMap;
+
+use crate::graph::{Exit, Graph};
+use crate::mix::{Mix, MixSum};
+
+/// Instructions after which a walk has ended with probability 1 - 1/e.
+const HORIZON: f64 = 1000.0;
+/// Instructions ahead over which samples are compared with visits, weighted by 1/e at this distance.
+const LOOKAHEAD: f64 = 10.0;
+/// Times that branch probabilities are adjusted.
+const ROUNDS: usize = 20;
+/// Passes over all blocks in one round, if the frequencies do not settle earlier.
+const PASSES: usize = 60;
+/// Relative change of the frequencies below which they have settled.
+const SETTLED: f64 = 1e-4;
+/// Passes of the lookahead, which reaches few blocks.
+const LOOKAHEAD_PASSES: usize = 6;
+/// Samples by which an expected and an observed number are moved towards each other, so that a block
+/// without samples is not impossible at once.
+const PRIOR: f64 = 1.0;
+/// Branch probabilities stay this far from 0 and 1.
+const MARGIN: f64 = 0.004;
+/// Probability of a backward branch before samples have spoken.
+const BACKWARD: f64 = 0.9;
+
+/// Samples at one address.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Hits {
+    /// In the current period: where walks start.
+    pub(crate) now: f64,
+    /// In this and past periods, fading: what branches are fitted to.
+    pub(crate) faded: f64,
+}
+
+/// The mix of what runs around the samples, or `None` if none of them is in the graph.
+pub(crate) fn mix(graph: &Graph, hits: &FxHashMap<u64, Hits>) -> Option<Mix> {
+    let mut walk = Walk::new(graph, hits)?;
+    walk.spread();
+    for _ in 1..ROUNDS {
+        walk.adjust();
+        walk.spread();
+    }
+    let mut sum = MixSum::default();
+    for (node, frequency) in graph.nodes.iter().zip(&walk.frequency) {
+        sum.merge(&node.block.sum, *frequency);
+    }
+    sum.mix()
+}
+
+/// One way into a node.
+#[derive(Clone, Copy)]
+enum Way {
+    /// From the node, always.
+    Always(usize),
+    /// From the branch, if taken.
+    Taken(usize),
+    /// From the branch, if not taken.
+    Not(usize),
+    /// From the returning node, if the call was the one that it returns to.
+    Return { from: usize, call: usize },
+}
+
+struct Walk<'a> {
+    graph: &'a Graph,
+    /// Nodes by address: most control flow goes forward, so one pass carries far.
+    order: Vec<usize>,
+    length: Vec<f64>,
+    /// Nodes with the same last instruction overlap and share their samples.
+    group: Vec<usize>,
+    members: Vec<Vec<usize>>,
+    ways: Vec<Vec<Way>>,
+    /// Where walks start, summing to 1.
+    start: Vec<f64>,
+    /// Faded samples of each group, and their sum.
+    observed: Vec<f64>,
+    observed_total: f64,
+    /// Probability that each branch is taken.
+    taken: Vec<f64>,
+    /// Expected visits of each node.
+    frequency: Vec<f64>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(graph: &'a Graph, hits: &FxHashMap<u64, Hits>) -> Option<Self> {
+        let nodes = &graph.nodes;
+        let mut by_last: FxHashMap<u64, usize> = FxHashMap::default();
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        let mut group = Vec::with_capacity(nodes.len());
+        for (index, node) in nodes.iter().enumerate() {
+            let number = *by_last.entry(node.block.last).or_insert(members.len());
+            if number == members.len() {
+                members.push(Vec::new());
+            }
+            members[number].push(index);
+            group.push(number);
+        }
+        let ways = ways(graph);
+        let mut start = vec![0.0; nodes.len()];
+        let mut observed = vec![0.0; members.len()];
+        for (index, node) in nodes.iter().enumerate() {
+            let Some(hit) = hits.get(&node.start) else {
+                continue;
+            };
+            observed[group[index]] += hit.faded;
+            // A sample within a block stands for the whole block, if it is known where that begins.
+            let whole = members[group[index]]
+                .iter()
+                .copied()
+                .filter(|&other| !ways[other].is_empty() && nodes[other].start <= node.start)
+                .min_by_key(|&other| nodes[other].start)
+                .unwrap_or(index);
+            start[whole] += hit.now;
+        }
+        let total: f64 = start.iter().sum();
+        let observed_total: f64 = observed.iter().sum();
+        if total <= 0.0 || observed_total <= 0.0 {
+            return None;
+        }
+        start.iter_mut().for_each(|weight| *weight /= total);
+        let mut order: Vec<usize> = (0..nodes.len()).collect();
+        order.sort_unstable_by_key(|&index| nodes[index].start);
+        Some(Self {
+            graph,
+            order,
+            length: nodes.iter().map(|node| node.block.sum.weight()).collect(),
+            group,
+            members,
+            ways,
+            frequency: start.clone(),
+            start,
+            observed,
+            observed_total,
+            taken: first_guess(graph),
+        })
+    }
+
+    /// Probability that a walk goes on after node `index`.
+    fn survival(&self, index: usize) -> f64 {
+        (-self.length[index].max(0.5) / HORIZON).exp()
+    }
+
+    /// Solves for the expected visits: start + what flows in, by Gauss-Seidel passes.
+    fn spread(&mut self) {
+        let survival: Vec<f64> = (0..self.length.len()).map(|i| self.survival(i)).collect();
+        for _ in 0..PASSES {
+            // What each call receives of its function's returns is shared out by the last pass.
+            let before = self.frequency.clone();
+            let calls = |from: usize| -> f64 {
+                self.graph
+                    .callers
+                    .get(&from)
+                    .into_iter()
+                    .flatten()
+                    .map(|&c| before[c])
+                    .sum()
+            };
+            let returned: FxHashMap<usize, f64> = self
+                .graph
+                .callers
+                .keys()
+                .map(|&from| (from, calls(from)))
+                .collect();
+            let (mut change, mut total) = (0.0, 0.0);
+            for &index in &self.order {
+                let mut inflow = self.start[index];
+                let mut own = 0.0;
+                for &way in &self.ways[index] {
+                    let (from, share) = match way {
+                        Way::Always(from) => (from, 1.0),
+                        Way::Taken(from) => (from, self.taken[from]),
+                        Way::Not(from) => (from, 1.0 - self.taken[from]),
+                        Way::Return { from, call } => match returned.get(&from) {
+                            Some(&all) if all > 0.0 => (from, before[call] / all),
+                            _ => continue,
+                        },
+                    };
+                    let share = share * survival[from];
+                    if from == index {
+                        own += share;
+                    } else {
+                        inflow += self.frequency[from] * share;
+                    }
+                }
+                // A block that loops to itself: the geometric series at once.
+                let visits = inflow / (1.0 - own).max(1e-3);
+                change += (visits - self.frequency[index]).abs();
+                total += visits;
+                self.frequency[index] = visits;
+            }
+            if change <= SETTLED * total {
+                break;
+            }
+        }
+    }
+
+    /// Moves branch probabilities towards where samples exceed visits.
+    fn adjust(&mut self) {
+        let visits: Vec<f64> = self
+            .members
+            .iter()
+            .map(|members| {
+                members
+                    .iter()
+                    .map(|&i| self.frequency[i] * self.length[i])
+                    .sum()
+            })
+            .collect();
+        let all: f64 = visits.iter().sum();
+        if all <= 0.0 {
+            return;
+        }
+        let ratio: Vec<f64> = visits
+            .iter()
+            .zip(&self.observed)
+            .map(|(visits, observed)| {
+                (observed + PRIOR) / (visits / all * self.observed_total + PRIOR)
+            })
+            .collect();
+        let ahead = self.look_ahead(&ratio);
+        for (index, node) in self.graph.nodes.iter().enumerate() {
+            if let Exit::Branch(taken, not) = node.exit {
+                let yes = self.taken[index] * ahead[taken];
+                let no = (1.0 - self.taken[index]) * ahead[not];
+                if yes + no > 0.0 {
+                    self.taken[index] = (yes / (yes + no)).clamp(MARGIN, 1.0 - MARGIN);
+                }
+            }
+        }
+    }
+
+    /// Mean ratio of samples to visits over the next instructions from each node on.
+    fn look_ahead(&self, ratio: &[f64]) -> Vec<f64> {
+        let nodes = &self.graph.nodes;
+        let fade: Vec<f64> = self
+            .length
+            .iter()
+            .map(|length| (-length.max(0.5) / LOOKAHEAD).exp())
+            .collect();
+        // Sums of (instructions × ratio, instructions), both fading with distance.
+        let mut sums: Vec<(f64, f64)> = self
+            .length
+            .iter()
+            .zip(&self.group)
+            .map(|(l, &g)| (l * ratio[g], *l))
+            .collect();
+        for _ in 0..LOOKAHEAD_PASSES {
+            for &index in self.order.iter().rev() {
+                let (above, below) = match nodes[index].exit {
+                    Exit::Next(next) => sums[next],
+                    Exit::Call { entry, .. } => sums[entry],
+                    Exit::Branch(taken, not) => {
+                        let p = self.taken[index];
+                        let (t, n) = (sums[taken], sums[not]);
+                        (p * t.0 + (1.0 - p) * n.0, p * t.1 + (1.0 - p) * n.1)
+                    }
+                    Exit::Return => self.behind_return(index, &sums),
+                    Exit::Unknown => (0.0, 0.0),
+                };
+                let length = self.length[index];
+                sums[index] = (
+                    length * ratio[self.group[index]] + fade[index] * above,
+                    length + fade[index] * below,
+                );
+            }
+        }
+        sums.into_iter()
+            .map(|(above, below)| (above / below.max(1e-9)).max(1e-6))
+            .collect()
+    }
+
+    /// Mean of `sums` over the places that a returning node may return to.
+    fn behind_return(&self, index: usize, sums: &[(f64, f64)]) -> (f64, f64) {
+        let (mut above, mut below, mut weight) = (0.0, 0.0, 0.0);
+        for &call in self.graph.callers.get(&index).into_iter().flatten() {
+            if let Exit::Call { back, .. } = self.graph.nodes[call].exit {
+                above += self.frequency[call] * sums[back].0;
+                below += self.frequency[call] * sums[back].1;
+                weight += self.frequency[call];
+            }
+        }
+        if weight > 0.0 {
+            (above / weight, below / weight)
+        } else {
+            (0.0, 0.0)
+        }
+    }
+}
+
+/// The ways into each node.
+fn ways(graph: &Graph) -> Vec<Vec<Way>> {
+    let mut ways: Vec<Vec<Way>> = vec![Vec::new(); graph.nodes.len()];
+    let mut returning: Vec<bool> = vec![false; graph.nodes.len()];
+    // Sorted, so that sums do not depend on the hash map's order.
+    let mut callers: Vec<_> = graph.callers.iter().collect();
+    callers.sort_unstable_by_key(|(from, _)| **from);
+    for (&from, calls) in callers {
+        for &call in calls {
+            if let Exit::Call { back, .. } = graph.nodes[call].exit {
+                returning[call] = true;
+                ways[back].push(Way::Return { from, call });
+            }
+        }
+    }
+    for (index, node) in graph.nodes.iter().enumerate() {
+        match node.exit {
+            Exit::Next(next) => ways[next].push(Way::Always(index)),
+            Exit::Branch(taken, not) => {
+                ways[taken].push(Way::Taken(index));
+                ways[not].push(Way::Not(index));
+            }
+            Exit::Call { entry, back } => {
+                ways[entry].push(Way::Always(index));
+                // A function whose return was not found returns all the same.
+                if !returning[index] {
+                    ways[back].push(Way::Always(index));
+                }
+            }
+            Exit::Return | Exit::Unknown => {}
+        }
+    }
+    ways
+}
+
+/// Branch probabilities before any sample: backward branches close loops.
+fn first_guess(graph: &Graph) -> Vec<f64> {
+    let nodes = &graph.nodes;
+    nodes
+        .iter()
+        .map(|node| match node.exit {
+            Exit::Branch(taken, not) => {
+                let backward = |index: usize| nodes[index].start <= node.block.last;
+                match (backward(taken), backward(not)) {
+                    (true, false) => BACKWARD,
+                    (false, true) => 1.0 - BACKWARD,
+                    _ => 0.5,
+                }
+            }
+            _ => 0.0,
+        })
+        .collect()
+}
