@@ -6,6 +6,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod act;
 pub mod characterise;
 pub mod journal;
 pub mod observer;
@@ -14,6 +15,7 @@ mod plan_check;
 pub mod processor;
 pub mod recording;
 pub mod replay;
+pub mod report;
 pub mod restore;
 pub mod session;
 
@@ -26,5 +28,6 @@ pub use observer::{Cause, Move, Observer, Period, SessionEnd, Start};
 pub use processor::Profiled;
 pub use recording::{Reader, Recorder, RecordingError};
 pub use replay::RecordedMachine;
+pub use report::{Report, Reporter};
 pub use restore::{Recovery, RestoreReport, recover_all, restore};
 pub use session::{Acting, Options, Session, SessionError};

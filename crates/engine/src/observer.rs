@@ -83,6 +83,8 @@ pub struct SessionEnd {
     pub cause: Cause,
     /// Periods that were observed.
     pub periods: u64,
+    /// How threads were characterised, as known by then.
+    pub counting: String,
     /// What came of giving threads their masks back.
     pub restored: RestoreReport,
 }

@@ -26,6 +26,7 @@ pub struct RecordedMachine<R: BufRead> {
     reader: Reader<R>,
     next: VecDeque<PeriodRecord>,
     cause: Option<Cause>,
+    at: u64,
     topology: Arc<Topology>,
     ownership: Ownership,
     masks: Masks,
@@ -43,6 +44,7 @@ impl<R: BufRead> RecordedMachine<R> {
             ownership: Ownership::new(header.default_mask.clone(), header.take_over),
             next: VecDeque::new(),
             cause: None,
+            at: 0,
             masks: Masks::default(),
             reader,
         }
@@ -131,8 +133,13 @@ impl<R: BufRead> Machine for RecordedMachine<R> {
 
     fn observe(&mut self) -> Result<Observation, MachineError> {
         let Some(mut period) = self.next.pop_front() else {
-            return Ok(Observation::default());
+            // Cut short: there is no more to see than that everything is over.
+            return Ok(Observation {
+                at: self.at,
+                ..Observation::default()
+            });
         };
+        self.at = period.observation.at;
         if let Some(topology) = &period.topology {
             self.topology = Arc::clone(topology);
         }

@@ -1,0 +1,355 @@
+//! Collects a report while a session runs, in bounded memory.
+
+use super::{
+    GroupReport, MoveReport, Moves, OwnCost, Report, Role, ThreadReport, Trust, VERSION,
+    placements::Lanes, tally::Tally,
+};
+use crate::observer::{Move, Observer, Period, SessionEnd, Start};
+use perch_core::{
+    HandsOff, MetricSource, PuSet, Snapshot, ThreadId, ThreadInfo, ThreadSample, ThreadState,
+    metric::names,
+};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+/// Threads that have ended are told one by one up to this many, the busiest; beyond that by name.
+const ENDED: usize = 400;
+
+/// Groups of ended threads beyond these become one.
+const GROUPS: usize = 400;
+
+/// This many of the first and of the last moves are kept with their numbers.
+const MOVES: usize = 200;
+
+/// More remarks than these nobody reads.
+const REMARKS: usize = 200;
+
+/// An observer that collects the report.
+#[derive(Debug, Default)]
+pub struct Reporter {
+    start: Option<Start>,
+    threads: HashMap<ThreadId, Thread>,
+    ended: usize,
+    groups: BTreeMap<(String, String), (u64, Tally)>,
+    lanes: Lanes,
+    moves: Moves,
+    last_moves: VecDeque<MoveReport>,
+    hands_off: Vec<(HandsOff, u64)>,
+    trust: TrustSum,
+    begin: Option<u64>,
+    at: u64,
+    periods: u64,
+    unseen: u64,
+    most_threads: usize,
+    own_time: u64,
+    fp_threshold: f64,
+    remarks: Vec<String>,
+    end: Option<SessionEnd>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    info: ThreadInfo,
+    first: u64,
+    last: u64,
+    ended: bool,
+    hands_off: Option<HandsOff>,
+    bound: Option<PuSet>,
+    tally: Tally,
+}
+
+#[derive(Debug, Default)]
+struct TrustSum {
+    cpu_time: f64,
+    known: f64,
+    confidence: f64,
+    sources: Vec<(MetricSource, f64)>,
+}
+
+impl Reporter {
+    /// Nothing collected yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The report of what was seen so far.
+    pub fn finish(self) -> Report {
+        let duration = self.at.saturating_sub(self.begin.unwrap_or(self.at));
+        let mut threads: Vec<ThreadReport> = self.threads.into_values().map(thread).collect();
+        threads.sort_by_key(|thread| (u64::MAX - thread.deeds.cpu_time, thread.thread));
+        let mut groups: Vec<GroupReport> = self
+            .groups
+            .into_iter()
+            .map(|((process, name), (threads, tally))| {
+                let deeds = tally.finish();
+                let role = deeds.role();
+                GroupReport {
+                    process,
+                    name,
+                    threads,
+                    role,
+                    deeds,
+                }
+            })
+            .collect();
+        groups.sort_by_key(|group| u64::MAX - group.deeds.cpu_time);
+        let mut moves = self.moves;
+        moves.last = self.last_moves.into();
+        let paper = self
+            .start
+            .as_ref()
+            .filter(|start| start.machine != start.topology)
+            .map(|start| start.topology.source.clone());
+        let text = |get: fn(&Start) -> &str| {
+            self.start
+                .as_ref()
+                .map_or_else(String::new, |start| get(start).to_owned())
+        };
+        Report {
+            version: VERSION,
+            policy: text(|start| &start.policy),
+            profile: text(|start| &start.profile),
+            counting: match &self.end {
+                Some(end) => end.counting.clone(),
+                None => text(|start| &start.counting),
+            },
+            machine: text(|start| &start.machine.source),
+            dry_run: self.start.as_ref().is_some_and(|start| start.dry_run),
+            paper,
+            period: self
+                .start
+                .as_ref()
+                .map_or(0, |start| start.period.as_nanos() as u64),
+            periods: self.periods,
+            duration,
+            fp_threshold: self.fp_threshold,
+            trust: self.trust.finish(),
+            threads,
+            groups,
+            unseen: self.unseen,
+            most_threads: self.most_threads,
+            placements: self.lanes.finish(self.at),
+            moves,
+            hands_off: self.hands_off,
+            own: OwnCost {
+                cpu_time: self.own_time,
+                share: self.own_time as f64 / duration.max(1) as f64,
+            },
+            remarks: self.remarks,
+            cause: self.end.as_ref().map(|end| end.cause),
+            restored: self.end.map(|end| end.restored).unwrap_or_default(),
+        }
+    }
+
+    fn thread(&mut self, sample: &ThreadSample, snapshot: &Snapshot, bound: Option<&PuSet>) {
+        let id = sample.info.id;
+        let state = snapshot.thread(id);
+        let metrics = state.map_or(&sample.metrics, |state| &state.metrics);
+        let share = metrics.get(names::FP_SHARE);
+        let role = match share {
+            Some(share) if share.value >= snapshot.fp_threshold => Role::FloatingPoint,
+            Some(_) => Role::Integer,
+            None => Role::Unknown,
+        };
+        let time = sample.cpu_time as f64;
+        self.trust.cpu_time += time;
+        if let Some(share) = share {
+            self.trust.add(share.source, share.confidence, time);
+        }
+        // On paper a thread is where it was put; else where it was seen.
+        let paper = self.start.as_ref().is_some_and(|start| start.dry_run);
+        let on_paper = bound.filter(|_| paper).and_then(PuSet::first);
+        if let Some(pu) = on_paper.or(sample.last_pu) {
+            let name = &sample.info.name;
+            self.lanes
+                .add(pu, id, name, role, bound.is_some(), sample.cpu_time);
+        }
+        let thread = self.threads.entry(id).or_insert_with(|| Thread {
+            info: sample.info.clone(),
+            first: snapshot.at.saturating_sub(sample.interval),
+            last: snapshot.at,
+            ended: false,
+            hands_off: None,
+            bound: None,
+            tally: Tally::default(),
+        });
+        thread.last = snapshot.at;
+        if thread.info.name != sample.info.name {
+            thread.info.name.clone_from(&sample.info.name);
+        }
+        thread.bound = bound.cloned();
+        thread.tally.add(sample, metrics, role, bound.is_some());
+        let reason = state.and_then(|state| state.hands_off);
+        if let Some(reason) = reason.filter(|_| thread.hands_off != reason) {
+            count(&mut self.hands_off, reason);
+        }
+        if reason.is_some() {
+            thread.hands_off = reason;
+        }
+    }
+
+    fn moved(&mut self, made: &Move, snapshot: &Snapshot) {
+        match (&made.from, &made.to) {
+            (None, _) => self.moves.bound += 1,
+            (Some(_), Some(_)) => self.moves.moved += 1,
+            (Some(_), None) => self.moves.released += 1,
+        }
+        count(&mut self.moves.outcomes, made.outcome);
+        let thread = self.threads.get_mut(&made.thread);
+        let name = thread.map_or_else(String::new, |thread| {
+            thread.tally.deeds.moves += 1;
+            thread.info.name.clone()
+        });
+        let report = MoveReport {
+            period: snapshot.period,
+            at: snapshot.at,
+            thread: made.thread,
+            name,
+            from: made.from.clone(),
+            to: made.to.clone(),
+            reason: made.reason.clone(),
+            outcome: made.outcome,
+        };
+        if self.moves.first.len() < MOVES {
+            self.moves.first.push(report);
+            return;
+        }
+        self.last_moves.push_back(report);
+        if self.last_moves.len() > MOVES {
+            self.last_moves.pop_front();
+            self.moves.left_out += 1;
+        }
+    }
+
+    /// Once twice as many threads as are told one by one have ended, the less busy half goes by name.
+    fn fold(&mut self) {
+        if self.ended < 2 * ENDED {
+            return;
+        }
+        let mut ended: Vec<(u64, ThreadId)> = self
+            .threads
+            .iter()
+            .filter(|(_, thread)| thread.ended)
+            .map(|(id, thread)| (thread.tally.deeds.cpu_time, *id))
+            .collect();
+        ended.sort_unstable();
+        for (_, id) in &ended[..ended.len().saturating_sub(ENDED)] {
+            let Some(thread) = self.threads.remove(id) else {
+                continue;
+            };
+            let mut key = (thread.info.process, pattern(&thread.info.name));
+            if !self.groups.contains_key(&key) && self.groups.len() >= GROUPS {
+                key = ("(others)".to_owned(), "(others)".to_owned());
+            }
+            let (threads, tally) = self.groups.entry(key).or_default();
+            *threads += 1;
+            tally.merge(&thread.tally);
+        }
+        self.ended = self.ended.min(ENDED);
+    }
+}
+
+impl Observer for Reporter {
+    fn start(&mut self, start: &Start) {
+        self.start = Some(start.clone());
+    }
+
+    fn period(&mut self, period: &Period<'_>) {
+        let (observation, snapshot) = (period.observation, period.snapshot);
+        self.begin
+            .get_or_insert(observation.at.saturating_sub(observation.interval));
+        self.at = observation.at;
+        self.periods += 1;
+        self.unseen += observation.unseen;
+        self.own_time += observation.own_cpu_time;
+        self.fp_threshold = snapshot.fp_threshold;
+        self.most_threads = self.most_threads.max(snapshot.threads.len());
+        for sample in &observation.threads {
+            let state = snapshot.thread(sample.info.id);
+            let bound = state.and_then(|state: &ThreadState| state.bound.as_ref());
+            self.thread(sample, snapshot, bound);
+        }
+        for made in period.moves {
+            self.moved(made, snapshot);
+        }
+        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        for id in ended {
+            if let Some(thread) = self.threads.get_mut(&id).filter(|thread| !thread.ended) {
+                thread.ended = true;
+                self.ended += 1;
+            }
+        }
+        self.fold();
+        self.lanes.close(observation.at, observation.interval);
+        let room = REMARKS.saturating_sub(self.remarks.len());
+        self.remarks
+            .extend(period.remarks.iter().take(room).cloned());
+    }
+
+    fn end(&mut self, end: &SessionEnd) {
+        self.end = Some(end.clone());
+    }
+}
+
+impl TrustSum {
+    fn add(&mut self, source: MetricSource, confidence: f64, time: f64) {
+        self.known += time;
+        self.confidence += confidence * time;
+        match self.sources.iter_mut().find(|(known, _)| *known == source) {
+            Some((_, sum)) => *sum += time,
+            None => self.sources.push((source, time)),
+        }
+    }
+
+    fn finish(mut self) -> Trust {
+        if self.known <= 0.0 {
+            return Trust::default();
+        }
+        self.sources.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Trust {
+            known: self.known / self.cpu_time,
+            confidence: self.confidence / self.known,
+            sources: self
+                .sources
+                .iter()
+                .map(|(source, time)| (*source, time / self.known))
+                .collect(),
+        }
+    }
+}
+
+fn thread(thread: Thread) -> ThreadReport {
+    let deeds = thread.tally.finish();
+    ThreadReport {
+        thread: thread.info.id,
+        pid: thread.info.pid,
+        name: thread.info.name,
+        process: thread.info.process,
+        first: thread.first,
+        last: thread.last,
+        ended: thread.ended,
+        hands_off: thread.hands_off,
+        bound: thread.bound,
+        role: deeds.role(),
+        deeds,
+    }
+}
+
+fn count<T: PartialEq>(counts: &mut Vec<(T, u64)>, what: T) {
+    match counts.iter_mut().find(|(known, _)| *known == what) {
+        Some((_, count)) => *count += 1,
+        None => counts.push((what, 1)),
+    }
+}
+
+/// A name with each number as `#`: `worker-17` is one of the `worker-#`.
+fn pattern(name: &str) -> String {
+    let mut pattern = String::new();
+    for c in name.chars() {
+        match c.is_ascii_digit() {
+            true if pattern.ends_with('#') => {}
+            true => pattern.push('#'),
+            false => pattern.push(c),
+        }
+    }
+    pattern
+}

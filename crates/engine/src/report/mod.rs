@@ -1,0 +1,274 @@
+//! The numbers of the report at a session's end: plain data, as docs/recording.md describes it. How they look in a
+//! terminal is the command's business.
+
+mod build;
+mod placements;
+mod tally;
+
+pub use build::Reporter;
+
+use crate::{observer::Cause, restore::RestoreReport};
+use perch_core::{HandsOff, MetricName, MetricSource, Outcome, PuSet, Reason, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// The format's version.
+pub const VERSION: u32 = 1;
+
+/// The whole report. Times are in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The policy's name.
+    pub policy: String,
+    /// The profile's name.
+    pub profile: String,
+    /// How threads were characterised.
+    pub counting: String,
+    /// Whether nothing was changed.
+    pub dry_run: bool,
+    /// Where the machine's topology is from.
+    pub machine: String,
+    /// The topology on which threads were placed on paper, if it was another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<String>,
+    /// The period asked for.
+    pub period: u64,
+    /// Periods that were observed.
+    pub periods: u64,
+    /// From the first period's begin to the last one's end.
+    pub duration: u64,
+    /// At or above this FP share a thread counts as floating-point heavy.
+    pub fp_threshold: f64,
+    /// How far the FP shares can be trusted.
+    pub trust: Trust,
+    /// Threads, by falling CPU time. Of threads that have ended only the busiest are here.
+    pub threads: Vec<ThreadReport>,
+    /// The other threads that have ended, by name, by falling CPU time.
+    pub groups: Vec<GroupReport>,
+    /// Threads that came and went unseen within a period.
+    pub unseen: u64,
+    /// Threads that were alive at once, at most.
+    pub most_threads: usize,
+    /// Who was where.
+    pub placements: Placements,
+    /// What was changed.
+    pub moves: Moves,
+    /// Threads that were left alone, by reason.
+    pub hands_off: Vec<(HandsOff, u64)>,
+    /// perch's own cost.
+    pub own: OwnCost,
+    /// What the user was told, in order.
+    pub remarks: Vec<String>,
+    /// Why it ended; `None` if it has not.
+    pub cause: Option<Cause>,
+    /// What came of giving masks back.
+    pub restored: RestoreReport,
+}
+
+/// How far the FP shares can be trusted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trust {
+    /// Share of all threads' CPU time for which an FP share is known, 0 to 1.
+    pub known: f64,
+    /// Its mean confidence over that time, 0 to 1.
+    pub confidence: f64,
+    /// Where it came from, with the share of the known time, the largest first.
+    pub sources: Vec<(MetricSource, f64)>,
+}
+
+/// What a thread mostly was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Its FP share was at or above the threshold.
+    FloatingPoint,
+    /// Its FP share was below.
+    Integer,
+    /// Its FP share is not known.
+    #[default]
+    Unknown,
+}
+
+/// What threads did, one or several.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Deeds {
+    /// Time that it lived within the session (of several: the sum).
+    pub lifetime: u64,
+    /// Time on a PU.
+    pub cpu_time: u64,
+    /// Time runnable but waiting for a PU.
+    pub wait_time: u64,
+    /// Context switches; `None` where not read.
+    pub switches: Option<u64>,
+    /// Moves from one PU to another; `None` where not read.
+    pub migrations: Option<u64>,
+    /// CPU time while floating-point heavy.
+    pub fp_time: u64,
+    /// CPU time while not.
+    pub integer_time: u64,
+    /// CPU time while bound by perch.
+    pub bound_time: u64,
+    /// Changes of its placement that were asked for.
+    pub moves: u64,
+    /// Means over its CPU time, and sums of amounts (cycles, instructions, samples).
+    pub metrics: Vec<MetricReport>,
+}
+
+impl Deeds {
+    /// What it mostly was, by CPU time.
+    pub fn role(&self) -> Role {
+        match (self.fp_time, self.integer_time) {
+            (0, 0) => Role::Unknown,
+            (fp, integer) if fp >= integer => Role::FloatingPoint,
+            _ => Role::Integer,
+        }
+    }
+
+    /// CPU time / lifetime.
+    pub fn activity(&self) -> f64 {
+        self.cpu_time as f64 / self.lifetime.max(1) as f64
+    }
+
+    /// The metric of that name.
+    pub fn metric(&self, name: &str) -> Option<&MetricReport> {
+        self.metrics.iter().find(|metric| &*metric.name == name)
+    }
+}
+
+/// A metric over a whole session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricReport {
+    /// Its name.
+    pub name: MetricName,
+    /// The mean, weighted by CPU time and confidence; of an amount the sum.
+    pub value: f64,
+    /// The mean confidence.
+    pub confidence: f64,
+    /// Where it came from last.
+    pub source: MetricSource,
+}
+
+/// One thread.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThreadReport {
+    /// Who.
+    pub thread: ThreadId,
+    /// Its process.
+    pub pid: i32,
+    /// Its last name.
+    pub name: String,
+    /// Its process's name.
+    pub process: String,
+    /// When it was first seen.
+    pub first: u64,
+    /// When it was last seen.
+    pub last: u64,
+    /// Whether it had ended.
+    pub ended: bool,
+    /// Why it was left alone, if it was.
+    pub hands_off: Option<HandsOff>,
+    /// Where perch had it bound last.
+    pub bound: Option<PuSet>,
+    /// What it mostly was.
+    pub role: Role,
+    /// What it did.
+    pub deeds: Deeds,
+}
+
+/// Threads of one name that have ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// Their process's name.
+    pub process: String,
+    /// Their name, digits as `#`.
+    pub name: String,
+    /// How many.
+    pub threads: u64,
+    /// What they mostly were.
+    pub role: Role,
+    /// What they did together.
+    pub deeds: Deeds,
+}
+
+/// Who was where: a row a PU, a column a stretch of time. The columns grow wider as the session goes on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Placements {
+    /// The end of each column.
+    pub columns: Vec<u64>,
+    /// The PUs on which threads were seen, by number.
+    pub rows: Vec<Row>,
+}
+
+/// One PU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its number.
+    pub pu: u32,
+    /// For each column who used it most, if anybody did.
+    pub cells: Vec<Option<Cell>>,
+}
+
+/// Who used a PU most for a while.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Who.
+    pub thread: ThreadId,
+    /// Its name then.
+    pub name: String,
+    /// What it was then.
+    pub role: Role,
+    /// Whether perch had bound it there.
+    pub bound: bool,
+    /// Share of the time that it was on a PU, 0 to 1.
+    pub share: f64,
+}
+
+/// What was changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moves {
+    /// Threads that were bound.
+    pub bound: u64,
+    /// Bound threads that were put elsewhere.
+    pub moved: u64,
+    /// Threads that were let go.
+    pub released: u64,
+    /// What became of them all.
+    pub outcomes: Vec<(Outcome, u64)>,
+    /// The first ones.
+    pub first: Vec<MoveReport>,
+    /// The last ones that are not among the first.
+    pub last: Vec<MoveReport>,
+    /// How many between them are only counted.
+    pub left_out: u64,
+}
+
+/// A change of one thread's placement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MoveReport {
+    /// The period, from 0.
+    pub period: u64,
+    /// The period's end.
+    pub at: u64,
+    /// Who.
+    pub thread: ThreadId,
+    /// Its name.
+    pub name: String,
+    /// Where perch had bound it.
+    pub from: Option<PuSet>,
+    /// Where it was bound; `None` if it was let go.
+    pub to: Option<PuSet>,
+    /// Why.
+    pub reason: Reason,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// perch's own cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnCost {
+    /// Time on a PU.
+    pub cpu_time: u64,
+    /// Share of one PU's time, 0 to 1.
+    pub share: f64,
+}

@@ -1,0 +1,132 @@
+//! Adding up what threads did.
+
+use super::{Deeds, MetricReport, Role};
+use perch_core::{Metric, MetricName, MetricSource, Metrics, ThreadSample, metric::names};
+
+/// Sums over one thread or over several.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tally {
+    pub deeds: Deeds,
+    metrics: Vec<Sum>,
+}
+
+#[derive(Debug, Clone)]
+struct Sum {
+    name: MetricName,
+    amount: f64,
+    /// Value x weight, weight; the weight is CPU time x confidence.
+    value: f64,
+    weight: f64,
+    confidence: f64,
+    time: f64,
+    source: MetricSource,
+}
+
+/// Metrics that are amounts of their window: a session's is the sum.
+fn is_amount(name: &str) -> bool {
+    [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES].contains(&name)
+}
+
+impl Tally {
+    /// One period of a thread.
+    pub fn add(&mut self, sample: &ThreadSample, metrics: &Metrics, role: Role, bound: bool) {
+        let deeds = &mut self.deeds;
+        let time = sample.cpu_time;
+        deeds.lifetime += sample.interval;
+        deeds.cpu_time += time;
+        deeds.wait_time += sample.wait_time;
+        add_known(&mut deeds.switches, sample.switches);
+        add_known(&mut deeds.migrations, sample.migrations);
+        match role {
+            Role::FloatingPoint => deeds.fp_time += time,
+            Role::Integer => deeds.integer_time += time,
+            Role::Unknown => {}
+        }
+        if bound {
+            deeds.bound_time += time;
+        }
+        for (name, metric) in metrics.iter() {
+            self.add_metric(name, metric, time as f64);
+        }
+    }
+
+    fn add_metric(&mut self, name: &MetricName, metric: &Metric, time: f64) {
+        if time == 0.0 || !metric.value.is_finite() || !metric.confidence.is_finite() {
+            return;
+        }
+        let sum = self.sum(name, metric.source);
+        let weight = time * metric.confidence;
+        sum.amount += metric.value;
+        sum.value += metric.value * weight;
+        sum.weight += weight;
+        sum.confidence += weight;
+        sum.time += time;
+        sum.source = metric.source;
+    }
+
+    fn sum(&mut self, name: &MetricName, source: MetricSource) -> &mut Sum {
+        let at = self.metrics.iter().position(|sum| sum.name == *name);
+        let at = at.unwrap_or_else(|| {
+            self.metrics.push(Sum {
+                name: MetricName::clone(name),
+                amount: 0.0,
+                value: 0.0,
+                weight: 0.0,
+                confidence: 0.0,
+                time: 0.0,
+                source,
+            });
+            self.metrics.len() - 1
+        });
+        &mut self.metrics[at]
+    }
+
+    /// Adds another thread's.
+    pub fn merge(&mut self, other: &Self) {
+        let (deeds, more) = (&mut self.deeds, &other.deeds);
+        deeds.lifetime += more.lifetime;
+        deeds.cpu_time += more.cpu_time;
+        deeds.wait_time += more.wait_time;
+        add_known(&mut deeds.switches, more.switches);
+        add_known(&mut deeds.migrations, more.migrations);
+        deeds.fp_time += more.fp_time;
+        deeds.integer_time += more.integer_time;
+        deeds.bound_time += more.bound_time;
+        deeds.moves += more.moves;
+        for theirs in &other.metrics {
+            let sum = self.sum(&theirs.name, theirs.source);
+            sum.amount += theirs.amount;
+            sum.value += theirs.value;
+            sum.weight += theirs.weight;
+            sum.confidence += theirs.confidence;
+            sum.time += theirs.time;
+        }
+    }
+
+    /// The sums and means.
+    pub fn finish(&self) -> Deeds {
+        let metric = |sum: &Sum| {
+            let mean = || (sum.weight > 0.0).then(|| sum.value / sum.weight);
+            Some(MetricReport {
+                name: MetricName::clone(&sum.name),
+                value: if is_amount(&sum.name) {
+                    sum.amount
+                } else {
+                    mean()?
+                },
+                confidence: sum.confidence / sum.time,
+                source: sum.source,
+            })
+        };
+        Deeds {
+            metrics: self.metrics.iter().filter_map(metric).collect(),
+            ..self.deeds.clone()
+        }
+    }
+}
+
+fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *sum = Some(sum.unwrap_or(0) + more);
+    }
+}
