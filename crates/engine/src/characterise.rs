@@ -26,7 +26,7 @@ pub trait Processor {
     fn name(&self) -> &str;
 
     /// All that defines it, as text, so that a recording can be replayed without the file; `None` if perch ships it.
-    fn text(&self) -> Option<&str>;
+    fn text(&self) -> Option<String>;
 
     /// What to count.
     fn event_plan(&self) -> EventPlan;

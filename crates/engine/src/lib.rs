@@ -12,7 +12,7 @@ pub mod journal;
 pub mod observer;
 pub mod ownership;
 mod plan_check;
-pub mod processor;
+mod processor;
 pub mod recording;
 pub mod replay;
 pub mod report;
@@ -25,9 +25,8 @@ pub use journal::{
     state_dir::{StateDir, StateDirError},
 };
 pub use observer::{Cause, Move, Observer, Period, SessionEnd, Start};
-pub use processor::Profiled;
-pub use recording::{Reader, Recorder, RecordingError};
+pub use recording::{Reader, Recorder, Recording, RecordingError};
 pub use replay::RecordedMachine;
-pub use report::{Report, Reporter};
+pub use report::{Collector, Report};
 pub use restore::{Recovery, RestoreReport, recover_all, restore};
 pub use session::{Acting, Options, Session, SessionError};

@@ -9,7 +9,9 @@ use perch_core::{Observation, Plan, PuSet, Topology};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    io::{self, BufRead, Write},
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
+    path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -102,8 +104,9 @@ pub enum Record {
 
 /// Writes a recording. It goes on disk period by period; the first error ends it, and [`Recorder::finish`] tells.
 #[derive(Debug)]
-pub struct Recorder<W: Write> {
+pub struct Recorder<W: Write = File> {
     out: W,
+    path: String,
     command: Vec<String>,
     configuration: BTreeMap<String, serde_json::Value>,
     topology: Option<Arc<Topology>>,
@@ -111,32 +114,58 @@ pub struct Recorder<W: Write> {
     error: Option<io::Error>,
 }
 
+impl Recorder<File> {
+    /// Records to a new file; one of that name is written over.
+    ///
+    /// # Errors
+    /// A file that cannot be made.
+    pub fn create(path: &Path, command: &[String]) -> Result<Self, RecordingError> {
+        let name = path.display().to_string();
+        match File::create(path) {
+            Ok(file) => Ok(Self::new(file, &name, command)),
+            Err(error) => Err(RecordingError::Io { path: name, error }),
+        }
+    }
+}
+
 impl<W: Write> Recorder<W> {
-    /// Records to `out`; command and configuration go into the header.
-    pub fn new(
-        out: W,
-        command: Vec<String>,
-        configuration: BTreeMap<String, serde_json::Value>,
-    ) -> Self {
+    /// Records to `out`, which is written to once a period. `path` is for error messages.
+    pub fn new(out: W, path: &str, command: &[String]) -> Self {
         Self {
             out,
-            command,
-            configuration,
+            path: path.to_owned(),
+            command: command.to_vec(),
+            configuration: BTreeMap::new(),
             topology: None,
             elsewhere: false,
             error: None,
         }
     }
 
-    /// The first error, if there was one.
+    /// The settings in force, for the header.
+    #[must_use]
+    pub fn with_configuration(mut self, settings: BTreeMap<String, serde_json::Value>) -> Self {
+        self.configuration = settings;
+        self
+    }
+
+    /// Tells the first error, if there was one.
     ///
     /// # Errors
     /// What could not be written.
-    pub fn finish(self) -> io::Result<W> {
-        match self.error {
-            Some(error) => Err(error),
-            None => Ok(self.out),
+    pub fn finish(&mut self) -> Result<(), RecordingError> {
+        match self.error.take() {
+            Some(error) => Err(RecordingError::Io {
+                path: self.path.clone(),
+                error,
+            }),
+            None => Ok(()),
         }
+    }
+
+    /// What was recorded to.
+    pub fn into_inner(self) -> W {
+        self.out
     }
 
     fn write(&mut self, record: &Record) {
@@ -229,6 +258,23 @@ pub enum RecordingError {
         /// What is wrong.
         why: String,
     },
+}
+
+/// A recording in a file.
+pub type Recording = Reader<BufReader<File>>;
+
+impl Recording {
+    /// Opens a recording and reads its header.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no recording.
+    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+        let name = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => Self::new(BufReader::new(file), &name),
+            Err(error) => Err(RecordingError::Io { path: name, error }),
+        }
+    }
 }
 
 /// Reads a recording line by line, whatever its length.

@@ -1,11 +1,11 @@
 //! The numbers of the report at a session's end: plain data, as docs/recording.md describes it. How they look in a
 //! terminal is the command's business.
 
-mod build;
+mod collect;
 mod placements;
 mod tally;
 
-pub use build::Reporter;
+pub use collect::Collector;
 
 use crate::{observer::Cause, restore::RestoreReport};
 use perch_core::{HandsOff, MetricName, MetricSource, Outcome, PuSet, Reason, ThreadId};
@@ -19,6 +19,8 @@ pub const VERSION: u32 = 1;
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
+    /// The command that was run, or the processes that were attached, as given.
+    pub command: Vec<String>,
     /// The policy's name.
     pub policy: String,
     /// The profile's name.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 const COLUMNS: usize = 128;
 
 /// Builds the picture.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Lanes {
     /// Ends of the columns, and how long each is.
     columns: Vec<(u64, u64)>,
@@ -103,9 +103,11 @@ impl Lanes {
     }
 
     /// The picture so far.
-    pub fn finish(mut self, at: u64) -> Placements {
+    pub fn finish(&self, at: u64) -> Placements {
         if self.open_periods > 0 {
-            self.close_column(at);
+            let mut closed = self.clone();
+            closed.close_column(at);
+            return closed.finish(at);
         }
         let cell = |(slot, (_, time)): (&Option<Slot>, &(u64, u64))| {
             slot.as_ref().map(|slot| Cell {

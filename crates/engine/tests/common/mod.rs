@@ -426,8 +426,8 @@ impl Processor for TestProcessor {
         "test"
     }
 
-    fn text(&self) -> Option<&str> {
-        Some("a text")
+    fn text(&self) -> Option<String> {
+        Some("a text".to_owned())
     }
 
     fn event_plan(&self) -> EventPlan {

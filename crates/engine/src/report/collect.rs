@@ -25,7 +25,8 @@ const REMARKS: usize = 200;
 
 /// An observer that collects the report.
 #[derive(Debug, Default)]
-pub struct Reporter {
+pub struct Collector {
+    command: Vec<String>,
     start: Option<Start>,
     threads: HashMap<ThreadId, Thread>,
     ended: usize,
@@ -65,35 +66,46 @@ struct TrustSum {
     sources: Vec<(MetricSource, f64)>,
 }
 
-impl Reporter {
-    /// Nothing collected yet.
-    pub fn new() -> Self {
-        Self::default()
+impl Collector {
+    /// Nothing collected yet. The command is that which was run, or the processes that were attached, as given.
+    pub fn new(command: &[String]) -> Self {
+        Self {
+            command: command.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// What the user is told besides what the session says.
+    pub fn remark(&mut self, remarks: impl IntoIterator<Item = String>) {
+        let room = REMARKS.saturating_sub(self.remarks.len());
+        self.remarks.extend(remarks.into_iter().take(room));
     }
 
     /// The report of what was seen so far.
-    pub fn finish(self) -> Report {
+    pub fn report(&self) -> Report {
         let duration = self.at.saturating_sub(self.begin.unwrap_or(self.at));
-        let mut threads: Vec<ThreadReport> = self.threads.into_values().map(thread).collect();
+        let mut threads: Vec<ThreadReport> = self.threads.values().map(thread).collect();
         threads.sort_by_key(|thread| (u64::MAX - thread.deeds.cpu_time, thread.thread));
         let mut groups: Vec<GroupReport> = self
             .groups
-            .into_iter()
+            .iter()
             .map(|((process, name), (threads, tally))| {
                 let deeds = tally.finish();
                 let role = deeds.role();
                 GroupReport {
-                    process,
-                    name,
-                    threads,
+                    process: process.clone(),
+                    name: name.clone(),
+                    threads: *threads,
                     role,
                     deeds,
                 }
             })
             .collect();
         groups.sort_by_key(|group| u64::MAX - group.deeds.cpu_time);
-        let mut moves = self.moves;
-        moves.last = self.last_moves.into();
+        let moves = Moves {
+            last: self.last_moves.iter().cloned().collect(),
+            ..self.moves.clone()
+        };
         let paper = self
             .start
             .as_ref()
@@ -106,6 +118,7 @@ impl Reporter {
         };
         Report {
             version: VERSION,
+            command: self.command.clone(),
             policy: text(|start| &start.policy),
             profile: text(|start| &start.profile),
             counting: match &self.end {
@@ -129,14 +142,18 @@ impl Reporter {
             most_threads: self.most_threads,
             placements: self.lanes.finish(self.at),
             moves,
-            hands_off: self.hands_off,
+            hands_off: self.hands_off.clone(),
             own: OwnCost {
                 cpu_time: self.own_time,
                 share: self.own_time as f64 / duration.max(1) as f64,
             },
-            remarks: self.remarks,
+            remarks: self.remarks.clone(),
             cause: self.end.as_ref().map(|end| end.cause),
-            restored: self.end.map(|end| end.restored).unwrap_or_default(),
+            restored: self
+                .end
+                .as_ref()
+                .map(|end| end.restored.clone())
+                .unwrap_or_default(),
         }
     }
 
@@ -248,7 +265,7 @@ impl Reporter {
     }
 }
 
-impl Observer for Reporter {
+impl Observer for Collector {
     fn start(&mut self, start: &Start) {
         self.start = Some(start.clone());
     }
@@ -280,9 +297,7 @@ impl Observer for Reporter {
         }
         self.fold();
         self.lanes.close(observation.at, observation.interval);
-        let room = REMARKS.saturating_sub(self.remarks.len());
-        self.remarks
-            .extend(period.remarks.iter().take(room).cloned());
+        self.remark(period.remarks.iter().cloned());
     }
 
     fn end(&mut self, end: &SessionEnd) {
@@ -300,16 +315,16 @@ impl TrustSum {
         }
     }
 
-    fn finish(mut self) -> Trust {
+    fn finish(&self) -> Trust {
         if self.known <= 0.0 {
             return Trust::default();
         }
-        self.sources.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut sources = self.sources.clone();
+        sources.sort_by(|a, b| b.1.total_cmp(&a.1));
         Trust {
             known: self.known / self.cpu_time,
             confidence: self.confidence / self.known,
-            sources: self
-                .sources
+            sources: sources
                 .iter()
                 .map(|(source, time)| (*source, time / self.known))
                 .collect(),
@@ -317,18 +332,18 @@ impl TrustSum {
     }
 }
 
-fn thread(thread: Thread) -> ThreadReport {
+fn thread(thread: &Thread) -> ThreadReport {
     let deeds = thread.tally.finish();
     ThreadReport {
         thread: thread.info.id,
         pid: thread.info.pid,
-        name: thread.info.name,
-        process: thread.info.process,
+        name: thread.info.name.clone(),
+        process: thread.info.process.clone(),
         first: thread.first,
         last: thread.last,
         ended: thread.ended,
         hands_off: thread.hands_off,
-        bound: thread.bound,
+        bound: thread.bound.clone(),
         role: deeds.role(),
         deeds,
     }
