@@ -1,6 +1,6 @@
 //! The domains that share floating-point units, cut down to the PUs that can be used now.
 
-use perch_core::{PuSet, Snapshot, topology::PuState};
+use perch_core::{PuSet, Snapshot, Topology, topology::PuState};
 
 const NOWHERE: u32 = u32::MAX;
 
@@ -11,8 +11,8 @@ pub(crate) struct Domain {
     pub pus: Vec<u32>,
     /// Operating-system number of its NUMA node.
     pub node: u32,
-    /// How reasons call it: `core 1` or `PUs 2-3`.
-    pub label: String,
+    /// All its PUs, those included that cannot be used.
+    all: PuSet,
 }
 
 /// All domains with at least one usable PU, and the way back from a PU to its domain.
@@ -43,26 +43,25 @@ impl Domains {
                 usable.get(pu as usize) == Some(&true) && found.of_pu[pu as usize] == NOWHERE
             });
             let pus: Vec<u32> = pus.collect();
-            let label = label(snapshot, &domain.pus);
-            found.push(pus, domain.numa_node, label);
+            found.push(pus, domain.numa_node, domain.pus.clone());
         }
         for pu in &topology.pus {
             if usable[pu.os as usize] && found.of_pu[pu.os as usize] == NOWHERE {
                 let node = topology.cores.get(pu.core).map_or(0, |core| core.numa_node);
-                found.push(vec![pu.os], node, label(snapshot, &PuSet::single(pu.os)));
+                found.push(vec![pu.os], node, PuSet::single(pu.os));
             }
         }
         found
     }
 
-    fn push(&mut self, pus: Vec<u32>, node: u32, label: String) {
+    fn push(&mut self, pus: Vec<u32>, node: u32, all: PuSet) {
         if pus.is_empty() {
             return;
         }
         for &pu in &pus {
             self.of_pu[pu as usize] = self.list.len() as u32;
         }
-        self.list.push(Domain { pus, node, label });
+        self.list.push(Domain { pus, node, all });
     }
 
     /// The domain (its index) of a PU, if the PU can be used.
@@ -95,13 +94,15 @@ impl std::ops::Deref for Domains {
     }
 }
 
-fn label(snapshot: &Snapshot, pus: &PuSet) -> String {
-    let core = pus.first().and_then(|pu| snapshot.topology.pu(pu));
-    match core.and_then(|pu| Some((pu.core, snapshot.topology.cores.get(pu.core)?))) {
-        Some((index, core)) if core.pus.is_subset(pus) && pus.is_subset(&core.pus) => {
-            format!("core {index}")
+impl Domain {
+    /// How reasons call it: `core 1` or `PUs 2-3`.
+    pub fn label(&self, topology: &Topology) -> String {
+        let core = self.pus.first().and_then(|pu| topology.pu(*pu));
+        let core = core.and_then(|pu| Some((pu.core, topology.cores.get(pu.core)?)));
+        match core {
+            Some((index, core)) if core.pus == self.all => format!("core {index}"),
+            _ if self.all.len() == 1 => format!("PU {}", self.all),
+            _ => format!("PUs {}", self.all),
         }
-        _ if pus.len() == 1 => format!("PU {pus}"),
-        _ => format!("PUs {pus}"),
     }
 }

@@ -4,29 +4,33 @@
 use perch_core::{ThreadId, ThreadState};
 
 /// PUs remembered per thread. More than this many homes are no homes.
-const REMEMBERED: usize = 8;
+const REMEMBERED: usize = 4;
 
-/// On which PUs a thread spent its time, in seconds; bounded.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct PuUsage(Vec<(u32, f64)>);
+/// On which PUs a thread spent its time, in seconds; bounded, and without memory of its own on the heap.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct PuUsage {
+    entries: [(u32, f64); REMEMBERED],
+    used: usize,
+}
 
 impl PuUsage {
     /// Adds time on a PU. When more PUs were used than are remembered, the least used one is forgotten.
     pub fn record(&mut self, pu: u32, seconds: f64) {
-        if let Some((_, time)) = self.0.iter_mut().find(|(known, _)| *known == pu) {
+        let known = &mut self.entries[..self.used];
+        if let Some((_, time)) = known.iter_mut().find(|(known, _)| *known == pu) {
             *time += seconds;
-            return;
+        } else if self.used < REMEMBERED {
+            self.entries[self.used] = (pu, seconds);
+            self.used += 1;
+        } else if let Some(least) = known.iter_mut().min_by(|a, b| a.1.total_cmp(&b.1)) {
+            *least = (pu, seconds);
         }
-        if self.0.len() == REMEMBERED {
-            let least = (0..REMEMBERED).min_by(|&a, &b| self.0[a].1.total_cmp(&self.0[b].1));
-            self.0.swap_remove(least.unwrap_or(0));
-        }
-        self.0.push((pu, seconds));
     }
 
     /// The PU that was used longest among those that `accept` takes; the lowest of equals.
     pub fn most_used(&self, accept: impl Fn(u32) -> bool) -> Option<u32> {
-        let accepted = self.0.iter().filter(|(pu, _)| accept(*pu));
+        let used = self.entries[..self.used].iter();
+        let accepted = used.filter(|(pu, _)| accept(*pu));
         accepted
             .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
             .map(|(pu, _)| *pu)
@@ -85,9 +89,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_most_used_pu_of_few_is_exact(time in proptest::collection::vec((0..8u32, 1..100u32), 1..60)) {
+        fn the_most_used_pu_of_few_is_exact(time in proptest::collection::vec((0..4u32, 1..100u32), 1..60)) {
             let mut usage = PuUsage::default();
-            let mut truth = [0u32; 8];
+            let mut truth = [0u32; 4];
             for (pu, seconds) in time {
                 usage.record(pu, f64::from(seconds));
                 truth[pu as usize] += seconds;
@@ -97,12 +101,13 @@ mod tests {
         }
 
         #[test]
-        fn memory_is_bounded(time in proptest::collection::vec((0..1000u32, 1..100u32), 1..200)) {
+        fn where_most_of_the_time_went_is_never_forgotten(time in proptest::collection::vec((0..1000u32, 1..100u32), 1..200)) {
             let mut usage = PuUsage::default();
+            usage.record(5000, 100.0);
             for (pu, seconds) in time {
-                usage.record(pu, f64::from(seconds));
+                usage.record(pu, f64::from(seconds) / 1e6);
             }
-            prop_assert!(usage.0.len() <= REMEMBERED);
+            prop_assert_eq!(usage.most_used(|_| true), Some(5000));
         }
     }
 }

@@ -8,6 +8,12 @@
 
 use crate::ranking::Candidate;
 
+/// The level of FP-heavy threads that are above no cut.
+pub(crate) const HEAVY: u8 = 254;
+
+/// The level of FP-light threads, the last.
+pub(crate) const LIGHT: u8 = 255;
+
 /// When a thread changes its level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Thresholds {
@@ -46,29 +52,17 @@ pub(crate) struct Cuts {
 impl Cuts {
     /// Cuts a ranking (by falling share) after each `domains` threads, `width - 1` times.
     pub fn new(ranked: &[Candidate], domains: usize, width: usize, thresholds: Thresholds) -> Self {
-        let firsts = (1..width).map_while(|group| ranked.get(group * domains));
-        let heavy = firsts.filter(|first| first.share >= thresholds.fp_threshold / 2.0);
-        // Below a cut among integer threads everything is alike: only cuts that leave FP work below them matter, and
-        // the threshold itself is the last.
+        let cuts = width.min(usize::from(HEAVY));
+        let firsts = (1..cuts).map_while(|group| ranked.get(group * domains));
         Self {
-            below: heavy.map(|first| first.share).take(200).collect(),
+            below: firsts.map(|first| first.share).collect(),
             thresholds,
         }
     }
 
-    /// The level of FP-heavy threads that are above no cut.
-    pub fn heavy(&self) -> u8 {
-        self.below.len() as u8
-    }
-
-    /// The level of FP-light threads, the last.
-    pub fn light(&self) -> u8 {
-        self.heavy() + 1
-    }
-
     /// Follows one thread: its level after this period. 0 is the heaviest.
     pub fn follow(&self, state: &mut LevelState, candidate: &Candidate) -> u8 {
-        let Some(was) = state.level.map(|level| level.min(self.light())) else {
+        let Some(was) = state.level else {
             let level = self.level(candidate, None, 1.0);
             state.level = Some(level);
             return level;
@@ -100,16 +94,16 @@ impl Cuts {
         };
         let heavy = match was {
             None => candidate.share >= self.thresholds.fp_threshold,
-            Some(_) => above_cut(self.heavy(), self.thresholds.fp_threshold),
+            Some(_) => above_cut(HEAVY, self.thresholds.fp_threshold),
         };
         if !heavy {
-            return self.light();
+            return LIGHT;
         }
         let cuts = self.below.iter().zip(0u8..);
         cuts.filter(|(cut, level)| above_cut(*level, **cut))
             .map(|(_, level)| level)
             .next()
-            .unwrap_or(self.heavy())
+            .unwrap_or(HEAVY)
     }
 
     fn margin(&self, candidate: &Candidate, cut: f64) -> f64 {

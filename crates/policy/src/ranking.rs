@@ -16,6 +16,7 @@ pub(crate) struct Candidate {
     pub noise: f64,
     /// Share of the period on a PU.
     pub activity: f64,
+    last_pu: Option<u32>,
 }
 
 /// A snapshot's threads, sorted out.
@@ -50,9 +51,7 @@ impl Census {
                 _ => census.unknown.push(at),
             }
         }
-        census
-            .ranked
-            .sort_unstable_by(|a, b| by_rank(snapshot, a, b));
+        census.ranked.sort_unstable_by(by_rank);
         census
     }
 
@@ -64,11 +63,10 @@ impl Census {
 
 /// By falling FP share; equals by falling activity, then by where they ran, and only then by number: what tells two
 /// threads apart is what they do, not what they are called.
-fn by_rank(snapshot: &Snapshot, a: &Candidate, b: &Candidate) -> Ordering {
-    let (s, t) = (&snapshot.threads[a.at], &snapshot.threads[b.at]);
+fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
     (b.share.total_cmp(&a.share))
         .then(b.activity.total_cmp(&a.activity))
-        .then_with(|| s.last_pu.cmp(&t.last_pu))
+        .then(a.last_pu.cmp(&b.last_pu))
         .then(a.at.cmp(&b.at))
 }
 
@@ -92,5 +90,6 @@ fn candidate(at: usize, thread: &ThreadState, min_confidence: f64) -> Option<Can
         confidence: metric.confidence.min(1.0),
         noise,
         activity: thread.activity,
+        last_pu: thread.last_pu,
     })
 }

@@ -66,6 +66,22 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().map(|entry| entry.name)
 }
 
+/// What the policy does, in one line.
+///
+/// # Errors
+/// No policy of that name, with a suggestion.
+pub fn summary(name: &str) -> Result<&'static str, PolicyError> {
+    entry(name).map(|entry| entry.summary)
+}
+
+/// What the policy needs: counters, calibration, root.
+///
+/// # Errors
+/// No policy of that name, with a suggestion.
+pub fn needs(name: &str) -> Result<&'static str, PolicyError> {
+    entry(name).map(|entry| entry.needs)
+}
+
 /// One line: what the policy does and what it needs.
 ///
 /// # Errors

@@ -6,6 +6,7 @@
 //! the threads' allowed PUs are. Threads with the same allowed domains are searched together: with few different masks
 //! a search costs as much as there are domains.
 
+use crate::hysteresis::LIGHT;
 use std::{cmp::Reverse, collections::VecDeque};
 
 /// A thread to be placed.
@@ -37,14 +38,14 @@ pub(crate) struct Ground {
 }
 
 /// Each item's domain; `None` where there was no room. `items` are by rising level, and within a level those first that
-/// choose first. `light` is the level from which on threads are not FP-heavy.
-pub(crate) fn spread(items: &[Item], ground: &Ground, light: u8) -> Vec<Option<usize>> {
+/// choose first.
+pub(crate) fn spread(items: &[Item], ground: &Ground) -> Vec<Option<usize>> {
     let mut state = Spread::new(items, ground);
     let mut from = 0;
     while from < items.len() {
         let level = items[from].level;
         let to = from + items[from..].partition_point(|item| item.level == level);
-        if level >= light {
+        if level == LIGHT {
             state.add_fixed_light();
         }
         state.place(from..to);
@@ -262,5 +263,96 @@ impl Tree {
             self.order.push(domain);
         }
         new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hysteresis::HEAVY;
+    use proptest::prelude::*;
+
+    const DOMAINS: usize = 3;
+
+    fn pairs(placed: &[Option<usize>]) -> usize {
+        let count = |domain| placed.iter().filter(|d| **d == Some(domain)).count();
+        (0..DOMAINS)
+            .map(|domain| count(domain) * count(domain).saturating_sub(1) / 2)
+            .sum()
+    }
+
+    /// All ways to place everybody that keep to reach and room.
+    fn all(items: &[Item], ground: &Ground) -> Vec<Vec<Option<usize>>> {
+        let mut ways = vec![Vec::new()];
+        for item in items {
+            ways = (ways.iter())
+                .flat_map(|way: &Vec<Option<usize>>| {
+                    let free = |domain: &usize| {
+                        let there = way.iter().filter(|d| **d == Some(*domain)).count();
+                        there < ground.room[*domain] && ground.reaches[item.reach][*domain]
+                    };
+                    let next = (0..DOMAINS).filter(free);
+                    next.map(|domain| [way.as_slice(), &[Some(domain)]].concat())
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+        }
+        ways
+    }
+
+    fn away(items: &[Item], placed: &[Option<usize>]) -> usize {
+        items
+            .iter()
+            .zip(placed)
+            .filter(|(item, domain)| item.home != **domain)
+            .count()
+    }
+
+    fn ground(room: Vec<usize>, reaches: Vec<Vec<bool>>) -> Ground {
+        Ground {
+            nodes: vec![0; DOMAINS],
+            room,
+            fixed_heavy: vec![0; DOMAINS],
+            fixed_light: vec![0; DOMAINS],
+            reaches,
+        }
+    }
+
+    fn items(threads: &[(usize, Option<usize>)]) -> Vec<Item> {
+        let item = |(reach, home): &(usize, Option<usize>)| Item {
+            level: HEAVY,
+            reach: *reach,
+            home: *home,
+            settled: home.is_some(),
+        };
+        threads.iter().map(item).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn fewest_pairs_whatever_is_allowed(
+            room in proptest::collection::vec(0..4usize, DOMAINS),
+            reaches in proptest::collection::vec(proptest::collection::vec(any::<bool>(), DOMAINS), 3),
+            threads in proptest::collection::vec((0..3usize, proptest::option::of(0..DOMAINS)), 0..6),
+        ) {
+            let (items, ground) = (items(&threads), ground(room, reaches));
+            let placed = spread(&items, &ground);
+            if let Some(fewest) = all(&items, &ground).iter().map(|way| pairs(way)).min() {
+                prop_assert!(placed.iter().all(Option::is_some));
+                prop_assert_eq!(pairs(&placed), fewest);
+            }
+        }
+
+        #[test]
+        fn fewest_moves_where_all_is_allowed(homes in proptest::collection::vec(0..DOMAINS, 0..7)) {
+            let threads: Vec<_> = homes.iter().map(|home| (0, Some(*home))).collect();
+            let (items, ground) = (items(&threads), ground(vec![4; DOMAINS], vec![vec![true; DOMAINS]]));
+            let placed = spread(&items, &ground);
+            // Those beyond a domain's room are nowhere: only what fits is compared.
+            let ways = all(&items, &ground);
+            let fewest = ways.iter().map(|way| pairs(way)).min().unwrap();
+            let best = ways.iter().filter(|way| pairs(way) == fewest);
+            prop_assert_eq!(away(&items, &placed), best.map(|way| away(&items, way)).min().unwrap());
+        }
     }
 }

@@ -49,6 +49,16 @@ pub(super) fn numbers(reason: Reason, rank: usize, candidate: &Candidate, pu: u3
         .with("pu", f64::from(pu))
 }
 
+/// How many FP-heavy threads share FP units with a thread.
+pub(super) fn company(heavy: bool, others: usize) -> String {
+    match (others, heavy) {
+        (0, true) => "beside no other FP-heavy thread".to_owned(),
+        (0, false) => "beside no FP-heavy thread".to_owned(),
+        (1, _) => "beside 1 FP-heavy thread".to_owned(),
+        (n, _) => format!("beside {n} FP-heavy threads"),
+    }
+}
+
 /// Where a thread comes from: it stays, moves, or is bound anew.
 pub(super) fn movement(
     snapshot: &Snapshot,
@@ -58,7 +68,10 @@ pub(super) fn movement(
     domains: &Domains,
 ) -> String {
     let label = |pu: u32| match domains.of(pu) {
-        Some(domain) => format!("{} (PU {pu})", domains[domain].label),
+        Some(domain) => {
+            let label = domains[domain].label(&snapshot.topology);
+            format!("{label} (PU {pu})")
+        }
         None => format!("PU {pu}"),
     };
     match (present, snapshot.threads[at].last_pu) {

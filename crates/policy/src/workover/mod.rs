@@ -9,6 +9,7 @@ mod config;
 mod explain;
 mod paper;
 mod perch;
+mod placement;
 
 pub use config::{Variant, WorkOverConfig};
 
@@ -62,9 +63,10 @@ impl View<'_> {
 
     /// Why there is nothing to do, whatever the threads' FP shares are. `domains` are those that can be reached.
     fn nothing_to_do(&self, census: &Census, domains: &Domains) -> Option<String> {
-        let usable = Domains::new(self.snapshot, &self.snapshot.topology.usable());
         let known = !census.ranked.is_empty();
-        let domains = if known { domains } else { &usable };
+        let usable = || Domains::new(self.snapshot, &self.snapshot.topology.usable());
+        let all = (!known).then(usable);
+        let domains = all.as_ref().unwrap_or(domains);
         if !domains.share_anything() {
             Some(explain::nothing_shared())
         } else if census.busy() < domains.len() {

@@ -16,8 +16,15 @@ pub(super) fn decide(
     config: &WorkOverConfig,
 ) -> Decision {
     let snapshot = view.snapshot;
-    let census = Census::new(snapshot, config.min_confidence, |_, thread| {
+    let mut census = Census::new(snapshot, config.min_confidence, |_, thread| {
         thread.activity >= config.min_activity
+    });
+    // Equals stay in the order of their groups, else they would change places for nothing.
+    census.ranked.sort_by(|a, b| {
+        let group = |candidate: &Candidate| memory[candidate.at].group.unwrap_or(usize::MAX);
+        (b.share.total_cmp(&a.share))
+            .then(b.activity.total_cmp(&a.activity))
+            .then(group(a).cmp(&group(b)))
     });
     let domains = Domains::new(snapshot, &view.reachable(&census));
     let before: Vec<Option<usize>> = census.ranked.iter().map(|c| memory[c.at].group).collect();
@@ -55,7 +62,8 @@ pub(super) fn decide(
                 continue;
             };
             let rank = first + member;
-            let label = domains.of(pu).map_or("", |domain| &domains[domain].label);
+            let domain = domains.of(pu).map(|domain| &domains[domain]);
+            let label = domain.map_or(String::new(), |d| d.label(&snapshot.topology));
             let moved = explain::movement(
                 snapshot,
                 candidate.at,

@@ -1,0 +1,78 @@
+//! How long a decision takes: first (everybody is placed), steady (nothing changes), and after a change of roles.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use divan::{Bencher, black_box};
+use perch_core::Policy;
+use perch_policy::{WorkOver, WorkOverConfig, workover::Variant};
+use support::World;
+
+fn main() {
+    divan::main();
+}
+
+/// Threads, nodes, cores a node, PUs a core.
+const SIZES: [(usize, u32, usize, usize); 5] = [
+    (10, 1, 4, 2),
+    (100, 2, 16, 2),
+    (1_000, 4, 64, 4),
+    (1_000, 1, 512, 2),
+    (10_000, 4, 128, 2),
+];
+
+/// Half of the threads are FP-heavy, in no order.
+fn world((threads, nodes, cores, smt): (usize, u32, usize, usize), turn: usize) -> World {
+    let share = |at: usize| match (at * 7919 + turn) % 8 {
+        kind if kind < 4 => 0.3 + (at % 97) as f64 * 0.003,
+        _ => (at % 89) as f64 * 0.0001,
+    };
+    let shares: Vec<f64> = (0..threads).map(share).collect();
+    World::regular(nodes, cores, smt, &shares)
+}
+
+fn policy(variant: Variant) -> WorkOver {
+    WorkOver::new(WorkOverConfig {
+        variant,
+        ..WorkOverConfig::default()
+    })
+}
+
+#[divan::bench(args = SIZES)]
+fn first(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let world = world(size, 0);
+    bencher
+        .with_inputs(|| policy(Variant::Perch))
+        .bench_values(|mut policy| policy.decide(black_box(&world.snapshot)));
+}
+
+#[divan::bench(args = SIZES)]
+fn steady(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let (mut world, mut policy) = (world(size, 0), policy(Variant::Perch));
+    for _ in 0..3 {
+        world.step(&mut policy);
+    }
+    bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
+}
+
+#[divan::bench(args = SIZES)]
+fn roles_change(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    bencher
+        .with_inputs(|| {
+            let (mut before, mut policy) = (world(size, 0), policy(Variant::Perch));
+            before.step(&mut policy);
+            let after = world(size, 3);
+            for at in 0..size.0 {
+                before.set_share(at, after.share(at).unwrap_or(0.0));
+            }
+            (before, policy)
+        })
+        .bench_values(|(world, mut policy)| policy.decide(black_box(&world.snapshot)));
+}
+
+#[divan::bench(args = SIZES)]
+fn paper(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let (mut world, mut policy) = (world(size, 0), policy(Variant::Paper));
+    world.step(&mut policy);
+    bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
+}

@@ -1,0 +1,163 @@
+//! Manual binding: rules, locations, turns.
+
+mod support;
+
+use perch_core::{Policy, PuSet};
+use perch_policy::{
+    Fixed, FixedConfig,
+    fixed::{Location, Rule, parse_rules},
+};
+use proptest::prelude::*;
+use std::path::Path;
+use support::*;
+
+fn fixed(rules: &[&str]) -> Fixed {
+    let pin = rules.iter().map(|rule| (*rule).to_owned()).collect();
+    Fixed::new(&FixedConfig { pin }).unwrap()
+}
+
+fn error(rule: &str) -> String {
+    let pin = vec![rule.to_owned()];
+    Fixed::new(&FixedConfig { pin }).unwrap_err().to_string()
+}
+
+/// Two packages of two cores of two PUs.
+fn resolve(location: &str) -> String {
+    let topology = topology(&cores(2, 2, 2));
+    let location: Location = location.parse().unwrap();
+    location
+        .resolve(&topology)
+        .map_or_else(|error| error.to_string(), |pus| pus.to_string())
+}
+
+#[test]
+fn locations_mean_what_hwloc_calc_says() {
+    for (location, pus) in [
+        ("0-3,7", "0-3,7"),
+        ("all", "0-7"),
+        ("core:1", "2-3"),
+        ("core:all.pu:1", "1,3,5,7"),
+        ("core:0-1.pu:0", "0,2"),
+        ("core:2-.pu:0", "4,6"),
+        ("package:1", "4-7"),
+        ("package:1.core:0", "4-5"),
+        ("package:all.core:1.pu:0", "2,6"),
+        ("numa:0,core:3", "0-3,6-7"),
+        ("node:1.pu:3", "7"),
+        ("pu:odd", "1,3,5,7"),
+        ("core:even", "0-1,4-5"),
+        ("pu:6:4", "0-1,6-7"),
+        ("l3:1", "4-7"),
+    ] {
+        assert_eq!(resolve(location), pus, "{location}");
+    }
+    assert_eq!(resolve("core:4"), "there is no core:4; there are core:0-3");
+    assert_eq!(resolve("6-9"), "there is no PU 8-9; there are 0-7");
+}
+
+#[test]
+fn the_first_rule_that_matches_wins() {
+    let mut world = World::regular(1, 4, 2, &[0.0; 3]);
+    world.snapshot.threads[1].info.name = "worker-1".to_owned();
+    world.snapshot.threads[2].info.process = "other".to_owned();
+    let plan = fixed(&["worker*=core:1", "app=0,9"]).decide(&world.snapshot);
+    assert!(plan.remarks[0].contains("no PU 9"), "{:?}", plan.remarks);
+    let plan = fixed(&["worker*=core:1", "app=0"]).decide(&world.snapshot);
+    let bound: Vec<_> = plan
+        .bindings
+        .iter()
+        .map(|b| (b.thread, b.pus.to_string()))
+        .collect();
+    assert_eq!(bound, [(id(0), "0".to_owned()), (id(1), "2-3".to_owned())]);
+    assert_eq!(plan.bindings[1].reason.text, "rule 'worker*=core:1'");
+}
+
+#[test]
+fn bad_rules_are_shown_with_the_place() {
+    insta::assert_snapshot!(
+        [
+            error("worker 0-3"),
+            error("=0-3"),
+            error("worker*="),
+            error("worker*=3-1"),
+            error("worker*=0,cors:1"),
+            error("worker*=each:core:x"),
+            error("worker*=core:0.pu"),
+            Fixed::new(&FixedConfig::default()).unwrap_err().to_string(),
+        ]
+        .join("\n")
+    );
+    let errors = parse_rules(
+        "# who goes where\n\nmain=0\nworker*=cor:1\n",
+        Path::new("pins.conf"),
+    )
+    .unwrap_err();
+    assert!(
+        errors[0]
+            .to_string()
+            .starts_with("pins.conf:4: no kind of object 'cor'; did you mean 'core'?")
+    );
+    assert_eq!(
+        parse_rules("# nothing\n a = 1 \n", Path::new("pins.conf"))
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_a_rule_or_refused(text in "[ -~é]{0,24}") {
+        let topology = topology(&cores(1, 2, 2));
+        match text.parse::<Rule>() {
+            Ok(rule) => match rule.pus.resolve(&topology) {
+                Ok(pus) => prop_assert!(pus.is_subset(&topology.all())),
+                Err(error) => prop_assert!(error.to_string().starts_with("there is no ")),
+            },
+            Err(error) => prop_assert!(error.to_string().ends_with('^')),
+        }
+    }
+
+    #[test]
+    fn locations_are_printed_as_they_are_read(
+        kind in prop_oneof!["core", "pu", "package", "numa", "l2"],
+        indexes in prop_oneof!["[0-9]", "[0-4]-[5-9]", "[0-9]-", "[0-9]:[1-9]", "all", "odd", "even"],
+        numbers in 0..100u32,
+    ) {
+        let text = format!("{kind}:{indexes}.pu:0,{numbers}");
+        prop_assert_eq!(text.parse::<Location>().unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn turns_are_even_and_stay(
+        pus in proptest::collection::btree_set(0..8u32, 1..8),
+        count in 1..20usize,
+        leave in proptest::collection::vec(0..20usize, 0..5),
+    ) {
+        let set: PuSet = pus.iter().copied().collect();
+        let mut policy = fixed(&[&format!("t*=each:{set}")]);
+        let mut world = World::regular(1, 4, 2, &vec![0.0; count]);
+        let before = places(&policy.decide(&world.snapshot));
+        let loads: Vec<usize> = pus.iter().map(|pu| before.values().filter(|p| *p == pu).count()).collect();
+        prop_assert_eq!(before.len(), count);
+        prop_assert!(loads.iter().max().unwrap() - loads.iter().min().unwrap() <= 1);
+        world.snapshot.threads.retain(|t| !leave.contains(&((t.info.id.tid - 1000) as usize)));
+        for (thread, pu) in places(&policy.decide(&world.snapshot)) {
+            prop_assert_eq!(before[&thread], pu);
+        }
+    }
+
+    #[test]
+    fn bindings_are_within_what_is_usable_and_allowed(cores in any_cores(), threads in any_threads(), each in any::<bool>()) {
+        let world = World::new(&cores, &threads);
+        let plan = fixed(&[if each { "*=each:all" } else { "*=core:even" }]).decide(&world.snapshot);
+        for binding in &plan.bindings {
+            let thread = world.snapshot.thread(binding.thread).unwrap();
+            prop_assert!(thread.hands_off.is_none());
+            prop_assert!(!binding.pus.is_empty() && binding.pus.is_subset(&thread.allowed));
+            prop_assert!(binding.pus.is_subset(&world.snapshot.topology.usable()));
+        }
+    }
+}
