@@ -120,7 +120,7 @@ impl fmt::Display for CpuIdentity {
         } else if let Some(cpu) = &self.cpu {
             f.write_str(cpu)?;
             if let Some(pvr) = self.pvr {
-                write!(f, " (pvr {pvr:#06x})")?;
+                write!(f, " pvr {pvr:#06x}")?;
             }
         } else if let Some(pvr) = self.pvr {
             write!(f, "pvr {pvr:#06x}")?;
@@ -128,7 +128,7 @@ impl fmt::Display for CpuIdentity {
             f.write_str("an unknown processor")?;
         }
         match &self.model_name {
-            Some(name) => write!(f, ", {name}"),
+            Some(name) => write!(f, " ({name})"),
             None => Ok(()),
         }
     }

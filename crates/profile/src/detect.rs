@@ -41,8 +41,7 @@ pub fn detect<'a>(library: &'a Library, identity: &CpuIdentity) -> Detected<'a> 
             "no profile is for this processor ({identity}); `--profile` chooses another, docs/profiles.md says how \
              to write one"
         ),
-        2 => format!("its vendor and family match ({identity}); the model is in no profile's list"),
-        _ => format!("{identity} matches {rule}"),
+        _ => format!("the processor is {identity}; the profile is for {rule}"),
     };
     Detected { profile, why }
 }

@@ -6,8 +6,8 @@ use crate::{
 };
 use perch_core::{Count, CountQuality, EventPlan, EventSet, Metric, MetricSource, Metrics};
 
-/// How far beyond its range a value may lie before it is not believed, as a share of the range's width: counts that
-/// were taken in turns and scaled up can give a ratio slightly above 1.
+/// How far beyond its range a value may lie before it is not believed, as a share of the range's width up to 1: counts
+/// that were taken in turns and scaled up can give a share slightly above 1 or below 0.
 const SLACK: f64 = 0.05;
 
 impl Profile {
@@ -179,7 +179,7 @@ impl Evaluation<'_> {
         let Some((least, greatest)) = rule.range else {
             return Some((value, confidence));
         };
-        let slack = (greatest - least) * SLACK;
+        let slack = (greatest - least).min(1.0) * SLACK;
         if value < least - slack || value > greatest + slack {
             problems.push(format!(
                 "no {}: `{}` gives {value:.4}, but it lies between {least} and {greatest}",

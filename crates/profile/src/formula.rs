@@ -52,8 +52,17 @@ impl Formula {
         {
             return Err(wrong(
                 at..at + strange.len_utf8(),
-                format!("`{}` has no place in a formula", strange.escape_default()),
+                format!("`{}` has no place in a formula", strange.escape_debug()),
             ));
+        }
+        if let Some(number) =
+            numbers(text).find(|word| text[word.clone()].contains(char::is_alphabetic))
+        {
+            let message = format!(
+                "`{}` is no number: write it out, as in 1000 or 0.001",
+                &text[number.clone()]
+            );
+            return Err(wrong(number, message));
         }
         let expression = FlatEx::<f64>::parse(text)
             .map_err(|error| wrong(0..text.len(), format!("not a formula: {}", error.msg())))?;
@@ -110,9 +119,10 @@ impl Formula {
             format!("`{}` gives no number", self.text)
         } else {
             format!(
-                "`{}` has no value where {} is 0",
+                "`{}` has no value where {} {} 0",
                 self.text,
-                zeros.join(" and ")
+                zeros.join(" and "),
+                if zeros.len() > 1 { "are" } else { "is" }
             )
         }
     }
@@ -148,21 +158,27 @@ pub fn is_name(word: &str) -> bool {
         && FlatEx::<f64>::parse(word).is_ok_and(|expression| expression.var_names() == [word])
 }
 
-/// The words of a text (letters, digits, `_`) that do not begin with a digit.
+/// The words of a text (letters, digits, `_`, `.`) that may name something.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    all_words(text).filter(|word| !begins_number(&text[word.clone()]))
+}
+
+/// The words of a text that begin as a number does.
+fn numbers(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    all_words(text).filter(|word| begins_number(&text[word.clone()]))
+}
+
+fn begins_number(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+fn all_words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let mut at = 0;
     std::iter::from_fn(move || {
-        loop {
-            let start = at + text[at..].find(word)?;
-            let end = start
-                + text[start..]
-                    .find(|c| !word(c))
-                    .unwrap_or(text.len() - start);
-            at = end;
-            if !text[start..].starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-                return Some(start..end);
-            }
-        }
+        let start = at + text[at..].find(word)?;
+        let length = text[start..].find(|c| !word(c));
+        at = length.map_or(text.len(), |length| start + length);
+        Some(start..at)
     })
 }

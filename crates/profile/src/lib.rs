@@ -21,7 +21,7 @@ mod schema;
 pub mod spelling;
 mod validate;
 
-pub use cpu::CpuIdentity;
+pub use cpu::{CpuIdentity, Rule};
 pub use detect::{Detected, detect};
 pub use error::{LibraryError, ProfileError};
 pub use library::{Library, user_dirs};

@@ -17,6 +17,8 @@ pub struct Profile {
     pub title: String,
     /// Where it was read.
     pub path: String,
+    /// Its text, as it was read.
+    pub text: String,
     /// What a user of this profile should know.
     pub notes: Vec<String>,
     /// The processors that it is for.

@@ -79,6 +79,7 @@ impl Reader<'_> {
             name: name.clone(),
             title: file.title.get_ref().clone(),
             path: self.path.to_owned(),
+            text: self.text.to_owned(),
             notes: file.notes,
             rules: file
                 .rules
