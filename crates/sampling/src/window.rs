@@ -1,15 +1,27 @@
 //! The stretch of code that one sampled address stands for.
+//!
+//! The sampled address is the one behind the instruction that stalled, and instructions that retire
+//! together with others are hardly ever hit, so neither the instruction at the address nor the one before
+//! tells the mix. The stretch around it does: a repeated string instruction stands for itself; else the
+//! innermost loop, found as the first backward branch that jumps over the address; else the instructions
+//! on the static path ahead (jumps and backward branches followed, calls stepped over).
+//!
+//! With [enough samples](crate::Estimator::take) of a thread, these windows only tell the spread; the mix
+//! comes from all addresses together.
 
 use std::ops::Range;
 
 use crate::instruction::{Arch, Decoded, Flow, MemoryOperand};
 use crate::mix::{Mix, MixSum};
+use crate::predecessor::predecessor;
 use crate::source::{CodeReader, CodeSource};
 
 /// How far forward the end of an enclosing loop is looked for, in instructions.
 const LOOP_REACH: usize = 160;
 /// Longest loop body in bytes.
 const LOOP_BYTES: u64 = 1024;
+/// How far ahead a memory operand is looked for, in instructions.
+const OPERAND_REACH: usize = 16;
 /// Longest path, in instructions.
 const PATH_LENGTH: usize = 64;
 
@@ -143,6 +155,7 @@ impl WindowFinder {
         body
     }
 
+    /// Within a known loop the instruction boundaries are certain; elsewhere they are voted on.
     fn predecessor(
         &mut self,
         source: &dyn CodeSource,
@@ -150,17 +163,21 @@ impl WindowFinder {
         kind: WindowKind,
         body: &[(u64, Decoded)],
     ) -> Option<(u64, Decoded)> {
-        let _ = source;
-        match kind {
-            WindowKind::Loop => body
-                .iter()
-                .copied()
-                .find(|(at, d)| d.next(*at) == ip)
-                .or(body.last().copied()),
-            WindowKind::Repeat | WindowKind::Path => None,
+        if kind == WindowKind::Loop {
+            let within = body.iter().copied().find(|(at, d)| d.next(*at) == ip);
+            let falls_through =
+                |d: &Decoded| !matches!(d.flow, Flow::Jump(_) | Flow::Return | Flow::Stop);
+            // The loop's head runs after its last branch.
+            return match within {
+                Some((at, d)) => falls_through(&d).then_some((at, d)),
+                None => body.last().copied(),
+            };
         }
+        predecessor(&mut self.reader, source, ip)
     }
 
+    /// An operand of the instruction before `ip`, if that did not overwrite its registers, else of the
+    /// next ones that still find theirs unchanged. The stack is left out: it is always in the cache.
     fn operand(
         &mut self,
         source: &dyn CodeSource,
@@ -183,7 +200,7 @@ impl WindowFinder {
         }
         let mut written = 0;
         let mut at = ip;
-        for _ in 0..16 {
+        for _ in 0..OPERAND_REACH {
             let instruction = self.reader.decode(source, at)?;
             let found = instruction
                 .operands
