@@ -25,8 +25,8 @@ pub trait Processor {
     /// Its name, for recordings and reports.
     fn name(&self) -> &str;
 
-    /// All that defines it, as text, so that a recording can be replayed without the file; `None` if perch ships it.
-    fn text(&self) -> Option<String>;
+    /// All that defines it, as text, so that a recording can be replayed without the file.
+    fn text(&self) -> &str;
 
     /// What to count.
     fn event_plan(&self) -> EventPlan;

@@ -18,8 +18,8 @@ pub struct Start {
     pub policy: String,
     /// The profile's name.
     pub profile: String,
-    /// The profile's text, unless perch ships it.
-    pub profile_text: Option<String>,
+    /// The profile's text.
+    pub profile_text: String,
     /// The period.
     pub period: Duration,
     /// How threads are characterised.

@@ -13,7 +13,7 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     path::Path,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// The format's version.
@@ -43,11 +43,11 @@ pub struct Header {
     pub policy: String,
     /// The profile's name.
     pub profile: String,
-    /// The profile's text, unless perch ships it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile_text: Option<String>,
-    /// The period asked for, in nanoseconds.
-    pub period: u64,
+    /// The profile's text.
+    pub profile_text: String,
+    /// The period asked for; written in nanoseconds.
+    #[serde(with = "nanoseconds")]
+    pub period: Duration,
     /// How threads were characterised.
     pub counting: String,
     /// The mask of threads that nobody had placed.
@@ -200,7 +200,7 @@ impl<W: Write> Observer for Recorder<W> {
             policy: start.policy.clone(),
             profile: start.profile.clone(),
             profile_text: start.profile_text.clone(),
-            period: start.period.as_nanos() as u64,
+            period: start.period,
             counting: start.counting.clone(),
             default_mask: start.default_mask.clone(),
             dry_run: start.dry_run,
@@ -393,5 +393,19 @@ impl<R: BufRead> Lines<R> {
             line: self.line,
             why: why.to_string(),
         }
+    }
+}
+
+/// A duration as a whole number of nanoseconds.
+mod nanoseconds {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(time.as_nanos() as u64)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_nanos)
     }
 }

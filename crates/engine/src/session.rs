@@ -174,7 +174,7 @@ impl<M: Machine> Session<M> {
             machine: self.machine.topology(),
             policy: self.policy.name().to_owned(),
             profile: self.processor.name().to_owned(),
-            profile_text: self.processor.text(),
+            profile_text: self.processor.text().to_owned(),
             period: self.period,
             counting: self.machine.counting(),
             default_mask: self.ownership.default_mask().clone(),

@@ -426,8 +426,8 @@ impl Processor for TestProcessor {
         "test"
     }
 
-    fn text(&self) -> Option<String> {
-        Some("a text".to_owned())
+    fn text(&self) -> &str {
+        "a text"
     }
 
     fn event_plan(&self) -> EventPlan {
