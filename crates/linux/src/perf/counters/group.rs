@@ -1,0 +1,183 @@
+//! One group of counters of one thread: on the PMU together or not at all, read together.
+
+use super::resolve::GroupPlan;
+use crate::perf::encode::{Encoded, Mode};
+use perf_event::{Builder, Counter, ReadFormat};
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+/// Most events in a group that is read: no PMU has as many counters.
+const MOST_EVENTS: usize = 32;
+
+/// Open counters of one thread.
+pub(super) struct Group {
+    leader: Counter,
+    members: Vec<Counter>,
+    last: Reading,
+}
+
+/// Totals since the group was opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub enabled: u64,
+    pub running: u64,
+    pub values: Vec<u64>,
+}
+
+/// What was counted between two readings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Delta {
+    pub enabled: u64,
+    pub running: u64,
+    /// `None` for a counter that went backwards.
+    pub values: Vec<Option<u64>>,
+}
+
+impl Group {
+    /// Opens a group for a thread, or for the calling thread, switched on.
+    pub(super) fn open(plan: &GroupPlan, tid: Option<i32>, user_only: bool) -> io::Result<Self> {
+        let mut events = plan.events.iter().map(|(_, event)| event);
+        let Some(first) = events.next() else {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        };
+        let mut leader = builder(first, tid, user_only).enabled(false).build()?;
+        let members: io::Result<Vec<Counter>> = events
+            .map(|event| {
+                builder(event, tid, user_only)
+                    .enabled(true)
+                    .build_with_group(&mut leader)
+            })
+            .collect();
+        let mut group = Self {
+            leader,
+            members: members?,
+            last: Reading::default(),
+        };
+        group.last.values = vec![0; plan.events.len()];
+        group.enable()?;
+        Ok(group)
+    }
+
+    /// Switches the leader on, and so the group.
+    pub(super) fn enable(&mut self) -> io::Result<()> {
+        self.leader.enable()
+    }
+
+    /// Switches the leader off, and so the group.
+    pub(super) fn disable(&mut self) -> io::Result<()> {
+        self.leader.disable()
+    }
+
+    pub(super) fn descriptors(&self) -> usize {
+        1 + self.members.len()
+    }
+
+    /// What was counted since the last reading.
+    pub(super) fn read(&mut self) -> io::Result<Delta> {
+        // number of events, two times, and a value and an identifier for each
+        let mut buffer = [0u8; 8 * (3 + 2 * MOST_EVENTS)];
+        // SAFETY: the descriptor lives as long as the leader, which `self` owns.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.leader.as_raw_fd()) };
+        let length = rustix::io::read(fd, &mut buffer)?;
+        let reading = Reading::parse(&buffer[..length], self.descriptors())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        let delta = self.last.until(&reading);
+        self.last = reading;
+        Ok(delta)
+    }
+}
+
+fn builder(event: &Encoded, tid: Option<i32>, user_only: bool) -> Builder<'static> {
+    let mut builder = Builder::new(event.code);
+    builder
+        .read_format(
+            ReadFormat::GROUP | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,
+        )
+        .exclude_kernel(user_only || event.mode == Mode::User)
+        .exclude_user(event.mode == Mode::Kernel)
+        .any_cpu();
+    match tid {
+        Some(tid) => builder.observe_pid(tid),
+        None => builder.observe_self(),
+    };
+    builder
+}
+
+impl Reading {
+    /// Reads `struct read_format` of a group with times and identifiers (perf_event_open(2), "Reading results").
+    fn parse(bytes: &[u8], events: usize) -> Option<Self> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let mut words = words.iter().map(|word| u64::from_ne_bytes(*word));
+        let count = words.next()?;
+        if count != events as u64 {
+            return None;
+        }
+        let (enabled, running) = (words.next()?, words.next()?);
+        let mut values = Vec::with_capacity(events);
+        for _ in 0..events {
+            values.push(words.next()?);
+            let _identifier = words.next()?;
+        }
+        Some(Self {
+            enabled,
+            running,
+            values,
+        })
+    }
+
+    /// What was counted from here to a later reading.
+    fn until(&self, later: &Self) -> Delta {
+        let backwards = later.enabled < self.enabled || later.running < self.running;
+        let values = self.values.iter().zip(&later.values);
+        Delta {
+            enabled: later.enabled.saturating_sub(self.enabled),
+            running: later.running.saturating_sub(self.running),
+            values: values
+                .map(|(before, after)| after.checked_sub(*before).filter(|_| !backwards))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200), events in 0usize..20) {
+            if let Some(reading) = Reading::parse(&bytes, events) {
+                prop_assert_eq!(reading.values.len(), events);
+            }
+        }
+
+        #[test]
+        fn readings_come_back(enabled: u64, running: u64, values in proptest::collection::vec(any::<u64>(), 1..8)) {
+            let mut words = vec![values.len() as u64, enabled, running];
+            values.iter().for_each(|value| words.extend([*value, 77]));
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let expected = Reading { enabled, running, values: values.clone() };
+            prop_assert_eq!(Reading::parse(&bytes, values.len()), Some(expected));
+            prop_assert_eq!(Reading::parse(&bytes[1..], values.len()), None);
+            prop_assert_eq!(Reading::parse(&bytes, values.len() + 1), None);
+        }
+
+        #[test]
+        fn only_what_grew_is_a_count(before: [u64; 4], after: [u64; 4]) {
+            let reading = |words: [u64; 4]| Reading {
+                enabled: words[0],
+                running: words[1],
+                values: words[2..].to_vec(),
+            };
+            let delta = reading(before).until(&reading(after));
+            for (at, value) in delta.values.iter().enumerate() {
+                let times_grew = after[0] >= before[0] && after[1] >= before[1];
+                prop_assert_eq!(value.is_some(), times_grew && after[at + 2] >= before[at + 2]);
+                prop_assert!(value.is_none_or(|value| before[at + 2] + value == after[at + 2]));
+            }
+        }
+    }
+}

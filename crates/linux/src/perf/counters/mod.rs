@@ -1,0 +1,363 @@
+//! Hardware counters of threads: a group of events for each thread, opened as threads appear and read each period.
+//!
+//! Where a plan has several event sets they take turns, thread by thread: each reading of a thread that ran moves it
+//! to its next set. A set whose events do not fit on the PMU together is split into groups that the kernel lets take
+//! turns. On hybrid processors there is a group for each kind of core; what both counted is added up.
+
+mod group;
+mod resolve;
+
+use super::{Privilege, encode::Encoder, limits, privilege::refusal, probe};
+use crate::plausibility;
+use group::Group;
+use perch_core::{Count, CountQuality, EventPlan, MachineError, ThreadId, ThreadSample};
+use resolve::{GroupPlan, SetPlan};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+};
+
+/// Threads that change places between counted and uncounted in one period: each costs some 50 µs.
+const MOST_SWAPS: usize = 64;
+
+/// A waiting thread must have run this much longer than a counted one to take its place.
+const WORTH_A_SWAP: u64 = 2;
+
+/// Below this share of the time on the PMU a count is scaled.
+const ALL_THE_TIME: f64 = 0.995;
+
+/// Counters of many threads.
+pub struct Counters {
+    sets: Vec<SetPlan>,
+    user_only: bool,
+    hybrid: bool,
+    threads: BTreeMap<ThreadId, Counted>,
+    /// Threads for which there were no descriptors.
+    waiting: BTreeSet<ThreadId>,
+    /// Descriptors that may be used, and that are used.
+    budget: usize,
+    used: usize,
+    remarks: Vec<String>,
+    said: BTreeSet<String>,
+}
+
+/// A thread with counters.
+struct Counted {
+    /// The set that counts now.
+    active: usize,
+    /// Groups of each set, opened when its turn comes.
+    sets: Vec<Option<Vec<Group>>>,
+}
+
+impl Counters {
+    /// Finds out what can be counted here: resolves every event and tries it on this very thread. Events that cannot
+    /// be counted are left out with a remark.
+    ///
+    /// # Errors
+    /// No event of the plan can be counted: with each spelling and the reason; or not permitted, with the remedy.
+    pub fn open(plan: &EventPlan) -> Result<Self, MachineError> {
+        Self::open_with(plan, &Encoder::new())
+    }
+
+    /// As [`Counters::open`], with another machine's tables of events.
+    ///
+    /// # Errors
+    /// As [`Counters::open`].
+    pub fn open_with(plan: &EventPlan, encoder: &Encoder) -> Result<Self, MachineError> {
+        let user_only = !Privilege::detect()?.kernel;
+        let (sets, remarks) = resolve::resolve(plan, encoder, user_only)?;
+        Ok(Self {
+            hybrid: encoder.pmus().of_cores().len() > 1,
+            sets,
+            user_only,
+            threads: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            budget: limits::descriptors(),
+            used: 0,
+            remarks,
+            said: BTreeSet::new(),
+        })
+    }
+
+    /// Starts to count a thread. One that has ended meanwhile is passed over; one for which there are no descriptors
+    /// waits until it is busier than another ([`Counters::end_period`]).
+    ///
+    /// # Errors
+    /// Not permitted, with the remedy.
+    pub fn attach(&mut self, id: ThreadId, _pid: i32) -> Result<(), MachineError> {
+        if self.threads.contains_key(&id) {
+            return Ok(());
+        }
+        let counted = Counted {
+            active: 0,
+            sets: self.sets.iter().map(|_| None).collect(),
+        };
+        self.threads.insert(id, counted);
+        match self.open_set(id, 0) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.threads.remove(&id);
+                match error.raw_os_error() {
+                    Some(libc::ESRCH) => Ok(()),
+                    Some(libc::EMFILE | libc::ENFILE) => {
+                        self.waiting.insert(id);
+                        Ok(())
+                    }
+                    _ => Err(refusal("counting a thread's events", error)),
+                }
+            }
+        }
+    }
+
+    /// Stops counting a thread, and waiting for it.
+    pub fn detach(&mut self, id: ThreadId) {
+        self.waiting.remove(&id);
+        if let Some(thread) = self.threads.remove(&id) {
+            let open = thread.sets.iter().flatten().flatten();
+            self.used -= open.map(Group::descriptors).sum::<usize>();
+        }
+    }
+
+    /// What a thread's events counted since its last reading; nothing for a thread that did not run or is not counted.
+    /// Then the thread's next set has its turn.
+    pub fn read(&mut self, id: ThreadId) -> Vec<Count> {
+        let Some(thread) = self.threads.get_mut(&id) else {
+            return Vec::new();
+        };
+        let (active, plans) = (thread.active, &self.sets);
+        let Some(groups) = &mut thread.sets[active] else {
+            return Vec::new();
+        };
+        let mut tally = Tally::default();
+        for (group, plan) in groups.iter_mut().zip(&plans[active].groups) {
+            tally.add(group, plan);
+        }
+        let on_cpu = tally.enabled;
+        if on_cpu == 0 {
+            return Vec::new();
+        }
+        let (mut counts, least) = tally.counts();
+        plausibility::judge(&mut counts, on_cpu, self.user_only);
+        if self.sets.len() > 1 {
+            self.turn(id);
+        }
+        self.remark_share(least);
+        self.remark_lies(&counts);
+        counts
+    }
+
+    /// Gives the counters of idle threads to busier ones that wait for some.
+    pub fn end_period(&mut self, threads: &[ThreadSample]) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let time = |sample: &&ThreadSample| sample.cpu_time;
+        let (mut waiting, mut counted): (Vec<_>, Vec<_>) = threads
+            .iter()
+            .filter(|sample| {
+                let id = &sample.info.id;
+                self.waiting.contains(id) || self.threads.contains_key(id)
+            })
+            .partition(|sample| self.waiting.contains(&sample.info.id));
+        waiting.retain(|sample| sample.cpu_time > 0);
+        waiting.sort_by_key(|sample| std::cmp::Reverse(time(sample)));
+        counted.sort_by_key(time);
+        let mut idle = counted.into_iter();
+        for busy in waiting.iter().take(MOST_SWAPS) {
+            let fits = self.used + self.cost(0) <= self.budget;
+            if !fits {
+                let Some(idle) = idle.next() else { break };
+                if busy.cpu_time < WORTH_A_SWAP * idle.cpu_time.max(1) {
+                    break;
+                }
+                self.detach(idle.info.id);
+                self.waiting.insert(idle.info.id);
+            }
+            self.waiting.remove(&busy.info.id);
+            // A refusal was already reported when the thread appeared.
+            let _ = self.attach(busy.info.id, busy.info.pid);
+        }
+        let running = waiting.len();
+        if running > 0 && self.said.insert("waiting".to_owned()) {
+            self.remarks.push(format!(
+                "{} threads have counters, the busiest; {running} that run have none: {}",
+                self.threads.len(),
+                limits::NOFILE_REMEDY
+            ));
+        }
+    }
+
+    /// Whether only user space is counted.
+    pub fn user_only(&self) -> bool {
+        self.user_only
+    }
+
+    /// Threads that are counted now.
+    pub fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Whether no thread is counted now.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// What the user should know since the last call.
+    pub fn remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
+    }
+
+    /// One line for the report.
+    pub fn description(&self) -> String {
+        let events: BTreeSet<&str> = self.aliases().collect();
+        let mut text = format!("hardware counters ({} events", events.len());
+        if self.sets.len() > 1 {
+            text += &format!(" in {} sets by turns", self.sets.len());
+        }
+        text += ")";
+        if self.user_only {
+            text += ", user space only";
+        }
+        text
+    }
+
+    /// The events that are counted, under the profile's names.
+    pub fn aliases(&self) -> impl Iterator<Item = &str> {
+        let groups = self.sets.iter().flat_map(|set| &set.groups);
+        groups.flat_map(|group| group.events.iter().map(|(alias, _)| &**alias))
+    }
+
+    /// Descriptors that a thread needs for a set.
+    fn cost(&self, set: usize) -> usize {
+        let groups = self.sets[set].groups.iter();
+        groups.map(|group| group.events.len()).sum()
+    }
+
+    /// Opens, or switches on, a set of a thread.
+    fn open_set(&mut self, id: ThreadId, set: usize) -> io::Result<()> {
+        let cost = self.cost(set);
+        let Some(thread) = self.threads.get_mut(&id) else {
+            return Ok(());
+        };
+        thread.active = set;
+        if let Some(groups) = &mut thread.sets[set] {
+            return groups.iter_mut().try_for_each(Group::enable);
+        }
+        if self.used + cost > self.budget {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let plans = self.sets[set].groups.iter();
+        let groups: io::Result<Vec<Group>> = plans
+            .map(|plan| Group::open(plan, Some(id.tid), self.user_only))
+            .collect();
+        thread.sets[set] = Some(groups?);
+        self.used += cost;
+        Ok(())
+    }
+
+    /// Switches a thread to its next set.
+    fn turn(&mut self, id: ThreadId) {
+        let Some(thread) = self.threads.get_mut(&id) else {
+            return;
+        };
+        let (before, next) = (thread.active, (thread.active + 1) % self.sets.len());
+        if let Some(groups) = &mut thread.sets[before] {
+            // A thread that has ended refuses; its counters go with it.
+            let _ = groups.iter_mut().try_for_each(Group::disable);
+        }
+        if self.open_set(id, next).is_ok() {
+            return;
+        }
+        // No descriptors for both: the one that had its turn makes room.
+        if let Some(thread) = self.threads.get_mut(&id)
+            && let Some(groups) = thread.sets[before].take()
+        {
+            self.used -= groups.iter().map(Group::descriptors).sum::<usize>();
+        }
+        // A thread that has ended, or one for which there is still no room, counts nothing until it is detached.
+        let _ = self.open_set(id, next);
+    }
+
+    fn remark_share(&mut self, least: f64) {
+        if least < 0.95 && !self.hybrid && self.said.insert("share".to_owned()) {
+            self.remarks.push(format!(
+                "counters are shared with others and counted {:.0} % of the time{}",
+                least * 100.0,
+                probe::watchdog()
+            ));
+        }
+    }
+
+    fn remark_lies(&mut self, counts: &[Count]) {
+        for count in counts {
+            if let CountQuality::Implausible(why) = &count.quality
+                && self.said.insert(count.alias.to_string())
+            {
+                self.remarks.push(format!(
+                    "counter '{}' is not believed ({why}): `--counters sampling` does without",
+                    count.alias
+                ));
+            }
+        }
+    }
+}
+
+/// Sums of one thread's reading over its groups.
+#[derive(Default)]
+struct Tally {
+    /// Longest time that a group was switched on while the thread ran, in nanoseconds.
+    enabled: u64,
+    /// By alias: sum of counts, sum of times on a PMU, and whether one of them was impossible.
+    counts: BTreeMap<Arc<str>, (u64, u64, bool)>,
+}
+
+impl Tally {
+    fn add(&mut self, group: &mut Group, plan: &GroupPlan) {
+        let Ok(delta) = group.read() else {
+            return;
+        };
+        self.enabled = self.enabled.max(delta.enabled);
+        for ((alias, _), value) in plan.events.iter().zip(delta.values) {
+            let sum = self.counts.entry(alias.clone()).or_default();
+            sum.1 += delta.running;
+            match value {
+                Some(value) => sum.0 += value,
+                None => sum.2 = true,
+            }
+        }
+    }
+
+    /// The counts, scaled to the whole time, and the least share of it.
+    fn counts(self) -> (Vec<Count>, f64) {
+        let mut least = 1.0f64;
+        let enabled = self.enabled as f64;
+        let sums = self.counts.into_iter();
+        let counts = sums
+            .filter_map(|(alias, (value, running, impossible))| {
+                let share = (running as f64 / enabled).min(1.0);
+                least = least.min(share);
+                if impossible {
+                    let why = "the counter went backwards".to_owned();
+                    let quality = CountQuality::Implausible(why);
+                    let value = 0.0;
+                    return Some(Count {
+                        alias,
+                        value,
+                        quality,
+                    });
+                }
+                // Never on the PMU: nothing is known, which is not zero.
+                (running > 0).then(|| Count {
+                    alias,
+                    value: value as f64 / share,
+                    quality: match share >= ALL_THE_TIME {
+                        true => CountQuality::Exact,
+                        false => CountQuality::Scaled(share),
+                    },
+                })
+            })
+            .collect();
+        (counts, least)
+    }
+}

@@ -1,0 +1,141 @@
+//! From a plan's spellings to groups that this machine's PMUs take.
+
+use super::group::Group;
+use crate::perf::{
+    encode::{Encoded, Encoder},
+    privilege::refusal,
+};
+use perch_core::{EventChoice, EventPlan, MachineError};
+use std::{collections::BTreeMap, io, sync::Arc};
+
+/// Groups that count at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SetPlan {
+    pub groups: Vec<GroupPlan>,
+}
+
+/// Events that are on one PMU together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct GroupPlan {
+    /// Under the profile's names.
+    pub events: Vec<(Arc<str>, Encoded)>,
+}
+
+/// Resolves a plan; also returns remarks about events that cannot be counted.
+pub(super) fn resolve(
+    plan: &EventPlan,
+    encoder: &Encoder,
+    user_only: bool,
+) -> Result<(Vec<SetPlan>, Vec<String>), MachineError> {
+    let mut missing = BTreeMap::new();
+    let mut sets = Vec::new();
+    for set in &plan.sets {
+        let mut by_pmu: BTreeMap<Option<String>, Vec<(Arc<str>, Encoded)>> = BTreeMap::new();
+        for event in &set.events {
+            for pmu in kinds(event, encoder) {
+                match first_that_counts(event, pmu.as_deref(), encoder, user_only)? {
+                    Ok(encoded) => {
+                        let named = (event.alias.clone(), encoded);
+                        by_pmu.entry(pmu).or_default().push(named);
+                    }
+                    Err(why) => {
+                        missing.insert(event.alias.clone(), why);
+                    }
+                }
+            }
+        }
+        let groups: Vec<GroupPlan> = by_pmu
+            .into_values()
+            .flat_map(|events| split(events, user_only))
+            .collect();
+        if !groups.is_empty() {
+            sets.push(SetPlan { groups });
+        }
+    }
+    let remark =
+        |(alias, why): (&Arc<str>, &String)| format!("event '{alias}' cannot be counted: {why}");
+    let remarks: Vec<String> = missing.iter().map(remark).collect();
+    if sets.is_empty() {
+        return Err(MachineError::Other(match remarks.is_empty() {
+            true => "the profile names no events to count".to_owned(),
+            false => format!(
+                "no hardware event can be counted here: {}",
+                remarks.join("; ")
+            ),
+        }));
+    }
+    Ok((sets, remarks))
+}
+
+/// The kinds of cores on which an event is counted: its own, or all of a hybrid processor.
+fn kinds(event: &EventChoice, encoder: &Encoder) -> Vec<Option<String>> {
+    let cores = encoder.pmus().of_cores();
+    match (&event.pmu, cores.len()) {
+        (Some(pmu), _) => vec![Some(pmu.clone())],
+        (None, 2..) => cores.into_iter().map(Some).collect(),
+        (None, _) => vec![None],
+    }
+}
+
+/// The first spelling that means something here and that the kernel counts for a thread. The inner error lists what
+/// was wrong with each.
+fn first_that_counts(
+    event: &EventChoice,
+    pmu: Option<&str>,
+    encoder: &Encoder,
+    user_only: bool,
+) -> Result<Result<Encoded, String>, MachineError> {
+    let mut reasons = Vec::new();
+    for spelling in &event.spellings {
+        let encoded = match encoder.encode(spelling, pmu) {
+            Ok(encoded) => encoded,
+            Err(error) => {
+                reasons.push(error.to_string());
+                continue;
+            }
+        };
+        let alone = GroupPlan {
+            events: vec![(event.alias.clone(), encoded.clone())],
+        };
+        match Group::open(&alone, None, user_only) {
+            Ok(_) => return Ok(Ok(encoded)),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+                return Err(refusal("counting events of one's own thread", error));
+            }
+            Err(error) => reasons.push(format!("event '{spelling}': {}", words(&error))),
+        }
+    }
+    if reasons.is_empty() {
+        reasons.push("the profile gives no spelling of it".to_owned());
+    }
+    Ok(Err(reasons.join("; ")))
+}
+
+fn words(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
+            "this processor, or virtual machine, does not count it".to_owned()
+        }
+        Some(libc::EINVAL) => "the PMU does not take it for a thread".to_owned(),
+        Some(libc::EBUSY) => "its counter is taken".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Splits events into as few groups, in order, as the PMU takes.
+fn split(events: Vec<(Arc<str>, Encoded)>, user_only: bool) -> Vec<GroupPlan> {
+    let mut groups: Vec<GroupPlan> = Vec::new();
+    for event in events {
+        if let Some(last) = groups.last_mut() {
+            last.events.push(event.clone());
+            if Group::open(last, None, user_only).is_ok() {
+                continue;
+            }
+            last.events.pop();
+        }
+        groups.push(GroupPlan {
+            events: vec![event],
+        });
+    }
+    groups
+}

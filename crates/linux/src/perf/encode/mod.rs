@@ -1,0 +1,181 @@
+//! From an event's spelling to what perf_event_open(2) wants.
+//!
+//! | spelling | looked up in |
+//! | --- | --- |
+//! | `cpu/inst_retired.any/`, `cpu/event=0xc0,umask=0x1/u` | the kernel's tables: `/sys/bus/event_source/devices/PMU/{format,events}` |
+//! | `r01c0` | nowhere: the processor's raw number, in hexadecimal |
+//! | `cycles`, `instructions`, `task-clock` | the kernel's generic events |
+//! | `amd64_fam19h_zen4::RETIRED_INSTRUCTIONS`, `INST_RETIRED:ANY` | libpfm4, if it is installed |
+
+mod generic;
+mod pfm;
+mod sysfs;
+mod terms;
+
+pub use pfm::Pfm;
+pub use sysfs::{Pmu, Pmus};
+pub use terms::{Bits, Field};
+
+use perf_event::events::Event;
+use perf_event_open_sys::bindings::{PERF_TYPE_RAW, perf_event_attr};
+use std::{cell::OnceCell, path::Path};
+
+/// What an event is to the kernel: the fields of `perf_event_attr` that say what is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Code {
+    /// The PMU's number (`type`).
+    pub kind: u32,
+    /// `config`, `config1`, `config2` and `config3`.
+    pub config: [u64; 4],
+}
+
+impl Event for Code {
+    fn update_attrs(self, attr: &mut perf_event_attr) {
+        attr.type_ = self.kind;
+        attr.config = self.config[0];
+        attr.config1 = self.config[1];
+        attr.config2 = self.config[2];
+        attr.config3 = self.config[3];
+    }
+}
+
+/// Where an event counts, asked for behind the spelling (`…/u`, `…:k`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Wherever it is permitted.
+    #[default]
+    All,
+    /// In user space only.
+    User,
+    /// In the kernel only.
+    Kernel,
+}
+
+/// An event that the kernel will understand, if it has the PMU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    /// The spelling that it comes from.
+    pub spelling: String,
+    /// What it is to the kernel.
+    pub code: Code,
+    /// Where it counts.
+    pub mode: Mode,
+    /// The name of its PMU, if known: on hybrid processors the kind of core that counts it.
+    pub pmu: Option<String>,
+}
+
+/// A spelling that means nothing here, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("event '{spelling}': {why}")]
+pub struct EncodeError {
+    /// As it was given.
+    pub spelling: String,
+    /// The reason in words.
+    pub why: String,
+}
+
+/// Turns spellings into events.
+pub struct Encoder {
+    pmus: Pmus,
+    pfm: OnceCell<Result<Pfm, String>>,
+}
+
+impl Encoder {
+    /// For this machine.
+    pub fn new() -> Self {
+        Self::with_sysfs(Path::new("/sys"))
+    }
+
+    /// For the machine whose `/sys` was captured below this path.
+    pub fn with_sysfs(root: &Path) -> Self {
+        Self {
+            pmus: Pmus::new(root),
+            pfm: OnceCell::new(),
+        }
+    }
+
+    /// The PMUs of this machine.
+    pub fn pmus(&self) -> &Pmus {
+        &self.pmus
+    }
+
+    /// The event of a spelling. On a hybrid processor `pmu` names the kind of core for spellings that do not.
+    ///
+    /// # Errors
+    /// A spelling that means nothing here.
+    pub fn encode(&self, spelling: &str, pmu: Option<&str>) -> Result<Encoded, EncodeError> {
+        self.look_up(spelling.trim(), pmu)
+            .map_err(|why| EncodeError {
+                spelling: spelling.to_owned(),
+                why,
+            })
+    }
+
+    fn look_up(&self, spelling: &str, pmu: Option<&str>) -> Result<Encoded, String> {
+        let encoded = |code: Code, mode: Mode| Encoded {
+            spelling: spelling.to_owned(),
+            code,
+            mode,
+            pmu: self.pmus.name_of(code, pmu),
+        };
+        if let Some((name, rest)) = spelling.split_once('/') {
+            let (terms, modifier) = rest
+                .rsplit_once('/')
+                .ok_or("a closing slash is missing: write `pmu/term=value,…/`")?;
+            let (code, found) = self.pmus.encode(name, terms, pmu)?;
+            return Ok(Encoded {
+                pmu: Some(found),
+                ..encoded(code, mode(modifier)?)
+            });
+        }
+        let (name, modifier) = match spelling.rsplit_once(':') {
+            Some((name, modifier)) if !name.ends_with(':') => match mode(modifier) {
+                Ok(mode) if !modifier.is_empty() => (name, mode),
+                _ => (spelling, Mode::All),
+            },
+            _ => (spelling, Mode::All),
+        };
+        if let Some(config) = raw_number(name) {
+            let kind = match pmu {
+                Some(pmu) => self.pmus.open(pmu)?.kind()?,
+                None => PERF_TYPE_RAW,
+            };
+            let config = [config, 0, 0, 0];
+            return Ok(encoded(Code { kind, config }, modifier));
+        }
+        if let Some(code) = generic::code(name) {
+            let code = self.pmus.on_core_kind(code, pmu)?;
+            return Ok(encoded(code, modifier));
+        }
+        let pfm = self.pfm.get_or_init(Pfm::load).as_ref();
+        let code = pfm.map_err(Clone::clone)?.encode(name)?;
+        Ok(encoded(code, modifier))
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// `r` and up to sixteen hexadecimal digits.
+fn raw_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix('r')?;
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    plain.then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+fn mode(letters: &str) -> Result<Mode, String> {
+    match letters.trim_start_matches(':') {
+        "" | "uk" | "ku" => Ok(Mode::All),
+        "u" => Ok(Mode::User),
+        "k" => Ok(Mode::Kernel),
+        other => Err(format!(
+            "unknown modifier '{other}': u (user space), k (kernel) or nothing"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

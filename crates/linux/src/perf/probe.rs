@@ -1,0 +1,169 @@
+//! Does a usable PMU exist here? Counts a loop of known length and looks whether the answer can be true.
+
+use super::{limits, privilege};
+use crate::plausibility::Calibration;
+use perf_event::{Builder, Counter, ReadFormat, events::Hardware};
+use std::{fs, io};
+
+/// Turns of the loop: a few milliseconds.
+const TURNS: u64 = 5_000_000;
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// Whether hardware counters count, and count right.
+    pub pmu_usable: bool,
+    /// Whether only the program's own instructions may be counted, not the kernel's on its behalf.
+    pub user_only: bool,
+    /// In words for the user: what was found, and what would change it.
+    pub why: String,
+}
+
+/// Tries the hardware counters on this thread. Takes some milliseconds.
+///
+/// A failed try is repeated once with all of its counters closed before: another counter of this very process can
+/// make a healthy machine look broken.
+pub fn probe() -> Probe {
+    let tries = || attempt(false).or_else(|_| attempt(true));
+    match tries().or_else(|_| tries()) {
+        Ok((user_only, share)) => Probe {
+            pmu_usable: true,
+            user_only,
+            why: found(user_only, share),
+        },
+        Err(why) => Probe {
+            pmu_usable: false,
+            user_only: true,
+            why,
+        },
+    }
+}
+
+fn found(user_only: bool, share: f64) -> String {
+    let mut why = "hardware counters count as they should".to_owned();
+    if user_only {
+        let level = privilege::paranoid().map_or("?".to_owned(), |level| level.to_string());
+        why += &format!(", in user space only (kernel.perf_event_paranoid={level})");
+    }
+    if share < 0.99 {
+        why += &format!(
+            "; they are shared with others and counted {:.0} % of the time{}",
+            share * 100.0,
+            watchdog()
+        );
+    }
+    why
+}
+
+/// Counts the loop once; whether the kernel was excluded, and the share of time on the PMU.
+fn attempt(user_only: bool) -> Result<(bool, f64), String> {
+    let (mut cycles, mut instructions) = open(user_only).map_err(|error| refused(&error))?;
+    let reads = |error: io::Error| format!("hardware counters cannot be read: {error}");
+    cycles.enable_group().map_err(reads)?;
+    let known = run_loop();
+    cycles.disable_group().map_err(reads)?;
+    let counted = cycles.read_full().map_err(reads)?;
+    let time = |time: Option<std::time::Duration>| time.map_or(0, |time| time.as_nanos() as u64);
+    let calibration = Calibration {
+        known,
+        instructions: instructions.read().map_err(reads)?,
+        cycles: counted.count(),
+        enabled: time(counted.time_enabled()),
+        running: time(counted.time_running()),
+    };
+    calibration.check().map_err(|why| {
+        let cause = match calibration.running {
+            0 => watchdog(),
+            _ => "; a virtual machine may show counters that do not count".to_owned(),
+        };
+        format!("hardware counters exist but cannot be believed: {why}{cause}")
+    })?;
+    let share = calibration.running as f64 / calibration.enabled as f64;
+    Ok((user_only, share))
+}
+
+fn open(user_only: bool) -> io::Result<(Counter, Counter)> {
+    let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+    let build = |event: Hardware| {
+        let mut builder = Builder::new(event);
+        builder.exclude_kernel(user_only).read_format(times);
+        builder
+    };
+    let mut cycles = build(Hardware::CPU_CYCLES).build()?;
+    let instructions = build(Hardware::INSTRUCTIONS)
+        .enabled(true)
+        .build_with_group(&mut cycles)?;
+    Ok((cycles, instructions))
+}
+
+fn refused(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
+            "the processor shows no hardware counters, as in most virtual machines (a host can pass them on: QEMU \
+             `-cpu host,pmu=on`, VMware `vpmc.enable`, metal instances in clouds)"
+                .to_owned()
+        }
+        Some(libc::EMFILE | libc::ENFILE) => limits::NOFILE_REMEDY.to_owned(),
+        code => {
+            let error = code.map_or(io::Error::from(error.kind()), io::Error::from_raw_os_error);
+            privilege::refusal("hardware counters", error).to_string()
+        }
+    }
+}
+
+/// What to do if the NMI watchdog holds a counter.
+pub(super) fn watchdog() -> String {
+    let on = fs::read_to_string("/proc/sys/kernel/nmi_watchdog").is_ok_and(|on| on.trim() == "1");
+    match on {
+        true => "; the NMI watchdog holds one: `sysctl kernel.nmi_watchdog=0`".to_owned(),
+        false => String::new(),
+    }
+}
+
+/// Executes at least as many instructions as it returns.
+#[inline(never)]
+fn run_loop() -> u64 {
+    let mut turns = TURNS;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: counts a register down; touches neither memory nor stack.
+    unsafe {
+        std::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) turns, options(nomem, nostack));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: counts a register down; touches neither memory nor stack.
+    unsafe {
+        std::arch::asm!("2:", "subs {0}, {0}, #1", "b.ne 2b", inout(reg) turns, options(nomem, nostack));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    while turns > 0 {
+        turns = std::hint::black_box(turns) - 1;
+    }
+    std::hint::black_box(turns);
+    2 * TURNS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_pmu_it_says_so_and_with_one_it_counts() {
+        let probe = probe();
+        let listed = crate::perf::encode::Encoder::new().pmus().of_cores();
+        if listed.is_empty() && cfg!(target_arch = "x86_64") {
+            assert!(!probe.pmu_usable, "{probe:?}");
+        }
+        assert!(!probe.why.is_empty());
+        if probe.pmu_usable {
+            assert!(attempt(probe.user_only).is_ok());
+        }
+    }
+
+    #[test]
+    fn refusals_are_in_words() {
+        let said = |code| refused(&io::Error::from_raw_os_error(code));
+        assert!(said(libc::ENOENT).contains("virtual machines"));
+        assert!(said(libc::EMFILE).contains("ulimit -n"));
+        assert!(said(libc::EACCES).contains("perf"));
+    }
+}

@@ -1,0 +1,227 @@
+//! Counters that lie: counts that no processor can have made, and known work that was not counted.
+//!
+//! A virtual machine has been seen to answer 395 instructions for a second of work, with the time enabled equal to
+//! the time running, so that nothing in the answer itself gave it away.
+
+use perch_core::{Count, CountQuality, metric::names};
+
+/// More cycles a nanosecond than any clock: 10 GHz.
+const MOST_CYCLES: f64 = 10.0;
+
+/// Fewer cycles a nanosecond than any running core: 30 MHz, below the lowest duty cycle of the lowest clock.
+const LEAST_CYCLES: f64 = 0.03;
+
+/// More instructions a cycle than any core retires.
+const MOST_IPC: f64 = 16.0;
+
+/// Fewer instructions a nanosecond than code that waits for memory at every step: one in 10 µs.
+const LEAST_INSTRUCTIONS: f64 = 1e-4;
+
+/// Below this time on a PU, in nanoseconds, too few counts prove nothing.
+const LONG_ENOUGH: u64 = 10_000_000;
+
+/// Marks the counts of one thread's interval that cannot be true. If cycles or instructions are too few, nothing that
+/// was counted beside them is believed.
+///
+/// `on_cpu` is the time in nanoseconds for which the thread ran while the events were switched on; `user_only` tells
+/// that its time in the kernel was not counted, so that few counts prove nothing.
+pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool) {
+    let time = on_cpu as f64;
+    let value = |counts: &[Count], alias: &str| {
+        let count = counts.iter().find(|count| &*count.alias == alias);
+        count.map(|count| count.value)
+    };
+    let cycles = value(counts, names::CYCLES);
+    let instructions = value(counts, names::INSTRUCTIONS);
+    let milliseconds = time / 1e6;
+    for count in counts.iter_mut() {
+        let why = match &*count.alias {
+            _ if !count.value.is_finite() || count.value < 0.0 => Some("not a count".to_owned()),
+            names::CYCLES if count.value > time * MOST_CYCLES => Some(format!(
+                "{:.0} cycles in {milliseconds:.1} ms are more than 10 GHz",
+                count.value
+            )),
+            names::INSTRUCTIONS
+                if cycles.is_some_and(|cycles| count.value > cycles.max(1.0) * MOST_IPC)
+                    || count.value > time * MOST_CYCLES * MOST_IPC =>
+            {
+                Some(format!(
+                    "{:.0} instructions in {milliseconds:.1} ms are more than any core retires",
+                    count.value
+                ))
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            count.quality = CountQuality::Implausible(why);
+        }
+    }
+    if user_only || on_cpu < LONG_ENOUGH {
+        return;
+    }
+    let too_few = [
+        (names::CYCLES, cycles, LEAST_CYCLES),
+        (names::INSTRUCTIONS, instructions, LEAST_INSTRUCTIONS),
+    ]
+    .into_iter()
+    .find_map(|(name, value, least)| {
+        let value = value.filter(|value| *value < time * least)?;
+        Some(format!(
+            "only {value:.0} {name} in {milliseconds:.1} ms on a PU: the counters do not count"
+        ))
+    });
+    if let Some(why) = too_few {
+        for count in counts {
+            count.quality = CountQuality::Implausible(why.clone());
+        }
+    }
+}
+
+/// What was counted over a loop of known length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calibration {
+    /// Instructions that the loop executes, at least.
+    pub known: u64,
+    /// Instructions counted.
+    pub instructions: u64,
+    /// Cycles counted.
+    pub cycles: u64,
+    /// Nanoseconds for which the events were switched on.
+    pub enabled: u64,
+    /// Nanoseconds for which they were on the PMU.
+    pub running: u64,
+}
+
+impl Calibration {
+    /// Whether the counters counted the loop.
+    ///
+    /// # Errors
+    /// Why they are not believed, in words for the user.
+    pub fn check(&self) -> Result<(), String> {
+        if self.enabled == 0 {
+            return Err("the counters were never switched on".to_owned());
+        }
+        if self.running == 0 {
+            return Err("no counter was free".to_owned());
+        }
+        let share = self.running as f64 / self.enabled as f64;
+        let (known, counted) = (self.known as f64, self.instructions as f64 / share);
+        // Interrupts and the calls around the loop add some; a slice of a multiplexed count may miss some.
+        if counted < 0.8 * known || counted > 2.0 * known + 1e6 {
+            return Err(format!(
+                "{} instructions were counted where {} were executed",
+                self.instructions, self.known
+            ));
+        }
+        let cycles = self.cycles as f64 / share;
+        if cycles * MOST_IPC < known || cycles > self.enabled as f64 * MOST_CYCLES {
+            return Err(format!(
+                "{} cycles were counted for {} instructions in {} µs",
+                self.cycles,
+                self.known,
+                self.enabled / 1000
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn counts(pairs: &[(&str, f64)]) -> Vec<Count> {
+        let count = |(alias, value): &(&str, f64)| Count {
+            alias: (*alias).into(),
+            value: *value,
+            quality: CountQuality::Exact,
+        };
+        pairs.iter().map(count).collect()
+    }
+
+    fn believed(counts: &[Count]) -> bool {
+        let implausible = |c: &Count| matches!(c.quality, CountQuality::Implausible(_));
+        !counts.iter().any(implausible)
+    }
+
+    #[test]
+    fn the_395_instructions_of_a_busy_second_are_noticed() {
+        let mut seen = counts(&[("cycles", 3.1e9), ("instructions", 395.0), ("fp_ops", 12.0)]);
+        judge(&mut seen, 1_000_000_000, false);
+        for count in &seen {
+            assert!(
+                matches!(&count.quality, CountQuality::Implausible(why) if why.contains("only 395 instructions"))
+            );
+        }
+        let counted = Calibration {
+            known: 3_500_000_000,
+            instructions: 395,
+            cycles: 290,
+            enabled: 1_000_000_000,
+            running: 1_000_000_000,
+        };
+        assert!(
+            counted
+                .check()
+                .is_err_and(|why| why.contains("395 instructions"))
+        );
+    }
+
+    #[test]
+    fn a_taken_counter_is_no_count() {
+        let counted = Calibration {
+            known: 1000,
+            instructions: 0,
+            cycles: 0,
+            enabled: 5,
+            running: 0,
+        };
+        assert_eq!(counted.check(), Err("no counter was free".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn real_processors_are_believed(
+            time in 1_000u64..10_000_000_000,
+            ghz in 0.4f64..6.0,
+            ipc in 0.02f64..6.0,
+            user_only: bool,
+        ) {
+            let cycles = time as f64 * ghz;
+            let mut seen = counts(&[("cycles", cycles), ("instructions", cycles * ipc), ("fp_ops", 0.0)]);
+            judge(&mut seen, time, user_only);
+            prop_assert!(believed(&seen));
+        }
+
+        #[test]
+        fn real_calibrations_are_believed(
+            known in 1_000_000u64..100_000_000,
+            extra in 0u64..100_000,
+            ghz in 0.4f64..6.0,
+            ipc in 0.1f64..6.0,
+            share in 0.3f64..=1.0,
+        ) {
+            let cycles = known as f64 / ipc;
+            let enabled = cycles / ghz;
+            let counted = Calibration {
+                known,
+                instructions: ((known + extra) as f64 * share) as u64,
+                cycles: (cycles * share) as u64,
+                enabled: enabled as u64 + 1000,
+                running: ((enabled + 1000.0) * share) as u64,
+            };
+            prop_assert_eq!(counted.check(), Ok(()));
+        }
+
+        #[test]
+        fn impossible_counts_are_not(time in 1u64..10_000_000_000, factor in 10.1f64..1e6) {
+            let mut seen = counts(&[("cycles", time as f64 * factor)]);
+            judge(&mut seen, time, true);
+            prop_assert!(!believed(&seen));
+            let mut seen = counts(&[("l2_misses", -1.0), ("cycles", time as f64)]);
+            judge(&mut seen, time, true);
+            prop_assert!(!believed(&seen[..1]) && believed(&seen[1..]));
+        }
+    }
+}

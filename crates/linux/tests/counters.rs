@@ -1,0 +1,134 @@
+//! Counters of real threads, with events that every kernel counts.
+
+mod support;
+
+use perch_core::{CountQuality, EventChoice, EventPlan, EventSet};
+use perch_linux::perf::Counters;
+use std::{fs, thread, time::Duration};
+use support::{Work, Worker};
+
+fn event(alias: &str, spellings: &[&str]) -> EventChoice {
+    EventChoice {
+        alias: alias.into(),
+        spellings: spellings.iter().map(|s| (*s).to_owned()).collect(),
+        pmu: None,
+    }
+}
+
+fn set(name: &str, events: Vec<EventChoice>) -> EventSet {
+    EventSet {
+        name: name.into(),
+        events,
+    }
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("/proc").count()
+}
+
+const PID: i32 = 0;
+
+#[test]
+fn sets_take_turns_and_count() {
+    let plan = EventPlan {
+        sets: vec![
+            set(
+                "time",
+                vec![
+                    event("clock", &["cpu/no_such=1/", "task-clock"]),
+                    event("switches", &["context-switches"]),
+                ],
+            ),
+            set("faults", vec![event("faults", &["page-faults"])]),
+        ],
+    };
+    let mut counters = Counters::open(&plan).expect("software events count everywhere");
+    assert!(
+        counters
+            .description()
+            .contains("3 events in 2 sets by turns")
+    );
+    let busy = Worker::start(Work::Integer);
+    counters.attach(busy.id, PID).expect("one's own thread");
+    for turn in 0..4 {
+        thread::sleep(Duration::from_millis(200));
+        let counts = counters.read(busy.id);
+        let names: Vec<&str> = counts.iter().map(|count| &*count.alias).collect();
+        if turn % 2 == 0 {
+            assert_eq!(names, ["clock", "switches"]);
+            assert!(counts[0].value > 1e6, "{counts:?}");
+        } else {
+            assert_eq!(names, ["faults"]);
+        }
+        assert!(counts.iter().all(|c| c.quality == CountQuality::Exact));
+    }
+    assert!(counters.remarks().is_empty());
+}
+
+#[test]
+fn what_cannot_be_counted_is_said() {
+    let plan = EventPlan {
+        sets: vec![set(
+            "set",
+            vec![
+                event("clock", &["task-clock"]),
+                event("fp", &["no_such_pmu::FP", "nowhere/event=1/"]),
+            ],
+        )],
+    };
+    let mut counters = Counters::open(&plan).expect("one event is left");
+    let remarks = counters.remarks();
+    assert_eq!(remarks.len(), 1);
+    assert!(
+        remarks[0].contains("event 'fp' cannot be counted"),
+        "{remarks:?}"
+    );
+    assert!(remarks[0].contains("no_such_pmu::FP") && remarks[0].contains("nowhere"));
+    let nothing = EventPlan {
+        sets: vec![set("set", vec![event("fp", &["nowhere/event=1/"])])],
+    };
+    let error = Counters::open(&nothing).err().expect("nothing to count");
+    assert!(
+        error.to_string().contains("no PMU 'nowhere' here"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_thousand_threads_leave_no_descriptor() {
+    let plan = EventPlan {
+        sets: vec![set("set", vec![event("clock", &["task-clock"])])],
+    };
+    let mut counters = Counters::open(&plan).expect("software events count everywhere");
+    let before = descriptors();
+    for _ in 0..10 {
+        let workers: Vec<Worker> = (0..100).map(|_| Worker::start(Work::Sleep)).collect();
+        for worker in &workers {
+            counters.attach(worker.id, PID).expect("one's own thread");
+        }
+        assert_eq!(counters.len(), 100);
+        for worker in workers {
+            let id = worker.id;
+            drop(worker);
+            counters.read(id);
+            counters.detach(id);
+        }
+    }
+    assert!(counters.is_empty());
+    // other tests of this program may hold a few
+    assert!(descriptors() < before + 50);
+}
+
+#[test]
+fn a_thread_that_is_gone_is_no_error() {
+    let plan = EventPlan {
+        sets: vec![set("set", vec![event("clock", &["task-clock"])])],
+    };
+    let mut counters = Counters::open(&plan).expect("software events count everywhere");
+    let worker = Worker::start(Work::Integer);
+    let id = worker.id;
+    drop(worker);
+    counters.attach(id, PID).expect("gone is no error");
+    assert!(counters.read(id).is_empty());
+    counters.detach(id);
+}
