@@ -1,4 +1,84 @@
 //! Placement policies, one paper a file.
+//!
+//! A policy sees a [`Snapshot`](perch_core::Snapshot) after each period and answers with the
+//! [`Plan`](perch_core::Plan) that it wants in force. It reads no clock and no file, so that what it decided can be
+//! recorded, replayed and tested. [`registry`] builds those that perch has by name; `docs/policies.md` tells what they
+//! do and when they help.
+//!
+//! # A policy of one's own
+//!
+//! This one keeps threads that wait for memory off each other's core. It needs the metric `memory_intensity`, whatever
+//! counters or samples that comes from.
+//!
+//! ```
+//! use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
+//!
+//! /// Gives each thread that waits for memory more than half of its time a core of its own, while there are cores.
+//! #[derive(Default)]
+//! struct MemoryApart;
+//!
+//! impl Policy for MemoryApart {
+//!     fn name(&self) -> &'static str {
+//!         "memory-apart"
+//!     }
+//!
+//!     fn needs(&self) -> &'static [&'static str] {
+//!         &[names::MEMORY_INTENSITY]
+//!     }
+//!
+//!     fn decide(&mut self, snapshot: &Snapshot) -> Plan {
+//!         let mut plan = Plan::default();
+//!         let mut taken = PuSet::new();
+//!         for thread in &snapshot.threads {
+//!             let intensity = thread.metrics.value(names::MEMORY_INTENSITY);
+//!             // Threads that somebody else placed are not ours; threads about which nothing is known stay where they are.
+//!             let Some(intensity) = intensity.filter(|i| *i > 0.5 && thread.hands_off.is_none()) else {
+//!                 continue;
+//!             };
+//!             // Where it is bound already it stays: a plan that is in force must be planned again.
+//!             let cores = snapshot.topology.cores.iter();
+//!             let free = cores.filter(|core| core.pus.is_disjoint(&taken) && !core.pus.is_disjoint(&thread.allowed));
+//!             let Some(core) = free.min_by_key(|core| thread.bound != Some(core.pus.and(&thread.allowed))) else {
+//!                 break;
+//!             };
+//!             taken = taken.or(&core.pus);
+//!             plan.bindings.push(Binding {
+//!                 thread: thread.info.id,
+//!                 pus: core.pus.and(&thread.allowed),
+//!                 reason: Reason::new("waits for memory: a core of its own").with(names::MEMORY_INTENSITY, intensity),
+//!             });
+//!         }
+//!         plan
+//!     }
+//! }
+//! # use perch_core::{Metric, MetricSource, ThreadId, ThreadInfo, ThreadState, Topology, topology::*};
+//! # let all: PuSet = (0..4).collect();
+//! # let cores = [0, 2].map(|first| Core { pus: (first..first + 2).collect(), package: 0, numa_node: 0, kind: 0 });
+//! # let topology = Topology {
+//! #     source: "an example".into(),
+//! #     packages: vec![], numa_nodes: vec![], caches: vec![], kinds: vec![],
+//! #     cores: cores.to_vec(),
+//! #     pus: (0..4).map(|os| Pu { os, core: os as usize / 2, state: PuState::Usable }).collect(),
+//! # };
+//! # let thread = |tid, intensity| ThreadState {
+//! #     info: ThreadInfo { id: ThreadId { tid, start: 0 }, pid: 1, name: "t".into(), process: "app".into() },
+//! #     allowed: all.clone(), bound: None, hands_off: None, last_pu: None, activity: 1.0, waiting: 0.0,
+//! #     metrics: [(names::MEMORY_INTENSITY.into(), Metric { value: intensity, confidence: 1.0, source: MetricSource::Counters })]
+//! #         .into_iter().collect(),
+//! # };
+//! # let snapshot = Snapshot {
+//! #     period: 0, at: 0, interval: 1_000_000_000,
+//! #     fp_domains: std::sync::Arc::new(topology.domains(perch_core::ShareLevel::Core)),
+//! #     topology: std::sync::Arc::new(topology),
+//! #     fp_threshold: 0.05,
+//! #     threads: vec![thread(1, 0.8), thread(2, 0.1), thread(3, 0.7)],
+//! #     last_outcomes: vec![],
+//! # };
+//!
+//! let plan = MemoryApart.decide(&snapshot);
+//! assert_eq!(plan.bindings[0].pus.to_string(), "0-1");
+//! assert_eq!(plan.bindings[1].pus.to_string(), "2-3");
+//! ```
 #![forbid(unsafe_code)]
 
 mod domains;

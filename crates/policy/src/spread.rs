@@ -142,31 +142,39 @@ impl<'a> Spread<'a> {
         self.room[domain] += 1;
     }
 
-    /// Finds the best domain for an item that has none, moving others of its level on where all that it may use are
-    /// full: an idle domain, then its own node, then the least loaded, then beside FP-heavy threads.
+    /// Puts an item that has no domain into the best one; where all that it may use are full, others of its level move
+    /// on to make room.
     fn insert(&mut self, at: usize) {
         let item = self.items[at];
-        let reach = &self.ground.reaches[item.reach];
-        let mut tree = Tree::new(self.load.len());
-        for domain in (0..reach.len()).filter(|domain| reach[*domain]) {
-            tree.reach(domain, None);
-        }
-        if !tree.order.iter().any(|domain| self.room[*domain] > 0) {
-            self.grow(&mut tree, false);
-        }
         let node = item.home.map(|home| self.ground.nodes[home]);
-        let best = tree.order.iter().copied().filter(|d| self.room[*d] > 0);
-        let best = best.min_by_key(|&domain| {
+        let reach = &self.ground.reaches[item.reach];
+        let reached = (0..reach.len()).filter(|domain| reach[*domain]);
+        if let Some(free) = self.best(reached.clone(), node) {
+            self.enter(at, free);
+            return;
+        }
+        let mut tree = Tree::new(self.load.len());
+        reached.for_each(|domain| {
+            tree.reach(domain, None);
+        });
+        self.grow(&mut tree, false);
+        if let Some(target) = self.best(tree.order.iter().copied(), node) {
+            let first = self.shift(&tree, target);
+            self.enter(at, first);
+        }
+    }
+
+    /// The best of the domains with room for a thread from `node`: an idle domain, then one of its own node, then the
+    /// least loaded, then one with FP-heavy threads.
+    fn best(&self, domains: impl Iterator<Item = usize>, node: Option<u32>) -> Option<usize> {
+        let free = domains.filter(|domain| self.room[*domain] > 0);
+        free.min_by_key(|&domain| {
             let abroad = node.is_some_and(|node| node != self.ground.nodes[domain]);
             let load = self.load[domain];
             let away = if load == 0 { 0 } else { 1 + u8::from(abroad) };
             let beside = Reverse(self.heavy[domain]);
             (away, abroad, load, beside, self.crowd[domain], domain)
-        });
-        if let Some(target) = best {
-            let first = self.shift(&tree, target);
-            self.enter(at, first);
-        }
+        })
     }
 
     /// Takes paths of moves that make the loads more even until there are none: within NUMA nodes, or across them to
