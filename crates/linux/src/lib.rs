@@ -11,10 +11,12 @@ pub mod load;
 pub mod lock;
 pub mod machine;
 pub mod perf;
+pub mod plausibility;
 pub mod proc;
+pub mod sampling;
 pub mod signals;
 pub mod threads;
-pub mod sampling;
 pub mod topology;
 
+pub use affinity::LinuxAffinity;
 pub use machine::LinuxMachine;

@@ -1,6 +1,6 @@
 //! Opening the machine.
 
-use super::{Changes, LinuxMachine};
+use super::{Changes, CountersMode, Counting, LinuxMachine};
 use crate::{
     affinity::LinuxAffinity,
     limits,
@@ -18,14 +18,29 @@ use std::{collections::HashSet, sync::Arc, time::Instant};
 pub struct Builder {
     topology: Option<Topology>,
     restrict: Option<PuSet>,
-    keep_orphans: bool,
+    leave_orphans: bool,
+    counters: CountersMode,
+    sampling_rate: Option<u32>,
     modules: Vec<Box<dyn Module>>,
 }
 
 impl Builder {
-    /// Pretends this topology (`--dry-run --topology`); then changes of the real one are not followed.
+    /// Takes this topology instead of asking hwloc. If it is this machine's own, as [`topology::load`] told it before,
+    /// changes are followed; any other is pretended, and stays as it is.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
+        self
+    }
+
+    /// How threads are characterised (`--counters`).
+    pub fn counters(mut self, mode: CountersMode) -> Self {
+        self.counters = mode;
+        self
+    }
+
+    /// Samples a second of each CPU, or of each thread where only threads may be sampled; the default suits.
+    pub fn sampling_rate(mut self, hertz: u32) -> Self {
+        self.sampling_rate = Some(hertz);
         self
     }
 
@@ -38,7 +53,7 @@ impl Builder {
     /// Whether orphans of a launched program go to init instead of to perch. For processes that have children of their
     /// own besides: perch takes every child that ends for an orphan of the program.
     pub fn leave_orphans(mut self, leave: bool) -> Self {
-        self.keep_orphans = leave;
+        self.leave_orphans = leave;
         self
     }
 
@@ -54,13 +69,12 @@ impl Builder {
     /// An unreadable topology or `/proc`; none of the PUs of [`Builder::restrict`] is usable.
     pub fn build(self) -> Result<LinuxMachine, MachineError> {
         limits::raise_open_files();
-        let (mut topology, changes) = match self.topology {
-            Some(topology) => (topology, None),
-            None => (
-                topology::load(&Source::Native)?.topology,
-                Some(Changes::new(self.restrict.clone())),
-            ),
+        let mut topology = match self.topology {
+            Some(topology) => topology,
+            None => topology::load(&Source::Native)?.topology,
         };
+        let changes = (topology.source == topology::THIS_MACHINE)
+            .then(|| Changes::new(self.restrict.clone()));
         if let Some(pus) = &self.restrict {
             topology::restrict(&mut topology, pus)?;
         }
@@ -73,10 +87,10 @@ impl Builder {
             affinity: LinuxAffinity::new(),
             signals: Signals::catch()?,
             task_events: None,
-            modules: self.modules,
+            counting: Counting::new(self.counters, self.sampling_rate, self.modules),
             child: None,
             attached: Vec::new(),
-            subreaper: !self.keep_orphans,
+            subreaper: !self.leave_orphans,
             opened: now,
             period_end: now,
             observed: now,

@@ -2,9 +2,11 @@
 
 mod builder;
 mod changes;
+mod counting;
 mod waiting;
 
 pub use builder::Builder;
+pub use counting::CountersMode;
 
 use crate::{
     affinity::{LinuxAffinity, SESSION_VARIABLE, cpuset},
@@ -15,9 +17,10 @@ use crate::{
     topology::{online_pus, possible_pus},
 };
 use changes::Changes;
+use counting::Counting;
 use perch_core::{
-    Affinity, EventPlan, Launch, Machine, MachineError, ModuleContext, Observation, PuSet,
-    Topology, Wake,
+    Affinity, EventPlan, Launch, Machine, MachineError, Observation, PuSet, ThreadId, Topology,
+    Wake,
 };
 use rustix::fd::OwnedFd;
 use std::{
@@ -34,7 +37,7 @@ pub struct LinuxMachine {
     affinity: LinuxAffinity,
     signals: Signals,
     task_events: Option<TaskEvents>,
-    modules: Vec<Box<dyn perch_core::Module>>,
+    counting: Counting,
     child: Option<Child>,
     /// Processes that perch was attached to, while they live: readable when they end.
     attached: Vec<(i32, Option<OwnedFd>)>,
@@ -84,6 +87,7 @@ impl LinuxMachine {
             return;
         };
         for event in events.drain() {
+            self.counting.note(&event);
             match event {
                 TaskEvent::Fork { pid, tid, ppid, .. } => self.tracker.forked(pid, tid, ppid),
                 TaskEvent::Exit { tid, .. } => self.tracker.exited(tid),
@@ -134,8 +138,8 @@ impl Machine for LinuxMachine {
         Arc::clone(&self.topology)
     }
 
-    fn configure(&mut self, _plan: &EventPlan) -> Result<(), MachineError> {
-        Ok(())
+    fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
+        self.counting.configure(plan)
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError> {
@@ -160,7 +164,12 @@ impl Machine for LinuxMachine {
             session: session.map(|(_, value)| value.to_string_lossy().into_owned()),
             subreaper: self.subreaper,
         };
+        let since = launched.since;
         self.tracker.follow_launched(pid, launched);
+        self.counting.launched(ThreadId {
+            tid: pid,
+            start: since,
+        });
         self.child = Some(waiting.start()?);
         Ok(pid)
     }
@@ -170,6 +179,7 @@ impl Machine for LinuxMachine {
         if pid == std::process::id() as i32 {
             return Err(MachineError::Other(format!("{pid} is perch itself")));
         }
+        waiting::check_owner(pid)?;
         self.open_task_events(pid, false);
         if !self.tracker.follow_running(pid) {
             return Err(MachineError::NoSuchProcess(pid));
@@ -192,31 +202,18 @@ impl Machine for LinuxMachine {
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;
         let mut sampled = self.tracker.sample(interval);
-        let mut added = Vec::new();
-        for module in &mut self.modules {
-            added.push(module.period(&ModuleContext {
-                topology: &self.topology,
-                interval,
-                threads: &sampled.threads,
-                ended: &sampled.ended,
-            })?);
-        }
-        for (id, metrics) in added.into_iter().flatten() {
-            if let Ok(at) = sampled
-                .threads
-                .binary_search_by_key(&id, |sample| sample.info.id)
-            {
-                for (name, metric) in metrics.iter() {
-                    sampled.threads[at].metrics.set(name.clone(), *metric);
-                }
-            }
-        }
+        self.counting.period(
+            &self.topology,
+            interval,
+            &mut sampled.threads,
+            &sampled.ended,
+        )?;
         let topology_changed = self.follow_topology();
         let said: Vec<String> = self
             .tracker
             .take_remarks()
             .into_iter()
-            .chain(self.modules.iter_mut().flat_map(|module| module.remarks()))
+            .chain(self.counting.take_remarks())
             .collect();
         for remark in said {
             self.remark(remark);
@@ -243,15 +240,6 @@ impl Machine for LinuxMachine {
     }
 
     fn counting(&self) -> String {
-        let texts: Vec<String> = self
-            .modules
-            .iter()
-            .map(|module| module.description())
-            .collect();
-        if texts.is_empty() {
-            "the kernel's accounting only (run times, waiting, switches)".into()
-        } else {
-            texts.join("; ")
-        }
+        self.counting.description()
     }
 }

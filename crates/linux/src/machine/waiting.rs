@@ -36,6 +36,7 @@ impl LinuxMachine {
             }
             self.sleep(due - now)?;
             self.drain_task_events();
+            self.counting.drain();
         }
     }
 
@@ -53,6 +54,7 @@ impl LinuxMachine {
             .chain(child)
             .chain(attached)
             .chain(events)
+            .chain(self.counting.fd())
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let timeout = Timespec {
@@ -146,6 +148,24 @@ impl LinuxMachine {
             self.tracker.orphan_ended(pid);
         }
     }
+}
+
+/// Whether perch may place the threads of a process: its own user's, or any with CAP_SYS_NICE
+/// (sched_setaffinity(2)).
+pub(super) fn check_owner(pid: i32) -> Result<(), MachineError> {
+    let status = |pid: i32| procfs::process::Process::new(pid).and_then(|process| process.status());
+    let (Ok(theirs), Ok(ours)) = (status(pid), status(std::process::id() as i32)) else {
+        return Err(MachineError::NoSuchProcess(pid));
+    };
+    const CAP_SYS_NICE: u64 = 1 << 23;
+    if ours.capeff & CAP_SYS_NICE != 0 || [theirs.ruid, theirs.euid].contains(&ours.euid) {
+        return Ok(());
+    }
+    Err(MachineError::NotPermitted {
+        what: format!("attaching to process {pid} ({}) of user {}", theirs.name, theirs.euid),
+        remedy: "run perch as that user or as root, or give it the capability CAP_SYS_NICE (`setcap cap_sys_nice+ep`)"
+            .into(),
+    })
 }
 
 fn process_of(tid: i32) -> Option<i32> {

@@ -79,8 +79,14 @@ pub fn export_xml(source: &Source) -> Result<String, MachineError> {
 /// See [`super::load`].
 pub fn load(source: &Source) -> Result<Loaded, MachineError> {
     let hwloc = open(source)?;
+    let root = sysfs::root();
     let (name, is_native) = match source {
-        Source::Native => ("this machine".to_owned(), true),
+        Source::Native if root != std::path::Path::new("/") => {
+            (format!("captured tree {}", root.display()), true)
+        }
+        // HWLOC_XMLFILE and HWLOC_SYNTHETIC go before what was asked for.
+        Source::Native if !hwloc.is_this_system() => ("hwloc's environment".to_owned(), false),
+        Source::Native => (super::THIS_MACHINE.to_owned(), true),
         Source::Synthetic(text) => (text.clone(), false),
         Source::Xml(path) => (path.display().to_string(), false),
     };
@@ -221,7 +227,11 @@ fn convert(hwloc: &Hwloc, source: String, is_native: bool) -> Result<Topology, M
     let all = online.or(&offline);
     let mut packages = packages(hwloc, &all);
     let mut numa_nodes = numa_nodes(hwloc);
-    let kinds = core_kinds(&kinds(hwloc), &all);
+    let mut raw_kinds = kinds(hwloc);
+    if is_native && raw_kinds.iter().all(RawKind::is_nameless) {
+        raw_kinds.extend(sysfs::hybrid_kinds());
+    }
+    let kinds = core_kinds(&raw_kinds, &all);
 
     let mut sets: Vec<PuSet> = hwloc
         .objects_with_type(ObjectType::Core)

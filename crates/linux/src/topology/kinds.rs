@@ -13,13 +13,20 @@ pub struct RawKind {
     pub capacity: Option<u64>,
 }
 
+impl RawKind {
+    /// Whether nothing but its frequency tells it from others.
+    pub fn is_nameless(&self) -> bool {
+        self.core_type.is_none() && self.capacity.is_none()
+    }
+}
+
 /// Core kinds that cover all of `all`, the most efficient first.
 ///
 /// hwloc also tells kinds apart by top frequency alone; on processors with favoured cores that makes a dozen kinds of
 /// equal cores, so only what the processor or the kernel itself calls different counts here.
 pub fn core_kinds(raw: &[RawKind], all: &PuSet) -> Vec<CoreKind> {
     let mut merged: Vec<RawKind> = Vec::new();
-    for kind in raw {
+    for kind in raw.iter().filter(|kind| !kind.is_nameless()) {
         let same = merged
             .iter_mut()
             .find(|m| m.core_type == kind.core_type && m.capacity == kind.capacity);

@@ -7,11 +7,14 @@ mod kinds;
 mod processor;
 mod sysfs;
 
-pub use processor::Processor;
+pub use processor::{HWLOC, Processor};
 pub use sysfs::{OnlineWatch, online as online_pus, possible as possible_pus};
 
 use perch_core::{MachineError, PuSet, Topology, topology::PuState};
 use std::path::{Path, PathBuf};
+
+/// What [`Topology::source`] says of the machine that perch runs on.
+pub const THIS_MACHINE: &str = "this machine";
 
 /// Where a topology comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

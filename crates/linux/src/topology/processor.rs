@@ -86,11 +86,11 @@ pub fn from_cpuinfo(text: &str, architecture: Option<&str>) -> Vec<Processor> {
 pub fn native() -> Vec<Processor> {
     let path = sysfs::root().join("proc/cpuinfo");
     let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let architecture = rustix::system::uname()
-        .machine()
-        .to_string_lossy()
-        .into_owned();
-    from_cpuinfo(&text.unwrap_or_default(), Some(&architecture))
+    let uname = rustix::system::uname();
+    let architecture = uname.machine().to_string_lossy();
+    // A captured tree may come from another kind of machine.
+    let here = sysfs::root() == std::path::Path::new("/");
+    from_cpuinfo(&text.unwrap_or_default(), here.then_some(&*architecture))
 }
 
 /// The names that hwloc gives to facts, and ours.

@@ -1,5 +1,6 @@
 //! What hwloc does not tell: PUs that are there but offline, and whether anything changed.
 
+use super::kinds::RawKind;
 use perch_core::PuSet;
 use rustix::{
     fd::OwnedFd,
@@ -12,9 +13,26 @@ pub fn root() -> PathBuf {
     std::env::var_os("HWLOC_FSROOT").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
+fn list(path: &str) -> Option<PuSet> {
+    fs::read_to_string(root().join(path)).ok()?.parse().ok()
+}
+
 fn cpu_list(name: &str) -> Option<PuSet> {
-    let path = root().join("sys/devices/system/cpu").join(name);
-    fs::read_to_string(path).ok()?.parse().ok()
+    list(&format!("sys/devices/system/cpu/{name}"))
+}
+
+/// The two kinds of cores of an Intel hybrid processor, as their counters' drivers tell them; the efficient one first.
+/// hwloc asks the processor itself, which a captured tree and some virtual machines do not allow.
+pub fn hybrid_kinds() -> Vec<RawKind> {
+    let kind = |device: &str, name: &str| {
+        Some(RawKind {
+            pus: list(&format!("sys/devices/{device}/cpus"))?,
+            core_type: Some(name.to_owned()),
+            capacity: None,
+        })
+    };
+    let kinds = [kind("cpu_atom", "IntelAtom"), kind("cpu_core", "IntelCore")];
+    kinds.into_iter().flatten().collect()
 }
 
 /// PUs that are in the machine but switched off.
