@@ -22,7 +22,6 @@
 #include <linux/module.h>
 #include <linux/perf_event.h>
 #include <linux/sched.h>
-#include <linux/sched/clock.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -238,12 +237,22 @@ static u64 rate_of(struct task_struct *task, unsigned int event)
 }
 
 /*
+ * The clock that the kernel measures an event's running time by, brought up to date before every
+ * call into a PMU. Reading a clock of our own a little later would add up to a third with tasks that
+ * switch often in a slow emulated machine.
+ */
+static u64 running_clock(struct perf_event *event)
+{
+	return event->ctx->time;
+}
+
+/*
  * Adds what the task has earned since the last time. What does not make a whole event yet stays in
  * period_left, which counting events do not use: short runs at a low rate must add up.
  */
 static void fakepmu_update(struct perf_event *event)
 {
-	u64 now = local_clock();
+	u64 now = running_clock(event);
 	u64 ran = now - local64_xchg(&event->hw.prev_count, now);
 	struct task_struct *task = event->hw.target ? event->hw.target : current;
 	u64 rate = rate_of(task, event->hw.idx);
@@ -256,7 +265,7 @@ static void fakepmu_update(struct perf_event *event)
 
 static void fakepmu_start(struct perf_event *event, int flags)
 {
-	local64_set(&event->hw.prev_count, local_clock());
+	local64_set(&event->hw.prev_count, running_clock(event));
 	event->hw.state = 0;
 }
 
@@ -405,13 +414,10 @@ static int __init fakepmu_begin(void)
 	return error;
 }
 
-static void __exit fakepmu_end(void)
-{
-	perf_pmu_unregister(&fakepmu);
-	kfree(rules);
-}
-
+/*
+ * There is no way out: a task that was once observed keeps pointing at its PMU, and the kernel would
+ * follow that pointer into the unloaded module at the next context switch.
+ */
 module_init(fakepmu_begin);
-module_exit(fakepmu_end);
 MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("A core PMU for machines without one");

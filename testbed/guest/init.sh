@@ -17,14 +17,14 @@ while read -r module; do
     insmod "/testbed/modules/$module" || echo "testbed: cannot load $module" >/dev/kmsg
 done </testbed/modules.list
 
+cd /root || exit 1
+# The ports come up by themselves; until then writing to them fails.
 tries=0
-while [ ! -e /dev/vport0p3 ] && [ $tries -lt 400 ]; do
+until [ -c /dev/vport0p3 ] && echo started 2>/dev/null >/dev/vport0p3; do
     tries=$((tries + 1))
+    [ $tries -lt 400 ] || poweroff -f
     usleep 25000
 done
-
-cd /root || exit 1
-echo started >/dev/vport0p3
 setsid sh /testbed/command </dev/null >/dev/vport0p1 2>/dev/vport0p2
 echo "exit $?" >/dev/vport0p3
 # The host ends the machine as soon as it has read the line above.

@@ -21,7 +21,7 @@ const BOOT_LIMIT: Duration = Duration::from_secs(120);
 const BOOT_TRIES: usize = 3;
 
 /// How much of the console an error shows, in bytes.
-const CONSOLE_TAIL: usize = 3000;
+const CONSOLE_TAIL: usize = 12_000;
 
 /// What every guest needs to talk to the host.
 const PORT_MODULES: [&str; 2] = ["virtio_pci", "virtio_console"];
@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tail_is_the_end_of_the_text_and_no_longer_than_allowed(text in "\\PC{0,4000}") {
+        fn a_tail_is_the_end_of_the_text_and_no_longer_than_allowed(text in "\\PC{0,16000}") {
             let end = tail(&text);
             prop_assert!(text.ends_with(end));
             prop_assert!(end.len() <= CONSOLE_TAIL);

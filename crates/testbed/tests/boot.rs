@@ -35,21 +35,43 @@ fn check(topology: Topology) {
         return;
     }
     let output = Guest::new(topology).run(SURVEY).unwrap();
-    assert_eq!((output.status, output.stderr.as_str()), (7, "oops\n"), "{}", output.console);
-    let said: BTreeMap<&str, &str> = output.stdout.lines().filter_map(|line| line.split_once(' ')).collect();
+    assert_eq!(
+        (output.status, output.stderr.as_str()),
+        (7, "oops\n"),
+        "{}",
+        output.console
+    );
+    let said: BTreeMap<&str, &str> = output
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .collect();
     assert_eq!(said["release"], Kernel::fetch().unwrap().release());
     assert_eq!(list(said["online"]).len(), topology.pus());
     assert_eq!(list(said["nodes"]).len(), topology.nodes());
     for pu in 0..topology.pus() {
         let core = topology.core_of(pu);
         let siblings: Vec<usize> = topology.pus_of_core(core).collect();
-        assert_eq!(list(said[format!("siblings-{pu}").as_str()]), siblings, "siblings of PU {pu}");
-        let package = said[format!("package-{pu}").as_str()].parse::<usize>().unwrap();
-        assert!(topology.pus_of_node(package).contains(&pu), "PU {pu} in package {package}");
+        assert_eq!(
+            list(said[format!("siblings-{pu}").as_str()]),
+            siblings,
+            "siblings of PU {pu}"
+        );
+        let package = said[format!("package-{pu}").as_str()]
+            .parse::<usize>()
+            .unwrap();
+        assert!(
+            topology.pus_of_node(package).contains(&pu),
+            "PU {pu} in package {package}"
+        );
     }
     for node in 0..topology.nodes() {
         let pus: Vec<usize> = topology.pus_of_node(node).collect();
-        assert_eq!(list(said[format!("node-{node}").as_str()]), pus, "PUs of node {node}");
+        assert_eq!(
+            list(said[format!("node-{node}").as_str()]),
+            pus,
+            "PUs of node {node}"
+        );
     }
 }
 
