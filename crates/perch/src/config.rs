@@ -6,6 +6,7 @@ use perch_core::PuSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -124,6 +125,16 @@ fn user_config() -> Option<PathBuf> {
 }
 
 impl Settings {
+    /// The settings by name, for a recording's header.
+    pub fn told(&self) -> BTreeMap<String, serde_json::Value> {
+        let mut told = BTreeMap::new();
+        told.insert("counters".to_owned(), serde_json::json!(self.counters));
+        told.insert("sampling-rate".to_owned(), serde_json::json!(self.sampling_rate));
+        told.insert("pin".to_owned(), serde_json::json!(self.pin));
+        told.insert(format!("policies.{}", self.policy), serde_json::json!(self.policy_config));
+        told
+    }
+
     /// Merges the command line (which already holds the environment) over the file over the defaults.
     ///
     /// # Errors

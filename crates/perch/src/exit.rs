@@ -1,7 +1,7 @@
 //! Exit codes: the program's own where there is one, else what a shell would say.
 
 use perch_core::MachineError;
-use std::process::ExitCode;
+use std::{os::unix::process::ExitStatusExt, process::ExitCode};
 
 /// perch itself failed (as env(1), timeout(1) and nohup(1) do it).
 pub const FAILED: u8 = 125;
@@ -14,8 +14,8 @@ pub const SIGNALLED: u8 = 128;
 
 /// The exit code that stands for a wait status (wait(2)).
 pub fn from_wait_status(status: i32) -> u8 {
-    let status = rustix::process::WaitStatus::from_raw(status);
-    match (status.exit_status(), status.terminating_signal()) {
+    let status = std::process::ExitStatus::from_raw(status);
+    match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
         (None, Some(signal)) => SIGNALLED.wrapping_add(signal as u8),
         (None, None) => FAILED,

@@ -15,20 +15,21 @@ use perch_engine::{
     report::{Collector, Report},
 };
 use perch_linux::{
-    LinuxAffinity, LinuxMachine,
+    LinuxMachine,
+    affinity::LinuxAffinity,
     lock::Lock,
     machine::CountersMode,
     topology::{Loaded, Source, load},
 };
 use perch_policy::{Fixed, fixed::Rule, registry};
-use std::{io::Write, path::Path, sync::Arc};
+use std::{fs::File, io::Write, path::Path, sync::Arc};
 
 /// Everything that is needed before a program is launched or attached.
 pub struct Placing {
     /// The session, its machine still empty.
     pub session: Session<LinuxMachine>,
     collector: Collector,
-    recorder: Option<Recorder>,
+    recorder: Option<Recorder<File>>,
     live: Option<Live>,
     explain: Option<Explain>,
     remarks: Vec<String>,
@@ -100,7 +101,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         },
     )?;
     let recorder = match &args.log {
-        Some(path) => Some(Recorder::create(path, command)?),
+        Some(path) => Some(Recorder::create(path, command)?.with_configuration(settings.told())),
         None => None,
     };
     Ok(Placing {
@@ -175,9 +176,8 @@ fn paper(text: &str) -> Result<(Source, Loaded)> {
 /// # Errors
 /// No such policy or setting, a rule that names what the machine has not.
 pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy>> {
-    let mut config = settings.policy_config.clone();
     if settings.policy != "fixed" {
-        return Ok(registry::build(&settings.policy, &config)?);
+        return Ok(registry::build(&settings.policy, &settings.policy_config)?);
     }
     let mut rules: Vec<Rule> = Vec::new();
     if let Some(path) = &settings.pin_file {
@@ -187,15 +187,14 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
             anyhow::anyhow!(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
         })?);
     }
-    if rules.is_empty() || !settings.pin.is_empty() {
-        if !settings.pin.is_empty() {
-            let pins = settings.pin.iter().cloned().map(toml::Value::String).collect();
-            config.insert("pin".to_owned(), toml::Value::Array(pins));
-        }
-        rules.extend(Fixed::rules(&config)?);
+    for pin in &settings.pin {
+        rules.push(pin.parse()?);
+    }
+    if rules.is_empty() {
+        return Ok(registry::build(&settings.policy, &settings.policy_config)?);
     }
     for rule in &rules {
-        rule.pus.resolve(topology).map_err(|error| anyhow::anyhow!("--pin: {error}"))?;
+        rule.pus.resolve(topology).map_err(|error| anyhow::anyhow!("{error} (see `perch topology`)"))?;
     }
     Ok(Box::new(Fixed::from_rules(rules)))
 }

@@ -9,6 +9,7 @@ use crate::{
     },
 };
 use anyhow::{Context, Result};
+use perch_core::EventChoice;
 use perch_linux::{perf::encode, topology};
 use perch_profile::{EventCheck, Profile};
 use serde::Serialize;
@@ -98,7 +99,7 @@ fn check(file: &Path, json: bool) -> Result<ExitCode> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
     let profile = Profile::parse(&text, &file.to_string_lossy())?;
     let encoder = encode::Encoder::new();
-    let checks = profile.check(&|choice| encoder.resolve(choice).map_err(|error| error.to_string()));
+    let checks = profile.check(&|choice| resolve(&encoder, choice));
     if json {
         let events: Vec<Checked> = checks.into_iter().map(checked).collect();
         super::print_json(&events)?;
@@ -106,6 +107,18 @@ fn check(file: &Path, json: bool) -> Result<ExitCode> {
         super::print(&render(&profile, &checks))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The first spelling that means something here.
+fn resolve(encoder: &encode::Encoder, choice: &EventChoice) -> Result<String, String> {
+    let mut why = Vec::new();
+    for spelling in &choice.spellings {
+        match encoder.encode(spelling, choice.pmu.as_deref()) {
+            Ok(encoded) => return Ok(encoded.spelling),
+            Err(error) => why.push(error.to_string()),
+        }
+    }
+    Err(why.join("; "))
 }
 
 fn checked(check: EventCheck) -> Checked {

@@ -24,7 +24,7 @@ use std::{process::ExitCode, sync::Arc};
 /// A file that is no recording, settings that are wrong.
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let recording = Recording::open(&args.file)?;
-    let header = recording.header();
+    let header = Arc::clone(recording.header());
     let asked = PlaceArgs {
         policy: args.policy.clone().or_else(|| args.pin.is_empty().then(|| header.policy.clone())),
         pin: args.pin.clone(),
@@ -37,7 +37,9 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let topology = other.map(|loaded| Arc::new(loaded.topology));
     let profile = match &args.profile {
         Some(asked) => processor::library()?.choose(asked)?.clone(),
-        None => Profile::parse(&header.profile_text, &format!("{}: profile {}", args.file.display(), header.profile))?,
+        None => {
+            Profile::parse(&header.profile_text, &format!("{}: profile {}", args.file.display(), header.profile))?
+        }
     };
     let policy = place::policy(&settings, topology.as_ref().unwrap_or(&header.topology))?;
     let command = header.command.clone();

@@ -4,7 +4,7 @@ use crate::{args::JsonArgs, render::count};
 use anyhow::Result;
 use perch_engine::{Recovery, RestoreReport, StateDir, recover_all};
 use perch_linux::{
-    LinuxAffinity,
+    affinity::LinuxAffinity,
     topology::{Source, load},
 };
 use serde::Serialize;

@@ -2,9 +2,11 @@
 
 use crate::{args::RunArgs, command::place, exit};
 use anyhow::Result;
-use perch_core::{Machine, machine::Launch};
+use perch_core::{Machine, Wake, machine::Launch};
 use perch_engine::Cause;
-use std::process::ExitCode;
+use perch_linux::LinuxMachine;
+use rustix::process::Signal;
+use std::{process::ExitCode, time::Duration};
 
 /// Runs the program under perch.
 ///
@@ -17,10 +19,24 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let launch = Launch { command: args.program.clone(), environment: mark.into_iter().collect() };
     placing.session.machine().launch(&launch)?;
     let end = placing.run(&args.place)?;
-    let status = match end.cause {
-        Cause::Ended(status) => status,
-        // Every mask is back; the program decides for itself what the signal means to it.
-        Cause::Stopped(signal) => placing.session.machine().finish(signal)?,
+    let code = match end.cause {
+        Cause::Ended(status) => status.map_or(exit::FAILED, exit::from_wait_status),
+        Cause::Stopped(signal) => outlast(placing.session.machine(), signal)?,
     };
-    Ok(ExitCode::from(status.map_or(exit::FAILED, exit::from_wait_status)))
+    Ok(ExitCode::from(code))
+}
+
+/// Every mask is back; what a signal means to the program, it decides itself. A second signal ends the waiting.
+fn outlast(machine: &mut LinuxMachine, signal: i32) -> Result<u8> {
+    // The terminal sends Ctrl-C to the program too; other signals reach only perch.
+    if signal != Signal::INT.as_raw() {
+        machine.forward(signal);
+    }
+    loop {
+        match machine.wait(Duration::from_secs(3600))? {
+            Wake::Ended(status) => return Ok(status.map_or(exit::FAILED, exit::from_wait_status)),
+            Wake::Stop(second) => return Ok(exit::SIGNALLED.wrapping_add(second as u8)),
+            Wake::Period => {}
+        }
+    }
 }

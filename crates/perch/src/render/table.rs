@@ -15,7 +15,7 @@ pub enum Align {
 pub fn table(columns: &[(&str, Align)], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table
-        .load_preset(presets::NOTHING)
+        .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(super::WIDTH as u16)
         .set_header(columns.iter().map(|(title, _)| *title));

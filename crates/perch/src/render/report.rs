@@ -1,0 +1,301 @@
+//! The report at the end, for people.
+
+use super::{
+    WIDTH, count, fit,
+    table::{Align, table},
+};
+use anstyle::{AnsiColor, Style};
+use perch_core::{HandsOff, MetricSource, Outcome, ThreadId, metric::names};
+use perch_engine::report::{Deeds, MoveReport, Placements, Report, Role, ThreadReport};
+use std::{collections::HashMap, fmt::Write};
+
+/// Threads in the table.
+const THREADS: usize = 26;
+/// Groups of ended threads in the table.
+const GROUPS: usize = 5;
+/// Moves that are told.
+const MOVES: usize = 8;
+/// PUs in the picture.
+const ROWS: usize = 32;
+/// Columns of the picture.
+const COLUMNS: usize = WIDTH - 10;
+/// Below this share of a PU a thread is not told by itself.
+const IDLE: f64 = 0.0005;
+
+/// The report as text of at most 80 columns, with colour codes.
+pub fn render(report: &Report) -> String {
+    let mut text = heading(report);
+    let letters = letters(report);
+    text += &threads(report, &letters);
+    text += &picture(&report.placements, &letters);
+    text += &moves(report);
+    text += &ending(report);
+    text
+}
+
+fn heading(report: &Report) -> String {
+    let bold = Style::new().bold();
+    let command = report.command.join(" ");
+    let seen = report.threads.len() as u64 + report.groups.iter().map(|group| group.threads).sum::<u64>();
+    let mut text = format!(
+        "\n{bold}perch{bold:#} · {} · {:.1} s · policy {}{} · {} seen, at most {} at once\n",
+        fit(&command, 28).trim_end(),
+        seconds(report.duration),
+        report.policy,
+        if report.dry_run { " (dry run)" } else { "" },
+        count((seen + report.unseen) as usize, "thread"),
+        report.most_threads,
+    );
+    if let Some(paper) = &report.paper {
+        text += &wrapped("placed on paper on: ", paper);
+    }
+    text += &wrapped("known by: ", &report.counting);
+    text += &wrapped("          ", &trust(report));
+    text
+}
+
+/// How far the FP shares can be trusted, as a sentence.
+fn trust(report: &Report) -> String {
+    let trust = &report.trust;
+    if trust.sources.is_empty() {
+        return "no FP shares are known: nothing ran for long enough, or nothing could be counted".to_owned();
+    }
+    let sampled = trust.sources.iter().any(|(source, _)| *source == MetricSource::Sampling);
+    let limits = if sampled {
+        "; sampled shares are right within a few points (docs/accuracy.md), IPC and FLOP/s cannot be sampled"
+    } else {
+        ""
+    };
+    format!(
+        "FP shares known for {:.0} % of the CPU time, mean confidence {:.2}; FP-heavy from {} % on{limits}",
+        trust.known * 100.0,
+        trust.confidence,
+        report.fp_threshold * 100.0
+    )
+}
+
+/// A letter for each of the busiest threads, for table and picture.
+fn letters(report: &Report) -> HashMap<ThreadId, char> {
+    let busy = report.threads.iter().filter(|thread| thread.deeds.activity() >= IDLE);
+    busy.map(|thread| thread.thread).zip('a'..='z').collect()
+}
+
+fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
+    let counted = report.threads.iter().any(|thread| thread.deeds.metric(names::IPC).is_some());
+    let last = if counted { "IPC" } else { "mem" };
+    let columns = [
+        ("", Align::Left),
+        ("thread", Align::Left),
+        ("busy", Align::Right),
+        ("FP", Align::Right),
+        ("vec", Align::Right),
+        ("load", Align::Right),
+        ("store", Align::Right),
+        (last, Align::Right),
+        ("wait", Align::Right),
+        ("switches", Align::Right),
+        ("migr", Align::Right),
+        ("bound", Align::Left),
+    ];
+    let row = |letter: String, name: String, deeds: &Deeds, bound: String| {
+        let percent = |name: &str| {
+            deeds.metric(name).map_or_else(|| "-".to_owned(), |metric| format!("{:.0}", metric.value * 100.0))
+        };
+        let last = match deeds.metric(names::IPC) {
+            Some(ipc) if counted => format!("{:.2}", ipc.value),
+            _ if counted => "-".to_owned(),
+            _ => percent(names::MEMORY_INTENSITY),
+        };
+        let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), short);
+        vec![
+            letter,
+            name,
+            format!("{:.0}", deeds.activity() * 100.0),
+            percent(names::FP_SHARE),
+            percent(names::VECTOR_SHARE),
+            percent(names::LOAD_SHARE),
+            percent(names::STORE_SHARE),
+            last,
+            format!("{:.0}", deeds.wait_time as f64 / deeds.lifetime.max(1) as f64 * 100.0),
+            number(deeds.switches),
+            number(deeds.migrations),
+            bound,
+        ]
+    };
+    let busy: Vec<&ThreadReport> =
+        report.threads.iter().filter(|thread| letters.contains_key(&thread.thread)).take(THREADS).collect();
+    let mut rows: Vec<Vec<String>> = busy
+        .iter()
+        .map(|thread| {
+            let letter = letters.get(&thread.thread).map_or_else(String::new, char::to_string);
+            row(letter, fit(&thread.name, 15).trim_end().to_owned(), &thread.deeds, bound(thread))
+        })
+        .collect();
+    rows.extend(report.groups.iter().filter(|group| group.deeds.activity() >= IDLE).take(GROUPS).map(|group| {
+        let name = format!("{}×{}", group.threads, fit(&group.name, 10).trim_end());
+        row(String::new(), name, &group.deeds, String::new())
+    }));
+    if rows.is_empty() {
+        return "No thread was busy.\n".to_owned();
+    }
+    let shown = busy.len();
+    let mut text = format!("\n{}\n", table(&columns, rows));
+    let more = report.threads.len() - shown;
+    if more > 0 {
+        let _ = writeln!(text, "and {} that did little; all are in --json", count(more, "thread"));
+    }
+    text += "busy, wait: % of its time; FP, load, store, mem: % of its instructions; vec: % of FP\n";
+    text
+}
+
+fn bound(thread: &ThreadReport) -> String {
+    match (&thread.bound, thread.hands_off) {
+        (_, Some(HandsOff::PlacedBefore)) => "no (placed)".to_owned(),
+        (_, Some(HandsOff::ChangedByOthers)) => "no (others)".to_owned(),
+        (_, Some(HandsOff::NotPermitted)) => "no (denied)".to_owned(),
+        (Some(pus), None) => format!("PU {pus}"),
+        (None, None) if thread.deeds.bound_time > 0 => {
+            format!("{:.0} %", thread.deeds.bound_time as f64 / thread.deeds.cpu_time.max(1) as f64 * 100.0)
+        }
+        (None, None) => "-".to_owned(),
+    }
+}
+
+/// Who was on which PU when: a row a PU, the thread's letter, a capital while it was FP-heavy.
+fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String {
+    if placements.columns.len() < 2 {
+        return String::new();
+    }
+    let fold = placements.columns.len().div_ceil(COLUMNS);
+    let from = 0.0;
+    let to = placements.columns.last().copied().map_or(0.0, seconds);
+    let mut text = format!("\nPlacements from {from:.0} to {to:.0} s (capital: FP-heavy, ");
+    let bound_style = Style::new().bold();
+    text += &format!("{bound_style}bold{bound_style:#}: bound by perch, * several others, · idle)\n");
+    for row in placements.rows.iter().take(ROWS) {
+        let _ = write!(text, "  PU {:>3}  ", row.pu);
+        for cells in row.cells.chunks(fold) {
+            let most = cells.iter().flatten().max_by(|a, b| a.share.total_cmp(&b.share));
+            let Some(cell) = most else {
+                text.push('·');
+                continue;
+            };
+            let letter = letters.get(&cell.thread).copied().unwrap_or('*');
+            let (letter, style) = match cell.role {
+                Role::FloatingPoint => (letter.to_ascii_uppercase(), AnsiColor::Cyan.on_default()),
+                Role::Integer => (letter, AnsiColor::Yellow.on_default()),
+                Role::Unknown => (letter, Style::new()),
+            };
+            let style = if cell.bound { style.bold() } else { style };
+            let _ = write!(text, "{style}{letter}{style:#}");
+        }
+        text.push('\n');
+    }
+    if placements.rows.len() > ROWS {
+        let _ = writeln!(text, "  and {} more; all are in --json", count(placements.rows.len() - ROWS, "PU"));
+    }
+    text
+}
+
+fn moves(report: &Report) -> String {
+    let moves = &report.moves;
+    let total = moves.bound + moves.moved + moves.released;
+    if total == 0 {
+        return String::new();
+    }
+    let mut text = format!(
+        "\nMoves: {} bound, {} put elsewhere, {} let go",
+        moves.bound, moves.moved, moves.released
+    );
+    for (outcome, number) in &moves.outcomes {
+        let what = match outcome {
+            Outcome::Applied | Outcome::NotApplied => continue,
+            Outcome::Gone => "had ended",
+            Outcome::ChangedByOthers => "left alone, placed by others",
+            Outcome::NotPermitted => "not permitted",
+            Outcome::NoUsablePu => "without a usable PU",
+        };
+        let _ = write!(text, "; {number} {what}");
+    }
+    text.push('\n');
+    let all: Vec<&MoveReport> = moves.first.iter().chain(&moves.last).collect();
+    for made in all.iter().take(MOVES) {
+        text += &move_line(made);
+    }
+    if all.len() > MOVES {
+        let _ = writeln!(text, "  … {} more; --explain tells each as it happens", total as usize - MOVES);
+    }
+    text
+}
+
+fn move_line(made: &MoveReport) -> String {
+    let target = match &made.to {
+        Some(pus) => format!("→ {pus}"),
+        None => "let go".to_owned(),
+    };
+    let line = format!(
+        "  {:>5.1} s  {} {}  {}",
+        seconds(made.at),
+        fit(&made.name, 12),
+        fit(&target, 7),
+        made.reason.text
+    );
+    format!("{}\n", fit(&line, WIDTH).trim_end())
+}
+
+fn ending(report: &Report) -> String {
+    let mut text = String::new();
+    for (why, number) in &report.hands_off {
+        let _ = writeln!(text, "{} left alone: {}", count(*number as usize, "thread"), super::hands_off(*why));
+    }
+    let restored = &report.restored;
+    if restored.restored > 0 {
+        let _ = writeln!(text, "{} put back at the end", count(restored.restored, "mask"));
+    }
+    if restored.left_alone > 0 {
+        let _ = writeln!(text, "{} left as somebody else has set it", count(restored.left_alone, "mask"));
+    }
+    for (thread, why) in &restored.failed {
+        let _ = writeln!(text, "mask of thread {thread} not put back: {why}");
+    }
+    for remark in &report.remarks {
+        text += &wrapped("note: ", remark);
+    }
+    let own = &report.own;
+    let _ = writeln!(
+        text,
+        "perch itself took {:.0} ms of CPU time: {:.2} % of one PU",
+        own.cpu_time as f64 / 1e6,
+        own.share * 100.0
+    );
+    format!("\n{text}")
+}
+
+/// The text behind a label, in lines that fit, the following ones indented.
+fn wrapped(label: &str, text: &str) -> String {
+    let mut out = String::new();
+    let mut line = label.to_owned();
+    for word in text.split_whitespace() {
+        if line.chars().count() + word.chars().count() + 1 > WIDTH && line.trim() != label.trim() {
+            out += line.trim_end();
+            out.push('\n');
+            line = " ".repeat(label.chars().count());
+        }
+        line += word;
+        line.push(' ');
+    }
+    out + line.trim_end() + "\n"
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// A number in few columns: `950`, `12k`, `3.4M`.
+fn short(number: u64) -> String {
+    match number {
+        0..=9_999 => number.to_string(),
+        10_000..=999_999 => format!("{}k", number / 1_000),
+        _ => format!("{:.1}M", number as f64 / 1e6),
+    }
+}
