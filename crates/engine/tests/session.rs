@@ -1,0 +1,457 @@
+//! The loop on a machine in memory.
+
+mod common;
+
+use common::{Decide, Kernel, Knob, Op, Scripted, Seen, Step, TestProcessor, masks, now, set};
+use perch_core::{
+    Binding, HandsOff, Machine, MetricSource, Outcome, Plan, Policy, PuSet, Reason, Snapshot,
+    ThreadId, Wake, metric::names,
+};
+use perch_engine::{
+    Acting, Cause, Journal, Options, Recovery, Session, SessionEnd, StateDir,
+    journal::{Header, file::JournalFile, state_dir},
+    recover_all, restore,
+};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
+
+type Shared = Rc<RefCell<Kernel>>;
+
+fn kernel(cores: u32) -> (Shared, PuSet) {
+    let kernel = Kernel::new(2 * cores);
+    let all = kernel.pus.clone();
+    (Rc::new(RefCell::new(kernel)), all)
+}
+
+fn session(
+    kernel: &Shared,
+    steps: Vec<Step>,
+    policy: impl FnMut(&Snapshot) -> Plan + 'static,
+    acting: Acting,
+    take_over: bool,
+) -> Session<Scripted> {
+    let cores = kernel.borrow().pus.len() as u32 / 2;
+    let options = Options {
+        policy: Box::new(Decide(policy)) as Box<dyn Policy>,
+        processor: Box::new(TestProcessor),
+        period: None,
+        acting,
+        take_over,
+        pus: None,
+    };
+    let mut session = Session::new(Scripted::new(kernel, cores, steps), options).unwrap();
+    session.set_clock(now);
+    session
+}
+
+fn live() -> (tempfile::TempDir, Acting) {
+    let dir = tempfile::tempdir().unwrap();
+    let acting = Acting::Live(StateDir::open(dir.path()).unwrap());
+    (dir, acting)
+}
+
+fn run(session: &mut Session<Scripted>) -> (Seen, SessionEnd) {
+    let mut seen = Seen::default();
+    let end = session.run(&mut seen).unwrap();
+    (seen, end)
+}
+
+fn bind(thread: ThreadId, pus: &str) -> Binding {
+    Binding {
+        thread,
+        pus: set(pus),
+        reason: Reason::new("a test"),
+    }
+}
+
+fn bindings(bindings: Vec<Binding>) -> Plan {
+    Plan {
+        bindings,
+        ..Plan::default()
+    }
+}
+
+fn steps(n: usize) -> Vec<Step> {
+    vec![Step::default(); n]
+}
+
+#[test]
+fn a_plan_that_stays_the_same_writes_nothing() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (dir, acting) = live();
+    let watched = dir.path().to_owned();
+    let writes = Rc::new(RefCell::new(Vec::new()));
+    let seen_writes = Rc::clone(&writes);
+    let changes = Rc::clone(&kernel);
+    let policy = move |_: &Snapshot| {
+        let journal = std::fs::read_dir(&watched).unwrap().next();
+        let length = journal.map(|entry| entry.unwrap().metadata().unwrap().len());
+        seen_writes
+            .borrow_mut()
+            .push((length, changes.borrow().changes));
+        bindings(vec![bind(thread, "3")])
+    };
+    let (seen, end) = run(&mut session(&kernel, steps(5), policy, acting, false));
+    let writes = writes.borrow();
+    assert_eq!(writes[0], (None, 0));
+    assert!(writes[1].0.is_some());
+    assert!(
+        writes[1..].iter().all(|write| *write == writes[1]),
+        "{writes:?}"
+    );
+    assert_eq!(writes[1].1, 1);
+    let moves: Vec<usize> = seen.moves.iter().map(Vec::len).collect();
+    assert_eq!(moves, [1, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        seen.snapshots[1].last_outcomes,
+        [(thread, Outcome::Applied)]
+    );
+    assert_eq!(seen.snapshots[1].threads[0].bound, Some(set("3")));
+    assert_eq!(end.restored.restored, 1);
+    assert_eq!(masks(&kernel)[&thread], all);
+}
+
+#[test]
+fn a_policy_that_binds_nothing_makes_no_journal() {
+    let (kernel, all) = kernel(2);
+    kernel.borrow_mut().spawn(None, &all, 0.5);
+    kernel.borrow_mut().spawn(None, &set("1"), 0.5);
+    let (dir, acting) = live();
+    let watched = dir.path().to_owned();
+    let policy = move |_: &Snapshot| {
+        assert_eq!(std::fs::read_dir(&watched).unwrap().count(), 0);
+        Plan::default()
+    };
+    run(&mut session(&kernel, steps(3), policy, acting, false));
+    assert_eq!(kernel.borrow().changes, 0);
+}
+
+#[test]
+fn invalid_bindings_are_dropped_and_named() {
+    let (kernel, all) = kernel(2);
+    let good = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let other = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let placed = kernel.borrow_mut().spawn(None, &set("1,2"), 0.5);
+    let nobody = ThreadId { tid: 1, start: 1 };
+    let (_dir, acting) = live();
+    let policy = move |_: &Snapshot| {
+        bindings(vec![
+            bind(good, "2"),
+            bind(good, "3"),
+            bind(other, ""),
+            bind(other, "0,17"),
+            bind(placed, "1"),
+            bind(nobody, "1"),
+        ])
+    };
+    let (seen, _) = run(&mut session(&kernel, steps(3), policy, acting, false));
+    assert_eq!(kernel.borrow().changes, 2, "one to bind, one to restore");
+    assert_eq!(seen.plans[0].bindings, [bind(good, "2")]);
+    insta::assert_snapshot!(seen.remarks.join("\n"), @r"
+    a bug in policy test: it bound a thread twice; the binding was not made
+    a bug in policy test: it bound a thread to no PU; the binding was not made
+    a bug in policy test: it bound a thread to a PU that is not allowed; the binding was not made
+    a bug in policy test: it bound a thread that must be left alone; the binding was not made
+    a bug in policy test: it bound a thread that is not there; the binding was not made
+    ");
+}
+
+#[test]
+fn threads_that_others_placed_are_left_alone_unless_taken_over() {
+    for take_over in [false, true] {
+        let (kernel, all) = kernel(2);
+        let placed = kernel.borrow_mut().spawn(None, &set("1,2"), 0.5);
+        kernel.borrow_mut().spawn(None, &all, 0.5);
+        let (_dir, acting) = live();
+        let policy = move |snapshot: &Snapshot| {
+            let thread = snapshot.thread(placed).unwrap();
+            match thread.hands_off {
+                Some(_) => Plan::default(),
+                None => bindings(vec![bind(placed, "2")]),
+            }
+        };
+        let (seen, _) = run(&mut session(&kernel, steps(3), policy, acting, take_over));
+        let thread = seen.snapshots[1].thread(placed).unwrap();
+        if take_over {
+            assert_eq!(thread.bound, Some(set("2")));
+            assert_eq!(thread.allowed, set("1,2"));
+        } else {
+            assert_eq!(thread.hands_off, Some(HandsOff::PlacedBefore));
+        }
+        assert_eq!(masks(&kernel)[&placed], set("1,2"));
+    }
+}
+
+#[test]
+fn a_mask_that_others_change_is_theirs_for_good() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let policy = move |snapshot: &Snapshot| match snapshot.threads[0].hands_off {
+        Some(_) => Plan::default(),
+        None => bindings(vec![bind(thread, "3")]),
+    };
+    let mut script = steps(4);
+    script[1].before.push(Op::Taskset {
+        of: 0,
+        mask: set("0,2"),
+    });
+    let (seen, _) = run(&mut session(&kernel, script, policy, acting, false));
+    let hands_off: Vec<_> = seen
+        .snapshots
+        .iter()
+        .map(|s| s.threads[0].hands_off)
+        .collect();
+    assert_eq!(hands_off[0], None);
+    assert!(
+        hands_off[1..]
+            .iter()
+            .all(|h| *h == Some(HandsOff::ChangedByOthers))
+    );
+    assert_eq!(masks(&kernel)[&thread], set("0,2"));
+}
+
+#[test]
+fn a_change_between_look_and_deed_is_noticed() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let policy = move |snapshot: &Snapshot| match snapshot.threads[0].hands_off {
+        Some(_) => Plan::default(),
+        None => bindings(vec![bind(thread, "3")]),
+    };
+    let mut script = steps(3);
+    script[0].race.push(Op::Taskset {
+        of: 0,
+        mask: set("0,2"),
+    });
+    let (seen, _) = run(&mut session(&kernel, script, policy, acting, false));
+    assert_eq!(seen.moves[0][0].outcome, Outcome::ChangedByOthers);
+    assert!(seen.snapshots[1].threads[0].hands_off.is_some());
+    assert_eq!(masks(&kernel)[&thread], set("0,2"));
+}
+
+#[test]
+fn children_of_bound_threads_are_perchs_own() {
+    let (kernel, all) = kernel(4);
+    let parent = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let policy = move |_: &Snapshot| bindings(vec![bind(parent, "3")]);
+    let mut script = steps(4);
+    script[1].before.push(Op::Fork {
+        of: 0,
+        own_process: true,
+    });
+    let (seen, _) = run(&mut session(&kernel, script, policy, acting, false));
+    let child = &seen.snapshots[1].threads[1];
+    assert_eq!(
+        (child.bound.clone(), child.hands_off),
+        (Some(set("3")), None)
+    );
+    assert_eq!(child.allowed, all);
+    // It was not in the plan: it is let go.
+    assert_eq!(seen.moves[1][0].thread, child.info.id);
+    assert_eq!(seen.snapshots[2].threads[1].bound, None);
+}
+
+#[test]
+fn a_mask_that_somebody_elses_thread_has_too_proves_nothing() {
+    let (kernel, all) = kernel(4);
+    let ours = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let theirs = kernel.borrow_mut().spawn(None, &set("3"), 0.5);
+    let (_dir, acting) = live();
+    let policy = move |_: &Snapshot| bindings(vec![bind(ours, "3")]);
+    let mut script = steps(3);
+    script[1].before.push(Op::Fork {
+        of: 1,
+        own_process: true,
+    });
+    let (seen, _) = run(&mut session(&kernel, script, policy, acting, false));
+    let child = &seen.snapshots[1].threads[2];
+    assert_eq!(child.hands_off, Some(HandsOff::PlacedBefore));
+    assert_eq!(masks(&kernel)[&theirs], set("3"));
+    assert_eq!(masks(&kernel)[&child.info.id], set("3"));
+}
+
+#[test]
+fn on_paper_nothing_is_changed_but_the_plan_is_followed() {
+    let (kernel, all) = kernel(1);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let placed = kernel.borrow_mut().spawn(None, &set("1"), 0.5);
+    let paper = Arc::new(common::topology(4, &set("0-7")));
+    let policy = move |snapshot: &Snapshot| {
+        assert!(
+            snapshot
+                .threads
+                .iter()
+                .all(|thread| thread.allowed == set("0-7"))
+        );
+        bindings(vec![bind(thread, "6"), bind(placed, "7")])
+    };
+    let mut session = session(&kernel, steps(3), policy, Acting::Paper(Some(paper)), false);
+    assert_eq!(session.mark(), None);
+    let (seen, _) = run(&mut session);
+    assert_eq!(kernel.borrow().changes, 0);
+    assert_eq!(
+        seen.moves.iter().map(Vec::len).collect::<Vec<_>>(),
+        [2, 0, 0, 0]
+    );
+    assert_eq!(seen.moves[0][0].outcome, Outcome::NotApplied);
+    assert_eq!(
+        seen.snapshots[1].thread(thread).unwrap().bound,
+        Some(set("6"))
+    );
+    assert_eq!(seen.snapshots[1].fp_domains.len(), 4);
+}
+
+#[test]
+fn the_threshold_is_that_of_the_source() {
+    let (kernel, all) = kernel(1);
+    kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let (seen, _) = run(&mut session(
+        &kernel,
+        steps(1),
+        |_| Plan::default(),
+        acting,
+        false,
+    ));
+    assert_eq!(seen.snapshots[0].fp_threshold, 0.05);
+    let share = seen.snapshots[0].threads[0]
+        .metrics
+        .get(names::FP_SHARE)
+        .unwrap();
+    assert_eq!(share.source, MetricSource::Sampling);
+}
+
+#[test]
+fn a_stop_ends_the_session_and_restores() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (dir, acting) = live();
+    let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+    let mut session = session(&kernel, steps(2), policy, acting, false);
+    session.machine().end = Wake::Stop(15);
+    let (_, end) = run(&mut session);
+    assert_eq!((end.cause, end.periods), (Cause::Stopped(15), 3));
+    assert_eq!(masks(&kernel)[&thread], all);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_panic_leaves_no_masks_behind() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let policy = move |snapshot: &Snapshot| {
+        assert_eq!(
+            snapshot.period, 0,
+            "a policy that fails in its second period"
+        );
+        bindings(vec![bind(thread, "3")])
+    };
+    let mut session = session(&kernel, steps(3), policy, acting, false);
+    let run = std::panic::AssertUnwindSafe(|| {
+        let _ = session.run(&mut ());
+    });
+    assert!(std::panic::catch_unwind(run).is_err());
+    assert_eq!(masks(&kernel)[&thread], set("3"));
+    drop(session);
+    assert_eq!(masks(&kernel)[&thread], all);
+}
+
+#[test]
+fn without_a_journal_nothing_is_changed() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (dir, acting) = live();
+    std::fs::remove_dir(dir.path()).unwrap();
+    let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+    let (seen, _) = run(&mut session(&kernel, steps(3), policy, acting, false));
+    assert_eq!(kernel.borrow().changes, 0);
+    assert_eq!(seen.moves[0][0].outcome, Outcome::NotApplied);
+    assert!(seen.remarks[0].contains("without a journal nothing is changed"));
+    assert_eq!(seen.remarks.len(), 1, "said once");
+}
+
+#[test]
+fn recovery_undoes_the_dead_and_spares_the_living() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    let me = state_dir::header(all.clone()).unwrap();
+    let dead = Header {
+        perch: perch_core::ProcessId {
+            pid: 1,
+            start: u64::MAX,
+        },
+        ..me.clone()
+    };
+    let old = Header {
+        boot: "another".to_owned(),
+        perch: perch_core::ProcessId { pid: 2, start: 2 },
+        ..me.clone()
+    };
+    for header in [me, dead, old] {
+        let mut file = JournalFile::create(&state, header).unwrap();
+        let record = perch_engine::journal::SetRecord {
+            thread,
+            knob: perch_engine::journal::Knob::Affinity,
+            before: all.clone(),
+            from: vec![all.clone()],
+            set: set("3"),
+            at: 0,
+        };
+        file.announce(&[perch_engine::journal::Record::Set(record)])
+            .unwrap();
+    }
+    std::fs::write(dir.path().join("0-0.journal"), "garbage").unwrap();
+    kernel
+        .borrow_mut()
+        .tasks
+        .get_mut(&thread)
+        .unwrap()
+        .requested = set("3");
+    let recovered = recover_all(&state, &mut Knob(Rc::clone(&kernel)), &all).unwrap();
+    assert_eq!(masks(&kernel)[&thread], all);
+    let what: Vec<&str> = recovered
+        .iter()
+        .map(|(_, recovery)| match recovery {
+            Recovery::Alive { .. } => "alive",
+            Recovery::OtherBoot => "other boot",
+            Recovery::Restored(report) => {
+                assert_eq!(report.restored, 1);
+                "restored"
+            }
+            Recovery::Unreadable(_) => "unreadable",
+        })
+        .collect();
+    let mut sorted = what.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["alive", "other boot", "restored", "unreadable"]);
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 2, "the living one's, and the garbage");
+}
+
+#[test]
+fn only_threads_born_after_a_mask_was_set_can_have_inherited_it() {
+    let (kernel, all) = kernel(4);
+    let before = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let mut journal = Journal::new(state_dir::header(all.clone()).unwrap());
+    journal.add(&perch_engine::journal::Record::Mask(
+        perch_engine::journal::MaskRecord {
+            set: set("3"),
+            before: all.clone(),
+            at: before.start + 1,
+        },
+    ));
+    kernel.borrow_mut().taskset(before, &set("3"));
+    let mut machine = Scripted::new(&kernel, 4, Vec::new());
+    machine.wait(std::time::Duration::ZERO).unwrap();
+    let after = kernel.borrow_mut().spawn(None, &set("3"), 0.5);
+    let report = restore(&mut machine.knob, &journal, &all);
+    assert_eq!((report.restored, report.inherited), (1, 1));
+    assert_eq!(masks(&kernel)[&before], set("3"));
+    assert_eq!(masks(&kernel)[&after], all);
+}
