@@ -18,6 +18,9 @@ const DECAY: f64 = 0.5;
 /// Accesses with which a footprint is as good as it gets: 200 to 500.
 const FOOTPRINT_ENOUGH: f64 = 500.0;
 
+/// Below this share of instructions that read memory a thread without any known access waits for none.
+const HARDLY_READS: f64 = 0.05;
+
 /// Share of samples in the kernel, of all samples of a thread.
 pub(super) const KERNEL_SHARE: &str = "kernel_share";
 
@@ -55,6 +58,8 @@ struct Period {
     metrics: SampledMetrics,
     /// How many samples this still counts for.
     weight: f64,
+    /// How many it was.
+    total: f64,
     confidence: f64,
 }
 
@@ -88,7 +93,9 @@ impl History {
             let weight = last.weight.min(count);
             if let Some(past) = self.mix.mix() {
                 sum.add(&past, weight);
-                confidence = (confidence * count + last.confidence * weight) / (count + weight);
+                // Two agreeing periods are wrong together less often than either alone.
+                let past_doubt = (1.0 - last.confidence).powf(weight / last.total.max(1.0));
+                confidence = 1.0 - (1.0 - confidence) * past_doubt;
                 total += weight;
             }
         }
@@ -97,6 +104,7 @@ impl History {
         self.last = Some(Period {
             metrics: *new,
             weight: total.min(ENOUGH) * DECAY,
+            total,
             confidence,
         });
         let mut metrics = Metrics::default();
@@ -111,9 +119,14 @@ impl History {
             metrics.set(names.get(name), metric(value, confidence));
         }
         let accesses = new.footprint_samples as f64 / FOOTPRINT_ENOUGH;
-        if let Some(intensity) = new.memory_intensity(l2_bytes) {
+        let intensity = match new.memory_intensity(l2_bytes) {
+            Some(intensity) => Some((intensity, accesses.min(confidence))),
+            // Code that hardly reads memory does not wait for it.
+            None => (mix.load_share() < HARDLY_READS).then_some((0.0, confidence)),
+        };
+        if let Some((intensity, confidence)) = intensity {
             let name = names.get(names::MEMORY_INTENSITY);
-            metrics.set(name, metric(intensity, accesses.min(confidence)));
+            metrics.set(name, metric(intensity, confidence));
         }
         if let Some(bytes) = new.footprint_bytes {
             metrics.set(names.get(names::FOOTPRINT), metric(bytes, accesses));
@@ -157,4 +170,80 @@ fn metric(value: f64, confidence: f64) -> Metric {
 fn agree(past: &SampledMetrics, new: &SampledMetrics) -> bool {
     let apart = (past.fp_share() - new.fp_share()).abs();
     apart <= past.fp_half_width() + new.fp_half_width()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perch_sampling::{Arch, CodeImage, Estimator, ThreadMix};
+    use proptest::prelude::*;
+
+    /// What a number of samples in a loop of one floating-point and one integer instruction and a branch, or in one
+    /// without floating point, says.
+    fn sampled(float: bool, samples: usize) -> SampledMetrics {
+        let mut code = CodeImage::new(Arch::X86_64);
+        let body: [u8; 9] = match float {
+            // addsd %xmm1,%xmm0; dec %ecx; jne; ret
+            true => [0xf2, 0x0f, 0x58, 0xc1, 0xff, 0xc9, 0x75, 0xf8, 0xc3],
+            // add %rax,%rcx; nop; dec %ecx; jne; ret
+            false => [0x48, 0x01, 0xc1, 0x90, 0xff, 0xc9, 0x75, 0xf8, 0xc3],
+        };
+        code.add(0x1000, body);
+        let mut estimator = Estimator::new(Arch::X86_64);
+        let mut thread = ThreadMix::default();
+        for _ in 0..samples {
+            thread.add(&estimator.sample(&code, 0x1004, None));
+        }
+        estimator.take(&code, &mut thread).expect("valid code")
+    }
+
+    fn fp_share(history: &mut History, float: bool, samples: usize) -> f64 {
+        let metrics = history.join(&sampled(float, samples), 0, 1 << 20, &Names::new());
+        metrics.value(names::FP_SHARE).expect("always there")
+    }
+
+    proptest! {
+        #[test]
+        fn a_change_shows_within_two_periods(before in 1usize..40, after in 3usize..40, float: bool) {
+            let mut history = History::default();
+            for _ in 0..5 {
+                fp_share(&mut history, float, before);
+            }
+            let truth = |float: bool| if float { 1.0 / 3.0 } else { 0.0 };
+            fp_share(&mut history, !float, after);
+            let second = fp_share(&mut history, !float, after);
+            let way = (second - truth(!float)).abs() / (1.0 / 3.0);
+            prop_assert!(way <= 0.25 + 1e-6, "{way} of the way is left");
+        }
+
+        #[test]
+        fn few_samples_are_surer_with_a_past(samples in 1usize..15) {
+            let confidence = |history: &mut History| {
+                let metrics = history.join(&sampled(true, samples), 0, 1 << 20, &Names::new());
+                metrics.get(names::FP_SHARE).expect("always there").confidence
+            };
+            let mut history = History::default();
+            let alone = confidence(&mut history);
+            let joined = confidence(&mut history);
+            prop_assert!(joined >= alone - 1e-9, "{alone} then {joined}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_s_share_is_told() {
+        let mut history = History::default();
+        let metrics = history.join(&sampled(true, 30), 10, 1 << 20, &Names::new());
+        assert_eq!(metrics.value(KERNEL_SHARE), Some(0.25));
+        assert_eq!(metrics.value(names::SAMPLES), Some(40.0));
+        let metrics = in_kernel(12, &Names::new()).expect("twelve samples");
+        assert_eq!(metrics.value(names::FP_SHARE), Some(0.0));
+        assert_eq!(metrics.value(KERNEL_SHARE), Some(1.0));
+        assert!(in_kernel(0, &Names::new()).is_none());
+    }
+
+    #[test]
+    fn every_metric_is_declared() {
+        let metrics = History::default().join(&sampled(true, 30), 1, 1 << 20, &Names::new());
+        assert!(metrics.iter().all(|(name, _)| PROVIDED.contains(&&**name)));
+    }
 }

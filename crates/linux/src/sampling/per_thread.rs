@@ -229,3 +229,126 @@ impl PerThread {
         self.events.contains_key(&id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    /// Threads that wait until the end of the test.
+    struct Crowd {
+        ids: Vec<ThreadId>,
+        stop: Arc<AtomicBool>,
+        threads: Vec<std::thread::JoinHandle<()>>,
+    }
+
+    impl Crowd {
+        fn new(size: usize) -> Self {
+            let stop = Arc::new(AtomicBool::new(false));
+            let ready = Arc::new(Barrier::new(size + 1));
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let threads = (0..size).map(|_| {
+                let (stop, ready, sender) = (stop.clone(), ready.clone(), sender.clone());
+                std::thread::spawn(move || {
+                    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+                    sender.send(tid).expect("receiver");
+                    ready.wait();
+                    while !stop.load(Ordering::Relaxed) {
+                        std::thread::park_timeout(std::time::Duration::from_millis(20));
+                    }
+                })
+            });
+            let threads = threads.collect();
+            ready.wait();
+            let ids = receiver.try_iter().map(|tid| ThreadId { tid, start: 0 });
+            Self {
+                ids: ids.collect(),
+                stop,
+                threads,
+            }
+        }
+
+        fn candidates(&self) -> Vec<Candidate> {
+            let ids = self.ids.iter().enumerate();
+            ids.map(|(at, id)| Candidate {
+                id: *id,
+                cpu_time: 1000 + at as u64,
+            })
+            .collect()
+        }
+    }
+
+    impl Drop for Crowd {
+        fn drop(&mut self) {
+            self.stop.store(true, Ordering::Relaxed);
+            for thread in self.threads.drain(..) {
+                thread.join().expect("join");
+            }
+        }
+    }
+
+    fn source() -> Option<PerThread> {
+        let source = PerThread::new(99, false).expect("a descriptor");
+        crate::perf::Privilege::detect().is_ok().then_some(source)
+    }
+
+    #[test]
+    fn with_few_slots_everybody_has_a_turn() {
+        let Some(mut source) = source() else {
+            return; // perf events are refused here
+        };
+        let crowd = Crowd::new(10);
+        source.slots = 3;
+        let mut turns: HashMap<ThreadId, usize> = HashMap::new();
+        for _ in 0..20 {
+            source.choose(&crowd.candidates());
+            assert_eq!(source.events.len(), 3);
+            for id in crowd.ids.iter().filter(|id| source.samples(**id)) {
+                *turns.entry(*id).or_default() += 1;
+            }
+        }
+        for id in &crowd.ids {
+            assert!((5..=7).contains(&turns[id]), "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn only_threads_that_run_keep_an_event() {
+        let Some(mut source) = source() else {
+            return; // perf events are refused here
+        };
+        let crowd = Crowd::new(4);
+        source.choose(&crowd.candidates());
+        assert_eq!(source.events.len(), 4);
+        let first = crowd.candidates()[..1].to_vec();
+        source.choose(&first);
+        source.choose(&first);
+        assert_eq!(source.events.len(), 1);
+        assert!(source.samples(first[0].id));
+        source.choose(&[]);
+        source.choose(&[]);
+        assert!(source.events.is_empty());
+        source.add(first[0].id);
+        source.remove(first[0].id);
+        assert!(source.events.is_empty());
+    }
+
+    #[test]
+    fn threads_that_are_gone_are_passed_over() {
+        let Some(mut source) = source() else {
+            return; // perf events are refused here
+        };
+        let gone = Candidate {
+            id: ThreadId {
+                tid: i32::MAX,
+                start: 0,
+            },
+            cpu_time: 5,
+        };
+        source.choose(&[gone]);
+        assert!(source.events.is_empty() && source.refused() == 0);
+    }
+}
