@@ -3,6 +3,12 @@
 use perch_core::{MetricSource, Snapshot, ThreadState, metric::names};
 use std::cmp::Ordering;
 
+/// Standard deviation of the FP share from sample to sample in the most mixed programs.
+const SPREAD: f64 = 0.2;
+
+/// Standard errors that are taken for chance. Two periods in a row by chance beyond 1.5: 0.4 %.
+const NOISE: f64 = 1.5;
+
 /// A busy thread whose FP share is known and that may be placed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
@@ -12,7 +18,7 @@ pub(crate) struct Candidate {
     pub share: f64,
     /// Confidence in the share, above 0 and up to 1.
     pub confidence: f64,
-    /// Two standard deviations of the share where it was sampled, else 0.
+    /// How far a sampled share may be off by chance, else 0.
     pub noise: f64,
     /// Share of the period on a PU.
     pub activity: f64,
@@ -76,14 +82,9 @@ fn candidate(at: usize, thread: &ThreadState, min_confidence: f64) -> Option<Can
     if !sound || metric.confidence < min_confidence {
         return None;
     }
-    let samples = thread.metrics.value(names::SAMPLES).unwrap_or(0.0);
-    let noise = match metric.source {
-        MetricSource::Sampling if samples >= 1.0 => {
-            let share = metric.value.clamp(0.0, 1.0);
-            2.0 * (share * (1.0 - share) / samples).sqrt()
-        }
-        _ => 0.0,
-    };
+    let samples = thread.metrics.value(names::SAMPLES);
+    let samples = samples.filter(|n| *n >= 1.0 && metric.source == MetricSource::Sampling);
+    let noise = samples.map_or(0.0, |samples| NOISE * SPREAD / samples.sqrt());
     Some(Candidate {
         at,
         share: metric.value,

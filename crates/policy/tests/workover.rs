@@ -365,20 +365,3 @@ fn threads_placed_by_others_count_where_they_are() {
     world.step(&mut policy(Perch));
     assert_eq!(world.fp_bound(), [0, 1, 1, 1]);
 }
-
-#[test]
-fn in_a_dry_run_the_last_plan_counts_as_in_force() {
-    let shares = [0.5, 0.5, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0];
-    let mut world = World::regular(1, 4, 2, &shares);
-    let mut policy = policy(Perch);
-    let first = policy.decide(&world.snapshot);
-    world.snapshot.last_outcomes = vec![(id(0), perch_core::Outcome::NotApplied)];
-    for period in 0..4 {
-        for (at, thread) in world.snapshot.threads.iter_mut().enumerate() {
-            thread.last_pu = Some(((at * 3 + period) % 8) as u32);
-        }
-        let next = policy.decide(&world.snapshot);
-        assert_eq!(places(&next), places(&first));
-        assert!(next.bindings[0].reason.text.ends_with("stays"));
-    }
-}

@@ -45,7 +45,7 @@ impl Default for WorkOverConfig {
         Self {
             variant: Variant::default(),
             min_activity: 0.1,
-            min_confidence: 0.2,
+            min_confidence: 0.15,
             margin: 0.2,
             large: 3.0,
             patience: 2,

@@ -19,22 +19,19 @@ use crate::{
     hysteresis::LevelState,
     ranking::Census,
 };
-use perch_core::{Binding, Outcome, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
 
 /// The policy.
 #[derive(Debug, Default)]
 pub struct WorkOver {
     config: WorkOverConfig,
     memory: PerThread<Memory>,
-    on_paper: bool,
 }
 
 /// What is kept of a thread.
 #[derive(Debug, Clone, Default)]
 struct Memory {
     usage: PuUsage,
-    /// Where the last plan put it.
-    planned: Option<u32>,
     /// Its level, with `perch`.
     level: LevelState,
     /// Its group in the last period, with `paper`.
@@ -113,25 +110,19 @@ impl WorkOver {
         Self {
             config,
             memory: PerThread::default(),
-            on_paper: false,
         }
     }
 
-    /// Where each thread is bound. In a dry run nothing ever is: there the last plan counts as if it were in force.
+    /// Takes the period into the memory, and sees where each thread is bound.
     fn view<'a>(&mut self, snapshot: &'a Snapshot) -> View<'a> {
         self.memory.follow(&snapshot.threads);
-        let mut outcomes = snapshot.last_outcomes.iter();
-        self.on_paper |= outcomes.any(|(_, outcome)| *outcome == Outcome::NotApplied);
         let seconds = snapshot.interval as f64 / 1e9;
         let threads = snapshot.threads.iter().enumerate();
         let present = threads.map(|(at, thread)| {
-            let memory = &mut self.memory[at];
-            let bound = match &thread.bound {
-                Some(pus) => pus.first().filter(|_| pus.len() == 1),
-                None => memory.planned.filter(|_| self.on_paper),
-            };
+            let bound = thread.bound.as_ref().filter(|pus| pus.len() == 1);
+            let bound = bound.and_then(PuSet::first);
             if let Some(pu) = bound.or(thread.last_pu).filter(|_| thread.activity > 0.0) {
-                memory.usage.record(pu, thread.activity * seconds);
+                self.memory[at].usage.record(pu, thread.activity * seconds);
             }
             bound.filter(|_| thread.hands_off.is_none())
         });
@@ -188,12 +179,8 @@ impl Policy for WorkOver {
         };
         decision.placed.sort_unstable_by_key(|placed| placed.at);
         let mut is_placed = vec![false; snapshot.threads.len()];
-        for at in 0..snapshot.threads.len() {
-            self.memory[at].planned = None;
-        }
         for placed in &decision.placed {
             is_placed[placed.at] = true;
-            self.memory[placed.at].planned = Some(placed.pu);
         }
         let released = self.released(&view, &decision, &is_placed);
         let bindings = decision.placed.into_iter().map(|placed| Binding {
