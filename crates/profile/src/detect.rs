@@ -27,18 +27,18 @@ pub fn detect<'a>(library: &'a Library, identity: &CpuIdentity) -> Detected<'a> 
         None => {
             return Detected {
                 profile: library.fallback(),
-                why: format!("no profile is for this processor ({identity})"),
+                why: format!("no profile is for this processor, {identity}"),
             };
         }
     };
     let why = match fit {
         1 if identity.is_unknown() => "the processor does not say what it is".to_owned(),
         1 if identity.arm.len() > 1 => format!(
-            "the cores are of several kinds ({identity}), and no profile is for all of them; write one with a \
+            "the cores are of several kinds, {identity}, and no profile is for all of them; write one with a \
              `[[kind]]` for each (docs/profiles.md)"
         ),
         1 => format!(
-            "no profile is for this processor ({identity}); `--profile` chooses another, docs/profiles.md says how \
+            "no profile is for this processor, {identity}; `--profile` chooses another, docs/profiles.md says how \
              to write one"
         ),
         _ => format!("the processor is {identity}; the profile is for {rule}"),

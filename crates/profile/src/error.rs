@@ -36,19 +36,19 @@ impl ProfileError {
         hint: Option<String>,
     ) -> Self {
         let start = floor_boundary(source, bytes.start);
-        let end = floor_boundary(source, bytes.end).max(start);
+        let end = floor_boundary(source, bytes.end);
         let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
-        let line_end = source[start..]
-            .find('\n')
-            .map_or(source.len(), |at| start + at);
+        let line = source[line_start..].lines().next().unwrap_or("");
+        let line_end = line_start + line.len();
+        // A mistake at a line's end may lie between its carriage return and its line feed.
+        let start = start.min(line_end);
+        let end = end.clamp(start, line_end);
         Self {
             path: path.to_owned(),
             line: source[..start].matches('\n').count() + 1,
             column: source[line_start..start].chars().count() + 1,
-            text: source[line_start..line_end]
-                .trim_end_matches('\r')
-                .to_owned(),
-            width: source[start..end.min(line_end)].chars().count().max(1),
+            text: line.to_owned(),
+            width: source[start..end].chars().count().max(1),
             message: message.into(),
             hint,
         }

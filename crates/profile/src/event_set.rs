@@ -3,6 +3,7 @@
 use crate::{
     plausible::{CYCLES, INSTRUCTIONS, best, trust},
     profile::{Input, MetricPlan, MetricRule, Profile},
+    validate::MOST_INPUTS,
 };
 use perch_core::{Count, CountQuality, EventPlan, EventSet, Metric, MetricSource, Metrics};
 
@@ -151,7 +152,7 @@ impl Evaluation<'_> {
         plan: &MetricPlan,
         problems: &mut Vec<String>,
     ) -> Option<(f64, f64)> {
-        let mut values = [0.0; 16];
+        let mut values = [0.0; MOST_INPUTS];
         let mut confidence = 1.0_f64;
         let values = values.get_mut(..plan.inputs.len())?;
         for (slot, input) in values.iter_mut().zip(&plan.inputs) {

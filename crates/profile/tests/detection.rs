@@ -103,9 +103,9 @@ fn by_version_register_or_name() {
 #[test]
 fn says_why() {
     insta::assert_snapshot!(detected(&x86("AuthenticAMD", 25, 0x11)).1, @"the processor is AuthenticAMD family 0x19 model 0x11 (a CPU); the profile is for AuthenticAMD family 0x19 models 0x10-0x1f, 0x60-0xaf");
-    insta::assert_snapshot!(detected(&x86("GenuineIntel", 6, 42)).1, @"no profile is for this processor (GenuineIntel family 0x6 model 0x2a (a CPU)); `--profile` chooses another, docs/profiles.md says how to write one");
+    insta::assert_snapshot!(detected(&x86("GenuineIntel", 6, 42)).1, @"no profile is for this processor, GenuineIntel family 0x6 model 0x2a (a CPU); `--profile` chooses another, docs/profiles.md says how to write one");
     insta::assert_snapshot!(detected(&x86("AuthenticAMD", 21, 0x65)).1, @"the processor is AuthenticAMD family 0x15 model 0x65 (a CPU); the profile is for AuthenticAMD family 0x15");
-    insta::assert_snapshot!(detected(&arm(&[0xd03, 0xd08])).1, @"the cores are of several kinds (implementer 0x41 part 0xd03 and implementer 0x41 part 0xd08), and no profile is for all of them; write one with a `[[kind]]` for each (docs/profiles.md)");
+    insta::assert_snapshot!(detected(&arm(&[0xd03, 0xd08])).1, @"the cores are of several kinds, implementer 0x41 part 0xd03 and implementer 0x41 part 0xd08, and no profile is for all of them; write one with a `[[kind]]` for each (docs/profiles.md)");
     insta::assert_snapshot!(detected(&power("POWER9 (architected), altivec supported", "004e")).1, @"the processor is POWER9 pvr 0x004e (POWER9 (architected), altivec supported); the profile is for pvr 0x004e or POWER9");
     insta::assert_snapshot!(detected("").1, @"the processor does not say what it is");
 }

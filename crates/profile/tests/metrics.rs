@@ -3,11 +3,13 @@
 use perch_core::{Count, CountQuality, EventPlan, Topology, metric::names};
 use perch_profile::{Library, Profile};
 use proptest::prelude::*;
+use std::sync::LazyLock;
 
 const SECOND: u64 = 1_000_000_000;
 
 fn profile(name: &str) -> Profile {
-    Library::embedded().find(name).unwrap().clone()
+    static LIBRARY: LazyLock<Library> = LazyLock::new(Library::embedded);
+    LIBRARY.find(name).unwrap().clone()
 }
 
 fn count(alias: &str, value: f64) -> Count {

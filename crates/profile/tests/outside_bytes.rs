@@ -104,6 +104,19 @@ fn deep_nesting_is_an_error_and_no_crash() {
 }
 
 #[test]
+fn a_mistake_at_the_end_of_a_line_is_on_that_line_whatever_ends_it() {
+    for end in ["\n", "\r\n"] {
+        let error =
+            Profile::parse(&format!("name = \"x{end}title = \"y\"{end}"), "x.toml").unwrap_err();
+        assert_eq!(
+            (error.line, error.column, &*error.text),
+            (1, 10, "name = \"x"),
+            "{end:?}"
+        );
+    }
+}
+
+#[test]
 fn formulas_compute() {
     let value = |text: &str, values: &[f64]| Formula::parse(text).unwrap().evaluate(values);
     assert_eq!(value("1 - b / a", &[4.0, 1.0]), Ok(0.75));
