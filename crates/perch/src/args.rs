@@ -149,7 +149,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub place: PlaceArgs,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
 
@@ -190,7 +190,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub show_output: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
 

@@ -116,6 +116,8 @@ impl Collector {
                 .as_ref()
                 .map_or_else(String::new, |start| get(start).to_owned())
         };
+        let grouped: u64 = groups.iter().map(|group| group.threads).sum();
+        let threads_seen = threads.len() as u64 + grouped + self.unseen;
         Report {
             version: VERSION,
             command: self.command.clone(),
@@ -138,6 +140,7 @@ impl Collector {
             trust: self.trust.finish(),
             threads,
             groups,
+            threads_seen,
             unseen: self.unseen,
             most_threads: self.most_threads,
             placements: self.lanes.finish(self.at),

@@ -48,6 +48,8 @@ pub struct Report {
     pub threads: Vec<ThreadReport>,
     /// The other threads that have ended, by name, by falling CPU time.
     pub groups: Vec<GroupReport>,
+    /// Threads in all: those told here one by one and by name, and the unseen.
+    pub threads_seen: u64,
     /// Threads that came and went unseen within a period.
     pub unseen: u64,
     /// Threads that were alive at once, at most.

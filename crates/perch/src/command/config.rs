@@ -98,10 +98,12 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
     let settings = Settings::new(&place)?;
     let mut policy = registry::default_config(&settings.policy)?;
     policy.extend(settings.policy_config.clone());
-    let period = settings.period.unwrap_or(registry::build(&settings.policy, &settings.policy_config)?.period());
+    // The policy `fixed` cannot be built without rules; its period is then not known either.
+    let own = || registry::build(&settings.policy, &settings.policy_config).ok().map(|policy| policy.period());
+    let period = settings.period.or_else(own);
     let file = ConfigFile {
         policy: Some(settings.policy.clone()),
-        period: Some(humantime::format_duration(period).to_string()),
+        period: period.map(|period| humantime::format_duration(period).to_string()),
         profile: settings.profile,
         counters: Some(settings.counters).or(Some(Counters::Auto)),
         sampling_rate: settings.sampling_rate,

@@ -19,7 +19,7 @@ use perch_linux::{
     affinity::LinuxAffinity,
     lock::Lock,
     machine::CountersMode,
-    topology::{Loaded, Source, load},
+    topology::{Source, load},
 };
 use perch_policy::{Fixed, fixed::Rule, registry};
 use std::{fs::File, io::Write, path::Path, sync::Arc};
@@ -42,23 +42,21 @@ pub struct Placing {
 /// Settings that are wrong, permissions that are missing.
 pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     let settings = Settings::new(args)?;
-    let source = Source::Native;
-    let here = load(&source)?;
-    let on_paper = args.topology.as_deref().map(paper).transpose()?;
-    let (source, machine) = on_paper.as_ref().map_or((&source, &here), |(source, loaded)| (source, loaded));
+    let here = load(&Source::Native)?;
+    let on_paper = args.topology.as_deref().map(|text| load(&Source::from_text(text))).transpose()?;
+    let machine = on_paper.as_ref().unwrap_or(&here);
     // The profile says how the threads are counted, which is this machine's matter; on paper only the units count.
     let Chosen { profile, why } = processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
     let policy = policy(&settings, &machine.topology)?;
     let mut remarks = Vec::new();
-    if on_paper.is_none() && settings.profile.is_none() {
-        remarks.push(format!("profile {}: {why}", profile.name));
+    if profile.name == "generic" {
+        remarks.push(format!("profile generic: {why}"));
     }
-    let _ = source;
 
     let mut lock = None;
     let mut acting_policy = policy;
     let acting = if args.dry_run {
-        Acting::Paper(on_paper.map(|(_, loaded)| Arc::new(loaded.topology)))
+        Acting::Paper(on_paper.map(|loaded| Arc::new(loaded.topology)))
     } else {
         let dir = StateDir::standard()?;
         remarks.extend(recover(&dir, &here.topology)?);
@@ -161,13 +159,6 @@ pub fn tell(report: &Report, json: bool, output: Option<&Path>) -> Result<()> {
             Ok(())
         }
     }
-}
-
-/// The machine on paper that `--topology` names.
-fn paper(text: &str) -> Result<(Source, Loaded)> {
-    let source = Source::from_text(text);
-    let loaded = load(&source)?;
-    Ok((source, loaded))
 }
 
 /// The policy with its settings; rules of the policy `fixed` are checked against the machine now, not in the middle of

@@ -36,15 +36,18 @@ pub fn render(report: &Report) -> String {
 fn heading(report: &Report) -> String {
     let bold = Style::new().bold();
     let command = report.command.join(" ");
-    let seen = report.threads.len() as u64 + report.groups.iter().map(|group| group.threads).sum::<u64>();
-    let mut text = format!(
-        "\n{bold}perch{bold:#} · {} · {:.1} s · policy {}{} · {} seen, at most {} at once\n",
-        fit(&command, 28).trim_end(),
-        seconds(report.duration),
-        report.policy,
-        if report.dry_run { " (dry run)" } else { "" },
-        count((seen + report.unseen) as usize, "thread"),
-        report.most_threads,
+    let mut text = format!("\n{bold}perch{bold:#}: {}\n", fit(&command, WIDTH - 7).trim_end());
+    text += &wrapped(
+        "",
+        &format!(
+            "{:.1} s with policy {}{}, profile {}; {} seen, at most {} at once",
+            seconds(report.duration),
+            report.policy,
+            if report.dry_run { " (dry run)" } else { "" },
+            report.profile,
+            count(report.threads_seen as usize, "thread"),
+            report.most_threads,
+        ),
     );
     if let Some(paper) = &report.paper {
         text += &wrapped("placed on paper on: ", paper);
@@ -144,7 +147,7 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
     if more > 0 {
         let _ = writeln!(text, "and {} that did little; all are in --json", count(more, "thread"));
     }
-    text += "busy, wait: % of its time; FP, load, store, mem: % of its instructions; vec: % of FP\n";
+    text += "In %: busy, wait of its time; FP, load, store of its instructions; vec of its FP\n";
     text
 }
 
@@ -167,11 +170,11 @@ fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String
         return String::new();
     }
     let fold = placements.columns.len().div_ceil(COLUMNS);
-    let from = 0.0;
     let to = placements.columns.last().copied().map_or(0.0, seconds);
-    let mut text = format!("\nPlacements from {from:.0} to {to:.0} s (capital: FP-heavy, ");
-    let bound_style = Style::new().bold();
-    text += &format!("{bound_style}bold{bound_style:#}: bound by perch, * several others, · idle)\n");
+    let bold = Style::new().bold();
+    let mut text = format!(
+        "\nWho was on which PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, *: others, ·: idle)\n"
+    );
     for row in placements.rows.iter().take(ROWS) {
         let _ = write!(text, "  PU {:>3}  ", row.pu);
         for cells in row.cells.chunks(fold) {
