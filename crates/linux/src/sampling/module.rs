@@ -206,8 +206,8 @@ impl SamplerModule {
                       CAP_PERFMON (`setcap cap_perfmon+ep`)";
         if busy > 0 {
             let text = format!(
-                "{busy} threads switch more than {} times a second and are not sampled, because that would slow them; \
-                 {remedy}",
+                "threads that switch more than {} times a second are not sampled ({busy} now), because that would slow \
+                 them; {remedy}",
                 self.options.max_switches
             );
             self.remark_once("busy", text);

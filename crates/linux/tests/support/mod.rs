@@ -96,6 +96,11 @@ impl Drop for Worker {
     }
 }
 
+/// This process.
+pub fn own_pid() -> i32 {
+    std::process::id() as i32
+}
+
 /// A thread's identity from /proc.
 pub fn thread_id(tid: i32) -> ThreadId {
     let stat = fs::read_to_string(format!("/proc/{tid}/stat")).expect("a live thread");
@@ -130,7 +135,8 @@ fn cpu_time(pid: i32, tid: i32) -> u64 {
 /// Runs periods of a module over threads.
 pub struct Periods {
     pub module: SamplerModule,
-    pub threads: Vec<(ThreadId, i32, u64)>,
+    threads: Vec<(ThreadId, i32, u64)>,
+    ended: Vec<ThreadId>,
     topology: Arc<Topology>,
     last: Instant,
 }
@@ -140,6 +146,7 @@ impl Periods {
         Self {
             module,
             threads: Vec::new(),
+            ended: Vec::new(),
             topology: Arc::new(without_caches()),
             last: Instant::now(),
         }
@@ -148,6 +155,12 @@ impl Periods {
     pub fn follow(&mut self, id: ThreadId, pid: i32) {
         self.module.attach(id, pid);
         self.threads.push((id, pid, cpu_time(pid, id.tid)));
+    }
+
+    /// All threads will have ended by the next period's end.
+    pub fn end_all(&mut self) {
+        self.ended
+            .extend(self.threads.drain(..).map(|(id, _, _)| id));
     }
 
     /// Waits for this long and ends a period; `switches` is said of every thread.
@@ -185,9 +198,11 @@ impl Periods {
             topology: &self.topology,
             interval,
             threads: &samples,
-            ended: &[],
+            ended: &self.ended,
         };
-        self.module.period(&context).expect("a period")
+        let metrics = self.module.period(&context).expect("a period");
+        self.ended.clear();
+        metrics
     }
 
     pub fn period(&mut self, length: Duration) -> Vec<(ThreadId, Metrics)> {
