@@ -1,7 +1,7 @@
 //! Formulas: arithmetic over named numbers, parsed once and evaluated often.
 
-use exmex::{Express, FlatEx};
-use std::{fmt, ops::Range};
+use exmex::{Express, FlatEx, FloatOpsFactory, MakeOperators};
+use std::{fmt, ops::Range, sync::LazyLock};
 
 /// The longest formula that is read, in bytes: far more than any metric needs, and short enough that no nesting of
 /// parentheses can exhaust the stack of the parser.
@@ -155,8 +155,15 @@ pub fn is_name(word: &str) -> bool {
         .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && characters.all(|c| c.is_ascii_alphanumeric() || c == '_')
         && word.len() <= 64
-        && FlatEx::<f64>::parse(word).is_ok_and(|expression| expression.var_names() == [word])
+        && !FUNCTIONS.iter().any(|function| function == word)
 }
+
+/// The names of the expression library's functions and constants.
+static FUNCTIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let operators = FloatOpsFactory::<f64>::make();
+    let names = operators.iter().map(|operator| operator.repr());
+    names.map(str::to_owned).collect()
+});
 
 /// The words of a text (letters, digits, `_`, `.`) that may name something.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {

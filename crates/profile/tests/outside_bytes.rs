@@ -117,6 +117,26 @@ fn a_mistake_at_the_end_of_a_line_is_on_that_line_whatever_ends_it() {
 }
 
 #[test]
+fn a_name_is_what_formulas_take_for_one() {
+    for word in [
+        "sin",
+        "max",
+        "e",
+        "PI",
+        "cycles",
+        "log_reads",
+        "exp2",
+        "tank",
+        "E5",
+        "_",
+        "x1",
+    ] {
+        let names = Formula::parse(word).map(|formula| formula.names() == [word]);
+        assert_eq!(names.unwrap_or(false), is_name(word), "{word}");
+    }
+}
+
+#[test]
 fn formulas_compute() {
     let value = |text: &str, values: &[f64]| Formula::parse(text).unwrap().evaluate(values);
     assert_eq!(value("1 - b / a", &[4.0, 1.0]), Ok(0.75));
