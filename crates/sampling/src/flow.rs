@@ -12,6 +12,18 @@
 //! looked at over the next [`LOOKAHEAD`] instructions, not block by block, because samples gather behind
 //! the slow instruction of a region.
 //!
+//! Measured on 79 programs (51 with floating point: C by two compilers at four levels, libm, long double,
+//! NumPy, Java, JavaScript, Go, Perl), 250 samples a period at 997 Hz, against single-stepped instruction
+//! counts; error of the floating-point share in points, and total variation over all twelve classes:
+//!
+//! | estimate | mean | median | largest | total variation |
+//! | --- | --- | --- | --- | --- |
+//! | each sample's own window | 3.0 | 2.1 | 11.8 | 6.8 |
+//! | this walk | 1.6 | 1.3 | 6.0 | 3.6 |
+//!
+//! The constants below were chosen on 25 of the programs (mean 1.1); the other 26 have a mean of 2.1. No
+//! integer program came out above 5 %, no floating-point one (10 % or more) below.
+//!
 //! The idea is that of profile inference for sampled optimisation feedback (He, Mestre, Pupyrev, Wang,
 //! Yu: "Profile inference revisited", POPL 2022), with a damped random walk in place of minimum-cost flow:
 //! costs per block are unknown here, and a walk needs no consistent counts.
@@ -26,13 +38,17 @@ const HORIZON: f64 = 1000.0;
 /// Instructions ahead over which samples are compared with visits, weighted by 1/e at this distance.
 const LOOKAHEAD: f64 = 10.0;
 /// Times that branch probabilities are adjusted.
-const ROUNDS: usize = 20;
-/// Passes over all blocks in one round, if the frequencies do not settle earlier.
-const PASSES: usize = 60;
+const ROUNDS: usize = 10;
+/// Passes over all blocks between two adjustments, if the frequencies do not settle earlier.
+const PASSES: usize = 4;
+/// Passes after the last adjustment.
+const LAST_PASSES: usize = 20;
+/// Change of a branch probability below which fitting has ended.
+const FITTED: f64 = 0.002;
 /// Relative change of the frequencies below which they have settled.
 const SETTLED: f64 = 1e-4;
 /// Passes of the lookahead, which reaches few blocks.
-const LOOKAHEAD_PASSES: usize = 6;
+const LOOKAHEAD_PASSES: usize = 3;
 /// Samples by which an expected and an observed number are moved towards each other, so that a block
 /// without samples is not impossible at once.
 const PRIOR: f64 = 1.0;
@@ -53,11 +69,15 @@ pub(crate) struct Hits {
 /// The mix of what runs around the samples, or `None` if none of them is in the graph.
 pub(crate) fn mix(graph: &Graph, hits: &FxHashMap<u64, Hits>) -> Option<Mix> {
     let mut walk = Walk::new(graph, hits)?;
-    walk.spread();
+    walk.spread(LAST_PASSES);
     for _ in 1..ROUNDS {
-        walk.adjust();
-        walk.spread();
+        let change = walk.adjust();
+        walk.spread(PASSES);
+        if change < FITTED {
+            break;
+        }
     }
+    walk.spread(LAST_PASSES);
     let mut sum = MixSum::default();
     for (node, frequency) in graph.nodes.iter().zip(&walk.frequency) {
         sum.merge(&node.block.sum, *frequency);
@@ -83,9 +103,12 @@ struct Walk<'a> {
     /// Nodes by address: most control flow goes forward, so one pass carries far.
     order: Vec<usize>,
     length: Vec<f64>,
+    /// Probability that a walk goes on after a node.
+    survival: Vec<f64>,
     /// Nodes with the same last instruction overlap and share their samples.
     group: Vec<usize>,
-    members: Vec<Vec<usize>>,
+    groups: usize,
+    /// Ways into each node.
     ways: Vec<Vec<Way>>,
     /// Where walks start, summing to 1.
     start: Vec<f64>,
@@ -137,12 +160,17 @@ impl<'a> Walk<'a> {
         start.iter_mut().for_each(|weight| *weight /= total);
         let mut order: Vec<usize> = (0..nodes.len()).collect();
         order.sort_unstable_by_key(|&index| nodes[index].start);
+        let length: Vec<f64> = nodes.iter().map(|node| node.block.sum.weight()).collect();
         Some(Self {
             graph,
             order,
-            length: nodes.iter().map(|node| node.block.sum.weight()).collect(),
+            survival: length
+                .iter()
+                .map(|length| (-length.max(0.5) / HORIZON).exp())
+                .collect(),
+            length,
             group,
-            members,
+            groups: members.len(),
             ways,
             frequency: start.clone(),
             start,
@@ -152,55 +180,57 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Probability that a walk goes on after node `index`.
-    fn survival(&self, index: usize) -> f64 {
-        (-self.length[index].max(0.5) / HORIZON).exp()
-    }
-
-    /// Solves for the expected visits: start + what flows in, by Gauss-Seidel passes.
-    fn spread(&mut self) {
-        let survival: Vec<f64> = (0..self.length.len()).map(|i| self.survival(i)).collect();
-        for _ in 0..PASSES {
-            // What each call receives of its function's returns is shared out by the last pass.
-            let before = self.frequency.clone();
-            let calls = |from: usize| -> f64 {
-                self.graph
-                    .callers
-                    .get(&from)
-                    .into_iter()
-                    .flatten()
-                    .map(|&c| before[c])
-                    .sum()
-            };
-            let returned: FxHashMap<usize, f64> = self
-                .graph
-                .callers
-                .keys()
-                .map(|&from| (from, calls(from)))
-                .collect();
-            let (mut change, mut total) = (0.0, 0.0);
-            for &index in &self.order {
-                let mut inflow = self.start[index];
-                let mut own = 0.0;
-                for &way in &self.ways[index] {
-                    let (from, share) = match way {
-                        Way::Always(from) => (from, 1.0),
-                        Way::Taken(from) => (from, self.taken[from]),
-                        Way::Not(from) => (from, 1.0 - self.taken[from]),
-                        Way::Return { from, call } => match returned.get(&from) {
-                            Some(&all) if all > 0.0 => (from, before[call] / all),
-                            _ => continue,
-                        },
-                    };
-                    let share = share * survival[from];
-                    if from == index {
-                        own += share;
-                    } else {
-                        inflow += self.frequency[from] * share;
+    /// Solves for the expected visits (start + what flows in) by Gauss-Seidel passes, at most `passes`.
+    fn spread(&mut self, passes: usize) {
+        // Flat copy of the ways, with what share of its source's visits each one carries.
+        let mut first = Vec::with_capacity(self.order.len() + 1);
+        let mut flat: Vec<(usize, f64)> = Vec::new();
+        let mut keep = vec![1.0; self.length.len()];
+        let mut returns = Vec::new();
+        for &index in &self.order {
+            first.push(flat.len());
+            for &way in &self.ways[index] {
+                let (from, share) = match way {
+                    Way::Always(from) => (from, 1.0),
+                    Way::Taken(from) => (from, self.taken[from]),
+                    Way::Not(from) => (from, 1.0 - self.taken[from]),
+                    Way::Return { from, call } => {
+                        returns.push((flat.len(), from, call));
+                        flat.push((from, 0.0));
+                        continue;
                     }
+                };
+                let share = share * self.survival[from];
+                if from == index {
+                    keep[index] -= share;
+                } else {
+                    flat.push((from, share));
                 }
+            }
+        }
+        first.push(flat.len());
+        for _ in 0..passes {
+            // Returns are shared among calls by how often each call was made in the last pass.
+            for &(way, from, call) in &returns {
+                let all: f64 = self.graph.callers[from]
+                    .iter()
+                    .map(|&call| self.frequency[call])
+                    .sum();
+                let share = if all > 0.0 {
+                    self.frequency[call] / all
+                } else {
+                    0.0
+                };
+                flat[way].1 = share * self.survival[from];
+            }
+            let (mut change, mut total) = (0.0, 0.0);
+            for (&index, range) in self.order.iter().zip(first.windows(2)) {
+                let inflow: f64 = flat[range[0]..range[1]]
+                    .iter()
+                    .map(|&(from, share)| self.frequency[from] * share)
+                    .sum();
                 // A block that loops to itself: the geometric series at once.
-                let visits = inflow / (1.0 - own).max(1e-3);
+                let visits = (self.start[index] + inflow) / keep[index].max(1e-3);
                 change += (visits - self.frequency[index]).abs();
                 total += visits;
                 self.frequency[index] = visits;
@@ -211,21 +241,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Moves branch probabilities towards where samples exceed visits.
-    fn adjust(&mut self) {
-        let visits: Vec<f64> = self
-            .members
-            .iter()
-            .map(|members| {
-                members
-                    .iter()
-                    .map(|&i| self.frequency[i] * self.length[i])
-                    .sum()
-            })
-            .collect();
+    /// Moves branch probabilities towards where samples exceed visits; returns the largest change.
+    fn adjust(&mut self) -> f64 {
+        let mut visits = vec![0.0; self.groups];
+        for (index, &group) in self.group.iter().enumerate() {
+            visits[group] += self.frequency[index] * self.length[index];
+        }
         let all: f64 = visits.iter().sum();
         if all <= 0.0 {
-            return;
+            return 0.0;
         }
         let ratio: Vec<f64> = visits
             .iter()
@@ -235,15 +259,19 @@ impl<'a> Walk<'a> {
             })
             .collect();
         let ahead = self.look_ahead(&ratio);
+        let mut change = 0.0f64;
         for (index, node) in self.graph.nodes.iter().enumerate() {
             if let Exit::Branch(taken, not) = node.exit {
                 let yes = self.taken[index] * ahead[taken];
                 let no = (1.0 - self.taken[index]) * ahead[not];
                 if yes + no > 0.0 {
-                    self.taken[index] = (yes / (yes + no)).clamp(MARGIN, 1.0 - MARGIN);
+                    let taken = (yes / (yes + no)).clamp(MARGIN, 1.0 - MARGIN);
+                    change = change.max((taken - self.taken[index]).abs());
+                    self.taken[index] = taken;
                 }
             }
         }
+        change
     }
 
     /// Mean ratio of samples to visits over the next instructions from each node on.
@@ -289,7 +317,7 @@ impl<'a> Walk<'a> {
     /// Mean of `sums` over the places that a returning node may return to.
     fn behind_return(&self, index: usize, sums: &[(f64, f64)]) -> (f64, f64) {
         let (mut above, mut below, mut weight) = (0.0, 0.0, 0.0);
-        for &call in self.graph.callers.get(&index).into_iter().flatten() {
+        for &call in &self.graph.callers[index] {
             if let Exit::Call { back, .. } = self.graph.nodes[call].exit {
                 above += self.frequency[call] * sums[back].0;
                 below += self.frequency[call] * sums[back].1;
@@ -308,10 +336,7 @@ impl<'a> Walk<'a> {
 fn ways(graph: &Graph) -> Vec<Vec<Way>> {
     let mut ways: Vec<Vec<Way>> = vec![Vec::new(); graph.nodes.len()];
     let mut returning: Vec<bool> = vec![false; graph.nodes.len()];
-    // Sorted, so that sums do not depend on the hash map's order.
-    let mut callers: Vec<_> = graph.callers.iter().collect();
-    callers.sort_unstable_by_key(|(from, _)| **from);
-    for (&from, calls) in callers {
+    for (from, calls) in graph.callers.iter().enumerate() {
         for &call in calls {
             if let Exit::Call { back, .. } = graph.nodes[call].exit {
                 returning[call] = true;

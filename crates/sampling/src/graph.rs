@@ -1,8 +1,9 @@
 //! The control flow around sampled addresses.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::instruction::Flow;
 use crate::mix::MixSum;
@@ -120,8 +121,8 @@ pub(crate) struct Node {
 /// Blocks around sampled addresses and the ways between them.
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
-    /// For every node that returns: the calls (their nodes) whose function it belongs to.
-    pub(crate) callers: FxHashMap<usize, Vec<usize>>,
+    /// For every node: if it returns, the calls (their nodes) whose function it belongs to.
+    pub(crate) callers: Vec<Vec<usize>>,
 }
 
 impl Graph {
@@ -234,25 +235,26 @@ impl Builder<'_> {
 
 /// For every returning node, the calls that it may return to: those of the functions from whose entry it
 /// is reached without going through another call.
-fn callers(nodes: &[Node]) -> FxHashMap<usize, Vec<usize>> {
-    let mut calls: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+fn callers(nodes: &[Node]) -> Vec<Vec<usize>> {
+    // Ordered, so that sums over calls do not depend on a hash.
+    let mut calls: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, node) in nodes.iter().enumerate() {
         if let Exit::Call { entry, .. } = node.exit {
             calls.entry(entry).or_default().push(index);
         }
     }
-    let mut callers: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    let mut callers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (entry, sites) in calls {
-        let mut seen = FxHashSet::default();
+        let mut seen = vec![false; nodes.len()];
         let mut stack = vec![entry];
         while let Some(index) = stack.pop() {
-            if !seen.insert(index) {
+            if std::mem::replace(&mut seen[index], true) {
                 continue;
             }
             match nodes[index].exit {
                 Exit::Next(next) | Exit::Call { back: next, .. } => stack.push(next),
                 Exit::Branch(taken, not) => stack.extend([taken, not]),
-                Exit::Return => callers.entry(index).or_default().extend(&sites),
+                Exit::Return => callers[index].extend(&sites),
                 Exit::Unknown => {}
             }
         }

@@ -203,6 +203,17 @@ impl InstructionDecoder {
     }
 }
 
+impl InstructionDecoder {
+    /// Length of the instruction at the start of `bytes`, or `None` if it is none: cheaper than
+    /// [`decode`](Self::decode).
+    pub fn length(&mut self, bytes: &[u8], ip: u64) -> Option<u8> {
+        match self.arch {
+            Arch::X86 | Arch::X86_64 => self.x86.length(&bytes[..bytes.len().min(15)], ip),
+            Arch::Aarch64 => self.decode(bytes, ip).map(|decoded| decoded.len),
+        }
+    }
+}
+
 impl std::fmt::Debug for InstructionDecoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("InstructionDecoder")

@@ -39,10 +39,10 @@ fn vote(reader: &mut CodeReader, source: &dyn CodeSource, ip: u64) -> Option<usi
         let Some(address) = ip.checked_sub(distance as u64) else {
             break;
         };
-        let Some(instruction) = reader.decode(source, address) else {
+        let Some(length) = reader.length(source, address) else {
             continue;
         };
-        let length = usize::from(instruction.len);
+        let length = usize::from(length);
         let by = match length.cmp(&distance) {
             std::cmp::Ordering::Equal => distance as u8,
             std::cmp::Ordering::Less => arrives_by[distance - length],

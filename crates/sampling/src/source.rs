@@ -101,12 +101,25 @@ impl CodeReader {
 
     /// The instruction at `ip`.
     pub(crate) fn decode(&mut self, source: &dyn CodeSource, ip: u64) -> Option<Decoded> {
+        let (bytes, count) = self.bytes(source, ip);
+        self.decoder.decode(&bytes[..count], ip)
+    }
+
+    /// Length of the instruction at `ip`.
+    pub(crate) fn length(&mut self, source: &dyn CodeSource, ip: u64) -> Option<u8> {
+        let (bytes, count) = self.bytes(source, ip);
+        self.decoder.length(&bytes[..count], ip)
+    }
+
+    /// As many bytes from `ip` on as an instruction may have, and how many could be read.
+    fn bytes(&mut self, source: &dyn CodeSource, ip: u64) -> ([u8; 15], usize) {
         let longest = self.arch().max_instruction_len();
         let mut bytes = [0; 15];
-        let bytes = &mut bytes[..longest];
         let mut have = 0;
         while have < longest {
-            let address = ip.checked_add(have as u64)?;
+            let Some(address) = ip.checked_add(have as u64) else {
+                break;
+            };
             let Some(chunk) = self.chunk(source, address) else {
                 break;
             };
@@ -115,7 +128,7 @@ impl CodeReader {
             bytes[have..have + count].copy_from_slice(&part[..count]);
             have += count;
         }
-        self.decoder.decode(&bytes[..have], ip)
+        (bytes, have)
     }
 
     /// The pointer stored at `slot`.

@@ -89,7 +89,7 @@ impl WindowFinder {
             span.end = span.end.max(instruction.next(*address));
         }
         let predecessor = self.predecessor(source, ip, kind, &body);
-        let operand = self.operand(source, ip, predecessor);
+        let operand = self.operand(source, ip, predecessor, &body);
         Some(Window {
             mix: sum.mix()?,
             kind,
@@ -99,16 +99,20 @@ impl WindowFinder {
         })
     }
 
-    /// First backward branch ahead whose target is at or before `ip`.
+    /// First backward branch ahead whose target is at or before `ip`, and what it encloses.
     fn innermost_loop(&mut self, source: &dyn CodeSource, ip: u64) -> Option<Vec<(u64, Decoded)>> {
+        let mut ahead = Vec::new();
         let mut at = ip;
         for _ in 0..LOOP_REACH {
             let instruction = self.reader.decode(source, at)?;
+            ahead.push((at, instruction));
             match instruction.flow {
                 Flow::Jump(target) | Flow::CondJump(target)
                     if target <= ip && ip - target < LOOP_BYTES =>
                 {
-                    return self.straight(source, target, at);
+                    let mut body = self.straight(source, target, ip);
+                    body.append(&mut ahead);
+                    return Some(body);
                 }
                 Flow::Return => return None,
                 _ => {}
@@ -118,23 +122,18 @@ impl WindowFinder {
         None
     }
 
-    /// The instructions from `start` up to the one at `last`.
-    fn straight(
-        &mut self,
-        source: &dyn CodeSource,
-        start: u64,
-        last: u64,
-    ) -> Option<Vec<(u64, Decoded)>> {
+    /// The instructions from `start` up to, but without, `end`.
+    fn straight(&mut self, source: &dyn CodeSource, start: u64, end: u64) -> Vec<(u64, Decoded)> {
         let mut body = Vec::new();
         let mut at = start;
-        while at <= last {
+        while at < end {
             let Some(instruction) = self.reader.decode(source, at) else {
                 break;
             };
             body.push((at, instruction));
             at = instruction.next(at);
         }
-        (!body.is_empty()).then_some(body)
+        body
     }
 
     fn path(&mut self, source: &dyn CodeSource, ip: u64) -> Vec<(u64, Decoded)> {
@@ -177,44 +176,44 @@ impl WindowFinder {
     }
 
     /// An operand of the instruction before `ip`, if that did not overwrite its registers, else of the
-    /// next ones that still find theirs unchanged. The stack is left out: it is always in the cache.
+    /// next ones that still find theirs unchanged, around the loop if there is one (a load that overwrites
+    /// its own base, as in a linked list, shows where the next one goes). The stack is left out: it is
+    /// always in the cache.
     fn operand(
         &mut self,
         source: &dyn CodeSource,
         ip: u64,
         predecessor: Option<(u64, Decoded)>,
+        body: &[(u64, Decoded)],
     ) -> Option<MemoryOperand> {
         let stack = self.reader.arch().stack_pointer();
-        let data = |operand: &MemoryOperand| {
-            operand.base != Some(stack) && (operand.base.is_some() || operand.index.is_some())
+        let usable = |instruction: &Decoded, overwritten: u64| {
+            instruction.operands.into_iter().flatten().find(|operand| {
+                operand.base != Some(stack)
+                    && operand.registers() != 0
+                    && operand.registers() & overwritten == 0
+            })
         };
-        if let Some((_, before)) = predecessor {
-            let found = before
-                .operands
-                .into_iter()
-                .flatten()
-                .find(|operand| data(operand) && operand.registers() & before.written == 0);
-            if found.is_some() {
-                return found;
-            }
+        if let Some((_, before)) = predecessor
+            && let Some(found) = usable(&before, before.written)
+        {
+            return Some(found);
         }
-        let mut written = 0;
+        let mut overwritten = 0;
         let mut at = ip;
         for _ in 0..OPERAND_REACH {
             let instruction = self.reader.decode(source, at)?;
-            let found = instruction
-                .operands
-                .into_iter()
-                .flatten()
-                .find(|operand| data(operand) && operand.registers() & written == 0);
-            if found.is_some() {
-                return found;
+            if let Some(found) = usable(&instruction, overwritten) {
+                return Some(found);
             }
-            if instruction.flow != Flow::Next {
-                return None;
-            }
-            written |= instruction.written;
-            at = instruction.next(at);
+            overwritten |= instruction.written;
+            at = match instruction.flow {
+                Flow::Next => instruction.next(at),
+                Flow::Jump(target) => target,
+                Flow::CondJump(_) if body.last().is_some_and(|(last, _)| *last == at) => body[0].0,
+                Flow::CondJump(_) => instruction.next(at),
+                _ => return None,
+            };
         }
         None
     }

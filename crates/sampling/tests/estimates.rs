@@ -161,10 +161,7 @@ fn footprint_and_stalls_come_from_registers_and_predecessors() {
     let metrics = estimator.take(&image, &mut thread).unwrap();
     assert_eq!(metrics.memory_stall_share, Some(1.0));
     let bytes = metrics.footprint_bytes.unwrap();
-    assert!(
-        (0.6..1.6).contains(&(bytes / 524_288.0)),
-        "{bytes}"
-    );
+    assert!((0.6..1.6).contains(&(bytes / 524_288.0)), "{bytes}");
     assert!(metrics.memory_intensity(128 << 10).unwrap() > 0.5);
     assert_eq!(metrics.memory_intensity(1 << 20), Some(0.0));
 }

@@ -27,6 +27,13 @@ impl X86Decoder {
         }
     }
 
+    /// Length of the instruction at the start of `bytes`, without looking at what it does.
+    pub(crate) fn length(&mut self, bytes: &[u8], ip: u64) -> Option<u8> {
+        let mut decoder = Decoder::with_ip(self.bits, bytes, ip, DecoderOptions::NONE);
+        decoder.decode_out(&mut self.instruction);
+        (!self.instruction.is_invalid()).then(|| self.instruction.len() as u8)
+    }
+
     pub(crate) fn decode(&mut self, bytes: &[u8], ip: u64) -> Option<Decoded> {
         let bytes = &bytes[..bytes.len().min(15)];
         let mut decoder = Decoder::with_ip(self.bits, bytes, ip, DecoderOptions::NONE);
