@@ -102,6 +102,7 @@ impl LinuxMachine {
             );
         }
         self.topology = Arc::new(now);
+        self.tracker.read_masks_again();
         if let Some(events) = &mut self.task_events {
             // A failure leaves finding the threads of new PUs to /proc.
             let _ = events.follow_cpus();

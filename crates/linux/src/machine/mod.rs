@@ -197,6 +197,8 @@ impl Machine for LinuxMachine {
 
     fn observe(&mut self) -> Result<Observation, MachineError> {
         self.drain_task_events();
+        // First, so that masks are read after a change.
+        let topology_changed = self.follow_topology();
         self.tracker.discover();
         let now = Instant::now();
         let interval = (now - self.observed).as_nanos() as u64;
@@ -208,7 +210,6 @@ impl Machine for LinuxMachine {
             &mut sampled.threads,
             &sampled.ended,
         )?;
-        let topology_changed = self.follow_topology();
         let said: Vec<String> = self
             .tracker
             .take_remarks()

@@ -128,6 +128,17 @@ impl Reader {
         }
     }
 
+    /// A small file that is kept open, from its beginning.
+    ///
+    /// # Errors
+    /// The thread that it belongs to has ended.
+    pub fn again(&mut self, file: impl AsFd) -> Result<&[u8], Gone> {
+        self.buffer.clear();
+        self.buffer.reserve(4096);
+        rustix::io::pread(file, rustix::buffer::spare_capacity(&mut self.buffer), 0)?;
+        Ok(&self.buffer)
+    }
+
     /// `/proc/PROCESS/task/TID/stat`.
     ///
     /// # Errors

@@ -8,11 +8,14 @@ mod sample;
 
 use crate::{
     limits,
-    proc::{Gone, Reader, RunClock},
+    proc::{Gone, Reader, RunClock, Schedstat},
 };
 use perch_core::{ProcessId, PuSet, ThreadId, ThreadInfo};
 use rustix::fd::OwnedFd;
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -35,14 +38,20 @@ struct Thread {
     name: String,
     /// Its run-time file, kept open while descriptors suffice.
     file: Option<OwnedFd>,
-    /// Nanoseconds on a PU, and waiting for one, since its start.
-    run: u64,
-    wait: u64,
+    /// Its `stat`, kept open once it has run in two periods.
+    stat: Option<OwnedFd>,
+    /// Since its start.
+    spent: Schedstat,
+    /// Context switches since its start, where they are read on their own.
     switches: Option<u64>,
     migrations: Option<u64>,
+    /// Periods in which it ran since its migrations were read.
+    unread: u32,
     last_pu: Option<u32>,
-    /// Not yet told in a sample; then it goes with the first one.
+    /// Not yet told in a sample; then it goes with the next one.
     new_mask: Option<PuSet>,
+    /// A digest of what sched_getaffinity(2) shows of its mask.
+    visible: u64,
     /// Whether its first interval begins with its own start rather than with the last observation.
     born: bool,
     /// Whether it has not been sampled yet.
@@ -181,6 +190,15 @@ impl Tracker {
         }
     }
 
+    /// PUs or CPU sets changed, and with them perhaps all masks: they are read again.
+    pub fn read_masks_again(&mut self) {
+        for thread in self.threads.values_mut() {
+            if let Ok(status) = self.reader.status(thread.pid, thread.id.tid) {
+                thread.new_mask = status.mask;
+            }
+        }
+    }
+
     /// Threads that came and went unseen since the last call.
     pub fn take_unseen(&mut self) -> u64 {
         std::mem::take(&mut self.unseen)
@@ -254,12 +272,15 @@ impl Tracker {
             pid,
             name: stat.name(),
             file: None,
-            run: 0,
-            wait: 0,
+            stat: None,
+            spent: Schedstat::default(),
             switches: Some(0),
             migrations: Some(0),
+            unread: 0,
             last_pu: stat.last_pu,
             new_mask: None,
+            // Before the mask itself is read, so that a change in between is noticed later.
+            visible: visible_mask(tid),
             born,
             new: true,
             ended: false,
@@ -275,7 +296,7 @@ impl Tracker {
             let Ok(spent) = self.reader.run_time(self.clock, pid, tid, self.tick) else {
                 return false;
             };
-            (thread.run, thread.wait) = (spent.run, spent.wait);
+            thread.spent = spent;
         }
         let Some(process) = self.processes.get_mut(&pid) else {
             return false;
@@ -310,7 +331,7 @@ impl Tracker {
     /// Forgets a thread, and its process with its last thread.
     fn forget(&mut self, tid: i32) -> Option<Thread> {
         let thread = self.threads.remove(&tid)?;
-        self.files -= usize::from(thread.file.is_some());
+        self.files -= usize::from(thread.file.is_some()) + usize::from(thread.stat.is_some());
         if let Some(process) = self.processes.get_mut(&thread.pid) {
             process.threads -= 1;
             if process.threads == 0 {
@@ -331,6 +352,26 @@ impl Tracker {
                 .map_or_else(|| thread.name.clone(), |process| process.name.clone()),
         }
     }
+}
+
+/// A digest of the part of a thread's mask that sched_getaffinity(2) shows (online PUs), by which a change is noticed
+/// without formatting and parsing a text. 0 if it cannot be had.
+fn visible_mask(tid: i32) -> u64 {
+    // More than the kernel's largest NR_CPUS, 8,192.
+    let mut words = [0u64; 256];
+    // SAFETY: the kernel writes at most the length that is given with the buffer.
+    let length = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            tid,
+            size_of_val(&words),
+            words.as_mut_ptr(),
+        )
+    };
+    let used = usize::try_from(length).unwrap_or(0) / size_of::<u64>();
+    let mut hasher = std::hash::DefaultHasher::new();
+    words[..used].hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Default for Tracker {

@@ -1,8 +1,12 @@
 //! Reading every thread once a period: one kept descriptor each; more only of those that ran.
 
-use super::{SECOND, Thread, Tracker};
-use crate::proc::{Gone, Reader, RunClock, Schedstat};
+use super::{SECOND, Thread, Tracker, visible_mask};
+use crate::proc::{Gone, Reader, RunClock, Schedstat, parse_stat};
 use perch_core::{ThreadId, ThreadSample};
+
+/// Migrations are read when a thread is seen on another PU, and at least every so many periods in which it ran: the file
+/// that tells them costs more than all others together.
+const MIGRATIONS_EVERY: u32 = 8;
 
 /// What the threads did since the last reading.
 #[derive(Debug, Default)]
@@ -20,6 +24,8 @@ impl Tracker {
         let mut sampled = Sampled::default();
         let mut threads = std::mem::take(&mut self.threads);
         let mut reader = std::mem::take(&mut self.reader);
+        let mut descriptors = self.budget.saturating_sub(self.files);
+        let spare = descriptors;
         for thread in threads.values_mut() {
             let mut sample = ThreadSample {
                 info: self.info(thread),
@@ -35,7 +41,14 @@ impl Tracker {
             };
             let alive = match read(&mut reader, self.clock, thread, self.tick) {
                 // Until its parent has noticed, a process that ended still tells its last numbers.
-                Ok(spent) => update(&mut reader, thread, &mut sample, spent) && !thread.ended,
+                Ok(spent) => {
+                    let mut means = Means {
+                        reader: &mut reader,
+                        clock: self.clock,
+                        descriptors: &mut descriptors,
+                    };
+                    update(&mut means, thread, &mut sample, spent) && !thread.ended
+                }
                 Err(Gone::Ended) => false,
                 // Not readable this time: as if idle.
                 Err(Gone::Refused(_)) => true,
@@ -57,6 +70,7 @@ impl Tracker {
         }
         self.threads = threads;
         self.reader = reader;
+        self.files += spare - descriptors;
         for id in &sampled.ended {
             self.forget(id.tid);
         }
@@ -75,7 +89,7 @@ fn read(
         None => {
             let spent = reader.run_time(clock, thread.pid, thread.id.tid, tick)?;
             // Without a kept descriptor the number may have gone to another thread.
-            if spent.run != thread.run
+            if spent.run != thread.spent.run
                 && reader.stat(thread.pid, thread.id.tid)?.start != thread.id.start
             {
                 return Err(Gone::Ended);
@@ -85,39 +99,84 @@ fn read(
     }
 }
 
+/// What reading a thread needs besides the thread.
+struct Means<'a> {
+    reader: &'a mut Reader,
+    clock: RunClock,
+    /// How many more descriptors may be kept open.
+    descriptors: &'a mut usize,
+}
+
 /// Takes over what was read; false if the thread turns out to have ended.
 fn update(
-    reader: &mut Reader,
+    means: &mut Means<'_>,
     thread: &mut Thread,
     sample: &mut ThreadSample,
     spent: Schedstat,
 ) -> bool {
+    let before = std::mem::replace(&mut thread.spent, spent);
     // After execve(2) by another than the first thread the numbers start anew.
-    sample.cpu_time = spent.run.checked_sub(thread.run).unwrap_or(spent.run);
-    sample.wait_time = spent.wait.checked_sub(thread.wait).unwrap_or(spent.wait);
-    let ran = spent.run != thread.run;
-    (thread.run, thread.wait) = (spent.run, spent.wait);
-    if ran || thread.new {
-        let (pid, tid) = (thread.pid, thread.id.tid);
-        match reader.stat(pid, tid) {
-            Ok(stat) if stat.is_dead() => return false,
-            Ok(stat) => {
-                thread.last_pu = stat.last_pu;
-                if stat.comm != thread.name.as_bytes() {
-                    thread.name = stat.name();
-                }
-            }
-            Err(Gone::Ended) => return false,
-            Err(Gone::Refused(_)) => {}
-        }
-        if let Ok(status) = reader.status(pid, tid) {
-            sample.switches = delta(&mut thread.switches, status.switches);
-            sample.mask = status.mask;
-        }
-        sample.migrations = delta(&mut thread.migrations, reader.migrations(pid, tid));
-        sample.last_pu = thread.last_pu;
-    }
+    let growth = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+    sample.cpu_time = growth(spent.run, before.run);
+    sample.wait_time = growth(spent.wait, before.wait);
     sample.interval = sample.interval.max(sample.cpu_time);
+    let ran = spent.run != before.run;
+    if !ran && !thread.new {
+        return true;
+    }
+    if !read_stat(means, thread) {
+        return false;
+    }
+    let (pid, tid) = (thread.pid, thread.id.tid);
+    sample.switches = match means.clock {
+        // Each time slice but the running one ended with a switch.
+        RunClock::Schedstat => Some(growth(spent.slices, before.slices)),
+        RunClock::Stat => {
+            let now = means.reader.status(pid, tid).ok().and_then(|s| s.switches);
+            delta(&mut thread.switches, now)
+        }
+    };
+    let visible = visible_mask(tid);
+    if visible != thread.visible {
+        thread.visible = visible;
+        sample.mask = means.reader.status(pid, tid).ok().and_then(|s| s.mask);
+    }
+    thread.unread += 1;
+    sample.migrations = None;
+    if thread.last_pu != sample.last_pu || thread.unread >= MIGRATIONS_EVERY || thread.new {
+        thread.unread = 0;
+        let now = means.reader.migrations(pid, tid);
+        sample.migrations = delta(&mut thread.migrations, now);
+    }
+    sample.last_pu = thread.last_pu;
+    true
+}
+
+/// Reads PU, name and state of a thread that ran; false if it has ended.
+fn read_stat(means: &mut Means<'_>, thread: &mut Thread) -> bool {
+    let (pid, tid) = (thread.pid, thread.id.tid);
+    if thread.stat.is_none() && !thread.new && *means.descriptors > 0 {
+        thread.stat = RunClock::Stat.open(pid, tid).ok();
+        *means.descriptors -= usize::from(thread.stat.is_some());
+    }
+    let stat = match &thread.stat {
+        Some(file) => means
+            .reader
+            .again(file)
+            .and_then(|bytes| parse_stat(bytes).ok_or(Gone::Ended)),
+        None => means.reader.stat(pid, tid),
+    };
+    match stat {
+        Ok(stat) if stat.is_dead() => return false,
+        Ok(stat) => {
+            thread.last_pu = stat.last_pu;
+            if stat.comm != thread.name.as_bytes() {
+                thread.name = stat.name();
+            }
+        }
+        Err(Gone::Ended) => return false,
+        Err(Gone::Refused(_)) => {}
+    }
     true
 }
 
