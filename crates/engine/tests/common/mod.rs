@@ -100,7 +100,7 @@ pub struct Kill {
 #[derive(Debug, Default)]
 pub struct Kernel {
     pub tasks: BTreeMap<ThreadId, Task>,
-    pub ended: Vec<ThreadId>,
+    pub ended: Vec<(ThreadId, Task)>,
     pub cpuset: PuSet,
     pub pus: PuSet,
     pub next: i32,
@@ -165,8 +165,8 @@ impl Kernel {
     }
 
     pub fn end(&mut self, thread: ThreadId) {
-        if self.tasks.remove(&thread).is_some() {
-            self.ended.push(thread);
+        if let Some(task) = self.tasks.remove(&thread) {
+            self.ended.push((thread, task));
         }
     }
 
@@ -304,6 +304,8 @@ pub struct Scripted {
     pub default: PuSet,
     pub cores: u32,
     pub end: Wake,
+    /// Whether threads that ended in a period are told with a last sample.
+    pub report_ended: bool,
     last_cpuset: PuSet,
 }
 
@@ -318,6 +320,7 @@ impl Scripted {
             default: cpuset.clone(),
             cores,
             end: Wake::Ended(Some(0)),
+            report_ended: false,
             last_cpuset: cpuset,
         }
     }
@@ -356,7 +359,9 @@ impl Machine for Scripted {
 
     fn observe(&mut self) -> Result<Observation, MachineError> {
         let second = 1_000_000_000;
-        let mut kernel = self.kernel.borrow_mut();
+        let mut shared = self.kernel.borrow_mut();
+        let kernel = &mut *shared;
+        let ended = std::mem::take(&mut kernel.ended);
         let sample = |id: &ThreadId, task: &Task| ThreadSample {
             info: ThreadInfo {
                 id: *id,
@@ -381,15 +386,16 @@ impl Machine for Scripted {
                 },
             )]),
         };
+        let told = ended
+            .iter()
+            .filter(|_| self.report_ended)
+            .map(|(id, task)| (id, task));
+        let threads = kernel.tasks.iter().chain(told);
         let observation = Observation {
             at: (self.at as u64 + 1) * second,
             interval: second,
-            threads: kernel
-                .tasks
-                .iter()
-                .map(|(id, task)| sample(id, task))
-                .collect(),
-            ended: std::mem::take(&mut kernel.ended),
+            threads: threads.map(|(id, task)| sample(id, task)).collect(),
+            ended: ended.iter().map(|(id, _)| *id).collect(),
             own_cpu_time: 1_000_000,
             topology_changed: kernel.cpuset != self.last_cpuset,
             ..Observation::default()
@@ -399,7 +405,7 @@ impl Machine for Scripted {
         if let Some(step) = self.steps.get(self.at) {
             step.race
                 .iter()
-                .for_each(|op| op.run(&mut kernel, &self.default));
+                .for_each(|op| op.run(kernel, &self.default));
         }
         self.at += 1;
         Ok(observation)
