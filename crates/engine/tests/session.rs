@@ -455,3 +455,56 @@ fn only_threads_born_after_a_mask_was_set_can_have_inherited_it() {
     assert_eq!(masks(&kernel)[&before], set("3"));
     assert_eq!(masks(&kernel)[&after], all);
 }
+
+#[test]
+fn a_metric_without_a_new_value_is_believed_less_and_less() {
+    let (kernel, all) = kernel(1);
+    kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let mut session = session(&kernel, steps(30), |_| Plan::default(), acting, false);
+    session.machine().silent_from = 1;
+    let (seen, _) = run(&mut session);
+    let confidences: Vec<f64> = seen
+        .snapshots
+        .iter()
+        .map_while(|snapshot| snapshot.threads[0].metrics.get(names::FP_SHARE))
+        .map(|metric| metric.confidence)
+        .collect();
+    assert_eq!(confidences[0], 1.0);
+    assert!(
+        confidences.windows(2).all(|pair| pair[1] < pair[0]),
+        "{confidences:?}"
+    );
+    assert!(
+        (5..20).contains(&confidences.len()),
+        "forgotten at last: {confidences:?}"
+    );
+    // An amount of a window says nothing about the next one.
+    let samples = |period: usize| {
+        seen.snapshots[period].threads[0]
+            .metrics
+            .value(names::SAMPLES)
+    };
+    assert_eq!((samples(0), samples(1)), (Some(20.0), None));
+}
+
+#[test]
+fn what_is_wrong_with_counts_is_said_once() {
+    let (kernel, all) = kernel(1);
+    for _ in 0..3 {
+        kernel.borrow_mut().spawn(None, &all, 0.5);
+    }
+    let (_dir, acting) = live();
+    let mut session = session(&kernel, steps(3), |_| Plan::default(), acting, false);
+    session.machine().counts = true;
+    let (seen, _) = run(&mut session);
+    assert_eq!(seen.remarks.len(), 1, "{:?}", seen.remarks);
+    assert!(seen.remarks[0].contains("395 instructions"));
+    // What was counted wins over what a module says, and the threshold follows.
+    let share = seen.snapshots[0].threads[0]
+        .metrics
+        .get(names::FP_SHARE)
+        .unwrap();
+    assert_eq!((share.value, share.source), (0.75, MetricSource::Counters));
+    assert_eq!(seen.snapshots[0].fp_threshold, 0.5);
+}

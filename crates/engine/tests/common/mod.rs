@@ -2,9 +2,9 @@
 #![allow(dead_code)]
 
 use perch_core::{
-    Affinity, Count, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError, Metric,
-    MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, PuSet, ShareLevel,
-    SharingDomain, Snapshot, ThreadId, ThreadInfo, ThreadSample, Topology, Wake,
+    Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
+    Metric, MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, PuSet,
+    ShareLevel, SharingDomain, Snapshot, ThreadId, ThreadInfo, ThreadSample, Topology, Wake,
     affinity::Relative,
     metric::names,
     topology::{Core, CoreKind, NumaNode, Package, Pu, PuState},
@@ -306,6 +306,10 @@ pub struct Scripted {
     pub end: Wake,
     /// Whether threads that ended in a period are told with a last sample.
     pub report_ended: bool,
+    /// From this period on modules say nothing.
+    pub silent_from: usize,
+    /// Whether events are counted.
+    pub counts: bool,
     last_cpuset: PuSet,
 }
 
@@ -321,6 +325,8 @@ impl Scripted {
             cores,
             end: Wake::Ended(Some(0)),
             report_ended: false,
+            silent_from: usize::MAX,
+            counts: false,
             last_cpuset: cpuset,
         }
     }
@@ -376,15 +382,11 @@ impl Machine for Scripted {
             migrations: Some(0),
             last_pu: kernel.effective(&task.requested).first(),
             mask: Some(kernel.effective(&task.requested)),
-            counts: Vec::new(),
-            metrics: Metrics::from_iter([(
-                names::FP_SHARE.into(),
-                Metric {
-                    value: task.fp,
-                    confidence: 1.0,
-                    source: MetricSource::Sampling,
-                },
-            )]),
+            counts: self.counts.then(|| fp_count(id)).into_iter().collect(),
+            metrics: match self.at < self.silent_from {
+                true => sampled(task.fp),
+                false => Metrics::default(),
+            },
         };
         let told = ended
             .iter()
@@ -424,6 +426,26 @@ impl Machine for Scripted {
     }
 }
 
+fn sampled(fp: f64) -> Metrics {
+    let metric = |value| Metric {
+        value,
+        confidence: 1.0,
+        source: MetricSource::Sampling,
+    };
+    Metrics::from_iter([
+        (names::FP_SHARE.into(), metric(fp)),
+        (names::SAMPLES.into(), metric(20.0)),
+    ])
+}
+
+fn fp_count(thread: &ThreadId) -> Count {
+    Count {
+        alias: names::FP_SHARE.into(),
+        value: 0.75,
+        quality: CountQuality::Implausible(format!("{} counted 395 instructions", thread.tid)),
+    }
+}
+
 /// A processor whose cores' PUs share floating-point units.
 pub struct TestProcessor;
 
@@ -452,7 +474,11 @@ impl Processor for TestProcessor {
                 },
             )
         });
-        (metrics.collect(), Vec::new())
+        let wrong = counts.iter().filter_map(|count| match &count.quality {
+            CountQuality::Implausible(why) => Some(why.clone()),
+            _ => None,
+        });
+        (metrics.collect(), wrong.collect())
     }
 
     fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain> {
