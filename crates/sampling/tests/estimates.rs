@@ -194,3 +194,11 @@ fn unreadable_code_counts_as_undecoded() {
     assert_eq!((metrics.samples, metrics.undecoded), (1, 1));
     assert_eq!(thread.samples(), 0);
 }
+
+#[test]
+fn estimators_may_move_between_threads() {
+    let image = x86(&[0xff, 0xc0, 0xff, 0xc9, 0x75, 0xfa, 0xc3]);
+    let mut estimator = Estimator::new(Arch::X86_64);
+    let handle = std::thread::spawn(move || estimator.sample(&image, BASE, None).kind);
+    assert_eq!(handle.join().unwrap(), Some(WindowKind::Loop));
+}
