@@ -23,6 +23,7 @@ mod host;
 mod initramfs;
 mod kernel;
 pub mod load;
+pub mod look;
 mod module;
 mod perch;
 mod qemu;

@@ -9,7 +9,7 @@ mod work;
 
 use serde::{Deserialize, Serialize};
 
-pub use options::{Mix, Options, Role, Spawn, SpawnKind};
+pub use options::{Mix, Options, Order, Rates, Role, Spawn, SpawnKind};
 pub use threads::run;
 
 /// What a thread of the workload says of itself.

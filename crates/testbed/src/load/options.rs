@@ -84,6 +84,33 @@ impl FromStr for Spawn {
     }
 }
 
+/// What the workload can be told while it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Order {
+    /// Deal the roles anew.
+    Shuffle,
+    /// One of the first threads starts another.
+    Spawn(SpawnKind, Role),
+    /// All threads end now.
+    End,
+}
+
+impl FromStr for Order {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_whitespace().collect::<Vec<_>>()[..] {
+            ["shuffle"] => Ok(Self::Shuffle),
+            ["end"] => Ok(Self::End),
+            ["spawn", kind, role] => Ok(Self::Spawn(
+                SpawnKind::from_str(kind, false)?,
+                Role::from_str(role, false)?,
+            )),
+            _ => Err(format!("{text} is no order: shuffle, spawn KIND ROLE, end")),
+        }
+    }
+}
+
 /// Counter rates of a role, as in `fp=instructions=900000 wibble=400000`, in events a second.
 #[derive(Clone, Debug)]
 pub struct Rates {
@@ -126,6 +153,9 @@ pub struct Options {
     /// Let one of the first threads start another: thread, fork, program or daemon (repeatable)
     #[arg(long, value_name = "SECONDS:KIND:ROLE")]
     pub spawn: Vec<Spawn>,
+    /// Read orders from this FIFO, one a line: `shuffle`, `spawn KIND ROLE`, `end`
+    #[arg(long, value_name = "FILE")]
+    pub orders: Option<std::path::PathBuf>,
     /// Tell the stand-in PMU each thread's event rates (repeatable)
     #[arg(long, value_name = "ROLE=EVENT=RATE ...")]
     pub rates: Vec<Rates>,
@@ -175,6 +205,9 @@ mod tests {
     fn nonsense_is_refused() {
         for bad in ["fp", "fp:x", "gpu:1", ""] {
             assert!(bad.parse::<Mix>().is_err(), "{bad:?} was taken");
+        }
+        for bad in ["", "spawn", "spawn fork gpu", "shuffle twice"] {
+            assert!(bad.parse::<Order>().is_err(), "{bad:?} was taken");
         }
         for bad in ["1:fork", "x:fork:fp", "1:spoon:fp", "1:fork:gpu"] {
             assert!(bad.parse::<Spawn>().is_err(), "{bad:?} was taken");

@@ -1,16 +1,18 @@
 //! The workload's threads and its clock.
 
-use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::options::Rates;
+use super::options::{Order, Rates};
 use super::spawn::{become_daemon, spawn};
 use super::work::work;
-use super::{Line, Options, Role, Spawn, SpawnKind};
+use super::{Line, Options, Role, SpawnKind};
 
 /// Where the stand-in PMU takes its rules.
 const PMU_RULES: &str = "/sys/module/fakepmu/parameters/rules";
@@ -23,7 +25,8 @@ pub(super) struct Shared {
     /// The first threads' roles; the clock changes them.
     roles: Mutex<Vec<Role>>,
     /// Starts that the first threads are to make, each by whoever of them comes next.
-    errands: Vec<Mutex<Vec<Spawn>>>,
+    errands: Vec<Mutex<Vec<(SpawnKind, Role)>>>,
+    ended: AtomicBool,
     late: AtomicUsize,
 }
 
@@ -63,7 +66,7 @@ impl Worker {
     /// Tells what it is and works until the end.
     pub(super) fn run(mut self) {
         let mut told = false;
-        while Instant::now() < self.shared.end {
+        while Instant::now() < self.shared.end && !self.shared.ended.load(Ordering::Relaxed) {
             let role = self
                 .place
                 .map_or(self.role, |place| lock(&self.shared.roles)[place]);
@@ -73,8 +76,9 @@ impl Worker {
                 told = true;
             }
             if let Some(place) = self.place {
-                for errand in std::mem::take(&mut *lock(&self.shared.errands[place])) {
-                    if let Err(error) = spawn(&self.shared, errand.kind, errand.role) {
+                let errands = std::mem::take(&mut *lock(&self.shared.errands[place]));
+                for (kind, role) in errands {
+                    if let Err(error) = spawn(&self.shared, kind, role) {
                         eprintln!("guest-load: {error:#}");
                         std::process::exit(1);
                     }
@@ -139,6 +143,7 @@ pub fn run(options: &Options) -> Result<()> {
         rates: options.rates.clone(),
         roles: Mutex::new(roles.clone()),
         errands: (0..count).map(|_| Mutex::default()).collect(),
+        ended: AtomicBool::new(false),
         late: AtomicUsize::new(0),
     });
     let mut threads = Vec::new();
@@ -158,7 +163,15 @@ pub fn run(options: &Options) -> Result<()> {
         threads.push(thread.context("cannot start a thread")?);
         std::thread::sleep(Duration::from_millis(random.u64(0..=options.gap)));
     }
-    keep_time(options, &shared, begin, &mut random);
+    let mut foreman = Foreman {
+        shared: &shared,
+        random,
+        place: 0,
+    };
+    foreman.keep_dates(options, begin);
+    if let Some(path) = &options.orders {
+        foreman.take_orders(path)?;
+    }
     for thread in threads {
         if thread.join().is_err() {
             bail!("a thread panicked");
@@ -167,25 +180,64 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Changes roles and hands out errands when their time has come.
-fn keep_time(options: &Options, shared: &Shared, begin: Instant, random: &mut fastrand::Rng) {
-    let shuffles = options.shuffle.iter().map(|at| (*at, None));
-    let mut dates: Vec<(f64, Option<Spawn>)> = shuffles
-        .chain(options.spawn.iter().map(|spawn| (spawn.at, Some(*spawn))))
-        .collect();
-    dates.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut place = random.usize(0..shared.errands.len());
-    for (at, errand) in dates {
-        std::thread::sleep(
-            (begin + Duration::from_secs_f64(at)).saturating_duration_since(Instant::now()),
-        );
-        match errand {
-            None => random.shuffle(&mut lock(&shared.roles)),
-            Some(errand) => {
-                lock(&shared.errands[place]).push(errand);
-                place = (place + 1) % shared.errands.len();
+/// Carries out what was asked for, in its time.
+struct Foreman<'a> {
+    shared: &'a Shared,
+    random: fastrand::Rng,
+    /// Who starts the next newcomer: the first threads take turns.
+    place: usize,
+}
+
+impl Foreman<'_> {
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Shuffle => self.shuffle(),
+            Order::End => self.shared.ended.store(true, Ordering::Relaxed),
+            Order::Spawn(kind, role) => {
+                lock(&self.shared.errands[self.place]).push((kind, role));
+                self.place = (self.place + 1) % self.shared.errands.len();
             }
         }
+    }
+
+    /// Deals the roles so that somebody's changes, if they differ at all.
+    fn shuffle(&mut self) {
+        let mut roles = lock(&self.shared.roles);
+        let before = roles.clone();
+        if before.iter().any(|role| *role != before[0]) {
+            while *roles == before {
+                self.random.shuffle(&mut roles);
+            }
+        }
+    }
+
+    fn keep_dates(&mut self, options: &Options, begin: Instant) {
+        let shuffles = options.shuffle.iter().map(|at| (*at, Order::Shuffle));
+        let spawns = options
+            .spawn
+            .iter()
+            .map(|spawn| (spawn.at, Order::Spawn(spawn.kind, spawn.role)));
+        let mut dates: Vec<(f64, Order)> = shuffles.chain(spawns).collect();
+        dates.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (at, order) in dates {
+            let date = begin + Duration::from_secs_f64(at);
+            std::thread::sleep(date.saturating_duration_since(Instant::now()));
+            self.obey(order);
+        }
+    }
+
+    /// Reads orders until the last writer has gone or the end is ordered.
+    fn take_orders(&mut self, path: &Path) -> Result<()> {
+        let file = File::open(path)
+            .with_context(|| format!("cannot read orders from {}", path.display()))?;
+        for line in BufReader::new(file).lines() {
+            let order = line?.parse().map_err(anyhow::Error::msg)?;
+            self.obey(order);
+            if order == Order::End {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,85 @@
+//! Over ten seeds, floating-point and integer threads that start in random order under random names end
+//! evenly mixed on the cores, and follow within two periods when they change roles.
+//!
+//! Chance alone gets 4 and 4 threads right on 4 cores of 2 PUs in 16 of 70 runs.
+
+mod story;
+
+use perch_testbed::{Topology, vm_tests_skipped};
+use story::{guest, tell};
+
+const SEEDS: usize = 10;
+
+/// Starts the workload under perch; after three periods looks, deals the roles anew, and looks again when
+/// the change is two decisions old.
+fn script(mix: &str, seeds: usize) -> String {
+    let per_seed = format!(
+        r#"
+    begin "{mix} seed $seed"
+    perch run --log $LOG --output /tmp/report -- $LOAD --seed $seed --threads {mix} >$LINES 2>/tmp/said &
+    perch=$!
+    listen
+    look started 8 3
+    order shuffle
+    look shuffled 10 2
+    order end
+    ended $perch perch
+    finish
+"#
+    );
+    format!("seed=0; while [ $((seed += 1)) -le {seeds} ]; do {per_seed} done\n")
+}
+
+fn check(topology: Topology, mixes: &[&str], seeds: usize) {
+    if vm_tests_skipped() {
+        return;
+    }
+    let scripts: String = mixes.iter().map(|mix| script(mix, seeds)).collect();
+    let runs = tell(&guest(topology), &scripts);
+    assert_eq!(runs.len(), mixes.len() * seeds);
+    let mut wrong = Vec::new();
+    for run in &runs {
+        for (label, roles) in [
+            ("started", run.first_roles()),
+            ("shuffled", run.last_roles()),
+        ] {
+            assert_eq!(roles.len(), 8, "{}: {:?}", run.name, run.lines);
+            for what in run.misplaced(topology, label, &roles) {
+                wrong.push(format!("{}, {label}: {what}", run.name));
+            }
+        }
+        assert_ne!(
+            run.first_roles(),
+            run.last_roles(),
+            "{}: nobody changed roles",
+            run.name
+        );
+        assert_eq!(run.ended["perch"], 0, "{}", run.name);
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of what was looked at is wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn one_of_each_per_core_of_two_pus() {
+    check(Topology::Smt2, &["fp:4,int:4"], SEEDS);
+}
+
+#[test]
+fn one_of_each_per_core_of_four_pus() {
+    check(Topology::Smt4x4, &["fp:4,int:4"], SEEDS);
+}
+
+#[test]
+fn one_of_each_per_core_of_two_nodes() {
+    check(Topology::Numa2, &["fp:4,int:4"], SEEDS);
+}
+
+#[test]
+fn full_cores_of_four_pus_hold_as_many_of_each() {
+    check(Topology::Smt4, &["fp:4,int:4", "fp:2,int:6"], SEEDS / 2);
+}

@@ -1,0 +1,189 @@
+//! What a scenario in a guest left behind, run by run, and the judgements that several tests share.
+
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use perch_testbed::load::{Line, Role};
+use perch_testbed::look::{Look, Task, pu_list};
+use perch_testbed::{Guest, Topology, perch_binary};
+use serde_json::Value;
+
+/// What every scenario's script begins with.
+const PRELUDE: &str = include_str!("../../../../testbed/guest/scenario.sh");
+
+/// One run of the workload under perch.
+#[derive(Debug, Default)]
+pub struct Run {
+    pub name: String,
+    pub looks: Vec<Look>,
+    /// What the workload said, in order.
+    pub lines: Vec<Line>,
+    /// perch's recording.
+    pub header: Value,
+    pub periods: Vec<Value>,
+    /// Exit statuses by the names that the script gave.
+    pub ended: BTreeMap<String, i64>,
+    /// All other JSON that the script printed.
+    pub others: Vec<Value>,
+}
+
+/// A guest with perch and the workload in it, and 10 minutes for its script.
+pub fn guest(topology: Topology) -> Guest {
+    Guest::new(topology)
+        .program(perch_binary().unwrap())
+        .program(Path::new(env!("CARGO_BIN_EXE_guest-load")))
+        .program(Path::new(env!("CARGO_BIN_EXE_guest-look")))
+        .limit(Duration::from_secs(600))
+}
+
+/// Runs a script with the scenario functions in the guest and takes apart what it printed.
+pub fn tell(guest: &Guest, script: &str) -> Vec<Run> {
+    let output = guest
+        .run(&format!("{PRELUDE}\n{script}"))
+        .unwrap()
+        .ok()
+        .unwrap();
+    // Kept for whoever wonders why a judgement was as it was.
+    eprintln!("{}", output.stderr);
+    let mut runs: Vec<Run> = Vec::new();
+    for text in output.stdout.lines() {
+        let value: Value =
+            serde_json::from_str(text).unwrap_or_else(|e| panic!("{e} in the guest's line {text}"));
+        if let Some(name) = value["run"].as_str() {
+            runs.push(Run {
+                name: name.to_owned(),
+                ..Run::default()
+            });
+            continue;
+        }
+        let run = runs.last_mut().expect("the script begins a run first");
+        if value.get("label").is_some() {
+            run.looks.push(serde_json::from_value(value).unwrap());
+        } else if value.get("role").is_some() {
+            run.lines.push(serde_json::from_value(value).unwrap());
+        } else if let Some(name) = value["ended"].as_str() {
+            run.ended
+                .insert(name.to_owned(), value["status"].as_i64().unwrap());
+        } else {
+            match value["record"].as_str() {
+                Some("header") => run.header = value,
+                Some("period") => run.periods.push(value),
+                _ => run.others.push(value),
+            }
+        }
+    }
+    runs
+}
+
+impl Run {
+    pub fn look(&self, label: &str) -> &Look {
+        let look = self.looks.iter().find(|look| look.label == label);
+        look.unwrap_or_else(|| panic!("{}: no look {label}", self.name))
+    }
+
+    /// The roles that threads began with.
+    pub fn first_roles(&self) -> BTreeMap<i32, Role> {
+        self.lines
+            .iter()
+            .rev()
+            .map(|line| (line.tid, line.role))
+            .collect()
+    }
+
+    /// The roles that threads had last.
+    pub fn last_roles(&self) -> BTreeMap<i32, Role> {
+        self.lines
+            .iter()
+            .map(|line| (line.tid, line.role))
+            .collect()
+    }
+
+    /// A thread as the kernel showed it.
+    pub fn task<'a>(&self, look: &'a Look, tid: i32) -> &'a Task {
+        let task = look.tasks.iter().find(|task| task.tid == tid);
+        task.unwrap_or_else(|| panic!("{}, {}: thread {tid} is gone", self.name, look.label))
+    }
+
+    /// Every FP thread and every integer thread has a place of its own, and both are spread over the cores
+    /// as evenly as they can be; the kernel's masks and perch's plan of that moment agree.
+    ///
+    /// Gives back what is wrong, empty if nothing is.
+    pub fn misplaced(
+        &self,
+        topology: Topology,
+        label: &str,
+        roles: &BTreeMap<i32, Role>,
+    ) -> Vec<String> {
+        let look = self.look(label);
+        let mut wrong = Vec::new();
+        let mut taken = vec![None; topology.pus()];
+        let mut on_core: BTreeMap<(usize, Role), usize> = BTreeMap::new();
+        let bindings = self.periods[look.periods - 1]["plan"]["bindings"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        for (&tid, &role) in roles {
+            let task = self.task(look, tid);
+            let pus = task.pus();
+            let start = self
+                .lines
+                .iter()
+                .find(|line| line.tid == tid)
+                .map(|line| line.start_time);
+            let planned = bindings
+                .iter()
+                .find(|b| b["thread"]["tid"] == tid && b["thread"]["start"].as_u64() == start)
+                .map(|b| pu_list(b["pus"].as_str().unwrap_or_default()));
+            if planned.as_ref() != Some(&pus) {
+                wrong.push(format!(
+                    "{role:?} thread {tid} may use {pus:?}, the plan says {planned:?}"
+                ));
+            }
+            let cores: std::collections::BTreeSet<usize> =
+                pus.iter().map(|pu| topology.core_of(*pu)).collect();
+            if cores.len() != 1 {
+                wrong.push(format!(
+                    "{role:?} thread {tid} may use PUs {} of several cores",
+                    task.allowed
+                ));
+                continue;
+            }
+            *on_core
+                .entry((cores.into_iter().next().unwrap(), role))
+                .or_default() += 1;
+            for pu in pus {
+                if let Some(other) = taken[pu].replace(tid) {
+                    wrong.push(format!("threads {tid} and {other} share PU {pu}"));
+                }
+            }
+        }
+        for role in [Role::Fp, Role::Int] {
+            let all = roles.values().filter(|r| **r == role).count();
+            for core in 0..topology.cores() {
+                let here = on_core.get(&(core, role)).copied().unwrap_or(0);
+                if here != all / topology.cores() {
+                    wrong.push(format!("{here} of {all} {role:?} threads on core {core}"));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Every thread that has spoken is alive in the look and has exactly these PUs.
+    pub fn assert_allowed(&self, label: &str, allowed: &str) {
+        let look = self.look(label);
+        for line in &self.lines {
+            let task = self.task(look, line.tid);
+            assert_eq!(
+                task.allowed,
+                allowed,
+                "{}, {label}: mask of {line:?}, last period {:#}",
+                self.name,
+                self.periods.last().unwrap_or(&Value::Null)["moves"]
+            );
+        }
+    }
+}

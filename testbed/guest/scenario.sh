@@ -1,0 +1,46 @@
+# Functions for scripts that let perch place the workload. One run at a time; all that a run leaves
+# behind goes to standard output as JSON lines, after a line that says which run it was.
+LOG=/tmp/log          # perch's recording
+LINES=/tmp/lines      # what the workload says of itself
+ORDERS=/tmp/orders    # what the workload is told
+LOAD="guest-load --orders $ORDERS --seconds 900"
+
+# begin NAME
+begin() {
+    rm -f $LOG $LINES $ORDERS
+    mkfifo $ORDERS
+    echo "{\"run\":\"$1\"}"
+}
+
+# Waits until the workload listens.
+listen() {
+    exec 9>$ORDERS
+}
+
+order() {
+    echo "$*" >&9
+}
+
+# look LABEL [LINES [PERIODS]]: every mask, after so many lines of the workload and then so many periods.
+look() {
+    guest-look "$1" ${2:+--lines $LINES=$2} ${3:+--periods $LOG=$3} || giveup "look $1"
+}
+
+# Says how a background job ended.
+ended() {
+    wait "$1"
+    echo "{\"ended\":\"$2\",\"status\":$?}"
+}
+
+# Prints what the run left behind.
+finish() {
+    exec 9>&-
+    cat $LINES
+    cat $LOG
+}
+
+giveup() {
+    echo "gave up at: $1" >&2
+    for file in $LINES /tmp/report /tmp/said; do echo "--- $file"; cat $file; done >&2
+    exit 1
+}
