@@ -3,8 +3,8 @@
 mod common;
 
 use common::{actor, alone, by_tid, launch, machine, period, role, shell, until_end};
-use perch_core::{Machine, MachineError, Wake};
-use perch_linux::affinity::SESSION_VARIABLE;
+use perch_core::{EventChoice, EventPlan, EventSet, Machine, MachineError, Wake, metric::names};
+use perch_linux::{LinuxMachine, affinity::SESSION_VARIABLE, machine::CountersMode};
 use std::{
     collections::BTreeSet,
     process::{Command, Stdio},
@@ -43,6 +43,16 @@ fn actor_role() {
                 std::thread::spawn(|| ()).join().unwrap();
             }
             keeper.join().unwrap();
+        }
+        Some("exec") => {
+            // Not the first thread: it takes over the first one's number.
+            spawn("execer", || {
+                use std::os::unix::process::CommandExt;
+                let error = Command::new("sleep").arg("0.5").exec();
+                panic!("{error}");
+            })
+            .join()
+            .unwrap();
         }
         _ => {}
     }
@@ -221,4 +231,78 @@ fn a_signal_stops_the_wait_and_perch_lives() {
     machine.forward(15);
     let (_, status) = until_end(&mut machine);
     assert_eq!(status, Some(15));
+}
+
+#[test]
+fn a_program_that_another_than_its_first_thread_executes_is_followed() {
+    let _alone = alone();
+    let mut machine = machine();
+    let pid = machine.launch(&actor("exec")).unwrap();
+    let (seen, status) = until_end(&mut machine);
+    assert_eq!(status, Some(0));
+    let last = seen.last().unwrap();
+    let alive: Vec<_> = last
+        .threads
+        .iter()
+        .map(|s| (s.info.pid, &*s.info.name))
+        .collect();
+    assert_eq!(alive, [(pid, "sleep")]);
+    // No time is made up when the numbers change hands.
+    assert!(
+        seen.iter()
+            .flat_map(|o| &o.threads)
+            .all(|s| s.cpu_time <= s.interval)
+    );
+}
+
+#[test]
+fn busy_threads_are_characterised_or_the_refusal_is_told() {
+    let _alone = alone();
+    let mut machine = LinuxMachine::builder()
+        .counters(CountersMode::Auto)
+        .build()
+        .unwrap();
+    machine.configure(&EventPlan::default()).unwrap();
+    machine.launch(&actor("threads")).unwrap();
+    let (seen, _) = until_end(&mut machine);
+    let busy: Vec<_> = seen
+        .iter()
+        .flat_map(|o| &o.threads)
+        .filter(|s| s.info.name == "busy")
+        .collect();
+    let sampled = busy
+        .iter()
+        .any(|s| s.metrics.value(names::FP_SHARE).is_some());
+    let told = seen
+        .iter()
+        .flat_map(|o| &o.remarks)
+        .any(|r| r.contains("sampled"));
+    assert!(sampled || told);
+    assert_eq!(
+        sampled,
+        machine.counting().contains("sampling"),
+        "{}",
+        machine.counting()
+    );
+}
+
+#[test]
+fn counters_that_are_demanded_and_not_there_are_an_error() {
+    let _alone = alone();
+    let mut machine = LinuxMachine::builder()
+        .counters(CountersMode::Pmu)
+        .build()
+        .unwrap();
+    let plan = EventPlan {
+        sets: vec![EventSet {
+            name: "one".into(),
+            events: vec![EventChoice {
+                alias: "nothing".into(),
+                spellings: vec!["cpu/no-such-event/".into()],
+                pmu: None,
+            }],
+        }],
+    };
+    let error = machine.configure(&plan).unwrap_err().to_string();
+    assert!(!error.is_empty());
 }

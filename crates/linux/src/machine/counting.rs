@@ -1,14 +1,15 @@
 //! How threads are characterised: hardware counters where they can be had and believed, else sampled instructions.
 
 use crate::{
-    perf::TaskEvent,
+    perf::{Counters, TaskEvent, probe},
     sampling::{Options, SamplerModule},
+    threads::Sampled,
 };
 use perch_core::{
-    EventPlan, MachineError, Module, ModuleContext, Topology, observation::ThreadSample,
+    CountQuality, EventPlan, MachineError, Module, ModuleContext, ThreadId, ThreadSample, Topology,
 };
 use rustix::fd::BorrowedFd;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// What the user wants (`--counters`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +28,7 @@ pub enum CountersMode {
 pub(super) struct Counting {
     mode: CountersMode,
     options: Options,
+    counters: Option<Counters>,
     sampler: Option<SamplerModule>,
     /// Users' own modules.
     pub(super) modules: Vec<Box<dyn Module>>,
@@ -51,25 +53,122 @@ impl Counting {
         }
     }
 
-    /// Opens what the mode asks for. Without permission for any of it, `auto` goes on with the kernel's accounting.
-    pub(super) fn configure(&mut self, _plan: &EventPlan) -> Result<(), MachineError> {
-        if self.sampler.is_none() {
-            match SamplerModule::open(self.options) {
-                Ok(sampler) => self.sampler = Some(sampler),
-                Err(error) if self.mode == CountersMode::Auto => self.remarks.push(format!(
-                    "threads are not characterised, so nothing can be decided: {error}"
-                )),
-                Err(error) => return Err(error),
-            }
+    /// Opens what the mode asks for, for the threads that are followed already and for those to come. Without
+    /// permission for any of it, `auto` goes on with the kernel's accounting.
+    pub(super) fn configure(
+        &mut self,
+        plan: &EventPlan,
+        live: impl Iterator<Item = (ThreadId, i32)>,
+    ) -> Result<(), MachineError> {
+        self.counters = match self.mode {
+            CountersMode::Sampling => None,
+            CountersMode::Pmu => Some(Counters::open(plan)?),
+            CountersMode::Auto => self.try_counters(plan),
+        };
+        for (id, pid) in live {
+            self.count(id, pid);
+        }
+        if self
+            .counters
+            .as_ref()
+            .is_none_or(|counters| self.lacks_events(plan, counters))
+        {
+            self.sample()?;
         }
         Ok(())
     }
 
+    fn try_counters(&mut self, plan: &EventPlan) -> Option<Counters> {
+        if plan.sets.iter().all(|set| set.events.is_empty()) {
+            return None;
+        }
+        let probe = probe();
+        if !probe.pmu_usable {
+            self.remarks.push(probe.why);
+            return None;
+        }
+        match Counters::open(plan) {
+            Ok(counters) => Some(counters),
+            Err(error) => {
+                self.remarks.push(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Whether `auto` must sample besides, since the formulas would miss something.
+    fn lacks_events(&self, plan: &EventPlan, counters: &Counters) -> bool {
+        let counted: BTreeSet<&str> = counters.aliases().collect();
+        let wanted = plan.sets.iter().flat_map(|set| &set.events);
+        self.mode == CountersMode::Auto
+            && wanted
+                .into_iter()
+                .any(|event| !counted.contains(&*event.alias))
+    }
+
+    fn sample(&mut self) -> Result<(), MachineError> {
+        if self.sampler.is_some() {
+            return Ok(());
+        }
+        match SamplerModule::open(self.options) {
+            Ok(sampler) => self.sampler = Some(sampler),
+            Err(error) if self.mode == CountersMode::Auto => self.remarks.push(format!(
+                "instructions cannot be sampled, so nothing may be known of what threads do: {error}"
+            )),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, id: ThreadId, pid: i32) {
+        if let Some(counters) = &mut self.counters
+            && let Err(error) = counters.attach(id, pid)
+        {
+            self.remarks.push(error.to_string());
+        }
+    }
+
     /// A program is about to start.
-    pub(super) fn launched(&mut self, thread: perch_core::ThreadId) {
+    pub(super) fn launched(&mut self, thread: ThreadId) {
+        self.count(thread, thread.tid);
         if let Some(sampler) = &mut self.sampler {
             sampler.attach(thread, thread.tid);
         }
+    }
+
+    /// Reads the counters of the threads that ran.
+    fn read_counters(&mut self, sampled: &mut Sampled) -> Result<(), MachineError> {
+        if self.counters.is_none() {
+            return Ok(());
+        }
+        for (id, pid) in &sampled.new {
+            self.count(*id, *pid);
+        }
+        let Some(counters) = &mut self.counters else {
+            return Ok(());
+        };
+        let ended: BTreeSet<ThreadId> = sampled.ended.iter().copied().collect();
+        let (mut counted, mut doubtful) = (0, 0);
+        for sample in &mut sampled.threads {
+            // What a thread did up to its end is still in its counters.
+            if sample.cpu_time > 0 || ended.contains(&sample.info.id) {
+                sample.counts = counters.read(sample.info.id);
+                counted += usize::from(!sample.counts.is_empty());
+                let lies = |quality: &CountQuality| matches!(quality, CountQuality::Implausible(_));
+                doubtful += usize::from(sample.counts.iter().any(|count| lies(&count.quality)));
+            }
+        }
+        for id in ended {
+            counters.detach(id);
+        }
+        counters.end_period(&sampled.threads);
+        if self.mode == CountersMode::Auto && 2 * doubtful > counted && self.sampler.is_none() {
+            self.remarks.push(format!(
+                "the counts of {doubtful} of {counted} threads cannot be true: instructions are sampled besides"
+            ));
+            self.sample()?;
+        }
+        Ok(())
     }
 
     /// The kernel told something of a thread.
@@ -103,9 +202,11 @@ impl Counting {
         &mut self,
         topology: &Arc<Topology>,
         interval: u64,
-        threads: &mut [ThreadSample],
-        ended: &[perch_core::ThreadId],
+        sampled: &mut Sampled,
     ) -> Result<(), MachineError> {
+        self.read_counters(sampled)?;
+        let Sampled { threads, ended, .. } = sampled;
+        let threads: &mut [ThreadSample] = threads;
         for module in self.all() {
             let added = module.period(&ModuleContext {
                 topology,
@@ -126,6 +227,7 @@ impl Counting {
 
     pub(super) fn take_remarks(&mut self) -> Vec<String> {
         let mut remarks = std::mem::take(&mut self.remarks);
+        remarks.extend(self.counters.iter_mut().flat_map(Counters::remarks));
         remarks.extend(self.all().flat_map(|module| module.remarks()));
         remarks
     }
@@ -133,8 +235,10 @@ impl Counting {
     /// See [`perch_core::Machine::counting`].
     pub(super) fn description(&self) -> String {
         let sampler = self.sampler.as_ref().map(|sampler| sampler.description());
-        let texts: Vec<String> = sampler
+        let counters = self.counters.as_ref().map(Counters::description);
+        let texts: Vec<String> = counters
             .into_iter()
+            .chain(sampler)
             .chain(self.modules.iter().map(|module| module.description()))
             .collect();
         if texts.is_empty() {

@@ -139,7 +139,7 @@ impl Machine for LinuxMachine {
     }
 
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
-        self.counting.configure(plan)
+        self.counting.configure(plan, self.tracker.threads())
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError> {
@@ -204,12 +204,8 @@ impl Machine for LinuxMachine {
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;
         let mut sampled = self.tracker.sample(interval);
-        self.counting.period(
-            &self.topology,
-            interval,
-            &mut sampled.threads,
-            &sampled.ended,
-        )?;
+        self.counting
+            .period(&self.topology, interval, &mut sampled)?;
         let said: Vec<String> = self
             .tracker
             .take_remarks()

@@ -5,6 +5,10 @@
 
 mod discover;
 mod sample;
+#[cfg(test)]
+mod tests;
+
+pub use sample::Sampled;
 
 use crate::{
     limits,
@@ -151,6 +155,11 @@ impl Tracker {
     /// Whether nothing is followed.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
+    }
+
+    /// The followed threads, each with its process.
+    pub fn threads(&self) -> impl Iterator<Item = (ThreadId, i32)> + '_ {
+        self.threads.values().map(|thread| (thread.id, thread.pid))
     }
 
     /// The followed processes.

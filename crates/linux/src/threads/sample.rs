@@ -13,6 +13,8 @@ const MIGRATIONS_EVERY: u32 = 8;
 pub struct Sampled {
     /// All of them, by rising id, those that ended included.
     pub threads: Vec<ThreadSample>,
+    /// Those that were not there before, each with its process.
+    pub new: Vec<(ThreadId, i32)>,
     /// Those that ended.
     pub ended: Vec<ThreadId>,
 }
@@ -65,7 +67,9 @@ impl Tracker {
                 sample.info.process.clone_from(&process.name);
             }
             sample.info.name.clone_from(&thread.name);
-            thread.new = false;
+            if std::mem::take(&mut thread.new) && alive {
+                sampled.new.push((thread.id, thread.pid));
+            }
             sampled.threads.push(sample);
         }
         self.threads = threads;

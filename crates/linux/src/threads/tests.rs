@@ -1,0 +1,183 @@
+//! The tracker on threads of this very process.
+
+use super::*;
+use crate::affinity::LinuxAffinity;
+use perch_core::{Affinity, MaskChange, Outcome, ThreadSample};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
+};
+
+/// A thread that computes until it is dropped.
+struct Busy {
+    id: ThreadId,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Busy {
+    fn new() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (send, receive) = mpsc::channel();
+        let stopped = Arc::clone(&stop);
+        let work = move || {
+            send.send(rustix::thread::gettid().as_raw_nonzero().get())
+                .unwrap();
+            while !stopped.load(Ordering::Relaxed) {
+                std::hint::black_box((0..1000).sum::<u64>());
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("busy (one) x".into())
+            .spawn(work)
+            .unwrap();
+        let tid = receive.recv().unwrap();
+        let start = crate::proc::start_of(tid).unwrap();
+        Self {
+            id: ThreadId { tid, start },
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn own_pid() -> i32 {
+    std::process::id() as i32
+}
+
+/// Samples until the thread's sample is as wanted.
+fn sample_until(
+    tracker: &mut Tracker,
+    id: ThreadId,
+    wanted: impl Fn(&ThreadSample) -> bool,
+) -> ThreadSample {
+    for _ in 0..500 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let sampled = tracker.sample(10_000_000);
+        let sample = sampled
+            .threads
+            .into_iter()
+            .find(|s| s.info.id == id)
+            .expect("followed");
+        if wanted(&sample) {
+            return sample;
+        }
+    }
+    panic!("never as wanted");
+}
+
+#[test]
+fn without_descriptors_the_same_is_read() {
+    let busy = Busy::new();
+    for budget in [0, 1000] {
+        let mut tracker = Tracker::new();
+        tracker.budget = budget;
+        assert!(tracker.follow_running(own_pid()));
+        let sample = sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
+        assert_eq!(sample.info.name, "busy (one) x");
+        assert!(sample.last_pu.is_some());
+        let told = tracker
+            .take_remarks()
+            .iter()
+            .filter(|r| r.contains("descriptors"))
+            .count();
+        assert_eq!(told, usize::from(budget == 0));
+        assert!(tracker.files <= budget);
+    }
+}
+
+#[test]
+fn an_ended_thread_is_told_once_and_its_descriptors_are_closed() {
+    let mut busy = Busy::new();
+    let mut tracker = Tracker::new();
+    tracker.follow_running(own_pid());
+    sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
+    busy.end();
+    let mut ended = 0;
+    for _ in 0..500 {
+        let sampled = tracker.sample(1_000_000);
+        ended += sampled.ended.iter().filter(|id| **id == busy.id).count();
+        if sampled.threads.iter().all(|s| s.info.id != busy.id) {
+            break;
+        }
+    }
+    assert_eq!(ended, 1);
+    let kept =
+        |thread: &Thread| usize::from(thread.file.is_some()) + usize::from(thread.stat.is_some());
+    assert_eq!(
+        tracker.files,
+        tracker.threads.values().map(kept).sum::<usize>()
+    );
+}
+
+#[test]
+fn a_changed_mask_is_noticed_and_an_unchanged_one_not_told_again() {
+    let busy = Busy::new();
+    let mut tracker = Tracker::new();
+    tracker.follow_running(own_pid());
+    let first = sample_until(&mut tracker, busy.id, |s| s.mask.is_some());
+    let default = first.mask.unwrap();
+    let again = sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
+    assert_eq!(again.mask, None);
+    let one = PuSet::single(default.first().unwrap());
+    let outcome = LinuxAffinity::new().change(&MaskChange {
+        thread: busy.id,
+        expect: default.clone(),
+        set: one.clone(),
+        to_default: false,
+    });
+    assert_eq!(outcome, Outcome::Applied);
+    if one != default {
+        let changed = sample_until(&mut tracker, busy.id, |s| s.mask.is_some());
+        assert_eq!(changed.mask, Some(one.clone()));
+    }
+    tracker.read_masks_again();
+    let told = sample_until(&mut tracker, busy.id, |s| s.mask.is_some());
+    assert_eq!(told.mask, Some(one));
+}
+
+#[test]
+fn records_of_threads_that_were_never_seen_are_counted() {
+    let mut tracker = Tracker::new();
+    tracker.follow_running(own_pid());
+    let nobody = i32::MAX;
+    // Told to come and to go; told to come and gone from /proc; another process' thread.
+    tracker.forked(own_pid(), nobody, own_pid());
+    tracker.exited(nobody);
+    tracker.forked(nobody - 1, nobody - 1, own_pid());
+    tracker.forked(1, nobody - 2, 1);
+    tracker.discover();
+    assert_eq!(tracker.take_unseen(), 2);
+    assert_eq!(tracker.take_unseen(), 0);
+}
+
+#[test]
+fn a_told_name_counts_for_thread_and_process() {
+    let mut tracker = Tracker::new();
+    tracker.follow_running(own_pid());
+    tracker.renamed(own_pid(), "other");
+    let infos: Vec<ThreadInfo> = tracker.threads.values().map(|t| tracker.info(t)).collect();
+    assert!(infos.iter().all(|info| info.process == "other"));
+    assert!(
+        infos
+            .iter()
+            .any(|info| info.id.tid == own_pid() && info.name == "other")
+    );
+}
