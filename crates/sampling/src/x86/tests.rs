@@ -173,6 +173,8 @@ fn classes_of_known_encodings() {
         (&[0xa5], Class::Other, "movsl"),
         (&[0xa7], Class::Other, "cmpsl"),
         (&[0xc3], Class::Branch, "ret"),
+        // Control goes on behind it unless the transaction aborts.
+        (&[0xc7, 0xf8, 0, 0, 0, 0], Class::Other, "xbegin .+6"),
     ];
     for (bytes, class, text) in cases {
         let decoded = at(bytes);
