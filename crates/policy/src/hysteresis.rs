@@ -14,6 +14,9 @@ pub(crate) const HEAVY: u8 = 254;
 /// The level of FP-light threads, the last.
 pub(crate) const LIGHT: u8 = 255;
 
+/// A share that is further from the FP threshold than this part of it is clearly FP-heavy or FP-light.
+const CLEAR: f64 = 0.9;
+
 /// When a thread changes its level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Thresholds {
@@ -87,6 +90,12 @@ impl Cuts {
     fn level(&self, candidate: &Candidate, was: Option<u8>, margins: f64) -> u8 {
         let above_cut = |level: u8, cut: f64| {
             let margin = margins * self.margin(candidate, cut);
+            // Ten samples tell FP-heavy from FP-light: a share near 0, or of twice the threshold, is no noise of the
+            // other kind, however few samples stand behind it.
+            let margin = match level {
+                HEAVY => margin.min(CLEAR * cut),
+                _ => margin,
+            };
             match was {
                 Some(was) if was <= level => candidate.share >= cut - margin,
                 _ => candidate.share > cut + margin,

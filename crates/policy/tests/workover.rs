@@ -161,6 +161,26 @@ proptest! {
     }
 
     #[test]
+    fn few_samples_are_enough_to_follow_an_exchange_of_roles(samples in 10..60u32, order in Just([0, 1, 2, 3, 4, 5, 6, 7]).prop_shuffle()) {
+        let mut world = World::regular(1, 4, 2, &[0.0; 8]);
+        let mut policy = policy(Perch);
+        let assign = |world: &mut World, heavy: &[usize]| {
+            for at in 0..8 {
+                world.set_sampled(at, if heavy.contains(&at) { 0.3 } else { 0.0 }, samples);
+            }
+        };
+        assign(&mut world, &order[..4]);
+        world.step(&mut policy);
+        // Three of four exchange their roles.
+        assign(&mut world, &order[3..7]);
+        for _ in 0..2 {
+            let plan = world.step(&mut policy);
+            prop_assert!(!plan.bindings.is_empty(), "{:?}", plan.remarks);
+        }
+        prop_assert_eq!(world.fp_bound(), vec![1; 4]);
+    }
+
+    #[test]
     fn fewer_busy_threads_than_domains_are_left_alone(
         variant in any_variant(),
         shares in proptest::collection::vec(any_share(), 8),
@@ -340,7 +360,7 @@ fn idle_threads_are_let_go_with_a_reason() {
     assert_eq!(plan.released[0].0, id(6));
     assert_eq!(
         plan.released[0].1.text,
-        "idle: on a PU for 3 % of the period"
+        "idle: runnable for 3 % of the period"
     );
 }
 

@@ -1,7 +1,7 @@
 //! Manual binding: each thread where the user says.
 //!
 //! What MASA calls manual binding of processes (paper 001, section 3.2), and WorkOver's intentionally bad baseline
-//! (paper 000, section 5.4): all floating-point threads on the same cores.
+//! (WorkOver, section 5.4): all floating-point threads on the same cores.
 
 mod location;
 mod rule;

@@ -34,9 +34,13 @@ pub(super) fn alike(census: &Census, heavy: bool, threshold: f64) -> String {
     let (count, kind) = (census.ranked.len(), if heavy { "heavy" } else { "light" });
     let highest = census.ranked.first().map_or(0.0, |c| c.share);
     let lowest = census.ranked.last().map_or(0.0, |c| c.share);
+    let threads = match count {
+        1 => "the only busy thread is".to_owned(),
+        _ => format!("the {count} busy threads are all"),
+    };
     format!(
-        "the {count} busy threads are all FP-{kind} alike (FP shares {lowest:.2} to {highest:.2}, threshold \
-         {threshold:.2}): there is nothing to interleave, so nothing is bound"
+        "{threads} FP-{kind} (FP shares {lowest:.2} to {highest:.2}, threshold {threshold:.2}): there is nothing to \
+         interleave, so nothing is bound"
     )
 }
 

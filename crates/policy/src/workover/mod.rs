@@ -1,6 +1,6 @@
 //! WorkOver: floating-point threads beside integer threads.
 //!
-//! A. Cremonesi et al.'s policy (paper 000, sections 4.2, 4.3, 5.3): of the threads that were most active in the last
+//! A. Peternier et al.'s policy (WorkOver, sections 4.2, 4.3, 5.3): of the threads that were most active in the last
 //! period, those that use the floating-point units most get a domain that shares such units each; the next ones get
 //! the second PU of each domain, and so on; the rest is left to the kernel. So integer and floating-point threads
 //! interleave. A thread that stays in its group stays on its PU, and one that comes back gets the PU that it used most.
@@ -141,11 +141,11 @@ impl WorkOver {
         });
         leaving
             .map(|(_, thread)| {
-                let reason = if thread.activity < self.config.min_activity {
-                    let percent = 100.0 * thread.activity;
-                    Reason::new(format!("idle: on a PU for {percent:.0} % of the period"))
-                } else if let Some(why) = &decision.nothing {
+                let reason = if let Some(why) = &decision.nothing {
                     Reason::new(why.clone())
+                } else if thread.activity + thread.waiting < self.config.min_activity {
+                    let percent = 100.0 * (thread.activity + thread.waiting);
+                    Reason::new(format!("idle: runnable for {percent:.0} % of the period"))
                 } else if thread.metrics.get(names::FP_SHARE).is_none() {
                     Reason::new("its FP share is not known")
                 } else {

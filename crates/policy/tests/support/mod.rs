@@ -185,6 +185,25 @@ impl World {
         set_share(&mut self.snapshot.threads[thread], share);
     }
 
+    /// The thread's FP share is one of few samples.
+    pub fn set_sampled(&mut self, thread: usize, share: f64, samples: u32) {
+        let metrics = &mut self.snapshot.threads[thread].metrics;
+        for (name, value) in [
+            (names::FP_SHARE, share),
+            (names::SAMPLES, f64::from(samples)),
+        ] {
+            let source = MetricSource::Sampling;
+            metrics.set(
+                MetricName::from(name),
+                Metric {
+                    value,
+                    confidence: 0.9,
+                    source,
+                },
+            );
+        }
+    }
+
     pub fn share(&self, thread: usize) -> Option<f64> {
         self.snapshot.threads[thread].metrics.value(names::FP_SHARE)
     }
