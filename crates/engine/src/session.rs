@@ -16,7 +16,7 @@ use perch_core::{
     Snapshot, ThreadId, Topology, Wake,
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -71,7 +71,7 @@ pub struct Session<M: Machine> {
     fp_domains: Arc<Vec<SharingDomain>>,
     pub(crate) ownership: Ownership,
     characteriser: Characteriser,
-    pub(crate) processes: HashMap<i32, ProcessId>,
+    pub(crate) processes: BTreeMap<i32, ProcessId>,
     outcomes: Vec<(ThreadId, Outcome)>,
     said: HashSet<String>,
     periods: u64,
@@ -123,7 +123,7 @@ impl<M: Machine> Session<M> {
             usable: PuSet::new(),
             fp_domains: Arc::default(),
             characteriser: Characteriser::default(),
-            processes: HashMap::new(),
+            processes: BTreeMap::new(),
             outcomes: Vec::new(),
             said: HashSet::new(),
             periods: 0,

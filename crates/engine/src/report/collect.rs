@@ -175,10 +175,12 @@ impl Collector {
         if let Some(share) = share {
             self.trust.add(share.source, share.confidence, time);
         }
-        // On paper a thread is where it was put; else where it was seen.
-        let paper = self.start.as_ref().is_some_and(|start| start.dry_run);
-        let on_paper = bound.filter(|_| paper).and_then(PuSet::first);
-        if let Some(pu) = on_paper.or(sample.last_pu) {
+        // On paper a thread is where it was put; else where it was seen, unless that was on another machine.
+        let (paper, elsewhere) = self.start.as_ref().map_or((false, false), |start| {
+            (start.dry_run, start.machine != start.topology)
+        });
+        let put = bound.filter(|_| paper).and_then(PuSet::first);
+        if let Some(pu) = put.or(sample.last_pu.filter(|_| !elsewhere)) {
             let name = &sample.info.name;
             self.lanes
                 .add(pu, id, name, role, bound.is_some(), sample.cpu_time);
