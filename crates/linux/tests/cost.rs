@@ -44,7 +44,11 @@ fn cost_of_2000_threads() {
         let start = Instant::now();
         let observation = machine.observe().unwrap();
         let took = start.elapsed();
-        let ran = observation.threads.iter().filter(|t| t.cpu_time > 0).count();
+        let ran = observation
+            .threads
+            .iter()
+            .filter(|t| t.cpu_time > 0)
+            .count();
         println!(
             "{} threads, {ran} ran: observed in {took:?}, {:?} on a PU since the last time",
             observation.threads.len(),

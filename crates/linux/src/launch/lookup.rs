@@ -33,14 +33,14 @@ pub fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, MachineErr
         return match check(file) {
             Ok(()) => Ok(file.to_owned()),
             Err(Fault::Missing) => Err(not_found(program, String::new())),
-            Err(Fault::Refused(why)) => Err(refused(why)),
+            Err(Fault::Hidden(why) | Fault::Refused(why)) => Err(refused(why)),
         };
     }
     let mut first_refusal = None;
     for file in directories(path).map(|directory| directory.join(program)) {
         match check(&file) {
             Ok(()) => return Ok(file),
-            Err(Fault::Missing) => {}
+            Err(Fault::Missing | Fault::Hidden(_)) => {}
             // A directory in PATH is no program that was meant; a file without the x bit is.
             Err(Fault::Refused(_)) if file.is_dir() => {}
             Err(Fault::Refused(why)) => {
@@ -75,6 +75,9 @@ fn directories(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> + '_ {
 
 enum Fault {
     Missing,
+    /// Cannot be told, such as in a directory that may not be searched; a shell then looks on in PATH.
+    Hidden(String),
+    /// There, but not executable.
     Refused(String),
 }
 
@@ -82,7 +85,7 @@ fn check(file: &Path) -> Result<(), Fault> {
     match fs::metadata(file) {
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::NOTDIR) => Err(Fault::Missing),
-            _ => Err(Fault::Refused(reason(&error))),
+            _ => Err(Fault::Hidden(reason(&error))),
         },
         Ok(meta) if meta.is_dir() => Err(Fault::Refused("it is a directory".into())),
         Ok(_) => access(file, Access::EXEC_OK).map_err(|errno| {

@@ -8,10 +8,12 @@ use crate::{
 use perch_core::{PuSet, Topology};
 use std::sync::Arc;
 
-/// Notices changes by two small reads a period.
+/// Notices changes by three small reads a period.
 #[derive(Debug)]
 pub(super) struct Changes {
     online: OnlineWatch,
+    /// The groups that perch is in, as `/proc/self/cgroup` tells them.
+    groups: Vec<u8>,
     cpuset: Option<CpusetFile>,
     allowed: Option<PuSet>,
     restrict: Option<PuSet>,
@@ -19,16 +21,24 @@ pub(super) struct Changes {
 
 impl Changes {
     pub(super) fn new(restrict: Option<PuSet>) -> Self {
-        let cpuset = CpusetFile::of(std::process::id() as i32);
-        Self {
+        let mut changes = Self {
             online: OnlineWatch::new(),
-            allowed: cpuset.as_ref().and_then(CpusetFile::effective),
-            cpuset,
+            groups: Vec::new(),
+            cpuset: None,
+            allowed: None,
             restrict,
-        }
+        };
+        changes.noticed();
+        changes
     }
 
     fn noticed(&mut self) -> bool {
+        // perch may be moved into another group.
+        let groups = std::fs::read("/proc/self/cgroup").unwrap_or_default();
+        if groups != self.groups {
+            self.groups = groups;
+            self.cpuset = CpusetFile::of(std::process::id() as i32);
+        }
         let allowed = self.cpuset.as_ref().and_then(CpusetFile::effective);
         let online = self.online.changed();
         let changed = allowed != self.allowed;
