@@ -44,6 +44,8 @@ static void matrix_int(void)
                     sum += int_a[i][k] * int_b[k][j];
                 int_c[i][j] = sum;
             }
+        KEEP(int_a);
+        KEEP(int_b);
         KEEP(int_c);
     }
 }
@@ -58,6 +60,8 @@ static void matrix_double(void)
                     sum += real_a[i][k] * real_b[k][j];
                 real_c[i][j] = sum;
             }
+        KEEP(real_a);
+        KEEP(real_b);
         KEEP(real_c);
     }
 }

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// How a program's true instruction mix is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -53,6 +54,9 @@ pub struct Program {
     pub truth_run: Option<Vec<String>>,
     /// How the truth is counted.
     pub truth: TruthMethod,
+    /// Seconds on CPU until the program does what it is here for; neither counted nor judged.
+    #[serde(default)]
+    start_up: f64,
     /// Executables to look for.
     #[serde(default)]
     pub needs: Vec<String>,
@@ -127,6 +131,11 @@ pub fn find_executable(name: &str) -> Option<PathBuf> {
 }
 
 impl Program {
+    /// Time on CPU until the program does what it is here for.
+    pub fn start_up(&self) -> Duration {
+        Duration::from_secs_f64(self.start_up)
+    }
+
     /// What is missing here to run this program, as a sentence; `None` if nothing.
     pub fn missing(&self) -> Option<String> {
         if !is_here(self.arch.as_deref()) {

@@ -17,9 +17,7 @@ const SMALL_FUNCTIONS: usize = 40;
 /// As for any file.
 pub fn write_all(folder: &Path) -> Result<()> {
     write_text(&mut BufWriter::new(File::create(folder.join("text"))?))?;
-    write_sound(&mut BufWriter::new(File::create(
-        folder.join("sound.raw"),
-    )?))?;
+    write_sound(&mut BufWriter::new(File::create(folder.join("sound.raw"))?))?;
     std::fs::write(folder.join("large.c"), c_source(LARGE_FUNCTIONS))?;
     std::fs::write(folder.join("small.c"), c_source(SMALL_FUNCTIONS))
 }

@@ -5,7 +5,12 @@
 //! the code). The two shares are compared program by program.
 
 pub mod catalogue;
+pub mod command;
 pub mod data;
+pub mod estimate;
+pub mod machine;
 pub mod process;
+pub mod report;
+pub mod score;
 pub mod truth;
 pub mod workspace;

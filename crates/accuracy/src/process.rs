@@ -1,12 +1,17 @@
 //! Starting a program, finding its busiest thread, and ending all that it started.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use procfs::process::{Process, Task};
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a running program.
+const LOOKS: Duration = Duration::from_millis(30);
 
 /// A running program; ended with its descendants when dropped.
 #[derive(Debug)]
@@ -15,15 +20,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it in a process group of its own, silent and without input.
+    /// Starts it in a process group of its own, without input, its standard error going to `messages`.
     ///
     /// # Errors
     /// A program that cannot be executed.
-    pub fn start(command: &mut Command) -> Result<Self> {
+    pub fn start(command: &mut Command, messages: Stdio) -> Result<Self> {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(messages)
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
@@ -41,6 +46,57 @@ impl Running {
     /// As for `waitpid`.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
+    }
+
+    /// User and system time of it and of all that it started, as far as they still run.
+    pub fn cpu_time(&self) -> Duration {
+        let ticks: u64 = descendants(self.pid())
+            .into_iter()
+            .filter_map(|pid| Process::new(pid).ok()?.stat().ok())
+            .map(|stat| stat.utime + stat.stime)
+            .sum();
+        Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64)
+    }
+
+    /// Waits until all together have been on CPU for `wanted`, or it has ended.
+    ///
+    /// # Errors
+    /// `limit` has passed before.
+    pub fn wait_for_cpu_time(&mut self, wanted: Duration, limit: Duration) -> Result<()> {
+        let begin = Instant::now();
+        while self.cpu_time() < wanted && self.ended()?.is_none() {
+            ensure!(
+                begin.elapsed() < limit,
+                "it was not on CPU for {wanted:?} within {limit:?}"
+            );
+            sleep(LOOKS);
+        }
+        Ok(())
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// `limit` has passed before.
+    pub fn wait_for_end(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            ensure!(begin.elapsed() < limit, "it does not end within {limit:?}");
+            sleep(LOOKS);
+        }
+    }
+
+    /// Asks it and all that it started to end.
+    pub fn terminate(&self) {
+        terminate(&descendants(self.pid()));
+    }
+
+    /// Asks all that it started to end, but not itself.
+    pub fn terminate_descendants(&self) {
+        terminate(&descendants(self.pid())[1..]);
     }
 
     /// The thread that has been on CPU longest, with its process, among the program and its descendants.
@@ -63,6 +119,13 @@ impl Drop for Running {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         let _ = self.child.wait();
+    }
+}
+
+/// One that is gone already is no error.
+fn terminate(pids: &[i32]) {
+    for &pid in pids {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
 }
 
@@ -91,7 +154,7 @@ mod tests {
     fn grandchildren_are_found_and_ended() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sh -c 'sleep 60; true'; true"]);
-        let running = Running::start(&mut shell).unwrap();
+        let running = Running::start(&mut shell, Stdio::null()).unwrap();
         let root = running.pid();
         while descendants(root).len() < 3 {
             std::thread::yield_now();

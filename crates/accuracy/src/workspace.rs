@@ -2,6 +2,7 @@
 
 use crate::catalogue::{Build, Program, is_here, missing_executable};
 use crate::data;
+use crate::estimate::Rights;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +17,9 @@ const SAME_DISPATCH: (&str, &str) = (
     "GLIBC_TUNABLES",
     "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD,-AVX512DQ,-ERMS,-FSRM,-RTM",
 );
+
+/// User and group of the unprivileged runs.
+pub const NOBODY: u32 = 65_534;
 
 /// A folder that every user can read, gone when dropped.
 #[derive(Debug)]
@@ -34,8 +38,12 @@ impl Workspace {
             .tempdir()?;
         fs::set_permissions(root.path(), Permissions::from_mode(0o755))?;
         let workspace = Self { root };
-        for folder in ["bin", "data", "src", "truth"] {
+        for folder in ["bin", "data", "src", "truth", "own", "nobody"] {
             fs::create_dir(workspace.root.path().join(folder))?;
+        }
+        if nix::unistd::geteuid().is_root() {
+            let nobody = workspace.home(Rights::Nobody);
+            std::os::unix::fs::chown(nobody, Some(NOBODY), Some(NOBODY))?;
         }
         data::write_all(&workspace.folder("data")).context("cannot write the input data")?;
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
@@ -47,6 +55,24 @@ impl Workspace {
             )?;
         }
         Ok(workspace)
+    }
+
+    /// Copies perch to where every user can run it; the path of the copy.
+    ///
+    /// # Errors
+    /// As for any file.
+    pub fn adopt(&self, perch: &Path) -> Result<PathBuf> {
+        let copy = self.folder("bin").join("perch");
+        fs::copy(perch, &copy).with_context(|| format!("cannot copy {}", perch.display()))?;
+        Ok(copy)
+    }
+
+    /// A home for perch, which it can write to with these rights.
+    pub fn home(&self, rights: Rights) -> PathBuf {
+        self.folder(match rights {
+            Rights::Own => "own",
+            Rights::Nobody => "nobody",
+        })
     }
 
     /// One of its folders.

@@ -2,6 +2,7 @@
 
 use super::{Truth, native_arch};
 use crate::catalogue::Program;
+use crate::process::Running;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSegment, SegmentFlags};
@@ -10,10 +11,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-/// Seconds after which a run is cut off; callgrind writes its counts all the same.
-const SECONDS: &str = "9";
+/// Time on CPU after which a run is cut off; callgrind writes its counts all the same.
+const COUNTING: Duration = Duration::from_secs(5);
+/// Valgrind without counting takes about so many times as long.
+const SLOWDOWN: u32 = 15;
+/// Give up on a run that does not get its time on CPU, or does not end.
+const MOST_WAITING: Duration = Duration::from_secs(90);
 
 /// Executions by instruction address, relative to the object file, by the object's path.
 pub type Counts = HashMap<String, HashMap<u64, u64>>;
@@ -24,10 +30,8 @@ pub type Counts = HashMap<String, HashMap<u64, u64>>;
 /// Valgrind is missing or wrote nothing, or too much code cannot be read.
 pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
     let folder = tempfile::tempdir_in(workspace.folder("truth"))?;
-    let pattern = folder.path().join("%p.out");
-    let mut words: Vec<String> = ["timeout", "-k", "20", SECONDS, "valgrind", "-q"]
-        .map(String::from)
-        .into();
+    let skip_start = program.truth_run.is_none() && !program.start_up().is_zero();
+    let mut words: Vec<String> = ["valgrind", "-q"].map(String::from).into();
     words.extend(
         [
             "--tool=callgrind",
@@ -35,32 +39,60 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
             "--compress-pos=no",
             "--compress-strings=no",
             "--trace-children=yes",
+            if skip_start {
+                "--instr-atstart=no"
+            } else {
+                "--instr-atstart=yes"
+            },
         ]
         .map(String::from),
     );
-    words.push(format!("--callgrind-out-file={}", pattern.display()));
+    let output = folder.path().join("%p.out");
+    words.push(format!("--callgrind-out-file={}", output.display()));
     words.extend(workspace.expand(program.truth_run.as_ref().unwrap_or(&program.run)));
-    let output = workspace
-        .command(program, &words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()
-        .context("cannot run timeout (apt-get install coreutils)")?;
+
+    let messages = folder.path().join("messages");
+    let mut command = workspace.command(program, &words);
+    let mut running = Running::start(&mut command, fs::File::create(&messages)?.into())
+        .context("apt-get install valgrind")?;
+    if skip_start {
+        running.wait_for_cpu_time(program.start_up() * SLOWDOWN, MOST_WAITING)?;
+        let (pid, _) = running.busiest_thread().context("it ended at once")?;
+        begin_counting(pid)?;
+    }
+    let wanted = running.cpu_time() + COUNTING;
+    running.wait_for_cpu_time(wanted, MOST_WAITING)?;
+    running.terminate();
+    running.wait_for_end(MOST_WAITING)?;
 
     let mut counts = Counts::new();
     for entry in fs::read_dir(folder.path())? {
-        read_counts(
-            BufReader::new(fs::File::open(entry?.path())?),
-            &mut counts,
-        )?;
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "out") {
+            read_counts(BufReader::new(fs::File::open(path)?), &mut counts)?;
+        }
     }
     ensure!(
         !counts.is_empty(),
         "callgrind counted nothing; it said: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
+        fs::read_to_string(&messages)?.trim()
     );
     classify(&counts)
+}
+
+/// Tells a callgrind that was started without counting to count from now on.
+fn begin_counting(pid: i32) -> Result<()> {
+    let output = Command::new("vgdb")
+        .args([&format!("--pid={pid}"), "instrumentation", "on"])
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run vgdb (apt-get install valgrind)")?;
+    ensure!(
+        output.status.success(),
+        "callgrind does not begin to count: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
 }
 
 /// Adds the self costs of one output file (written without compression, with `--dump-instr=yes`).
@@ -87,9 +119,8 @@ pub fn read_counts(file: impl BufRead, counts: &mut Counts) -> Result<()> {
                 let executed = fields.nth(1).map_or(Some(0), |text| text.parse().ok())?;
                 Some((address, executed))
             })();
-            let (address, executed): (u64, u64) = cost.with_context(|| {
-                format!("line {} of callgrind's output: '{line}'", number + 1)
-            })?;
+            let (address, executed): (u64, u64) = cost
+                .with_context(|| format!("line {} of callgrind's output: '{line}'", number + 1))?;
             if executed > 0 {
                 *counts
                     .entry(object.clone())
@@ -154,7 +185,10 @@ mod tests {
             ob=/lib/b\nfn=f\n0x20 0 500\n0x20 0 7\ntotals: 527\n";
         let mut counts = Counts::new();
         read_counts(text.as_bytes(), &mut counts).unwrap();
-        assert_eq!(counts["/bin/a"], HashMap::from([(0x1000, 10), (0x1004, 10)]));
+        assert_eq!(
+            counts["/bin/a"],
+            HashMap::from([(0x1000, 10), (0x1004, 10)])
+        );
         assert_eq!(counts["/lib/b"], HashMap::from([(0x20, 507)]));
     }
 

@@ -17,13 +17,16 @@ use perch_sampling::{Decoded, InstructionDecoder, MixSum};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Time for start-up and compilation at run time.
-const WARM_UP: Duration = Duration::from_millis(2500);
-const BURSTS: u32 = 240;
-const STEPS: u32 = 800;
+/// Beside the program's own start-up.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// Give up on a program that does not get its time on CPU.
+const MOST_WAITING: Duration = Duration::from_secs(60);
+const BURSTS: u32 = 200;
+const STEPS: u32 = 500;
 /// Bounds of the pause between bursts, in microseconds.
 const PAUSE: (u64, u64) = (4_000, 16_000);
 
@@ -39,16 +42,17 @@ struct Burst {
 /// # Errors
 /// A program that ends too early, or a kernel that forbids tracing.
 pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
-    let mut running = Running::start(&mut workspace.command(program, &workspace.expand(&program.run)))?;
-    sleep(WARM_UP);
+    let mut command = workspace.command(program, &workspace.expand(&program.run));
+    let mut running = Running::start(&mut command, Stdio::null())?;
+    running.wait_for_cpu_time(program.start_up() + WARM_UP, MOST_WAITING)?;
     if let Some(status) = running.ended()? {
         bail!("it ended early, with {status}");
     }
-    let (pid, tid) = running.busiest_thread().context("no thread of it is left")?;
+    let (pid, tid) = running
+        .busiest_thread()
+        .context("no thread of it is left")?;
     let memory = File::open(format!("/proc/{pid}/mem"))?;
-    let tracee = Pid::from_raw(tid);
-    ptrace::seize(tracee, ptrace::Options::empty())
-        .context("cannot trace it (is kernel.yama.ptrace_scope 3, or a debugger attached?)")?;
+    let tracee = Tracee::seize(tid)?;
     let mut decoder = InstructionDecoder::new(native_arch()?);
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut bursts = Vec::new();
@@ -57,14 +61,41 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        sleep(Duration::from_micros(PAUSE.0 + random % (PAUSE.1 - PAUSE.0)));
-        match burst(tracee, &memory, &mut decoder)? {
+        sleep(Duration::from_micros(
+            PAUSE.0 + random % (PAUSE.1 - PAUSE.0),
+        ));
+        match burst(tracee.0, &memory, &mut decoder)? {
             Some(burst) => bursts.push(burst),
             None => break,
         }
     }
     ensure!(bursts.len() > 1, "it ended while it was stepped");
     summarise(&bursts)
+}
+
+/// A traced thread. It must be let go before its process is ended: a traced thread that has died keeps the
+/// process from being reaped.
+struct Tracee(Pid);
+
+impl Tracee {
+    fn seize(tid: i32) -> Result<Self> {
+        let tracee = Pid::from_raw(tid);
+        ptrace::seize(tracee, ptrace::Options::empty())
+            .context("cannot trace it (is kernel.yama.ptrace_scope 3, or a debugger attached?)")?;
+        Ok(Self(tracee))
+    }
+}
+
+impl Drop for Tracee {
+    fn drop(&mut self) {
+        // Already stopped when a burst failed, running otherwise; gone when the program ended.
+        if ptrace::detach(self.0, None).is_err()
+            && ptrace::interrupt(self.0).is_ok()
+            && waitpid(self.0, Some(WaitPidFlag::__WALL)).is_ok()
+        {
+            let _ = ptrace::detach(self.0, None);
+        }
+    }
 }
 
 /// Stops the thread, steps it, lets it go; `None` if it is gone.

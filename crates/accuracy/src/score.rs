@@ -1,0 +1,398 @@
+//! The experiment's result and the limits that it is held to.
+
+use crate::catalogue::Program;
+use crate::estimate::{Estimate, Shares};
+use crate::truth::Truth;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Mean absolute error of the floating-point share over the floating-point programs, in points, must be below.
+pub const MOST_MEAN_ERROR: f64 = 4.0;
+/// perch's threshold between floating-point and integer threads, in percent.
+pub const THRESHOLD: f64 = 5.0;
+/// Up to here a program is an integer program, in percent of its instructions.
+pub const INTEGER: f64 = 2.0;
+/// From here on it is floating-point heavy.
+pub const HEAVY: f64 = 10.0;
+/// At least so many programs, and so many of them floating-point.
+pub const FEWEST: (usize, usize) = (20, 12);
+
+/// What a program is by its true share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// At most [`INTEGER`]: perch has to put it below the threshold.
+    Integer,
+    /// Between: either side is right.
+    Between,
+    /// At least [`HEAVY`]: perch has to put it above.
+    Heavy,
+}
+
+impl Class {
+    /// Of a share in percent.
+    pub fn of(truth: f64) -> Self {
+        match truth {
+            share if share <= INTEGER => Class::Integer,
+            share if share >= HEAVY => Class::Heavy,
+            _ => Class::Between,
+        }
+    }
+
+    /// Whether an estimate in percent is on the right side of the threshold.
+    pub fn allows(self, estimate: f64) -> bool {
+        match self {
+            Class::Integer => estimate < THRESHOLD,
+            Class::Between => true,
+            Class::Heavy => estimate >= THRESHOLD,
+        }
+    }
+}
+
+/// A program's true counts, in the table's form.
+#[derive(Debug, Clone, Serialize)]
+pub struct TrueShares {
+    /// Floating-point instructions, in percent.
+    pub fp_percent: f64,
+    /// One standard error of it, in points; 0 for complete counts.
+    pub standard_error: f64,
+    /// What it makes the program.
+    pub class: Class,
+    /// How they were counted.
+    pub method: &'static str,
+    /// Instructions counted.
+    pub instructions: f64,
+    /// The other shares that perch gives, by the metric's name, 0 to 1.
+    pub others: BTreeMap<&'static str, f64>,
+    /// Shares of instruction classes, 0 to 1.
+    pub mix: BTreeMap<&'static str, f64>,
+}
+
+impl TrueShares {
+    /// From counts.
+    pub fn new(truth: &Truth, method: &'static str) -> Self {
+        let mix = &truth.mix;
+        let fp_percent = 100.0 * mix.fp_share();
+        Self {
+            fp_percent,
+            standard_error: 100.0 * truth.error,
+            class: Class::of(fp_percent),
+            method,
+            instructions: truth.instructions,
+            others: BTreeMap::from([
+                ("vector_share", mix.vector_share()),
+                ("load_share", mix.load_share()),
+                ("store_share", mix.store_share()),
+                ("branch_share", mix.branch_share()),
+                ("divide_share", mix.divide_share()),
+            ]),
+            mix: perch_sampling::Class::ALL
+                .map(|class| (class.name(), mix.share(class)))
+                .into(),
+        }
+    }
+}
+
+/// One program's result.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub program: String,
+    /// What sort of program it is.
+    pub kind: String,
+    /// The truth.
+    pub truth: Option<TrueShares>,
+    /// What perch says with its caller's rights.
+    pub privileged: Option<Estimate>,
+    /// What perch says as nobody.
+    pub unprivileged: Option<Estimate>,
+    /// Why the program could not run here: what to install.
+    pub missing: Option<String>,
+    /// What went wrong.
+    pub failures: Vec<String>,
+}
+
+impl Row {
+    /// A row without results.
+    pub fn new(program: &Program) -> Self {
+        Self {
+            program: program.name.clone(),
+            kind: program.kind.clone(),
+            truth: None,
+            privileged: None,
+            unprivileged: None,
+            missing: None,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Whether perch's verdicts after one second are right; `None` without truth or estimate.
+    pub fn class_is_right(&self) -> Option<bool> {
+        let class = self.truth.as_ref()?.class;
+        let mut verdicts = [&self.privileged, &self.unprivileged]
+            .into_iter()
+            .flatten()
+            .map(|estimate| class.allows(100.0 * estimate.first_second.fp))
+            .peekable();
+        verdicts.peek()?;
+        Some(verdicts.all(|right| right))
+    }
+}
+
+/// One way to ask perch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asked {
+    /// With rights, after one second.
+    PrivilegedFirstSecond,
+    /// With rights, at the end.
+    PrivilegedWhole,
+    /// As nobody, after one second.
+    UnprivilegedFirstSecond,
+    /// As nobody, at the end.
+    UnprivilegedWhole,
+}
+
+impl Asked {
+    /// All of them.
+    pub const ALL: [Asked; 4] = [
+        Asked::PrivilegedFirstSecond,
+        Asked::PrivilegedWhole,
+        Asked::UnprivilegedFirstSecond,
+        Asked::UnprivilegedWhole,
+    ];
+
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Asked::PrivilegedFirstSecond => "privileged, after 1 s",
+            Asked::PrivilegedWhole => "privileged, at the end",
+            Asked::UnprivilegedFirstSecond => "unprivileged, after 1 s",
+            Asked::UnprivilegedWhole => "unprivileged, at the end",
+        }
+    }
+
+    /// What perch said then about a program.
+    pub fn answer(self, row: &Row) -> Option<&Shares> {
+        match self {
+            Asked::PrivilegedFirstSecond => row.privileged.as_ref().map(|e| &e.first_second),
+            Asked::PrivilegedWhole => row.privileged.as_ref().map(|e| &e.whole),
+            Asked::UnprivilegedFirstSecond => row.unprivileged.as_ref().map(|e| &e.first_second),
+            Asked::UnprivilegedWhole => row.unprivileged.as_ref().map(|e| &e.whole),
+        }
+    }
+}
+
+/// Errors over the floating-point programs (true share above [`INTEGER`]).
+#[derive(Debug, Clone, Serialize)]
+pub struct Errors {
+    /// How perch was asked.
+    pub asked: Asked,
+    /// Programs.
+    pub programs: usize,
+    /// Mean absolute error, in points.
+    pub mean: f64,
+    /// The largest absolute error, in points.
+    pub largest: f64,
+    /// The program that has it.
+    pub worst: String,
+    /// Mean absolute error of the other shares over all programs, in points, by the metric's name.
+    pub others: BTreeMap<&'static str, f64>,
+}
+
+/// The whole result.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// One for each way that perch was asked.
+    pub errors: Vec<Errors>,
+    /// Programs with a truth and an estimate.
+    pub programs: usize,
+    /// Limits that are not met, as sentences; empty if all is well.
+    pub violations: Vec<String>,
+}
+
+/// Judges the rows. With `everything`, the numbers of programs have to suffice too.
+pub fn judge(rows: &[Row], everything: bool) -> Summary {
+    let errors: Vec<Errors> = Asked::ALL
+        .into_iter()
+        .filter_map(|asked| errors(rows, asked))
+        .collect();
+    let judged: Vec<(&Row, bool)> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.class_is_right()?)))
+        .collect();
+    let mut violations = Vec::new();
+    for row in rows {
+        violations.extend(
+            row.failures
+                .iter()
+                .map(|failure| format!("{}: {failure}", row.program)),
+        );
+    }
+    for error in &errors {
+        if error.mean >= MOST_MEAN_ERROR {
+            violations.push(format!(
+                "mean error {}: {:.1} points, not below {MOST_MEAN_ERROR}",
+                error.asked.name(),
+                error.mean
+            ));
+        }
+    }
+    for (row, right) in &judged {
+        if !right {
+            violations.push(format!(
+                "{} is on the wrong side of the {THRESHOLD} % threshold",
+                row.program
+            ));
+        }
+    }
+    let floating_point = errors.iter().map(|error| error.programs).min().unwrap_or(0);
+    if everything && (judged.len() < FEWEST.0 || floating_point < FEWEST.1) {
+        violations.push(format!(
+            "{} programs, {floating_point} of them floating-point, are too few: {} and {} are needed; install the \
+             missing ones",
+            judged.len(),
+            FEWEST.0,
+            FEWEST.1
+        ));
+    }
+    Summary {
+        errors,
+        programs: judged.len(),
+        violations,
+    }
+}
+
+/// `None` if perch was not asked that way about any floating-point program.
+fn errors(rows: &[Row], asked: Asked) -> Option<Errors> {
+    let pairs: Vec<(&Row, &TrueShares, &Shares)> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.truth.as_ref()?, asked.answer(row)?)))
+        .collect();
+    let fp: Vec<(f64, &str)> = pairs
+        .iter()
+        .filter(|(_, truth, _)| truth.class != Class::Integer)
+        .map(|(row, truth, shares)| {
+            (
+                (100.0 * shares.fp - truth.fp_percent).abs(),
+                row.program.as_str(),
+            )
+        })
+        .collect();
+    let worst = fp.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let mut others: BTreeMap<&'static str, (f64, f64)> = BTreeMap::new();
+    for (_, truth, shares) in &pairs {
+        for (name, value) in &truth.others {
+            if let Some(estimate) = shares.others.get(*name) {
+                let entry = others.entry(name).or_default();
+                entry.0 += 100.0 * (estimate - value).abs();
+                entry.1 += 1.0;
+            }
+        }
+    }
+    Some(Errors {
+        asked,
+        programs: fp.len(),
+        mean: fp.iter().map(|(error, _)| error).sum::<f64>() / fp.len() as f64,
+        largest: worst.0,
+        worst: worst.1.to_string(),
+        others: others
+            .into_iter()
+            .map(|(name, (sum, count))| (name, sum / count))
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(crate) fn row(name: &str, truth: f64, after: f64, end: f64) -> Row {
+        let shares = |percent: f64| Shares {
+            fp: percent / 100.0,
+            others: BTreeMap::new(),
+            cpu_seconds: 1.0,
+        };
+        Row {
+            program: name.into(),
+            kind: "test".into(),
+            truth: Some(TrueShares {
+                fp_percent: truth,
+                standard_error: 0.0,
+                class: Class::of(truth),
+                method: "callgrind",
+                instructions: 1e9,
+                others: BTreeMap::new(),
+                mix: BTreeMap::new(),
+            }),
+            privileged: Some(Estimate {
+                first_second: shares(after),
+                whole: shares(end),
+            }),
+            unprivileged: None,
+            missing: None,
+            failures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn integer_programs_do_not_dilute_the_error() {
+        let rows = [
+            row("a", 20.0, 26.0, 22.0),
+            row("b", 0.0, 0.0, 0.0),
+            row("c", 40.0, 36.0, 40.0),
+        ];
+        let summary = judge(&rows, false);
+        assert_eq!(summary.errors.len(), 2);
+        assert_eq!(summary.errors[0].programs, 2);
+        assert!((summary.errors[0].mean - 5.0).abs() < 1e-9);
+        assert!((summary.errors[0].largest - 6.0).abs() < 1e-9);
+        assert_eq!(summary.errors[0].worst, "a");
+        assert!((summary.errors[1].mean - 1.0).abs() < 1e-9);
+        assert_eq!(
+            summary.violations,
+            ["mean error privileged, after 1 s: 5.0 points, not below 4"]
+        );
+    }
+
+    #[test]
+    fn every_kind_of_failure_is_a_violation() {
+        let mut broken = row("broken", 0.0, 0.0, 0.0);
+        broken.failures.push("perch failed".into());
+        let rows = [
+            row("integer", 1.9, 5.1, 0.0),
+            row("heavy", 10.1, 4.9, 10.0),
+            row("between", 6.0, 3.0, 9.0),
+            broken,
+        ];
+        let violations = judge(&rows, true).violations;
+        assert_eq!(violations.len(), 4, "{violations:?}");
+        assert!(violations[0].starts_with("broken"));
+        assert!(violations[1].starts_with("integer"));
+        assert!(violations[2].starts_with("heavy"));
+        assert!(violations[3].contains("too few"));
+    }
+
+    #[test]
+    fn nobody_s_verdict_counts_too() {
+        let mut both = row("x", 30.0, 30.0, 30.0);
+        assert_eq!(both.class_is_right(), Some(true));
+        both.unprivileged = row("x", 30.0, 1.0, 30.0).privileged;
+        assert_eq!(both.class_is_right(), Some(false));
+    }
+
+    proptest! {
+        #[test]
+        fn a_perfect_estimate_is_never_wrong(truth in 0.0f64..100.0) {
+            prop_assert!(Class::of(truth).allows(truth));
+        }
+
+        #[test]
+        fn the_mean_is_between_zero_and_the_largest(pairs in prop::collection::vec((3.0f64..90.0, 0.0f64..100.0), 1..20)) {
+            let rows: Vec<Row> = pairs.iter().map(|&(truth, estimate)| row("p", truth, estimate, estimate)).collect();
+            let errors = &judge(&rows, false).errors[0];
+            prop_assert!(errors.mean >= 0.0 && errors.mean <= errors.largest + 1e-9);
+        }
+    }
+}
