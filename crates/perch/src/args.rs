@@ -60,7 +60,17 @@ pub enum Command {
 }
 
 /// How threads are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    ValueEnum,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Counters {
     /// Hardware counters where they work, else sampling
@@ -75,16 +85,32 @@ pub enum Counters {
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct PlaceArgs {
     /// The policy that decides (see `perch policies`) [default: workover]
-    #[arg(long, short = 'p', env = "PERCH_POLICY", value_name = "NAME", help_heading = "Deciding")]
+    #[arg(
+        long,
+        short = 'p',
+        env = "PERCH_POLICY",
+        value_name = "NAME",
+        help_heading = "Deciding"
+    )]
     pub policy: Option<String>,
     /// How often to look and decide, such as 1s or 250ms [default: the policy's own]
     #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", value_parser = parse_period, help_heading = "Deciding")]
     pub period: Option<Duration>,
     /// The processor profile: a name or a file [default: detected]
-    #[arg(long, env = "PERCH_PROFILE", value_name = "NAME|FILE", help_heading = "Deciding")]
+    #[arg(
+        long,
+        env = "PERCH_PROFILE",
+        value_name = "NAME|FILE",
+        help_heading = "Deciding"
+    )]
     pub profile: Option<String>,
     /// How threads are known [default: auto]
-    #[arg(long, env = "PERCH_COUNTERS", value_name = "HOW", help_heading = "Deciding")]
+    #[arg(
+        long,
+        env = "PERCH_COUNTERS",
+        value_name = "HOW",
+        help_heading = "Deciding"
+    )]
     pub counters: Option<Counters>,
     /// Samples a second on each busy PU, where threads are known by sampling [default: 251; 99 without privileges]
     #[arg(long, env = "PERCH_SAMPLING_RATE", value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Deciding")]
@@ -104,7 +130,12 @@ pub struct PlaceArgs {
     pub dry_run: bool,
     /// Decide for another machine, on paper (needs --dry-run): a synthetic description such as
     /// 'package:1 core:4 pu:2', or a file saved by `lstopo file.xml`
-    #[arg(long, value_name = "DESCRIPTION|FILE", requires = "dry_run", help_heading = "Acting")]
+    #[arg(
+        long,
+        value_name = "DESCRIPTION|FILE",
+        requires = "dry_run",
+        help_heading = "Acting"
+    )]
     pub topology: Option<String>,
     /// Place threads even where somebody placed them before
     #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "Acting")]
@@ -313,14 +344,21 @@ pub const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 /// # Errors
 /// A text that is no duration, or one that is too short.
 pub fn parse_period(text: &str) -> Result<Duration, String> {
-    let plain = text.trim().parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let plain = text
+        .trim()
+        .parse::<f64>()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let period = match plain {
         Some(period) => period,
         None => humantime::parse_duration(text)
             .map_err(|error| format!("{error}; write a time such as 1s, 250ms or 1m"))?,
     };
     if period < SHORTEST_PERIOD {
-        return Err(format!("shorter than {}", humantime::format_duration(SHORTEST_PERIOD)));
+        return Err(format!(
+            "shorter than {}",
+            humantime::format_duration(SHORTEST_PERIOD)
+        ));
     }
     Ok(period)
 }

@@ -34,7 +34,9 @@ pub struct ConfigFile {
     pub pin: Option<Vec<String>>,
     /// Settings of the policies, a table each, such as [policies.workover].
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
-    #[schemars(with = "std::collections::BTreeMap<String, std::collections::BTreeMap<String, serde_json::Value>>")]
+    #[schemars(
+        with = "std::collections::BTreeMap<String, std::collections::BTreeMap<String, serde_json::Value>>"
+    )]
     pub policies: toml::Table,
 }
 
@@ -77,10 +79,16 @@ impl ConfigFile {
         })?;
         let at = || format!("{}", path.display());
         if let Some(period) = &config.period {
-            parse_period(period).map_err(|why| anyhow::anyhow!("period = \"{period}\": {why}")).with_context(at)?;
+            parse_period(period)
+                .map_err(|why| anyhow::anyhow!("period = \"{period}\": {why}"))
+                .with_context(at)?;
         }
-        if let Some(rate) = config.sampling_rate.filter(|rate| !(1..=10_000).contains(rate)) {
-            return Err(anyhow::anyhow!("sampling-rate = {rate}: out of 1 to 10000")).with_context(at);
+        if let Some(rate) = config
+            .sampling_rate
+            .filter(|rate| !(1..=10_000).contains(rate))
+        {
+            return Err(anyhow::anyhow!("sampling-rate = {rate}: out of 1 to 10000"))
+                .with_context(at);
         }
         if let Some(pus) = &config.pus {
             pus.parse::<PuSet>().with_context(at)?;
@@ -109,7 +117,9 @@ impl ConfigFile {
         };
         match std::fs::read_to_string(&path) {
             Ok(text) => Self::parse(&text, &path),
-            Err(error) if !must && error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) if !must && error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
             Err(error) => Err(error).with_context(|| format!("{}: cannot be read", path.display())),
         }
     }
@@ -129,9 +139,15 @@ impl Settings {
     pub fn told(&self) -> BTreeMap<String, serde_json::Value> {
         let mut told = BTreeMap::new();
         told.insert("counters".to_owned(), serde_json::json!(self.counters));
-        told.insert("sampling-rate".to_owned(), serde_json::json!(self.sampling_rate));
+        told.insert(
+            "sampling-rate".to_owned(),
+            serde_json::json!(self.sampling_rate),
+        );
         told.insert("pin".to_owned(), serde_json::json!(self.pin));
-        told.insert(format!("policies.{}", self.policy), serde_json::json!(self.policy_config));
+        told.insert(
+            format!("policies.{}", self.policy),
+            serde_json::json!(self.policy_config),
+        );
         told
     }
 
@@ -146,10 +162,15 @@ impl Settings {
         let policy = match (&args.policy, pins_given) {
             (Some(policy), _) => policy.clone(),
             (None, true) => "fixed".to_owned(),
-            (None, false) => file.policy.clone().unwrap_or_else(|| DEFAULT_POLICY.to_owned()),
+            (None, false) => file
+                .policy
+                .clone()
+                .unwrap_or_else(|| DEFAULT_POLICY.to_owned()),
         };
         if pins_given && policy != "fixed" {
-            anyhow::bail!("--pin and --pin-file are rules of the policy fixed, but the policy is {policy}: drop one");
+            anyhow::bail!(
+                "--pin and --pin-file are rules of the policy fixed, but the policy is {policy}: drop one"
+            );
         }
         let from_file = |text: &String| parse_period(text).map_err(anyhow::Error::msg);
         let pus = match (&args.pus, &file.pus) {
@@ -158,7 +179,12 @@ impl Settings {
             (None, None) => None,
         };
         Ok(Self {
-            policy_config: file.policies.get(&policy).and_then(|table| table.as_table()).cloned().unwrap_or_default(),
+            policy_config: file
+                .policies
+                .get(&policy)
+                .and_then(|table| table.as_table())
+                .cloned()
+                .unwrap_or_default(),
             period: match args.period {
                 Some(period) => Some(period),
                 None => file.period.as_ref().map(from_file).transpose()?,
@@ -167,7 +193,11 @@ impl Settings {
             counters: args.counters.or(file.counters).unwrap_or(Counters::Auto),
             sampling_rate: args.sampling_rate.or(file.sampling_rate),
             take_over: args.take_over || file.take_over.unwrap_or(false),
-            pin: if pins_given { args.pin.clone() } else { file.pin.unwrap_or_default() },
+            pin: if pins_given {
+                args.pin.clone()
+            } else {
+                file.pin.unwrap_or_default()
+            },
             pin_file: args.pin_file.clone(),
             pus,
             policy,

@@ -35,10 +35,16 @@ pub fn choose(asked: Option<&str>, source: &Source, loaded: &Loaded) -> Result<C
     let mut library = library()?;
     if let Some(asked) = asked {
         let profile = library.choose(asked)?.clone();
-        return Ok(Chosen { profile, why: "you asked for it".to_owned() });
+        return Ok(Chosen {
+            profile,
+            why: "you asked for it".to_owned(),
+        });
     }
     let detected = detect(&library, &identity(source, loaded)?);
-    Ok(Chosen { profile: detected.profile.clone(), why: detected.why })
+    Ok(Chosen {
+        profile: detected.profile.clone(),
+        why: detected.why,
+    })
 }
 
 /// What the machine's processor says of itself.
@@ -52,9 +58,14 @@ pub fn identity(source: &Source, loaded: &Loaded) -> Result<CpuIdentity> {
             Ok(CpuIdentity::from_cpuinfo(&String::from_utf8_lossy(&text)))
         }
         Source::Synthetic(_) | Source::Xml(_) => {
-            let facts = loaded.processors.iter().flat_map(|processor| &processor.facts);
+            let facts = loaded
+                .processors
+                .iter()
+                .flat_map(|processor| &processor.facts);
             let infos = facts.filter_map(|(fact, value)| {
-                let (name, _) = perch_linux::topology::HWLOC.iter().find(|(_, known)| known == fact)?;
+                let (name, _) = perch_linux::topology::HWLOC
+                    .iter()
+                    .find(|(_, known)| known == fact)?;
                 Some((*name, value.as_str()))
             });
             Ok(CpuIdentity::from_hwloc(infos))

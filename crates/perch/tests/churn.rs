@@ -21,15 +21,25 @@ fn program() {
                 let mut x = 1_u64;
                 while start.elapsed() < TIME {
                     for _ in 0..100_000 {
-                        x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+                        x = std::hint::black_box(
+                            x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1),
+                        );
                     }
                 }
             };
-            thread::Builder::new().name(format!("long-{index}")).spawn(busy).unwrap()
+            thread::Builder::new()
+                .name(format!("long-{index}"))
+                .spawn(busy)
+                .unwrap()
         })
         .collect();
     for index in 0..SHORT {
-        thread::Builder::new().name("short".into()).spawn(|| ()).unwrap().join().unwrap();
+        thread::Builder::new()
+            .name("short".into())
+            .spawn(|| ())
+            .unwrap()
+            .join()
+            .unwrap();
         // As many a second as it takes, however slow the machine is at the moment.
         let due = TIME * (index + 1) / SHORT;
         thread::sleep(due.saturating_sub(start.elapsed()));
@@ -43,8 +53,14 @@ fn program() {
 fn held(pid: u32) -> (usize, u64) {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-    (descriptors, resident.trim().trim_end_matches(" kB").parse().unwrap())
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap_or("0 kB");
+    (
+        descriptors,
+        resident.trim().trim_end_matches(" kB").parse().unwrap(),
+    )
 }
 
 #[test]
@@ -68,16 +84,37 @@ fn nothing_leaks_and_nobody_is_missed() {
     thread::sleep(Duration::from_secs(5));
     let late = held(perch.id());
     assert!(perch.wait().unwrap().success());
-    assert!(early.0 > 0 && late.0 > 0, "perch was not there: {early:?} {late:?}");
+    assert!(
+        early.0 > 0 && late.0 > 0,
+        "perch was not there: {early:?} {late:?}"
+    );
     // About 5,000 threads came and went in between: a leak of one descriptor or one kilobyte each would show.
-    assert!(late.0 <= early.0 + 100, "descriptors: {} then {}", early.0, late.0);
-    assert!(late.1 <= early.1 + 3_000, "resident kB: {} then {}", early.1, late.1);
-    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&report).unwrap()).unwrap();
+    assert!(
+        late.0 <= early.0 + 100,
+        "descriptors: {} then {}",
+        early.0,
+        late.0
+    );
+    assert!(
+        late.1 <= early.1 + 3_000,
+        "resident kB: {} then {}",
+        early.1,
+        late.1
+    );
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&report).unwrap()).unwrap();
     for index in 0..LONG {
         let name = format!("long-{index}");
-        let seen = report["threads"].as_array().unwrap().iter().any(|thread| thread["name"] == *name);
+        let seen = report["threads"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|thread| thread["name"] == *name);
         assert!(seen, "{name} is missing in {report:#}");
     }
     let seen = report["threads_seen"].as_u64().unwrap();
-    assert!(seen >= u64::from(SHORT), "only {seen} of {SHORT} short-lived threads were noticed");
+    assert!(
+        seen >= u64::from(SHORT),
+        "only {seen} of {SHORT} short-lived threads were noticed"
+    );
 }

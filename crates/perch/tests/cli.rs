@@ -14,7 +14,9 @@ struct Perch {
 
 impl Perch {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -57,13 +59,19 @@ fn code(output: &Output) -> i32 {
 #[test]
 fn the_exit_code_is_the_programs() {
     let perch = Perch::new();
-    assert_eq!(code(&perch.run(&["run", "-q", "--", "sh", "-c", "exit 42"])), 42);
+    assert_eq!(
+        code(&perch.run(&["run", "-q", "--", "sh", "-c", "exit 42"])),
+        42
+    );
     assert_eq!(code(&perch.run(&["run", "-q", "--", "true"])), 0);
 }
 
 #[test]
 fn a_killed_program_gives_128_plus_the_signal() {
-    assert_eq!(code(&Perch::new().run(&["run", "-q", "--", "sh", "-c", "kill -TERM $$"])), 143);
+    assert_eq!(
+        code(&Perch::new().run(&["run", "-q", "--", "sh", "-c", "kill -TERM $$"])),
+        143
+    );
 }
 
 #[test]
@@ -77,7 +85,11 @@ fn standard_output_is_the_programs_alone() {
 fn a_program_that_is_not_there_is_127() {
     let output = Perch::new().run(&["run", "--", "perch-no-such-program"]);
     assert_eq!(code(&output), 127);
-    assert!(stderr(&output).contains("perch-no-such-program"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("perch-no-such-program"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -109,28 +121,45 @@ fn misspelt_names_get_suggestions() {
     assert!(stderr(&flag).contains("--policy"), "{}", stderr(&flag));
     let profile = perch.run(&["run", "--profile", "skylak-sp", "--", "true"]);
     assert_eq!(code(&profile), 125);
-    assert!(stderr(&profile).contains("skylake-sp"), "{}", stderr(&profile));
+    assert!(
+        stderr(&profile).contains("skylake-sp"),
+        "{}",
+        stderr(&profile)
+    );
 }
 
 #[test]
 fn a_broken_profile_is_told_with_file_line_and_column() {
     let perch = Perch::new();
     let file = perch.file("mine.toml", "name = \"mine\"\nnonsense = 3\n");
-    for args in [["run", "--profile", file.to_str().unwrap(), "true"], ["profiles", "check", file.to_str().unwrap(), "--json"]] {
+    for args in [
+        ["run", "--profile", file.to_str().unwrap(), "true"],
+        ["profiles", "check", file.to_str().unwrap(), "--json"],
+    ] {
         let output = perch.run(&args);
         assert_eq!(code(&output), 125, "{}", stderr(&output));
-        assert!(stderr(&output).contains("mine.toml:2:1"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("mine.toml:2:1"),
+            "{}",
+            stderr(&output)
+        );
     }
 }
 
 #[test]
 fn a_broken_configuration_is_told_with_its_line() {
     let perch = Perch::new();
-    let file = perch.file("config.toml", "policy = \"workover\"\n[policies.workover]\nno-such-setting = 1\n");
+    let file = perch.file(
+        "config.toml",
+        "policy = \"workover\"\n[policies.workover]\nno-such-setting = 1\n",
+    );
     let output = perch.run(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
     assert_eq!(code(&output), 125);
     let text = stderr(&output);
-    assert!(text.contains("config.toml") && text.contains("no-such-setting"), "{text}");
+    assert!(
+        text.contains("config.toml") && text.contains("no-such-setting"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -142,7 +171,11 @@ fn settings_come_from_flag_before_environment_before_file() {
         command.envs(extra.iter().copied());
         stdout(&command.output().unwrap())
     };
-    assert!(config(&[]).contains("policy = \"workover\""), "{}", config(&[]));
+    assert!(
+        config(&[]).contains("policy = \"workover\""),
+        "{}",
+        config(&[])
+    );
     assert!(config(&[("PERCH_POLICY", "observe")]).contains("policy = \"observe\""));
 }
 
@@ -153,7 +186,8 @@ fn defaults_and_schema_agree_with_what_is_read() {
     let file = perch.file("defaults.toml", &stdout(&defaults));
     let again = perch.run(&["config", "--config", file.to_str().unwrap()]);
     assert_eq!(code(&again), 0, "{}", stderr(&again));
-    let schema: serde_json::Value = serde_json::from_str(&stdout(&perch.run(&["config", "--schema"]))).unwrap();
+    let schema: serde_json::Value =
+        serde_json::from_str(&stdout(&perch.run(&["config", "--schema"]))).unwrap();
     assert!(schema["properties"]["period"].is_object(), "{schema}");
 }
 
@@ -161,9 +195,18 @@ fn defaults_and_schema_agree_with_what_is_read() {
 fn the_report_is_json_on_demand() {
     let perch = Perch::new();
     let file = perch.folder.path().join("report.json");
-    let output = perch.run(&["run", "--json", "-o", file.to_str().unwrap(), "--", "sleep", "0.2"]);
+    let output = perch.run(&[
+        "run",
+        "--json",
+        "-o",
+        file.to_str().unwrap(),
+        "--",
+        "sleep",
+        "0.2",
+    ]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert!(report["threads"].is_array(), "{report}");
 }
 
@@ -172,25 +215,48 @@ fn a_run_is_recorded_and_replayed() {
     let perch = Perch::new();
     let log = perch.folder.path().join("run.jsonl");
     let program = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
-    let run = perch.run(&["run", "-q", "--period", "100ms", "--log", log.to_str().unwrap(), "--", "sh", "-c", program]);
+    let run = perch.run(&[
+        "run",
+        "-q",
+        "--period",
+        "100ms",
+        "--log",
+        log.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        program,
+    ]);
     assert_eq!(code(&run), 0, "{}", stderr(&run));
-    let replay = perch.run(&["replay", log.to_str().unwrap(), "--policy", "workover", "--json"]);
+    let replay = perch.run(&[
+        "replay",
+        log.to_str().unwrap(),
+        "--policy",
+        "workover",
+        "--json",
+    ]);
     assert_eq!(code(&replay), 0, "{}", stderr(&replay));
     let report: serde_json::Value = serde_json::from_str(&stdout(&replay)).unwrap();
     assert!(report["periods"].as_u64().unwrap() > 0, "{report}");
     let garbage = perch.file("garbage.jsonl", "{\"no\": \"recording\"}\n");
     let refused = perch.run(&["replay", garbage.to_str().unwrap()]);
     assert_eq!(code(&refused), 125);
-    assert!(stderr(&refused).contains("garbage.jsonl:1"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("garbage.jsonl:1"),
+        "{}",
+        stderr(&refused)
+    );
 }
 
 #[test]
 fn pin_rules_bind_and_are_undone() {
     let perch = Perch::new();
     // The program prints its mask once it is bound; the last line is the mask while perch still watches.
-    let program = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; grep Cpus_allowed_list /proc/$$/status; done";
-    let output =
-        perch.run(&["run", "-q", "--period", "100ms", "--pin", "sh=pu:0", "--", "sh", "-c", program]);
+    let program =
+        "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; grep Cpus_allowed_list /proc/$$/status; done";
+    let output = perch.run(&[
+        "run", "-q", "--period", "100ms", "--pin", "sh=pu:0", "--", "sh", "-c", program,
+    ]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let last = stdout(&output).lines().last().unwrap().to_owned();
     assert!(last.ends_with("\t0"), "{last}");
@@ -204,8 +270,17 @@ fn another_machine_is_drawn_and_listed() {
     let perch = Perch::new();
     let text = perch.run(&["topology", "--topology", "package:2 l3:1 core:4 pu:2"]);
     assert_eq!(code(&text), 0, "{}", stderr(&text));
-    assert!(stdout(&text).lines().all(|line| line.chars().count() <= 80), "{}", stdout(&text));
-    let json = perch.run(&["topology", "--topology", "package:2 l3:1 core:4 pu:2", "--json"]);
+    assert!(
+        stdout(&text).lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        stdout(&text)
+    );
+    let json = perch.run(&[
+        "topology",
+        "--topology",
+        "package:2 l3:1 core:4 pu:2",
+        "--json",
+    ]);
     let value: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
     assert_eq!(value["pus"].as_array().unwrap().len(), 16);
     let wrong = perch.run(&["topology", "--topology", "package:two"]);
@@ -222,13 +297,22 @@ fn nothing_to_restore_is_no_error() {
 fn a_process_that_is_not_there_is_told() {
     let output = Perch::new().run(&["attach", "2147483646"]);
     assert_eq!(code(&output), 125);
-    assert!(stderr(&output).contains("2147483646"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("2147483646"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn help_man_and_completions_come_from_one_source() {
     let perch = Perch::new();
-    for args in [&["--help"][..], &["run", "--help"], &["completions", "bash"], &["man"]] {
+    for args in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["completions", "bash"],
+        &["man"],
+    ] {
         let output = perch.run(args);
         assert_eq!(code(&output), 0);
         assert!(stdout(&output).contains("perch"));

@@ -35,14 +35,25 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     for pair in 0..args.runs {
         progress(&format!("pair {} of {}", pair + 1, args.runs));
         // ABBA order: a machine that slowly drifts treats both alike.
-        let (a, b) = if pair % 2 == 0 { (without, &with) } else { (&with, without) };
+        let (a, b) = if pair % 2 == 0 {
+            (without, &with)
+        } else {
+            (&with, without)
+        };
         let (first, second) = (time(a, args.show_output)?, time(b, args.show_output)?);
-        let (without, with) = if pair % 2 == 0 { (first, second) } else { (second, first) };
+        let (without, with) = if pair % 2 == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        };
         times.without.push(without);
         times.with.push(with);
     }
     progress("");
-    let comparison = Comparison::new(&times, frequency_remarks(Path::new("/sys/devices/system/cpu")));
+    let comparison = Comparison::new(
+        &times,
+        frequency_remarks(Path::new("/sys/devices/system/cpu")),
+    );
     match (args.place.json, &args.place.output) {
         (true, None) => super::print_json(&comparison)?,
         (true, Some(file)) => std::fs::write(file, serde_json::to_string_pretty(&comparison)?)
@@ -56,7 +67,8 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
 
 /// The same program under `perch run --quiet` with the same settings.
 fn with_perch(args: &CompareArgs) -> Result<Vec<OsString>> {
-    let own = std::env::current_exe().context("perch cannot find its own executable in /proc/self/exe")?;
+    let own = std::env::current_exe()
+        .context("perch cannot find its own executable in /proc/self/exe")?;
     let mut command: Vec<OsString> = vec![own.into(), "run".into(), "--quiet".into()];
     let place = &args.place;
     let mut option = |name: &str, value: Option<OsString>| {
@@ -67,12 +79,25 @@ fn with_perch(args: &CompareArgs) -> Result<Vec<OsString>> {
         }
     };
     option("policy", place.policy.clone().map(Into::into));
-    option("period", place.period.map(|period| format!("{}s", period.as_secs_f64()).into()));
+    option(
+        "period",
+        place
+            .period
+            .map(|period| format!("{}s", period.as_secs_f64()).into()),
+    );
     option("profile", place.profile.clone().map(Into::into));
-    option("counters", place.counters.map(|how| {
-        clap::ValueEnum::to_possible_value(&how).map(|value| value.get_name().into()).unwrap_or_default()
-    }));
-    option("sampling-rate", place.sampling_rate.map(|rate| rate.to_string().into()));
+    option(
+        "counters",
+        place.counters.map(|how| {
+            clap::ValueEnum::to_possible_value(&how)
+                .map(|value| value.get_name().into())
+                .unwrap_or_default()
+        }),
+    );
+    option(
+        "sampling-rate",
+        place.sampling_rate.map(|rate| rate.to_string().into()),
+    );
     option("config", place.config.clone().map(Into::into));
     option("pin-file", place.pin_file.clone().map(Into::into));
     option("pus", place.pus.as_ref().map(|pus| pus.to_string().into()));
@@ -94,7 +119,13 @@ fn with_perch(args: &CompareArgs) -> Result<Vec<OsString>> {
 /// One run's wall time in seconds.
 fn time(command: &[OsString], show_output: bool) -> Result<f64> {
     let name = command[0].to_string_lossy().into_owned();
-    let output = || if show_output { Stdio::inherit() } else { Stdio::null() };
+    let output = || {
+        if show_output {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        }
+    };
     let start = Instant::now();
     let status = Command::new(&command[0])
         .args(&command[1..])
@@ -106,7 +137,9 @@ fn time(command: &[OsString], show_output: bool) -> Result<f64> {
     let seconds = start.elapsed().as_secs_f64();
     if !status.success() {
         let code = exit::from_wait_status(std::os::unix::process::ExitStatusExt::into_raw(status));
-        bail!("{name} ended with status {code}: a program that fails cannot be compared (see it with --show-output)");
+        bail!(
+            "{name} ended with status {code}: a program that fails cannot be compared (see it with --show-output)"
+        );
     }
     Ok(seconds)
 }
@@ -181,7 +214,12 @@ pub struct Comparison {
 impl Comparison {
     fn new(times: &Times, remarks: Vec<String>) -> Self {
         let (without, with) = (Spread::new(&times.without), Spread::new(&times.with));
-        let ratios: Vec<f64> = times.with.iter().zip(&times.without).map(|(with, without)| with / without).collect();
+        let ratios: Vec<f64> = times
+            .with
+            .iter()
+            .zip(&times.without)
+            .map(|(with, without)| with / without)
+            .collect();
         let faster = ratios.iter().filter(|ratio| **ratio < 1.0).count();
         Self {
             ratio: with.median / without.median,
@@ -202,13 +240,26 @@ impl Comparison {
             vec![
                 name.to_owned(),
                 format!("{:.3} s", spread.median),
-                format!("{:.3} – {:.3}", spread.lower_quartile, spread.upper_quartile),
+                format!(
+                    "{:.3} – {:.3}",
+                    spread.lower_quartile, spread.upper_quartile
+                ),
                 format!("{:.3} – {:.3}", spread.min, spread.max),
             ]
         };
-        let columns =
-            [("", Align::Left), ("median", Align::Right), ("quartiles", Align::Right), ("range", Align::Right)];
-        let mut text = table(&columns, [row("without perch", &self.without), row("with perch", &self.with)]);
+        let columns = [
+            ("", Align::Left),
+            ("median", Align::Right),
+            ("quartiles", Align::Right),
+            ("range", Align::Right),
+        ];
+        let mut text = table(
+            &columns,
+            [
+                row("without perch", &self.without),
+                row("with perch", &self.with),
+            ],
+        );
         let percent = (1.0 - self.ratio) * 100.0;
         let word = if percent >= 0.0 { "faster" } else { "slower" };
         let pairs = self.with.times.len();
@@ -221,9 +272,15 @@ impl Comparison {
             self.pairs_faster,
         );
         text += &if self.chance <= 0.05 {
-            format!("Chance alone does this with probability {:.3}: believe it.\n", self.chance)
+            format!(
+                "Chance alone does this with probability {:.3}: believe it.\n",
+                self.chance
+            )
         } else {
-            format!("Chance alone does this with probability {:.2}: no difference is shown.\n", self.chance)
+            format!(
+                "Chance alone does this with probability {:.2}: no difference is shown.\n",
+                self.chance
+            )
         };
         if pairs < 6 {
             text += "With fewer than 6 pairs nothing can be shown: -N 10 says more.\n";
@@ -243,14 +300,26 @@ fn sign_test(faster: u64, pairs: u64) -> f64 {
 
 /// Turbo and frequency scaling, where the kernel tells.
 fn frequency_remarks(cpu: &Path) -> Vec<String> {
-    let read = |name: &str| std::fs::read_to_string(cpu.join(name)).map(|text| text.trim().to_owned()).ok();
+    let read = |name: &str| {
+        std::fs::read_to_string(cpu.join(name))
+            .map(|text| text.trim().to_owned())
+            .ok()
+    };
     let mut remarks = Vec::new();
-    let turbo = read("cpufreq/boost").as_deref() == Some("1") || read("intel_pstate/no_turbo").as_deref() == Some("0");
+    let turbo = read("cpufreq/boost").as_deref() == Some("1")
+        || read("intel_pstate/no_turbo").as_deref() == Some("0");
     if turbo {
-        remarks.push("turbo is on: clocks depend on how many cores are busy, which blurs comparisons".to_owned());
+        remarks.push(
+            "turbo is on: clocks depend on how many cores are busy, which blurs comparisons"
+                .to_owned(),
+        );
     }
-    if let Some(governor) = read("cpu0/cpufreq/scaling_governor").filter(|governor| governor != "performance") {
-        remarks.push(format!("the frequency governor is {governor}: set it to performance for steadier times"));
+    if let Some(governor) =
+        read("cpu0/cpufreq/scaling_governor").filter(|governor| governor != "performance")
+    {
+        remarks.push(format!(
+            "the frequency governor is {governor}: set it to performance for steadier times"
+        ));
     }
     remarks
 }
@@ -270,7 +339,9 @@ mod tests {
     fn a_clear_gain_and_no_gain_read_differently() {
         let pairs = |ratio: f64| Times {
             without: (0..10).map(|run| 1.0 + f64::from(run) * 0.01).collect(),
-            with: (0..10).map(|run| (1.0 + f64::from(run) * 0.01) * ratio).collect(),
+            with: (0..10)
+                .map(|run| (1.0 + f64::from(run) * 0.01) * ratio)
+                .collect(),
         };
         let gain = Comparison::new(&pairs(0.8), vec![]).render();
         insta::assert_snapshot!(gain);
@@ -278,7 +349,11 @@ mod tests {
         for (run, time) in even.with.iter_mut().enumerate() {
             *time *= if run % 2 == 0 { 1.01 } else { 0.99 };
         }
-        assert!(Comparison::new(&even, vec![]).render().contains("no difference is shown"));
+        assert!(
+            Comparison::new(&even, vec![])
+                .render()
+                .contains("no difference is shown")
+        );
     }
 
     #[test]
@@ -287,7 +362,11 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("cpufreq")).unwrap();
         std::fs::create_dir_all(folder.path().join("cpu0/cpufreq")).unwrap();
         std::fs::write(folder.path().join("cpufreq/boost"), "1\n").unwrap();
-        std::fs::write(folder.path().join("cpu0/cpufreq/scaling_governor"), "powersave\n").unwrap();
+        std::fs::write(
+            folder.path().join("cpu0/cpufreq/scaling_governor"),
+            "powersave\n",
+        )
+        .unwrap();
         assert_eq!(frequency_remarks(folder.path()).len(), 2);
         assert!(frequency_remarks(Path::new("/nonexistent")).is_empty());
     }

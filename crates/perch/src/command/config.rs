@@ -27,7 +27,12 @@ pub fn config(args: &ConfigArgs) -> Result<ExitCode> {
 fn schema() -> Result<serde_json::Value> {
     let mut schema = serde_json::to_value(schemars::schema_for!(ConfigFile))?;
     let policies = registry::names()
-        .map(|name| Ok((name.to_owned(), serde_json::to_value(registry::schema(name)?)?)))
+        .map(|name| {
+            Ok((
+                name.to_owned(),
+                serde_json::to_value(registry::schema(name)?)?,
+            ))
+        })
         .collect::<Result<serde_json::Map<_, _>>>()?;
     schema["properties"]["policies"] = serde_json::json!({
         "description": "Settings of the policies, a table each.",
@@ -41,19 +46,24 @@ fn schema() -> Result<serde_json::Value> {
 /// Every setting with its default, commented; a file that can be read as it is.
 fn defaults() -> Result<String> {
     let schema = schema()?;
-    let mut text = String::from("# perch's settings and their defaults. A line without '#' is in force.\n");
+    let mut text =
+        String::from("# perch's settings and their defaults. A line without '#' is in force.\n");
     let default = |name: &str| match name {
         "policy" => format!("policy = \"{DEFAULT_POLICY}\""),
         "counters" => "counters = \"auto\"".to_owned(),
         "take-over" => "take-over = false".to_owned(),
         "period" => "# period = \"1s\"          # the policy's own".to_owned(),
-        "sampling-rate" => "# sampling-rate = 251    # by privileges: 251 a PU, 99 a thread".to_owned(),
+        "sampling-rate" => {
+            "# sampling-rate = 251    # by privileges: 251 a PU, 99 a thread".to_owned()
+        }
         "profile" => "# profile = \"amd-zen4\"   # detected".to_owned(),
         "pus" => "# pus = \"0-7\"            # all that are usable".to_owned(),
         "pin" => "# pin = [\"solver*=core:0-3\"]".to_owned(),
         other => format!("# {other} ="),
     };
-    let properties = schema["properties"].as_object().context("the schema has no properties")?;
+    let properties = schema["properties"]
+        .as_object()
+        .context("the schema has no properties")?;
     for (name, property) in properties.iter().filter(|(name, _)| *name != "policies") {
         text += &format!("\n{}{}\n", comment(property), default(name));
     }
@@ -65,7 +75,10 @@ fn defaults() -> Result<String> {
         text += &format!("\n[policies.{name}]\n");
         let described = &schema["properties"]["policies"]["properties"][name]["properties"];
         for (option, value) in table {
-            text += &format!("{}{option} = {value}\n", comment(&described[option.as_str()]));
+            text += &format!(
+                "{}{option} = {value}\n",
+                comment(&described[option.as_str()])
+            );
         }
     }
     Ok(text)
@@ -73,7 +86,10 @@ fn defaults() -> Result<String> {
 
 fn comment(property: &serde_json::Value) -> String {
     let description = property["description"].as_str().unwrap_or("");
-    description.lines().map(|line| format!("# {line}\n")).collect()
+    description
+        .lines()
+        .map(|line| format!("# {line}\n"))
+        .collect()
 }
 
 /// What a `perch run` without flags would use.
@@ -84,22 +100,36 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
         policy: environment("PERCH_POLICY"),
         profile: environment("PERCH_PROFILE"),
         period: environment("PERCH_PERIOD")
-            .map(|text| crate::args::parse_period(&text).map_err(|why| anyhow::anyhow!("PERCH_PERIOD: {why}")))
+            .map(|text| {
+                crate::args::parse_period(&text)
+                    .map_err(|why| anyhow::anyhow!("PERCH_PERIOD: {why}"))
+            })
             .transpose()?,
         counters: environment("PERCH_COUNTERS")
             .map(|text| {
-                clap::ValueEnum::from_str(&text, true).map_err(|why| anyhow::anyhow!("PERCH_COUNTERS: {why}"))
+                clap::ValueEnum::from_str(&text, true)
+                    .map_err(|why| anyhow::anyhow!("PERCH_COUNTERS: {why}"))
             })
             .transpose()?,
-        sampling_rate: environment("PERCH_SAMPLING_RATE").map(|text| text.parse()).transpose().context("PERCH_SAMPLING_RATE")?,
-        pus: environment("PERCH_PUS").map(|text| text.parse()).transpose().context("PERCH_PUS")?,
+        sampling_rate: environment("PERCH_SAMPLING_RATE")
+            .map(|text| text.parse())
+            .transpose()
+            .context("PERCH_SAMPLING_RATE")?,
+        pus: environment("PERCH_PUS")
+            .map(|text| text.parse())
+            .transpose()
+            .context("PERCH_PUS")?,
         ..PlaceArgs::default()
     };
     let settings = Settings::new(&place)?;
     let mut policy = registry::default_config(&settings.policy)?;
     policy.extend(settings.policy_config.clone());
     // The policy `fixed` cannot be built without rules; its period is then not known either.
-    let own = || registry::build(&settings.policy, &settings.policy_config).ok().map(|policy| policy.period());
+    let own = || {
+        registry::build(&settings.policy, &settings.policy_config)
+            .ok()
+            .map(|policy| policy.period())
+    };
     let period = settings.period.or_else(own);
     let file = ConfigFile {
         policy: Some(settings.policy.clone()),
@@ -110,7 +140,9 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
         take_over: Some(settings.take_over),
         pus: settings.pus.map(|pus| pus.to_string()),
         pin: Some(settings.pin).filter(|pins| !pins.is_empty()),
-        policies: [(settings.policy, toml::Value::Table(policy))].into_iter().collect(),
+        policies: [(settings.policy, toml::Value::Table(policy))]
+            .into_iter()
+            .collect(),
     };
     Ok(toml::to_string(&file)?)
 }

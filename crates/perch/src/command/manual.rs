@@ -23,8 +23,12 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
 pub fn man(directory: Option<&Path>) -> Result<ExitCode> {
     match directory {
         Some(directory) => {
-            clap_mangen::generate_to(Args::command(), directory)
-                .with_context(|| format!("{}: the manual pages cannot be written", directory.display()))?;
+            clap_mangen::generate_to(Args::command(), directory).with_context(|| {
+                format!(
+                    "{}: the manual pages cannot be written",
+                    directory.display()
+                )
+            })?;
         }
         None => {
             let mut page = Vec::new();

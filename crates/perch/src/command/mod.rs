@@ -43,10 +43,12 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
 pub fn print(text: &str) -> Result<()> {
     use std::io::Write;
     let mut out = anstream::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
-        true => out.flush(),
-        false => out.write_all(b"\n").and_then(|()| out.flush()),
-    });
+    let written = out
+        .write_all(text.as_bytes())
+        .and_then(|()| match text.ends_with('\n') {
+            true => out.flush(),
+            false => out.write_all(b"\n").and_then(|()| out.flush()),
+        });
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

@@ -10,8 +10,9 @@ use crate::{
 use anyhow::{Context, Result};
 use perch_core::{Policy, Topology};
 use perch_engine::{
-    Acting, Observer, Options, Recovery, Session, SessionEnd, StateDir, recover_all,
+    Acting, Observer, Options, Recovery, Session, SessionEnd, StateDir,
     recording::Recorder,
+    recover_all,
     report::{Collector, Report},
 };
 use perch_linux::{
@@ -43,10 +44,15 @@ pub struct Placing {
 pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     let settings = Settings::new(args)?;
     let here = load(&Source::Native)?;
-    let on_paper = args.topology.as_deref().map(|text| load(&Source::from_text(text))).transpose()?;
+    let on_paper = args
+        .topology
+        .as_deref()
+        .map(|text| load(&Source::from_text(text)))
+        .transpose()?;
     let machine = on_paper.as_ref().unwrap_or(&here);
     // The profile says how the threads are counted, which is this machine's matter; on paper only the units count.
-    let Chosen { profile, why } = processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
+    let Chosen { profile, why } =
+        processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
     let policy = policy(&settings, &machine.topology)?;
     let mut remarks = Vec::new();
     if profile.name == "generic" {
@@ -76,11 +82,14 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         Acting::Live(dir)
     };
 
-    let mut builder = LinuxMachine::builder().topology(here.topology).counters(match settings.counters {
-        Counters::Auto => CountersMode::Auto,
-        Counters::Pmu => CountersMode::Pmu,
-        Counters::Sampling => CountersMode::Sampling,
-    });
+    let mut builder =
+        LinuxMachine::builder()
+            .topology(here.topology)
+            .counters(match settings.counters {
+                Counters::Auto => CountersMode::Auto,
+                Counters::Pmu => CountersMode::Pmu,
+                Counters::Sampling => CountersMode::Sampling,
+            });
     if let Some(rate) = settings.sampling_rate {
         builder = builder.sampling_rate(rate);
     }
@@ -147,11 +156,16 @@ impl Placing {
 /// # Errors
 /// A file that cannot be written.
 pub fn tell(report: &Report, json: bool, output: Option<&Path>) -> Result<()> {
-    let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { render::report::render(report) };
+    let text = if json {
+        serde_json::to_string_pretty(report)? + "\n"
+    } else {
+        render::report::render(report)
+    };
     match output {
         Some(path) => {
             let plain = anstream::adapter::strip_str(&text).to_string();
-            std::fs::write(path, plain).with_context(|| format!("{}: the report cannot be written", path.display()))
+            std::fs::write(path, plain)
+                .with_context(|| format!("{}: the report cannot be written", path.display()))
         }
         None => {
             // Standard error may be closed or full: the program's exit code must come through all the same.
@@ -172,11 +186,19 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
     }
     let mut rules: Vec<Rule> = Vec::new();
     if let Some(path) = &settings.pin_file {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("--pin-file {}: cannot be read", path.display()))?;
-        rules.extend(perch_policy::fixed::parse_rules(&text, path).map_err(|errors| {
-            anyhow::anyhow!(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-        })?);
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("--pin-file {}: cannot be read", path.display()))?;
+        rules.extend(
+            perch_policy::fixed::parse_rules(&text, path).map_err(|errors| {
+                anyhow::anyhow!(
+                    errors
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                )
+            })?,
+        );
     }
     for pin in &settings.pin {
         rules.push(pin.parse()?);
@@ -185,7 +207,9 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
         return Ok(registry::build(&settings.policy, &settings.policy_config)?);
     }
     for rule in &rules {
-        rule.pus.resolve(topology).map_err(|error| anyhow::anyhow!("{error} (see `perch topology`)"))?;
+        rule.pus
+            .resolve(topology)
+            .map_err(|error| anyhow::anyhow!("{error} (see `perch topology`)"))?;
     }
     Ok(Box::new(Fixed::from_rules(rules)))
 }
@@ -197,9 +221,10 @@ fn recover(dir: &StateDir, topology: &Topology) -> Result<Vec<String>> {
     Ok(recovered
         .into_iter()
         .filter_map(|(path, recovery)| match recovery {
-            Recovery::Restored(report) if report.restored > 0 => {
-                Some(format!("a perch that was killed had left masks behind: {} restored", report.restored))
-            }
+            Recovery::Restored(report) if report.restored > 0 => Some(format!(
+                "a perch that was killed had left masks behind: {} restored",
+                report.restored
+            )),
             Recovery::Unreadable(error) => Some(format!("{}: {error}", path.display())),
             _ => None,
         })

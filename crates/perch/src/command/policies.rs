@@ -23,13 +23,29 @@ struct Entry {
 /// Trouble with standard output.
 pub fn policies(args: JsonArgs) -> Result<ExitCode> {
     let entries: Vec<Entry> = registry::names()
-        .map(|name| Ok(Entry { name, summary: registry::summary(name)?, needs: registry::needs(name)? }))
+        .map(|name| {
+            Ok(Entry {
+                name,
+                summary: registry::summary(name)?,
+                needs: registry::needs(name)?,
+            })
+        })
         .collect::<Result<_>>()?;
     if args.json {
         super::print_json(&entries)?;
     } else {
-        let columns = [("policy", Align::Left), ("what it does", Align::Left), ("needs", Align::Left)];
-        let rows = entries.into_iter().map(|entry| vec![entry.name.to_owned(), entry.summary.to_owned(), entry.needs.to_owned()]);
+        let columns = [
+            ("policy", Align::Left),
+            ("what it does", Align::Left),
+            ("needs", Align::Left),
+        ];
+        let rows = entries.into_iter().map(|entry| {
+            vec![
+                entry.name.to_owned(),
+                entry.summary.to_owned(),
+                entry.needs.to_owned(),
+            ]
+        });
         super::print(&table(&columns, rows))?;
     }
     Ok(ExitCode::SUCCESS)

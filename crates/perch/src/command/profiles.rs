@@ -71,11 +71,19 @@ fn list(json: bool) -> Result<ExitCode> {
             profile.name.clone(),
             profile.title.clone(),
             entry.fp_shared_by.clone(),
-            if profile.counts("fp_share") { "counted" } else { "sampled" }.to_owned(),
+            if profile.counts("fp_share") {
+                "counted"
+            } else {
+                "sampled"
+            }
+            .to_owned(),
         ]
     });
     let text = table(&columns, rows);
-    super::print(&format!("{text}\n\nThis machine gets {}: {}", chosen.profile.name, chosen.why))?;
+    super::print(&format!(
+        "{text}\n\nThis machine gets {}: {}",
+        chosen.profile.name, chosen.why
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,7 +104,8 @@ struct Checked {
 }
 
 fn check(file: &Path, json: bool) -> Result<ExitCode> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{}: cannot be read", file.display()))?;
     let profile = Profile::parse(&text, &file.to_string_lossy())?;
     let encoder = encode::Encoder::new();
     let checks = profile.check(&|choice| resolve(&encoder, choice));
@@ -136,13 +145,22 @@ fn checked(check: EventCheck) -> Checked {
 
 fn render(profile: &Profile, checks: &[EventCheck]) -> String {
     let good = checks.iter().filter(|check| check.result.is_ok()).count();
-    let columns = [("event", Align::Left), ("here", Align::Left), ("needed by", Align::Left)];
+    let columns = [
+        ("event", Align::Left),
+        ("here", Align::Left),
+        ("needed by", Align::Left),
+    ];
     let rows = checks.iter().map(|check| {
         let here = match &check.result {
             Ok(encoding) => encoding.clone(),
             Err(why) => format!("no: {why}"),
         };
-        let needed = check.needed_by.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let needed = check
+            .needed_by
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ");
         vec![check.alias.to_string(), here, needed]
     });
     format!(

@@ -9,9 +9,7 @@ use crate::{
 };
 use anyhow::Result;
 use perch_engine::{
-    Acting, Observer, Options, Session,
-    recording::Recording,
-    replay::RecordedMachine,
+    Acting, Observer, Options, Session, recording::Recording, replay::RecordedMachine,
     report::Collector,
 };
 use perch_linux::topology::{Source, load};
@@ -26,20 +24,28 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let recording = Recording::open(&args.file)?;
     let header = Arc::clone(recording.header());
     let asked = PlaceArgs {
-        policy: args.policy.clone().or_else(|| args.pin.is_empty().then(|| header.policy.clone())),
+        policy: args
+            .policy
+            .clone()
+            .or_else(|| args.pin.is_empty().then(|| header.policy.clone())),
         pin: args.pin.clone(),
         pin_file: args.pin_file.clone(),
         config: args.config.clone(),
         ..PlaceArgs::default()
     };
     let settings = Settings::new(&asked)?;
-    let other = args.topology.as_deref().map(|text| load(&Source::from_text(text))).transpose()?;
+    let other = args
+        .topology
+        .as_deref()
+        .map(|text| load(&Source::from_text(text)))
+        .transpose()?;
     let topology = other.map(|loaded| Arc::new(loaded.topology));
     let profile = match &args.profile {
         Some(asked) => processor::library()?.choose(asked)?.clone(),
-        None => {
-            Profile::parse(&header.profile_text, &format!("{}: profile {}", args.file.display(), header.profile))?
-        }
+        None => Profile::parse(
+            &header.profile_text,
+            &format!("{}: profile {}", args.file.display(), header.profile),
+        )?,
     };
     let policy = place::policy(&settings, topology.as_ref().unwrap_or(&header.topology))?;
     let command = header.command.clone();

@@ -61,13 +61,17 @@ fn entry(recovery: Recovery) -> Entry {
         Recovery::Alive { pid } => Entry::Alive { pid },
         Recovery::OtherBoot => Entry::OtherBoot,
         Recovery::Restored(report) => Entry::Restored(report),
-        Recovery::Unreadable(error) => Entry::Unreadable { why: error.to_string() },
+        Recovery::Unreadable(error) => Entry::Unreadable {
+            why: error.to_string(),
+        },
     }
 }
 
 fn sentence(recovery: &Recovery) -> String {
     match recovery {
-        Recovery::Alive { pid } => format!("perch {pid} is at work; it will restore its threads itself"),
+        Recovery::Alive { pid } => {
+            format!("perch {pid} is at work; it will restore its threads itself")
+        }
         Recovery::OtherBoot => "from before the last boot: void, removed".to_owned(),
         Recovery::Unreadable(error) => format!("cannot be read: {error}"),
         Recovery::Restored(report) => {
@@ -75,10 +79,23 @@ fn sentence(recovery: &Recovery) -> String {
             let others = [
                 (report.already, "had their masks already"),
                 (report.gone, "ended"),
-                (report.left_alone, "left alone: somebody else has placed them since"),
+                (
+                    report.left_alone,
+                    "left alone: somebody else has placed them since",
+                ),
             ];
-            parts.extend(others.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")));
-            parts.extend(report.failed.iter().map(|(thread, why)| format!("{thread} failed: {why}")));
+            parts.extend(
+                others
+                    .iter()
+                    .filter(|(number, _)| *number > 0)
+                    .map(|(number, what)| format!("{number} {what}")),
+            );
+            parts.extend(
+                report
+                    .failed
+                    .iter()
+                    .map(|(thread, why)| format!("{thread} failed: {why}")),
+            );
             parts.join("; ")
         }
     }

@@ -13,10 +13,20 @@ use std::{process::ExitCode, time::Duration};
 /// # Errors
 /// A program that is not there, settings that are wrong, permissions that are missing.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    let command: Vec<String> = args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command: Vec<String> = args
+        .program
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let mut placing = place::prepare(&args.place, &command)?;
-    let mark = placing.session.mark().map(|mark| ("PERCH_SESSION".into(), mark.into()));
-    let launch = Launch { command: args.program.clone(), environment: mark.into_iter().collect() };
+    let mark = placing
+        .session
+        .mark()
+        .map(|mark| ("PERCH_SESSION".into(), mark.into()));
+    let launch = Launch {
+        command: args.program.clone(),
+        environment: mark.into_iter().collect(),
+    };
     placing.session.machine().launch(&launch)?;
     let end = placing.run(&args.place)?;
     let code = match end.cause {

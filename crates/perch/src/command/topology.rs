@@ -22,7 +22,10 @@ const WINDOW: Duration = Duration::from_millis(200);
 /// # Errors
 /// A description or file that is wrong, a profile that is not there.
 pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
-    let source = args.topology.as_deref().map_or(Source::Native, Source::from_text);
+    let source = args
+        .topology
+        .as_deref()
+        .map_or(Source::Native, Source::from_text);
     let loaded = load_topology(&source)?;
     if args.json {
         super::print_json(&loaded.topology)?;
@@ -32,10 +35,23 @@ pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
     let mut on_it = BTreeMap::new();
     if source == Source::Native && !args.no_load {
         let loads = load::watch(&loaded.topology.online(), WINDOW);
-        on_it.extend(loads.into_iter().map(|load| (load.pu, PuLoad { busy: load.busy, thread: load.thread })));
+        on_it.extend(loads.into_iter().map(|load| {
+            (
+                load.pu,
+                PuLoad {
+                    busy: load.busy,
+                    thread: load.thread,
+                },
+            )
+        }));
     }
     let mut text = draw(&loaded.topology, &on_it);
-    text += &format!("\nprofile {}: {}\n{}\n", chosen.profile.name, chosen.why, sharing(&chosen.profile, &loaded.topology));
+    text += &format!(
+        "\nprofile {}: {}\n{}\n",
+        chosen.profile.name,
+        chosen.why,
+        sharing(&chosen.profile, &loaded.topology)
+    );
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -43,9 +59,14 @@ pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
 /// What shares floating-point units, as a sentence.
 pub fn sharing(profile: &Profile, topology: &Topology) -> String {
     let domains = profile.fp_domains(topology);
-    let most = domains.iter().map(|domain| domain.pus.len()).max().unwrap_or(0);
+    let most = domains
+        .iter()
+        .map(|domain| domain.pus.len())
+        .max()
+        .unwrap_or(0);
     if most <= 1 {
-        return "No two PUs share floating-point units: perch has nothing to gain from them here.".to_owned();
+        return "No two PUs share floating-point units: perch has nothing to gain from them here."
+            .to_owned();
     }
     let level = match profile.fp_share_level() {
         ShareLevel::Pu => "PU",

@@ -18,7 +18,12 @@ impl Observer for Explain {
     fn period(&mut self, period: &Period<'_>) {
         let mut err = anstream::stderr().lock();
         for made in period.moves {
-            let name = |id: ThreadId| period.snapshot.thread(id).map_or("?", |thread| thread.info.name.as_str());
+            let name = |id: ThreadId| {
+                period
+                    .snapshot
+                    .thread(id)
+                    .map_or("?", |thread| thread.info.name.as_str())
+            };
             let _ = writeln!(err, "{}", line(period.snapshot.at, name(made.thread), made));
         }
         for remark in period.remarks {
@@ -29,9 +34,17 @@ impl Observer for Explain {
 
 /// `  3.0 s  worker-2 (4711)  → PU 4  FP rank 1 of 8 … (fp_share 0.42)`.
 pub fn line(at: u64, name: &str, made: &Move) -> String {
-    let numbers: Vec<String> =
-        made.reason.numbers.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
-    let numbers = if numbers.is_empty() { String::new() } else { format!(" ({})", numbers.join(", ")) };
+    let numbers: Vec<String> = made
+        .reason
+        .numbers
+        .iter()
+        .map(|(name, value)| format!("{name} {}", number(*value)))
+        .collect();
+    let numbers = if numbers.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", numbers.join(", "))
+    };
     format!(
         "{:>5.1} s  {name} ({})  {}{}  {}{numbers}",
         at as f64 / 1e9,
@@ -64,5 +77,9 @@ fn outcome(outcome: Outcome) -> &'static str {
 
 /// Whole numbers whole, shares to three places.
 fn number(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { format!("{value:.3}") }
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.3}")
+    }
 }

@@ -17,7 +17,11 @@ pub struct Live {
 
 impl Default for Live {
     fn default() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), drawn: 0, policy: String::new() }
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            drawn: 0,
+            policy: String::new(),
+        }
     }
 }
 
@@ -44,8 +48,16 @@ impl Observer for Live {
 /// The table as text.
 pub fn table(policy: &str, period: &Period<'_>) -> String {
     let snapshot = period.snapshot;
-    let mut threads: Vec<&ThreadState> = snapshot.threads.iter().filter(|thread| thread.activity > 0.001).collect();
-    threads.sort_by(|a, b| b.activity.total_cmp(&a.activity).then(a.info.id.cmp(&b.info.id)));
+    let mut threads: Vec<&ThreadState> = snapshot
+        .threads
+        .iter()
+        .filter(|thread| thread.activity > 0.001)
+        .collect();
+    threads.sort_by(|a, b| {
+        b.activity
+            .total_cmp(&a.activity)
+            .then(a.info.id.cmp(&b.info.id))
+    });
     let own = period.observation.own_cpu_time as f64 / period.observation.interval.max(1) as f64;
     let title = format!(
         "{:.0} s · {policy} · {}, {} busy · perch {:.1} % of a PU",
@@ -67,11 +79,24 @@ pub fn table(policy: &str, period: &Period<'_>) -> String {
 
 fn row(snapshot: &Snapshot, thread: &ThreadState) -> String {
     let percent = |name: &str| {
-        let known = thread.metrics.get(name).filter(|metric| metric.confidence > 0.0);
-        known.map_or_else(|| "-".to_owned(), |metric| format!("{:.0}", metric.value * 100.0))
+        let known = thread
+            .metrics
+            .get(name)
+            .filter(|metric| metric.confidence > 0.0);
+        known.map_or_else(
+            || "-".to_owned(),
+            |metric| format!("{:.0}", metric.value * 100.0),
+        )
     };
-    let floating = thread.metrics.value(names::FP_SHARE).is_some_and(|share| share >= snapshot.fp_threshold);
-    let style = if floating { anstyle::AnsiColor::Cyan.on_default() } else { anstyle::Style::new() };
+    let floating = thread
+        .metrics
+        .value(names::FP_SHARE)
+        .is_some_and(|share| share >= snapshot.fp_threshold);
+    let style = if floating {
+        anstyle::AnsiColor::Cyan.on_default()
+    } else {
+        anstyle::Style::new()
+    };
     let bound = match (&thread.bound, thread.hands_off) {
         (Some(pus), _) => pus.to_string(),
         (None, Some(why)) => super::hands_off(why).to_owned(),
@@ -86,7 +111,9 @@ fn row(snapshot: &Snapshot, thread: &ThreadState) -> String {
         percent(names::LOAD_SHARE),
         percent(names::STORE_SHARE),
         percent(names::MEMORY_INTENSITY),
-        thread.last_pu.map_or_else(|| "-".to_owned(), |pu| pu.to_string()),
+        thread
+            .last_pu
+            .map_or_else(|| "-".to_owned(), |pu| pu.to_string()),
         fit(&bound, 18).trim_end(),
     );
     format!("{}\n", line.trim_end())

@@ -32,10 +32,18 @@ pub fn count(number: usize, noun: &str) -> String {
 
 /// The text cut or padded to this many columns.
 pub fn fit(text: &str, columns: usize) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
     match clean.chars().count() {
         length if length <= columns => format!("{clean}{}", " ".repeat(columns - length)),
-        _ => clean.chars().take(columns.saturating_sub(1)).chain(['…']).take(columns).collect(),
+        _ => clean
+            .chars()
+            .take(columns.saturating_sub(1))
+            .chain(['…'])
+            .take(columns)
+            .collect(),
     }
 }
 

@@ -36,7 +36,10 @@ pub fn render(report: &Report) -> String {
 fn heading(report: &Report) -> String {
     let bold = Style::new().bold();
     let command = report.command.join(" ");
-    let mut text = format!("\n{bold}perch{bold:#}: {}\n", fit(&command, WIDTH - 7).trim_end());
+    let mut text = format!(
+        "\n{bold}perch{bold:#}: {}\n",
+        fit(&command, WIDTH - 7).trim_end()
+    );
     text += &wrapped(
         "",
         &format!(
@@ -61,9 +64,13 @@ fn heading(report: &Report) -> String {
 fn trust(report: &Report) -> String {
     let trust = &report.trust;
     if trust.sources.is_empty() {
-        return "no FP shares are known: nothing ran for long enough, or nothing could be counted".to_owned();
+        return "no FP shares are known: nothing ran for long enough, or nothing could be counted"
+            .to_owned();
     }
-    let sampled = trust.sources.iter().any(|(source, _)| *source == MetricSource::Sampling);
+    let sampled = trust
+        .sources
+        .iter()
+        .any(|(source, _)| *source == MetricSource::Sampling);
     let limits = if sampled {
         "; sampled shares are right within a few points (docs/accuracy.md), IPC and FLOP/s cannot be sampled"
     } else {
@@ -79,12 +86,18 @@ fn trust(report: &Report) -> String {
 
 /// A letter for each of the busiest threads, for table and picture.
 fn letters(report: &Report) -> HashMap<ThreadId, char> {
-    let busy = report.threads.iter().filter(|thread| thread.deeds.activity() >= IDLE);
+    let busy = report
+        .threads
+        .iter()
+        .filter(|thread| thread.deeds.activity() >= IDLE);
     busy.map(|thread| thread.thread).zip('a'..='z').collect()
 }
 
 fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
-    let counted = report.threads.iter().any(|thread| thread.deeds.metric(names::IPC).is_some());
+    let counted = report
+        .threads
+        .iter()
+        .any(|thread| thread.deeds.metric(names::IPC).is_some());
     let last = if counted { "IPC" } else { "mem" };
     let columns = [
         ("", Align::Left),
@@ -102,7 +115,10 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
     ];
     let row = |letter: String, name: String, deeds: &Deeds, bound: String| {
         let percent = |name: &str| {
-            deeds.metric(name).map_or_else(|| "-".to_owned(), |metric| format!("{:.0}", metric.value * 100.0))
+            deeds.metric(name).map_or_else(
+                || "-".to_owned(),
+                |metric| format!("{:.0}", metric.value * 100.0),
+            )
         };
         let last = match deeds.metric(names::IPC) {
             Some(ipc) if counted => format!("{:.2}", ipc.value),
@@ -119,25 +135,46 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
             percent(names::LOAD_SHARE),
             percent(names::STORE_SHARE),
             last,
-            format!("{:.0}", deeds.wait_time as f64 / deeds.lifetime.max(1) as f64 * 100.0),
+            format!(
+                "{:.0}",
+                deeds.wait_time as f64 / deeds.lifetime.max(1) as f64 * 100.0
+            ),
             number(deeds.switches),
             number(deeds.migrations),
             bound,
         ]
     };
-    let busy: Vec<&ThreadReport> =
-        report.threads.iter().filter(|thread| letters.contains_key(&thread.thread)).take(THREADS).collect();
+    let busy: Vec<&ThreadReport> = report
+        .threads
+        .iter()
+        .filter(|thread| letters.contains_key(&thread.thread))
+        .take(THREADS)
+        .collect();
     let mut rows: Vec<Vec<String>> = busy
         .iter()
         .map(|thread| {
-            let letter = letters.get(&thread.thread).map_or_else(String::new, char::to_string);
-            row(letter, fit(&thread.name, 15).trim_end().to_owned(), &thread.deeds, bound(thread))
+            let letter = letters
+                .get(&thread.thread)
+                .map_or_else(String::new, char::to_string);
+            row(
+                letter,
+                fit(&thread.name, 15).trim_end().to_owned(),
+                &thread.deeds,
+                bound(thread),
+            )
         })
         .collect();
-    rows.extend(report.groups.iter().filter(|group| group.deeds.activity() >= IDLE).take(GROUPS).map(|group| {
-        let name = format!("{}×{}", group.threads, fit(&group.name, 10).trim_end());
-        row(String::new(), name, &group.deeds, String::new())
-    }));
+    rows.extend(
+        report
+            .groups
+            .iter()
+            .filter(|group| group.deeds.activity() >= IDLE)
+            .take(GROUPS)
+            .map(|group| {
+                let name = format!("{}×{}", group.threads, fit(&group.name, 10).trim_end());
+                row(String::new(), name, &group.deeds, String::new())
+            }),
+    );
     if rows.is_empty() {
         return "No thread was busy.\n".to_owned();
     }
@@ -145,7 +182,11 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
     let mut text = format!("\n{}\n", table(&columns, rows));
     let more = report.threads.len() - shown;
     if more > 0 {
-        let _ = writeln!(text, "and {} that did little; all are in --json", count(more, "thread"));
+        let _ = writeln!(
+            text,
+            "and {} that did little; all are in --json",
+            count(more, "thread")
+        );
     }
     text += "In %: busy, wait of its time; FP, load, store of its instructions; vec of its FP\n";
     text
@@ -158,7 +199,10 @@ fn bound(thread: &ThreadReport) -> String {
         (_, Some(HandsOff::NotPermitted)) => "no (denied)".to_owned(),
         (Some(pus), None) => format!("PU {pus}"),
         (None, None) if thread.deeds.bound_time > 0 => {
-            format!("{:.0} %", thread.deeds.bound_time as f64 / thread.deeds.cpu_time.max(1) as f64 * 100.0)
+            format!(
+                "{:.0} %",
+                thread.deeds.bound_time as f64 / thread.deeds.cpu_time.max(1) as f64 * 100.0
+            )
         }
         (None, None) => "-".to_owned(),
     }
@@ -166,19 +210,22 @@ fn bound(thread: &ThreadReport) -> String {
 
 /// Who was on which PU when: a row a PU, the thread's letter, a capital while it was FP-heavy.
 fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String {
-    if placements.columns.len() < 2 {
+    if placements.columns.len() < 2 || placements.rows.is_empty() {
         return String::new();
     }
     let fold = placements.columns.len().div_ceil(COLUMNS);
     let to = placements.columns.last().copied().map_or(0.0, seconds);
     let bold = Style::new().bold();
     let mut text = format!(
-        "\nWho was on which PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, *: others, ·: idle)\n"
+        "\nWho was on which PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, * others)\n"
     );
     for row in placements.rows.iter().take(ROWS) {
         let _ = write!(text, "  PU {:>3}  ", row.pu);
         for cells in row.cells.chunks(fold) {
-            let most = cells.iter().flatten().max_by(|a, b| a.share.total_cmp(&b.share));
+            let most = cells
+                .iter()
+                .flatten()
+                .max_by(|a, b| a.share.total_cmp(&b.share));
             let Some(cell) = most else {
                 text.push('·');
                 continue;
@@ -195,7 +242,11 @@ fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String
         text.push('\n');
     }
     if placements.rows.len() > ROWS {
-        let _ = writeln!(text, "  and {} more; all are in --json", count(placements.rows.len() - ROWS, "PU"));
+        let _ = writeln!(
+            text,
+            "  and {} more; all are in --json",
+            count(placements.rows.len() - ROWS, "PU")
+        );
     }
     text
 }
@@ -226,7 +277,11 @@ fn moves(report: &Report) -> String {
         text += &move_line(made);
     }
     if all.len() > MOVES {
-        let _ = writeln!(text, "  … {} more; --explain tells each as it happens", total as usize - MOVES);
+        let _ = writeln!(
+            text,
+            "  … {} more; --explain tells each as it happens",
+            total as usize - MOVES
+        );
     }
     text
 }
@@ -249,14 +304,27 @@ fn move_line(made: &MoveReport) -> String {
 fn ending(report: &Report) -> String {
     let mut text = String::new();
     for (why, number) in &report.hands_off {
-        let _ = writeln!(text, "{} left alone: {}", count(*number as usize, "thread"), super::hands_off(*why));
+        let _ = writeln!(
+            text,
+            "{} left alone: {}",
+            count(*number as usize, "thread"),
+            super::hands_off(*why)
+        );
     }
     let restored = &report.restored;
     if restored.restored > 0 {
-        let _ = writeln!(text, "{} put back at the end", count(restored.restored, "mask"));
+        let _ = writeln!(
+            text,
+            "{} put back at the end",
+            count(restored.restored, "mask")
+        );
     }
     if restored.left_alone > 0 {
-        let _ = writeln!(text, "{} left as somebody else has set it", count(restored.left_alone, "mask"));
+        let _ = writeln!(
+            text,
+            "{} left as somebody else has set it",
+            count(restored.left_alone, "mask")
+        );
     }
     for (thread, why) in &restored.failed {
         let _ = writeln!(text, "mask of thread {thread} not put back: {why}");

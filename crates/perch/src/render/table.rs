@@ -30,5 +30,8 @@ pub fn table(columns: &[(&str, Align)], rows: impl IntoIterator<Item = Vec<Strin
         });
     }
     let text = table.to_string();
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

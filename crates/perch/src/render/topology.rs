@@ -32,7 +32,11 @@ pub fn draw(topology: &Topology, load: &BTreeMap<u32, PuLoad>) -> String {
             let _ = write!(text, " · {}", fit(&package.model, 50).trim_end());
         }
         text.push('\n');
-        for node in topology.numa_nodes.iter().filter(|node| !node.pus.and(&package.pus).is_empty()) {
+        for node in topology
+            .numa_nodes
+            .iter()
+            .filter(|node| !node.pus.and(&package.pus).is_empty())
+        {
             let _ = write!(text, "  NUMA node {}", node.os);
             if node.memory > 0 {
                 let _ = write!(text, " · {}", bytes(node.memory));
@@ -57,16 +61,33 @@ pub fn draw(topology: &Topology, load: &BTreeMap<u32, PuLoad>) -> String {
             }
         }
     }
-    for node in topology.numa_nodes.iter().filter(|node| node.pus.is_empty()) {
-        let _ = writeln!(text, "\nNUMA node {} · {} · memory only", node.os, bytes(node.memory));
+    for node in topology
+        .numa_nodes
+        .iter()
+        .filter(|node| node.pus.is_empty())
+    {
+        let _ = writeln!(
+            text,
+            "\nNUMA node {} · {} · memory only",
+            node.os,
+            bytes(node.memory)
+        );
     }
     text
 }
 
 /// One line: how many of what.
 fn summary(topology: &Topology) -> String {
-    let off = topology.pus.iter().filter(|pu| pu.state == PuState::Offline).count();
-    let foreign = topology.pus.iter().filter(|pu| pu.state == PuState::Disallowed).count();
+    let off = topology
+        .pus
+        .iter()
+        .filter(|pu| pu.state == PuState::Offline)
+        .count();
+    let foreign = topology
+        .pus
+        .iter()
+        .filter(|pu| pu.state == PuState::Disallowed)
+        .count();
     let mut parts = vec![
         count(topology.packages.len(), "package"),
         count(topology.numa_nodes.len(), "NUMA node"),
@@ -79,17 +100,31 @@ fn summary(topology: &Topology) -> String {
     if foreign > 0 {
         parts.push(format!("{foreign} not in our cpuset"));
     }
-    format!("{}: {}", topology.source, parts.join(", "))
+    let parts = parts.join(", ");
+    let source = fit(&topology.source, topology.source.chars().count().min(WIDTH));
+    match source.chars().count() + parts.chars().count() + 2 <= WIDTH {
+        true => format!("{source}: {parts}"),
+        false => format!("{source}:\n{parts}"),
+    }
 }
 
 /// `L3 32 MiB · PUs 0-7`.
 fn cache_title(cache: &Cache, pus: &PuSet) -> String {
-    let size = if cache.size > 0 { format!(" {}", bytes(cache.size)) } else { String::new() };
-    fit(&format!("L{}{size} · PUs {pus}", cache.level), WIDTH - 4).trim_end().to_owned()
+    let size = if cache.size > 0 {
+        format!(" {}", bytes(cache.size))
+    } else {
+        String::new()
+    };
+    fit(&format!("L{}{size} · PUs {pus}", cache.level), WIDTH - 4)
+        .trim_end()
+        .to_owned()
 }
 
 /// The PUs cut into the domains of the last shared cache; a machine without one is one domain.
-fn last_level_domains<'a>(topology: &'a Topology, within: &PuSet) -> Vec<(Option<&'a Cache>, PuSet)> {
+fn last_level_domains<'a>(
+    topology: &'a Topology,
+    within: &PuSet,
+) -> Vec<(Option<&'a Cache>, PuSet)> {
     let level = topology.llc_level().filter(|level| *level >= 3);
     let mut domains: Vec<(Option<&Cache>, PuSet)> = topology
         .caches
@@ -97,7 +132,9 @@ fn last_level_domains<'a>(topology: &'a Topology, within: &PuSet) -> Vec<(Option
         .filter(|cache| Some(cache.level) == level && !cache.pus.and(within).is_empty())
         .map(|cache| (Some(cache), cache.pus.and(within)))
         .collect();
-    let covered = domains.iter().fold(PuSet::new(), |all, (_, pus)| all.or(pus));
+    let covered = domains
+        .iter()
+        .fold(PuSet::new(), |all, (_, pus)| all.or(pus));
     let rest = within.minus(&covered);
     if !rest.is_empty() {
         domains.push((None, rest));
@@ -111,17 +148,31 @@ fn core_title(topology: &Topology, index: usize, core: &Core) -> String {
         0 | 1 => "",
         _ => topology.kinds[core.kind].name.as_str(),
     };
-    let l2 = topology.caches.iter().find(|cache| cache.level == 2 && core.pus.is_subset(&cache.pus));
-    let l2 = l2.filter(|cache| cache.size > 0).map(|cache| format!("L2 {}", bytes(cache.size)));
-    [Some(format!("core {index}")), l2, Some(kind.to_owned()).filter(|kind| !kind.is_empty())]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(" ")
+    let l2 = topology
+        .caches
+        .iter()
+        .find(|cache| cache.level == 2 && core.pus.is_subset(&cache.pus));
+    let l2 = l2
+        .filter(|cache| cache.size > 0)
+        .map(|cache| format!("L2 {}", bytes(cache.size)));
+    [
+        Some(format!("core {index}")),
+        l2,
+        Some(kind.to_owned()).filter(|kind| !kind.is_empty()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect::<Vec<_>>()
+    .join(" ")
 }
 
 /// Cores as boxes, as many in a row as fit.
-fn draw_cores(text: &mut String, topology: &Topology, cores: &[(usize, &Core)], load: &BTreeMap<u32, PuLoad>) {
+fn draw_cores(
+    text: &mut String,
+    topology: &Topology,
+    cores: &[(usize, &Core)],
+    load: &BTreeMap<u32, PuLoad>,
+) {
     const INDENT: usize = 4;
     for row in cores.chunks((WIDTH - INDENT) / BOX) {
         let boxes: Vec<Vec<String>> = row
@@ -129,15 +180,25 @@ fn draw_cores(text: &mut String, topology: &Topology, cores: &[(usize, &Core)], 
             .map(|(index, core)| {
                 let title = fit(&core_title(topology, *index, core), INSIDE - 2);
                 let title = title.trim_end();
-                let mut lines = vec![format!("┌ {title} {}┐", "─".repeat(INSIDE - 2 - title.chars().count()))];
-                lines.extend(core.pus.iter().map(|pu| format!("│{}│", fit(&pu_line(topology, pu, load), INSIDE))));
+                let mut lines = vec![format!(
+                    "┌ {title} {}┐",
+                    "─".repeat(INSIDE - 2 - title.chars().count())
+                )];
+                lines.extend(
+                    core.pus
+                        .iter()
+                        .map(|pu| format!("│{}│", fit(&pu_line(topology, pu, load), INSIDE))),
+                );
                 lines.push(format!("└{}┘", "─".repeat(INSIDE)));
                 lines
             })
             .collect();
         for line in 0..boxes.iter().map(Vec::len).max().unwrap_or(0) {
             let cells = boxes.iter().map(|lines| {
-                lines.get(line).cloned().unwrap_or_else(|| " ".repeat(INSIDE + 2))
+                lines
+                    .get(line)
+                    .cloned()
+                    .unwrap_or_else(|| " ".repeat(INSIDE + 2))
             });
             let joined = cells.collect::<Vec<_>>().join(" ");
             let _ = writeln!(text, "{}{}", " ".repeat(INDENT), joined.trim_end());
@@ -165,12 +226,20 @@ fn tell_cores(text: &mut String, topology: &Topology, cores: &[(usize, &Core)]) 
     let mut alike: BTreeMap<(usize, String), Vec<&(usize, &Core)>> = BTreeMap::new();
     for entry in cores {
         let title = core_title(topology, 0, entry.1).replacen("core 0", "", 1);
-        alike.entry((entry.1.pus.len(), title)).or_default().push(entry);
+        alike
+            .entry((entry.1.pus.len(), title))
+            .or_default()
+            .push(entry);
     }
     for ((pus, title), group) in alike {
         let numbers: PuSet = group.iter().map(|(index, _)| *index as u32).collect();
-        let all = group.iter().fold(PuSet::new(), |all, (_, core)| all.or(&core.pus));
-        let line = format!("cores {numbers} · {} each{title} · PUs {all}", count(pus, "PU"));
+        let all = group
+            .iter()
+            .fold(PuSet::new(), |all, (_, core)| all.or(&core.pus));
+        let line = format!(
+            "cores {numbers} · {} each{title} · PUs {all}",
+            count(pus, "PU")
+        );
         let _ = writeln!(text, "      {}", fit(&line, WIDTH - 6).trim_end());
     }
 }
