@@ -37,9 +37,23 @@ const WINDOW: Duration = Duration::from_secs(4);
 ///
 /// # Errors
 /// A tool that does not work.
-pub fn measure(perch: &Path, perf: &Path, threads: usize, pairs: u32, interrupt: f64) -> Result<Cost> {
+pub fn measure(
+    perch: &Path,
+    perf: &Path,
+    threads: usize,
+    pairs: u32,
+    interrupt: f64,
+) -> Result<Cost> {
     let running = threads / 20;
-    let victim = Victim::start(&["--threads", &threads.to_string(), "--running", &running.to_string()], false)?;
+    let victim = Victim::start(
+        &[
+            "--threads",
+            &threads.to_string(),
+            "--running",
+            &running.to_string(),
+        ],
+        false,
+    )?;
     let busy_pus = running.min(std::thread::available_parallelism()?.get());
     let interrupts = interrupt * busy_pus as f64;
     let (mut perch_cost, mut perf_cost, mut attach) = (Vec::new(), Vec::new(), Vec::new());
@@ -73,7 +87,9 @@ fn steady(tool: Tool) -> Result<(f64, f64)> {
     let mut settled = Duration::ZERO;
     let mut held = 0;
     // Attached when no more descriptors come for half a second.
-    while start.elapsed() < Duration::from_secs(30) && start.elapsed() - settled < Duration::from_millis(500) {
+    while start.elapsed() < Duration::from_secs(30)
+        && start.elapsed() - settled < Duration::from_millis(500)
+    {
         let now = tool.descriptors();
         if now != held {
             (held, settled) = (now, start.elapsed());

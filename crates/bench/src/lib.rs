@@ -48,17 +48,27 @@ pub struct Results {
 pub fn main() -> Result<()> {
     let args = Args::parse();
     let perch = args.perch.canonicalize().with_context(|| {
-        format!("{}: not there; build it with `cargo build --release -p perch`", args.perch.display())
+        format!(
+            "{}: not there; build it with `cargo build --release -p perch`",
+            args.perch.display()
+        )
     })?;
     let interrupt = slowdown::interrupt_cost(&perch, args.pairs)?;
-    let mut results = Results { cost: Vec::new(), slowdown: Vec::new() };
+    let mut results = Results {
+        cost: Vec::new(),
+        slowdown: Vec::new(),
+    };
     for threads in [200, 2_000] {
         eprintln!("steady cost with {threads} threads…");
-        results.cost.push(cost::measure(&perch, &args.perf, threads, args.pairs, interrupt)?);
+        results.cost.push(cost::measure(
+            &perch, &args.perf, threads, args.pairs, interrupt,
+        )?);
     }
     for case in slowdown::CASES {
         eprintln!("slowdown: {}…", case.name);
-        results.slowdown.push(slowdown::measure(&perch, case, args.pairs)?);
+        results
+            .slowdown
+            .push(slowdown::measure(&perch, case, args.pairs)?);
     }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&results)?);
@@ -70,7 +80,8 @@ pub fn main() -> Result<()> {
 
 fn render(results: &Results) -> String {
     use std::fmt::Write;
-    let mut text = String::from("Steady cost, in milliseconds of one PU a second (median, quartiles)\n");
+    let mut text =
+        String::from("Steady cost, in milliseconds of one PU a second (median, quartiles)\n");
     for cost in &results.cost {
         let _ = writeln!(
             text,

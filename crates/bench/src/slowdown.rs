@@ -20,10 +20,30 @@ pub struct Case {
 
 /// The cases and their limits.
 pub const CASES: [Case; 4] = [
-    Case { name: "compute loop, privileged", victim: &["--mode", "compute"], as_nobody: false, aim: 0.005 },
-    Case { name: "compute loop, ordinary user", victim: &["--mode", "compute"], as_nobody: true, aim: 0.005 },
-    Case { name: "100,000 switches a second, privileged", victim: &["--mode", "switch"], as_nobody: false, aim: 0.02 },
-    Case { name: "100,000 switches a second, ordinary user", victim: &["--mode", "switch"], as_nobody: true, aim: 0.02 },
+    Case {
+        name: "compute loop, privileged",
+        victim: &["--mode", "compute"],
+        as_nobody: false,
+        aim: 0.005,
+    },
+    Case {
+        name: "compute loop, ordinary user",
+        victim: &["--mode", "compute"],
+        as_nobody: true,
+        aim: 0.005,
+    },
+    Case {
+        name: "100,000 switches a second, privileged",
+        victim: &["--mode", "switch"],
+        as_nobody: false,
+        aim: 0.02,
+    },
+    Case {
+        name: "100,000 switches a second, ordinary user",
+        victim: &["--mode", "switch"],
+        as_nobody: true,
+        aim: 0.02,
+    },
 ];
 
 /// The rate at which interrupts cost enough to be measured; their cost grows with the rate.
@@ -47,7 +67,11 @@ pub struct Slowdown {
 /// # Errors
 /// A perch or a victim that does not work.
 pub fn measure(perch: &Path, case: Case, pairs: u32) -> Result<Slowdown> {
-    Ok(Slowdown { name: case.name, loss: loss(perch, case, pairs, &[])?, aim: case.aim })
+    Ok(Slowdown {
+        name: case.name,
+        loss: loss(perch, case, pairs, &[])?,
+        aim: case.aim,
+    })
 }
 
 /// What sampling one busy PU for a second at the default rate costs in interrupts, in PU seconds: the slowdown at a

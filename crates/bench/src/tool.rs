@@ -20,9 +20,14 @@ impl Tool {
     /// # Errors
     /// A perch that cannot be started.
     pub fn perch(perch: &Path, pid: u32, options: &[&str], as_nobody: bool) -> Result<Self> {
-        let state = std::env::temp_dir().join(format!("perch-bench-{}", if as_nobody { "nobody" } else { "own" }));
+        let state = std::env::temp_dir().join(format!(
+            "perch-bench-{}",
+            if as_nobody { "nobody" } else { "own" }
+        ));
         let mut tool = command(perch, as_nobody);
-        tool.args(["attach", "--quiet", "--policy", "observe"]).args(options).arg(pid.to_string());
+        tool.args(["attach", "--quiet", "--policy", "observe"])
+            .args(options)
+            .arg(pid.to_string());
         Self::start(tool.env("PERCH_STATE_DIR", state))
     }
 
@@ -33,7 +38,12 @@ impl Tool {
     pub fn perf(perf: &Path, pid: u32) -> Result<Self> {
         let mut tool = command(perf, false);
         tool.args(["stat", "--per-thread", "-I", "1000"]);
-        tool.args(["-e", "task-clock,context-switches,page-faults,cpu-migrations", "-p"]).arg(pid.to_string());
+        tool.args([
+            "-e",
+            "task-clock,context-switches,page-faults,cpu-migrations",
+            "-p",
+        ])
+        .arg(pid.to_string());
         Self::start(&mut tool)
     }
 
@@ -56,7 +66,11 @@ impl Tool {
         let mut sum = 0;
         for task in std::fs::read_dir(&tasks).context("the tool has ended")? {
             let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            sum += text.split(' ').next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+            sum += text
+                .split(' ')
+                .next()
+                .and_then(|field| field.parse::<u64>().ok())
+                .unwrap_or(0);
         }
         Ok(Duration::from_nanos(sum))
     }

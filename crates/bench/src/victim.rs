@@ -27,10 +27,19 @@ impl Victim {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("{}: build it with `cargo build --release -p perch-bench`", victim.display()))?;
+            .with_context(|| {
+                format!(
+                    "{}: build it with `cargo build --release -p perch-bench`",
+                    victim.display()
+                )
+            })?;
         let ask = child.stdin.take().context("the victim has no input")?;
         let answers = BufReader::new(child.stdout.take().context("the victim has no output")?);
-        let mut victim = Self { child, ask, answers };
+        let mut victim = Self {
+            child,
+            ask,
+            answers,
+        };
         victim.answer()?;
         Ok(victim)
     }
@@ -46,7 +55,9 @@ impl Victim {
     /// A victim that died.
     pub fn work(&mut self) -> Result<u64> {
         self.ask.write_all(b"\n")?;
-        self.answer()?["work"].as_u64().context("the victim gave no number")
+        self.answer()?["work"]
+            .as_u64()
+            .context("the victim gave no number")
     }
 
     fn answer(&mut self) -> Result<serde_json::Value> {
@@ -67,7 +78,9 @@ impl Drop for Victim {
 pub fn command(program: &Path, as_nobody: bool) -> Command {
     if as_nobody {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+            .arg(program);
         command
     } else {
         Command::new(program)

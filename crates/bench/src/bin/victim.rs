@@ -43,7 +43,8 @@ struct Work(AtomicU64);
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let work: Arc<Vec<Work>> = Arc::new((0..args.threads.max(2)).map(|_| Work::default()).collect());
+    let work: Arc<Vec<Work>> =
+        Arc::new((0..args.threads.max(2)).map(|_| Work::default()).collect());
     match args.mode {
         Mode::Compute => spawn_compute(&args, &work)?,
         Mode::Switch => spawn_pair(&work)?,
@@ -61,7 +62,9 @@ fn main() -> anyhow::Result<()> {
 fn spawn_compute(args: &Args, work: &Arc<Vec<Work>>) -> anyhow::Result<()> {
     for index in 0..args.threads {
         let (work, running, floating) = (Arc::clone(work), index < args.running, index % 2 == 0);
-        let builder = thread::Builder::new().name(format!("v{index}")).stack_size(64 << 10);
+        let builder = thread::Builder::new()
+            .name(format!("v{index}"))
+            .stack_size(64 << 10);
         builder.spawn(move || match (running, floating) {
             (false, _) => loop {
                 thread::park();
@@ -139,7 +142,9 @@ fn pair(rounds: u32, work: &Arc<Vec<Work>>) -> anyhow::Result<()> {
     rustix::thread::sched_setaffinity(None, &one_pu)?;
     let ((there_out, there_in), (back_out, back_in)) = (std::io::pipe()?, std::io::pipe()?);
     let counted = Arc::clone(work);
-    let other = thread::Builder::new().name("pong".into()).spawn(move || pass(there_out, back_in, rounds, &counted))?;
+    let other = thread::Builder::new()
+        .name("pong".into())
+        .spawn(move || pass(there_out, back_in, rounds, &counted))?;
     let mut start = there_in;
     start.write_all(&[1])?;
     pass(back_out, start, rounds, work);

@@ -291,14 +291,8 @@ fn move_line(made: &MoveReport) -> String {
         Some(pus) => format!("→ {pus}"),
         None => "let go".to_owned(),
     };
-    let line = format!(
-        "  {:>5.1} s  {} {}  {}",
-        seconds(made.at),
-        fit(&made.name, 12),
-        fit(&target, 7),
-        made.reason.text
-    );
-    format!("{}\n", fit(&line, WIDTH).trim_end())
+    let label = format!("  {:>5.1} s  {} {}  ", seconds(made.at), fit(&made.name, 12), fit(&target, 7));
+    wrapped(&label, &made.reason.text)
 }
 
 fn ending(report: &Report) -> String {
