@@ -37,7 +37,7 @@ fn the_child_inherits_what_perch_inherited() {
     let script = |to: &Path| {
         format!(
             "{{ ulimit -Sn; echo $PERCH_TEST_MARK; ps -o pgid= -p $$; ls /proc/self/fd | wc -l; \
-             grep -E 'Sig(Blk|Ign)' /proc/$$/status; }} > {}",
+             exec grep -E 'Sig(Blk|Ign)' /proc/self/status; }} > {}",
             to.display()
         )
     };
