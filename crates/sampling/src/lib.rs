@@ -24,7 +24,7 @@
 //! ```
 //!
 //! Ten samples told programs with at least 10 % floating point from those with at most 2 % at a threshold of
-//! 5 % without an error (76 programs, up to 150 groups of ten each); 110 samples stay within five points of
+//! 5 % without an error (the 76 such programs that the estimator was developed with, up to 150 groups of ten each); 110 samples stay within five points of
 //! their own mean. The measured errors of the mix are in the source of the `flow` module.
 //!
 //! What sampling cannot give: instructions per cycle, operations per second, or cache misses.
