@@ -1,0 +1,259 @@
+//! Whatever happens, every thread gets back the mask that it had: threads that perch bound, those that they
+//! started meanwhile, and those that they started when perch was dead already; with CPUs and cpusets that
+//! come and go beneath.
+
+mod story;
+
+use perch_testbed::load::SpawnKind;
+use perch_testbed::{Topology, vm_tests_skipped};
+use story::{Run, guest, tell};
+
+/// All of the guest's PUs.
+const ALL: &str = "0-7";
+
+/// How many of the workload's threads are bound in a look.
+fn bound(run: &Run, label: &str) -> usize {
+    let look = run.look(label);
+    run.lines
+        .iter()
+        .filter(|line| run.task(look, line.tid).allowed != ALL)
+        .count()
+}
+
+/// Every way of starting a thread appears in the run.
+fn assert_every_kind(run: &Run) {
+    for kind in [
+        SpawnKind::Thread,
+        SpawnKind::Fork,
+        SpawnKind::Program,
+        SpawnKind::Daemon,
+    ] {
+        assert!(
+            run.lines
+                .iter()
+                .any(|line| line.how == kind && line.parent != 0 || kind == SpawnKind::Thread)
+        );
+    }
+}
+
+/// perch is killed and cannot clean up; before and after that its threads start others.
+const KILLED: &str = r"
+begin killed
+perch run --log $LOG --output /tmp/report -- $LOAD --seed 3 --threads fp:4,int:4 >$LINES 2>/tmp/said &
+perch=$!
+listen
+look bound 8 2
+order spawn thread int
+order spawn fork int
+order spawn program fp
+order spawn daemon int
+look spawned 12 1
+kill -9 $perch
+ended $perch perch
+order spawn thread fp
+order spawn fork fp
+order spawn program int
+order spawn daemon fp
+look killed 16
+perch restore --json >/tmp/said 2>&1 &
+ended $! restore
+look restored
+perch restore >/tmp/said 2>&1 &
+ended $! again
+look again
+order end
+finish
+killall guest-load
+";
+
+/// perch is stopped politely; one thread was placed by somebody else before.
+const STOPPED: &str = r#"
+begin stopped
+$LOAD --seed 4 --threads fp:4,int:4 >$LINES &
+load=$!
+listen
+look alone 8
+placed=$(sed -n '1s/.*"tid":\([0-9]*\).*/\1/p' $LINES)
+taskset -p 20 $placed >/dev/null
+echo "{\"placed\":$placed}"
+perch attach --log $LOG --output /tmp/report $load >/tmp/said 2>&1 &
+perch=$!
+look bound 8 3
+order spawn thread int
+order spawn fork int
+order spawn program fp
+order spawn daemon int
+look spawned 12 2
+kill -INT $perch
+ended $perch perch
+look restored
+order end
+finish
+killall guest-load
+"#;
+
+#[test]
+fn masks_come_back_after_kill_and_after_stop() {
+    if vm_tests_skipped() {
+        return;
+    }
+    let runs = tell(&guest(Topology::Smt2), &[KILLED, STOPPED].concat());
+    let [killed, stopped] = &runs[..] else {
+        panic!("{runs:?}")
+    };
+
+    assert_eq!(killed.ended["perch"], 128 + 9);
+    assert_every_kind(killed);
+    assert_eq!(killed.lines.len(), 16);
+    assert!(
+        killed
+            .look("bound")
+            .tasks
+            .iter()
+            .filter(|t| t.allowed != ALL)
+            .count()
+            >= 8,
+        "{:?}",
+        killed.look("bound")
+    );
+    // The masks outlive perch and are handed on: else there would be nothing to put right.
+    assert!(bound(killed, "killed") >= 10, "{:?}", killed.look("killed"));
+    assert_eq!((killed.ended["restore"], killed.ended["again"]), (0, 0));
+    killed.assert_allowed("restored", ALL);
+    killed.assert_allowed("again", ALL);
+
+    let placed = stopped
+        .others
+        .iter()
+        .find_map(|v| v["placed"].as_i64())
+        .unwrap();
+    assert_every_kind(stopped);
+    assert_eq!(stopped.lines.len(), 12);
+    for look in ["bound", "spawned", "restored"] {
+        let task = stopped.task(stopped.look(look), i32::try_from(placed).unwrap());
+        assert_eq!(task.allowed, "5", "somebody else's thread in look {look}");
+    }
+    assert!(
+        stopped
+            .look("bound")
+            .tasks
+            .iter()
+            .filter(|t| t.allowed != ALL)
+            .count()
+            >= 8
+    );
+    let restored = stopped.look("restored");
+    for line in stopped
+        .lines
+        .iter()
+        .filter(|line| i64::from(line.tid) != placed)
+    {
+        assert_eq!(stopped.task(restored, line.tid).allowed, ALL, "{line:?}");
+    }
+}
+
+/// A CPU goes away and comes back, then the cpuset shrinks and grows, then it shrinks once more and perch ends.
+const SHRINKING: &str = r"
+begin offline
+$LOAD --seed 5 --threads fp:4,int:4 >$LINES &
+load=$!
+listen
+perch attach --log $LOG --output /tmp/report $load >/tmp/said 2>&1 &
+perch=$!
+look bound 8 2
+echo 0 >/sys/devices/system/cpu/cpu3/online
+look offline 8 4
+echo 1 >/sys/devices/system/cpu/cpu3/online
+look online 8 4
+echo 0 >/sys/devices/system/cpu/cpu6/online
+look offline-again 8 2
+kill -TERM $perch
+ended $perch perch
+look restored
+echo 1 >/sys/devices/system/cpu/cpu6/online
+look whole
+order end
+finish
+wait $load
+
+begin cpuset
+cd /sys/fs/cgroup
+echo +cpuset >cgroup.subtree_control
+mkdir job
+$LOAD --seed 6 --threads fp:4,int:4 >$LINES &
+load=$!
+echo $load >job/cgroup.procs
+listen
+perch attach --log $LOG --output /tmp/report $load >/tmp/said 2>&1 &
+perch=$!
+look bound 8 2
+echo 0-5 >job/cpuset.cpus
+look shrunk 8 4
+echo 0-7 >job/cpuset.cpus
+look grown 8 4
+echo 2-5 >job/cpuset.cpus
+look shrunk-again 8 4
+kill -INT $perch
+ended $perch perch
+look restored
+echo 0-7 >job/cpuset.cpus
+look whole
+order end
+finish
+";
+
+#[test]
+fn nothing_is_lost_when_cpus_go_and_cpusets_shrink() {
+    if vm_tests_skipped() {
+        return;
+    }
+    let runs = tell(&guest(Topology::Smt2), SHRINKING);
+    let [offline, cpuset] = &runs[..] else {
+        panic!("{runs:?}")
+    };
+    for run in &runs {
+        assert_eq!(
+            run.misplaced(Topology::Smt2, "bound", &run.last_roles()),
+            [""; 0],
+            "{}",
+            run.name
+        );
+        for look in &run.looks {
+            for line in &run.lines {
+                assert!(
+                    !run.task(look, line.tid).pus().is_empty(),
+                    "{}, {}: {line:?}",
+                    run.name,
+                    look.label
+                );
+            }
+        }
+        run.assert_allowed("whole", ALL);
+    }
+    let within = |run: &Run, label: &str, usable: &[usize]| {
+        for line in &run.lines {
+            let pus = run.task(run.look(label), line.tid).pus();
+            assert!(
+                pus.iter().any(|pu| usable.contains(pu)),
+                "{}, {label}: {line:?} on {pus:?}",
+                run.name
+            );
+        }
+    };
+    within(offline, "offline", &[0, 1, 2, 4, 5, 6, 7]);
+    within(offline, "offline-again", &[0, 1, 2, 3, 4, 5, 7]);
+    assert_eq!(
+        offline.misplaced(Topology::Smt2, "online", &offline.last_roles()),
+        [""; 0]
+    );
+    // A mask keeps CPUs that are offline; only with them is it the mask that was there before.
+    offline.assert_allowed("restored", ALL);
+
+    within(cpuset, "shrunk", &[0, 1, 2, 3, 4, 5]);
+    assert_eq!(
+        cpuset.misplaced(Topology::Smt2, "grown", &cpuset.last_roles()),
+        [""; 0]
+    );
+    within(cpuset, "shrunk-again", &[2, 3, 4, 5]);
+    cpuset.assert_allowed("restored", "2-5");
+}
