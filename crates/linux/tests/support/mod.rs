@@ -205,6 +205,22 @@ impl Periods {
         metrics
     }
 
+    /// Waits until each of these threads has run for this long since the last period, however busy the machine is, and
+    /// ends a period.
+    pub fn period_of_work(&mut self, ids: &[ThreadId], cpu: Duration) -> Vec<(ThreadId, Metrics)> {
+        let behind = |(id, pid, before): &(ThreadId, i32, u64)| {
+            let ran = cpu_time(*pid, id.tid).saturating_sub(*before);
+            ids.contains(id) && u128::from(ran) < cpu.as_nanos()
+        };
+        let patience = Instant::now() + Duration::from_secs(120);
+        while self.threads.iter().any(behind) {
+            assert!(Instant::now() < patience, "a thread does not get to run");
+            thread::sleep(Duration::from_millis(20));
+            self.module.drain();
+        }
+        self.period(Duration::ZERO)
+    }
+
     pub fn period(&mut self, length: Duration) -> Vec<(ThreadId, Metrics)> {
         self.period_with(length, 10)
     }
