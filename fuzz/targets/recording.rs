@@ -2,9 +2,7 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok(recording) = perch_engine::recording::Recording::read(bytes, "fuzz.jsonl") {
-        for period in recording {
-            let _ = period;
-        }
+    if let Ok(mut recording) = perch_engine::Reader::new(bytes, "fuzz.jsonl") {
+        while let Ok(Some(_)) = recording.read() {}
     }
 });

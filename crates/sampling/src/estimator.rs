@@ -79,6 +79,13 @@ impl Estimator {
         Some(thread.finish(mix))
     }
 
+    /// Like [`take`](Self::take), but every sample by itself: hundreds of times cheaper, and off by half as much
+    /// again (crate documentation). For threads of which little is to be told, or when there are too many.
+    pub fn take_apart(&mut self, thread: &mut ThreadMix) -> Option<SampledMetrics> {
+        let mix = thread.sum.mix()?;
+        Some(thread.finish(mix))
+    }
+
     /// The mix with all samples of the thread seen together, or `None` if there are too few.
     fn together(&mut self, source: &dyn CodeSource, thread: &ThreadMix) -> Option<Mix> {
         if thread.fp.count() < ENOUGH_FOR_FLOW {

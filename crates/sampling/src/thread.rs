@@ -75,6 +75,11 @@ impl ThreadMix {
         self.fp.count() + self.undecoded
     }
 
+    /// Whether any sample since the last [`take`](crate::Estimator::take) fell on code with floating-point work.
+    pub fn has_fp(&self) -> bool {
+        self.sum.mix().is_some_and(|mix| mix.fp_share() > 0.0)
+    }
+
     /// Forgets past periods too, as after an exec. [`take`](crate::Estimator::take) keeps the last 1,024
     /// data addresses and, fading, where samples fell.
     pub fn reset(&mut self) {

@@ -70,6 +70,18 @@ impl Ring {
         self.sampler.disable()
     }
 
+    /// Changes how often a sampling clock ticks, in nanoseconds.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_period(&self, nanoseconds: u64) -> io::Result<()> {
+        let period = nanoseconds;
+        // The binding takes the argument by value, the kernel by address (perf_event_open(2)).
+        let address = (&raw const period) as u64;
+        // SAFETY: an open perf event; the kernel reads a u64 from the address during the call.
+        check(unsafe { ioctls::PERIOD(self.sampler.as_raw_fd(), address) })
+    }
+
     /// Has another event of the same CPU write its records into this ring too.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
     hash::{DefaultHasher, Hash, Hasher},
+    io::ErrorKind,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -31,6 +32,8 @@ pub(super) struct Code {
     arch: Arch,
     /// `/proc/PID/mem`; `None` where reading it is not permitted (ptrace(2), "access mode checking").
     memory: Option<File>,
+    /// Whether that is why there is none.
+    refused: bool,
     /// By rising address.
     mappings: Vec<Mapping>,
     files: RefCell<HashMap<PathBuf, Option<File>>>,
@@ -41,14 +44,23 @@ pub(super) struct Code {
 impl Code {
     /// The code of the program that the process executes now.
     pub(super) fn open(pid: i32, arch: Arch, reported: &[Reported]) -> Self {
-        Self {
+        let mut code = Self {
             pid,
             arch,
-            memory: File::open(format!("/proc/{pid}/mem")).ok(),
+            memory: None,
+            refused: false,
             mappings: mappings(pid, reported),
             files: RefCell::default(),
             served: RefCell::default(),
-        }
+        };
+        code.open_memory();
+        code
+    }
+
+    fn open_memory(&mut self) {
+        let opened = File::open(format!("/proc/{}/mem", self.pid));
+        self.refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::PermissionDenied);
+        self.memory = opened.ok();
     }
 
     /// Whether the address lies in a known executable mapping.
@@ -56,16 +68,16 @@ impl Code {
         self.mapping(address).is_some()
     }
 
-    /// Whether the process's memory may be read.
-    pub(super) fn memory_readable(&self) -> bool {
-        self.memory.is_some()
+    /// Whether the process's memory may not be read. That of a process that has ended is merely not there.
+    pub(super) fn memory_refused(&self) -> bool {
+        self.refused
     }
 
     /// Reads the mappings again and returns the addresses whose code is no longer what it was.
     pub(super) fn remap(&mut self, pid: i32, reported: &[Reported]) -> Vec<Range<u64>> {
         let new = mappings(pid, reported);
         // The descriptor belongs to an address space, not to a process: execve(2) leaves it with the old one.
-        self.memory = File::open(format!("/proc/{pid}/mem")).ok();
+        self.open_memory();
         let gone = self.mappings.iter().filter(|old| !new.contains(old));
         let gone: Vec<_> = gone.map(|old| old.range.clone()).collect();
         self.mappings = new;

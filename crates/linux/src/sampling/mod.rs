@@ -9,10 +9,13 @@ mod code;
 mod history;
 mod module;
 mod options;
+mod pace;
 mod per_thread;
 mod process;
 mod source;
+mod steer;
 mod system_wide;
+mod walks;
 
 pub use module::SamplerModule;
 pub use options::Options;

@@ -3,16 +3,21 @@
 use super::{
     Options,
     history::{History, Names, PROVIDED, in_kernel},
+    pace::Pace,
     per_thread::{Candidate, PerThread},
     process::{Process, Reported},
     source::allowed_rate,
+    steer::Whereabouts,
     system_wide::SystemWide,
+    walks::Walks,
 };
 use crate::perf::{
     Privilege, Record, TaskEvent,
     record::{CpuMode, Sample},
 };
-use perch_core::{MachineError, Metrics, Module, ModuleContext, PuSet, ThreadId, ThreadSample};
+use perch_core::{
+    MachineError, Metrics, Module, ModuleContext, PuSet, ThreadId, ThreadSample, metric::names,
+};
 use perch_sampling::ThreadMix;
 use std::{
     collections::{HashMap, HashSet},
@@ -21,12 +26,6 @@ use std::{
 
 /// A core's private cache where the topology does not tell: 1 MiB, as on Zen 4 and Neoverse.
 const DEFAULT_L2: u64 = 1 << 20;
-
-/// Periods for which a CPU is still sampled after our last thread was seen there.
-const LINGER: u64 = 2;
-
-/// Below this share of the samples that the threads' CPU time promises, they must have run where nobody looked.
-const EXPECTED: f64 = 0.7;
 
 /// A thread that was given to perch.
 struct Thread {
@@ -58,9 +57,7 @@ struct Known {
     processes: HashMap<i32, Process>,
     /// Counts how often rings were drained.
     drains: u64,
-    /// The period in which one of ours was last sampled on a CPU.
-    seen: HashMap<u32, u64>,
-    period: u64,
+    whereabouts: Whereabouts,
     /// Samples of ours in this period.
     ours: u64,
     lost: u64,
@@ -81,6 +78,9 @@ pub struct SamplerModule {
     remarks: Vec<String>,
     /// What was remarked already.
     said: HashSet<&'static str>,
+    pace: Pace,
+    /// Whose turn it is to have all samples seen together.
+    turn: usize,
 }
 
 impl SamplerModule {
@@ -103,6 +103,8 @@ impl SamplerModule {
             names: Names::new(),
             remarks: Vec::new(),
             said: HashSet::new(),
+            pace: Pace::default(),
+            turn: 0,
         })
     }
 
@@ -176,8 +178,10 @@ impl SamplerModule {
         match &mut self.source {
             Source::System(system) => {
                 system.follow_cpus()?;
-                let wanted = self.known.wanted_cpus(context, system, self.options.cpu_hz);
+                let wanted = self.known.wanted_cpus(context, system, system.rate());
                 system.sample_only(&wanted);
+                let seconds = context.interval as f64 / 1e9;
+                system.set_rate(self.pace.next(seconds, wanted.len(), self.options.cpu_hz));
             }
             Source::Threads(threads) => {
                 let most = self.options.max_switches;
@@ -199,6 +203,14 @@ impl SamplerModule {
             }
         }
         Ok(())
+    }
+
+    /// Tells the pace what a thread did.
+    fn tell_pace(&mut self, thread: &ThreadSample, metrics: &Metrics) {
+        let share = thread.cpu_time as f64 / thread.interval.max(1) as f64;
+        let samples = metrics.value(names::SAMPLES).unwrap_or(0.0) as u64;
+        let fp_share = metrics.value(names::FP_SHARE).unwrap_or(0.0);
+        self.pace.note(thread.info.id, share, samples, fp_share);
     }
 
     fn remark_left_out(&mut self, busy: usize, running: usize, slots: usize, refused: usize) {
@@ -268,9 +280,19 @@ impl Module for SamplerModule {
         self.drain();
         let l2_bytes = context.topology.cache_size(2).unwrap_or(DEFAULT_L2);
         let mut results = Vec::new();
-        for thread in context.threads {
-            let metrics = self.known.metrics(thread, l2_bytes, &self.names);
+        let mut walks = Walks::new(context.threads.len(), &mut self.turn);
+        for (at, thread) in context.threads.iter().enumerate() {
+            let mut walk = |mix: &ThreadMix| walks.next(at, mix);
+            let metrics = self.known.metrics(thread, l2_bytes, &self.names, &mut walk);
             results.extend(metrics.map(|metrics| (thread.info.id, metrics)));
+        }
+        for (id, metrics) in &results {
+            let at = context
+                .threads
+                .binary_search_by_key(id, |thread| thread.info.id);
+            if let Ok(at) = at {
+                self.tell_pace(&context.threads[at], metrics);
+            }
         }
         self.steer(context)?;
         self.remark_losses();
@@ -361,7 +383,7 @@ impl Known {
         };
         self.ours += 1;
         if let Some(cpu) = cpu {
-            self.seen.insert(cpu, self.period);
+            self.whereabouts.note(cpu);
         }
         let sampled = thread.sampled.get_or_insert_default();
         if sample.mode != CpuMode::User {
@@ -376,7 +398,14 @@ impl Known {
         }
     }
 
-    fn metrics(&mut self, thread: &ThreadSample, l2_bytes: u64, names: &Names) -> Option<Metrics> {
+    /// What a thread's samples say; `walk` tells whether they may be seen together, which takes longer.
+    fn metrics(
+        &mut self,
+        thread: &ThreadSample,
+        l2_bytes: u64,
+        names: &Names,
+        walk: &mut dyn FnMut(&ThreadMix) -> bool,
+    ) -> Option<Metrics> {
         let known = self.threads.get_mut(&thread.info.id.tid)?;
         let sampled = known.sampled.as_mut()?;
         let kernel = std::mem::take(&mut sampled.kernel);
@@ -384,7 +413,8 @@ impl Known {
             return None;
         }
         let process = self.processes.get_mut(&known.pid)?;
-        if let Some(new) = process.take(&mut sampled.mix) {
+        let together = walk(&sampled.mix);
+        if let Some(new) = process.take(&mut sampled.mix, together) {
             return Some(sampled.history.join(&new, kernel, l2_bytes, names));
         }
         sampled.undecoded += sampled.mix.samples();
@@ -392,23 +422,18 @@ impl Known {
         in_kernel(kernel, names)
     }
 
-    /// CPUs where our threads ran lately; all that there are if samples are missing.
+    /// On which CPUs to sample in the next period.
     fn wanted_cpus(&mut self, context: &ModuleContext<'_>, system: &SystemWide, hz: u32) -> PuSet {
         let mut time = 0;
         for thread in context.threads.iter().filter(|t| t.cpu_time > 0) {
             time += thread.cpu_time;
             if let Some(pu) = thread.last_pu {
-                self.seen.insert(pu, self.period);
+                self.whereabouts.note(pu);
             }
         }
-        let expected = time as f64 * 1e-9 * f64::from(hz);
-        let everywhere = system.cpus();
-        let partly = system.sampled() != everywhere;
-        if partly && (self.ours as f64) < EXPECTED * expected - 10.0 {
-            return everywhere;
-        }
-        let lately = |(cpu, seen): (&u32, &u64)| (self.period - seen < LINGER).then_some(*cpu);
-        self.seen.iter().filter_map(lately).collect()
+        let expected = time as f64 * 1e-9 * f64::from(allowed_rate(hz));
+        self.whereabouts
+            .next(expected, self.ours, &system.sampled(), &system.cpus())
     }
 
     /// Processes that have only undecodable samples because their memory may not be read.
@@ -417,13 +442,12 @@ impl Known {
             let process = self.processes.get(&thread.info.pid)?;
             let known = self.threads.get(&thread.info.id.tid)?;
             let undecoded = known.sampled.as_ref()?.undecoded;
-            (undecoded >= 10 && !process.memory_readable())
+            (undecoded >= 10 && process.memory_refused())
                 .then_some((thread.info.pid, thread.info.process.as_str()))
         })
     }
 
     fn end_period(&mut self, context: &ModuleContext<'_>) {
-        self.period += 1;
         self.ours = 0;
         self.lost = 0;
         self.throttled = false;

@@ -83,10 +83,13 @@ impl Process {
         )
     }
 
-    /// What a thread's samples say.
-    pub(super) fn take(&mut self, mix: &mut ThreadMix) -> Option<SampledMetrics> {
+    /// What a thread's samples say, seen together or each by itself.
+    pub(super) fn take(&mut self, mix: &mut ThreadMix, together: bool) -> Option<SampledMetrics> {
         let space = self.space.as_mut()?;
-        space.estimator.take(&space.code, mix)
+        match together {
+            true => space.estimator.take(&space.code, mix),
+            false => space.estimator.take_apart(mix),
+        }
     }
 
     /// Once a drain: forgets code that is no more, or was written anew.
@@ -125,10 +128,10 @@ impl Process {
         self.reported.extend(file);
     }
 
-    /// Whether code bytes can be had from the process itself, not only from files.
-    pub(super) fn memory_readable(&self) -> bool {
+    /// Whether code bytes can be had only from files, since the process's memory may not be read.
+    pub(super) fn memory_refused(&self) -> bool {
         let space = self.space.as_ref();
-        space.is_none_or(|space| space.code.memory_readable())
+        space.is_some_and(|space| space.code.memory_refused())
     }
 }
 

@@ -1,6 +1,6 @@
 //! One event a CPU, of whatever runs there: no cost at context switches.
 
-use super::source::{cpu_clock, layout};
+use super::source::{allowed_rate, cpu_clock, layout};
 use crate::perf::{Poll, Record, Ring, limits, privilege::refusal, task_events::ring_refused};
 use perch_core::{MachineError, PuSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +17,8 @@ struct Cpu {
 /// Sampling events on all online CPUs, each switched on only where it is wanted: the clock would also wake idle CPUs.
 pub(super) struct SystemWide {
     cpus: Vec<Cpu>,
-    hz: u32,
+    /// Samples a second now.
+    rate: u32,
     poll: Poll,
 }
 
@@ -26,7 +27,7 @@ impl SystemWide {
     pub(super) fn open(hz: u32) -> Result<Self, MachineError> {
         let mut source = Self {
             cpus: Vec::new(),
-            hz,
+            rate: allowed_rate(hz),
             poll: Poll::new()?,
         };
         source.follow_cpus()?;
@@ -43,7 +44,7 @@ impl SystemWide {
             if self.cpus.iter().any(|cpu| cpu.number == number) {
                 continue;
             }
-            let mut builder = cpu_clock(self.hz, RING / 2);
+            let mut builder = cpu_clock(self.rate, RING / 2);
             builder.any_pid().one_cpu(number as usize).include_kernel();
             let counter = match builder.build() {
                 Ok(counter) => counter,
@@ -90,6 +91,23 @@ impl SystemWide {
                 cpu.enabled = want;
             }
         }
+    }
+
+    /// Samples this often from now on, on all CPUs. A CPU that refuses keeps its rate.
+    pub(super) fn set_rate(&mut self, hz: u32) {
+        let hz = allowed_rate(hz);
+        if hz == self.rate {
+            return;
+        }
+        self.rate = hz;
+        for cpu in &self.cpus {
+            let _ = cpu.ring.set_period(1_000_000_000 / u64::from(hz));
+        }
+    }
+
+    /// Samples a second on each CPU now.
+    pub(super) fn rate(&self) -> u32 {
+        self.rate
     }
 
     /// The CPUs that have an event.

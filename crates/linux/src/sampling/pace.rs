@@ -1,0 +1,169 @@
+//! How fast to sample whole CPUs: fast while threads are new or change, then just fast enough to notice a change.
+//!
+//! An interrupt costs a microsecond or two on bare metal, but 10 to 20 in a virtual machine. A verdict on a thread
+//! needs ten to twenty samples; what is beyond that in every period is paid for nothing.
+
+use perch_core::ThreadId;
+use std::collections::HashMap;
+
+/// Samples of each running thread in a period: enough for the period to speak for itself.
+const EACH: f64 = 25.0;
+
+/// Samples of each running thread in a period once all have done the same for a while: with those of the period before
+/// still enough for a verdict, and a change is seen in the first.
+const EACH_STEADY: f64 = 10.0;
+
+/// Samples after which a thread is no longer new.
+const KNOWN: u64 = 100;
+
+/// Periods in which nobody changed, after which all are steady.
+const STEADY: u32 = 3;
+
+/// A running thread whose FP share moved by more than this between two periods does something else now,
+const CHANGE: f64 = 0.05;
+
+/// unless so few samples stand behind it that the move is within this many times 1 / √samples: three standard errors
+/// of the most mixed programs.
+const CHANCE: f64 = 0.6;
+
+/// Threads with a smaller share of the period than this do not count: to sample them often would cost the others.
+const RUNS: f64 = 0.02;
+
+/// Fast enough for steady threads, however many share a CPU: their changes then show a period or two later.
+const FASTEST_STEADY: f64 = 50.0;
+
+/// Slower than this a thread that runs for a short part of the period would be missed.
+const SLOWEST: f64 = 20.0;
+
+/// What is known of a thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    samples: u64,
+    fp_share: f64,
+    /// The period in which it was last told of.
+    period: u64,
+}
+
+/// Chooses the rate of the next period.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    threads: HashMap<ThreadId, Known>,
+    period: u64,
+    /// Periods in a row in which nobody was new or changed.
+    calm: u32,
+    /// Running threads of this period that are new or changed.
+    restless: usize,
+    /// Running threads of this period.
+    running: usize,
+}
+
+impl Pace {
+    /// A thread that was on a CPU for `share` of the period got this many samples, and did this.
+    pub(super) fn note(&mut self, thread: ThreadId, share: f64, samples: u64, fp_share: f64) {
+        if share < RUNS {
+            return;
+        }
+        let known = self.threads.entry(thread).or_default();
+        let is_new = known.samples < KNOWN;
+        let chance = CHANCE / (samples.max(1) as f64).sqrt();
+        let changed = (known.fp_share - fp_share).abs() > CHANGE.max(chance);
+        *known = Known {
+            samples: known.samples + samples,
+            fp_share,
+            period: self.period,
+        };
+        self.running += 1;
+        self.restless += usize::from(is_new || changed);
+    }
+
+    /// Ends a period of `seconds`: samples a second on each of `cpus` CPUs in the next, at most `fastest`.
+    pub(super) fn next(&mut self, seconds: f64, cpus: usize, fastest: u32) -> u32 {
+        let (running, restless) = (
+            std::mem::take(&mut self.running),
+            std::mem::take(&mut self.restless),
+        );
+        let period = self.period;
+        self.period += 1;
+        // Threads that pause are not new when they go on, but they must not be kept for ever.
+        self.threads.retain(|_, known| period - known.period < 60);
+        self.calm = if restless > 0 || running == 0 {
+            0
+        } else {
+            self.calm + 1
+        };
+        if self.calm == 0 {
+            return fastest;
+        }
+        let (each, most) = match self.calm >= STEADY {
+            true => (EACH_STEADY, FASTEST_STEADY),
+            false => (EACH, f64::INFINITY),
+        };
+        let crowd = running as f64 / cpus.max(1) as f64;
+        let rate = (crowd.max(1.0) * each / seconds.max(0.001))
+            .ceil()
+            .min(most);
+        (rate.max(SLOWEST) as u32).min(fastest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn id(tid: i32) -> ThreadId {
+        ThreadId { tid, start: 1 }
+    }
+
+    fn period(pace: &mut Pace, threads: i32, samples: u64, fp_share: f64) -> u32 {
+        for tid in 1..=threads {
+            pace.note(id(tid), 0.5, samples, fp_share);
+        }
+        pace.next(1.0, 2, 251)
+    }
+
+    #[test]
+    fn fast_while_new_then_slow_and_fast_again_after_a_change() {
+        let mut pace = Pace::default();
+        assert_eq!(period(&mut pace, 2, 120, 0.3), 251);
+        let settled: Vec<u32> = (0..6).map(|_| period(&mut pace, 2, 100, 0.3)).collect();
+        assert_eq!(settled, [25, 25, 20, 20, 20, 20]);
+        assert_eq!(period(&mut pace, 2, 10, 0.0), 251);
+    }
+
+    #[test]
+    fn threads_that_share_a_cpu_get_their_samples_all_the_same() {
+        let mut pace = Pace::default();
+        period(&mut pace, 20, 200, 0.0);
+        period(&mut pace, 20, 200, 0.0);
+        assert_eq!(period(&mut pace, 20, 200, 0.0), 250);
+        assert_eq!(period(&mut pace, 20, 200, 0.0), 50);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_threads_that_are_gone() {
+        let mut pace = Pace::default();
+        period(&mut pace, 1000, 10, 0.0);
+        (0..70).for_each(|_| drop(pace.next(1.0, 2, 251)));
+        assert!(pace.threads.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn never_faster_than_allowed_and_never_stopped(
+            periods in proptest::collection::vec((0..50i32, 0..300u64, 0.0..1.0f64), 1..20),
+            seconds in 0.01..10.0f64,
+            cpus in 0..8usize,
+            fastest in 1..5000u32,
+        ) {
+            let mut pace = Pace::default();
+            for (threads, samples, fp_share) in periods {
+                for tid in 1..=threads {
+                    pace.note(id(tid), 0.5, samples, fp_share);
+                }
+                let rate = pace.next(seconds, cpus, fastest);
+                prop_assert!(rate >= 1 && rate <= fastest);
+            }
+        }
+    }
+}
