@@ -144,7 +144,9 @@ mod tests {
     fn nothing_is_kept_of_threads_that_are_gone() {
         let mut pace = Pace::default();
         period(&mut pace, 1000, 10, 0.0);
-        (0..70).for_each(|_| drop(pace.next(1.0, 2, 251)));
+        for _ in 0..70 {
+            let _ = pace.next(1.0, 2, 251);
+        }
         assert!(pace.threads.is_empty());
     }
 
