@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{alone, machine, period, shell};
-use perch_core::{Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
+use common::{Gate, alone, machine, period, shell};
+use perch_core::{
+    Affinity, Machine, MaskChange, MaskError, Observation, Outcome, ProcessId, PuSet, ThreadId,
+};
 use perch_linux::{
     affinity::{LinuxAffinity, SESSION_VARIABLE},
     proc::start_of,
@@ -224,31 +226,25 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
 fn children_of_a_bound_thread_are_seen_with_its_mask() {
     let _alone = alone();
     let mut machine = machine();
-    let pid = machine
-        .launch(&shell("sleep 0.3; sleep 0.4 & wait"))
-        .unwrap();
-    let (_, first) = period(&mut machine);
+    let (first, second) = (Gate::new(), Gate::new());
+    let script = format!(
+        "read x < {}; (read x < {}) & wait",
+        first.path(),
+        second.path()
+    );
+    let pid = machine.launch(&shell(&script)).unwrap();
+    let (_, bound) = period(&mut machine);
     let default = machine.default_mask();
     let one = PuSet::single(machine.topology().usable().last().unwrap());
-    for sample in &first.threads {
-        let outcome = machine
-            .affinity()
-            .change(&change(sample.info.id, &default, &one));
-        assert_eq!(outcome, Outcome::Applied);
-    }
-    let (seen, _) = common::until_end(&mut machine);
-    let born: Vec<_> = seen
-        .iter()
-        .flat_map(|o| &o.threads)
-        .filter(|s| {
-            s.info.pid != pid
-                && s.mask.is_some()
-                && first.threads.iter().all(|f| f.info.id != s.info.id)
-        })
-        .collect();
-    assert!(!born.is_empty());
-    assert!(
-        born.iter().all(|s| s.mask.as_ref() == Some(&one)),
-        "{born:?}"
-    );
+    assert_eq!(bound.threads.len(), 1);
+    let outcome = machine
+        .affinity()
+        .change(&change(bound.threads[0].info.id, &default, &one));
+    assert_eq!(outcome, Outcome::Applied);
+    first.open();
+    let born = |o: &Observation| o.threads.iter().find(|s| s.info.pid != pid).cloned();
+    let seen = common::period_until(&mut machine, |o| born(o).is_some());
+    assert_eq!(born(&seen).unwrap().mask, Some(one));
+    second.open();
+    common::until_end(&mut machine);
 }

@@ -2,57 +2,81 @@
 
 mod common;
 
-use common::{actor, alone, by_tid, launch, machine, period, role, shell, until_end};
-use perch_core::{EventChoice, EventPlan, EventSet, Machine, MachineError, Wake, metric::names};
+use common::{
+    Gate, actor, alone, by_tid, launch, machine, period, period_until, role, shell, until_end,
+};
+use perch_core::{
+    EventChoice, EventPlan, EventSet, Machine, MachineError, Observation, ThreadSample, Wake,
+    metric::names,
+};
 use perch_linux::{LinuxMachine, affinity::SESSION_VARIABLE, machine::CountersMode};
 use std::{
     collections::BTreeSet,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+/// Computes until the thread has had this much time on a PU.
 fn busy(time: Duration) {
-    let end = Instant::now() + time;
-    while Instant::now() < end {
+    let spent = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    while spent() < time {
         std::hint::black_box((0..1000).sum::<u64>());
     }
+}
+
+/// Waits for the gate that the environment names.
+fn pass_gate() {
+    drop(std::fs::File::open(std::env::var_os("PERCH_TEST_GATE").unwrap()).unwrap());
+}
+
+fn actor_with_gate(role: &str, gate: &Gate) -> perch_core::Launch {
+    let mut launch = actor(role);
+    let variable = ("PERCH_TEST_GATE".into(), gate.path().into());
+    launch.environment.push(variable);
+    launch
 }
 
 /// Not a test by itself: what the started copies of this program do.
 #[test]
 fn actor_role() {
-    let spawn = |name: &str, work: fn()| {
-        std::thread::Builder::new()
-            .name(name.into())
-            .spawn(work)
-            .unwrap()
+    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        let builder = std::thread::Builder::new().name(name.into());
+        builder.spawn(work).unwrap()
     };
     match role().as_deref() {
         Some("threads") => {
-            let threads = [
-                spawn("idle", || std::thread::sleep(Duration::from_millis(700))),
-                spawn("busy", || busy(Duration::from_millis(700))),
-            ];
-            for thread in threads {
-                thread.join().unwrap();
-            }
+            let (done, wait) = std::sync::mpsc::channel::<()>();
+            let idle = spawn("idle", Box::new(move || assert!(wait.recv().is_err())));
+            let work = Box::new(|| busy(Duration::from_millis(700)));
+            spawn("busy", work).join().unwrap();
+            drop(done);
+            idle.join().unwrap();
         }
         Some("storm") => {
-            let keeper = spawn("keeper", || std::thread::sleep(Duration::from_secs(2)));
+            let keeper = spawn("keeper", Box::new(pass_gate));
             for _ in 0..3000 {
                 std::thread::spawn(|| ()).join().unwrap();
             }
             keeper.join().unwrap();
         }
+        Some("worked") => {
+            busy(Duration::from_millis(300));
+            pass_gate();
+            std::thread::sleep(Duration::from_secs(600));
+        }
         Some("exec") => {
             // Not the first thread: it takes over the first one's number.
-            spawn("execer", || {
+            let execute = || {
                 use std::os::unix::process::CommandExt;
-                let error = Command::new("sleep").arg("0.5").exec();
+                let error = Command::new("cat")
+                    .arg(std::env::var_os("PERCH_TEST_GATE").unwrap())
+                    .exec();
                 panic!("{error}");
-            })
-            .join()
-            .unwrap();
+            };
+            spawn("execer", Box::new(execute)).join().unwrap();
         }
         _ => {}
     }
@@ -96,66 +120,79 @@ fn threads_come_with_names_times_and_masks() {
     assert!(seen.iter().all(|o| o.own_cpu_time > 0 && o.interval > 0));
 }
 
+fn alive(observation: &Observation) -> Vec<&ThreadSample> {
+    let ended = &observation.ended;
+    let threads = observation.threads.iter();
+    threads
+        .filter(|sample| !ended.contains(&sample.info.id))
+        .collect()
+}
+
 #[test]
 fn descendants_are_followed_and_the_program_alone_decides_the_end() {
     let _alone = alone();
     let mut machine = machine();
+    let gate = Gate::new();
     // A grandchild, and a process that outlives the program.
-    let pid = machine
-        .launch(&shell(
-            "sleep 30 & (sh -c 'sleep 0.6; exit 3' ; true) ; exit 5",
-        ))
-        .unwrap();
+    let script = format!(
+        "sleep 600 & (sh -c 'read x < {}; exit 3'; true); exit 5",
+        gate.path()
+    );
+    let pid = machine.launch(&shell(&script)).unwrap();
+    let all = period_until(&mut machine, |o| {
+        let threads = alive(o);
+        threads.len() == 4 && threads.iter().any(|s| s.info.name == "sleep")
+    });
+    assert!(all.threads.iter().any(|s| s.info.pid == pid));
+    gate.open();
     let (seen, status) = until_end(&mut machine);
     assert_eq!(status, Some(5 << 8));
-    let processes: BTreeSet<i32> = seen
-        .iter()
-        .flat_map(|o| &o.threads)
-        .map(|s| s.info.pid)
-        .collect();
-    assert!(
-        processes.len() >= 3 && processes.contains(&pid),
-        "{processes:?}"
-    );
-    let last = seen.last().unwrap();
-    let left: Vec<_> = last
-        .threads
-        .iter()
-        .filter(|s| !last.ended.contains(&s.info.id))
-        .collect();
+    let left = alive(seen.last().unwrap());
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(left[0].info.name, "sleep");
-    Command::new("kill")
+    let kill = Command::new("kill")
         .arg(left[0].info.pid.to_string())
-        .status()
-        .unwrap();
+        .status();
+    assert!(kill.unwrap().success());
 }
 
 #[test]
 fn a_daemon_that_forked_twice_is_still_followed() {
     let _alone = alone();
     let mut machine = machine();
-    let mut program = shell("(setsid sh -c 'sleep 0.8; true' > /dev/null 2>&1 &) ; sleep 0.5");
-    program
-        .environment
-        .push((SESSION_VARIABLE.into(), "test-daemon".into()));
-    machine.launch(&program).unwrap();
+    let (program_gate, daemon_gate) = (Gate::new(), Gate::new());
+    let script = format!(
+        "(setsid sh -c 'read x < {}' > /dev/null 2>&1 &) ; read x < {}",
+        daemon_gate.path(),
+        program_gate.path()
+    );
+    let mut program = shell(&script);
+    let mark = (SESSION_VARIABLE.into(), "test-daemon".into());
+    program.environment.push(mark);
+    let pid = machine.launch(&program).unwrap();
+    let daemon_of = |o: &Observation| {
+        // Alone with the program, so its parent is gone.
+        let threads = alive(o);
+        let other = threads.iter().find(|s| s.info.pid != pid)?.info.pid;
+        (threads.len() == 2).then_some(other)
+    };
+    let both = period_until(&mut machine, |o| daemon_of(o).is_some());
+    let daemon = daemon_of(&both).unwrap();
+    program_gate.open();
     let (seen, _) = until_end(&mut machine);
-    let last = seen.last().unwrap();
-    let alive: Vec<_> = last
-        .threads
-        .iter()
-        .filter(|s| !last.ended.contains(&s.info.id))
-        .collect();
-    assert!(!alive.is_empty());
+    assert!(
+        alive(seen.last().unwrap())
+            .iter()
+            .any(|s| s.info.pid == daemon)
+    );
     // When it ends it is reaped, not left behind as a zombie child of perch.
-    let daemon = alive[0].info.pid;
+    daemon_gate.open();
     let mut waited = 0;
     while std::path::Path::new(&format!("/proc/{daemon}")).exists() {
         let _ = machine.wait(Duration::from_millis(50));
         std::thread::sleep(Duration::from_millis(20));
         waited += 1;
-        assert!(waited < 300, "process {daemon} is still there");
+        assert!(waited < 1000, "process {daemon} is still there");
     }
 }
 
@@ -163,43 +200,74 @@ fn a_daemon_that_forked_twice_is_still_followed() {
 fn a_storm_of_short_threads_leaks_nothing_and_loses_no_long_one() {
     let _alone = alone();
     let mut machine = machine();
+    let gate = Gate::new();
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    machine.launch(&actor("storm")).unwrap();
+    machine.launch(&actor_with_gate("storm", &gate)).unwrap();
     let before = open();
-    let (seen, status) = until_end(&mut machine);
+    let is_keeper = |s: &&ThreadSample| s.info.name == "keeper";
+    let mut seen = vec![period_until(&mut machine, |o| {
+        o.threads.iter().any(|s| is_keeper(&s))
+    })];
+    gate.open();
+    let (rest, status) = until_end(&mut machine);
+    seen.extend(rest);
     assert_eq!(status, Some(0));
-    let threads = by_tid(&seen);
-    let keeper = threads
-        .values()
-        .find(|s| s.iter().any(|s| s.info.name == "keeper"));
-    assert!(keeper.is_some_and(|samples| samples.len() >= 10));
+    // Seen in every observation until it ended.
+    let had = |o: &Observation| alive(o).iter().any(&is_keeper);
+    let first = seen.iter().position(had).expect("a keeper");
+    let last = seen.iter().rposition(had).expect("a keeper");
+    assert!(seen[first..=last].iter().all(had));
     assert!(open() <= before, "{} descriptors, {before} before", open());
-    let counted = threads.len() as u64 + seen.iter().map(|o| o.unseen).sum::<u64>();
-    let told = seen
-        .iter()
-        .flat_map(|o| &o.remarks)
-        .any(|r| r.contains("are not counted"));
-    assert!(told || counted >= 3000, "{counted} threads counted");
+    let counted = by_tid(&seen).len() as u64 + seen.iter().map(|o| o.unseen).sum::<u64>();
+    let told = |o: &Observation| o.remarks.iter().any(|r| r.contains("are not counted"));
+    assert!(
+        counted >= 3000 || seen.iter().any(told),
+        "{counted} threads counted"
+    );
 }
 
 #[test]
 fn a_running_process_is_attached_to_with_its_descendants() {
     let _alone = alone();
+    let gate = Gate::new();
+    let script = format!("(read x < {0}) & read x < {0}; wait", gate.path());
     let mut process = Command::new("sh")
-        .args(["-c", "sleep 0.7 & sleep 0.5; wait"])
+        .args(["-c", &script])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(150));
     let mut machine = machine();
     machine.attach(process.id() as i32).unwrap();
-    let (wake, first) = period(&mut machine);
-    assert_eq!(wake, Wake::Period);
-    assert_eq!(first.threads.len(), 3, "{:?}", first.threads);
-    // Time before the attachment is not counted.
-    assert!(first.threads.iter().all(|s| s.cpu_time < 50_000_000));
+    period_until(&mut machine, |o| alive(o).len() == 2);
+    // Both wait at the same gate.
+    let helper = gate.open_later();
+    gate.open();
     let (_, status) = until_end(&mut machine);
     assert_eq!(status, None);
+    process.wait().unwrap();
+    drop(helper);
+}
+
+#[test]
+fn what_was_done_before_the_attachment_is_not_counted() {
+    let _alone = alone();
+    let gate = Gate::new();
+    let mut launch = actor_with_gate("worked", &gate);
+    let mut process = Command::new(launch.command.remove(0))
+        .args(launch.command)
+        .envs(launch.environment)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = process.id() as i32;
+    // It has worked once it waits.
+    gate.open();
+    let mut machine = machine();
+    machine.attach(pid).unwrap();
+    let (_, first) = period(&mut machine);
+    let counted: u64 = first.threads.iter().map(|s| s.cpu_time).sum();
+    assert!(counted < 300_000_000, "{counted}");
+    process.kill().unwrap();
     process.wait().unwrap();
 }
 
@@ -237,22 +305,19 @@ fn a_signal_stops_the_wait_and_perch_lives() {
 fn a_program_that_another_than_its_first_thread_executes_is_followed() {
     let _alone = alone();
     let mut machine = machine();
-    let pid = machine.launch(&actor("exec")).unwrap();
-    let (seen, status) = until_end(&mut machine);
-    assert_eq!(status, Some(0));
-    let last = seen.last().unwrap();
-    let alive: Vec<_> = last
-        .threads
-        .iter()
-        .map(|s| (s.info.pid, &*s.info.name))
-        .collect();
-    assert_eq!(alive, [(pid, "sleep")]);
-    // No time is made up when the numbers change hands.
-    assert!(
-        seen.iter()
-            .flat_map(|o| &o.threads)
-            .all(|s| s.cpu_time <= s.interval)
-    );
+    let gate = Gate::new();
+    let pid = machine.launch(&actor_with_gate("exec", &gate)).unwrap();
+    let is_cat = |o: &Observation| {
+        alive(o)
+            .iter()
+            .map(|s| (s.info.pid, &*s.info.name))
+            .eq([(pid, "cat")])
+    };
+    period_until(&mut machine, is_cat);
+    // And stays so.
+    assert!(is_cat(&period(&mut machine).1));
+    gate.open();
+    assert_eq!(until_end(&mut machine).1, Some(0));
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Tracker {
                         clock: self.clock,
                         descriptors: &mut descriptors,
                     };
-                    update(&mut means, thread, &mut sample, spent) && !thread.ended
+                    update(&mut means, thread, &mut sample, spent) && !has_ended(&mut means, thread)
                 }
                 Err(Gone::Ended) => false,
                 // Not readable this time: as if idle.
@@ -154,6 +154,15 @@ fn update(
     }
     sample.last_pu = thread.last_pu;
     true
+}
+
+/// Whether a thread that was told to have ended has. When another than the first thread calls execve(2), the first one
+/// is told to end and the caller takes over its number, start time and place in `/proc`.
+fn has_ended(means: &mut Means<'_>, thread: &mut Thread) -> bool {
+    if thread.ended && thread.id.tid == thread.pid {
+        thread.ended = !read_stat(means, thread);
+    }
+    thread.ended
 }
 
 /// Reads PU, name and state of a thread that ran; false if it has ended.

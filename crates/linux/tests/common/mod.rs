@@ -6,6 +6,7 @@ use perch_linux::LinuxMachine;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    process::Command,
     sync::{Mutex, MutexGuard},
     time::Duration,
 };
@@ -48,6 +49,53 @@ pub fn actor(role: &str) -> Launch {
 /// The role that this process was started for.
 pub fn role() -> Option<String> {
     std::env::var("PERCH_TEST_ROLE").ok()
+}
+
+/// Something that programs of a test wait for: `read x < PATH` in a shell.
+pub struct Gate(tempfile::TempDir);
+
+impl Gate {
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let status = Command::new("mkfifo")
+            .arg(directory.path().join("gate"))
+            .status();
+        assert!(status.unwrap().success());
+        Self(directory)
+    }
+
+    pub fn path(&self) -> String {
+        self.0.path().join("gate").display().to_string()
+    }
+
+    /// Lets one waiting program go on; waits until it is there.
+    pub fn open(&self) {
+        std::fs::File::options()
+            .write(true)
+            .open(self.path())
+            .unwrap();
+    }
+
+    /// Lets one program go on as soon as it is there.
+    pub fn open_later(&self) -> std::thread::JoinHandle<()> {
+        let path = self.path();
+        std::thread::spawn(move || drop(std::fs::File::options().write(true).open(path).unwrap()))
+    }
+}
+
+/// Periods until one is as wanted; that one.
+pub fn period_until(
+    machine: &mut LinuxMachine,
+    wanted: impl Fn(&Observation) -> bool,
+) -> Observation {
+    for _ in 0..600 {
+        let (wake, observation) = period(machine);
+        if wanted(&observation) {
+            return observation;
+        }
+        assert_eq!(wake, Wake::Period, "{observation:?}");
+    }
+    panic!("never as wanted");
 }
 
 /// One period.
