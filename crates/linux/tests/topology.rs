@@ -86,14 +86,8 @@ fn this_machine() {
     let loaded = load(&Source::Native).unwrap();
     check(&loaded.topology);
     assert_eq!(loaded.topology.source, "this machine");
-    let facts = &loaded.processors[0].facts;
-    assert_eq!(facts["architecture"], std::env::consts::ARCH);
-    assert!(facts.len() > 1, "{facts:?}");
-    let covered = loaded
-        .processors
-        .iter()
-        .fold(PuSet::new(), |sum, p| sum.or(&p.pus));
-    assert!(loaded.topology.online().is_subset(&covered));
+    let architecture = ("Architecture".to_owned(), std::env::consts::ARCH.to_owned());
+    assert!(loaded.infos.contains(&architecture), "{:?}", loaded.infos);
 }
 
 #[test]

@@ -58,16 +58,10 @@ pub fn identity(source: &Source, loaded: &Loaded) -> Result<CpuIdentity> {
             Ok(CpuIdentity::from_cpuinfo(&String::from_utf8_lossy(&text)))
         }
         Source::Synthetic(_) | Source::Xml(_) => {
-            let facts = loaded
-                .processors
+            let infos = loaded
+                .infos
                 .iter()
-                .flat_map(|processor| &processor.facts);
-            let infos = facts.filter_map(|(fact, value)| {
-                let (name, _) = perch_linux::topology::HWLOC
-                    .iter()
-                    .find(|(_, known)| known == fact)?;
-                Some((*name, value.as_str()))
-            });
+                .map(|(key, value)| (key.as_str(), value.as_str()));
             Ok(CpuIdentity::from_hwloc(infos))
         }
     }

@@ -3,7 +3,6 @@
 use super::{
     Loaded, Source,
     kinds::{RawKind, core_kinds},
-    processor::{self, HWLOC, Processor},
     sysfs,
 };
 use hwlocality::{
@@ -91,11 +90,8 @@ pub fn load(source: &Source) -> Result<Loaded, MachineError> {
         Source::Xml(path) => (path.display().to_string(), false),
     };
     let topology = convert(&hwloc, name, is_native)?;
-    let processors = processors(&hwloc, &topology, is_native);
-    Ok(Loaded {
-        topology,
-        processors,
-    })
+    let infos = infos(&hwloc);
+    Ok(Loaded { topology, infos })
 }
 
 fn set(bitmap: impl Deref<Target = CpuSet>) -> PuSet {
@@ -325,37 +321,16 @@ fn nearest_node(nodes: &[NumaNode], pu: u32) -> u32 {
         .map_or(0, |node| node.os)
 }
 
-fn processors(hwloc: &Hwloc, topology: &Topology, is_native: bool) -> Vec<Processor> {
-    if is_native {
-        let native = processor::native();
-        if !native.is_empty() {
-            return native;
+/// What hwloc says of the machine and its packages, as pairs of its own keys and values, each once.
+fn infos(hwloc: &Hwloc) -> Vec<(String, String)> {
+    let packages = hwloc.objects_with_type(ObjectType::Package);
+    let mut all: Vec<(String, String)> = Vec::new();
+    for object in std::iter::once(hwloc.root_object()).chain(packages) {
+        for info in texts(object.infos()) {
+            if !all.contains(&info) {
+                all.push(info);
+            }
         }
     }
-    let facts_of = |object: &TopologyObject| -> BTreeMap<String, String> {
-        texts(object.infos())
-            .filter_map(|(key, value)| {
-                let (_, fact) = HWLOC.iter().find(|(name, _)| *name == key)?;
-                Some(((*fact).to_owned(), value))
-            })
-            .collect()
-    };
-    let machine = facts_of(hwloc.root_object());
-    let mut processors: Vec<Processor> = Vec::new();
-    for package in hwloc.objects_with_type(ObjectType::Package) {
-        let mut facts = machine.clone();
-        facts.extend(facts_of(package));
-        let pus = pus_of(package);
-        match processors.iter_mut().find(|known| known.facts == facts) {
-            Some(known) => known.pus = known.pus.or(&pus),
-            None => processors.push(Processor { pus, facts }),
-        }
-    }
-    if processors.is_empty() {
-        processors.push(Processor {
-            pus: topology.all(),
-            facts: machine,
-        });
-    }
-    processors
+    all
 }

@@ -4,10 +4,8 @@
 
 mod hwloc;
 mod kinds;
-mod processor;
 mod sysfs;
 
-pub use processor::{HWLOC, Processor};
 pub use sysfs::{OnlineWatch, online as online_pus, possible as possible_pus};
 
 use perch_core::{MachineError, PuSet, Topology, topology::PuState};
@@ -45,8 +43,8 @@ impl Source {
 pub struct Loaded {
     /// The topology.
     pub topology: Topology,
-    /// What the processors say of themselves, for profile detection; at least one entry, PUs in none twice.
-    pub processors: Vec<Processor>,
+    /// What hwloc says of machine and packages (`CPUVendor`, `CPUModel`, …), for profile detection.
+    pub infos: Vec<(String, String)>,
 }
 
 /// Loads a topology.

@@ -291,7 +291,12 @@ fn move_line(made: &MoveReport) -> String {
         Some(pus) => format!("→ {pus}"),
         None => "let go".to_owned(),
     };
-    let label = format!("  {:>5.1} s  {} {}  ", seconds(made.at), fit(&made.name, 12), fit(&target, 7));
+    let label = format!(
+        "  {:>5.1} s  {} {}  ",
+        seconds(made.at),
+        fit(&made.name, 12),
+        fit(&target, 7)
+    );
     wrapped(&label, &made.reason.text)
 }
 
