@@ -112,7 +112,8 @@ pub struct PlaceArgs {
         help_heading = "Deciding"
     )]
     pub counters: Option<Counters>,
-    /// Samples a second on each busy PU, where threads are known by sampling [default: 251; 99 without privileges]
+    /// Samples a second on each busy PU, where threads are known by sampling [default: up to 251 and fewer once the
+    /// threads are known; 99 of each thread without privileges]
     #[arg(long, env = "PERCH_SAMPLING_RATE", value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Deciding")]
     pub sampling_rate: Option<u32>,
     /// Bind threads by hand (policy fixed): thread or program name pattern = PUs, such as 'solver*=core:0-3'; repeatable

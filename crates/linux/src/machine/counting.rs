@@ -44,6 +44,7 @@ impl Counting {
         let mut options = Options::default();
         if let Some(rate) = rate {
             (options.cpu_hz, options.thread_hz) = (rate, rate);
+            options.adapt = false;
         }
         Self {
             mode,

@@ -181,7 +181,9 @@ impl SamplerModule {
                 let wanted = self.known.wanted_cpus(context, system, system.rate());
                 system.sample_only(&wanted);
                 let seconds = context.interval as f64 / 1e9;
-                system.set_rate(self.pace.next(seconds, wanted.len(), self.options.cpu_hz));
+                if self.options.adapt {
+                    system.set_rate(self.pace.next(seconds, wanted.len(), self.options.cpu_hz));
+                }
             }
             Source::Threads(threads) => {
                 let most = self.options.max_switches;
@@ -320,7 +322,8 @@ impl Module for SamplerModule {
     fn description(&self) -> String {
         match &self.source {
             Source::System(_) => format!(
-                "instruction sampling, {} Hz on each busy CPU, with registers",
+                "instruction sampling, {}{} Hz on each busy CPU, with registers",
+                if self.options.adapt { "up to " } else { "" },
                 allowed_rate(self.options.cpu_hz)
             ),
             Source::Threads(_) if self.privilege.kernel => format!(

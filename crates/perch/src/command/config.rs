@@ -53,10 +53,8 @@ fn defaults() -> Result<String> {
         "counters" => "counters = \"auto\"".to_owned(),
         "take-over" => "take-over = false".to_owned(),
         "period" => "# period = \"1s\"          # the policy's own".to_owned(),
-        "sampling-rate" => {
-            "# sampling-rate = 251    # by privileges: 251 a PU, 99 a thread".to_owned()
-        }
-        "profile" => "# profile = \"amd-zen4\"   # detected".to_owned(),
+        "sampling-rate" => "# sampling-rate = 251    # by privileges and need".to_owned(),
+        "profile" => "# profile = \"zen4\"       # detected".to_owned(),
         "pus" => "# pus = \"0-7\"            # all that are usable".to_owned(),
         "pin" => "# pin = [\"solver*=core:0-3\"]".to_owned(),
         other => format!("# {other} ="),
