@@ -70,6 +70,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let workspace = Workspace::create()?;
     let perch = workspace.adopt(&find_perch(args.perch.as_deref())?)?;
     eprintln!("building the programs");
+    workspace.generate_data()?;
     for build in &catalogue.builds {
         workspace.build(build)?;
     }

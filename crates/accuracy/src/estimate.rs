@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// Time on CPU that every program gets, beside its start-up.
 const CPU_TIME: Duration = Duration::from_millis(3300);
 /// Give up on a program that does not get its time on CPU.
-const MOST_WAITING: Duration = Duration::from_secs(40);
+const MOST_WAITING: Duration = Duration::from_secs(90);
 /// perch's period is one second; a program that shares its PU gets a little less of it.
 const ONE_SECOND: u64 = 950_000_000;
 
@@ -104,7 +103,9 @@ pub fn estimate(
     words.extend([log.display().to_string(), "--".into()]);
     words.extend(workspace.expand(&program.run));
 
-    let mut command: Command = workspace.command(program, &words);
+    let mut command = workspace.command(program, &words);
+    // Some programs insist on a folder that they can write to.
+    command.current_dir(&home);
     command.envs(
         [
             "HOME",

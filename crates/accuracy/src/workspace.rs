@@ -28,7 +28,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Creates it, with the generated data and a copy of the scripts.
+    /// Creates it, with a copy of the scripts.
     ///
     /// # Errors
     /// A full or unwritable temporary folder.
@@ -45,7 +45,6 @@ impl Workspace {
             let nobody = workspace.home(Rights::Nobody);
             std::os::unix::fs::chown(nobody, Some(NOBODY), Some(NOBODY))?;
         }
-        data::write_all(&workspace.folder("data")).context("cannot write the input data")?;
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         for entry in fs::read_dir(&scripts)? {
             let entry = entry?;
@@ -55,6 +54,14 @@ impl Workspace {
             )?;
         }
         Ok(workspace)
+    }
+
+    /// Generates the programs' input.
+    ///
+    /// # Errors
+    /// A full temporary folder.
+    pub fn generate_data(&self) -> Result<()> {
+        data::write_all(&self.folder("data")).context("cannot write the input data")
     }
 
     /// Copies perch to where every user can run it; the path of the copy.
