@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks at a running program.
 const LOOKS: Duration = Duration::from_millis(30);
+/// The longest that a killed process is waited for.
+const DYING: Duration = Duration::from_secs(30);
 
 /// A running program; ended with its descendants when dropped.
 #[derive(Debug)]
@@ -114,12 +116,25 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Ends what can be ended; whoever is gone already is no error.
-        for pid in descendants(self.pid()) {
+        let pids = descendants(self.pid());
+        for &pid in &pids {
+            // One that is gone already is no error.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         let _ = self.child.wait();
+        // The next program shall not be measured while these still give their memory back.
+        let begin = Instant::now();
+        while pids.iter().any(|&pid| is_alive(pid)) && begin.elapsed() < DYING {
+            sleep(LOOKS);
+        }
     }
+}
+
+/// Whether a process still runs; one that only waits to be reaped does not.
+fn is_alive(pid: i32) -> bool {
+    Process::new(pid)
+        .and_then(|process| process.stat())
+        .is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
 /// One that is gone already is no error.
@@ -153,7 +168,7 @@ mod tests {
     #[test]
     fn grandchildren_are_found_and_ended() {
         let mut shell = Command::new("sh");
-        shell.args(["-c", "sh -c 'sleep 60; true'; true"]);
+        shell.args(["-c", "sh -c 'sleep infinity; true'; true"]);
         let running = Running::start(&mut shell, Stdio::null()).unwrap();
         let root = running.pid();
         while descendants(root).len() < 3 {
@@ -163,10 +178,7 @@ mod tests {
         drop(running);
         assert!(!std::path::Path::new(&format!("/proc/{root}")).exists());
         for pid in all {
-            let alive = Process::new(pid)
-                .and_then(|process| process.stat())
-                .is_ok_and(|stat| stat.state != 'Z');
-            assert!(!alive, "{pid}");
+            assert!(!is_alive(pid), "{pid}");
         }
     }
 }
