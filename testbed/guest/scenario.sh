@@ -12,9 +12,9 @@ begin() {
     echo "{\"run\":\"$1\"}"
 }
 
-# Waits until the workload listens.
+# Makes ready to give orders. Opened for both directions, since that neither waits nor fails without a reader.
 listen() {
-    exec 9>$ORDERS
+    exec 9<>$ORDERS
 }
 
 order() {

@@ -102,6 +102,12 @@ source = "definition"
 [fp_threshold]
 counters = {threshold}
 source = "drawn at random"
+[limits]
+cycles_per_second = [10e6, 8e9]
+min_instructions_per_second = 1e6
+max_instructions_per_cycle = 16
+judge_after_ms = 10
+source = "no processor runs above 8 GHz"
 "#
         )
     }

@@ -42,7 +42,7 @@ pub fn guest(topology: Topology) -> Guest {
 /// Runs a script with the scenario functions in the guest and takes apart what it printed.
 pub fn tell(guest: &Guest, script: &str) -> Vec<Run> {
     let output = guest
-        .run(&format!("{PRELUDE}\n{script}"))
+        .run(&format!("{PRELUDE}\n{script}\nexit 0"))
         .unwrap()
         .ok()
         .unwrap();
