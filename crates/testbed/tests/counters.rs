@@ -141,6 +141,7 @@ source = "no processor runs above 8 GHz"
         let lied = one("lied", "--counters auto --profile /root/unheard-of.toml");
         format!(
             "insmod /testbed/fakepmu.ko events={event}:{code:#x} || exit 1
+echo '* {int}' >/sys/module/fakepmu/parameters/rules
 seed=0; while [ $((seed += 1)) -le {SEEDS} ]; do {pmu} {sampling} done
 echo Y >/sys/module/fakepmu/parameters/lie
 {lied}"
@@ -209,15 +210,12 @@ fn a_random_pmu_and_sampling_decide_the_same() {
             "{}",
             run.name
         );
-        let source = if run.name.starts_with("pmu") {
-            "counter"
-        } else {
-            "sampling"
-        };
-        let seen = fp_share_sources(run);
-        assert!(
-            seen.iter().all(|s| s.contains(source)) && !seen.is_empty(),
-            "{}: {seen:?}",
+        let counting = run.header["counting"].as_str().unwrap();
+        let sampled = counting.contains("sampling");
+        assert_eq!(
+            sampled,
+            !run.name.starts_with("pmu"),
+            "{}: known by {counting}",
             run.name
         );
     }
@@ -250,22 +248,9 @@ fn a_random_pmu_and_sampling_decide_the_same() {
         .filter_map(|r| r.as_str().map(str::to_owned))
         .collect();
     assert!(
-        !remarks.is_empty(),
-        "nothing was said of counters that lie: {:#}",
-        lied.header
+        remarks
+            .iter()
+            .any(|remark| remark.contains("cannot be believed")),
+        "of counters that lie was said: {remarks:#?}"
     );
-    eprintln!("of the lie was said: {remarks:#?}");
-}
-
-/// Where the threads' FP shares came from, over all periods that were decided on.
-fn fp_share_sources(run: &Run) -> BTreeSet<String> {
-    let threads = run.periods.iter().flat_map(|p| {
-        p["observation"]["threads"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default()
-    });
-    let metrics = threads.flat_map(|t| t["metrics"].as_array().cloned().unwrap_or_default());
-    let shares = metrics.filter(|pair| pair[0] == "fp_share");
-    shares.map(|pair| pair[1]["source"].to_string()).collect()
 }
