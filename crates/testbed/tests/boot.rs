@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use perch_testbed::look::pu_list;
 use perch_testbed::{Guest, Kernel, Topology, vm_tests_skipped};
 
 /// Prints `KEY VALUE` lines of what the kernel says about itself.
@@ -20,16 +21,6 @@ echo oops >&2
 exit 7
 "#;
 
-/// A kernel's list ("0-3,6") as numbers.
-fn list(text: &str) -> Vec<usize> {
-    let mut numbers = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        numbers.extend(first.parse::<usize>().unwrap()..=last.parse().unwrap());
-    }
-    numbers
-}
-
 fn check(topology: Topology) {
     if vm_tests_skipped() {
         return;
@@ -47,13 +38,13 @@ fn check(topology: Topology) {
         .filter_map(|line| line.split_once(' '))
         .collect();
     assert_eq!(said["release"], Kernel::fetch().unwrap().release());
-    assert_eq!(list(said["online"]).len(), topology.pus());
-    assert_eq!(list(said["nodes"]).len(), topology.nodes());
+    assert_eq!(pu_list(said["online"]).len(), topology.pus());
+    assert_eq!(pu_list(said["nodes"]).len(), topology.nodes());
     for pu in 0..topology.pus() {
         let core = topology.core_of(pu);
         let siblings: Vec<usize> = topology.pus_of_core(core).collect();
         assert_eq!(
-            list(said[format!("siblings-{pu}").as_str()]),
+            pu_list(said[format!("siblings-{pu}").as_str()]),
             siblings,
             "siblings of PU {pu}"
         );
@@ -68,7 +59,7 @@ fn check(topology: Topology) {
     for node in 0..topology.nodes() {
         let pus: Vec<usize> = topology.pus_of_node(node).collect();
         assert_eq!(
-            list(said[format!("node-{node}").as_str()]),
+            pu_list(said[format!("node-{node}").as_str()]),
             pus,
             "PUs of node {node}"
         );
