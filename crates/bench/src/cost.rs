@@ -18,6 +18,8 @@ pub struct Cost {
     pub running: usize,
     /// perch's, interrupts included, in PU seconds a second.
     pub perch: Spread,
+    /// Samples that it takes in a second, once it has settled.
+    pub samples: f64,
     /// Of which its sampling interrupts, in PU seconds a second.
     pub interrupts: f64,
     /// perf stat's, in PU seconds a second.
@@ -33,7 +35,7 @@ pub struct Cost {
 /// How long each tool is watched, in periods of one second.
 const WINDOW: Duration = Duration::from_secs(4);
 
-/// Measures in alternating pairs. `interrupt` is what one second of sampling one busy PU costs in interrupts.
+/// Measures in alternating pairs. `interrupt` is what one sample costs its victim, in seconds.
 ///
 /// # Errors
 /// A tool that does not work.
@@ -54,17 +56,21 @@ pub fn measure(
         ],
         false,
     )?;
-    let busy_pus = running.min(std::thread::available_parallelism()?.get());
-    let interrupts = interrupt * busy_pus as f64;
+    // Sampling slows down once the threads are known, which takes longer the more threads share a PU.
+    let settling = Duration::from_secs(6 + running as u64 / 5);
+    let samples = steady_samples(perch, &victim, settling)?;
+    let interrupts = interrupt * samples;
     let (mut perch_cost, mut perf_cost, mut attach) = (Vec::new(), Vec::new(), Vec::new());
     for pair in 0..pairs {
         for turn in 0..2 {
             if (pair + turn) % 2 == 0 {
-                let (cost, attached) = steady(Tool::perch(perch, victim.pid(), &[], false)?)?;
+                let (cost, attached) =
+                    steady(Tool::perch(perch, victim.pid(), &[], false)?, settling)?;
                 perch_cost.push(cost + interrupts);
                 attach.push(attached);
             } else {
-                perf_cost.push(steady(Tool::perf(perf, victim.pid())?)?.0);
+                perf_cost
+                    .push(steady(Tool::perf(perf, victim.pid())?, Duration::from_millis(700))?.0);
             }
         }
     }
@@ -76,13 +82,14 @@ pub fn measure(
         per_thread: (perch.median - interrupts) / threads as f64,
         attach: Spread::of(&attach),
         perch,
+        samples,
         interrupts,
         perf,
     })
 }
 
 /// PU seconds a second once it has settled, and how long it took to settle.
-fn steady(tool: Tool) -> Result<(f64, f64)> {
+fn steady(tool: Tool, settling: Duration) -> Result<(f64, f64)> {
     let start = Instant::now();
     let mut settled = Duration::ZERO;
     let mut held = 0;
@@ -96,9 +103,59 @@ fn steady(tool: Tool) -> Result<(f64, f64)> {
         }
         sleep(Duration::from_millis(5));
     }
-    sleep(Duration::from_millis(700));
+    sleep(settling);
     let (before, window) = (tool.cpu_time()?, Instant::now());
     sleep(WINDOW);
     let cost = (tool.cpu_time()? - before).as_secs_f64() / window.elapsed().as_secs_f64();
     Ok((cost, settled.as_secs_f64()))
+}
+
+/// Samples a second once sampling has settled, of threads of ours: the last periods of a recording tell.
+fn steady_samples(perch: &Path, victim: &Victim, settling: Duration) -> Result<f64> {
+    let file = std::env::temp_dir().join(format!("perch-bench-{}.jsonl", std::process::id()));
+    let option = format!("--log={}", file.display());
+    let tool = Tool::perch(perch, victim.pid(), &[&option], false)?;
+    sleep(settling + WINDOW);
+    drop(tool);
+    let text = std::fs::read_to_string(&file)?;
+    std::fs::remove_file(&file)?;
+    let periods: Vec<serde_json::Value> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let observations: Vec<&serde_json::Value> = periods
+        .iter()
+        .map(|record| &record["observation"])
+        .filter(|seen| seen.is_object())
+        .collect();
+    // The very last one is cut short by the end.
+    let last: Vec<_> = observations
+        .iter()
+        .rev()
+        .skip(1)
+        .take(WINDOW.as_secs() as usize)
+        .collect();
+    let samples_of = |thread: &serde_json::Value| -> f64 {
+        let metrics = thread["metrics"].as_array().into_iter().flatten();
+        metrics
+            .filter(|metric| metric[0] == "samples")
+            .filter_map(|metric| metric[1]["value"].as_f64())
+            .sum()
+    };
+    let samples: f64 = last
+        .iter()
+        .flat_map(|seen| seen["threads"].as_array().into_iter().flatten())
+        .map(samples_of)
+        .sum();
+    let seconds: f64 = last
+        .iter()
+        .filter_map(|seen| seen["interval"].as_f64())
+        .sum::<f64>()
+        / 1e9;
+    anyhow::ensure!(
+        samples > 0.0 && seconds > 0.0,
+        "the recording tells of no samples: {}",
+        file.display()
+    );
+    Ok(samples / seconds)
 }

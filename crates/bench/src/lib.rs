@@ -85,14 +85,15 @@ fn render(results: &Results) -> String {
     for cost in &results.cost {
         let _ = writeln!(
             text,
-            "  {:>5} threads, {} running: perch {} (of which interrupts {:.2}), perf stat {}; ratio {:.2} (aim: below 1)\n\
-             \x20               {:.2} µs a thread a period; attached to all after {:.0} ms",
+            "  {} threads, {} running: perch {}, perf stat {}; ratio {:.2} (aim: below 1)\n    \
+             of perch's, {:.2} are interrupts of {:.0} samples; {:.2} µs a thread a period; attached after {:.0} ms",
             cost.threads,
             cost.running,
             cost.perch.scaled(1e3),
-            cost.interrupts * 1e3,
             cost.perf.scaled(1e3),
             cost.ratio,
+            cost.interrupts * 1e3,
+            cost.samples,
             cost.per_thread * 1e6,
             cost.attach.median * 1e3,
         );

@@ -48,9 +48,6 @@ pub const CASES: [Case; 4] = [
 
 /// The rate at which interrupts cost enough to be measured; their cost grows with the rate.
 const HIGH_RATE: f64 = 4_000.0;
-/// perch's own rate, which the cost is scaled to.
-const DEFAULT_RATE: f64 = 251.0;
-
 /// One case's result.
 #[derive(Debug, Serialize)]
 pub struct Slowdown {
@@ -74,15 +71,14 @@ pub fn measure(perch: &Path, case: Case, pairs: u32) -> Result<Slowdown> {
     })
 }
 
-/// What sampling one busy PU for a second at the default rate costs in interrupts, in PU seconds: the slowdown at a
-/// high rate, scaled down.
+/// What one sample costs its victim, in seconds: the slowdown at a high rate, divided by that rate.
 ///
 /// # Errors
 /// A perch or a victim that does not work.
 pub fn interrupt_cost(perch: &Path, pairs: u32) -> Result<f64> {
     let rate = HIGH_RATE.to_string();
     let loss = loss(perch, CASES[0], pairs, &["--sampling-rate", &rate])?;
-    Ok(loss.median.max(0.0) * DEFAULT_RATE / HIGH_RATE)
+    Ok(loss.median.max(0.0) / HIGH_RATE)
 }
 
 fn loss(perch: &Path, case: Case, pairs: u32, options: &[&str]) -> Result<Spread> {

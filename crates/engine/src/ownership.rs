@@ -31,9 +31,12 @@ pub enum Noticed {
     Inherited(ThreadId),
     /// PUs went away or came back, and the kernel changed a mask that perch had set.
     Refitted(ThreadId),
-    /// A thread was placed by somebody else.
+    /// A thread was placed by somebody else, or its cpuset was changed: its mask is not perch's any more.
     Foreign(ThreadId),
 }
+
+/// Masks are read before the default in a period, so a change of a cpuset may be seen in one of them a period earlier.
+const FRESH: u8 = 2;
 
 /// The masks of all threads of a session.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub struct Ownership {
     masks: HashMap<PuSet, Vec<PuSet>>,
     /// The usable PUs of the last observation.
     usable: PuSet,
+    /// Observations for which a mask that is the default may be the kernel's doing, since the default has changed.
+    fresh_default: u8,
 }
 
 impl Ownership {
@@ -56,6 +61,7 @@ impl Ownership {
             threads: HashMap::new(),
             masks: HashMap::new(),
             usable: PuSet::new(),
+            fresh_default: 0,
         }
     }
 
@@ -76,6 +82,7 @@ impl Ownership {
             }
         }
         self.default = default;
+        self.fresh_default = FRESH;
         true
     }
 
@@ -97,6 +104,8 @@ impl Ownership {
         let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         let mut noticed = Vec::new();
         let mut foreign = None;
+        let reset = self.fresh_default > 0;
+        self.fresh_default = self.fresh_default.saturating_sub(1);
         let came_back = !usable.is_subset(&self.usable);
         self.usable = usable.clone();
         for sample in &observation.threads {
@@ -118,6 +127,15 @@ impl Ownership {
                 owned.asked = mask.clone();
                 owned.current = mask.clone();
                 noticed.push(Noticed::Inherited(id));
+                continue;
+            }
+            if reset && owned.held && *mask == self.default {
+                // Nobody has placed it: with its cpuset the kernel gives every thread the whole of it.
+                owned.held = false;
+                owned.touched = false;
+                owned.before = mask.clone();
+                owned.current = mask.clone();
+                noticed.push(Noticed::Foreign(id));
                 continue;
             }
             noticed.extend(owned.seen_again(id, mask, &self.default, usable, self.take_over));

@@ -102,7 +102,7 @@ impl Builder {
 }
 
 /// The mask that perch itself inherited, and with it what it launches.
-fn own_mask() -> Result<PuSet, MachineError> {
+pub(super) fn own_mask() -> Result<PuSet, MachineError> {
     let pid = std::process::id() as i32;
     let tid = rustix::thread::gettid().as_raw_nonzero().get();
     let status = Reader::new().status(pid, tid).ok();

@@ -126,6 +126,16 @@ impl LinuxMachine {
         }
     }
 
+    /// Brings the mask of unplaced threads up to date after a cpuset has changed: of attached processes that of their
+    /// own cpuset; of launched ones that which perch itself has now, unless somebody has placed perch meanwhile.
+    fn follow_default(&mut self, own_cpuset_changed: bool) {
+        if let Some((pid, _)) = self.attached.first() {
+            self.default_mask = cpuset::unplaced_mask(*pid, &possible_pus(), &online_pus());
+        } else if own_cpuset_changed && let Ok(mask) = builder::own_mask() {
+            self.default_mask = mask;
+        }
+    }
+
     /// Nanoseconds that perch has spent on PUs.
     fn own_cpu_time() -> u64 {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -199,6 +209,10 @@ impl Machine for LinuxMachine {
         self.drain_task_events();
         // First, so that masks are read after a change.
         let topology_changed = self.follow_topology();
+        // Whoever changes a cpuset changes the masks of its threads.
+        if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
+            self.follow_default(topology_changed);
+        }
         self.tracker.discover();
         let now = Instant::now();
         let interval = (now - self.observed).as_nanos() as u64;

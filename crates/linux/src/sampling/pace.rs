@@ -14,7 +14,7 @@ const EACH: f64 = 25.0;
 const EACH_STEADY: f64 = 10.0;
 
 /// Samples after which a thread is no longer new.
-const KNOWN: u64 = 100;
+const KNOWN: u64 = 50;
 
 /// Periods in which nobody changed, after which all are steady.
 const STEADY: u32 = 3;
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn fast_while_new_then_slow_and_fast_again_after_a_change() {
         let mut pace = Pace::default();
-        assert_eq!(period(&mut pace, 2, 120, 0.3), 251);
-        let settled: Vec<u32> = (0..6).map(|_| period(&mut pace, 2, 100, 0.3)).collect();
+        assert_eq!(period(&mut pace, 2, 60, 0.3), 251);
+        let settled: Vec<u32> = (0..6).map(|_| period(&mut pace, 2, 60, 0.3)).collect();
         assert_eq!(settled, [25, 25, 20, 20, 20, 20]);
         assert_eq!(period(&mut pace, 2, 10, 0.0), 251);
     }
