@@ -209,15 +209,15 @@ impl Machine for LinuxMachine {
         self.drain_task_events();
         // First, so that masks are read after a change.
         let topology_changed = self.follow_topology();
-        // Whoever changes a cpuset changes the masks of its threads.
-        if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
-            self.follow_default(topology_changed);
-        }
         self.tracker.discover();
         let now = Instant::now();
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;
         let mut sampled = self.tracker.sample(interval);
+        // Whoever changes a cpuset changes the masks of its threads.
+        if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
+            self.follow_default(topology_changed);
+        }
         self.counting
             .period(&self.topology, interval, &mut sampled)?;
         let said: Vec<String> = self
