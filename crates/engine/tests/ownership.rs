@@ -1,0 +1,84 @@
+//! Whose mask is whose, when the kernel changes it.
+
+use perch_core::{
+    HandsOff, Metrics, Observation, Outcome, PuSet, ThreadId, ThreadInfo, ThreadSample,
+};
+use perch_engine::ownership::Ownership;
+
+const THREAD: ThreadId = ThreadId { tid: 7, start: 1 };
+
+fn set(text: &str) -> PuSet {
+    text.parse().unwrap()
+}
+
+fn seen(mask: &str) -> Observation {
+    let info = ThreadInfo {
+        id: THREAD,
+        pid: 7,
+        name: "t".into(),
+        process: "t".into(),
+    };
+    let sample = ThreadSample {
+        info,
+        interval: 1,
+        cpu_time: 1,
+        wait_time: 0,
+        switches: None,
+        migrations: None,
+        last_pu: None,
+        mask: Some(set(mask)),
+        counts: Vec::new(),
+        metrics: Metrics::default(),
+    };
+    Observation {
+        threads: vec![sample],
+        ..Observation::default()
+    }
+}
+
+/// A thread that nobody placed, bound by perch to PU 3 of eight.
+fn bound() -> Ownership {
+    let mut ownership = Ownership::new(set("0-7"), false);
+    ownership.observe(&seen("0-7"), &set("0-7"));
+    ownership.will_set(THREAD, &set("3"));
+    ownership.outcome(THREAD, &set("3"), Outcome::Applied);
+    ownership
+}
+
+#[test]
+fn a_changed_cpuset_gives_the_whole_of_it_and_the_thread_stays_ours_to_place() {
+    let mut ownership = bound();
+    for cpuset in ["0-5", "0-7", "2-5"] {
+        assert!(ownership.set_default(set(cpuset)));
+        ownership.observe(&seen(cpuset), &set("0-7"));
+        let owned = ownership.get(THREAD).unwrap();
+        assert_eq!(
+            (owned.hands_off, &owned.before, owned.held),
+            (None, &set(cpuset), false),
+            "{cpuset}"
+        );
+        ownership.will_set(THREAD, &set("3"));
+        ownership.outcome(THREAD, &set("3"), Outcome::Applied);
+    }
+}
+
+#[test]
+fn the_same_mask_without_a_changed_cpuset_is_somebodys() {
+    let mut ownership = bound();
+    ownership.observe(&seen("0-7"), &set("0-7"));
+    assert_eq!(
+        ownership.get(THREAD).unwrap().hands_off,
+        Some(HandsOff::ChangedByOthers)
+    );
+}
+
+#[test]
+fn another_mask_than_the_new_cpuset_is_somebodys_too() {
+    let mut ownership = bound();
+    ownership.set_default(set("0-5"));
+    ownership.observe(&seen("1-2"), &set("0-7"));
+    assert_eq!(
+        ownership.get(THREAD).unwrap().hands_off,
+        Some(HandsOff::ChangedByOthers)
+    );
+}
