@@ -44,7 +44,7 @@ test-packages: packages
 	$(call need,$(TEST_PACKAGES))
 
 test: test-packages examples
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 lint: packages
 	$(CARGO) fmt --all --check
