@@ -1,8 +1,11 @@
 //! /proc/PID/stat, status, schedstat.
 #![no_main]
 
+use perch_linux::proc::{parse_migrations, parse_schedstat, parse_stat, parse_status};
+
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = perch_linux::proc::parse::parse_stat(bytes);
-    let _ = perch_linux::proc::parse::parse_status(bytes);
-    let _ = perch_linux::proc::parse::parse_schedstat(bytes);
+    let _ = parse_stat(bytes);
+    let _ = parse_status(bytes);
+    let _ = parse_schedstat(bytes);
+    let _ = parse_migrations(bytes);
 });

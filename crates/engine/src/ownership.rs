@@ -35,7 +35,16 @@ pub enum Noticed {
     Foreign(ThreadId),
 }
 
-/// Masks are read before the default in a period, so a change of a cpuset may be seen in one of them a period earlier.
+/// What a mask is judged by.
+struct Context<'a> {
+    default: &'a PuSet,
+    /// The default has changed just now.
+    fresh_default: bool,
+    usable: &'a PuSet,
+    take_over: bool,
+}
+
+/// Masks are read before the default and the PUs of a period, so some of them may show a change a period later.
 const FRESH: u8 = 2;
 
 /// The masks of all threads of a session.
@@ -50,6 +59,8 @@ pub struct Ownership {
     usable: PuSet,
     /// Observations for which a mask that is the default may be the kernel's doing, since the default has changed.
     fresh_default: u8,
+    /// Observations for which a mask may be what it was before PUs went, since they came back.
+    fresh_pus: u8,
 }
 
 impl Ownership {
@@ -62,6 +73,7 @@ impl Ownership {
             masks: HashMap::new(),
             usable: PuSet::new(),
             fresh_default: 0,
+            fresh_pus: 0,
         }
     }
 
@@ -104,9 +116,9 @@ impl Ownership {
         let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         let mut noticed = Vec::new();
         let mut foreign = None;
-        let reset = self.fresh_default > 0;
-        self.fresh_default = self.fresh_default.saturating_sub(1);
-        let came_back = !usable.is_subset(&self.usable);
+        if !self.usable.is_empty() && !usable.is_subset(&self.usable) {
+            self.fresh_pus = FRESH;
+        }
         self.usable = usable.clone();
         for sample in &observation.threads {
             let id = sample.info.id;
@@ -121,7 +133,7 @@ impl Ownership {
             };
             // A child of a thread whose only PU had gone when it was born: the kernel remembers the mask that it
             // inherited, and uses it again once the PU is back.
-            if came_back && owned.is_untouched() && self.masks.contains_key(mask) {
+            if self.fresh_pus > 0 && owned.is_untouched() && self.masks.contains_key(mask) {
                 owned.held = true;
                 owned.touched = true;
                 owned.asked = mask.clone();
@@ -129,24 +141,29 @@ impl Ownership {
                 noticed.push(Noticed::Inherited(id));
                 continue;
             }
-            if reset && owned.held && *mask == self.default {
-                // Nobody has placed it: with its cpuset the kernel gives every thread the whole of it.
-                owned.held = false;
-                owned.touched = false;
-                owned.before = mask.clone();
-                owned.current = mask.clone();
-                noticed.push(Noticed::Foreign(id));
-                continue;
-            }
-            noticed.extend(owned.seen_again(id, mask, &self.default, usable, self.take_over));
+            let context = Context {
+                default: &self.default,
+                fresh_default: self.fresh_default > 0,
+                usable,
+                take_over: self.take_over,
+            };
+            noticed.extend(owned.seen_again(id, mask, &context));
         }
+        self.fresh_default = self.fresh_default.saturating_sub(1);
+        self.fresh_pus = self.fresh_pus.saturating_sub(1);
         noticed
     }
 
     /// A thread whose mask was read outside of an observation.
     pub fn learn(&mut self, thread: ThreadId, mask: &PuSet, usable: &PuSet) -> Option<Noticed> {
         if let Some(owned) = self.threads.get_mut(&thread) {
-            return owned.seen_again(thread, mask, &self.default, usable, self.take_over);
+            let context = Context {
+                default: &self.default,
+                fresh_default: self.fresh_default > 0,
+                usable,
+                take_over: self.take_over,
+            };
+            return owned.seen_again(thread, mask, &context);
         }
         let foreign = self.foreign_masks();
         self.seen_first(thread, mask, usable, &foreign)
@@ -235,16 +252,20 @@ impl Owned {
         !self.held && !self.touched && self.hands_off.is_none()
     }
 
-    fn seen_again(
-        &mut self,
-        id: ThreadId,
-        mask: &PuSet,
-        default: &PuSet,
-        usable: &PuSet,
-        take_over: bool,
-    ) -> Option<Noticed> {
+    fn seen_again(&mut self, id: ThreadId, mask: &PuSet, context: &Context<'_>) -> Option<Noticed> {
+        let Context {
+            default, usable, ..
+        } = *context;
         if *mask == self.current {
             return None;
+        }
+        if self.held && context.fresh_default && mask == default {
+            // Nobody has placed it: with its cpuset the kernel gives every thread the whole of it.
+            self.held = false;
+            self.touched = false;
+            self.before = mask.clone();
+            self.current = mask.clone();
+            return Some(Noticed::Foreign(id));
         }
         if self.held {
             if *mask == self.asked || refitted(&self.asked, mask, default, usable) {
@@ -260,7 +281,7 @@ impl Owned {
             }
             if self.touched {
                 self.hands_off = Some(HandsOff::ChangedByOthers);
-            } else if take_over {
+            } else if context.take_over {
                 self.before = mask.clone();
                 return None;
             } else {

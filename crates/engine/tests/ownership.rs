@@ -82,3 +82,47 @@ fn another_mask_than_the_new_cpuset_is_somebodys_too() {
         Some(HandsOff::ChangedByOthers)
     );
 }
+
+/// A child that a thread bound to PU 3 started while that PU was away: it may use all others until the PU is back.
+fn with_a_child() -> (Ownership, ThreadId) {
+    let mut ownership = bound();
+    let child = ThreadId { tid: 8, start: 2 };
+    let mut observation = seen("0-7");
+    observation.threads[0].info.id = child;
+    ownership.observe(&observation, &set("0-2,4-7"));
+    assert!(!ownership.get(child).unwrap().held);
+    (ownership, child)
+}
+
+fn shown(child: ThreadId, mask: &str) -> Observation {
+    let mut observation = seen(mask);
+    observation.threads[0].info.id = child;
+    observation
+}
+
+#[test]
+fn a_mask_that_comes_back_with_its_pu_is_known_in_that_period_and_in_the_next() {
+    for late in [false, true] {
+        let (mut ownership, child) = with_a_child();
+        if late {
+            ownership.observe(&shown(child, "0-7"), &set("0-7"));
+        }
+        ownership.observe(&shown(child, "3"), &set("0-7"));
+        let owned = ownership.get(child).unwrap();
+        assert!(owned.held && owned.hands_off.is_none(), "late: {late}");
+        assert_eq!(owned.before, set("0-7"));
+    }
+}
+
+#[test]
+fn a_mask_that_perch_also_uses_is_somebodys_long_after_pus_came_back() {
+    let (mut ownership, child) = with_a_child();
+    for _ in 0..2 {
+        ownership.observe(&shown(child, "0-7"), &set("0-7"));
+    }
+    ownership.observe(&shown(child, "3"), &set("0-7"));
+    assert_eq!(
+        ownership.get(child).unwrap().hands_off,
+        Some(HandsOff::PlacedBefore)
+    );
+}

@@ -82,14 +82,6 @@ pub fn needs(name: &str) -> Result<&'static str, PolicyError> {
     entry(name).map(|entry| entry.needs)
 }
 
-/// One line: what the policy does and what it needs.
-///
-/// # Errors
-/// No policy of that name, with a suggestion.
-pub fn describe(name: &str) -> Result<String, PolicyError> {
-    entry(name).map(|entry| format!("{}; {}", entry.summary, entry.needs))
-}
-
 /// The policy of that name with its options: those that `config` leaves out have their defaults.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ fn every_policy_is_built_by_its_name_and_its_defaults() {
             config.insert("pin".to_owned(), vec!["*=0"].into());
         }
         assert_eq!(registry::build(name, &config).unwrap().name(), name);
-        assert!(registry::describe(name).unwrap().contains("needs"));
+        assert!(registry::needs(name).unwrap().contains("needs"));
     }
 }
 

@@ -137,6 +137,13 @@ impl Counting {
         }
     }
 
+    /// A running process is followed from now on.
+    pub(super) fn attached(&mut self, pid: i32) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.attach_process(pid);
+        }
+    }
+
     /// Reads the counters of the threads that ran.
     fn read_counters(&mut self, sampled: &mut Sampled) -> Result<(), MachineError> {
         if self.counters.is_none() {

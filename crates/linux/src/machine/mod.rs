@@ -194,6 +194,7 @@ impl Machine for LinuxMachine {
         if !self.tracker.follow_running(pid) {
             return Err(MachineError::NoSuchProcess(pid));
         }
+        self.counting.attached(pid);
         if self.attached.is_empty() && self.child.is_none() {
             self.default_mask = cpuset::unplaced_mask(pid, &possible_pus(), &online_pus());
         }
@@ -208,14 +209,16 @@ impl Machine for LinuxMachine {
     fn observe(&mut self) -> Result<Observation, MachineError> {
         self.drain_task_events();
         // First, so that masks are read after a change.
-        let topology_changed = self.follow_topology();
+        let mut topology_changed = self.follow_topology();
         self.tracker.discover();
         let now = Instant::now();
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;
         let mut sampled = self.tracker.sample(interval);
-        // Whoever changes a cpuset changes the masks of its threads.
         if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
+            // A PU that goes while masks are read changes some of them: whoever judges these must know that it went.
+            topology_changed |= self.follow_topology();
+            // Whoever changes a cpuset changes the masks of its threads.
             self.follow_default(topology_changed);
         }
         self.counting

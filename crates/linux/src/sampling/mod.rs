@@ -7,6 +7,7 @@
 
 mod code;
 mod history;
+mod known;
 mod module;
 mod options;
 mod pace;

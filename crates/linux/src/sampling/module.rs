@@ -2,66 +2,28 @@
 
 use super::{
     Options,
-    history::{History, Names, PROVIDED, in_kernel},
+    history::{Names, PROVIDED},
+    known::Known,
     pace::Pace,
     per_thread::{Candidate, PerThread},
-    process::{Process, Reported},
+    process::Reported,
     source::allowed_rate,
-    steer::Whereabouts,
     system_wide::SystemWide,
     walks::Walks,
 };
-use crate::perf::{
-    Privilege, Record, TaskEvent,
-    record::{CpuMode, Sample},
-};
+use crate::perf::{Privilege, TaskEvent};
 use perch_core::{
-    MachineError, Metrics, Module, ModuleContext, PuSet, ThreadId, ThreadSample, metric::names,
+    MachineError, Metrics, Module, ModuleContext, ThreadId, ThreadSample, metric::names,
 };
 use perch_sampling::ThreadMix;
-use std::{
-    collections::{HashMap, HashSet},
-    os::fd::BorrowedFd,
-};
+use std::{collections::HashSet, os::fd::BorrowedFd};
 
 /// A core's private cache where the topology does not tell: 1 MiB, as on Zen 4 and Neoverse.
 const DEFAULT_L2: u64 = 1 << 20;
 
-/// A thread that was given to perch.
-struct Thread {
-    id: ThreadId,
-    pid: i32,
-    /// Only threads that were ever sampled have this.
-    sampled: Option<Box<Sampled>>,
-}
-
-#[derive(Default)]
-struct Sampled {
-    mix: ThreadMix,
-    /// Samples in the kernel in this period.
-    kernel: u64,
-    /// Samples of periods in which no code could be decoded.
-    undecoded: u64,
-    history: History,
-}
-
 enum Source {
     System(SystemWide),
     Threads(PerThread),
-}
-
-/// All that a sample is looked up in.
-#[derive(Default)]
-struct Known {
-    threads: HashMap<i32, Thread>,
-    processes: HashMap<i32, Process>,
-    /// Counts how often rings were drained.
-    drains: u64,
-    whereabouts: Whereabouts,
-    /// Samples of ours in this period.
-    ours: u64,
-    lost: u64,
-    throttled: bool,
 }
 
 /// Instruction sampling as a monitoring module.
@@ -123,6 +85,11 @@ impl SamplerModule {
         }
     }
 
+    /// A process with all of its threads was given to perch, before the next period tells of them.
+    pub fn attach_process(&mut self, pid: i32) {
+        self.known.add_process(pid);
+    }
+
     /// Something happened that code or threads depend on: an exec, an executable mapping, an end.
     pub fn note(&mut self, event: &TaskEvent) {
         match event {
@@ -137,20 +104,16 @@ impl SamplerModule {
                 file,
                 ..
             } => {
-                if let Some(process) = self.known.processes.get_mut(pid) {
-                    let reported = file.clone().map(|file| Reported {
-                        address: *address,
-                        length: *length,
-                        offset: *offset,
-                        file,
-                    });
-                    process.mapped(*address, *length, reported);
-                }
+                let reported = file.clone().map(|file| Reported {
+                    address: *address,
+                    length: *length,
+                    offset: *offset,
+                    file,
+                });
+                self.known.mapped(*pid, *address, *length, reported);
             }
-            TaskEvent::Comm { .. }
-            | TaskEvent::Fork { .. }
-            | TaskEvent::Exit { .. }
-            | TaskEvent::Lost(_) => {}
+            TaskEvent::Fork { pid, tid, ppid, .. } => self.known.forked(*pid, *tid, *ppid),
+            TaskEvent::Comm { .. } | TaskEvent::Exit { .. } | TaskEvent::Lost(_) => {}
         }
     }
 
@@ -164,7 +127,7 @@ impl SamplerModule {
 
     /// Takes the samples out of the rings.
     pub fn drain(&mut self) {
-        self.known.drains += 1;
+        self.known.next_drain();
         match &mut self.source {
             Source::System(system) => {
                 system.drain(|cpu, record| self.known.record(Some(cpu), &record));
@@ -178,7 +141,7 @@ impl SamplerModule {
         match &mut self.source {
             Source::System(system) => {
                 system.follow_cpus()?;
-                let wanted = self.known.wanted_cpus(context, system, system.rate());
+                let wanted = self.known.wanted_cpus(context, system);
                 system.sample_only(&wanted);
                 let seconds = context.interval as f64 / 1e9;
                 if self.options.adapt {
@@ -336,131 +299,6 @@ impl Module for SamplerModule {
                 self.privilege.paranoid_text()
             ),
         }
-    }
-}
-
-impl Known {
-    fn add(&mut self, id: ThreadId, pid: i32) {
-        self.processes
-            .entry(pid)
-            .or_insert_with(|| Process::new(pid));
-        let new = || Thread {
-            id,
-            pid,
-            sampled: None,
-        };
-        let thread = self.threads.entry(id.tid).or_insert_with(new);
-        // The number may have been another thread's, or the first of a process that was forked from another.
-        if thread.id != id || thread.pid != pid {
-            *thread = new();
-        }
-    }
-
-    fn follow(&mut self, context: &ModuleContext<'_>) {
-        for thread in context.threads {
-            self.add(thread.info.id, thread.info.pid);
-        }
-    }
-
-    fn executed(&mut self, pid: i32) {
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.forget();
-        }
-        for thread in self.threads.values_mut().filter(|t| t.pid == pid) {
-            thread.sampled = None;
-        }
-    }
-
-    fn record(&mut self, cpu: Option<u32>, record: &Record<'_>) {
-        match record {
-            Record::Sample(sample) => self.sample(cpu, sample),
-            Record::Lost(count) => self.lost += count,
-            Record::Throttle => self.throttled = true,
-            _ => {}
-        }
-    }
-
-    fn sample(&mut self, cpu: Option<u32>, sample: &Sample<'_>) {
-        let Some(thread) = self.threads.get_mut(&sample.tid) else {
-            return; // somebody else's
-        };
-        self.ours += 1;
-        if let Some(cpu) = cpu {
-            self.whereabouts.note(cpu);
-        }
-        let sampled = thread.sampled.get_or_insert_default();
-        if sample.mode != CpuMode::User {
-            sampled.kernel += 1;
-            return;
-        }
-        let Some(process) = self.processes.get_mut(&thread.pid) else {
-            return;
-        };
-        if let Some(sample) = process.sample(sample, self.drains) {
-            sampled.mix.add(&sample);
-        }
-    }
-
-    /// What a thread's samples say; `walk` tells whether they may be seen together, which takes longer.
-    fn metrics(
-        &mut self,
-        thread: &ThreadSample,
-        l2_bytes: u64,
-        names: &Names,
-        walk: &mut dyn FnMut(&ThreadMix) -> bool,
-    ) -> Option<Metrics> {
-        let known = self.threads.get_mut(&thread.info.id.tid)?;
-        let sampled = known.sampled.as_mut()?;
-        let kernel = std::mem::take(&mut sampled.kernel);
-        if kernel == 0 && sampled.mix.samples() == 0 {
-            return None;
-        }
-        let process = self.processes.get_mut(&known.pid)?;
-        let together = walk(&sampled.mix);
-        if let Some(new) = process.take(&mut sampled.mix, together) {
-            return Some(sampled.history.join(&new, kernel, l2_bytes, names));
-        }
-        sampled.undecoded += sampled.mix.samples();
-        sampled.mix.reset();
-        in_kernel(kernel, names)
-    }
-
-    /// On which CPUs to sample in the next period.
-    fn wanted_cpus(&mut self, context: &ModuleContext<'_>, system: &SystemWide, hz: u32) -> PuSet {
-        let mut time = 0;
-        for thread in context.threads.iter().filter(|t| t.cpu_time > 0) {
-            time += thread.cpu_time;
-            if let Some(pu) = thread.last_pu {
-                self.whereabouts.note(pu);
-            }
-        }
-        let expected = time as f64 * 1e-9 * f64::from(allowed_rate(hz));
-        self.whereabouts
-            .next(expected, self.ours, &system.sampled(), &system.cpus())
-    }
-
-    /// Processes that have only undecodable samples because their memory may not be read.
-    fn unreadable<'a>(&self, context: &ModuleContext<'a>) -> Option<(i32, &'a str)> {
-        context.threads.iter().find_map(|thread| {
-            let process = self.processes.get(&thread.info.pid)?;
-            let known = self.threads.get(&thread.info.id.tid)?;
-            let undecoded = known.sampled.as_ref()?.undecoded;
-            (undecoded >= 10 && process.memory_refused())
-                .then_some((thread.info.pid, thread.info.process.as_str()))
-        })
-    }
-
-    fn end_period(&mut self, context: &ModuleContext<'_>) {
-        self.ours = 0;
-        self.lost = 0;
-        self.throttled = false;
-        for id in context.ended {
-            if self.threads.get(&id.tid).is_some_and(|t| t.id == *id) {
-                self.threads.remove(&id.tid);
-            }
-        }
-        let live: HashSet<i32> = self.threads.values().map(|t| t.pid).collect();
-        self.processes.retain(|pid, _| live.contains(pid));
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn cpu_clock(hz: u32, wake_at: usize) -> Builder<'static> {
     builder
 }
 
-/// The wanted rate, or `kernel.perf_event_max_sample_rate` if that is lower.
+/// Reads what the kernel allows: the wanted rate, or `kernel.perf_event_max_sample_rate` if that is lower.
 pub(super) fn allowed_rate(hz: u32) -> u32 {
     fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")
         .ok()

@@ -19,15 +19,19 @@ pub(super) struct SystemWide {
     cpus: Vec<Cpu>,
     /// Samples a second now.
     rate: u32,
+    /// At most.
+    fastest: u32,
     poll: Poll,
 }
 
 impl SystemWide {
-    /// Opens an event on each online CPU, switched on.
+    /// Opens an event on each online CPU, switched on, at this many samples a second or what the kernel allows.
     pub(super) fn open(hz: u32) -> Result<Self, MachineError> {
+        let fastest = allowed_rate(hz);
         let mut source = Self {
             cpus: Vec::new(),
-            rate: allowed_rate(hz),
+            rate: fastest,
+            fastest,
             poll: Poll::new()?,
         };
         source.follow_cpus()?;
@@ -93,9 +97,9 @@ impl SystemWide {
         }
     }
 
-    /// Samples this often from now on, on all CPUs. A CPU that refuses keeps its rate.
+    /// Samples this often from now on, on all CPUs, but no faster than when it was opened. A CPU that refuses keeps its rate.
     pub(super) fn set_rate(&mut self, hz: u32) {
-        let hz = allowed_rate(hz);
+        let hz = hz.clamp(1, self.fastest);
         if hz == self.rate {
             return;
         }

@@ -59,47 +59,19 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         remarks.push(format!("profile generic: {why}"));
     }
 
-    let mut lock = None;
-    let mut acting_policy = policy;
-    let acting = if args.dry_run {
-        Acting::Paper(on_paper.map(|loaded| Arc::new(loaded.topology)))
+    let (acting, policy, lock) = if args.dry_run {
+        let other = on_paper.map(|loaded| Arc::new(loaded.topology));
+        (Acting::Paper(other), policy, None)
     } else {
         let dir = StateDir::standard()?;
         remarks.extend(recover(&dir, &here.topology)?);
-        if settings.policy != "observe" {
-            let wanted = match &settings.pus {
-                Some(pus) => here.topology.usable().and(pus),
-                None => here.topology.usable(),
-            };
-            match Lock::take(&wanted) {
-                Ok(taken) => lock = Some(taken),
-                Err(held) => {
-                    remarks.push(format!("{held}; this one only observes"));
-                    acting_policy = registry::build("observe", &toml::Table::new())?;
-                }
-            }
-        }
-        Acting::Live(dir)
+        let (policy, lock) = permitted(policy, &settings, &here.topology, &mut remarks)?;
+        (Acting::Live(dir), policy, lock)
     };
-
-    let mut builder =
-        LinuxMachine::builder()
-            .topology(here.topology)
-            .counters(match settings.counters {
-                Counters::Auto => CountersMode::Auto,
-                Counters::Pmu => CountersMode::Pmu,
-                Counters::Sampling => CountersMode::Sampling,
-            });
-    if let Some(rate) = settings.sampling_rate {
-        builder = builder.sampling_rate(rate);
-    }
-    if let Some(pus) = &settings.pus {
-        builder = builder.restrict(pus);
-    }
     let session = Session::new(
-        builder.build()?,
+        open(&settings, here.topology)?,
         Options {
-            policy: acting_policy,
+            policy,
             processor: Box::new(profile),
             period: settings.period,
             acting,
@@ -120,6 +92,49 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         remarks,
         _lock: lock,
     })
+}
+
+/// The policy with the PUs that it may place threads on, or `observe` while another perch holds some of them.
+fn permitted(
+    policy: Box<dyn Policy>,
+    settings: &Settings,
+    topology: &Topology,
+    remarks: &mut Vec<String>,
+) -> Result<(Box<dyn Policy>, Option<Lock>)> {
+    if settings.policy == "observe" {
+        return Ok((policy, None));
+    }
+    let usable = topology.usable();
+    let wanted = match &settings.pus {
+        Some(pus) => usable.and(pus),
+        None => usable,
+    };
+    match Lock::take(&wanted) {
+        Ok(lock) => Ok((policy, Some(lock))),
+        Err(held) => {
+            remarks.push(format!("{held}; this one only observes"));
+            Ok((registry::build("observe", &toml::Table::new())?, None))
+        }
+    }
+}
+
+/// This machine, counting as the settings say.
+fn open(settings: &Settings, topology: Topology) -> Result<LinuxMachine> {
+    let mut builder =
+        LinuxMachine::builder()
+            .topology(topology)
+            .counters(match settings.counters {
+                Counters::Auto => CountersMode::Auto,
+                Counters::Pmu => CountersMode::Pmu,
+                Counters::Sampling => CountersMode::Sampling,
+            });
+    if let Some(rate) = settings.sampling_rate {
+        builder = builder.sampling_rate(rate);
+    }
+    if let Some(pus) = &settings.pus {
+        builder = builder.restrict(pus);
+    }
+    Ok(builder.build()?)
 }
 
 impl Placing {

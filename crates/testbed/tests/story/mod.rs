@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -138,8 +139,9 @@ impl Run {
                 .find(|b| b["thread"]["tid"] == tid && b["thread"]["start"].as_u64() == start)
                 .map(|b| pu_list(b["pus"].as_str().unwrap_or_default()));
             if planned.as_ref() != Some(&pus) {
+                let seen = self.seen(tid, look.periods);
                 wrong.push(format!(
-                    "{role:?} thread {tid} may use {pus:?}, the plan says {planned:?}"
+                    "{role:?} thread {tid} may use {pus:?}, the plan says {planned:?}; in the last periods: {seen}"
                 ));
             }
             let cores: std::collections::BTreeSet<usize> =
@@ -170,6 +172,31 @@ impl Run {
             }
         }
         wrong
+    }
+
+    /// What perch saw of a thread and did to it in the last periods before a look: for failures.
+    fn seen(&self, tid: i32, periods: usize) -> String {
+        let mut text = String::new();
+        for period in &self.periods[periods.saturating_sub(4)..periods] {
+            let sample = period["observation"]["threads"]
+                .as_array()
+                .and_then(|threads| threads.iter().find(|t| t["info"]["id"]["tid"] == tid));
+            let of_thread = |list: &Value| -> Vec<Value> {
+                let all = list.as_array().into_iter().flatten();
+                all.filter(|v| v["thread"]["tid"] == tid).cloned().collect()
+            };
+            let _ = writeln!(
+                text,
+                "\n  period {}: {}\n    released {:?}\n    moved {:?}\n    remarks {} {}",
+                period["number"],
+                sample.unwrap_or(&Value::Null),
+                of_thread(&period["plan"]["released"]),
+                of_thread(&period["moves"]),
+                period["remarks"],
+                period["observation"]["remarks"],
+            );
+        }
+        text
     }
 
     /// Every thread that has spoken is alive in the look and has exactly these PUs.
