@@ -4,6 +4,7 @@ use crate::{spread::Spread, tool::Tool, victim::Victim};
 use anyhow::Result;
 use serde::Serialize;
 use std::{
+    fmt,
     path::Path,
     thread::sleep,
     time::{Duration, Instant},
@@ -32,6 +33,25 @@ pub struct Cost {
     pub attach: Spread,
 }
 
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "  {} threads, {} running: perch {}, perf stat {}; ratio {:.2} (aim: below 1)\n    \
+             of perch's, {:.2} are interrupts of {:.0} samples; {:.2} µs a thread a period; attached after {:.0} ms",
+            self.threads,
+            self.running,
+            self.perch.scaled(1e3),
+            self.perf.scaled(1e3),
+            self.ratio,
+            self.interrupts * 1e3,
+            self.samples,
+            self.per_thread * 1e6,
+            self.attach.median * 1e3,
+        )
+    }
+}
+
 /// How long each tool is watched, in periods of one second.
 const WINDOW: Duration = Duration::from_secs(4);
 
@@ -57,7 +77,7 @@ pub fn measure(
         false,
     )?;
     // Sampling slows down once the threads are known, which takes longer the more threads share a PU.
-    let settling = Duration::from_secs(6 + running as u64 / 5);
+    let settling = Duration::from_secs(18 + running as u64 / 10);
     let samples = steady_samples(perch, &victim, settling)?;
     let interrupts = interrupt * samples;
     let (mut perch_cost, mut perf_cost, mut attach) = (Vec::new(), Vec::new(), Vec::new());

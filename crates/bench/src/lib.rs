@@ -35,6 +35,8 @@ pub struct Args {
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Results {
+    /// What one sample costs its victim, in seconds.
+    pub interrupt: f64,
     /// Steady cost, one entry a number of threads.
     pub cost: Vec<cost::Cost>,
     /// What the victim loses.
@@ -53,60 +55,38 @@ pub fn main() -> Result<()> {
             args.perch.display()
         )
     })?;
+    // One line as each figure is known: all of it takes a quarter of an hour.
+    let say = |line: &dyn std::fmt::Display| {
+        if !args.json {
+            println!("{line}");
+        }
+    };
     let interrupt = slowdown::interrupt_cost(&perch, args.pairs)?;
+    say(&format_args!(
+        "One sample costs its victim {:.1} µs\n\n\
+         Steady cost, in milliseconds of one PU a second (median, quartiles)",
+        interrupt * 1e6
+    ));
     let mut results = Results {
+        interrupt,
         cost: Vec::new(),
         slowdown: Vec::new(),
     };
     for threads in [200, 2_000] {
-        eprintln!("steady cost with {threads} threads…");
-        results.cost.push(cost::measure(
-            &perch, &args.perf, threads, args.pairs, interrupt,
-        )?);
+        let cost = cost::measure(&perch, &args.perf, threads, args.pairs, interrupt)?;
+        say(&cost);
+        results.cost.push(cost);
     }
+    say(
+        &"\nWhat the victim loses, in percent (median, quartiles): of its throughput; of its work per time on a PU",
+    );
     for case in slowdown::CASES {
-        eprintln!("slowdown: {}…", case.name);
-        results
-            .slowdown
-            .push(slowdown::measure(&perch, case, args.pairs)?);
+        let slowdown = slowdown::measure(&perch, case, args.pairs)?;
+        say(&slowdown);
+        results.slowdown.push(slowdown);
     }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&results)?);
-    } else {
-        print!("{}", render(&results));
     }
     Ok(())
-}
-
-fn render(results: &Results) -> String {
-    use std::fmt::Write;
-    let mut text =
-        String::from("Steady cost, in milliseconds of one PU a second (median, quartiles)\n");
-    for cost in &results.cost {
-        let _ = writeln!(
-            text,
-            "  {} threads, {} running: perch {}, perf stat {}; ratio {:.2} (aim: below 1)\n    \
-             of perch's, {:.2} are interrupts of {:.0} samples; {:.2} µs a thread a period; attached after {:.0} ms",
-            cost.threads,
-            cost.running,
-            cost.perch.scaled(1e3),
-            cost.perf.scaled(1e3),
-            cost.ratio,
-            cost.interrupts * 1e3,
-            cost.samples,
-            cost.per_thread * 1e6,
-            cost.attach.median * 1e3,
-        );
-    }
-    text += "\nWhat the victim loses, in percent (median, quartiles)\n";
-    for slowdown in &results.slowdown {
-        let _ = writeln!(
-            text,
-            "  {:<44} {} (aim: under {} %)",
-            slowdown.name,
-            slowdown.loss.scaled(1e2),
-            slowdown.aim * 1e2
-        );
-    }
-    text
 }

@@ -1,9 +1,18 @@
 //! What a victim loses by being watched.
 
-use crate::{spread::Spread, tool::Tool, victim::Victim};
+use crate::{
+    spread::Spread,
+    tool::{Tool, cpu_time},
+    victim::Victim,
+};
 use anyhow::Result;
 use serde::Serialize;
-use std::{path::Path, thread::sleep, time::Duration};
+use std::{
+    fmt,
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 /// One kind of victim.
 #[derive(Debug, Clone, Copy)]
@@ -55,18 +64,36 @@ pub struct Slowdown {
     pub name: &'static str,
     /// Share of its throughput that the victim loses.
     pub loss: Spread,
+    /// Share of its work per time on a PU that it loses: interrupts and colder caches, without what others on the
+    /// machine, perch among them, take from its time; far less noisy.
+    pub loss_on_pu: Spread,
     /// The loss to stay under.
     pub aim: f64,
 }
 
-/// Measures one case in alternating pairs.
+impl fmt::Display for Slowdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "  {:<40} {}; {} (aim: under {} %)",
+            self.name,
+            self.loss.scaled(1e2),
+            self.loss_on_pu.scaled(1e2),
+            self.aim * 1e2
+        )
+    }
+}
+
+/// Measures one case in alternating pairs, once perch has settled.
 ///
 /// # Errors
 /// A perch or a victim that does not work.
 pub fn measure(perch: &Path, case: Case, pairs: u32) -> Result<Slowdown> {
+    let (loss, loss_on_pu) = losses(perch, case, pairs, &[], Duration::from_secs(7))?;
     Ok(Slowdown {
         name: case.name,
-        loss: loss(perch, case, pairs, &[])?,
+        loss,
+        loss_on_pu,
         aim: case.aim,
     })
 }
@@ -77,35 +104,61 @@ pub fn measure(perch: &Path, case: Case, pairs: u32) -> Result<Slowdown> {
 /// A perch or a victim that does not work.
 pub fn interrupt_cost(perch: &Path, pairs: u32) -> Result<f64> {
     let rate = HIGH_RATE.to_string();
-    let loss = loss(perch, CASES[0], pairs, &["--sampling-rate", &rate])?;
+    // Two periods: opening, and the first adjustment of what is sampled.
+    let settling = Duration::from_millis(2_200);
+    let (_, loss) = losses(
+        perch,
+        CASES[0],
+        pairs,
+        &["--sampling-rate", &rate],
+        settling,
+    )?;
     Ok(loss.median.max(0.0) / HIGH_RATE)
 }
 
-fn loss(perch: &Path, case: Case, pairs: u32, options: &[&str]) -> Result<Spread> {
+fn losses(
+    perch: &Path,
+    case: Case,
+    pairs: u32,
+    options: &[&str],
+    settling: Duration,
+) -> Result<(Spread, Spread)> {
     let mut victim = Victim::start(case.victim, case.as_nobody)?;
     sleep(Duration::from_millis(500));
-    let mut losses = Vec::new();
+    let (mut losses, mut losses_on_pu) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
-        let (mut alone, mut watched) = (0, 0);
+        let (mut alone, mut watched) = (Window::default(), Window::default());
         for turn in 0..2 {
             if (pair + turn) % 2 == 0 {
                 alone = window(&mut victim)?;
             } else {
                 let tool = Tool::perch(perch, victim.pid(), options, case.as_nobody)?;
-                // Two periods: opening, and the first adjustment of what is sampled.
-                sleep(Duration::from_millis(2_200));
+                sleep(settling);
                 watched = window(&mut victim)?;
                 drop(tool);
             }
         }
-        losses.push(1.0 - watched as f64 / alone as f64);
+        losses.push(1.0 - watched.per_second / alone.per_second);
+        losses_on_pu.push(1.0 - watched.per_second_on_pu / alone.per_second_on_pu);
     }
-    Ok(Spread::of(&losses))
+    Ok((Spread::of(&losses), Spread::of(&losses_on_pu)))
 }
 
-/// Work in two periods.
-fn window(victim: &mut Victim) -> Result<u64> {
-    let before = victim.work()?;
-    sleep(Duration::from_secs(2));
-    Ok(victim.work()? - before)
+/// The victim's pace for a while.
+#[derive(Default)]
+struct Window {
+    per_second: f64,
+    per_second_on_pu: f64,
+}
+
+/// Three periods.
+fn window(victim: &mut Victim) -> Result<Window> {
+    let (work, on_pu, start) = (victim.work()?, cpu_time(victim.pid())?, Instant::now());
+    sleep(Duration::from_secs(3));
+    let work = (victim.work()? - work) as f64;
+    let on_pu = cpu_time(victim.pid())? - on_pu;
+    Ok(Window {
+        per_second: work / start.elapsed().as_secs_f64(),
+        per_second_on_pu: work / on_pu.as_secs_f64(),
+    })
 }

@@ -57,22 +57,12 @@ impl Tool {
         Ok(Self { child })
     }
 
-    /// Time that it has had on a PU, all threads together (schedstat, proc(5)).
+    /// Time that it has had on a PU.
     ///
     /// # Errors
     /// A tool that has ended.
     pub fn cpu_time(&self) -> Result<Duration> {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let mut sum = 0;
-        for task in std::fs::read_dir(&tasks).context("the tool has ended")? {
-            let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            sum += text
-                .split(' ')
-                .next()
-                .and_then(|field| field.parse::<u64>().ok())
-                .unwrap_or(0);
-        }
-        Ok(Duration::from_nanos(sum))
+        cpu_time(self.child.id())
     }
 
     /// Descriptors that it holds: how far it has come with attaching.
@@ -88,4 +78,21 @@ impl Drop for Tool {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Time that a process has had on PUs, all live threads together (schedstat, proc(5)).
+///
+/// # Errors
+/// A process that has ended.
+pub fn cpu_time(pid: u32) -> Result<Duration> {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).context("the process has ended")? {
+        let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        sum += text
+            .split(' ')
+            .next()
+            .and_then(|field| field.parse::<u64>().ok())
+            .unwrap_or(0);
+    }
+    Ok(Duration::from_nanos(sum))
 }

@@ -22,6 +22,17 @@ pub struct Owned {
     pub asked: PuSet,
     /// Whether perch has ever set its mask.
     touched: bool,
+    /// It was given up for a mask that the kernel may have made, because a PU is about to go.
+    doubt: Option<Doubt>,
+}
+
+/// The kernel takes threads off a PU, with a new mask, before it says that the PU is offline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Doubt {
+    /// The last observation in which a PU that went explains the mask.
+    until: u64,
+    /// The mask to which the thread then goes back.
+    before: PuSet,
 }
 
 /// What [`Ownership::observe`] noticed and a journal must know.
@@ -35,9 +46,14 @@ pub enum Noticed {
     Foreign(ThreadId),
 }
 
+/// Observations after which a PU that was about to go must have gone.
+const GOING: u64 = 3;
+
 /// What a mask is judged by.
 struct Context<'a> {
-    default: &'a PuSet,
+    /// The number of the observation.
+    observation: u64,
+    default: PuSet,
     /// The default has changed just now.
     fresh_default: bool,
     usable: &'a PuSet,
@@ -55,6 +71,8 @@ pub struct Ownership {
     threads: HashMap<ThreadId, Owned>,
     /// Each mask that this session has set, with the different masks that threads had before.
     masks: HashMap<PuSet, Vec<PuSet>>,
+    /// Observations so far.
+    observations: u64,
     /// The usable PUs of the last observation.
     usable: PuSet,
     /// Observations for which a mask that is the default may be the kernel's doing, since the default has changed.
@@ -71,6 +89,7 @@ impl Ownership {
             take_over,
             threads: HashMap::new(),
             masks: HashMap::new(),
+            observations: 0,
             usable: PuSet::new(),
             fresh_default: 0,
             fresh_pus: 0,
@@ -116,10 +135,12 @@ impl Ownership {
         let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         let mut noticed = Vec::new();
         let mut foreign = None;
+        self.observations += 1;
         if !self.usable.is_empty() && !usable.is_subset(&self.usable) {
             self.fresh_pus = FRESH;
         }
         self.usable = usable.clone();
+        let context = self.context(usable);
         for sample in &observation.threads {
             let id = sample.info.id;
             let Some(mask) = &sample.mask else { continue };
@@ -141,12 +162,6 @@ impl Ownership {
                 noticed.push(Noticed::Inherited(id));
                 continue;
             }
-            let context = Context {
-                default: &self.default,
-                fresh_default: self.fresh_default > 0,
-                usable,
-                take_over: self.take_over,
-            };
             noticed.extend(owned.seen_again(id, mask, &context));
         }
         self.fresh_default = self.fresh_default.saturating_sub(1);
@@ -156,17 +171,22 @@ impl Ownership {
 
     /// A thread whose mask was read outside of an observation.
     pub fn learn(&mut self, thread: ThreadId, mask: &PuSet, usable: &PuSet) -> Option<Noticed> {
+        let context = self.context(usable);
         if let Some(owned) = self.threads.get_mut(&thread) {
-            let context = Context {
-                default: &self.default,
-                fresh_default: self.fresh_default > 0,
-                usable,
-                take_over: self.take_over,
-            };
             return owned.seen_again(thread, mask, &context);
         }
         let foreign = self.foreign_masks();
         self.seen_first(thread, mask, usable, &foreign)
+    }
+
+    fn context<'a>(&self, usable: &'a PuSet) -> Context<'a> {
+        Context {
+            observation: self.observations,
+            default: self.default.clone(),
+            fresh_default: self.fresh_default > 0,
+            usable,
+            take_over: self.take_over,
+        }
     }
 
     /// Masks of live threads that must be left alone: a new thread with one of them may have it from there.
@@ -192,6 +212,7 @@ impl Ownership {
             hands_off: None,
             asked: mask.clone(),
             touched: false,
+            doubt: None,
         };
         let mut noticed = None;
         if *mask == self.default || narrowed(&self.default, mask, usable) {
@@ -253,9 +274,19 @@ impl Owned {
     }
 
     fn seen_again(&mut self, id: ThreadId, mask: &PuSet, context: &Context<'_>) -> Option<Noticed> {
-        let Context {
-            default, usable, ..
-        } = *context;
+        let (default, usable) = (&context.default, context.usable);
+        if let Some(doubt) = self.doubt.take()
+            && context.observation <= doubt.until
+        {
+            if refitted(&self.asked, mask, default, usable) {
+                self.held = true;
+                self.hands_off = None;
+                self.before = doubt.before;
+                self.current = mask.clone();
+                return Some(Noticed::Refitted(id));
+            }
+            self.doubt = Some(doubt);
+        }
         if *mask == self.current {
             return None;
         }
@@ -274,6 +305,10 @@ impl Owned {
             }
             self.held = false;
             self.hands_off = Some(HandsOff::ChangedByOthers);
+            self.doubt = default.and(usable).is_subset(mask).then(|| Doubt {
+                until: context.observation + GOING,
+                before: self.before.clone(),
+            });
         } else if self.hands_off.is_none() {
             self.current = mask.clone();
             if mask == default || *mask == self.before || narrowed(&self.before, mask, usable) {

@@ -126,3 +126,38 @@ fn a_mask_that_perch_also_uses_is_somebodys_long_after_pus_came_back() {
         Some(HandsOff::PlacedBefore)
     );
 }
+
+#[test]
+fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_somebodys() {
+    for periods in [0, 1, 2, 5] {
+        let mut ownership = bound();
+        for _ in 0..=periods {
+            ownership.observe(&seen("0-7"), &set("0-7"));
+            // Until the PU has gone it may just as well have been somebody.
+            let owned = ownership.get(THREAD).unwrap();
+            assert_eq!(owned.hands_off, Some(HandsOff::ChangedByOthers));
+        }
+        ownership.observe(&seen("0-7"), &set("0-2,4-7"));
+        let owned = ownership.get(THREAD).unwrap();
+        let (held, hands_off) = match periods {
+            5 => (false, Some(HandsOff::ChangedByOthers)),
+            _ => (true, None),
+        };
+        assert_eq!(
+            (owned.held, owned.hands_off, &owned.before),
+            (held, hands_off, &set("0-7")),
+            "{periods}"
+        );
+    }
+}
+
+#[test]
+fn a_pu_that_goes_explains_no_other_mask() {
+    let mut ownership = bound();
+    ownership.observe(&seen("5"), &set("0-7"));
+    ownership.observe(&seen("5"), &set("0-2,4-7"));
+    assert_eq!(
+        ownership.get(THREAD).unwrap().hands_off,
+        Some(HandsOff::ChangedByOthers)
+    );
+}

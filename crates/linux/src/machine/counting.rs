@@ -63,7 +63,7 @@ impl Counting {
     ) -> Result<(), MachineError> {
         self.counters = match self.mode {
             CountersMode::Sampling => None,
-            CountersMode::Pmu => Some(Counters::open(plan)?),
+            CountersMode::Pmu => Some(Counters::open(plan).map_err(no_counters)?),
             CountersMode::Auto => self.try_counters(plan),
         };
         for (id, pid) in live {
@@ -255,4 +255,16 @@ impl Counting {
             texts.join("; ")
         }
     }
+}
+
+/// Why there are no counters: because there is no PMU at all, if so.
+fn no_counters(error: MachineError) -> MachineError {
+    let probe = probe();
+    if probe.pmu_usable {
+        return error;
+    }
+    MachineError::Other(format!(
+        "{}; without `--counters pmu` perch samples instructions instead",
+        probe.why
+    ))
 }

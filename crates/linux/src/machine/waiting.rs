@@ -102,7 +102,11 @@ impl LinuxMachine {
                 .and_then(parse_stat);
             stat.is_some_and(|stat| !stat.is_dead()) || crate::proc::task_numbers(pid).len() > 1
         };
-        self.attached.retain(|(pid, _)| lives(*pid));
+        // `stat` of a whole process sums up all of its threads, so the descriptor is asked where there is one.
+        self.attached.retain(|(pid, end)| match end {
+            Some(end) => !has_ended(end),
+            None => lives(*pid),
+        });
         if !self.attached.is_empty() {
             return true;
         }
@@ -148,6 +152,16 @@ impl LinuxMachine {
             self.tracker.orphan_ended(pid);
         }
     }
+}
+
+/// Whether all threads of a pidfd's process have ended.
+fn has_ended(end: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(end, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    matches!(poll(&mut fds, Some(&now)), Ok(1..))
 }
 
 /// Whether perch may place the threads of a process: its own user's, or any with CAP_SYS_NICE

@@ -19,6 +19,12 @@ const KNOWN: u64 = 50;
 /// Periods in which nobody changed, after which all are steady.
 const STEADY: u32 = 3;
 
+/// Samples of each running thread in a period once all have done the same for long.
+const EACH_CALM: f64 = 6.0;
+
+/// Periods in which nobody changed, after which all have done the same for long.
+const CALM: u32 = 12;
+
 /// A running thread whose FP share moved by more than this between two periods does something else now,
 const CHANGE: f64 = 0.05;
 
@@ -31,6 +37,9 @@ const RUNS: f64 = 0.02;
 
 /// Fast enough for steady threads, however many share a CPU: their changes then show a period or two later.
 const FASTEST_STEADY: f64 = 50.0;
+
+/// The same for threads that have done the same for long.
+const FASTEST_CALM: f64 = 30.0;
 
 /// Slower than this a thread that runs for a short part of the period would be missed.
 const SLOWEST: f64 = 20.0;
@@ -94,9 +103,10 @@ impl Pace {
         if self.calm == 0 {
             return fastest;
         }
-        let (each, most) = match self.calm >= STEADY {
-            true => (EACH_STEADY, FASTEST_STEADY),
-            false => (EACH, f64::INFINITY),
+        let (each, most) = match self.calm {
+            ..STEADY => (EACH, f64::INFINITY),
+            STEADY..CALM => (EACH_STEADY, FASTEST_STEADY),
+            CALM.. => (EACH_CALM, FASTEST_CALM),
         };
         let crowd = running as f64 / cpus.max(1) as f64;
         let rate = (crowd.max(1.0) * each / seconds.max(0.001))
@@ -138,6 +148,8 @@ mod tests {
         period(&mut pace, 20, 200, 0.0);
         assert_eq!(period(&mut pace, 20, 200, 0.0), 250);
         assert_eq!(period(&mut pace, 20, 200, 0.0), 50);
+        let calm: Vec<u32> = (0..10).map(|_| period(&mut pace, 20, 100, 0.0)).collect();
+        assert_eq!(calm, [50, 50, 50, 50, 50, 50, 50, 50, 30, 30]);
     }
 
     #[test]

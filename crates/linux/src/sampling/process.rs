@@ -5,9 +5,9 @@ use crate::perf::record::{Abi, Sample as Record};
 use perch_sampling::{Arch, CodeSource, Estimator, Regs, Sample, SampledMetrics, ThreadMix};
 use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
 
-/// Drains after which mappings are read again although nothing hints at a change: a library may have been closed and
-/// another opened in its place.
-const REREAD: u64 = 10;
+/// Drains (one or two a period) after which mappings are read again although nothing hints at a change: where new
+/// mappings are not reported, a library may have been closed and another opened in its place.
+const REREAD: u64 = 30;
 
 /// A process whose threads are sampled.
 pub(super) struct Process {

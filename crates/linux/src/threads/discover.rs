@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Every so many looks everything is looked at, whatever the cheap tests say.
-const FULL_EVERY: u32 = 10;
+const FULL_EVERY: u32 = 30;
 /// Up to so many new task numbers are looked at one by one; more cost more than looking at everything.
 const FEW: i32 = 512;
 /// A number is given out a moment before its task shows in `/proc`, so the last ones are looked at again.

@@ -49,6 +49,7 @@ pub fn tell(guest: &Guest, script: &str) -> Vec<Run> {
         .unwrap();
     // Kept for whoever wonders why a judgement was as it was.
     eprintln!("{}", output.stderr);
+
     let mut runs: Vec<Run> = Vec::new();
     for text in output.stdout.lines() {
         let value: Value =

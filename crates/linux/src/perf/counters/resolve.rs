@@ -56,11 +56,13 @@ pub(super) fn resolve(
         |(alias, why): (&Arc<str>, &String)| format!("event '{alias}' cannot be counted: {why}");
     let remarks: Vec<String> = missing.iter().map(remark).collect();
     if sets.is_empty() {
-        return Err(MachineError::Other(match remarks.is_empty() {
-            true => "the profile names no events to count".to_owned(),
-            false => format!(
-                "no hardware event can be counted here: {}",
-                remarks.join("; ")
+        return Err(MachineError::Other(match &remarks[..] {
+            [] => "the profile names no events to count".to_owned(),
+            [only] => format!("no hardware event can be counted here: {only}"),
+            [first, others @ ..] => format!(
+                "no hardware event can be counted here: {first}; neither can the profile's {} other events (`perch \
+                 profiles` tells which profile this is, `perch profiles check` what becomes of each event)",
+                others.len()
             ),
         }));
     }
