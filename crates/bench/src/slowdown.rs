@@ -130,6 +130,8 @@ fn losses(
         let (mut alone, mut watched) = (Window::default(), Window::default());
         for turn in 0..2 {
             if (pair + turn) % 2 == 0 {
+                // As long as with perch, so that both find the machine alike.
+                sleep(settling);
                 alone = window(&mut victim)?;
             } else {
                 let tool = Tool::perch(perch, victim.pid(), options, case.as_nobody)?;

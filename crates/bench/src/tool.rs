@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// A running perch or perf, interrupted and awaited when dropped.
+/// A running perch or perf, ended and awaited when dropped.
 pub struct Tool {
     child: Child,
 }
@@ -74,7 +74,7 @@ impl Tool {
 impl Drop for Tool {
     fn drop(&mut self) {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
-            let _ = kill_process(pid, Signal::INT);
+            let _ = kill_process(pid, Signal::TERM);
         }
         let _ = self.child.wait();
     }

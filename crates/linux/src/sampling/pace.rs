@@ -16,13 +16,13 @@ const EACH_STEADY: f64 = 10.0;
 /// Samples after which a thread is no longer new.
 const KNOWN: u64 = 50;
 
-/// Periods in which nobody changed, after which all are steady.
+/// Calm periods after which all are steady.
 const STEADY: u32 = 3;
 
 /// Samples of each running thread in a period once all have done the same for long.
 const EACH_CALM: f64 = 6.0;
 
-/// Periods in which nobody changed, after which all have done the same for long.
+/// Calm periods after which all have done the same for long.
 const CALM: u32 = 12;
 
 /// A running thread whose FP share moved by more than this between two periods does something else now,
@@ -31,6 +31,9 @@ const CHANGE: f64 = 0.05;
 /// unless so few samples stand behind it that the move is within this many times 1 / √samples: three standard errors
 /// of the most mixed programs.
 const CHANCE: f64 = 0.6;
+
+/// Of so many running threads one always seems new or changed, by chance: that alone makes nobody restless.
+const OF_MANY: usize = 20;
 
 /// Threads with a smaller share of the period than this do not count: to sample them often would cost the others.
 const RUNS: f64 = 0.02;
@@ -58,7 +61,7 @@ struct Known {
 pub(super) struct Pace {
     threads: HashMap<ThreadId, Known>,
     period: u64,
-    /// Periods in a row in which nobody was new or changed.
+    /// Periods in a row in which nobody was new or changed, but for chance.
     calm: u32,
     /// Running threads of this period that are new or changed.
     restless: usize,
@@ -95,7 +98,7 @@ impl Pace {
         self.period += 1;
         // Threads that pause are not new when they go on, but they must not be kept for ever.
         self.threads.retain(|_, known| period - known.period < 60);
-        self.calm = if restless > 0 || running == 0 {
+        self.calm = if restless > running / OF_MANY || running == 0 {
             0
         } else {
             self.calm + 1
@@ -150,6 +153,21 @@ mod tests {
         assert_eq!(period(&mut pace, 20, 200, 0.0), 50);
         let calm: Vec<u32> = (0..10).map(|_| period(&mut pace, 20, 100, 0.0)).collect();
         assert_eq!(calm, [50, 50, 50, 50, 50, 50, 50, 50, 30, 30]);
+    }
+
+    #[test]
+    fn one_of_many_that_seems_to_change_disturbs_nobody() {
+        for (threads, calm) in [(10, false), (100, true)] {
+            let mut pace = Pace::default();
+            for _ in 0..5 {
+                period(&mut pace, threads, 100, 0.0);
+            }
+            pace.note(id(1), 0.5, 100, 0.9);
+            for tid in 2..=threads {
+                pace.note(id(tid), 0.5, 100, 0.0);
+            }
+            assert_eq!(pace.next(1.0, 2, 251) < 251, calm, "{threads} threads");
+        }
     }
 
     #[test]
