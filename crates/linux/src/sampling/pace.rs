@@ -13,8 +13,8 @@ const EACH: f64 = 25.0;
 /// still enough for a verdict, and a change is seen in the first.
 const EACH_STEADY: f64 = 10.0;
 
-/// Samples after which a thread is no longer new.
-const KNOWN: u64 = 50;
+/// Samples after which a thread is no longer new: enough for a verdict.
+const KNOWN: u64 = 20;
 
 /// Calm periods after which all are steady.
 const STEADY: u32 = 3;
@@ -72,9 +72,6 @@ pub(super) struct Pace {
 impl Pace {
     /// A thread that was on a CPU for `share` of the period got this many samples, and did this.
     pub(super) fn note(&mut self, thread: ThreadId, share: f64, samples: u64, fp_share: f64) {
-        if share < RUNS {
-            return;
-        }
         let known = self.threads.entry(thread).or_default();
         let is_new = known.samples < KNOWN;
         let chance = CHANCE / (samples.max(1) as f64).sqrt();
@@ -84,6 +81,9 @@ impl Pace {
             fp_share,
             period: self.period,
         };
+        if share < RUNS {
+            return;
+        }
         self.running += 1;
         self.restless += usize::from(is_new || changed);
     }
