@@ -27,6 +27,12 @@ pub struct Args {
     /// Pairs of each comparison
     #[arg(long, default_value_t = 7)]
     pairs: u32,
+    /// Numbers of threads for the steady cost, 5 % of them running
+    #[arg(long, value_delimiter = ',', default_value = "200,2000")]
+    threads: Vec<usize>,
+    /// Leave out what the victim loses, which takes longest
+    #[arg(long)]
+    no_slowdown: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -72,10 +78,13 @@ pub fn main() -> Result<()> {
         cost: Vec::new(),
         slowdown: Vec::new(),
     };
-    for threads in [200, 2_000] {
+    for threads in args.threads {
         let cost = cost::measure(&perch, &args.perf, threads, args.pairs, interrupt)?;
         say(&cost);
         results.cost.push(cost);
+    }
+    if args.no_slowdown {
+        return finish(&results, args.json);
     }
     say(
         &"\nWhat the victim loses, in percent (median, quartiles): of its throughput; of its work per time on a PU",
@@ -85,8 +94,12 @@ pub fn main() -> Result<()> {
         say(&slowdown);
         results.slowdown.push(slowdown);
     }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&results)?);
+    finish(&results, args.json)
+}
+
+fn finish(results: &Results, json: bool) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(results)?);
     }
     Ok(())
 }
