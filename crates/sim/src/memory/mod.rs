@@ -1,0 +1,1 @@
+//! Caches, address translation and memory.
