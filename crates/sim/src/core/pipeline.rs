@@ -130,12 +130,13 @@ impl Core {
         (self.cycle, self.busy_cycles)
     }
 
-    /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest.
-    pub fn assign(&mut self, context: usize, thread: Option<u32>, at: Ps, supply: &mut impl Supply, memory: &mut Memory) {
+    /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest. Returns the instruction
+    /// that the thread before had fetched and not issued.
+    pub fn assign(&mut self, context: usize, thread: Option<u32>, at: Ps, supply: &mut impl Supply, memory: &mut Memory) -> Option<Instruction> {
         let cycle = at.div_ceil(self.cycle_time).max(self.cycle);
         let slot = &mut self.contexts[context];
         slot.thread = thread;
-        slot.pending = None;
+        let returned = slot.pending.take();
         slot.ready = NEVER;
         slot.line = u64::MAX;
         // Whoever comes depends on nothing of whoever went.
@@ -144,6 +145,7 @@ impl Core {
         if thread.is_some() {
             self.fetch(context, cycle, supply, memory);
         }
+        returned
     }
 
     /// Who is on a context.
