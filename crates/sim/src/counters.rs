@@ -30,6 +30,22 @@ impl Counters {
     pub fn instructions(&self) -> u64 {
         self.ops.iter().sum()
     }
+
+    /// What was counted since an earlier reading.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let minus = |now: &[u64; 3], before: &[u64; 3]| std::array::from_fn(|at| now[at] - before[at]);
+        Self {
+            ops: std::array::from_fn(|at| self.ops[at] - before.ops[at]),
+            mispredicted: self.mispredicted - before.mispredicted,
+            memory_cycles: self.memory_cycles - before.memory_cycles,
+            fetch_misses: minus(&self.fetch_misses, &before.fetch_misses),
+            data_misses: minus(&self.data_misses, &before.data_misses),
+            tlb_misses: self.tlb_misses - before.tlb_misses,
+            coherence_misses: self.coherence_misses - before.coherence_misses,
+            bus_transactions: self.bus_transactions - before.bus_transactions,
+        }
+    }
 }
 
 impl AddAssign for Counters {

@@ -7,11 +7,14 @@
 pub mod config;
 pub mod core;
 pub mod counters;
+pub mod events;
+pub mod machine;
 pub mod memory;
 pub mod model;
 pub mod os;
 pub mod stream;
 pub mod system;
 pub mod thread;
+pub mod topology;
 pub mod units;
 pub mod workload;
