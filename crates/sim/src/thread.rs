@@ -127,8 +127,12 @@ impl Thread {
     ) -> Self {
         let mut streams = HashMap::new();
         for step in steps.iter() {
-            let Step::Compute { mix, .. } = step else { continue };
-            streams.entry(*mix).or_insert_with(|| stream(*mix, sources, random));
+            let Step::Compute { mix, .. } = step else {
+                continue;
+            };
+            streams
+                .entry(*mix)
+                .or_insert_with(|| stream(*mix, sources, random));
         }
         Self {
             state: State::Runnable,
@@ -233,5 +237,10 @@ fn stream(mix: usize, sources: &Sources<'_>, random: &Random) -> Stream {
         .collect();
     // Different mixes of a program are different code.
     let code = sources.code + ((mix as u64) << 32);
-    Stream::Mix(MixStream::new(model, code, &bases, random.part(mix as u64 + 1)))
+    Stream::Mix(MixStream::new(
+        model,
+        code,
+        &bases,
+        random.part(mix as u64 + 1),
+    ))
 }
