@@ -93,6 +93,21 @@ pub struct System {
     sleepers: BinaryHeap<Reverse<(Ps, usize)>>,
     /// Whether the scheduler may want others on PUs than are there.
     changed: bool,
+    /// Who was where, if that is to be remembered.
+    stays: Option<Vec<Stay>>,
+}
+
+/// A thread's time on a PU without a break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stay {
+    /// The thread: an index of [`System::threads`].
+    pub thread: usize,
+    /// The PU.
+    pub pu: u32,
+    /// When it came.
+    pub from: Ps,
+    /// When it went.
+    pub to: Ps,
 }
 
 /// Threads as a source of instructions.
@@ -156,6 +171,7 @@ impl System {
             finished: Vec::new(),
             sleepers: BinaryHeap::new(),
             changed: true,
+            stays: None,
             machine,
             workload,
         }
@@ -179,6 +195,29 @@ impl System {
     /// All processes that there were.
     pub fn processes(&self) -> &[Process] {
         &self.processes
+    }
+
+    /// Remembers from now on who is where, for [`System::stays`].
+    pub fn remember_stays(&mut self) {
+        self.stays.get_or_insert_default();
+    }
+
+    /// Who was where, in the order in which they left; those who are still there last.
+    pub fn stays(&self) -> Vec<Stay> {
+        let there = self
+            .threads
+            .iter()
+            .enumerate()
+            .filter_map(|(thread, state)| {
+                let place = state.place?;
+                Some(Stay {
+                    thread,
+                    pu: place.pu,
+                    from: place.begun,
+                    to: self.now,
+                })
+            });
+        self.stays.iter().flatten().copied().chain(there).collect()
     }
 
     /// The memory system: for occupancies.
@@ -489,10 +528,11 @@ impl System {
             if self.cores[core].thread(context).is_some() || self.threads[wanted].place.is_some() {
                 continue;
             }
-            let since = self.now;
+            let now = self.now;
             self.threads[wanted].place = Some(Place {
                 pu: pu as u32,
-                since,
+                begun: now,
+                accounted: now,
             });
             let at = self.now + self.switch;
             let mut streams = Streams(&mut self.threads);
@@ -512,6 +552,14 @@ impl System {
         let Some(place) = self.threads[index].place.take() else {
             return;
         };
+        if let Some(stays) = &mut self.stays {
+            stays.push(Stay {
+                thread: index,
+                pu: place.pu,
+                from: place.begun,
+                to: self.now,
+            });
+        }
         let (core, context) = self.places[place.pu as usize];
         let now = self.now;
         let mut streams = Streams(&mut self.threads);
@@ -534,8 +582,8 @@ impl System {
         let Some(place) = &mut self.threads[index].place else {
             return;
         };
-        let ran = now.saturating_sub(place.since);
-        place.since = now;
+        let ran = now.saturating_sub(place.accounted);
+        place.accounted = now;
         let (core, context) = self.places[place.pu as usize];
         let counted: Counters = self.cores[core].take_counters(context);
         let cycles = ran / self.cores[core].cycle_time();

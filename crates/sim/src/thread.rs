@@ -47,7 +47,9 @@ pub struct Place {
     /// The PU.
     pub pu: u32,
     /// Since when it is there without a break.
-    pub since: Ps,
+    pub begun: Ps,
+    /// Up to when its time there is accounted for.
+    pub accounted: Ps,
 }
 
 /// Who a thread is, and of which process.

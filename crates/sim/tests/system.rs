@@ -291,3 +291,44 @@ fn more_threads_than_contexts_share_them_fairly() {
         "{times:?}"
     );
 }
+
+/// The trace accounts for all time on PUs, and no PU has two threads at once.
+#[test]
+fn stays_are_the_time_on_pus() {
+    let steps = vec![
+        vec![
+            compute(0, 40_000),
+            Step::Sleep(2_000_000),
+            compute(0, 10_000)
+        ];
+        7
+    ];
+    let mut system = system(
+        machine(2, 2, Multithreading::Simultaneous),
+        workload(vec![mix("m", MIXED, 16 << 10)], steps),
+        4,
+    );
+    system.remember_stays();
+    let system = finish(system);
+    let mut stays = system.stays();
+    for (number, thread) in system.threads().iter().enumerate() {
+        let time: u64 = stays
+            .iter()
+            .filter(|s| s.thread == number)
+            .map(|s| s.to - s.from)
+            .sum();
+        assert_eq!(time, thread.cpu_time);
+    }
+    stays.sort_by_key(|stay| (stay.pu, stay.from, stay.to));
+    assert!(
+        stays
+            .windows(2)
+            .all(|w| w[0].pu != w[1].pu || w[0].to <= w[1].from)
+    );
+    let trace: serde_json::Value =
+        serde_json::from_str(&perch_sim::timeline::trace(&system).unwrap()).unwrap();
+    assert_eq!(
+        trace["traceEvents"].as_array().unwrap().len(),
+        stays.len() + 2 * 4
+    );
+}
