@@ -219,7 +219,10 @@ fn of_caches_and_memory() {
                 ("latency = \"12 cycles\"\n", ""),
                 ("level = 1", "level = 1\nlatency = 4"),
                 ("level = 2", "level = 4"),
-                ("level = 2", "level = 1"),
+                (
+                    "level = 2\nholds = \"both\"\nsize = \"1 MiB\"\nways = 16\nlatency = \"12 cycles\"",
+                    "level = 1\nholds = \"both\"\nsize = 8192\nways = 16",
+                ),
                 ("\"core\"", "\"cores\""),
                 ("\"core\"", "3"),
                 ("\"core\"", "[[0, 1], [1]]"),

@@ -85,7 +85,7 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         return Err(size.wrong_hint(
             format!("{bytes} B cannot be divided into sets of {ways} ways × {line} B"),
             Some(format!(
-                "{} B would be {} sets",
+                "{} B would do: {} × {ways} × {line} B",
                 near.max(set),
                 (near / set).max(1)
             )),

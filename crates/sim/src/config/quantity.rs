@@ -212,7 +212,7 @@ impl Sort {
             .unwrap_or_default();
         let names: Vec<&str> = names.collect();
         format!(
-            "unknown unit `{}` of {}, expected one of `{}`{near}: write {}",
+            "unknown unit `{}` of {}, expected one of `{}`: write {}{near}",
             unit.escape_debug(),
             self.what,
             names.join("`, `"),
