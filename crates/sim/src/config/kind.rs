@@ -21,8 +21,8 @@ const MOST_BUSY: u32 = 512;
 /// Cycles of a latency or a delay at most.
 const MOST_CYCLES: u32 = 65_535;
 
-/// Instructions in flight at most.
-const LARGEST_WINDOW: u32 = 65_535;
+/// Instructions in flight of one context at most: their completions are all remembered.
+const LARGEST_WINDOW: u32 = 4096;
 
 const KEYS: &[&str] = &[
     "clock",
