@@ -176,13 +176,20 @@ impl Naive {
         let node = self.model.cores[self.model.places()[pu].0].numa_node;
         let page = address / self.model.tlb.map_or(4096, |tlb| tlb.page);
         let home = *self.homes.entry(page).or_insert(node);
-        self.cohere(pu as u32, line, store, counters);
-        let not = if access == Access::Fetch {
-            Holds::Data
-        } else {
-            Holds::Instructions
+        let not = match access {
+            Access::Fetch => Holds::Data,
+            Access::Load | Access::Store => Holds::Instructions,
         };
         let path = self.path(pu as u32, not);
+        // Who fetches what the first level of instructions holds does not see that somebody writes there.
+        let own = path
+            .first()
+            .map(|number| &mut self.caches[*number])
+            .filter(|cache| cache.holds == Holds::Instructions);
+        let blind = own.is_some_and(|cache| cache.set(line).iter().any(|(here, _)| *here == line));
+        if access != Access::Fetch || !blind {
+            self.cohere(pu as u32, line, store, counters);
+        }
         let mut out = Vec::new();
         let mut found = false;
         for (step, number) in path.iter().enumerate() {
