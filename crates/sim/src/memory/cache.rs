@@ -91,7 +91,7 @@ impl Cache {
 
     #[inline]
     fn set(&mut self, line: u64) -> &mut [Entry] {
-        let first = self.sets.first(line);
+        let first = self.sets.set(line) * self.sets.ways();
         &mut self.entries[first..first + self.sets.ways()]
     }
 
