@@ -24,7 +24,7 @@ pub(super) const LAST_THREAD: u32 = (1 << (LINE_SHIFT - THREAD_SHIFT)) - 1;
 pub(super) const LINE_MASK: u64 = (1 << 43) - 1;
 
 /// No line: its top bit is none of a line number's.
-const EMPTY: u64 = u64::MAX & !(DIRTY | SHARED);
+const EMPTY: u64 = !(DIRTY | SHARED);
 
 /// One line as a cache holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
