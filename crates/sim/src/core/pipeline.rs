@@ -132,12 +132,8 @@ impl Core {
         (self.cycle, self.busy_cycles)
     }
 
-<<<<<<< HEAD
     /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest. Returns the instruction
     /// that the thread before had fetched and not issued.
-=======
-    /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest.
->>>>>>> sim-memory
     pub fn assign(
         &mut self,
         context: usize,
@@ -145,11 +141,7 @@ impl Core {
         at: Ps,
         supply: &mut impl Supply,
         memory: &mut Memory,
-<<<<<<< HEAD
     ) -> Option<Instruction> {
-=======
-    ) {
->>>>>>> sim-memory
         let cycle = at.div_ceil(self.cycle_time).max(self.cycle);
         let slot = &mut self.contexts[context];
         slot.thread = thread;

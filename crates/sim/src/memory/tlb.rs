@@ -83,22 +83,6 @@ impl Tlb {
         false
     }
 
-<<<<<<< HEAD
-    fn search(&mut self, page: u64, hint: usize) -> bool {
-        let first = self.sets.first(page);
-        let set = first..first + self.sets.ways();
-        let found = self.pages[set.clone()]
-            .iter()
-            .position(|here| *here == page);
-        let place = match found {
-            Some(way) => first + way,
-            None => set.min_by_key(|place| self.used[*place]).unwrap_or(first),
-        };
-        self.pages[place] = page;
-        self.used[place] = self.accesses;
-        self.hints[hint] = place as u32;
-        found.is_some()
-=======
     /// Makes a slot the newest of its set.
     #[inline]
     fn use_slot(&mut self, number: u32, slot: Slot) {
@@ -135,6 +119,5 @@ impl Tlb {
         let slot = &mut self.slots[number as usize];
         slot.page = page;
         slot.chain = std::mem::replace(&mut self.buckets[bucket], number);
->>>>>>> sim-memory
     }
 }
