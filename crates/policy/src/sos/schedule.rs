@@ -44,22 +44,17 @@ pub(super) fn random(
     allowed: impl Fn(usize, usize) -> bool,
     random: &mut Random,
 ) -> Schedule {
-    // Rounds of one place on each core, in random order within a round: what comes first is filled first.
+    // While there are PUs for all, each core's first place is filled before any core's second; after that, each PU's.
     let all = threads + fixed.iter().sum::<usize>();
-    let rounds = all.div_ceil(cores.pus().max(1)).max(1);
+    let each = all.div_ceil(cores.pus().max(1)).max(1);
     let mut places: Vec<(usize, usize)> = Vec::new();
-    for (core, fixed) in cores
-        .iter()
-        .zip(fixed)
-        .map(|(c, f)| (c.pus.len(), *f))
-        .enumerate()
-        .map(|(at, (pus, fixed))| ((at, pus), fixed))
-    {
-        let (at, pus) = core;
-        places.extend((fixed..pus * rounds).map(|place| (place, at)));
+    for (at, (core, fixed)) in cores.iter().zip(fixed).enumerate() {
+        let pus = core.pus.len();
+        let turn = |place: usize| if each == 1 { place } else { place / pus };
+        places.extend((*fixed..pus * each).map(|place| (turn(place), at)));
     }
     random.shuffle(&mut places);
-    places.sort_by_key(|(round, _)| *round);
+    places.sort_by_key(|(turn, _)| *turn);
     places.truncate(threads);
     random.shuffle(&mut places);
     let mut schedule = vec![None; threads];
@@ -79,9 +74,8 @@ pub(super) fn random(
         .flatten()
         .for_each(|core: &usize| count[*core] += 1);
     for thread in homeless {
-        let free = (0..cores.len()).filter(|core| {
-            allowed(thread, *core) && count[*core] < cores[*core].pus.len() * rounds
-        });
+        let free = (0..cores.len())
+            .filter(|core| allowed(thread, *core) && count[*core] < cores[*core].pus.len() * each);
         schedule[thread] = free.min_by_key(|core| count[*core]);
         if let Some(core) = schedule[thread] {
             count[core] += 1;
