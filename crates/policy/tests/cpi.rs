@@ -254,7 +254,7 @@ proptest! {
         let mut machine = Machine::new(4, 2, &demands, &homes);
         // With `perch` the first plan comes from what contended threads were measured to do; the second one may mend it.
         let mut policy = policy(variant);
-        for _ in 0..if variant == Paper { 1 } else { 12 } {
+        for _ in 0..if variant == Paper { 1 } else { 25 } {
             machine.step(&mut policy);
             if variant == Perch {
                 machine.respond();
