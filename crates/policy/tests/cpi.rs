@@ -76,10 +76,18 @@ impl Machine {
     }
 
     /// Each core issues one instruction a cycle and shares it fairly: nobody gets more than he asks for, and nobody
-    /// less than another one who asks for as much.
+    /// less than another one who asks for as much. More threads than PUs take turns.
     fn respond(&mut self) {
-        for members in self.members() {
-            let mut left = 1.0;
+        for (core, members) in self.members().into_iter().enumerate() {
+            let pus = self.snapshot().topology.cores[core].pus.len();
+            let turns = f64::max(1.0, members.len() as f64 / pus as f64);
+            for at in &members {
+                let thread = &mut self.world.snapshot.threads[*at];
+                thread.activity = 1.0 / turns;
+                thread.waiting = 1.0 - thread.activity;
+            }
+            // While it runs, a thread has as much more of the core as it runs less.
+            let mut left = turns;
             let mut by_demand = members.clone();
             by_demand.sort_by(|a, b| self.demands[*a].total_cmp(&self.demands[*b]));
             for (nth, thread) in by_demand.iter().enumerate() {
