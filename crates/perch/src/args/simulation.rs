@@ -100,7 +100,9 @@ pub enum LabCommand {
         json: bool,
     },
     /// Run experiments and hold what they give against what was published
-    #[command(after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/")]
+    #[command(
+        after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/"
+    )]
     Run {
         /// Experiments by name, all below a name (`cmt`), or files
         #[arg(required = true, value_name = "NAME|FILE")]

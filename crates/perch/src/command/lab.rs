@@ -22,7 +22,10 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
             figures,
             json,
         } => run(experiments, figures.as_deref(), *json),
-        LabCommand::Report { experiments, output } => report(experiments, output),
+        LabCommand::Report {
+            experiments,
+            output,
+        } => report(experiments, output),
     }
 }
 
@@ -36,8 +39,14 @@ fn list(json: bool) -> Result<ExitCode> {
         super::print_json(&values)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let columns = [("experiment", Align::Left), ("claims", Align::Right), ("", Align::Left)];
-    let rows = all.into_iter().map(|e| vec![e.name, e.claims.to_string(), e.title]);
+    let columns = [
+        ("experiment", Align::Left),
+        ("claims", Align::Right),
+        ("", Align::Left),
+    ];
+    let rows = all
+        .into_iter()
+        .map(|e| vec![e.name, e.claims.to_string(), e.title]);
     super::print(&table(&columns, rows))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -62,18 +71,25 @@ fn run(names: &[String], figures: Option<&Path>, json: bool) -> Result<ExitCode>
 
 fn report(names: &[String], output: &Path) -> Result<ExitCode> {
     let page = perch_lab::report(&results(&chosen(names)?)?)?;
-    std::fs::write(output, page).with_context(|| format!("{}: cannot be written", output.display()))?;
+    std::fs::write(output, page)
+        .with_context(|| format!("{}: cannot be written", output.display()))?;
     super::print(&format!("{}: open it in a browser", output.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The experiments of these names; a name may stand for all below it, none for all.
 fn chosen(names: &[String]) -> Result<Vec<Experiment>> {
-    let shipped: Vec<String> = perch_lab::list().into_iter().map(|summary| summary.name).collect();
+    let shipped: Vec<String> = perch_lab::list()
+        .into_iter()
+        .map(|summary| summary.name)
+        .collect();
     let mut wanted = Vec::new();
     for name in names {
         let below = format!("{}/", name.trim_end_matches('/'));
-        let group = shipped.iter().filter(|known| known.starts_with(&below)).cloned();
+        let group = shipped
+            .iter()
+            .filter(|known| known.starts_with(&below))
+            .cloned();
         let before = wanted.len();
         wanted.extend(group);
         if wanted.len() == before {
@@ -83,7 +99,10 @@ fn chosen(names: &[String]) -> Result<Vec<Experiment>> {
     if names.is_empty() {
         wanted = shipped;
     }
-    wanted.iter().map(|name| Ok(perch_lab::load(name)?)).collect()
+    wanted
+        .iter()
+        .map(|name| Ok(perch_lab::load(name)?))
+        .collect()
 }
 
 fn results(experiments: &[Experiment]) -> Result<Vec<Results>> {
@@ -95,14 +114,17 @@ fn results(experiments: &[Experiment]) -> Result<Vec<Results>> {
 }
 
 fn write_figure(folder: &Path, results: &Results) -> Result<()> {
-    let Some(picture) = &results.picture else { return Ok(()) };
+    let Some(picture) = &results.picture else {
+        return Ok(());
+    };
     let svg = match perch_lab::figure::svg(picture) {
         Ok(svg) => svg,
         Err(why) => bail!("{}: the picture cannot be drawn: {why}", results.name),
     };
     let file = folder.join(format!("{}.svg", results.name));
     if let Some(parent) = file.parent() {
-        std::fs::create_dir_all(parent).with_context(|| format!("{}: cannot be made", parent.display()))?;
+        std::fs::create_dir_all(parent)
+            .with_context(|| format!("{}: cannot be made", parent.display()))?;
     }
     std::fs::write(&file, svg).with_context(|| format!("{}: cannot be written", file.display()))
 }
@@ -144,7 +166,11 @@ impl Progress for Bar {
 
     fn done(&mut self, finished: usize) {
         let full = LENGTH * finished / self.of;
-        let bar = format!("{}{}", "━".repeat(full), "╌".repeat(LENGTH.saturating_sub(full)));
+        let bar = format!(
+            "{}{}",
+            "━".repeat(full),
+            "╌".repeat(LENGTH.saturating_sub(full))
+        );
         self.draw(&format!("{} {bar} {finished} of {}", self.name, self.of));
     }
 

@@ -84,7 +84,9 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         return super::print(&render::sim::shipped()).map(|()| ExitCode::SUCCESS);
     }
     let (Some(machine), Some(workload)) = (&args.machine, &args.workload) else {
-        bail!("which machine and which workload? Give --machine and --workload, names or files (see --list)");
+        bail!(
+            "which machine and which workload? Give --machine and --workload, names or files (see --list)"
+        );
     };
     let machine = Arc::new(config::find_machine(machine)?);
     let workload = Arc::new(config::find_workload(workload)?);
@@ -105,7 +107,9 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = render::sim::results(&machine, &workload, &results);
-    if args.report && let (Some(report), [_]) = (&report, &results[..]) {
+    if args.report
+        && let (Some(report), [_]) = (&report, &results[..])
+    {
         text += "\n";
         text += &render::report::render(report);
     }
@@ -116,7 +120,11 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
 /// Instructions a second of life of each thread, by program and thread name, with its program alone on the machine.
 type Alone = BTreeMap<(String, String), f64>;
 
-fn alone(machine: &Arc<MachineModel>, workload: &Arc<WorkloadModel>, args: &SimArgs) -> Result<Alone> {
+fn alone(
+    machine: &Arc<MachineModel>,
+    workload: &Arc<WorkloadModel>,
+    args: &SimArgs,
+) -> Result<Alone> {
     let mut rates = Alone::new();
     for program in &workload.programs {
         let mut model = program.clone();
@@ -125,7 +133,12 @@ fn alone(machine: &Arc<MachineModel>, workload: &Arc<WorkloadModel>, args: &SimA
             programs: vec![model],
             ..(**workload).clone()
         };
-        let mut system = System::new(Arc::clone(machine), Arc::new(only), SchedulerModel::default(), args.seed);
+        let mut system = System::new(
+            Arc::clone(machine),
+            Arc::new(only),
+            SchedulerModel::default(),
+            args.seed,
+        );
         let until = on_machine(args.time, machine);
         system.run(until)?;
         for thread in system.threads() {
@@ -143,7 +156,9 @@ fn alone(machine: &Arc<MachineModel>, workload: &Arc<WorkloadModel>, args: &SimA
 /// The name of a thread's kind: without the number that each of several has.
 fn kind_of(kinds: &[ThreadModel], name: &str) -> String {
     let kind = kinds.iter().find(|kind| {
-        let number = name.strip_prefix(&kind.name).and_then(|rest| rest.strip_prefix('-'));
+        let number = name
+            .strip_prefix(&kind.name)
+            .and_then(|rest| rest.strip_prefix('-'));
         kind.name == name || number.is_some_and(|number| number.parse::<u32>().is_ok())
     });
     kind.map_or(name, |kind| kind.name.as_str()).to_owned()
@@ -196,7 +211,11 @@ fn play(
     };
     let (mut live, mut explain) = (Live::default(), Explain::default());
     let mut observers: Vec<&mut dyn Observer> = vec![&mut collector];
-    observers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Observer));
+    observers.extend(
+        recorder
+            .as_mut()
+            .map(|recorder| recorder as &mut dyn Observer),
+    );
     if args.explain {
         observers.push(&mut explain);
     }
@@ -218,7 +237,13 @@ fn play(
     Ok((result, collector.report()))
 }
 
-fn simulated(policy: &str, system: &System, workload: &WorkloadModel, alone: &Alone, host_seconds: f64) -> Simulated {
+fn simulated(
+    policy: &str,
+    system: &System,
+    workload: &WorkloadModel,
+    alone: &Alone,
+    host_seconds: f64,
+) -> Simulated {
     let machine = system.machine();
     let cycle = machine.kinds[machine.cores[0].kind].cycle as f64;
     let threads: Vec<SimulatedThread> = system
@@ -231,19 +256,31 @@ fn simulated(policy: &str, system: &System, workload: &WorkloadModel, alone: &Al
             let instructions = thread.counters.instructions();
             let kind = kind_of(&program.threads, &thread.identity.name);
             let rate = instructions as f64 / life as f64;
-            let best = alone.get(&(program.name.clone(), kind)).copied().unwrap_or(rate);
+            let best = alone
+                .get(&(program.name.clone(), kind))
+                .copied()
+                .unwrap_or(rate);
             SimulatedThread {
                 name: thread.identity.name.clone(),
                 program: program.name.clone(),
                 instructions,
                 ipc: instructions as f64 / thread.cycles.max(1) as f64,
                 busy: thread.cpu_time as f64 / life as f64,
-                slowdown: if rate > 0.0 { best / rate } else { f64::INFINITY },
+                slowdown: if rate > 0.0 {
+                    best / rate
+                } else {
+                    f64::INFINITY
+                },
                 migrations: thread.migrations,
             }
         })
         .collect();
-    let slowdowns = || threads.iter().map(|thread| thread.slowdown).filter(|s| s.is_finite());
+    let slowdowns = || {
+        threads
+            .iter()
+            .map(|thread| thread.slowdown)
+            .filter(|s| s.is_finite())
+    };
     let largest = slowdowns().fold(f64::NAN, f64::max);
     let smallest = slowdowns().fold(f64::NAN, f64::min);
     let instructions: u64 = threads.iter().map(|thread| thread.instructions).sum();

@@ -14,7 +14,10 @@ const ROWS: usize = 32;
 pub fn shipped() -> String {
     let list = |title: &str, all: Vec<(String, String)>| {
         let columns = [(title, Align::Left), ("", Align::Left)];
-        table(&columns, all.into_iter().map(|(name, about)| vec![name, about]))
+        table(
+            &columns,
+            all.into_iter().map(|(name, about)| vec![name, about]),
+        )
     };
     let machines = config::shipped_machines().into_iter().filter_map(|file| {
         let machine = config::find_machine(file.name).ok()?;
