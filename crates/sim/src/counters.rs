@@ -34,7 +34,8 @@ impl Counters {
     /// What was counted since an earlier reading.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let minus = |now: &[u64; 3], before: &[u64; 3]| std::array::from_fn(|at| now[at] - before[at]);
+        let minus =
+            |now: &[u64; 3], before: &[u64; 3]| std::array::from_fn(|at| now[at] - before[at]);
         Self {
             ops: std::array::from_fn(|at| self.ops[at] - before.ops[at]),
             mispredicted: self.mispredicted - before.mispredicted,
@@ -50,7 +51,9 @@ impl Counters {
 
 impl AddAssign for Counters {
     fn add_assign(&mut self, other: Self) {
-        let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        let add = |to: &mut [u64], from: &[u64]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from)
+        };
         add(&mut self.ops, &other.ops);
         add(&mut self.fetch_misses, &other.fetch_misses);
         add(&mut self.data_misses, &other.data_misses);

@@ -15,6 +15,7 @@ pub mod os;
 pub mod stream;
 pub mod system;
 pub mod thread;
+pub mod timeline;
 pub mod topology;
 pub mod units;
 pub mod workload;

@@ -8,8 +8,9 @@ use crate::{
     units::{NANOSECOND, Ps},
 };
 use perch_core::{
-    Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError, Metrics,
-    Observation, Outcome, ProcessId, PuSet, Relative, ThreadId, ThreadInfo, ThreadSample, Topology, Wake,
+    Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
+    Metrics, Observation, Outcome, ProcessId, PuSet, ThreadId, ThreadInfo, ThreadSample, Topology,
+    Wake, affinity::Relative,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -99,9 +100,14 @@ impl Machine for SimMachine {
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
         let mut events = Vec::new();
         for event in plan.sets.iter().flat_map(|set| &set.events) {
-            let Some(read) = event.spellings.iter().find_map(|spelling| events::find(spelling)) else {
+            let Some(read) = event
+                .spellings
+                .iter()
+                .find_map(|spelling| events::find(spelling))
+            else {
                 let spelling = event.spellings.first().map_or("", String::as_str);
-                let hint = events::suggest(spelling).map_or(String::new(), |name| format!("; did you mean sim::{name}?"));
+                let hint = events::suggest(spelling)
+                    .map_or(String::new(), |name| format!("; did you mean sim::{name}?"));
                 return Err(MachineError::Other(format!(
                     "event '{}': a simulated machine does not count '{spelling}'{hint}",
                     event.alias
@@ -139,7 +145,8 @@ impl Machine for SimMachine {
     fn observe(&mut self) -> Result<Observation, MachineError> {
         let now = self.now();
         let interval = now - std::mem::replace(&mut self.observed, now);
-        self.seen.resize_with(self.system.threads().len(), Seen::default);
+        self.seen
+            .resize_with(self.system.threads().len(), Seen::default);
         let mut observation = Observation {
             at: now,
             interval,
@@ -153,7 +160,9 @@ impl Machine for SimMachine {
             let id = self.id(index);
             let process = &self.system.processes()[thread.identity.process];
             // Of a thread that waits just now, the time that it has waited so far.
-            let waiting = thread.waiting_since.map_or(0, |since| self.system.now() - since);
+            let waiting = thread
+                .waiting_since
+                .map_or(0, |since| self.system.now() - since);
             let seen = Seen {
                 cpu_time: thread.cpu_time,
                 wait_time: thread.wait_time + waiting,

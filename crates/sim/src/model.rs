@@ -218,7 +218,10 @@ pub struct MachineModel {
 impl MachineModel {
     /// How many PUs there are.
     pub fn pus(&self) -> usize {
-        self.cores.iter().map(|core| self.kind(core).contexts as usize).sum()
+        self.cores
+            .iter()
+            .map(|core| self.kind(core).contexts as usize)
+            .sum()
     }
 
     /// The kind of a core.

@@ -93,6 +93,21 @@ pub struct System {
     sleepers: BinaryHeap<Reverse<(Ps, usize)>>,
     /// Whether the scheduler may want others on PUs than are there.
     changed: bool,
+    /// Who was where, if that is to be remembered.
+    stays: Option<Vec<Stay>>,
+}
+
+/// A thread's time on a PU without a break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stay {
+    /// The thread: an index of [`System::threads`].
+    pub thread: usize,
+    /// The PU.
+    pub pu: u32,
+    /// When it came.
+    pub from: Ps,
+    /// When it went.
+    pub to: Ps,
 }
 
 /// Threads as a source of instructions.
@@ -108,7 +123,12 @@ impl Supply for Streams<'_> {
 impl System {
     /// A machine that is about to run a workload. The seed decides what chance decides: streams, and ties of the
     /// scheduler.
-    pub fn new(machine: Arc<MachineModel>, workload: Arc<WorkloadModel>, scheduler: SchedulerModel, seed: u64) -> Self {
+    pub fn new(
+        machine: Arc<MachineModel>,
+        workload: Arc<WorkloadModel>,
+        scheduler: SchedulerModel,
+        seed: u64,
+    ) -> Self {
         let mut first = 0;
         let cores = machine
             .cores
@@ -151,6 +171,7 @@ impl System {
             finished: Vec::new(),
             sleepers: BinaryHeap::new(),
             changed: true,
+            stays: None,
             machine,
             workload,
         }
@@ -174,6 +195,29 @@ impl System {
     /// All processes that there were.
     pub fn processes(&self) -> &[Process] {
         &self.processes
+    }
+
+    /// Remembers from now on who is where, for [`System::stays`].
+    pub fn remember_stays(&mut self) {
+        self.stays.get_or_insert_default();
+    }
+
+    /// Who was where, in the order in which they left; those who are still there last.
+    pub fn stays(&self) -> Vec<Stay> {
+        let there = self
+            .threads
+            .iter()
+            .enumerate()
+            .filter_map(|(thread, state)| {
+                let place = state.place?;
+                Some(Stay {
+                    thread,
+                    pu: place.pu,
+                    from: place.begun,
+                    to: self.now,
+                })
+            });
+        self.stays.iter().flatten().copied().chain(there).collect()
     }
 
     /// The memory system: for occupancies.
@@ -240,13 +284,20 @@ impl System {
         let mut streams = Streams(&mut self.threads);
         for core in &mut self.cores {
             let finished = &mut self.finished;
-            core.run(until, &mut streams, &mut self.memory, |thread| finished.push(thread));
+            core.run(until, &mut streams, &mut self.memory, |thread| {
+                finished.push(thread)
+            });
         }
     }
 
     /// Starts the programs whose time has come.
     fn begin(&mut self) {
-        while let Some(start) = self.starts.last().copied().filter(|start| start.at <= self.now) {
+        while let Some(start) = self
+            .starts
+            .last()
+            .copied()
+            .filter(|start| start.at <= self.now)
+        {
             self.starts.pop();
             self.start(start);
         }
@@ -293,7 +344,14 @@ impl System {
                 };
                 let random = self.random.part(index as u64 + 2);
                 let mask = self.default_mask.clone();
-                self.threads.push(Thread::new(identity, Arc::clone(&steps), kind.repeat, mask, &sources, &random));
+                self.threads.push(Thread::new(
+                    identity,
+                    Arc::clone(&steps),
+                    kind.repeat,
+                    mask,
+                    &sources,
+                    &random,
+                ));
             }
         }
         let started = self.now;
@@ -360,10 +418,18 @@ impl System {
 
     /// It computes on where it is.
     fn resume(&mut self, index: usize, at: Ps) {
-        let Some(place) = self.threads[index].place else { return };
+        let Some(place) = self.threads[index].place else {
+            return;
+        };
         let (core, context) = self.places[place.pu as usize];
         let mut streams = Streams(&mut self.threads);
-        self.cores[core].assign(context, Some(index as u32), at, &mut streams, &mut self.memory);
+        self.cores[core].assign(
+            context,
+            Some(index as u32),
+            at,
+            &mut streams,
+            &mut self.memory,
+        );
     }
 
     fn block(&mut self, index: usize, state: State, stopped: bool) {
@@ -420,7 +486,10 @@ impl System {
 
     fn next_wake(&self) -> Option<Ps> {
         let sleeper = self.sleepers.peek().map(|Reverse((at, _))| *at);
-        sleeper.into_iter().chain(self.starts.last().map(|start| start.at)).min()
+        sleeper
+            .into_iter()
+            .chain(self.starts.last().map(|start| start.at))
+            .min()
     }
 
     fn wake(&mut self) {
@@ -441,7 +510,9 @@ impl System {
         for pu in 0..self.places.len() {
             let (core, context) = self.places[pu];
             let wanted = self.scheduler.current(pu);
-            let present = self.cores[core].thread(context).map(|thread| thread as usize);
+            let present = self.cores[core]
+                .thread(context)
+                .map(|thread| thread as usize);
             if wanted == present {
                 continue;
             }
@@ -451,22 +522,44 @@ impl System {
         }
         for pu in 0..self.places.len() {
             let (core, context) = self.places[pu];
-            let Some(wanted) = self.scheduler.current(pu) else { continue };
+            let Some(wanted) = self.scheduler.current(pu) else {
+                continue;
+            };
             if self.cores[core].thread(context).is_some() || self.threads[wanted].place.is_some() {
                 continue;
             }
-            let since = self.now;
-            self.threads[wanted].place = Some(Place { pu: pu as u32, since });
+            let now = self.now;
+            self.threads[wanted].place = Some(Place {
+                pu: pu as u32,
+                begun: now,
+                accounted: now,
+            });
             let at = self.now + self.switch;
             let mut streams = Streams(&mut self.threads);
-            self.cores[core].assign(context, Some(wanted as u32), at, &mut streams, &mut self.memory);
+            self.cores[core].assign(
+                context,
+                Some(wanted as u32),
+                at,
+                &mut streams,
+                &mut self.memory,
+            );
         }
     }
 
     /// Takes a thread off its PU, with what it has counted there.
     fn take_off(&mut self, index: usize) {
         self.account_one(index);
-        let Some(place) = self.threads[index].place.take() else { return };
+        let Some(place) = self.threads[index].place.take() else {
+            return;
+        };
+        if let Some(stays) = &mut self.stays {
+            stays.push(Stay {
+                thread: index,
+                pu: place.pu,
+                from: place.begun,
+                to: self.now,
+            });
+        }
         let (core, context) = self.places[place.pu as usize];
         let now = self.now;
         let mut streams = Streams(&mut self.threads);
@@ -486,9 +579,11 @@ impl System {
 
     fn account_one(&mut self, index: usize) {
         let now = self.now;
-        let Some(place) = &mut self.threads[index].place else { return };
-        let ran = now.saturating_sub(place.since);
-        place.since = now;
+        let Some(place) = &mut self.threads[index].place else {
+            return;
+        };
+        let ran = now.saturating_sub(place.accounted);
+        place.accounted = now;
         let (core, context) = self.places[place.pu as usize];
         let counted: Counters = self.cores[core].take_counters(context);
         let cycles = ran / self.cores[core].cycle_time();
@@ -506,11 +601,19 @@ impl System {
             match &thread.state {
                 State::AtBarrier(barrier) => {
                     let (there, parties) = process.sync.at_barrier(barrier);
-                    Some(format!("  {name} waits at barrier '{barrier}' ({there} of {parties} are there)"))
+                    Some(format!(
+                        "  {name} waits at barrier '{barrier}' ({there} of {parties} are there)"
+                    ))
                 }
                 State::ForLock(lock) => {
-                    let holder = process.sync.holder(lock).map(|holder| self.threads[holder].identity.name.as_str());
-                    Some(format!("  {name} waits for lock '{lock}', held by {}", holder.unwrap_or("nobody")))
+                    let holder = process
+                        .sync
+                        .holder(lock)
+                        .map(|holder| self.threads[holder].identity.name.as_str());
+                    Some(format!(
+                        "  {name} waits for lock '{lock}', held by {}",
+                        holder.unwrap_or("nobody")
+                    ))
                 }
                 _ => None,
             }

@@ -47,7 +47,9 @@ pub struct Place {
     /// The PU.
     pub pu: u32,
     /// Since when it is there without a break.
-    pub since: Ps,
+    pub begun: Ps,
+    /// Up to when its time there is accounted for.
+    pub accounted: Ps,
 }
 
 /// Who a thread is, and of which process.
@@ -127,8 +129,12 @@ impl Thread {
     ) -> Self {
         let mut streams = HashMap::new();
         for step in steps.iter() {
-            let Step::Compute { mix, .. } = step else { continue };
-            streams.entry(*mix).or_insert_with(|| stream(*mix, sources, random));
+            let Step::Compute { mix, .. } = step else {
+                continue;
+            };
+            streams
+                .entry(*mix)
+                .or_insert_with(|| stream(*mix, sources, random));
         }
         Self {
             state: State::Runnable,
@@ -233,5 +239,10 @@ fn stream(mix: usize, sources: &Sources<'_>, random: &Random) -> Stream {
         .collect();
     // Different mixes of a program are different code.
     let code = sources.code + ((mix as u64) << 32);
-    Stream::Mix(MixStream::new(model, code, &bases, random.part(mix as u64 + 1)))
+    Stream::Mix(MixStream::new(
+        model,
+        code,
+        &bases,
+        random.part(mix as u64 + 1),
+    ))
 }

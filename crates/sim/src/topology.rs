@@ -26,12 +26,19 @@ pub fn topology(machine: &MachineModel) -> Topology {
         }
     }
     // The slowest kind comes first, as everywhere in perch.
-    let speed = |kind: usize| f64::from(machine.kinds[kind].width) / machine.kinds[kind].cycle as f64;
-    let mut order: Vec<usize> = (0..kinds.len()).filter(|kind| !kinds[*kind].is_empty()).collect();
+    let speed =
+        |kind: usize| f64::from(machine.kinds[kind].width) / machine.kinds[kind].cycle as f64;
+    let mut order: Vec<usize> = (0..kinds.len())
+        .filter(|kind| !kinds[*kind].is_empty())
+        .collect();
     order.sort_by(|a, b| speed(*a).total_cmp(&speed(*b)));
     let place_of = |kind: usize| order.iter().position(|other| *other == kind).unwrap_or(0);
     let mut caches: Vec<Cache> = Vec::new();
-    for level in machine.caches.iter().filter(|level| level.holds != Holds::Instructions) {
+    for level in machine
+        .caches
+        .iter()
+        .filter(|level| level.holds != Holds::Instructions)
+    {
         caches.extend(level.shared_by.iter().map(|group| Cache {
             level: level.level,
             size: level.size,
@@ -49,7 +56,10 @@ pub fn topology(machine: &MachineModel) -> Topology {
                 model: machine.about.clone(),
             })
             .collect(),
-        numa_nodes: nodes.into_iter().map(|(os, pus)| NumaNode { os, pus, memory: 0 }).collect(),
+        numa_nodes: nodes
+            .into_iter()
+            .map(|(os, pus)| NumaNode { os, pus, memory: 0 })
+            .collect(),
         caches,
         cores: machine
             .cores

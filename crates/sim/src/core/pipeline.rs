@@ -83,7 +83,9 @@ pub struct Core {
 impl Core {
     /// A core of this kind, whose first context is PU `first_pu`.
     pub fn new(number: usize, first_pu: usize, kind: &CoreKind) -> Self {
-        let remembered = (kind.window as usize + 1).max(REMEMBERED).next_power_of_two();
+        let remembered = (kind.window as usize + 1)
+            .max(REMEMBERED)
+            .next_power_of_two();
         let context = Context {
             thread: None,
             pending: None,
@@ -132,7 +134,14 @@ impl Core {
 
     /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest. Returns the instruction
     /// that the thread before had fetched and not issued.
-    pub fn assign(&mut self, context: usize, thread: Option<u32>, at: Ps, supply: &mut impl Supply, memory: &mut Memory) -> Option<Instruction> {
+    pub fn assign(
+        &mut self,
+        context: usize,
+        thread: Option<u32>,
+        at: Ps,
+        supply: &mut impl Supply,
+        memory: &mut Memory,
+    ) -> Option<Instruction> {
         let cycle = at.div_ceil(self.cycle_time).max(self.cycle);
         let slot = &mut self.contexts[context];
         slot.thread = thread;
@@ -159,7 +168,13 @@ impl Core {
     }
 
     /// Runs up to a moment. Threads that come to an end are handed over and leave their context idle.
-    pub fn run(&mut self, until: Ps, supply: &mut impl Supply, memory: &mut Memory, mut finished: impl FnMut(Finished)) {
+    pub fn run(
+        &mut self,
+        until: Ps,
+        supply: &mut impl Supply,
+        memory: &mut Memory,
+        mut finished: impl FnMut(Finished),
+    ) {
         let end = until.div_ceil(self.cycle_time);
         while self.cycle < end {
             let issued = if self.fine_grained {
@@ -174,7 +189,11 @@ impl Core {
                 if slot.ready == NEVER && slot.thread.is_some() && slot.pending.is_none() {
                     let at = slot.last_completion * self.cycle_time;
                     if let Some(thread) = slot.thread.take() {
-                        finished(Finished { thread, context, at });
+                        finished(Finished {
+                            thread,
+                            context,
+                            at,
+                        });
                     }
                 }
                 next = next.min(self.contexts[context].ready);
@@ -252,7 +271,14 @@ impl Core {
             };
             let pu = self.first_pu + number;
             let thread = context.thread.unwrap_or(0);
-            let beyond = memory.access(pu, thread, access, instruction.data, start * self.cycle_time, &mut context.counters);
+            let beyond = memory.access(
+                pu,
+                thread,
+                access,
+                instruction.data,
+                start * self.cycle_time,
+                &mut context.counters,
+            );
             // Stores are buffered: nobody waits for them.
             if op == Op::Load && beyond > 0 {
                 let cycles = beyond.div_ceil(self.cycle_time);
@@ -295,7 +321,14 @@ impl Core {
             let pu = self.first_pu + number;
             let thread = context.thread.unwrap_or(0);
             let at = from * self.cycle_time;
-            let beyond = memory.access(pu, thread, Access::Fetch, instruction.at, at, &mut context.counters);
+            let beyond = memory.access(
+                pu,
+                thread,
+                Access::Fetch,
+                instruction.at,
+                at,
+                &mut context.counters,
+            );
             ready += beyond.div_ceil(self.cycle_time);
         }
         let mask = context.completion.len() - 1;
@@ -315,7 +348,11 @@ impl Core {
         if !self.window_shared {
             return self.window;
         }
-        let busy = self.contexts.iter().filter(|context| context.thread.is_some()).count();
+        let busy = self
+            .contexts
+            .iter()
+            .filter(|context| context.thread.is_some())
+            .count();
         (self.window / busy.max(1) as u64).max(1)
     }
 }

@@ -101,7 +101,9 @@ impl Units {
             calendars,
             of_op,
             step: private.len(),
-            busy: kind.latencies.map(|latency| latency.busy.clamp(1, AHEAD as u32 / 2)),
+            busy: kind
+                .latencies
+                .map(|latency| latency.busy.clamp(1, AHEAD as u32 / 2)),
         }
     }
 

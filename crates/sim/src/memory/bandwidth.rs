@@ -76,7 +76,12 @@ impl Channel {
 
     /// Uses the first idle time from `now` on that is long enough.
     fn fill_gap(&mut self, now: Ps) -> Option<Ps> {
-        let recent = self.gaps.iter().rev().take_while(|gap| gap.to > now).count();
+        let recent = self
+            .gaps
+            .iter()
+            .rev()
+            .take_while(|gap| gap.to > now)
+            .count();
         let earliest = self.gaps.len() - recent;
         let place = (earliest..self.gaps.len()).find(|place| {
             let gap = self.gaps[*place];

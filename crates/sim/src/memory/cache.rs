@@ -148,6 +148,9 @@ impl Cache {
 
     /// All lines that are here.
     pub fn entries(&self) -> impl Iterator<Item = Entry> {
-        self.entries.iter().copied().filter(|entry| entry.0 != EMPTY)
+        self.entries
+            .iter()
+            .copied()
+            .filter(|entry| entry.0 != EMPTY)
     }
 }

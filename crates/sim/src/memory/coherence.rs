@@ -220,7 +220,11 @@ impl Memory {
         let group = self.topology.groups[wish.group as usize];
         let dirty = group.data.all().iter().any(|number| {
             let cache = &mut self.topology.caches[*number as usize];
-            !cache.everyones && cache.tags.find(wish.line).is_some_and(|entry| entry.has(DIRTY))
+            !cache.everyones
+                && cache
+                    .tags
+                    .find(wish.line)
+                    .is_some_and(|entry| entry.has(DIRTY))
         });
         if dirty { MANY_DIRTY } else { MANY }
     }

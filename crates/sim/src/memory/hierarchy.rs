@@ -61,9 +61,18 @@ impl Memory {
         let line = model.caches.first().map_or(LINE, |level| level.line).max(1);
         let line_bits = line.next_power_of_two().trailing_zeros();
         let page = model.tlb.map_or(PAGE, |tlb| tlb.page);
-        let nodes = model.cores.iter().map(|core| core.numa_node as usize + 1).max().unwrap_or(1);
+        let nodes = model
+            .cores
+            .iter()
+            .map(|core| core.numa_node as usize + 1)
+            .max()
+            .unwrap_or(1);
         let tlbs = model.tlb.iter().flat_map(|tlb| {
-            let count = if tlb.private { model.pus() } else { model.cores.len() };
+            let count = if tlb.private {
+                model.pus()
+            } else {
+                model.cores.len()
+            };
             vec![Tlb::new(tlb.entries, tlb.ways); count]
         });
         let distance = |from: usize, to: usize| model.memory.distance.get(from)?.get(to).copied();
@@ -75,7 +84,9 @@ impl Memory {
             line_bits,
             page_bits: page.max(1).next_power_of_two().trailing_zeros(),
             channels: vec![Channel::new(1 << line_bits, model.memory.bandwidth); nodes],
-            latencies: pairs.map(|(from, to)| latency(from, to).round() as Ps).collect(),
+            latencies: pairs
+                .map(|(from, to)| latency(from, to).round() as Ps)
+                .collect(),
             tracked: topology.groups.len() > 1 || nodes > 1,
             directory: Directory::new(topology.groups.len(), nodes, page, line_bits),
             topology,
@@ -103,7 +114,11 @@ impl Memory {
 
     /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model.
     pub fn occupancy(&self, level: u8) -> Vec<Occupancy> {
-        let of_level = self.topology.caches.iter().filter(|cache| cache.level + 1 == usize::from(level));
+        let of_level = self
+            .topology
+            .caches
+            .iter()
+            .filter(|cache| cache.level + 1 == usize::from(level));
         of_level.map(|cache| cache.occupancy()).collect()
     }
 
@@ -239,11 +254,22 @@ impl Memory {
     }
 
     /// Moves a dirty line that leaves a cache to the next one, or to memory, and what has to go there further on.
-    pub(super) fn write_back(&mut self, mut to: Option<usize>, entry: Entry, at: Ps, counters: &mut Counters) {
+    pub(super) fn write_back(
+        &mut self,
+        mut to: Option<usize>,
+        entry: Entry,
+        at: Ps,
+        counters: &mut Counters,
+    ) {
         let mut moving = entry;
         while let Some(number) = to {
             let cache = &mut self.topology.caches[number];
-            match cache.tags.touch_or_insert(moving).1.filter(|gone| gone.has(DIRTY)) {
+            match cache
+                .tags
+                .touch_or_insert(moving)
+                .1
+                .filter(|gone| gone.has(DIRTY))
+            {
                 Some(gone) => moving = gone,
                 None => return,
             }

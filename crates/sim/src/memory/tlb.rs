@@ -55,7 +55,9 @@ impl Tlb {
     fn search(&mut self, page: u64, hint: usize) -> bool {
         let first = self.sets.first(page);
         let set = first..first + self.sets.ways();
-        let found = self.pages[set.clone()].iter().position(|here| *here == page);
+        let found = self.pages[set.clone()]
+            .iter()
+            .position(|here| *here == page);
         let place = match found {
             Some(way) => first + way,
             None => set.min_by_key(|place| self.used[*place]).unwrap_or(first),

@@ -36,7 +36,11 @@ impl Path {
     /// The first cache, if what hits there is done; else a number that no cache has.
     #[inline]
     pub fn first(&self) -> usize {
-        if self.asks { NONE as usize } else { self.caches[0] as usize }
+        if self.asks {
+            NONE as usize
+        } else {
+            self.caches[0] as usize
+        }
     }
 
     /// All of them.
@@ -82,7 +86,11 @@ impl Group {
         let fetch_only = move |cache: &u32| !group.data.all().contains(cache);
         (0..3)
             .filter_map(move |level| group.data.all().get(level).copied())
-            .chain((0..3).filter_map(move |level| group.fetch.all().get(level).copied().filter(fetch_only)))
+            .chain(
+                (0..3).filter_map(move |level| {
+                    group.fetch.all().get(level).copied().filter(fetch_only)
+                }),
+            )
             .filter(move |cache| !other.uses(*cache))
             .map(|cache| cache as usize)
     }
@@ -90,7 +98,9 @@ impl Group {
     /// The nearest cache for data of both groups.
     pub fn common(&self, other: &Group) -> Option<usize> {
         let mut caches = self.data.all().iter();
-        caches.find(|cache| other.data.all().contains(cache)).map(|cache| *cache as usize)
+        caches
+            .find(|cache| other.data.all().contains(cache))
+            .map(|cache| *cache as usize)
     }
 }
 
@@ -145,10 +155,17 @@ impl Topology {
         }
         let lower = |cache: u32| {
             let below = |path: &Path| path.all().iter().skip(1).any(|its| *its == cache);
-            topology.groups.iter().any(|group| below(&group.data) || below(&group.fetch))
+            topology
+                .groups
+                .iter()
+                .any(|group| below(&group.data) || below(&group.fetch))
         };
         let asks: Vec<bool> = (0..topology.caches.len() as u32).map(lower).collect();
-        for path in topology.places.iter_mut().flat_map(|place| [&mut place.data, &mut place.fetch]) {
+        for path in topology
+            .places
+            .iter_mut()
+            .flat_map(|place| [&mut place.data, &mut place.fetch])
+        {
             path.asks = asks.get(path.first()).is_some_and(|asks| *asks);
         }
         topology
@@ -177,13 +194,20 @@ impl Topology {
     /// The caches of a PU without those that hold only `not`.
     fn path(&self, pu: u32, not: Holds) -> Path {
         let mut levels = Vec::new();
-        Path::new(self.caches.iter().enumerate().filter_map(|(number, cache)| {
-            let its = cache.holds != not && cache.pus.contains(&pu) && !levels.contains(&cache.level);
-            its.then(|| {
-                levels.push(cache.level);
-                number as u32
-            })
-        }))
+        Path::new(
+            self.caches
+                .iter()
+                .enumerate()
+                .filter_map(|(number, cache)| {
+                    let its = cache.holds != not
+                        && cache.pus.contains(&pu)
+                        && !levels.contains(&cache.level);
+                    its.then(|| {
+                        levels.push(cache.level);
+                        number as u32
+                    })
+                }),
+        )
     }
 
     /// Finds what is below a cache and whether all use it.
@@ -193,8 +217,14 @@ impl Topology {
             let at = path.all().iter().position(|its| *its == cache)?;
             path.all().get(at + 1).map(|below| *below as usize)
         };
-        let below = self.groups.iter().find_map(|group| after(&group.data).or_else(|| after(&group.fetch)));
-        let everyones = self.groups.iter().all(|group| group.data.all().contains(&cache));
+        let below = self
+            .groups
+            .iter()
+            .find_map(|group| after(&group.data).or_else(|| after(&group.fetch)));
+        let everyones = self
+            .groups
+            .iter()
+            .all(|group| group.data.all().contains(&cache));
         self.caches[number].below = below;
         self.caches[number].everyones = everyones;
     }

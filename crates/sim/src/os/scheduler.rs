@@ -84,20 +84,27 @@ impl Scheduler {
         let places = machine.places();
         let pus = places.len();
         let on_core = |core: usize| -> Vec<u32> {
-            (0..pus as u32).filter(|pu| places[*pu as usize].0 == core).collect()
+            (0..pus as u32)
+                .filter(|pu| places[*pu as usize].0 == core)
+                .collect()
         };
         let siblings = places.iter().map(|(core, _)| on_core(*core)).collect();
         let last = machine.caches.iter().map(|cache| cache.level).max();
-        let last = machine.caches.iter().find(|cache| Some(cache.level) == last);
+        let last = machine
+            .caches
+            .iter()
+            .find(|cache| Some(cache.level) == last);
         let all: Vec<u32> = (0..pus as u32).collect();
         let near = all
             .iter()
             .map(|pu| {
-                let group = last.and_then(|level| level.shared_by.iter().find(|group| group.contains(pu)));
+                let group =
+                    last.and_then(|level| level.shared_by.iter().find(|group| group.contains(pu)));
                 group.cloned().unwrap_or_else(|| all.clone())
             })
             .collect();
-        let on_machine = |nanoseconds: u64| ((nanoseconds * NANOSECOND) as f64 / machine.scale).max(1.0) as Ps;
+        let on_machine =
+            |nanoseconds: u64| ((nanoseconds * NANOSECOND) as f64 / machine.scale).max(1.0) as Ps;
         let tick = on_machine(model.tick);
         Self {
             tick,
@@ -126,9 +133,19 @@ impl Scheduler {
     pub fn start(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
         let mut best = Vec::new();
         let mut least = (usize::MAX, usize::MAX);
-        for pu in threads[index].mask.iter().filter(|pu| (*pu as usize) < self.queues.len()) {
-            let core: usize = self.siblings[pu as usize].iter().map(|other| self.queues[*other as usize].len()).sum();
-            let load = (core * 64 / self.siblings[pu as usize].len(), self.queues[pu as usize].len());
+        for pu in threads[index]
+            .mask
+            .iter()
+            .filter(|pu| (*pu as usize) < self.queues.len())
+        {
+            let core: usize = self.siblings[pu as usize]
+                .iter()
+                .map(|other| self.queues[*other as usize].len())
+                .sum();
+            let load = (
+                core * 64 / self.siblings[pu as usize].len(),
+                self.queues[pu as usize].len(),
+            );
             if load < least {
                 least = load;
                 best.clear();
@@ -163,10 +180,18 @@ impl Scheduler {
     fn choose(&self, thread: &Thread) -> u32 {
         let allowed = |pu: &&u32| thread.mask.contains(**pu);
         let idle = |pu: &&u32| self.queues[**pu as usize].is_idle();
-        let core_idle = |pu: &&u32| self.siblings[**pu as usize].iter().all(|other| self.queues[*other as usize].is_idle());
+        let core_idle = |pu: &&u32| {
+            self.siblings[**pu as usize]
+                .iter()
+                .all(|other| self.queues[*other as usize].is_idle())
+        };
         let before = thread.last_pu;
         let first = thread.mask.first().unwrap_or(before);
-        let before = if thread.mask.contains(before) { before } else { first };
+        let before = if thread.mask.contains(before) {
+            before
+        } else {
+            first
+        };
         if core_idle(&&before) {
             return before;
         }
@@ -232,7 +257,8 @@ impl Scheduler {
     /// The waiting thread that has had the least gets the PU.
     fn pick(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
         let queue = &mut self.queues[pu];
-        let next = (0..queue.waiting.len()).min_by_key(|at| (threads[queue.waiting[*at]].virtual_time, queue.waiting[*at]));
+        let next = (0..queue.waiting.len())
+            .min_by_key(|at| (threads[queue.waiting[*at]].virtual_time, queue.waiting[*at]));
         let Some(at) = next else { return };
         let index = queue.waiting.remove(at);
         queue.current = Some(index);
@@ -253,7 +279,10 @@ impl Scheduler {
             let over = now.saturating_sub(queue.since) >= self.slice;
             if let Some(index) = queue.current
                 && over
-                && queue.waiting.iter().any(|other| threads[*other].virtual_time < threads[index].virtual_time)
+                && queue
+                    .waiting
+                    .iter()
+                    .any(|other| threads[*other].virtual_time < threads[index].virtual_time)
             {
                 queue.current = None;
                 queue.waiting.push(index);
@@ -302,14 +331,23 @@ impl Scheduler {
 
     /// Active balance: a PU of an idle core takes a running thread from a core that has several.
     fn spread(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
-        if !self.siblings[pu].iter().all(|other| self.queues[*other as usize].is_idle()) {
+        if !self.siblings[pu]
+            .iter()
+            .all(|other| self.queues[*other as usize].is_idle())
+        {
             return;
         }
         let crowded = (0..self.queues.len()).find_map(|other| {
             let core = &self.siblings[other];
-            let running = core.iter().filter(|pu| self.queues[**pu as usize].current.is_some()).count();
+            let running = core
+                .iter()
+                .filter(|pu| self.queues[**pu as usize].current.is_some())
+                .count();
             let index = self.queues[other].current.filter(|_| running >= 2)?;
-            threads[index].mask.contains(pu as u32).then_some((other, index))
+            threads[index]
+                .mask
+                .contains(pu as u32)
+                .then_some((other, index))
         });
         if let Some((from, index)) = crowded {
             self.dequeue(index, threads);
@@ -326,6 +364,8 @@ impl Scheduler {
 
     /// PUs with nobody.
     pub fn idle(&self) -> PuSet {
-        (0..self.queues.len() as u32).filter(|pu| self.queues[*pu as usize].is_idle()).collect()
+        (0..self.queues.len() as u32)
+            .filter(|pu| self.queues[*pu as usize].is_idle())
+            .collect()
     }
 }

@@ -64,7 +64,9 @@ impl Sync {
 
     /// How many have come to a barrier, and how many it takes.
     pub(crate) fn at_barrier(&self, name: &str) -> (usize, usize) {
-        self.barriers.get(name).map_or((0, 0), |(parties, there)| (there.len(), *parties))
+        self.barriers
+            .get(name)
+            .map_or((0, 0), |(parties, there)| (there.len(), *parties))
     }
 }
 

@@ -123,7 +123,11 @@ impl MixStream {
             Pattern::Random => self.random.below(walk.bytes) & !7,
             Pattern::Stride => {
                 let next = walk.at + walk.stride;
-                if next < walk.bytes { next } else { next % walk.bytes }
+                if next < walk.bytes {
+                    next
+                } else {
+                    next % walk.bytes
+                }
             }
         };
         walk.base + walk.at
