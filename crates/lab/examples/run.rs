@@ -13,9 +13,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let experiment = perch_lab::load(&argument)?;
         let begun = std::time::Instant::now();
         let result = perch_lab::run(&experiment, &mut ())?;
-        println!("{}{} simulations in {:.1?}\n", perch_lab::table::text(&result), result.simulations, begun.elapsed());
+        println!(
+            "{}{} simulations in {:.1?}\n",
+            perch_lab::table::text(&result),
+            result.simulations,
+            begun.elapsed()
+        );
         for measured in &result.measured {
-            println!("  {} = {:.4} {} ({})", measured.name, measured.value, measured.unit, measured.what);
+            println!(
+                "  {} = {:.4} {} ({})",
+                measured.name, measured.value, measured.unit, measured.what
+            );
         }
         results.push(result);
     }

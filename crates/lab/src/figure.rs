@@ -6,7 +6,10 @@ use crate::{
     table::evaluate,
 };
 use plotters::{
-    coord::{ranged1d::{DefaultFormatting, KeyPointHint}, Shift},
+    coord::{
+        Shift,
+        ranged1d::{DefaultFormatting, KeyPointHint},
+    },
     prelude::*,
 };
 use serde::Serialize;
@@ -100,7 +103,11 @@ impl Picture {
                 Drawing::Bars(bars.iter().map(column).collect::<Result<_, _>>()?)
             }
             Shape::Lines { lines: wanted, .. } => {
-                let x = || sweep.iter().flat_map(|sweep| sweep.values.iter().map(|value| *value as f64));
+                let x = || {
+                    sweep
+                        .iter()
+                        .flat_map(|sweep| sweep.values.iter().map(|value| *value as f64))
+                };
                 let curve = |(line, y): (&crate::experiment::Line, Vec<f64>)| Curve {
                     series: line.series.clone(),
                     points: x().zip(y).collect(),
@@ -158,39 +165,63 @@ fn top(values: impl Iterator<Item = f64>) -> f64 {
 fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
     let groups = distinct(columns.iter().map(|column| column.group.as_str()));
     let series = distinct(columns.iter().map(|column| column.series.as_str()));
-    let height = top(columns.iter().map(|c| c.range.map_or(c.value, |range| range.1.max(c.value))));
+    let height = top(columns
+        .iter()
+        .map(|c| c.range.map_or(c.value, |range| range.1.max(c.value))));
     let mut chart = ChartBuilder::on(area)
         .caption(&picture.title, ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(56)
-        .build_cartesian_2d(Slots { groups: groups.len() }, 0f64..height)?;
+        .build_cartesian_2d(
+            Slots {
+                groups: groups.len(),
+            },
+            0f64..height,
+        )?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .x_desc(&picture.x)
         .y_desc(&picture.y)
         .x_labels(groups.len() + 1)
-        .x_label_formatter(&|at| groups.get(at.floor() as usize).copied().unwrap_or("").to_owned())
+        .x_label_formatter(&|at| {
+            groups
+                .get(at.floor() as usize)
+                .copied()
+                .unwrap_or("")
+                .to_owned()
+        })
         .draw()?;
     let wide = 0.8 / series.len() as f64;
     for (number, name) in series.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         let place = |column: &Column| {
-            let group = groups.iter().position(|group| *group == column.group).unwrap_or(0);
+            let group = groups
+                .iter()
+                .position(|group| *group == column.group)
+                .unwrap_or(0);
             group as f64 + 0.1 + wide * number as f64
         };
-        let own: Vec<&Column> = columns.iter().filter(|column| column.series == *name).collect();
+        let own: Vec<&Column> = columns
+            .iter()
+            .filter(|column| column.series == *name)
+            .collect();
         let boxes = own.iter().map(|column| {
             let left = place(column);
-            Rectangle::new([(left, 0.0), (left + wide * 0.92, column.value)], colour.filled())
+            Rectangle::new(
+                [(left, 0.0), (left + wide * 0.92, column.value)],
+                colour.filled(),
+            )
         });
         chart
             .draw_series(boxes)?
             .label(*name)
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
         for column in own {
-            let Some((low, high)) = column.range else { continue };
+            let Some((low, high)) = column.range else {
+                continue;
+            };
             let middle = place(column) + wide * 0.46;
             let cap = wide * 0.1;
             let whisker = [
@@ -198,7 +229,11 @@ fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
                 vec![(middle - cap, low), (middle + cap, low)],
                 vec![(middle - cap, high), (middle + cap, high)],
             ];
-            chart.draw_series(whisker.into_iter().map(|line| PathElement::new(line, BLACK)))?;
+            chart.draw_series(
+                whisker
+                    .into_iter()
+                    .map(|line| PathElement::new(line, BLACK)),
+            )?;
         }
     }
     if series.len() > 1 {
@@ -234,10 +269,16 @@ fn lines(area: &Area<'_>, picture: &Picture, curves: &[Curve]) -> Drawn {
     for (number, curve) in curves.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         chart
-            .draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?
+            .draw_series(LineSeries::new(
+                curve.points.iter().copied(),
+                colour.stroke_width(2),
+            ))?
             .label(&curve.series)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
-        let dots = curve.points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
+        let dots = curve
+            .points
+            .iter()
+            .map(|point| Circle::new(*point, 3, colour.filled()));
         chart.draw_series(dots)?;
     }
     chart

@@ -48,7 +48,8 @@ pub struct Summary {
 /// Never with the experiments of this source tree: a test reads them all.
 pub fn list() -> Vec<Summary> {
     let summary = |name: String| {
-        let experiment = load(&name).unwrap_or_else(|error| panic!("a shipped experiment is broken: {error}"));
+        let experiment =
+            load(&name).unwrap_or_else(|error| panic!("a shipped experiment is broken: {error}"));
         Summary {
             name,
             title: experiment.title,
@@ -63,7 +64,10 @@ fn names() -> Vec<String> {
     let mut names = Vec::new();
     for group in EXPERIMENTS.dirs() {
         let files = group.files().map(|file| file.path());
-        let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        let files = files.filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        });
         names.extend(files.map(|path| path.with_extension("").to_string_lossy().into_owned()));
     }
     names.sort();
@@ -76,7 +80,10 @@ fn names() -> Vec<String> {
 /// No such experiment, a file that cannot be read, the first mistake in it.
 pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
     let path = Path::new(name_or_path);
-    if path.extension().is_some_and(|extension| extension == "toml") {
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "toml")
+    {
         let text = fs::read_to_string(path).map_err(|error| LabError::Read {
             path: path.to_owned(),
             error,
@@ -88,7 +95,8 @@ pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
         return experiment::parse(name_or_path, &text, path, &sibling);
     }
     let file = format!("{name_or_path}.toml");
-    let text = embedded(&EXPERIMENTS, &file).filter(|_| names().iter().any(|name| name == name_or_path));
+    let text =
+        embedded(&EXPERIMENTS, &file).filter(|_| names().iter().any(|name| name == name_or_path));
     let Some(text) = text else {
         let names = names();
         let hint = error::did_you_mean(name_or_path, names.iter().map(String::as_str));
@@ -104,7 +112,12 @@ pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
             .map(str::to_owned)
             .ok_or_else(|| "not shipped".to_owned())
     };
-    experiment::parse(name_or_path, text, &Path::new("experiments").join(&file), &sibling)
+    experiment::parse(
+        name_or_path,
+        text,
+        &Path::new("experiments").join(&file),
+        &sibling,
+    )
 }
 
 fn embedded(directory: &'static Dir<'static>, path: &str) -> Option<&'static str> {

@@ -24,8 +24,14 @@ fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
     let by_throughput = |a: &&Sample, b: &&Sample| a.throughput().total_cmp(&b.throughput());
     let all = point.samples.iter();
     match run.place {
-        Place::Search { chosen: Chosen::Best, .. } => all.max_by(by_throughput).into_iter().collect(),
-        Place::Search { chosen: Chosen::Worst, .. } => all.min_by(by_throughput).into_iter().collect(),
+        Place::Search {
+            chosen: Chosen::Best,
+            ..
+        } => all.max_by(by_throughput).into_iter().collect(),
+        Place::Search {
+            chosen: Chosen::Worst,
+            ..
+        } => all.min_by(by_throughput).into_iter().collect(),
         _ => all.collect(),
     }
 }
@@ -38,7 +44,9 @@ pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &
         Quantity::Combinations => vec![combinations(&run.machine, &run.workloads[at])],
         _ => {
             let samples = chosen(run, point).into_iter();
-            samples.filter_map(|sample| value(of, thread, sample)).collect()
+            samples
+                .filter_map(|sample| value(of, thread, sample))
+                .collect()
         }
     }
 }
@@ -46,13 +54,17 @@ pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &
 /// The value in one sample; `None` where nothing happened by which it could be told.
 fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
     let threads = sample.threads.iter();
-    let threads: Vec<&Deeds> = threads.filter(|deeds| thread.is_none_or(|name| deeds.name == name)).collect();
+    let threads: Vec<&Deeds> = threads
+        .filter(|deeds| thread.is_none_or(|name| deeds.name == name))
+        .collect();
     let sum = |what: fn(&Deeds) -> u64| threads.iter().map(|deeds| what(deeds)).sum::<u64>() as f64;
     let number = match of {
         Quantity::Throughput => sample.throughput(),
         Quantity::Cpi | Quantity::Delay => {
             let ran = threads.iter().filter(|deeds| deeds.instructions > 0);
-            let cpis: Vec<f64> = ran.map(|deeds| deeds.cycles as f64 / deeds.instructions as f64).collect();
+            let cpis: Vec<f64> = ran
+                .map(|deeds| deeds.cycles as f64 / deeds.instructions as f64)
+                .collect();
             let delay = if of == Quantity::Delay { 1.0 } else { 0.0 };
             cpis.iter().sum::<f64>() / cpis.len() as f64 - delay
         }
@@ -65,7 +77,10 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
 
 /// No placement can do more than all cores can issue, nor more than the threads that would do most alone.
 fn bound(machine: &MachineModel, alone: &[(Sample, usize)]) -> f64 {
-    let cycle = machine.cores.first().map_or(1, |core| machine.kind(core).cycle) as f64;
+    let cycle = machine
+        .cores
+        .first()
+        .map_or(1, |core| machine.kind(core).cycle) as f64;
     let issued = machine.cores.iter().map(|core| {
         let kind = machine.kind(core);
         // A slower clock issues less in a cycle of the first.
@@ -114,7 +129,11 @@ pub fn take(how: Take, mut values: Vec<f64>) -> Option<f64> {
 ///
 /// # Errors
 /// In words, if nothing was counted by which it could be told.
-pub fn measured(measure: &Measure, experiment: &Experiment, simulated: &Simulated) -> Result<f64, String> {
+pub fn measured(
+    measure: &Measure,
+    experiment: &Experiment,
+    simulated: &Simulated,
+) -> Result<f64, String> {
     let run = &experiment.runs[measure.run];
     let thread = measure.thread.as_deref();
     let points = simulated[measure.run].len();
@@ -132,10 +151,19 @@ pub fn measured(measure: &Measure, experiment: &Experiment, simulated: &Simulate
         let other = &experiment.runs[per];
         let there = values(measure.of, thread, other, at, &simulated[per][at]);
         let ratio = take(Take::Mean, here).zip(take(Take::Mean, there));
-        all.extend(ratio.map(|(ours, theirs)| ours / theirs).filter(|ratio| ratio.is_finite()));
+        all.extend(
+            ratio
+                .map(|(ours, theirs)| ours / theirs)
+                .filter(|ratio| ratio.is_finite()),
+        );
     }
     take(measure.take, all).ok_or_else(|| {
-        format!("no {} was counted for `{}` in run `{}`", measure.of.names().0, measure.name, run.name)
+        format!(
+            "no {} was counted for `{}` in run `{}`",
+            measure.of.names().0,
+            measure.name,
+            run.name
+        )
     })
 }
 
@@ -154,7 +182,10 @@ mod tests {
             l1_misses: 1,
             migrations: 2,
         };
-        Sample { cycles, threads: instructions.iter().map(deeds).collect() }
+        Sample {
+            cycles,
+            threads: instructions.iter().map(deeds).collect(),
+        }
     }
 
     #[test]
@@ -176,7 +207,10 @@ mod tests {
         assert_eq!(bound(&machine, &[(alone(100), 4), (alone(50), 12)]), 4.0);
         assert_eq!(bound(&machine, &[(alone(50), 4)]), 2.0);
         // Only as many as there are contexts run at a time, the greediest.
-        assert_eq!(bound(&machine, &[(alone(20), 1), (alone(10), 100)]), 0.2 + 1.5);
+        assert_eq!(
+            bound(&machine, &[(alone(20), 1), (alone(10), 100)]),
+            0.2 + 1.5
+        );
     }
 
     #[test]

@@ -18,7 +18,13 @@ pub fn page(all: &[Results]) -> Result<String, LabError> {
         let held = results.rows.iter().filter(|row| row.holds).count();
         let id = escape(&results.name);
         let tally = format!("{held} of {}", results.rows.len());
-        add(&mut contents, format_args!("<li><a href=\"#{id}\">{id}</a>: {} ({tally} hold)</li>\n", escape(&results.title)));
+        add(
+            &mut contents,
+            format_args!(
+                "<li><a href=\"#{id}\">{id}</a>: {} ({tally} hold)</li>\n",
+                escape(&results.title)
+            ),
+        );
         section(&mut body, results)?;
     }
     Ok(format!(
@@ -32,7 +38,13 @@ pub fn page(all: &[Results]) -> Result<String, LabError> {
 
 fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
     let id = escape(&results.name);
-    add(body, format_args!("<section id=\"{id}\">\n<h2>{id}: {}</h2>\n", escape(&results.title)));
+    add(
+        body,
+        format_args!(
+            "<section id=\"{id}\">\n<h2>{id}: {}</h2>\n",
+            escape(&results.title)
+        ),
+    );
     if !results.about.is_empty() {
         add(body, format_args!("<p>{}</p>\n", escape(&results.about)));
     }
@@ -78,9 +90,18 @@ fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
             ),
         );
     }
-    add(body, format_args!("</table>\n<p>{} simulations.</p>\n</details>\n", results.simulations));
+    add(
+        body,
+        format_args!(
+            "</table>\n<p>{} simulations.</p>\n</details>\n",
+            results.simulations
+        ),
+    );
     for note in &results.notes {
-        add(body, format_args!("<p class=\"note\">{}</p>\n", escape(note)));
+        add(
+            body,
+            format_args!("<p class=\"note\">{}</p>\n", escape(note)),
+        );
     }
     body.push_str("</section>\n");
     Ok(())

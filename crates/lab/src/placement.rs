@@ -33,13 +33,19 @@ pub fn slots(workload: &WorkloadModel) -> Vec<Slot> {
     let mut slots = Vec::new();
     let mut class = 0;
     for (program, model) in workload.programs.iter().enumerate() {
-        let together = model.threads.iter().flat_map(|thread| &thread.steps).any(|step| match step {
-            Step::Barrier(_) | Step::Lock(_) | Step::Unlock(_) => true,
-            Step::Compute { mix, .. } => {
-                workload.mixes[*mix].working_sets.iter().any(|set| set.region.is_some())
-            }
-            Step::Sleep(_) => false,
-        });
+        let together =
+            model
+                .threads
+                .iter()
+                .flat_map(|thread| &thread.steps)
+                .any(|step| match step {
+                    Step::Barrier(_) | Step::Lock(_) | Step::Unlock(_) => true,
+                    Step::Compute { mix, .. } => workload.mixes[*mix]
+                        .working_sets
+                        .iter()
+                        .any(|set| set.region.is_some()),
+                    Step::Sleep(_) => false,
+                });
         let first = class;
         for copy in 0..model.count as usize {
             for (number, thread) in model.threads.iter().enumerate() {
@@ -188,7 +194,10 @@ fn symmetries(machine: &MachineModel) -> (Vec<u32>, Vec<Vec<Twin>>) {
     let mut parts = groups(machine);
     // Greater ones first, so that each finds those that it lies in.
     parts.sort_by_key(|part| (std::cmp::Reverse(part.pus.len()), part.pus.first()));
-    let cuts: Vec<PuSet> = parts.into_iter().filter_map(|part| whole.take_in(part)).collect();
+    let cuts: Vec<PuSet> = parts
+        .into_iter()
+        .filter_map(|part| whole.take_in(part))
+        .collect();
     for cut in cuts {
         for pu in cut.iter() {
             whole.mark(pu, &cut.to_string());
@@ -208,13 +217,18 @@ fn groups(machine: &MachineModel) -> Vec<Part> {
     };
     let places = machine.places();
     let on = |is: &dyn Fn(usize) -> bool| -> PuSet {
-        (0..places.len() as u32).filter(|pu| is(places[*pu as usize].0)).collect()
+        (0..places.len() as u32)
+            .filter(|pu| is(places[*pu as usize].0))
+            .collect()
     };
     let mut groups = Vec::new();
     let mut seen_nodes = Vec::new();
     let mut seen_packages = Vec::new();
     for (number, core) in machine.cores.iter().enumerate() {
-        groups.push(part(on(&|other| other == number), format!("core {}", core.kind)));
+        groups.push(part(
+            on(&|other| other == number),
+            format!("core {}", core.kind),
+        ));
         if !seen_nodes.contains(&core.numa_node) {
             seen_nodes.push(core.numa_node);
             let pus = on(&|other| machine.cores[other].numa_node == core.numa_node);
@@ -228,8 +242,16 @@ fn groups(machine: &MachineModel) -> Vec<Part> {
         }
     }
     for cache in &machine.caches {
-        let like = format!("L{} {:?} {} {}", cache.level, cache.holds, cache.size, cache.ways);
-        groups.extend(cache.shared_by.iter().map(|pus| part(pus.iter().copied().collect(), like.clone())));
+        let like = format!(
+            "L{} {:?} {} {}",
+            cache.level, cache.holds, cache.size, cache.ways
+        );
+        groups.extend(
+            cache
+                .shared_by
+                .iter()
+                .map(|pus| part(pus.iter().copied().collect(), like.clone())),
+        );
     }
     groups.extend((0..places.len() as u32).map(|pu| part(PuSet::single(pu), String::new())));
     groups
@@ -243,10 +265,18 @@ impl Part {
             self.attributes.push_str(&part.attributes);
             return None;
         }
-        if let Some(around) = self.parts.iter_mut().find(|other| part.pus.is_subset(&other.pus)) {
+        if let Some(around) = self
+            .parts
+            .iter_mut()
+            .find(|other| part.pus.is_subset(&other.pus))
+        {
             return around.take_in(part);
         }
-        if self.parts.iter().any(|other| !part.pus.is_disjoint(&other.pus)) {
+        if self
+            .parts
+            .iter()
+            .any(|other| !part.pus.is_disjoint(&other.pus))
+        {
             return Some(part.pus);
         }
         self.parts.push(part);
@@ -271,7 +301,8 @@ impl Part {
             return;
         }
         self.parts.iter_mut().for_each(Part::sort);
-        self.parts.sort_by_key(|part| (part.shape(), part.pus.first()));
+        self.parts
+            .sort_by_key(|part| (part.shape(), part.pus.first()));
         let mut before = String::new();
         for part in &mut self.parts {
             part.lay(order, twins);
@@ -286,6 +317,7 @@ impl Part {
 
     fn sort(&mut self) {
         self.parts.iter_mut().for_each(Part::sort);
-        self.parts.sort_by_key(|part| (part.shape(), part.pus.first()));
+        self.parts
+            .sort_by_key(|part| (part.shape(), part.pus.first()));
     }
 }

@@ -92,13 +92,21 @@ mod tests {
             value,
             quality: CountQuality::Exact,
         };
-        let counts = [count("cycles", 6000.0), count("instructions", 1000.0), count("fp_instructions", 250.0)];
+        let counts = [
+            count("cycles", 6000.0),
+            count("instructions", 1000.0),
+            count("fp_instructions", 250.0),
+        ];
         // A machine of 1 GHz at a scale of 1,000.
         let (metrics, remarks) = processor.metrics(&counts, 6_000_000);
         assert_eq!(remarks, Vec::<String>::new());
         assert_eq!(metrics.value(names::IPC), Some(1.0 / 6.0));
         assert_eq!(metrics.value(names::FP_SHARE), Some(0.25));
-        assert!(metrics.iter().all(|(_, metric)| metric.source == MetricSource::Simulation));
+        assert!(
+            metrics
+                .iter()
+                .all(|(_, metric)| metric.source == MetricSource::Simulation)
+        );
     }
 
     #[test]
@@ -108,7 +116,10 @@ mod tests {
         let domains = SimProcessor::new(&machine).fp_domains(&topology);
         assert_eq!(domains.len(), 4);
         let mut private = machine.clone();
-        private.kinds[0].units.iter_mut().for_each(|pool| pool.private = true);
+        private.kinds[0]
+            .units
+            .iter_mut()
+            .for_each(|pool| pool.private = true);
         let domains = SimProcessor::new(&private).fp_domains(&topology);
         assert_eq!(domains.len(), 16);
     }

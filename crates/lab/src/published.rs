@@ -121,7 +121,11 @@ mod tests {
     #[test]
     fn the_shipped_table_is_read() {
         let rows = parse(
-            EXPERIMENTS.get_file("published.tsv").unwrap().contents_utf8().unwrap(),
+            EXPERIMENTS
+                .get_file("published.tsv")
+                .unwrap()
+                .contents_utf8()
+                .unwrap(),
         );
         let rows = rows.unwrap();
         assert!(!rows.is_empty());
@@ -139,7 +143,10 @@ mod tests {
         assert_eq!(parse(&format!("{head}{row}")).unwrap().len(), 1);
         for (more, why) in [
             ("x\ty\n", "line 3: 2 columns instead of 7"),
-            ("b\tp\tf\tc\tm\t1\tfirm\n", "line 3: `firm` is no kind of value"),
+            (
+                "b\tp\tf\tc\tm\t1\tfirm\n",
+                "line 3: `firm` is no kind of value",
+            ),
             (row, "line 3: a second row `a`"),
         ] {
             assert_eq!(parse(&format!("{head}{row}{more}")).unwrap_err(), why);

@@ -80,7 +80,11 @@ pub struct Results {
 /// # Errors
 /// A simulation that cannot go on; a claim for which nothing was measured.
 pub fn run(experiment: &Experiment, progress: &mut dyn Progress) -> Result<Results, LabError> {
-    run_on(experiment, thread::available_parallelism().map_or(1, NonZeroUsize::get), progress)
+    run_on(
+        experiment,
+        thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        progress,
+    )
 }
 
 /// Runs an experiment on so many host threads.
@@ -187,8 +191,14 @@ impl Plan {
         let first = self.jobs.len();
         let workload = &run.workloads[at];
         match &run.place {
-            Place::Default => seeds.iter().for_each(|seed| self.push(run, at, Placer::Default, *seed)),
-            Place::Policy { name, options, period } => {
+            Place::Default => seeds
+                .iter()
+                .for_each(|seed| self.push(run, at, Placer::Default, *seed)),
+            Place::Policy {
+                name,
+                options,
+                period,
+            } => {
                 for seed in seeds {
                     let placer = Placer::Policy {
                         name: name.clone(),
@@ -221,7 +231,10 @@ impl Plan {
     /// All placements that differ, with the first seed; by chance if there are too many.
     fn search(&mut self, run: &Run, at: usize, most: usize, seed: u64) -> Range<usize> {
         let workload = &run.workloads[at];
-        let key = format!("{} {} {at} {most} {:?}", run.machine.name, workload.name, run.times);
+        let key = format!(
+            "{} {} {at} {most} {:?}",
+            run.machine.name, workload.name, run.times
+        );
         if let Some(done) = self.searched.get(&key) {
             return done.clone();
         }
@@ -236,9 +249,13 @@ impl Plan {
         });
         let (how, count) = match exhaustive {
             true => ("all placements that differ were tried", placements.len()),
-            false => ("too many placements to try all; as many were drawn by chance", most),
+            false => (
+                "too many placements to try all; as many were drawn by chance",
+                most,
+            ),
         };
-        self.notes.push(format!("Run `{}`: {how}: {count}.", run.name));
+        self.notes
+            .push(format!("Run `{}`: {how}: {count}.", run.name));
         for placement in placements {
             self.push(run, at, Placer::Fixed(placement), seed);
         }
@@ -320,7 +337,10 @@ fn all(
     }
     match samples.len() == jobs.len() {
         true => Ok(samples),
-        false => Err((samples.len(), "not begun, since another simulation failed".to_owned())),
+        false => Err((
+            samples.len(),
+            "not begun, since another simulation failed".to_owned(),
+        )),
     }
 }
 
@@ -340,7 +360,9 @@ fn results(
             .map_err(|why| no_value(&measure.name, why))?;
         let (quantity, unit) = measure.of.names();
         let run = &experiment.runs[measure.run].name;
-        let per = measure.per.map(|per| format!(" / {}", experiment.runs[per].name));
+        let per = measure
+            .per
+            .map(|per| format!(" / {}", experiment.runs[per].name));
         measured.push(Measured {
             name: measure.name.clone(),
             what: format!("{quantity} of {run}{}", per.as_deref().unwrap_or("")),
@@ -348,9 +370,10 @@ fn results(
             unit: if per.is_some() { "ratio" } else { unit },
         });
     }
-    let rows = experiment.claims.iter().map(|claim| {
-        table::row(claim, &measured).map_err(|why| no_value(&claim.name, why))
-    });
+    let rows = experiment
+        .claims
+        .iter()
+        .map(|claim| table::row(claim, &measured).map_err(|why| no_value(&claim.name, why)));
     let rows = rows.collect::<Result<_, _>>()?;
     let picture = match &experiment.figure {
         None => None,
@@ -369,7 +392,8 @@ fn results(
                 }
                 Shape::Bars(_) => Some(Vec::new()),
             };
-            let wanted = wanted.ok_or_else(|| no_value("the picture", "a point without a value".to_owned()))?;
+            let wanted = wanted
+                .ok_or_else(|| no_value("the picture", "a point without a value".to_owned()))?;
             let sweep = experiment.sweep.as_ref();
             let picture = Picture::new(figure, &measured, wanted, sweep);
             Some(picture.map_err(|why| no_value("the picture", why))?)

@@ -18,11 +18,7 @@ use perch_sim::{
     workload::WorkloadModel,
 };
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Who places the threads.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,20 +101,30 @@ pub fn simulate(job: &Job) -> Result<Sample, String> {
     let sample = match &job.placer {
         Placer::Default => without_policy(system, job, None),
         Placer::Fixed(placement) => without_policy(system, job, Some(placement)),
-        Placer::Policy { name, options, period } => {
+        Placer::Policy {
+            name,
+            options,
+            period,
+        } => {
             let policy = registry::build(name, options).map_err(|error| error.to_string())?;
             with_policy(system, job, policy, *period)
         }
     }?;
     match sample.cycles > 0.0 {
         true => Ok(sample),
-        false => Err("the workload ended before anything was counted: a shorter warm-up is needed".to_owned()),
+        false => Err(
+            "the workload ended before anything was counted: a shorter warm-up is needed"
+                .to_owned(),
+        ),
     }
 }
 
 /// The length of a cycle of the first kind of core.
 fn cycle(machine: &MachineModel) -> Ps {
-    machine.cores.first().map_or(1, |core| machine.kind(core).cycle)
+    machine
+        .cores
+        .first()
+        .map_or(1, |core| machine.kind(core).cycle)
 }
 
 /// A span in the machine's time.
@@ -143,7 +149,11 @@ fn without_policy(
         // Threads exist after the first moment.
         system.run(1).map_err(|error| error.to_string())?;
         if system.threads().len() != placement.len() {
-            return Err(format!("{} threads, but {} are placed", system.threads().len(), placement.len()));
+            return Err(format!(
+                "{} threads, but {} are placed",
+                system.threads().len(),
+                placement.len()
+            ));
         }
         for (thread, pu) in placement.iter().enumerate() {
             system.set_mask(thread, PuSet::single(*pu));
@@ -225,7 +235,9 @@ fn with_policy(
         threads: BTreeMap::new(),
         workload: &job.workload,
     };
-    session.run(&mut watcher).map_err(|error| in_words(&error))?;
+    session
+        .run(&mut watcher)
+        .map_err(|error| in_words(&error))?;
     let on_machine = watcher.time as f64 * NANOSECOND as f64 / machine.scale;
     Ok(Sample {
         cycles: on_machine / cycle(machine) as f64,
@@ -251,7 +263,11 @@ impl Observer for Watcher<'_> {
         for sample in &observation.threads {
             let info = &sample.info;
             let deeds = self.threads.entry(info.id).or_insert_with(|| Deeds {
-                name: kind(self.workload, &info.process, (info.id.tid - info.pid) as usize),
+                name: kind(
+                    self.workload,
+                    &info.process,
+                    (info.id.tid - info.pid) as usize,
+                ),
                 ..Deeds::default()
             });
             deeds.migrations += sample.migrations.unwrap_or(0);

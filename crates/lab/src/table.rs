@@ -4,13 +4,16 @@ use crate::{
     experiment::{Against, Claim, Holds},
     run::{Measured, Results},
 };
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use perch_profile::formula::Formula;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// Columns of a terminal that a table takes at most.
 const WIDTH: u16 = 80;
+
+/// Columns of it that the claims have at least.
+const CLAIM: u16 = 28;
 
 /// A number, or the words of an ordering.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -61,7 +64,9 @@ fn tolerance<S: Serializer>(holds: &Holds, serializer: S) -> Result<S::Ok, S::Er
     match holds {
         Holds::Within(tolerance) | Holds::Rising(tolerance) => serializer.serialize_f64(*tolerance),
         Holds::Between(least, most) => [least, most].serialize(serializer),
-        Holds::AtLeast(tolerance) | Holds::AtMost(tolerance) => serializer.serialize_f64(*tolerance),
+        Holds::AtLeast(tolerance) | Holds::AtMost(tolerance) => {
+            serializer.serialize_f64(*tolerance)
+        }
     }
 }
 
@@ -104,7 +109,9 @@ pub fn row(claim: &Claim, measured: &[Measured]) -> Result<Row, String> {
         Holds::Between(least, most) => (least..=most).contains(&ours),
         Holds::AtLeast(tolerance) => ours >= bound - tolerance,
         Holds::AtMost(tolerance) => ours <= bound + tolerance,
-        Holds::Rising(margin) => numbers.windows(2).all(|pair| pair[1] > pair[0] * (1.0 + margin)),
+        Holds::Rising(margin) => numbers
+            .windows(2)
+            .all(|pair| pair[1] > pair[0] * (1.0 + margin)),
     };
     let ours = match claim.holds {
         Holds::Rising(_) => {
@@ -135,9 +142,15 @@ pub fn row(claim: &Claim, measured: &[Measured]) -> Result<Row, String> {
 pub(crate) fn evaluate(formula: &Formula, measured: &[Measured]) -> Result<f64, String> {
     let value = |name: &String| {
         let found = measured.iter().find(|measured| measured.name == *name);
-        found.map(|measured| measured.value).ok_or_else(|| format!("`{name}` was not measured"))
+        found
+            .map(|measured| measured.value)
+            .ok_or_else(|| format!("`{name}` was not measured"))
     };
-    let values: Vec<f64> = formula.names().iter().map(value).collect::<Result<_, _>>()?;
+    let values: Vec<f64> = formula
+        .names()
+        .iter()
+        .map(value)
+        .collect::<Result<_, _>>()?;
     formula.evaluate(&values).map_err(|error| error.to_string())
 }
 
@@ -163,19 +176,26 @@ pub(crate) fn short(number: f64) -> String {
 pub fn text(results: &Results) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH);
     table.set_header(["claim", "published", "ours", "difference", "allowed", ""]);
     for row in &results.rows {
-        let unit = if row.unit.is_empty() { String::new() } else { format!(" ({})", row.unit) };
+        let unit = if row.unit.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", row.unit)
+        };
         table.add_row([
             format!("{}{unit}\n{}", row.name, row.place),
             row.published.to_string(),
             row.ours.to_string(),
-            row.difference().map_or(String::new(), |difference| match short(difference) {
-                zero if zero == "0" => zero,
-                text if difference > 0.0 => format!("+{text}"),
-                text => text,
-            }),
+            row.difference()
+                .map_or(String::new(), |difference| match short(difference) {
+                    zero if zero == "0" => zero,
+                    text if difference > 0.0 => format!("+{text}"),
+                    text => text,
+                }),
             row.allowed(),
             verdict(row.holds).to_owned(),
         ]);
@@ -185,11 +205,25 @@ pub fn text(results: &Results) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
+    if let Some(column) = table.column_mut(0) {
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(CLAIM)));
+    }
     let held = results.rows.iter().filter(|row| row.holds).count();
     let mut text = format!("{}: {}\n{table}\n", results.name, results.title);
     text.push_str(&format!("{held} of {} claims hold\n", results.rows.len()));
     for note in &results.notes {
-        text.push_str(&format!("note: {note}\n"));
+        let mut line = "note:".to_owned();
+        for word in note.split(' ') {
+            if line.chars().count() + 1 + word.chars().count() > usize::from(WIDTH) {
+                text.push_str(&line);
+                text.push('\n');
+                line = " ".repeat(4);
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        text.push_str(&line);
+        text.push('\n');
     }
     text
 }
@@ -210,7 +244,10 @@ mod tests {
             published: Against::Number(published),
             place: "somewhere".to_owned(),
             id: None,
-            ours: ours.iter().map(|text| Formula::parse(text).unwrap()).collect(),
+            ours: ours
+                .iter()
+                .map(|text| Formula::parse(text).unwrap())
+                .collect(),
             unit: String::new(),
             holds,
         }
@@ -229,7 +266,11 @@ mod tests {
     #[test]
     fn claims_hold_up_to_their_tolerance_and_not_beyond() {
         let values = measured(&[("x", 3.0), ("y", 2.0)]);
-        let holds = |holds, published| row(&claim(holds, published, &["x / y"]), &values).unwrap().holds;
+        let holds = |holds, published| {
+            row(&claim(holds, published, &["x / y"]), &values)
+                .unwrap()
+                .holds
+        };
         assert!(holds(Holds::Within(0.5), 1.0));
         assert!(!holds(Holds::Within(0.4), 1.0));
         assert!(!holds(Holds::Within(0.4), 2.0));
@@ -243,7 +284,9 @@ mod tests {
     fn an_ordering_holds_if_each_is_greater_by_the_margin() {
         let values = measured(&[("x", 1.0), ("y", 1.1), ("z", 1.2)]);
         let holds = |margin, ours: &[&str]| {
-            row(&claim(Holds::Rising(margin), 0.0, ours), &values).unwrap().holds
+            row(&claim(Holds::Rising(margin), 0.0, ours), &values)
+                .unwrap()
+                .holds
         };
         assert!(holds(0.05, &["x", "y", "z"]));
         assert!(!holds(0.1, &["x", "y", "z"]));
@@ -260,7 +303,10 @@ mod tests {
     #[test]
     fn a_row_has_exactly_the_fields_of_the_report() {
         let values = measured(&[("x", 1.52)]);
-        let ordering = Claim { published: Against::Words("up".into()), ..claim(Holds::Rising(0.0), 0.0, &["x", "2 * x"]) };
+        let ordering = Claim {
+            published: Against::Words("up".into()),
+            ..claim(Holds::Rising(0.0), 0.0, &["x", "2 * x"])
+        };
         let rows = [
             row(&claim(Holds::Within(0.1), 1.5, &["x"]), &values).unwrap(),
             row(&claim(Holds::Between(1.0, 2.0), 1.5, &["x"]), &values).unwrap(),

@@ -91,15 +91,22 @@ impl Checker<'_> {
         known: impl Iterator<Item = &'n str> + Clone,
     ) -> Checked<usize> {
         let wanted = name.get_ref();
-        known.clone().position(|known| known == wanted).ok_or_else(|| {
-            let hint = did_you_mean(wanted, known);
-            self.wrong(name.span(), format!("no {what} `{wanted}`"), hint)
-        })
+        known
+            .clone()
+            .position(|known| known == wanted)
+            .ok_or_else(|| {
+                let hint = did_you_mean(wanted, known);
+                self.wrong(name.span(), format!("no {what} `{wanted}`"), hint)
+            })
     }
 
     fn experiment(&self, name: &str, file: file::File) -> Checked<Experiment> {
         let times = self.times(&file.time)?;
-        let sweep = file.sweep.as_ref().map(|sweep| self.sweep(sweep)).transpose()?;
+        let sweep = file
+            .sweep
+            .as_ref()
+            .map(|sweep| self.sweep(sweep))
+            .transpose()?;
         let mut runs: Vec<Run> = Vec::new();
         for written in &file.runs {
             if runs.iter().any(|run| run.name == *written.name.get_ref()) {
@@ -151,7 +158,13 @@ impl Checker<'_> {
     }
 
     fn span(&self, text: &Text) -> Checked<Span> {
-        let wrong = || self.wrong(text.span(), "expected a time, as in \"20000 cycles\" or \"3 s\"", None);
+        let wrong = || {
+            self.wrong(
+                text.span(),
+                "expected a time, as in \"20000 cycles\" or \"3 s\"",
+                None,
+            )
+        };
         quantity::span(text.get_ref()).ok_or_else(wrong)
     }
 
@@ -161,12 +174,22 @@ impl Checker<'_> {
             return Err(self.wrong(sweep.working_set.span(), "a sweep without a value", None));
         }
         let bytes = |text: &Text| {
-            let wrong = || self.wrong(text.span(), "expected a size of 8 B or more, as in \"64 KiB\"", None);
+            let wrong = || {
+                self.wrong(
+                    text.span(),
+                    "expected a size of 8 B or more, as in \"64 KiB\"",
+                    None,
+                )
+            };
             quantity::bytes(text.get_ref()).ok_or_else(wrong)
         };
         let values: Vec<u64> = written.iter().map(bytes).collect::<Checked<_>>()?;
         if let Some(at) = values.windows(2).position(|pair| pair[0] >= pair[1]) {
-            return Err(self.wrong(written[at + 1].span(), "not greater than the value before", None));
+            return Err(self.wrong(
+                written[at + 1].span(),
+                "not greater than the value before",
+                None,
+            ));
         }
         Ok(Sweep {
             label: "working set of a thread".to_owned(),
@@ -189,7 +212,10 @@ impl Checker<'_> {
             _ => vec![Arc::new(workload)],
         };
         let place = self.place(run, &machine, &workloads[0])?;
-        let times = run.time.as_ref().map_or(Ok(times), |time| self.times(time))?;
+        let times = run
+            .time
+            .as_ref()
+            .map_or(Ok(times), |time| self.times(time))?;
         Ok(Run {
             name: run.name.get_ref().clone(),
             machine,
@@ -222,7 +248,11 @@ impl Checker<'_> {
     fn neighbour(&self, name: &Text) -> Checked<String> {
         (self.sibling)(name.get_ref()).map_err(|why| {
             let message = format!("{}: {why}", name.get_ref());
-            self.wrong(name.span(), message, Some("paths are relative to this file".to_owned()))
+            self.wrong(
+                name.span(),
+                message,
+                Some("paths are relative to this file".to_owned()),
+            )
         })
     }
 
@@ -240,7 +270,11 @@ impl Checker<'_> {
             None => None,
         };
         let is_swept = |mix: usize| only.is_none_or(|only| only == mix);
-        let mut swept = workload.mixes.iter().enumerate().filter(|(mix, _)| is_swept(*mix));
+        let mut swept = workload
+            .mixes
+            .iter()
+            .enumerate()
+            .filter(|(mix, _)| is_swept(*mix));
         if swept.all(|(_, mix)| mix.working_sets.is_empty()) {
             let message = format!("`{}` has no working set to be varied", workload.name);
             return Err(self.wrong(run.workload.span(), message, None));
@@ -257,7 +291,12 @@ impl Checker<'_> {
         Ok(sweep.values.iter().map(with).collect())
     }
 
-    fn place(&self, run: &file::Run, machine: &MachineModel, workload: &WorkloadModel) -> Checked<Place> {
+    fn place(
+        &self,
+        run: &file::Run,
+        machine: &MachineModel,
+        workload: &WorkloadModel,
+    ) -> Checked<Place> {
         let given: Vec<(&str, Range<usize>)> = [
             ("policy", run.policy.as_ref().map(Text::span)),
             ("pus", run.pus.as_ref().map(toml::Spanned::span)),
@@ -276,14 +315,29 @@ impl Checker<'_> {
             Some(span) if !given => Err(self.wrong(span, format!("only with `{what}`"), None)),
             _ => Ok(()),
         };
-        belongs(run.policy.is_some(), run.options.as_ref().map(toml::Spanned::span), "policy")?;
-        belongs(run.policy.is_some(), run.period.as_ref().map(Text::span), "policy")?;
-        belongs(run.search.is_some(), run.most.as_ref().map(toml::Spanned::span), "search")?;
+        belongs(
+            run.policy.is_some(),
+            run.options.as_ref().map(toml::Spanned::span),
+            "policy",
+        )?;
+        belongs(
+            run.policy.is_some(),
+            run.period.as_ref().map(Text::span),
+            "policy",
+        )?;
+        belongs(
+            run.search.is_some(),
+            run.most.as_ref().map(toml::Spanned::span),
+            "search",
+        )?;
         if let Some((name, span)) = given.first()
             && *name != "policy"
             && let Some(program) = workload.programs.iter().find(|p| p.start > 0 || p.restart)
         {
-            let message = format!("`{}` starts later or again: it cannot be placed beforehand", program.name);
+            let message = format!(
+                "`{}` starts later or again: it cannot be placed beforehand",
+                program.name
+            );
             return Err(self.wrong(span.clone(), message, None));
         }
         if let Some(policy) = &run.policy {
@@ -304,7 +358,11 @@ impl Checker<'_> {
         let Some(search) = &run.search else {
             return Ok(Place::Default);
         };
-        let known = [("every", Chosen::Every), ("best", Chosen::Best), ("worst", Chosen::Worst)];
+        let known = [
+            ("every", Chosen::Every),
+            ("best", Chosen::Best),
+            ("worst", Chosen::Worst),
+        ];
         let most = match &run.most {
             Some(most) if *most.get_ref() == 0 => {
                 return Err(self.wrong(most.span(), "no placement, so nothing would run", None));
@@ -319,7 +377,10 @@ impl Checker<'_> {
     }
 
     fn policy(&self, policy: &Text, run: &file::Run) -> Checked<Place> {
-        let options = run.options.as_ref().map(|options| options.get_ref().clone());
+        let options = run
+            .options
+            .as_ref()
+            .map(|options| options.get_ref().clone());
         let options = options.unwrap_or_default();
         registry::build(policy.get_ref(), &options)
             .map_err(|error| self.wrong(policy.span(), error.to_string(), None))?;
@@ -327,7 +388,13 @@ impl Checker<'_> {
             None => None,
             Some(text) => match self.span(text)? {
                 Span::Time(period) if !period.is_zero() => Some(period),
-                _ => return Err(self.wrong(text.span(), "expected a period, as in \"100 ms\"", None)),
+                _ => {
+                    return Err(self.wrong(
+                        text.span(),
+                        "expected a period, as in \"100 ms\"",
+                        None,
+                    ));
+                }
             },
         };
         Ok(Place::Policy {
@@ -366,7 +433,11 @@ impl Checker<'_> {
         let slots = placement::slots(workload);
         let mut placed = vec![None; slots.len()];
         if cores.get_ref().len() != machine.cores.len() {
-            let message = format!("{} cores; the machine has {}", cores.get_ref().len(), machine.cores.len());
+            let message = format!(
+                "{} cores; the machine has {}",
+                cores.get_ref().len(),
+                machine.cores.len()
+            );
             return Err(self.wrong(cores.span(), message, None));
         }
         let mut first = 0;
@@ -378,7 +449,8 @@ impl Checker<'_> {
                     return Err(self.wrong(name.span(), message, None));
                 }
                 let wanted = name.get_ref();
-                let free = (0..slots.len()).find(|slot| placed[*slot].is_none() && slots[*slot].kind == *wanted);
+                let free = (0..slots.len())
+                    .find(|slot| placed[*slot].is_none() && slots[*slot].kind == *wanted);
                 let Some(slot) = free else {
                     let hint = did_you_mean(wanted, slots.iter().map(|slot| slot.kind.as_str()));
                     let message = format!("no thread `{wanted}` that is not placed yet");

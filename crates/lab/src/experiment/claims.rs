@@ -34,13 +34,28 @@ impl Checker<'_> {
         let of = self.choice("quantity", &measure.of, quantities)?;
         let names = || runs.iter().map(|run| run.name.as_str());
         let run = self.reference("run", &measure.run, names())?;
-        let per = measure.per.as_ref().map(|per| self.reference("run", per, names())).transpose()?;
-        let points = || sweep.iter().flat_map(|sweep| sweep.texts.iter().map(String::as_str));
-        let at = measure.at.iter().map(|at| self.reference("value of the sweep", at, points()));
+        let per = measure
+            .per
+            .as_ref()
+            .map(|per| self.reference("run", per, names()))
+            .transpose()?;
+        let points = || {
+            sweep
+                .iter()
+                .flat_map(|sweep| sweep.texts.iter().map(String::as_str))
+        };
+        let at = measure
+            .at
+            .iter()
+            .map(|at| self.reference("value of the sweep", at, points()));
         if let Some(thread) = &measure.thread {
             let workload = &runs[run].workloads[0];
             let slots = placement::slots(workload);
-            self.reference("thread", thread, slots.iter().map(|slot| slot.kind.as_str()))?;
+            self.reference(
+                "thread",
+                thread,
+                slots.iter().map(|slot| slot.kind.as_str()),
+            )?;
             if !matches!(of, Quantity::Cpi | Quantity::Delay | Quantity::L1Hits) {
                 let message = format!("`{}` is of all threads together", measure.of.get_ref());
                 return Err(self.wrong(thread.span(), message, None));
@@ -48,7 +63,10 @@ impl Checker<'_> {
         }
         let parsed = Formula::parse(name.get_ref());
         if !parsed.is_ok_and(|formula| formula.names() == [name.get_ref().as_str()]) {
-            let message = format!("`{}` cannot be told from arithmetic in a formula", name.get_ref());
+            let message = format!(
+                "`{}` cannot be told from arithmetic in a formula",
+                name.get_ref()
+            );
             let hint = "write letters, digits and underscores";
             return Err(self.wrong(name.span(), message, Some(hint.to_owned())));
         }
@@ -58,7 +76,10 @@ impl Checker<'_> {
             run,
             per,
             at: at.collect::<Checked<_>>()?,
-            thread: measure.thread.as_ref().map(|thread| thread.get_ref().clone()),
+            thread: measure
+                .thread
+                .as_ref()
+                .map(|thread| thread.get_ref().clone()),
             take: match &measure.take {
                 Some(take) => self.choice("way to take", take, Take::ALL.into_iter())?,
                 None => Take::Mean,
@@ -98,7 +119,10 @@ impl Checker<'_> {
                 if let Some(kind) = &claim.kind {
                     return Err(self.wrong(kind.span(), "an ordering has no other kind", None));
                 }
-                let ours = rising.get_ref().iter().map(|text| self.formula(text, measures));
+                let ours = rising
+                    .get_ref()
+                    .iter()
+                    .map(|text| self.formula(text, measures));
                 let margin = self.tolerance(claim)?;
                 (ours.collect::<Checked<_>>()?, Holds::Rising(margin))
             }
@@ -110,9 +134,16 @@ impl Checker<'_> {
                 return Err(self.wrong(whole(), message, None));
             }
         };
-        let wants_number = matches!(holds, Holds::Within(_) | Holds::AtLeast(_) | Holds::AtMost(_));
+        let wants_number = matches!(
+            holds,
+            Holds::Within(_) | Holds::AtLeast(_) | Holds::AtMost(_)
+        );
         if wants_number && matches!(published, Against::Words(_)) {
-            return Err(self.wrong(whole(), "what is published is no number: say `rising` or `between`", None));
+            return Err(self.wrong(
+                whole(),
+                "what is published is no number: say `rising` or `between`",
+                None,
+            ));
         }
         Ok(Claim {
             name,
@@ -164,7 +195,11 @@ impl Checker<'_> {
             let [least, most] = *between.get_ref();
             let alone = claim.tolerance.is_none() && matches!(kind, Kind::Within);
             if !alone {
-                return Err(self.wrong(between.span(), "`between` is a tolerance of its own", None));
+                return Err(self.wrong(
+                    between.span(),
+                    "`between` is a tolerance of its own",
+                    None,
+                ));
             }
             // Also what is no number is not in order.
             if least.is_nan() || most.is_nan() || least > most {

@@ -2,13 +2,22 @@
 
 use super::Span;
 
-const UNITS: [(&str, u64); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+const UNITS: [(&str, u64); 4] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
 
 /// Bytes: `8 B`, `64 KiB`, `2 MiB`.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = text.trim().split_once(' ')?;
     let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit.trim())?;
-    number.parse::<u64>().ok()?.checked_mul(*factor).filter(|bytes| *bytes >= 8)
+    number
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(*factor)
+        .filter(|bytes| *bytes >= 8)
 }
 
 /// A time: `20000 cycles`, `3 s`, `200 ms`.
