@@ -19,8 +19,9 @@ use perch_sim::{
     model::MachineModel,
     os::SchedulerModel,
     system::System,
+    thread::Thread,
     timeline,
-    workload::{ThreadModel, WorkloadModel},
+    workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
 };
 use serde::Serialize;
 use std::{
@@ -69,7 +70,8 @@ pub struct SimulatedThread {
     pub ipc: f64,
     /// Share of its life on a PU.
     pub busy: f64,
-    /// Instructions in a second of its life when its program is alone on the machine / here.
+    /// Instructions in a second of its life, alone on the machine (or in its program alone, where threads wait for each
+    /// other) / here.
     pub slowdown: f64,
     /// Moves from one PU to another.
     pub migrations: u64,
@@ -117,7 +119,8 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Instructions a second of life of each thread, by program and thread name, with its program alone on the machine.
+/// Instructions a second of life of each kind of threads, by program and name: one thread alone on the machine; where
+/// threads wait for each other, in the program alone.
 type Alone = BTreeMap<(String, String), f64>;
 
 fn alone(
@@ -129,28 +132,56 @@ fn alone(
     for program in &workload.programs {
         let mut model = program.clone();
         (model.count, model.start, model.restart) = (1, 0, false);
-        let only = WorkloadModel {
-            programs: vec![model],
-            ..(**workload).clone()
+        let models: Vec<ProgramModel> = match wait_for_each_other(program) {
+            true => vec![model],
+            false => {
+                let one = |kind: &ThreadModel| ProgramModel {
+                    threads: vec![ThreadModel {
+                        count: 1,
+                        ..kind.clone()
+                    }],
+                    ..model.clone()
+                };
+                program.threads.iter().map(one).collect()
+            }
         };
-        let mut system = System::new(
-            Arc::clone(machine),
-            Arc::new(only),
-            SchedulerModel::default(),
-            args.seed,
-        );
-        let until = on_machine(args.time, machine);
-        system.run(until)?;
-        for thread in system.threads() {
-            let kind = kind_of(&program.threads, &thread.identity.name);
-            let life = thread.ended.unwrap_or(system.now()) - thread.identity.started;
-            let rate = thread.counters.instructions() as f64 / life.max(1) as f64;
-            // Of several of a kind, the one that was slowed least by the others.
-            let best = rates.entry((program.name.clone(), kind)).or_insert(rate);
-            *best = best.max(rate);
+        for model in models {
+            let only = WorkloadModel {
+                programs: vec![model],
+                ..(**workload).clone()
+            };
+            let only = Arc::new(only);
+            let until = on_machine(args.time, machine);
+            // Alone it would run on the kind of cores that suits it best.
+            for kind in &perch_sim::topology::topology(machine).kinds {
+                let (machine, only) = (Arc::clone(machine), Arc::clone(&only));
+                let mut system = System::new(machine, only, SchedulerModel::default(), args.seed);
+                system.run(1)?;
+                for thread in 0..system.threads().len() {
+                    system.set_mask(thread, kind.pus.clone());
+                }
+                system.run(until)?;
+                for thread in system.threads() {
+                    let kind = kind_of(&program.threads, &thread.identity.name);
+                    let rate = rate_of(thread, &system);
+                    let best = rates.entry((program.name.clone(), kind)).or_insert(rate);
+                    *best = best.max(rate);
+                }
+            }
         }
     }
     Ok(rates)
+}
+
+fn wait_for_each_other(program: &ProgramModel) -> bool {
+    let mut steps = program.threads.iter().flat_map(|thread| &thread.steps);
+    steps.any(|step| !matches!(step, Step::Compute { .. } | Step::Sleep(_)))
+}
+
+/// Instructions in a picosecond of a thread's life.
+fn rate_of(thread: &Thread, system: &System) -> f64 {
+    let life = thread.ended.unwrap_or(system.now()) - thread.identity.started;
+    thread.counters.instructions() as f64 / life.max(1) as f64
 }
 
 /// The name of a thread's kind: without the number that each of several has.
@@ -255,7 +286,7 @@ fn simulated(
             let life = (thread.ended.unwrap_or(system.now()) - thread.identity.started).max(1);
             let instructions = thread.counters.instructions();
             let kind = kind_of(&program.threads, &thread.identity.name);
-            let rate = instructions as f64 / life as f64;
+            let rate = rate_of(thread, system);
             let best = alone
                 .get(&(program.name.clone(), kind))
                 .copied()
