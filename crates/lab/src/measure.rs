@@ -207,10 +207,8 @@ mod tests {
         assert_eq!(bound(&machine, &[(alone(100), 4), (alone(50), 12)]), 4.0);
         assert_eq!(bound(&machine, &[(alone(50), 4)]), 2.0);
         // Only as many as there are contexts run at a time, the greediest.
-        assert_eq!(
-            bound(&machine, &[(alone(20), 1), (alone(10), 100)]),
-            0.2 + 1.5
-        );
+        let many = bound(&machine, &[(alone(20), 1), (alone(10), 100)]);
+        assert!((many - 1.7).abs() < 1e-9, "{many}");
     }
 
     #[test]

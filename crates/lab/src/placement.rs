@@ -8,7 +8,7 @@ use perch_core::PuSet;
 use perch_sim::{
     model::MachineModel,
     stream::Random,
-    workload::{Step, WorkloadModel},
+    workload::{Step, ThreadModel, WorkloadModel},
 };
 use std::collections::BTreeMap;
 
@@ -67,22 +67,40 @@ pub fn slots(workload: &WorkloadModel) -> Vec<Slot> {
     slots
 }
 
+/// The same workload with the threads of each program in an order of chance.
+pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel {
+    let mut workload = workload.clone();
+    for program in &mut workload.programs {
+        let kinds = std::mem::take(&mut program.threads);
+        for kind in kinds {
+            let one = ThreadModel { count: 1, ..kind };
+            program
+                .threads
+                .extend(std::iter::repeat_n(one, kind.count as usize));
+        }
+        shuffle(&mut program.threads, random);
+    }
+    workload
+}
+
+/// Fisher and Yates.
+fn shuffle<T>(list: &mut [T], random: &mut Random) {
+    for at in (1..list.len()).rev() {
+        list.swap(at, random.below(at as u64 + 1) as usize);
+    }
+}
+
 /// A placement by chance: every PU has as many threads as any other, give or take one.
 pub fn random(pus: usize, threads: usize, random: &mut Random) -> Placement {
     let mut placed = Vec::with_capacity(threads + pus);
     while placed.len() < threads {
         let mut round: Vec<u32> = (0..pus as u32).collect();
-        // Fisher and Yates.
-        for at in (1..round.len()).rev() {
-            round.swap(at, random.below(at as u64 + 1) as usize);
-        }
+        shuffle(&mut round, random);
         placed.extend(round);
     }
     placed.truncate(threads);
     // Which thread is in a round that is not full must be chance too.
-    for at in (1..placed.len()).rev() {
-        placed.swap(at, random.below(at as u64 + 1) as usize);
-    }
+    shuffle(&mut placed, random);
     placed
 }
 

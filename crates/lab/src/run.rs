@@ -176,10 +176,17 @@ fn plan(experiment: &Experiment) -> Plan {
 
 impl Plan {
     fn push(&mut self, run: &Run, at: usize, placer: Placer, seed: u64) {
+        let workload = match run.shuffled {
+            true => Arc::new(placement::shuffled(
+                &run.workloads[at],
+                &mut Random::new(seed),
+            )),
+            false => Arc::clone(&run.workloads[at]),
+        };
         self.owners.push(run.name.clone());
         self.jobs.push(Job {
             machine: Arc::clone(&run.machine),
-            workload: Arc::clone(&run.workloads[at]),
+            workload,
             placer,
             times: run.times,
             seed,

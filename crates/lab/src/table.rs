@@ -12,8 +12,8 @@ use std::fmt;
 /// Columns of a terminal that a table takes at most.
 const WIDTH: u16 = 80;
 
-/// Columns of it that the claims have at least.
-const CLAIM: u16 = 28;
+/// How they are shared out: claim, published, ours, difference, allowed, verdict.
+const COLUMNS: [u16; 6] = [27, 10, 9, 11, 11, 7];
 
 /// A number, or the words of an ordering.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -205,8 +205,11 @@ pub fn text(results: &Results) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    if let Some(column) = table.column_mut(0) {
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(CLAIM)));
+    for (column, width) in COLUMNS.into_iter().enumerate() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_padding((0, 1));
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+        }
     }
     let held = results.rows.iter().filter(|row| row.holds).count();
     let mut text = format!("{}: {}\n{table}\n", results.name, results.title);

@@ -9,7 +9,7 @@ use crate::{
     error::{Mistake, did_you_mean},
     placement,
 };
-use perch_policy::registry;
+use perch_policy::{PolicyError, registry};
 use perch_sim::{config, model::MachineModel, workload::WorkloadModel};
 use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 
@@ -212,6 +212,15 @@ impl Checker<'_> {
             _ => vec![Arc::new(workload)],
         };
         let place = self.place(run, &machine, &workloads[0])?;
+        let shuffled = match &run.shuffled {
+            Some(shuffled) if !matches!(place, Place::Default | Place::Policy { .. }) => {
+                let message =
+                    "placed beforehand: the order in which threads start makes no difference";
+                return Err(self.wrong(shuffled.span(), message, None));
+            }
+            Some(shuffled) => *shuffled.get_ref(),
+            None => false,
+        };
         let times = run
             .time
             .as_ref()
@@ -221,6 +230,7 @@ impl Checker<'_> {
             machine,
             workloads,
             place,
+            shuffled,
             times,
         })
     }
@@ -382,8 +392,14 @@ impl Checker<'_> {
             .as_ref()
             .map(|options| options.get_ref().clone());
         let options = options.unwrap_or_default();
-        registry::build(policy.get_ref(), &options)
-            .map_err(|error| self.wrong(policy.span(), error.to_string(), None))?;
+        registry::build(policy.get_ref(), &options).map_err(|error| {
+            let options = run.options.as_ref().map(toml::Spanned::span);
+            let at = match &error {
+                PolicyError::UnknownPolicy { .. } => policy.span(),
+                _ => options.unwrap_or_else(|| policy.span()),
+            };
+            self.wrong(at, error.to_string(), None)
+        })?;
         let period = match &run.period {
             None => None,
             Some(text) => match self.span(text)? {

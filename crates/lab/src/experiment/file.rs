@@ -55,6 +55,7 @@ pub(super) struct Run {
     pub random: Option<Spanned<usize>>,
     pub search: Option<Text>,
     pub most: Option<Spanned<usize>>,
+    pub shuffled: Option<Spanned<bool>>,
     pub time: Option<Time>,
 }
 

@@ -77,6 +77,9 @@ pub struct Run {
     pub workloads: Vec<Arc<WorkloadModel>>,
     /// Who places its threads.
     pub place: Place,
+    /// Whether each seed starts the threads in another order. Else they start as the workload's file lists them, kind
+    /// by kind, which a scheduler that deals them out in turn finds easy.
+    pub shuffled: bool,
     /// When it counts.
     pub times: Times,
 }
