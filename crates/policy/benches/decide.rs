@@ -4,8 +4,8 @@
 mod support;
 
 use divan::{Bencher, black_box};
-use perch_core::Policy;
-use perch_policy::{WorkOver, WorkOverConfig, workover::Variant};
+use perch_core::{Metric, MetricName, MetricSource, Policy, metric::names};
+use perch_policy::{Cpi, CpiConfig, WorkOver, WorkOverConfig, workover::Variant};
 use support::World;
 
 fn main() {
@@ -74,5 +74,45 @@ fn roles_change(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
 fn paper(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
     let (mut world, mut policy) = (world(size, 0), policy(Variant::Paper));
     world.step(&mut policy);
+    bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
+}
+
+/// Threads of all demands, ten times as many as are needed to fill the machine; for the last sizes threads double while
+/// the machine stays.
+const CPI_SIZES: [(usize, u32, usize, usize); 6] = [
+    (100, 2, 16, 2),
+    (1_000, 1, 512, 2),
+    (2_500, 4, 128, 2),
+    (5_000, 4, 128, 2),
+    (10_000, 4, 128, 2),
+    (20_000, 4, 128, 2),
+];
+
+fn cpi_world(size: (usize, u32, usize, usize), turn: usize) -> World {
+    let mut world = world(size, 0);
+    for (at, thread) in world.snapshot.threads.iter_mut().enumerate() {
+        let metric = Metric {
+            value: 1.0 / (1.0 + ((at * 7919 + turn) % 191) as f64 * 0.1),
+            confidence: 1.0,
+            source: MetricSource::Counters,
+        };
+        thread.metrics.set(MetricName::from(names::IPC), metric);
+    }
+    world
+}
+
+#[divan::bench(args = CPI_SIZES)]
+fn cpi_first(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let world = cpi_world(size, 0);
+    bencher
+        .with_inputs(|| Cpi::new(CpiConfig::default()))
+        .bench_values(|mut policy| policy.decide(black_box(&world.snapshot)));
+}
+
+#[divan::bench(args = CPI_SIZES)]
+fn cpi_steady(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let world = cpi_world(size, 0);
+    let mut policy = Cpi::new(CpiConfig::default());
+    policy.decide(&world.snapshot);
     bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
 }

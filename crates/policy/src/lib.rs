@@ -81,6 +81,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod cpi;
 mod domains;
 mod error;
 pub mod fixed;
@@ -90,10 +91,13 @@ mod matching;
 pub mod observe;
 mod ranking;
 pub mod registry;
+pub mod sos;
 mod spread;
 pub mod workover;
 
+pub use cpi::{Cpi, CpiConfig};
 pub use error::PolicyError;
 pub use fixed::{Fixed, FixedConfig};
 pub use observe::Observe;
+pub use sos::{Sos, SosConfig};
 pub use workover::{WorkOver, WorkOverConfig};

@@ -1,7 +1,8 @@
 //! Policies by name, with their options.
 
 use crate::{
-    Fixed, FixedConfig, Observe, PolicyError, WorkOver, WorkOverConfig, error::suggestion,
+    Cpi, CpiConfig, Fixed, FixedConfig, Observe, PolicyError, Sos, SosConfig, WorkOver,
+    WorkOverConfig, error::suggestion,
 };
 use perch_core::Policy;
 use schemars::Schema;
@@ -16,7 +17,7 @@ struct Entry {
     build: fn(&toml::Table) -> Result<Box<dyn Policy>, PolicyError>,
 }
 
-static ENTRIES: [Entry; 3] = [
+static ENTRIES: [Entry; 5] = [
     Entry {
         name: "workover",
         summary: "puts floating-point threads beside integer threads on PUs that share FP units (WorkOver)",
@@ -30,6 +31,36 @@ static ENTRIES: [Entry; 3] = [
                 message,
             })?;
             Ok(Box::new(WorkOver::new(config)))
+        },
+    },
+    Entry {
+        name: "cpi",
+        summary: "balances pipeline demand (1/CPI) over cores, low-CPI beside high-CPI threads (Fedorova et al.)",
+        needs: "needs cycles and instructions counted, or else a sampled instruction mix; no calibration, no root",
+        default_config: || table(&CpiConfig::default()),
+        schema: || schemars::schema_for!(CpiConfig),
+        build: |config| {
+            let config: CpiConfig = read("cpi", config, &CpiConfig::default())?;
+            config.check().map_err(|message| PolicyError::BadOption {
+                policy: "cpi",
+                message,
+            })?;
+            Ok(Box::new(Cpi::new(config)))
+        },
+    },
+    Entry {
+        name: "sos",
+        summary: "tries sampled schedules in turn and keeps the best for a while (Snavely and Tullsen)",
+        needs: "needs cycles and instructions counted; no calibration, no root",
+        default_config: || table(&SosConfig::default()),
+        schema: || schemars::schema_for!(SosConfig),
+        build: |config| {
+            let config: SosConfig = read("sos", config, &SosConfig::default())?;
+            config.check().map_err(|message| PolicyError::BadOption {
+                policy: "sos",
+                message,
+            })?;
+            Ok(Box::new(Sos::new(config)))
         },
     },
     Entry {

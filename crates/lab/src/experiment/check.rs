@@ -1,0 +1,485 @@
+//! From a file as it is written to an experiment that is sound.
+
+use super::{
+    Chosen, Experiment, Measure, Place, Run, Span, Sweep, Times,
+    file::{self, Text},
+    quantity,
+};
+use crate::{
+    error::{Mistake, did_you_mean},
+    placement,
+};
+use perch_policy::{PolicyError, registry};
+use perch_sim::{config, model::MachineModel, workload::WorkloadModel};
+use std::{ops::Range, path::Path, sync::Arc, time::Duration};
+
+pub(super) type Checked<T> = Result<T, Box<Mistake>>;
+
+/// More placements than these are not tried where the file says nothing.
+const MOST: usize = 2_000;
+
+pub(super) struct Checker<'a> {
+    path: &'a str,
+    text: &'a str,
+    sibling: &'a dyn Fn(&str) -> Result<String, String>,
+}
+
+pub(super) fn read(
+    name: &str,
+    text: &str,
+    path: &str,
+    sibling: &dyn Fn(&str) -> Result<String, String>,
+) -> Checked<Experiment> {
+    let checker = Checker {
+        path,
+        text,
+        sibling,
+    };
+    let file: file::File = toml::from_str(text).map_err(|error| checker.toml(&error))?;
+    checker.experiment(name, file)
+}
+
+impl Checker<'_> {
+    pub(super) fn wrong(
+        &self,
+        at: Range<usize>,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) -> Box<Mistake> {
+        Box::new(Mistake::at(self.path, self.text, at, message, hint))
+    }
+
+    /// Where a header first stands.
+    pub(super) fn find(&self, header: &str) -> Range<usize> {
+        let start = self.text.find(header).unwrap_or(0);
+        start..start + header.len()
+    }
+
+    /// What serde or the parser complains of.
+    fn toml(&self, error: &toml::de::Error) -> Box<Mistake> {
+        let message: Vec<&str> = error.message().split_whitespace().collect();
+        let message = message.join(" ");
+        let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+        let hint = match (message.starts_with("unknown "), quoted.as_slice()) {
+            (true, [wrong, known @ ..]) => did_you_mean(wrong, known.iter().copied()),
+            _ => None,
+        };
+        self.wrong(error.span().unwrap_or(0..0), message, hint)
+    }
+
+    /// Which of these a name means.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        what: &str,
+        name: &Text,
+        known: impl Iterator<Item = (&'static str, T)> + Clone,
+    ) -> Checked<T> {
+        let wanted = name.get_ref();
+        if let Some((_, found)) = known.clone().find(|(known, _)| known == wanted) {
+            return Ok(found);
+        }
+        let names: Vec<&str> = known.map(|(name, _)| name).collect();
+        let hint = did_you_mean(wanted, names.iter().copied())
+            .unwrap_or_else(|| format!("there is `{}`", names.join("`, `")));
+        Err(self.wrong(name.span(), format!("no {what} `{wanted}`"), Some(hint)))
+    }
+
+    pub(super) fn reference<'n>(
+        &self,
+        what: &str,
+        name: &Text,
+        known: impl Iterator<Item = &'n str> + Clone,
+    ) -> Checked<usize> {
+        let wanted = name.get_ref();
+        known
+            .clone()
+            .position(|known| known == wanted)
+            .ok_or_else(|| {
+                let hint = did_you_mean(wanted, known);
+                self.wrong(name.span(), format!("no {what} `{wanted}`"), hint)
+            })
+    }
+
+    fn experiment(&self, name: &str, file: file::File) -> Checked<Experiment> {
+        let times = self.times(&file.time)?;
+        let sweep = file
+            .sweep
+            .as_ref()
+            .map(|sweep| self.sweep(sweep))
+            .transpose()?;
+        let mut runs: Vec<Run> = Vec::new();
+        for written in &file.runs {
+            if runs.iter().any(|run| run.name == *written.name.get_ref()) {
+                let message = format!("a second run `{}`", written.name.get_ref());
+                return Err(self.wrong(written.name.span(), message, None));
+            }
+            runs.push(self.run(written, times, sweep.as_ref(), file.sweep.as_ref())?);
+        }
+        let measures: Vec<Measure> = file
+            .measure
+            .iter()
+            .map(|(name, measure)| self.measure(name, measure, &runs, sweep.as_ref()))
+            .collect::<Checked<_>>()?;
+        let claims = file.claims.iter().map(|claim| self.claim(claim, &measures));
+        let claims = claims.collect::<Checked<_>>()?;
+        let figure = file.figure.map(|figure| {
+            let title = file.title.clone();
+            self.figure(figure, title, &runs, &measures, sweep.is_some())
+        });
+        let seeds = match file.seeds {
+            Some(seeds) if seeds.get_ref().is_empty() => {
+                return Err(self.wrong(seeds.span(), "no seed, so nothing would run", None));
+            }
+            Some(seeds) => seeds.into_inner(),
+            None => vec![1],
+        };
+        Ok(Experiment {
+            name: name.to_owned(),
+            about: file.about.split_whitespace().collect::<Vec<_>>().join(" "),
+            title: file.title,
+            seeds,
+            sweep,
+            runs,
+            measures,
+            claims,
+            figure: figure.transpose()?,
+        })
+    }
+
+    fn times(&self, time: &file::Time) -> Checked<Times> {
+        let length = self.span(&time.length)?;
+        if matches!(length, Span::Cycles(0) | Span::Time(Duration::ZERO)) {
+            return Err(self.wrong(time.length.span(), "a run of no length", None));
+        }
+        Ok(Times {
+            warm_up: self.span(&time.warm_up)?,
+            length,
+        })
+    }
+
+    fn span(&self, text: &Text) -> Checked<Span> {
+        let wrong = || {
+            self.wrong(
+                text.span(),
+                "expected a time, as in \"20000 cycles\" or \"3 s\"",
+                None,
+            )
+        };
+        quantity::span(text.get_ref()).ok_or_else(wrong)
+    }
+
+    fn sweep(&self, sweep: &file::Sweep) -> Checked<Sweep> {
+        let written = sweep.working_set.get_ref();
+        if written.is_empty() {
+            return Err(self.wrong(sweep.working_set.span(), "a sweep without a value", None));
+        }
+        let bytes = |text: &Text| {
+            let wrong = || {
+                self.wrong(
+                    text.span(),
+                    "expected a size of 8 B or more, as in \"64 KiB\"",
+                    None,
+                )
+            };
+            quantity::bytes(text.get_ref()).ok_or_else(wrong)
+        };
+        let values: Vec<u64> = written.iter().map(bytes).collect::<Checked<_>>()?;
+        if let Some(at) = values.windows(2).position(|pair| pair[0] >= pair[1]) {
+            return Err(self.wrong(
+                written[at + 1].span(),
+                "not greater than the value before",
+                None,
+            ));
+        }
+        Ok(Sweep {
+            label: "working set of a thread".to_owned(),
+            values,
+            texts: written.iter().map(|text| text.get_ref().clone()).collect(),
+        })
+    }
+
+    fn run(
+        &self,
+        run: &file::Run,
+        times: Times,
+        sweep: Option<&Sweep>,
+        written: Option<&file::Sweep>,
+    ) -> Checked<Run> {
+        let machine = Arc::new(self.machine(&run.machine)?);
+        let workload = self.workload(&run.workload)?;
+        let workloads = match (sweep, written) {
+            (Some(sweep), Some(written)) => self.swept(&workload, run, sweep, written)?,
+            _ => vec![Arc::new(workload)],
+        };
+        let place = self.place(run, &machine, &workloads[0])?;
+        let shuffled = match &run.shuffled {
+            Some(shuffled) if !matches!(place, Place::Default | Place::Policy { .. }) => {
+                let message =
+                    "placed beforehand: the order in which threads start makes no difference";
+                return Err(self.wrong(shuffled.span(), message, None));
+            }
+            Some(shuffled) => *shuffled.get_ref(),
+            None => false,
+        };
+        let times = run
+            .time
+            .as_ref()
+            .map_or(Ok(times), |time| self.times(time))?;
+        Ok(Run {
+            name: run.name.get_ref().clone(),
+            machine,
+            workloads,
+            place,
+            shuffled,
+            times,
+        })
+    }
+
+    fn machine(&self, name: &Text) -> Checked<MachineModel> {
+        let wrong = |error: config::ConfigError| self.wrong(name.span(), error.to_string(), None);
+        let wanted = name.get_ref();
+        if !wanted.contains('/') {
+            return config::find_machine(wanted).map_err(wrong);
+        }
+        let text = self.neighbour(name)?;
+        config::machine_from_text(&text, Path::new(wanted)).map_err(wrong)
+    }
+
+    fn workload(&self, name: &Text) -> Checked<WorkloadModel> {
+        let wrong = |error: config::ConfigError| self.wrong(name.span(), error.to_string(), None);
+        let wanted = name.get_ref();
+        if !wanted.contains('/') {
+            return config::find_workload(wanted).map_err(wrong);
+        }
+        let text = self.neighbour(name)?;
+        config::workload_from_text(&text, Path::new(wanted)).map_err(wrong)
+    }
+
+    fn neighbour(&self, name: &Text) -> Checked<String> {
+        (self.sibling)(name.get_ref()).map_err(|why| {
+            let message = format!("{}: {why}", name.get_ref());
+            self.wrong(
+                name.span(),
+                message,
+                Some("paths are relative to this file".to_owned()),
+            )
+        })
+    }
+
+    /// The workload with each value of the sweep.
+    fn swept(
+        &self,
+        workload: &WorkloadModel,
+        run: &file::Run,
+        sweep: &Sweep,
+        written: &file::Sweep,
+    ) -> Checked<Vec<Arc<WorkloadModel>>> {
+        let mixes = workload.mixes.iter().map(|mix| mix.name.as_str());
+        let only = match &written.mix {
+            Some(mix) => Some(self.reference("mix", mix, mixes)?),
+            None => None,
+        };
+        let is_swept = |mix: usize| only.is_none_or(|only| only == mix);
+        let mut swept = workload
+            .mixes
+            .iter()
+            .enumerate()
+            .filter(|(mix, _)| is_swept(*mix));
+        if swept.all(|(_, mix)| mix.working_sets.is_empty()) {
+            let message = format!("`{}` has no working set to be varied", workload.name);
+            return Err(self.wrong(run.workload.span(), message, None));
+        }
+        let with = |bytes: &u64| {
+            let mut workload = workload.clone();
+            let mixes = workload.mixes.iter_mut().enumerate();
+            let mixes = mixes.filter(|(mix, _)| is_swept(*mix));
+            for set in mixes.flat_map(|(_, mix)| &mut mix.working_sets) {
+                set.bytes = *bytes;
+            }
+            Arc::new(workload)
+        };
+        Ok(sweep.values.iter().map(with).collect())
+    }
+
+    fn place(
+        &self,
+        run: &file::Run,
+        machine: &MachineModel,
+        workload: &WorkloadModel,
+    ) -> Checked<Place> {
+        let given: Vec<(&str, Range<usize>)> = [
+            ("policy", run.policy.as_ref().map(Text::span)),
+            ("pus", run.pus.as_ref().map(toml::Spanned::span)),
+            ("cores", run.cores.as_ref().map(toml::Spanned::span)),
+            ("random", run.random.as_ref().map(toml::Spanned::span)),
+            ("search", run.search.as_ref().map(Text::span)),
+        ]
+        .into_iter()
+        .filter_map(|(name, span)| Some((name, span?)))
+        .collect();
+        if let [(first, _), (second, span), ..] = given.as_slice() {
+            let message = format!("`{second}` beside `{first}`: only one can place the threads");
+            return Err(self.wrong(span.clone(), message, None));
+        }
+        let belongs = |given: bool, span: Option<Range<usize>>, what: &str| match span {
+            Some(span) if !given => Err(self.wrong(span, format!("only with `{what}`"), None)),
+            _ => Ok(()),
+        };
+        belongs(
+            run.policy.is_some(),
+            run.options.as_ref().map(toml::Spanned::span),
+            "policy",
+        )?;
+        belongs(
+            run.policy.is_some(),
+            run.period.as_ref().map(Text::span),
+            "policy",
+        )?;
+        belongs(
+            run.search.is_some(),
+            run.most.as_ref().map(toml::Spanned::span),
+            "search",
+        )?;
+        if let Some((name, span)) = given.first()
+            && *name != "policy"
+            && let Some(program) = workload.programs.iter().find(|p| p.start > 0 || p.restart)
+        {
+            let message = format!(
+                "`{}` starts later or again: it cannot be placed beforehand",
+                program.name
+            );
+            return Err(self.wrong(span.clone(), message, None));
+        }
+        if let Some(policy) = &run.policy {
+            return self.policy(policy, run);
+        }
+        if let Some(pus) = &run.pus {
+            return self.listed(pus, machine, workload);
+        }
+        if let Some(cores) = &run.cores {
+            return self.by_core(cores, machine, workload).map(Place::Listed);
+        }
+        if let Some(draws) = &run.random {
+            return match *draws.get_ref() {
+                0 => Err(self.wrong(draws.span(), "no draw, so nothing would run", None)),
+                draws => Ok(Place::Random(draws)),
+            };
+        }
+        let Some(search) = &run.search else {
+            return Ok(Place::Default);
+        };
+        let known = [
+            ("every", Chosen::Every),
+            ("best", Chosen::Best),
+            ("worst", Chosen::Worst),
+        ];
+        let most = match &run.most {
+            Some(most) if *most.get_ref() == 0 => {
+                return Err(self.wrong(most.span(), "no placement, so nothing would run", None));
+            }
+            Some(most) => *most.get_ref(),
+            None => MOST,
+        };
+        Ok(Place::Search {
+            chosen: self.choice("search", search, known.into_iter())?,
+            most,
+        })
+    }
+
+    fn policy(&self, policy: &Text, run: &file::Run) -> Checked<Place> {
+        let options = run
+            .options
+            .as_ref()
+            .map(|options| options.get_ref().clone());
+        let options = options.unwrap_or_default();
+        registry::build(policy.get_ref(), &options).map_err(|error| {
+            let options = run.options.as_ref().map(toml::Spanned::span);
+            let at = match &error {
+                PolicyError::UnknownPolicy { .. } => policy.span(),
+                _ => options.unwrap_or_else(|| policy.span()),
+            };
+            self.wrong(at, error.to_string(), None)
+        })?;
+        let period = match &run.period {
+            None => None,
+            Some(text) => match self.span(text)? {
+                Span::Time(period) if !period.is_zero() => Some(period),
+                _ => {
+                    return Err(self.wrong(
+                        text.span(),
+                        "expected a period, as in \"100 ms\"",
+                        None,
+                    ));
+                }
+            },
+        };
+        Ok(Place::Policy {
+            name: policy.get_ref().clone(),
+            options,
+            period,
+        })
+    }
+
+    fn listed(
+        &self,
+        pus: &toml::Spanned<Vec<u32>>,
+        machine: &MachineModel,
+        workload: &WorkloadModel,
+    ) -> Checked<Place> {
+        let threads = placement::slots(workload).len();
+        let list = pus.get_ref();
+        if list.len() != threads {
+            let message = format!("{} PUs for {threads} threads", list.len());
+            return Err(self.wrong(pus.span(), message, None));
+        }
+        if let Some(pu) = list.iter().find(|pu| **pu as usize >= machine.pus()) {
+            let message = format!("no PU {pu}: the machine has {}", machine.pus());
+            return Err(self.wrong(pus.span(), message, None));
+        }
+        Ok(Place::Listed(list.clone()))
+    }
+
+    /// The names of threads by core, as the paper's table 1 has them.
+    fn by_core(
+        &self,
+        cores: &toml::Spanned<Vec<Vec<Text>>>,
+        machine: &MachineModel,
+        workload: &WorkloadModel,
+    ) -> Checked<placement::Placement> {
+        let slots = placement::slots(workload);
+        let mut placed = vec![None; slots.len()];
+        if cores.get_ref().len() != machine.cores.len() {
+            let message = format!(
+                "{} cores; the machine has {}",
+                cores.get_ref().len(),
+                machine.cores.len()
+            );
+            return Err(self.wrong(cores.span(), message, None));
+        }
+        let mut first = 0;
+        for (core, names) in machine.cores.iter().zip(cores.get_ref()) {
+            let contexts = machine.kind(core).contexts;
+            for (at, name) in names.iter().enumerate() {
+                if at as u32 >= contexts {
+                    let message = format!("the core has {contexts} contexts");
+                    return Err(self.wrong(name.span(), message, None));
+                }
+                let wanted = name.get_ref();
+                let free = (0..slots.len())
+                    .find(|slot| placed[*slot].is_none() && slots[*slot].kind == *wanted);
+                let Some(slot) = free else {
+                    let hint = did_you_mean(wanted, slots.iter().map(|slot| slot.kind.as_str()));
+                    let message = format!("no thread `{wanted}` that is not placed yet");
+                    return Err(self.wrong(name.span(), message, hint));
+                };
+                placed[slot] = Some(first + at as u32);
+            }
+            first += contexts;
+        }
+        if let Some(slot) = placed.iter().position(Option::is_none) {
+            let message = format!("a thread `{}` is placed nowhere", slots[slot].kind);
+            return Err(self.wrong(cores.span(), message, None));
+        }
+        Ok(placed.into_iter().flatten().collect())
+    }
+}

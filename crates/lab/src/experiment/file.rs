@@ -1,0 +1,129 @@
+//! An experiment's file as it is written: what serde reads, before anything is checked against anything else.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+pub(super) type Text = Spanned<String>;
+
+/// A whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub title: String,
+    #[serde(default)]
+    pub about: String,
+    pub seeds: Option<Spanned<Vec<u64>>>,
+    pub time: Time,
+    pub sweep: Option<Sweep>,
+    #[serde(rename = "run")]
+    pub runs: Vec<Run>,
+    pub measure: BTreeMap<Text, Measure>,
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<Claim>,
+    pub figure: Option<Figure>,
+}
+
+/// How long.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Time {
+    pub warm_up: Text,
+    pub length: Text,
+}
+
+/// What is varied.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Sweep {
+    pub working_set: Spanned<Vec<Text>>,
+    pub mix: Option<Text>,
+}
+
+/// A configuration.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Run {
+    pub name: Text,
+    pub machine: Text,
+    pub workload: Text,
+    pub policy: Option<Text>,
+    pub options: Option<Spanned<toml::Table>>,
+    pub period: Option<Text>,
+    pub pus: Option<Spanned<Vec<u32>>>,
+    pub cores: Option<Spanned<Vec<Vec<Text>>>>,
+    pub random: Option<Spanned<usize>>,
+    pub search: Option<Text>,
+    pub most: Option<Spanned<usize>>,
+    pub shuffled: Option<Spanned<bool>>,
+    pub time: Option<Time>,
+}
+
+/// A number to be measured.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Measure {
+    pub of: Text,
+    pub run: Text,
+    pub per: Option<Text>,
+    #[serde(default)]
+    pub at: Vec<Text>,
+    pub thread: Option<Text>,
+    pub take: Option<Text>,
+}
+
+/// A claim.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Claim {
+    pub name: Text,
+    pub published: Option<Text>,
+    pub aim: Option<Spanned<Aim>>,
+    pub place: Option<Text>,
+    pub ours: Option<Text>,
+    pub rising: Option<Spanned<Vec<Text>>>,
+    pub unit: Option<String>,
+    pub tolerance: Option<Spanned<f64>>,
+    pub between: Option<Spanned<[f64; 2]>>,
+    pub kind: Option<Text>,
+}
+
+/// What perch itself wants.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Aim {
+    Number(f64),
+    Words(String),
+}
+
+/// A picture.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Figure {
+    pub title: Option<String>,
+    pub x: String,
+    pub y: String,
+    #[serde(default, rename = "bar")]
+    pub bars: Vec<Bar>,
+    pub of: Option<Text>,
+    #[serde(default, rename = "line")]
+    pub lines: Vec<Line>,
+}
+
+/// A bar.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bar {
+    pub group: String,
+    pub series: String,
+    pub value: Text,
+    pub range: Option<[Text; 2]>,
+}
+
+/// A line.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Line {
+    pub series: String,
+    pub run: Text,
+}

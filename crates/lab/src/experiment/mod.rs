@@ -1,0 +1,312 @@
+//! An experiment: what runs on what, what is measured, and what the paper claims.
+
+mod check;
+mod claims;
+mod file;
+mod quantity;
+
+use crate::{error::LabError, placement::Placement};
+use perch_profile::formula::Formula;
+use perch_sim::{model::MachineModel, workload::WorkloadModel};
+use std::{path::Path, sync::Arc, time::Duration};
+
+/// How long something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Span {
+    /// Cycles of the machine's first kind of core.
+    Cycles(u64),
+    /// The operating system's time: on the machine it is shorter by the machine's scale.
+    Time(Duration),
+}
+
+/// When a simulation counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// This long nothing is counted.
+    pub warm_up: Span,
+    /// Then this long it is.
+    pub length: Span,
+}
+
+/// Which of the placements that were searched are the run's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chosen {
+    /// All.
+    Every,
+    /// The one of the greatest throughput.
+    Best,
+    /// The one of the least.
+    Worst,
+}
+
+/// Who places the threads of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Place {
+    /// The model of the default Linux scheduler.
+    Default,
+    /// A policy under perch's own loop.
+    Policy {
+        /// Its name in the registry.
+        name: String,
+        /// Its options.
+        options: toml::Table,
+        /// How often it decides; as it likes if not given.
+        period: Option<Duration>,
+    },
+    /// The experiment's file.
+    Listed(Placement),
+    /// Chance, so many times for each seed.
+    Random(usize),
+    /// All placements that differ.
+    Search {
+        /// Which count.
+        chosen: Chosen,
+        /// If there are more, so many are drawn by chance.
+        most: usize,
+    },
+}
+
+/// One configuration of an experiment.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Its name in this file.
+    pub name: String,
+    /// The machine.
+    pub machine: Arc<MachineModel>,
+    /// The workload of each point of the sweep; one if nothing is swept.
+    pub workloads: Vec<Arc<WorkloadModel>>,
+    /// Who places its threads.
+    pub place: Place,
+    /// Whether each seed starts the threads in another order. Else they start as the workload's file lists them, kind
+    /// by kind, which a scheduler that deals them out in turn finds easy.
+    pub shuffled: bool,
+    /// When it counts.
+    pub times: Times,
+}
+
+/// What is varied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sweep {
+    /// What the values are called on an axis.
+    pub label: String,
+    /// The working sets, in bytes.
+    pub values: Vec<u64>,
+    /// How the file writes them.
+    pub texts: Vec<String>,
+}
+
+/// What can be measured of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Instructions of all threads / cycle of the machine.
+    Throughput,
+    /// Cycles on a PU / instruction, the mean of the threads.
+    Cpi,
+    /// Cycles between the issue of an instruction and the next one of the same thread, less the cycle that it issues
+    /// in: [`Quantity::Cpi`] - 1.
+    Delay,
+    /// Loads and stores that hit L1 / loads and stores.
+    L1Hits,
+    /// Times that a thread went on on another PU.
+    Migrations,
+    /// No placement has a throughput above this: what the cores can issue, or what the threads that need least time
+    /// would do alone. Not for threads that bring data in for each other.
+    Bound,
+    /// How many placements were simulated.
+    Placements,
+    /// Power of ten of the number of ways to choose who runs and on which core; contexts of a core are alike.
+    Combinations,
+}
+
+impl Quantity {
+    /// All of them, with the names that files use and their units.
+    pub const ALL: [(&'static str, Self, &'static str); 8] = [
+        ("throughput", Self::Throughput, "instructions / cycle"),
+        ("cpi", Self::Cpi, "cycles / instruction"),
+        ("delay", Self::Delay, "cycles"),
+        ("l1-hits", Self::L1Hits, "hits / access"),
+        ("migrations", Self::Migrations, "migrations"),
+        ("bound", Self::Bound, "instructions / cycle"),
+        ("placements", Self::Placements, "placements"),
+        ("combinations", Self::Combinations, "power of ten"),
+    ];
+
+    /// Its name in files, and its unit.
+    pub fn names(self) -> (&'static str, &'static str) {
+        let of = Self::ALL.iter().find(|(_, quantity, _)| *quantity == self);
+        of.map_or(("", ""), |(name, _, unit)| (name, unit))
+    }
+}
+
+/// How many values become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Take {
+    /// Their mean.
+    Mean,
+    /// The middle one.
+    Median,
+    /// The least.
+    Least,
+    /// The greatest.
+    Greatest,
+    /// (greatest - least) / mean.
+    Spread,
+}
+
+impl Take {
+    /// All of them, with the names that files use.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("mean", Self::Mean),
+        ("median", Self::Median),
+        ("least", Self::Least),
+        ("greatest", Self::Greatest),
+        ("spread", Self::Spread),
+    ];
+}
+
+/// A number that is measured, by which claims and pictures name it.
+#[derive(Debug, Clone)]
+pub struct Measure {
+    /// Its name.
+    pub name: String,
+    /// What.
+    pub of: Quantity,
+    /// Of which run: an index of [`Experiment::runs`].
+    pub run: usize,
+    /// Divided, point by point of the sweep, by the same of this run.
+    pub per: Option<usize>,
+    /// At which points of the sweep; all if empty.
+    pub at: Vec<usize>,
+    /// Of which threads: those of this name; all if none is given.
+    pub thread: Option<String>,
+    /// How the values of points, seeds and placements become one.
+    pub take: Take,
+}
+
+/// How far a claim may be missed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Holds {
+    /// Ours is at most so far from the published value.
+    Within(f64),
+    /// Ours is within these bounds.
+    Between(f64, f64),
+    /// Ours is at least the published value less this.
+    AtLeast(f64),
+    /// Ours is at most the published value plus this.
+    AtMost(f64),
+    /// Each of ours is greater than the one before, by more than this part of it.
+    Rising(f64),
+}
+
+/// What ours is held against.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Against {
+    /// A number.
+    Number(f64),
+    /// Words: which of several is greater.
+    Words(String),
+}
+
+/// Something that the paper says, or that perch aims at.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// In a few words.
+    pub name: String,
+    /// What is published or aimed at.
+    pub published: Against,
+    /// Where.
+    pub place: String,
+    /// The published value's name, if it is one.
+    pub id: Option<String>,
+    /// Ours: one formula, or several for an ordering.
+    pub ours: Vec<Formula>,
+    /// The unit of both.
+    pub unit: String,
+    /// How far it may be missed, written down before the run.
+    pub holds: Holds,
+}
+
+/// One bar of a picture.
+#[derive(Debug, Clone)]
+pub struct Bar {
+    /// The group that it stands in.
+    pub group: String,
+    /// Which of the group.
+    pub series: String,
+    /// Its height.
+    pub value: Formula,
+    /// The ends of its whisker.
+    pub range: Option<(Formula, Formula)>,
+}
+
+/// A line of a picture over the sweep.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// What it is called.
+    pub series: String,
+    /// Which run it shows.
+    pub run: usize,
+}
+
+/// What a picture shows.
+#[derive(Debug, Clone)]
+pub enum Shape {
+    /// Bars in groups.
+    Bars(Vec<Bar>),
+    /// Lines over the sweep, whose axis is logarithmic.
+    Lines {
+        /// What.
+        of: Quantity,
+        /// Of whom.
+        lines: Vec<Line>,
+    },
+}
+
+/// A picture in the paper's axes.
+#[derive(Debug, Clone)]
+pub struct Figure {
+    /// Its title.
+    pub title: String,
+    /// What is to the right.
+    pub x: String,
+    /// What is upwards, with its unit.
+    pub y: String,
+    /// What it shows.
+    pub shape: Shape,
+}
+
+/// A whole experiment. Made by [`parse`]; sound once made.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Its name: `cmt/figure3`, or the path that was given.
+    pub name: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// What is done and which values were chosen.
+    pub about: String,
+    /// Seeds: each simulation runs once with each.
+    pub seeds: Vec<u64>,
+    /// What is varied, if anything is.
+    pub sweep: Option<Sweep>,
+    /// The configurations.
+    pub runs: Vec<Run>,
+    /// What is measured.
+    pub measures: Vec<Measure>,
+    /// What is claimed.
+    pub claims: Vec<Claim>,
+    /// The picture.
+    pub figure: Option<Figure>,
+}
+
+/// Reads an experiment. `sibling` reads a file whose path is given relative to the experiment's; `path` is for messages.
+///
+/// # Errors
+/// The first mistake, with its place.
+pub fn parse(
+    name: &str,
+    text: &str,
+    path: &Path,
+    sibling: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Experiment, LabError> {
+    check::read(name, text, &path.to_string_lossy(), sibling).map_err(LabError::from)
+}

@@ -1,0 +1,324 @@
+//! Pictures in the papers' axes, as SVG.
+
+use crate::{
+    experiment::{Figure, Shape, Sweep},
+    run::Measured,
+    table::evaluate,
+};
+use plotters::{
+    coord::{
+        Shift,
+        ranged1d::{DefaultFormatting, KeyPointHint},
+    },
+    prelude::*,
+};
+use serde::Serialize;
+use std::ops::Range;
+
+/// Size of a picture, in pixels.
+const SIZE: (u32, u32) = (720, 420);
+
+/// Okabe and Ito's colours, which also the colour-blind tell apart.
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(213, 94, 0),
+    RGBColor(86, 180, 233),
+];
+
+/// A picture's data.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Picture {
+    /// Its title.
+    pub title: String,
+    /// What is to the right.
+    pub x: String,
+    /// What is upwards.
+    pub y: String,
+    /// What is drawn.
+    pub drawing: Drawing,
+}
+
+/// A bar with its height.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Column {
+    /// The group that it stands in.
+    pub group: String,
+    /// Which of the group.
+    pub series: String,
+    /// Its height.
+    pub value: f64,
+    /// The ends of its whisker.
+    pub range: Option<(f64, f64)>,
+}
+
+/// A line with its points.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Curve {
+    /// What it is called.
+    pub series: String,
+    /// Where each point is, to the right and upwards.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What is drawn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drawing {
+    /// Bars.
+    Bars(Vec<Column>),
+    /// Lines, to the right logarithmic in bytes.
+    Lines(Vec<Curve>),
+}
+
+impl Picture {
+    /// A figure with numbers. `lines` has the height of each point of each line.
+    ///
+    /// # Errors
+    /// In words: a bar without a value.
+    pub(crate) fn new(
+        figure: &Figure,
+        measured: &[Measured],
+        lines: Vec<Vec<f64>>,
+        sweep: Option<&Sweep>,
+    ) -> Result<Self, String> {
+        let drawing = match &figure.shape {
+            Shape::Bars(bars) => {
+                let column = |bar: &crate::experiment::Bar| {
+                    let range = match &bar.range {
+                        None => None,
+                        Some((low, high)) => {
+                            Some((evaluate(low, measured)?, evaluate(high, measured)?))
+                        }
+                    };
+                    Ok::<_, String>(Column {
+                        group: bar.group.clone(),
+                        series: bar.series.clone(),
+                        value: evaluate(&bar.value, measured)?,
+                        range,
+                    })
+                };
+                Drawing::Bars(bars.iter().map(column).collect::<Result<_, _>>()?)
+            }
+            Shape::Lines { lines: wanted, .. } => {
+                let x = || {
+                    sweep
+                        .iter()
+                        .flat_map(|sweep| sweep.values.iter().map(|value| *value as f64))
+                };
+                let curve = |(line, y): (&crate::experiment::Line, Vec<f64>)| Curve {
+                    series: line.series.clone(),
+                    points: x().zip(y).collect(),
+                };
+                Drawing::Lines(wanted.iter().zip(lines).map(curve).collect())
+            }
+        };
+        Ok(Self {
+            title: figure.title.clone(),
+            x: figure.x.clone(),
+            y: figure.y.clone(),
+            drawing,
+        })
+    }
+}
+
+/// The picture as an SVG document. Its fonts are the reader's.
+///
+/// # Errors
+/// In words, if it cannot be drawn.
+pub fn svg(picture: &Picture) -> Result<String, String> {
+    let mut text = String::new();
+    {
+        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        area.fill(&WHITE).map_err(|error| error.to_string())?;
+        match &picture.drawing {
+            Drawing::Bars(columns) => bars(&area, picture, columns),
+            Drawing::Lines(curves) => lines(&area, picture, curves),
+        }
+        .map_err(|error| error.to_string())?;
+        area.present().map_err(|error| error.to_string())?;
+    }
+    Ok(text)
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// Different ones in the order in which they come.
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    names.for_each(|name| {
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    });
+    found
+}
+
+/// A little above the greatest.
+fn top(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::MIN_POSITIVE, f64::max) * 1.1
+}
+
+fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
+    let groups = distinct(columns.iter().map(|column| column.group.as_str()));
+    let series = distinct(columns.iter().map(|column| column.series.as_str()));
+    let height = top(columns
+        .iter()
+        .map(|c| c.range.map_or(c.value, |range| range.1.max(c.value))));
+    let mut chart = ChartBuilder::on(area)
+        .caption(&picture.title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(56)
+        .build_cartesian_2d(
+            Slots {
+                groups: groups.len(),
+            },
+            0f64..height,
+        )?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_desc(&picture.x)
+        .y_desc(&picture.y)
+        .x_labels(groups.len() + 1)
+        .x_label_formatter(&|at| {
+            groups
+                .get(at.floor() as usize)
+                .copied()
+                .unwrap_or("")
+                .to_owned()
+        })
+        .draw()?;
+    let wide = 0.8 / series.len() as f64;
+    for (number, name) in series.iter().enumerate() {
+        let colour = COLOURS[number % COLOURS.len()];
+        let place = |column: &Column| {
+            let group = groups
+                .iter()
+                .position(|group| *group == column.group)
+                .unwrap_or(0);
+            group as f64 + 0.1 + wide * number as f64
+        };
+        let own: Vec<&Column> = columns
+            .iter()
+            .filter(|column| column.series == *name)
+            .collect();
+        let boxes = own.iter().map(|column| {
+            let left = place(column);
+            Rectangle::new(
+                [(left, 0.0), (left + wide * 0.92, column.value)],
+                colour.filled(),
+            )
+        });
+        chart
+            .draw_series(boxes)?
+            .label(*name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
+        for column in own {
+            let Some((low, high)) = column.range else {
+                continue;
+            };
+            let middle = place(column) + wide * 0.46;
+            let cap = wide * 0.1;
+            let whisker = [
+                vec![(middle, low), (middle, high)],
+                vec![(middle - cap, low), (middle + cap, low)],
+                vec![(middle - cap, high), (middle + cap, high)],
+            ];
+            chart.draw_series(
+                whisker
+                    .into_iter()
+                    .map(|line| PathElement::new(line, BLACK)),
+            )?;
+        }
+    }
+    if series.len() > 1 {
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .border_style(BLACK.mix(0.3))
+            .background_style(WHITE.mix(0.8))
+            .draw()?;
+    }
+    Ok(())
+}
+
+fn lines(area: &Area<'_>, picture: &Picture, curves: &[Curve]) -> Drawn {
+    let all = || curves.iter().flat_map(|curve| &curve.points);
+    let least = all().map(|(x, _)| *x).fold(f64::MAX, f64::min);
+    let most = all().map(|(x, _)| *x).fold(f64::MIN_POSITIVE, f64::max);
+    let height = top(all().map(|(_, y)| *y));
+    let mut chart = ChartBuilder::on(area)
+        .caption(&picture.title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(56)
+        .build_cartesian_2d((least..most).log_scale().base(2.0), 0f64..height)?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .x_desc(&picture.x)
+        .y_desc(&picture.y)
+        .x_labels(12)
+        .x_label_formatter(&|bytes| size(*bytes))
+        .draw()?;
+    for (number, curve) in curves.iter().enumerate() {
+        let colour = COLOURS[number % COLOURS.len()];
+        chart
+            .draw_series(LineSeries::new(
+                curve.points.iter().copied(),
+                colour.stroke_width(2),
+            ))?
+            .label(&curve.series)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
+        let dots = curve
+            .points
+            .iter()
+            .map(|point| Circle::new(*point, 3, colour.filled()));
+        chart.draw_series(dots)?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerLeft)
+        .border_style(BLACK.mix(0.3))
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
+    Ok(())
+}
+
+/// Bytes as people write them.
+fn size(bytes: f64) -> String {
+    for (unit, factor) in [("MiB", 1024.0 * 1024.0), ("KiB", 1024.0)] {
+        if bytes >= factor {
+            return format!("{} {unit}", bytes / factor);
+        }
+    }
+    format!("{bytes} B")
+}
+
+/// An axis of groups, labelled in the middle of each.
+struct Slots {
+    groups: usize,
+}
+
+impl Ranged for Slots {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = value / self.groups as f64;
+        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        (0..self.groups).map(|group| group as f64 + 0.5).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        0.0..self.groups as f64
+    }
+}

@@ -1,0 +1,136 @@
+//! The papers' experiments: what they claim, held against the simulated machine.
+//!
+//! ```text
+//! experiments/cmt/figure3.toml ──load──▶ Experiment ──run──▶ Results ──┬─▶ table::text, rows as JSON
+//! experiments/published.tsv ───────────────┘                           ├─▶ figure::svg
+//!                                                                      └─▶ report (HTML)
+//! ```
+//!
+//! An experiment is a file (`docs/lab.md`): runs (machine, workload, who places the threads), what is measured, and
+//! claims with a tolerance that was written down before the run.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod experiment;
+pub mod figure;
+pub mod measure;
+mod page;
+pub mod placement;
+pub mod processor;
+pub mod published;
+pub mod run;
+pub mod simulate;
+pub mod table;
+
+pub use error::{LabError, Mistake};
+pub use experiment::Experiment;
+pub use processor::SimProcessor;
+pub use run::{Progress, Results, run, run_on};
+
+use include_dir::{Dir, DirEntry};
+use published::EXPERIMENTS;
+use std::{fs, path::Path};
+
+/// A shipped experiment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its name: `cmt/figure3`.
+    pub name: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// How many claims it checks.
+    pub claims: usize,
+}
+
+/// The shipped experiments, by name.
+///
+/// # Panics
+/// Never with the experiments of this source tree: a test reads them all.
+pub fn list() -> Vec<Summary> {
+    let summary = |name: String| {
+        let experiment =
+            load(&name).unwrap_or_else(|error| panic!("a shipped experiment is broken: {error}"));
+        Summary {
+            name,
+            title: experiment.title,
+            claims: experiment.claims.len(),
+        }
+    };
+    names().into_iter().map(summary).collect()
+}
+
+/// The names of the shipped experiments: files right below a directory of `experiments/`.
+fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    for group in EXPERIMENTS.dirs() {
+        let files = group.files().map(|file| file.path());
+        let files = files.filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        });
+        names.extend(files.map(|path| path.with_extension("").to_string_lossy().into_owned()));
+    }
+    names.sort();
+    names
+}
+
+/// The experiment that a user names: a file if it ends in `.toml`, else a shipped one.
+///
+/// # Errors
+/// No such experiment, a file that cannot be read, the first mistake in it.
+pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
+    let path = Path::new(name_or_path);
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "toml")
+    {
+        let text = fs::read_to_string(path).map_err(|error| LabError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let sibling = |name: &str| {
+            fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+        };
+        return experiment::parse(name_or_path, &text, path, &sibling);
+    }
+    let file = format!("{name_or_path}.toml");
+    let text =
+        embedded(&EXPERIMENTS, &file).filter(|_| names().iter().any(|name| name == name_or_path));
+    let Some(text) = text else {
+        let names = names();
+        let hint = error::did_you_mean(name_or_path, names.iter().map(String::as_str));
+        return Err(LabError::Unknown {
+            name: name_or_path.to_owned(),
+            hint: hint.map(|hint| format!("; {hint}")).unwrap_or_default(),
+        });
+    };
+    let group = path.parent().unwrap_or(Path::new(""));
+    let sibling = |name: &str| {
+        let wanted = group.join(name.trim_start_matches("./"));
+        embedded(&EXPERIMENTS, &wanted.to_string_lossy())
+            .map(str::to_owned)
+            .ok_or_else(|| "not shipped".to_owned())
+    };
+    experiment::parse(
+        name_or_path,
+        text,
+        &Path::new("experiments").join(&file),
+        &sibling,
+    )
+}
+
+fn embedded(directory: &'static Dir<'static>, path: &str) -> Option<&'static str> {
+    match directory.get_entry(path)? {
+        DirEntry::File(file) => file.contents_utf8(),
+        DirEntry::Dir(_) => None,
+    }
+}
+
+/// One self-contained HTML page of these results.
+///
+/// # Errors
+/// A picture that cannot be drawn.
+pub fn report(results: &[Results]) -> Result<String, LabError> {
+    page::page(results)
+}

@@ -1,0 +1,235 @@
+//! From what simulations counted to the numbers that claims are made of.
+
+use crate::{
+    experiment::{Chosen, Experiment, Measure, Place, Quantity, Run, Take},
+    placement,
+    simulate::{Deeds, Sample},
+};
+use perch_sim::{model::MachineModel, workload::WorkloadModel};
+
+/// What the simulations of one run came to at one point of the sweep.
+#[derive(Debug, Clone, Default)]
+pub struct Point {
+    /// One for each placement and seed.
+    pub samples: Vec<Sample>,
+    /// Each class of threads alone on the machine, with how many threads there are of it; only for bounds.
+    pub alone: Vec<(Sample, usize)>,
+}
+
+/// All that was simulated, by run and by point.
+pub type Simulated = Vec<Vec<Point>>;
+
+/// The samples that count: of a search those of the best or the worst placement only.
+fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
+    let by_throughput = |a: &&Sample, b: &&Sample| a.throughput().total_cmp(&b.throughput());
+    let all = point.samples.iter();
+    match run.place {
+        Place::Search {
+            chosen: Chosen::Best,
+            ..
+        } => all.max_by(by_throughput).into_iter().collect(),
+        Place::Search {
+            chosen: Chosen::Worst,
+            ..
+        } => all.min_by(by_throughput).into_iter().collect(),
+        _ => all.collect(),
+    }
+}
+
+/// The values of a quantity at one point of a run's sweep, one for each sample that counts.
+pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &Point) -> Vec<f64> {
+    match of {
+        Quantity::Bound => vec![bound(&run.machine, &point.alone)],
+        Quantity::Placements => vec![point.samples.len() as f64],
+        Quantity::Combinations => vec![combinations(&run.machine, &run.workloads[at])],
+        _ => {
+            let samples = chosen(run, point).into_iter();
+            samples
+                .filter_map(|sample| value(of, thread, sample))
+                .collect()
+        }
+    }
+}
+
+/// The value in one sample; `None` where nothing happened by which it could be told.
+fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
+    let threads = sample.threads.iter();
+    let threads: Vec<&Deeds> = threads
+        .filter(|deeds| thread.is_none_or(|name| deeds.name == name))
+        .collect();
+    let sum = |what: fn(&Deeds) -> u64| threads.iter().map(|deeds| what(deeds)).sum::<u64>() as f64;
+    let number = match of {
+        Quantity::Throughput => sample.throughput(),
+        Quantity::Cpi | Quantity::Delay => {
+            let ran = threads.iter().filter(|deeds| deeds.instructions > 0);
+            let cpis: Vec<f64> = ran
+                .map(|deeds| deeds.cycles as f64 / deeds.instructions as f64)
+                .collect();
+            let delay = if of == Quantity::Delay { 1.0 } else { 0.0 };
+            cpis.iter().sum::<f64>() / cpis.len() as f64 - delay
+        }
+        Quantity::L1Hits => 1.0 - sum(|deeds| deeds.l1_misses) / sum(|deeds| deeds.accesses),
+        Quantity::Migrations => sum(|deeds| deeds.migrations),
+        Quantity::Bound | Quantity::Placements | Quantity::Combinations => return None,
+    };
+    number.is_finite().then_some(number)
+}
+
+/// No placement can do more than all cores can issue, nor more than the threads that would do most alone.
+fn bound(machine: &MachineModel, alone: &[(Sample, usize)]) -> f64 {
+    let cycle = machine
+        .cores
+        .first()
+        .map_or(1, |core| machine.kind(core).cycle) as f64;
+    let issued = machine.cores.iter().map(|core| {
+        let kind = machine.kind(core);
+        // A slower clock issues less in a cycle of the first.
+        f64::from(kind.width) * kind.duty * cycle / kind.cycle as f64
+    });
+    let mut demands: Vec<f64> = alone
+        .iter()
+        .flat_map(|(sample, threads)| std::iter::repeat_n(sample.throughput(), *threads))
+        .collect();
+    demands.sort_by(|a, b| b.total_cmp(a));
+    let demanded: f64 = demands.iter().take(machine.pus()).sum();
+    issued.sum::<f64>().min(demanded)
+}
+
+/// log10 of n! / ((n - m)! · Π c_i!): m of n threads are chosen for cores of c_i contexts.
+fn combinations(machine: &MachineModel, workload: &WorkloadModel) -> f64 {
+    let threads = placement::slots(workload).len();
+    let factorial = |n: usize| (2..=n).map(|k| (k as f64).log10()).sum::<f64>();
+    let mut left = threads;
+    let mut all = factorial(threads);
+    for core in &machine.cores {
+        let here = left.min(machine.kind(core).contexts as usize);
+        all -= factorial(here);
+        left -= here;
+    }
+    all - factorial(left)
+}
+
+/// Several values as one; `None` of nothing.
+pub fn take(how: Take, mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (least, greatest) = (*values.first()?, *values.last()?);
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let middle = values.len() / 2;
+    Some(match how {
+        Take::Mean => mean,
+        Take::Median if values.len() % 2 == 1 => values[middle],
+        Take::Median => (values[middle - 1] + values[middle]) / 2.0,
+        Take::Least => least,
+        Take::Greatest => greatest,
+        Take::Spread => (greatest - least) / mean,
+    })
+}
+
+/// The number that a measure stands for.
+///
+/// # Errors
+/// In words, if nothing was counted by which it could be told.
+pub fn measured(
+    measure: &Measure,
+    experiment: &Experiment,
+    simulated: &Simulated,
+) -> Result<f64, String> {
+    let run = &experiment.runs[measure.run];
+    let thread = measure.thread.as_deref();
+    let points = simulated[measure.run].len();
+    let at: Vec<usize> = match measure.at.as_slice() {
+        [] => (0..points).collect(),
+        at => at.to_vec(),
+    };
+    let mut all = Vec::new();
+    for at in at {
+        let here = values(measure.of, thread, run, at, &simulated[measure.run][at]);
+        let Some(per) = measure.per else {
+            all.extend(here);
+            continue;
+        };
+        let other = &experiment.runs[per];
+        let there = values(measure.of, thread, other, at, &simulated[per][at]);
+        let ratio = take(Take::Mean, here).zip(take(Take::Mean, there));
+        all.extend(
+            ratio
+                .map(|(ours, theirs)| ours / theirs)
+                .filter(|ratio| ratio.is_finite()),
+        );
+    }
+    take(measure.take, all).ok_or_else(|| {
+        format!(
+            "no {} was counted for `{}` in run `{}`",
+            measure.of.names().0,
+            measure.name,
+            run.name
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perch_sim::config::{find_machine, find_workload};
+    use proptest::prelude::*;
+
+    fn sample(cycles: f64, instructions: &[u64]) -> Sample {
+        let deeds = |instructions: &u64| Deeds {
+            name: "t".to_owned(),
+            instructions: *instructions,
+            cycles: cycles as u64,
+            accesses: 10,
+            l1_misses: 1,
+            migrations: 2,
+        };
+        Sample {
+            cycles,
+            threads: instructions.iter().map(deeds).collect(),
+        }
+    }
+
+    #[test]
+    fn quantities_are_what_their_names_say() {
+        let sample = sample(100.0, &[50, 25]);
+        let of = |of| value(of, None, &sample).unwrap();
+        assert_eq!(of(Quantity::Throughput), 0.75);
+        assert_eq!(of(Quantity::Cpi), 3.0);
+        assert_eq!(of(Quantity::Delay), 2.0);
+        assert_eq!(of(Quantity::L1Hits), 0.9);
+        assert_eq!(of(Quantity::Migrations), 4.0);
+        assert_eq!(value(Quantity::Cpi, Some("nobody"), &sample), None);
+    }
+
+    #[test]
+    fn a_bound_is_the_less_of_what_cores_issue_and_threads_ask_for() {
+        let machine = find_machine("cmt-4x4").unwrap();
+        let alone = |ipc: u64| sample(100.0, &[ipc]);
+        assert_eq!(bound(&machine, &[(alone(100), 4), (alone(50), 12)]), 4.0);
+        assert_eq!(bound(&machine, &[(alone(50), 4)]), 2.0);
+        // Only as many as there are contexts run at a time, the greediest.
+        let many = bound(&machine, &[(alone(20), 1), (alone(10), 100)]);
+        assert!((many - 1.7).abs() < 1e-9, "{many}");
+    }
+
+    #[test]
+    fn combinations_are_counted_by_core() {
+        let machine = find_machine("cmt-4x4").unwrap();
+        let workload = find_workload("cmt-table1").unwrap();
+        // 16! / 4!^4 = 63063000.
+        let count = 10f64.powf(combinations(&machine, &workload));
+        assert!((count / 63_063_000.0 - 1.0).abs() < 1e-9, "{count}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_lies_between_least_and_greatest(values in proptest::collection::vec(0.1f64..10.0, 1..20)) {
+            let one = |how| take(how, values.clone()).unwrap();
+            let (least, greatest) = (one(Take::Least), one(Take::Greatest));
+            prop_assert!(values.iter().all(|v| (least..=greatest).contains(v)));
+            for how in [Take::Mean, Take::Median] {
+                prop_assert!(one(how) >= least - 1e-12 && one(how) <= greatest + 1e-12);
+            }
+            prop_assert!((one(Take::Spread) * one(Take::Mean) - (greatest - least)).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Results as one HTML page that needs nothing else: styles and pictures are in it.
+
+use crate::{error::LabError, figure, run::Results, table};
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The page of these results, in their order.
+///
+/// # Errors
+/// A picture that cannot be drawn.
+pub fn page(all: &[Results]) -> Result<String, LabError> {
+    let claims = || all.iter().flat_map(|results| &results.rows);
+    let (held, claimed) = (claims().filter(|row| row.holds).count(), claims().count());
+    let mut contents = String::new();
+    let mut body = String::new();
+    for results in all {
+        let held = results.rows.iter().filter(|row| row.holds).count();
+        let id = escape(&results.name);
+        let tally = format!("{held} of {}", results.rows.len());
+        add(
+            &mut contents,
+            format_args!(
+                "<li><a href=\"#{id}\">{id}</a>: {} ({tally} hold)</li>\n",
+                escape(&results.title)
+            ),
+        );
+        section(&mut body, results)?;
+    }
+    Ok(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>perch lab</title>\n<style>\n{STYLE}</style>\n\
+         </head>\n<body>\n<h1>perch lab: the papers' claims on the simulated machine</h1>\n\
+         <p>{held} of {claimed} claims hold. What misses is shown as it is: tolerances are written down before the \
+         run.</p>\n<ul>\n{contents}</ul>\n{body}</body>\n</html>\n"
+    ))
+}
+
+fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
+    let id = escape(&results.name);
+    add(
+        body,
+        format_args!(
+            "<section id=\"{id}\">\n<h2>{id}: {}</h2>\n",
+            escape(&results.title)
+        ),
+    );
+    if !results.about.is_empty() {
+        add(body, format_args!("<p>{}</p>\n", escape(&results.about)));
+    }
+    if let Some(picture) = &results.picture {
+        let svg = figure::svg(picture).map_err(|why| LabError::Figure {
+            experiment: results.name.clone(),
+            why,
+        })?;
+        add(body, format_args!("<figure>\n{}\n</figure>\n", svg.trim()));
+    }
+    body.push_str(
+        "<table>\n<tr><th>claim</th><th>published</th><th>ours</th><th>difference</th><th>allowed</th>\
+         <th>unit</th><th>place</th><th></th></tr>\n",
+    );
+    for row in &results.rows {
+        let class = if row.holds { "holds" } else { "misses" };
+        let difference = row.difference().map(table::short).unwrap_or_default();
+        add(
+            body,
+            format_args!(
+                "<tr class=\"{class}\"><td>{}</td><td>{}</td><td>{}</td><td>{difference}</td><td>{}</td><td>{}</td>\
+                 <td>{}</td><td>{}</td></tr>\n",
+                escape(&row.name),
+                escape(&row.published.to_string()),
+                escape(&row.ours.to_string()),
+                escape(&row.allowed()),
+                escape(&row.unit),
+                escape(&row.place),
+                table::verdict(row.holds),
+            ),
+        );
+    }
+    body.push_str("</table>\n<details><summary>numbers behind it</summary>\n<table>\n<tr><th>name</th><th>what</th><th>value</th><th>unit</th></tr>\n");
+    for measured in &results.measured {
+        add(
+            body,
+            format_args!(
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                escape(&measured.name),
+                escape(&measured.what),
+                table::short(measured.value),
+                measured.unit,
+            ),
+        );
+    }
+    add(
+        body,
+        format_args!(
+            "</table>\n<p>{} simulations.</p>\n</details>\n",
+            results.simulations
+        ),
+    );
+    for note in &results.notes {
+        add(
+            body,
+            format_args!("<p class=\"note\">{}</p>\n", escape(note)),
+        );
+    }
+    body.push_str("</section>\n");
+    Ok(())
+}
+
+fn add(text: &mut String, more: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = text.write_fmt(more);
+}
+
+fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}

@@ -1,0 +1,419 @@
+//! Runs an experiment's simulations on all processors of the host.
+//!
+//! Each simulation is single-threaded and seeded; results are put together in the order of the file. How many host
+//! threads there are therefore makes no difference.
+
+use crate::{
+    error::LabError,
+    experiment::{Experiment, Place, Quantity, Run, Shape},
+    figure::Picture,
+    measure::{self, Point, Simulated},
+    placement,
+    simulate::{Job, Placer, Sample, simulate},
+    table::{self, Row},
+};
+use perch_sim::stream::Random;
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    num::NonZeroUsize,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+/// Who is told how far an experiment is: the command draws a bar.
+pub trait Progress {
+    /// An experiment begins.
+    fn start(&mut self, _experiment: &str, _simulations: usize) {}
+
+    /// So many of its simulations are done.
+    fn done(&mut self, _finished: usize) {}
+
+    /// It is over.
+    fn end(&mut self) {}
+}
+
+/// Nobody is told.
+impl Progress for () {}
+
+/// A number that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// Its name in the experiment.
+    pub name: String,
+    /// What it is.
+    pub what: String,
+    /// The value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: &'static str,
+}
+
+/// What came of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Results {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// What was done.
+    pub about: String,
+    /// The claims.
+    pub rows: Vec<Row>,
+    /// The numbers behind them.
+    pub measured: Vec<Measured>,
+    /// What a reader must know: searches that were not exhaustive, scales.
+    pub notes: Vec<String>,
+    /// Simulations that were run.
+    pub simulations: usize,
+    /// The picture's data.
+    pub picture: Option<Picture>,
+}
+
+/// Runs an experiment on all processors of the host.
+///
+/// # Errors
+/// A simulation that cannot go on; a claim for which nothing was measured.
+pub fn run(experiment: &Experiment, progress: &mut dyn Progress) -> Result<Results, LabError> {
+    run_on(
+        experiment,
+        thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        progress,
+    )
+}
+
+/// Runs an experiment on so many host threads.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on(
+    experiment: &Experiment,
+    threads: usize,
+    progress: &mut dyn Progress,
+) -> Result<Results, LabError> {
+    let plan = plan(experiment);
+    progress.start(&experiment.name, plan.jobs.len());
+    let samples = all(&plan.jobs, threads.max(1), progress);
+    progress.end();
+    let samples = samples.map_err(|(at, why)| LabError::Simulation {
+        experiment: experiment.name.clone(),
+        run: plan.owners[at].clone(),
+        why,
+    })?;
+    let simulated: Simulated = plan
+        .points
+        .iter()
+        .map(|points| points.iter().map(|parts| parts.gather(&samples)).collect())
+        .collect();
+    results(experiment, &simulated, &plan)
+}
+
+/// Where a point's samples are among all.
+#[derive(Debug, Clone, Default)]
+struct Parts {
+    samples: Range<usize>,
+    alone: Range<usize>,
+    /// Threads of each class.
+    classes: Vec<usize>,
+}
+
+impl Parts {
+    fn gather(&self, samples: &[Sample]) -> Point {
+        let alone = samples[self.alone.clone()].iter().cloned();
+        Point {
+            samples: samples[self.samples.clone()].to_vec(),
+            alone: alone.zip(self.classes.iter().copied()).collect(),
+        }
+    }
+}
+
+/// What is to be simulated.
+#[derive(Debug, Default)]
+struct Plan {
+    jobs: Vec<Job>,
+    /// The run on whose account each job is.
+    owners: Vec<String>,
+    points: Vec<Vec<Parts>>,
+    notes: Vec<String>,
+    /// Searches are done once for those who want the best, the worst and all placements.
+    searched: HashMap<String, Range<usize>>,
+}
+
+fn plan(experiment: &Experiment) -> Plan {
+    let mut plan = Plan::default();
+    let bounded = |run: usize| {
+        let mut measures = experiment.measures.iter();
+        measures.any(|measure| measure.of == Quantity::Bound && measure.run == run)
+    };
+    for (number, run) in experiment.runs.iter().enumerate() {
+        let points = (0..run.workloads.len()).map(|at| {
+            let mut parts = Parts {
+                samples: plan.add(run, at, &experiment.seeds),
+                ..Parts::default()
+            };
+            if bounded(number) {
+                (parts.alone, parts.classes) = plan.add_alone(run, at, experiment.seeds[0]);
+            }
+            parts
+        });
+        let points = points.collect();
+        plan.points.push(points);
+    }
+    let scales = experiment.runs.iter().map(|run| run.machine.scale);
+    let scale = scales.fold(1.0, f64::max);
+    if scale > 1.0 {
+        plan.notes.push(format!(
+            "Clocks are scaled down: a second of the operating system is {scale} times shorter on the machine."
+        ));
+    }
+    plan
+}
+
+impl Plan {
+    fn push(&mut self, run: &Run, at: usize, placer: Placer, seed: u64) {
+        let workload = match run.shuffled {
+            true => Arc::new(placement::shuffled(
+                &run.workloads[at],
+                &mut Random::new(seed),
+            )),
+            false => Arc::clone(&run.workloads[at]),
+        };
+        self.owners.push(run.name.clone());
+        self.jobs.push(Job {
+            machine: Arc::clone(&run.machine),
+            workload,
+            placer,
+            times: run.times,
+            seed,
+        });
+    }
+
+    /// The simulations of a run at a point of the sweep.
+    fn add(&mut self, run: &Run, at: usize, seeds: &[u64]) -> Range<usize> {
+        let first = self.jobs.len();
+        let workload = &run.workloads[at];
+        match &run.place {
+            Place::Default => seeds
+                .iter()
+                .for_each(|seed| self.push(run, at, Placer::Default, *seed)),
+            Place::Policy {
+                name,
+                options,
+                period,
+            } => {
+                for seed in seeds {
+                    let placer = Placer::Policy {
+                        name: name.clone(),
+                        options: options.clone(),
+                        period: *period,
+                    };
+                    self.push(run, at, placer, *seed);
+                }
+            }
+            Place::Listed(placement) => {
+                for seed in seeds {
+                    self.push(run, at, Placer::Fixed(placement.clone()), *seed);
+                }
+            }
+            Place::Random(draws) => {
+                let threads = placement::slots(workload).len();
+                for seed in seeds {
+                    let mut random = Random::new(*seed);
+                    for _ in 0..*draws {
+                        let placement = placement::random(run.machine.pus(), threads, &mut random);
+                        self.push(run, at, Placer::Fixed(placement), *seed);
+                    }
+                }
+            }
+            Place::Search { most, .. } => return self.search(run, at, *most, seeds[0]),
+        }
+        first..self.jobs.len()
+    }
+
+    /// All placements that differ, with the first seed; by chance if there are too many.
+    fn search(&mut self, run: &Run, at: usize, most: usize, seed: u64) -> Range<usize> {
+        let workload = &run.workloads[at];
+        let key = format!(
+            "{} {} {at} {most} {:?}",
+            run.machine.name, workload.name, run.times
+        );
+        if let Some(done) = self.searched.get(&key) {
+            return done.clone();
+        }
+        let first = self.jobs.len();
+        let slots = placement::slots(workload);
+        let placements = placement::every(&run.machine, &slots, most);
+        let exhaustive = placements.is_some();
+        let placements = placements.unwrap_or_else(|| {
+            let mut random = Random::new(seed);
+            let draw = |_| placement::random(run.machine.pus(), slots.len(), &mut random);
+            (0..most).map(draw).collect()
+        });
+        let (how, count) = match exhaustive {
+            true => ("all placements that differ were tried", placements.len()),
+            false => (
+                "too many placements to try all; as many were drawn by chance",
+                most,
+            ),
+        };
+        self.notes
+            .push(format!("Run `{}`: {how}: {count}.", run.name));
+        for placement in placements {
+            self.push(run, at, Placer::Fixed(placement), seed);
+        }
+        self.searched.insert(key, first..self.jobs.len());
+        first..self.jobs.len()
+    }
+
+    /// Each class of threads alone on the machine.
+    fn add_alone(&mut self, run: &Run, at: usize, seed: u64) -> (Range<usize>, Vec<usize>) {
+        let first = self.jobs.len();
+        let workload = &run.workloads[at];
+        let slots = placement::slots(workload);
+        let mut classes: Vec<usize> = Vec::new();
+        for slot in &slots {
+            if slot.class < classes.len() {
+                classes[slot.class] += 1;
+                continue;
+            }
+            classes.push(1);
+            let mut lone = (**workload).clone();
+            let mut program = lone.programs[slot.program].clone();
+            program.count = 1;
+            program.threads = vec![program.threads[slot.thread].clone()];
+            program.threads[0].count = 1;
+            lone.programs = vec![program];
+            self.owners.push(run.name.clone());
+            self.jobs.push(Job {
+                machine: Arc::clone(&run.machine),
+                workload: Arc::new(lone),
+                placer: Placer::Default,
+                times: run.times,
+                seed,
+            });
+        }
+        (first..self.jobs.len(), classes)
+    }
+}
+
+/// Does all jobs; the first that fails, by its number, is told.
+fn all(
+    jobs: &[Job],
+    threads: usize,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Sample>, (usize, String)> {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    let mut results: Vec<Option<Result<Sample, String>>> = vec![None; jobs.len()];
+    thread::scope(|scope| {
+        for _ in 0..threads.min(jobs.len()) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at) else { break };
+                    if sender.send((at, simulate(job))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (finished, (at, result)) in receiver.iter().enumerate() {
+            // What is begun is finished, so that always the same failure is the first.
+            if result.is_err() {
+                next.store(jobs.len(), Ordering::Relaxed);
+            }
+            results[at] = Some(result);
+            progress.done(finished + 1);
+        }
+    });
+    let mut samples = Vec::with_capacity(jobs.len());
+    for (at, result) in results.into_iter().enumerate() {
+        match result {
+            Some(Ok(sample)) => samples.push(sample),
+            Some(Err(why)) => return Err((at, why)),
+            // Not begun, since another failed.
+            None => break,
+        }
+    }
+    match samples.len() == jobs.len() {
+        true => Ok(samples),
+        false => Err((
+            samples.len(),
+            "not begun, since another simulation failed".to_owned(),
+        )),
+    }
+}
+
+fn results(
+    experiment: &Experiment,
+    simulated: &Simulated,
+    plan: &Plan,
+) -> Result<Results, LabError> {
+    let no_value = |what: &str, why: String| LabError::NoValue {
+        experiment: experiment.name.clone(),
+        what: what.to_owned(),
+        why,
+    };
+    let mut measured = Vec::new();
+    for measure in &experiment.measures {
+        let value = measure::measured(measure, experiment, simulated)
+            .map_err(|why| no_value(&measure.name, why))?;
+        let (quantity, unit) = measure.of.names();
+        let run = &experiment.runs[measure.run].name;
+        let per = measure
+            .per
+            .map(|per| format!(" / {}", experiment.runs[per].name));
+        measured.push(Measured {
+            name: measure.name.clone(),
+            what: format!("{quantity} of {run}{}", per.as_deref().unwrap_or("")),
+            value,
+            unit: if per.is_some() { "ratio" } else { unit },
+        });
+    }
+    let rows = experiment
+        .claims
+        .iter()
+        .map(|claim| table::row(claim, &measured).map_err(|why| no_value(&claim.name, why)));
+    let rows = rows.collect::<Result<_, _>>()?;
+    let picture = match &experiment.figure {
+        None => None,
+        Some(figure) => {
+            let lines = |of, run: usize| {
+                let points = simulated[run].iter().enumerate().map(|(at, point)| {
+                    let values = measure::values(of, None, &experiment.runs[run], at, point);
+                    measure::take(crate::experiment::Take::Mean, values)
+                });
+                points.collect::<Option<Vec<f64>>>()
+            };
+            let wanted = match &figure.shape {
+                Shape::Lines { of, lines: wanted } => {
+                    let all = wanted.iter().map(|line| lines(*of, line.run));
+                    all.collect::<Option<Vec<_>>>()
+                }
+                Shape::Bars(_) => Some(Vec::new()),
+            };
+            let wanted = wanted
+                .ok_or_else(|| no_value("the picture", "a point without a value".to_owned()))?;
+            let sweep = experiment.sweep.as_ref();
+            let picture = Picture::new(figure, &measured, wanted, sweep);
+            Some(picture.map_err(|why| no_value("the picture", why))?)
+        }
+    };
+    Ok(Results {
+        name: experiment.name.clone(),
+        title: experiment.title.clone(),
+        about: experiment.about.clone(),
+        rows,
+        measured,
+        notes: plan.notes.clone(),
+        simulations: plan.jobs.len(),
+        picture,
+    })
+}

@@ -1,0 +1,286 @@
+//! One simulation: a machine, a workload, somebody who places the threads, and a seed.
+
+use crate::{
+    experiment::{Span, Times},
+    placement::Placement,
+    processor::SimProcessor,
+};
+use perch_core::{Policy, PuSet, ThreadId};
+use perch_engine::{Acting, Observer, Options, Period, Session, StateDir};
+use perch_policy::registry;
+use perch_sim::{
+    counters::Counters,
+    machine::SimMachine,
+    model::{MachineModel, Op},
+    os::SchedulerModel,
+    system::System,
+    units::{NANOSECOND, Ps},
+    workload::WorkloadModel,
+};
+use serde::Serialize;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Who places the threads.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Placer {
+    /// The model of the default scheduler.
+    Default,
+    /// This placement, from the beginning.
+    Fixed(Placement),
+    /// A policy.
+    Policy {
+        /// Its name.
+        name: String,
+        /// Its options.
+        options: toml::Table,
+        /// How often it decides.
+        period: Option<Duration>,
+    },
+}
+
+/// A simulation that is to be done.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The machine.
+    pub machine: Arc<MachineModel>,
+    /// The workload.
+    pub workload: Arc<WorkloadModel>,
+    /// Who places its threads.
+    pub placer: Placer,
+    /// When it counts.
+    pub times: Times,
+    /// The seed of all that is chance.
+    pub seed: u64,
+}
+
+/// What one thread did while it was counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Deeds {
+    /// The name of its kind.
+    pub name: String,
+    /// Instructions.
+    pub instructions: u64,
+    /// Cycles on a PU.
+    pub cycles: u64,
+    /// Loads and stores.
+    pub accesses: u64,
+    /// Those of them that missed L1.
+    pub l1_misses: u64,
+    /// Times that it went on on another PU.
+    pub migrations: u64,
+}
+
+/// What came of a simulation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sample {
+    /// Cycles of the machine's first kind of core for which it was counted.
+    pub cycles: f64,
+    /// What each thread did.
+    pub threads: Vec<Deeds>,
+}
+
+impl Sample {
+    /// Instructions of all threads / cycle of the machine.
+    pub fn throughput(&self) -> f64 {
+        let instructions: u64 = self.threads.iter().map(|thread| thread.instructions).sum();
+        instructions as f64 / self.cycles
+    }
+}
+
+/// Simulates. The same job always has the same result.
+///
+/// # Errors
+/// In words: a deadlock, a policy that cannot be run, a workload that ends before it is counted.
+pub fn simulate(job: &Job) -> Result<Sample, String> {
+    let system = System::new(
+        Arc::clone(&job.machine),
+        Arc::clone(&job.workload),
+        SchedulerModel::default(),
+        job.seed,
+    );
+    let sample = match &job.placer {
+        Placer::Default => without_policy(system, job, None),
+        Placer::Fixed(placement) => without_policy(system, job, Some(placement)),
+        Placer::Policy {
+            name,
+            options,
+            period,
+        } => {
+            let policy = registry::build(name, options).map_err(|error| error.to_string())?;
+            with_policy(system, job, policy, *period)
+        }
+    }?;
+    match sample.cycles > 0.0 {
+        true => Ok(sample),
+        false => Err(
+            "the workload ended before anything was counted: a shorter warm-up is needed"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The length of a cycle of the first kind of core.
+fn cycle(machine: &MachineModel) -> Ps {
+    machine
+        .cores
+        .first()
+        .map_or(1, |core| machine.kind(core).cycle)
+}
+
+/// A span in the machine's time.
+fn on_machine(span: Span, machine: &MachineModel) -> Ps {
+    match span {
+        Span::Cycles(cycles) => cycles * cycle(machine),
+        Span::Time(time) => {
+            (time.as_nanos() as f64 * NANOSECOND as f64 / machine.scale).round() as Ps
+        }
+    }
+}
+
+fn without_policy(
+    mut system: System,
+    job: &Job,
+    placement: Option<&Placement>,
+) -> Result<Sample, String> {
+    let machine = &job.machine;
+    let start = on_machine(job.times.warm_up, machine);
+    let end = start + on_machine(job.times.length, machine);
+    if let Some(placement) = placement {
+        // Threads exist after the first moment.
+        system.run(1).map_err(|error| error.to_string())?;
+        if system.threads().len() != placement.len() {
+            return Err(format!(
+                "{} threads, but {} are placed",
+                system.threads().len(),
+                placement.len()
+            ));
+        }
+        for (thread, pu) in placement.iter().enumerate() {
+            system.set_mask(thread, PuSet::single(*pu));
+        }
+    }
+    system.run(start).map_err(|error| error.to_string())?;
+    let (begun, before) = (system.now(), deeds(&system, &job.workload));
+    system.run(end).map_err(|error| error.to_string())?;
+    let mut threads = deeds(&system, &job.workload);
+    for (thread, before) in threads.iter_mut().zip(before) {
+        thread.instructions -= before.instructions;
+        thread.cycles -= before.cycles;
+        thread.accesses -= before.accesses;
+        thread.l1_misses -= before.l1_misses;
+        thread.migrations -= before.migrations;
+    }
+    Ok(Sample {
+        cycles: (system.now() - begun) as f64 / cycle(machine) as f64,
+        threads,
+    })
+}
+
+/// What every thread has done so far.
+fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
+    let threads = system.threads().iter().enumerate().map(|(index, thread)| {
+        let counters: &Counters = &thread.counters;
+        let process = &system.processes()[thread.identity.process];
+        Deeds {
+            name: kind(workload, &process.name, index + 1 - process.pid as usize),
+            instructions: counters.instructions(),
+            cycles: thread.cycles,
+            accesses: counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize],
+            l1_misses: counters.data_misses[0],
+            migrations: thread.migrations,
+        }
+    });
+    threads.collect()
+}
+
+/// The kind of a process's nth thread.
+fn kind(workload: &WorkloadModel, program: &str, nth: usize) -> String {
+    let program = workload.programs.iter().find(|model| model.name == program);
+    let kinds = program.into_iter().flat_map(|program| &program.threads);
+    let mut names = kinds.flat_map(|kind| std::iter::repeat_n(&kind.name, kind.count as usize));
+    names.nth(nth).cloned().unwrap_or_default()
+}
+
+fn with_policy(
+    system: System,
+    job: &Job,
+    policy: Box<dyn Policy>,
+    period: Option<Duration>,
+) -> Result<Sample, String> {
+    let machine = &job.machine;
+    let in_words = |error: &dyn std::fmt::Display| error.to_string();
+    // Where masks are journaled before they are changed, as on a live machine.
+    let directory = tempfile::tempdir().map_err(|error| in_words(&error))?;
+    let state = StateDir::open(directory.path()).map_err(|error| in_words(&error))?;
+    let os_time = |span: Span| {
+        let ns = on_machine(span, machine) as f64 * machine.scale / NANOSECOND as f64;
+        Duration::from_nanos(ns.round() as u64)
+    };
+    let warm_up = os_time(job.times.warm_up);
+    let simulated = SimMachine::new(system, Some(warm_up + os_time(job.times.length)));
+    let options = Options {
+        policy,
+        processor: Box::new(SimProcessor::new(machine)),
+        period,
+        acting: Acting::Live(state),
+        take_over: false,
+        pus: None,
+    };
+    let mut session = Session::new(simulated, options).map_err(|error| in_words(&error))?;
+    // Simulated threads inherit no masks, so it does not matter when they started.
+    session.set_clock(|| u64::MAX);
+    let mut watcher = Watcher {
+        warm_up: warm_up.as_nanos() as u64,
+        time: 0,
+        threads: BTreeMap::new(),
+        workload: &job.workload,
+    };
+    session
+        .run(&mut watcher)
+        .map_err(|error| in_words(&error))?;
+    let on_machine = watcher.time as f64 * NANOSECOND as f64 / machine.scale;
+    Ok(Sample {
+        cycles: on_machine / cycle(machine) as f64,
+        threads: watcher.threads.into_values().collect(),
+    })
+}
+
+/// Adds up what threads do in the periods after the warm-up.
+struct Watcher<'a> {
+    warm_up: u64,
+    time: u64,
+    threads: BTreeMap<ThreadId, Deeds>,
+    workload: &'a WorkloadModel,
+}
+
+impl Observer for Watcher<'_> {
+    fn period(&mut self, period: &Period<'_>) {
+        let observation = period.observation;
+        if observation.at - observation.interval < self.warm_up {
+            return;
+        }
+        self.time += observation.interval;
+        for sample in &observation.threads {
+            let info = &sample.info;
+            let deeds = self.threads.entry(info.id).or_insert_with(|| Deeds {
+                name: kind(
+                    self.workload,
+                    &info.process,
+                    (info.id.tid - info.pid) as usize,
+                ),
+                ..Deeds::default()
+            });
+            deeds.migrations += sample.migrations.unwrap_or(0);
+            for count in &sample.counts {
+                let value = count.value as u64;
+                match &*count.alias {
+                    "instructions" => deeds.instructions += value,
+                    "cycles" => deeds.cycles += value,
+                    "loads" | "stores" => deeds.accesses += value,
+                    "l1d_misses" => deeds.l1_misses += value,
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Files with mistakes are refused with the place and what to do.
+
+use perch_lab::experiment::parse;
+use std::path::Path;
+
+const GOOD: &str = r#"title = "An experiment"
+seeds = [1, 2]
+time = { warm-up = "10 cycles", length = "1000 cycles" }
+
+[[run]]
+name = "a"
+machine = "cmt-b"
+workload = "cmt-cpu-bound"
+
+[[run]]
+name = "b"
+machine = "cmt-b"
+workload = "cmt-cpu-bound"
+pus = [0, 1, 2, 3]
+
+[measure]
+x = { of = "throughput", run = "a" }
+y = { of = "throughput", run = "b" }
+
+[[claim]]
+name = "Both do the same"
+published = "fedorova04-fig3-cpu-b"
+ours = "x / y"
+tolerance = 0.1
+"#;
+
+fn refusal(text: &str) -> String {
+    let sibling = |_: &str| Err("not here".to_owned());
+    match parse("test", text, Path::new("test.toml"), &sibling) {
+        Ok(_) => panic!("not refused:\n{text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn the_good_file_is_read() {
+    let sibling = |_: &str| Err("not here".to_owned());
+    let experiment = parse("test", GOOD, Path::new("test.toml"), &sibling).unwrap();
+    assert_eq!(experiment.runs.len(), 2);
+    assert_eq!(experiment.claims[0].place, "Fedorova04, figures 1 and 3");
+}
+
+/// Each line of the good file that is changed, and into what.
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let changes = [
+        ("seeds = [1, 2]", "seed = [1, 2]"),
+        ("seeds = [1, 2]", "seeds = []"),
+        ("\"1000 cycles\"", "\"1000 rounds\""),
+        ("\"1000 cycles\"", "\"0 cycles\""),
+        ("name = \"b\"", "name = \"a\""),
+        ("machine = \"cmt-b\"", "machine = \"cmt-bb\""),
+        ("machine = \"cmt-b\"", "machine = \"./mine.toml\""),
+        ("pus = [0, 1, 2, 3]", "pus = [0, 1, 2]"),
+        ("pus = [0, 1, 2, 3]", "pus = [0, 1, 2, 4]"),
+        ("pus = [0, 1, 2, 3]", "pus = [0, 1, 2, 3]\nrandom = 3"),
+        ("pus = [0, 1, 2, 3]", "policy = \"cpy\""),
+        (
+            "pus = [0, 1, 2, 3]",
+            "policy = \"cpi\"\noptions = { gian = 1 }",
+        ),
+        ("pus = [0, 1, 2, 3]", "options = { gain = 1 }"),
+        ("pus = [0, 1, 2, 3]", "search = \"bets\""),
+        (
+            "pus = [0, 1, 2, 3]",
+            "cores = [[\"worker\", \"worker\", \"wroker\"]]",
+        ),
+        (
+            "pus = [0, 1, 2, 3]",
+            "cores = [[\"worker\", \"worker\", \"worker\"]]",
+        ),
+        ("run = \"a\"", "run = \"c\""),
+        ("of = \"throughput\"", "of = \"thruput\""),
+        ("x = {", "max = {"),
+        ("\"x / y\"", "\"x / z\""),
+        ("\"x / y\"", "\"x / \""),
+        ("fedorova04-fig3-cpu-b", "fedorova04-fig3-cpu-d"),
+        ("fedorova04-fig3-cpu-b", "fedorova04-fig4-middle"),
+        ("tolerance = 0.1", ""),
+        ("tolerance = 0.1", "tolerance = -0.1"),
+        ("tolerance = 0.1", "between = [2, 1]"),
+        ("ours = \"x / y\"", "rising = [\"x\"]"),
+        ("tolerance = 0.1", "tolerance = 0.1\nkind = \"at-lest\""),
+        ("[[claim]]", "[sweep]\nworking-set = [\"8 B\"]\n\n[[claim]]"),
+        ("[[claim]]", "[figure]\nx = \"x\"\ny = \"y\"\n\n[[claim]]"),
+    ];
+    let told: Vec<String> = changes
+        .iter()
+        .map(|(from, to)| {
+            assert!(GOOD.contains(from), "{from}");
+            format!("{from} -> {to}\n{}\n", refusal(&GOOD.replacen(from, to, 1)))
+        })
+        .collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn an_unknown_experiment_is_told_with_a_suggestion() {
+    let error = perch_lab::load("cmt/figure33").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no experiment `cmt/figure33`; did you mean `cmt/figure3`?; `perch lab list` lists them, and a path to a file \
+         works too"
+    );
+    let error = perch_lab::load("nowhere/mine.toml")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("nowhere/mine.toml: cannot be read: "),
+        "{error}"
+    );
+}

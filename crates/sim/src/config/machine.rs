@@ -1,0 +1,184 @@
+//! Reads a machine.
+
+use super::{
+    caches, kind,
+    quantity::{BANDWIDTH, CYCLES, LATENCY, SIZE},
+    table::{Checked, Item, Source, Table},
+    topology,
+};
+use crate::{
+    model::{CoreAt, CoreKind, MachineModel, MemoryModel, TlbModel},
+    units::{Ps, SECOND},
+};
+
+/// Latencies are at most so long: beyond, sums of times could overflow.
+const LONGEST: Ps = SECOND;
+
+/// TLB entries of a machine at most, so that a file cannot ask for more than the host has.
+const MOST_ENTRIES: u64 = 1 << 24;
+
+/// Reads and checks a machine; `name` is the file's.
+pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
+    let root = source.parse()?;
+    let known = &[
+        "about", "sources", "scale", "topology", "cores", "kinds", "caches", "tlb", "memory",
+    ];
+    let file = Table::new(source, root.get_ref(), 0..0, "a machine", known)?;
+    let about = file.need("about")?.text()?.to_owned();
+    let sources = texts(file.get("sources"))?;
+    let scale = file
+        .get("scale")
+        .map_or(Ok(1.0), |scale| scale.number(1.0..=1e6))?;
+    let kinds = kind::read(file.need("kinds")?)?;
+    let cores = topology::read(&file, &kinds)?;
+    let mut machine = MachineModel {
+        name: name.to_owned(),
+        about,
+        sources,
+        scale,
+        kinds,
+        cores,
+        caches: Vec::new(),
+        tlb: None,
+        memory: MemoryModel {
+            latency: 0,
+            bandwidth: 0.0,
+            distance: Vec::new(),
+        },
+    };
+    machine.caches = caches::read(file.need("caches")?, &machine)?;
+    let cycle = common_cycle(&machine.kinds, machine.cores.iter());
+    machine.tlb = file
+        .get("tlb")
+        .map(|tlb| read_tlb(tlb, cycle, &machine))
+        .transpose()?;
+    machine.memory = read_memory(file.need("memory")?, cycle, &machine.cores)?;
+    Ok(machine)
+}
+
+/// A list of texts, if it is there.
+pub(super) fn texts(list: Option<Item<'_>>) -> Checked<Vec<String>> {
+    let list = list.map_or(Ok(Vec::new()), Item::list)?;
+    list.into_iter()
+        .map(|text| Ok(text.text()?.to_owned()))
+        .collect()
+}
+
+/// The cycle of these cores, if all have the same.
+pub(super) fn common_cycle<'m>(
+    kinds: &[CoreKind],
+    mut cores: impl Iterator<Item = &'m CoreAt>,
+) -> Option<Ps> {
+    let first = kinds[cores.next()?.kind].cycle;
+    cores
+        .all(|core| kinds[core.kind].cycle == first)
+        .then_some(first)
+}
+
+/// A time with a unit, or cycles of these cores' clock.
+pub(super) fn latency(item: Item<'_>, cycle: Option<Ps>) -> Checked<Ps> {
+    let text = item.as_text().unwrap_or("").trim_end();
+    let latency = if item.is_number() || text.ends_with("cycles") || text.ends_with("cycle") {
+        let Some(cycle) = cycle else {
+            return Err(item.wrong(
+                "cycles of which clock? cores of several clocks share this: write it in `ns`",
+            ));
+        };
+        item.quantity(&CYCLES)?.saturating_mul(cycle)
+    } else {
+        item.quantity(&LATENCY)?
+    };
+    if latency > LONGEST {
+        return Err(item.wrong("must be a second at most"));
+    }
+    Ok(latency)
+}
+
+fn read_tlb(item: Item<'_>, cycle: Option<Ps>, machine: &MachineModel) -> Checked<TlbModel> {
+    let line = machine.caches[0].line;
+    let table = item.table("the TLB", &["entries", "ways", "page", "miss", "private"])?;
+    let entries = table.need("entries")?.whole(1..=1 << 20)?;
+    let ways = match table.get("ways") {
+        None => entries,
+        Some(item) => {
+            let ways = item.whole(1..=entries)?;
+            if entries % ways != 0 {
+                return Err(item.wrong(format!(
+                    "{entries} entries cannot be divided into sets of {ways} ways"
+                )));
+            }
+            ways
+        }
+    };
+    let private = table.get("private").map_or(Ok(false), Item::flag)?;
+    let tlbs = if private {
+        machine.pus()
+    } else {
+        machine.cores.len()
+    };
+    if u64::from(entries) * tlbs as u64 > MOST_ENTRIES {
+        return Err(table.wrong(format!(
+            "more than {MOST_ENTRIES} TLB entries in the machine"
+        )));
+    }
+    let page = table.need("page")?;
+    let bytes = page.quantity(&SIZE)?;
+    if !bytes.is_power_of_two() || bytes < u64::from(line) || bytes > 1 << 40 {
+        return Err(page.wrong(format!(
+            "a page is a power of two, from a line ({line} B) to 1 TiB"
+        )));
+    }
+    Ok(TlbModel {
+        entries,
+        ways,
+        page: bytes,
+        miss: latency(table.need("miss")?, cycle)?,
+        private,
+    })
+}
+
+fn read_memory(item: Item<'_>, cycle: Option<Ps>, cores: &[CoreAt]) -> Checked<MemoryModel> {
+    let table = item.table("the memory", &["latency", "bandwidth", "distance"])?;
+    let nodes = cores
+        .iter()
+        .map(|core| core.numa_node as usize + 1)
+        .max()
+        .unwrap_or(1);
+    let bandwidth = table.need("bandwidth")?.quantity_within(
+        &BANDWIDTH,
+        1_000_000..=10_000_000_000_000,
+        "from 1 MB/s to 10,000 GB/s",
+    )?;
+    let distance = match table.get("distance") {
+        Some(item) => distances(item, nodes)?,
+        None if nodes == 1 => vec![vec![1.0]],
+        None => {
+            return Err(table.wrong(format!("the memory of {nodes} NUMA nodes needs `distance`")));
+        }
+    };
+    Ok(MemoryModel {
+        latency: latency(table.need("latency")?, cycle)?,
+        bandwidth: bandwidth as f64,
+        distance,
+    })
+}
+
+/// A square of numbers, a row for each node.
+fn distances(item: Item<'_>, nodes: usize) -> Checked<Vec<Vec<f64>>> {
+    let rows = item.list()?;
+    let square = |item: Item<'_>, found: usize, what: &str| match found == nodes {
+        true => Ok(()),
+        false => Err(item.wrong(format!("{found} {what} for {nodes} NUMA nodes"))),
+    };
+    square(item, rows.len(), "rows")?;
+    rows.into_iter()
+        .map(|row| {
+            let numbers = row.list()?;
+            square(row, numbers.len(), "distances")?;
+            numbers
+                .into_iter()
+                .map(|number| number.number(1.0..=1000.0))
+                .collect()
+        })
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! Machines and workloads from files, with file, line and reason where they are wrong.
+//!
+//! The format is described in `docs/machines.md` and `docs/workloads.md`. What is read here is sound: the simulator
+//! neither panics on it nor leaves out a part of it.
+
+mod caches;
+mod error;
+mod kind;
+mod machine;
+mod program;
+mod quantity;
+mod shipped;
+mod table;
+mod topology;
+mod workload;
+
+pub use error::{ConfigError, Mistake};
+pub use shipped::{Shipped, shipped_machines, shipped_workloads};
+
+use crate::{model::MachineModel, workload::WorkloadModel};
+use std::{fs, path::Path};
+use table::Source;
+
+/// Reads a machine from a file.
+///
+/// # Errors
+/// A file that cannot be read; the first mistake in it, with its place.
+pub fn machine(path: &Path) -> Result<MachineModel, ConfigError> {
+    machine_from_text(&text_of(path)?, path)
+}
+
+/// Reads a machine from a text. The file's name is the machine's; errors name the path.
+///
+/// # Errors
+/// The first mistake, with its place.
+pub fn machine_from_text(text: &str, path: &Path) -> Result<MachineModel, ConfigError> {
+    let source = Source {
+        path: &path.to_string_lossy(),
+        text,
+    };
+    Ok(machine::read(source, &stem(path))?)
+}
+
+/// The machine that a user names: a path if there is a slash in it or it ends in `.toml`, else a shipped one.
+///
+/// # Errors
+/// As [`machine()`]; no shipped machine of that name, with a suggestion.
+pub fn find_machine(name_or_path: &str) -> Result<MachineModel, ConfigError> {
+    let path = Path::new(name_or_path);
+    if is_path(name_or_path) {
+        return machine(path);
+    }
+    let file = shipped::find(shipped_machines(), "machine", name_or_path)?;
+    machine_from_text(
+        file.text,
+        &Path::new("machines").join(format!("{}.toml", file.name)),
+    )
+}
+
+/// Reads a workload from a file.
+///
+/// # Errors
+/// A file that cannot be read; the first mistake in it, with its place.
+pub fn workload(path: &Path) -> Result<WorkloadModel, ConfigError> {
+    workload_from_text(&text_of(path)?, path)
+}
+
+/// Reads a workload from a text. The file's name is the workload's; errors name the path.
+///
+/// # Errors
+/// The first mistake, with its place.
+pub fn workload_from_text(text: &str, path: &Path) -> Result<WorkloadModel, ConfigError> {
+    let source = Source {
+        path: &path.to_string_lossy(),
+        text,
+    };
+    Ok(workload::read(source, &stem(path))?)
+}
+
+/// The workload that a user names: a path if there is a slash in it or it ends in `.toml`, else a shipped one.
+///
+/// # Errors
+/// As [`workload()`]; no shipped workload of that name, with a suggestion.
+pub fn find_workload(name_or_path: &str) -> Result<WorkloadModel, ConfigError> {
+    let path = Path::new(name_or_path);
+    if is_path(name_or_path) {
+        return workload(path);
+    }
+    let file = shipped::find(shipped_workloads(), "workload", name_or_path)?;
+    workload_from_text(
+        file.text,
+        &Path::new("workloads").join(format!("{}.toml", file.name)),
+    )
+}
+
+fn is_path(name: &str) -> bool {
+    name.contains('/') || shipped::is_toml(Path::new(name))
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn text_of(path: &Path) -> Result<String, ConfigError> {
+    fs::read_to_string(path).map_err(|error| ConfigError::Read {
+        path: path.to_owned(),
+        error,
+    })
+}

@@ -1,0 +1,68 @@
+//! The machines and workloads of the source tree, and how names find them.
+
+use super::error::{ConfigError, did_you_mean};
+use include_dir::{Dir, include_dir};
+use std::path::Path;
+
+static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");
+static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
+
+/// A file of the source tree, embedded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shipped {
+    /// Its name, by which it is found: the file's without `.toml`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// The shipped machines, by name.
+pub fn shipped_machines() -> Vec<Shipped> {
+    files(&MACHINES)
+}
+
+/// The shipped workloads, by name.
+pub fn shipped_workloads() -> Vec<Shipped> {
+    files(&WORKLOADS)
+}
+
+fn files(directory: &'static Dir<'_>) -> Vec<Shipped> {
+    let mut files: Vec<Shipped> = directory
+        .files()
+        .filter(|file| is_toml(file.path()))
+        .filter_map(|file| {
+            let name = file.path().file_stem()?.to_str()?;
+            Some(Shipped {
+                name,
+                text: file.contents_utf8()?,
+            })
+        })
+        .collect();
+    files.sort_by_key(|file| file.name);
+    files
+}
+
+pub(super) fn is_toml(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "toml")
+}
+
+/// The one of that name.
+pub(super) fn find(
+    files: Vec<Shipped>,
+    what: &'static str,
+    name: &str,
+) -> Result<Shipped, ConfigError> {
+    if let Some(file) = files.iter().find(|file| file.name == name) {
+        return Ok(*file);
+    }
+    let names: Vec<&str> = files.iter().map(|file| file.name).collect();
+    Err(ConfigError::Unknown {
+        what,
+        name: name.to_owned(),
+        hint: did_you_mean(name, names.iter().copied())
+            .map(|hint| format!("; {hint}"))
+            .unwrap_or_default(),
+        shipped: names.join(", "),
+    })
+}

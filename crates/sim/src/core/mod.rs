@@ -1,0 +1,6 @@
+//! A core: contexts that share its pipeline and its units.
+
+mod pipeline;
+mod units;
+
+pub use pipeline::{Core, Finished, Supply};

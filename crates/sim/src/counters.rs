@@ -1,0 +1,66 @@
+//! What a context counts.
+
+use crate::model::Op;
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+
+/// Counts of one thread or context over some time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Instructions by [`Op`] number.
+    pub ops: [u64; Op::COUNT],
+    /// Branches that were predicted wrongly.
+    pub mispredicted: u64,
+    /// Cycles for which loads were delayed beyond the first level, each load counted by itself.
+    pub memory_cycles: u64,
+    /// Fetches of lines of code that missed level 1, 2, 3.
+    pub fetch_misses: [u64; 3],
+    /// Loads and stores that missed level 1, 2, 3.
+    pub data_misses: [u64; 3],
+    /// Loads and stores whose page was not in the TLB.
+    pub tlb_misses: u64,
+    /// Lines brought from another core's cache because that core had written them.
+    pub coherence_misses: u64,
+    /// Lines moved over the memory bus, in and out.
+    pub bus_transactions: u64,
+}
+
+impl Counters {
+    /// Instructions of all sorts.
+    pub fn instructions(&self) -> u64 {
+        self.ops.iter().sum()
+    }
+
+    /// What was counted since an earlier reading.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let minus =
+            |now: &[u64; 3], before: &[u64; 3]| std::array::from_fn(|at| now[at] - before[at]);
+        Self {
+            ops: std::array::from_fn(|at| self.ops[at] - before.ops[at]),
+            mispredicted: self.mispredicted - before.mispredicted,
+            memory_cycles: self.memory_cycles - before.memory_cycles,
+            fetch_misses: minus(&self.fetch_misses, &before.fetch_misses),
+            data_misses: minus(&self.data_misses, &before.data_misses),
+            tlb_misses: self.tlb_misses - before.tlb_misses,
+            coherence_misses: self.coherence_misses - before.coherence_misses,
+            bus_transactions: self.bus_transactions - before.bus_transactions,
+        }
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        let add = |to: &mut [u64], from: &[u64]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from)
+        };
+        add(&mut self.ops, &other.ops);
+        add(&mut self.fetch_misses, &other.fetch_misses);
+        add(&mut self.data_misses, &other.data_misses);
+        self.mispredicted += other.mispredicted;
+        self.memory_cycles += other.memory_cycles;
+        self.tlb_misses += other.tlb_misses;
+        self.coherence_misses += other.coherence_misses;
+        self.bus_transactions += other.bus_transactions;
+    }
+}

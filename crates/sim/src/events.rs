@@ -1,0 +1,111 @@
+//! The events that a simulated machine counts, under the spellings `sim::NAME`.
+
+use crate::{counters::Counters, model::Op};
+
+/// What a thread did in a period.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Deed {
+    /// Cycles of its cores while it was on them.
+    pub cycles: u64,
+    /// What its contexts counted.
+    pub counters: Counters,
+}
+
+/// How an event is read.
+pub type Read = fn(&Deed) -> u64;
+
+/// Every event: its name, what it counts, and where that is read.
+pub const EVENTS: [(&str, &str, Read); 18] = [
+    (
+        "CYCLES",
+        "cycles of the core while the thread was on it",
+        |d| d.cycles,
+    ),
+    ("INSTRUCTIONS", "instructions", |d| {
+        d.counters.instructions()
+    }),
+    (
+        "FP_INSTRUCTIONS",
+        "floating-point and SIMD instructions",
+        |d| d.counters.ops[Op::Fp as usize] + d.counters.ops[Op::FpDivide as usize],
+    ),
+    ("DIVIDES", "divisions and square roots", |d| {
+        d.counters.ops[Op::Divide as usize] + d.counters.ops[Op::FpDivide as usize]
+    }),
+    ("LOADS", "instructions that read memory", |d| {
+        d.counters.ops[Op::Load as usize]
+    }),
+    ("STORES", "instructions that write memory", |d| {
+        d.counters.ops[Op::Store as usize]
+    }),
+    ("BRANCHES", "branches", |d| {
+        d.counters.ops[Op::Branch as usize]
+    }),
+    ("BRANCH_MISSES", "branches predicted wrongly", |d| {
+        d.counters.mispredicted
+    }),
+    ("L1I_MISSES", "fetches that missed L1", |d| {
+        d.counters.fetch_misses[0]
+    }),
+    ("L2I_MISSES", "fetches that missed L2", |d| {
+        d.counters.fetch_misses[1]
+    }),
+    ("L3I_MISSES", "fetches that missed L3", |d| {
+        d.counters.fetch_misses[2]
+    }),
+    ("L1D_MISSES", "loads and stores that missed L1", |d| {
+        d.counters.data_misses[0]
+    }),
+    (
+        "L2_MISSES",
+        "fetches, loads and stores that missed L2",
+        |d| d.counters.fetch_misses[1] + d.counters.data_misses[1],
+    ),
+    (
+        "L3_MISSES",
+        "fetches, loads and stores that missed L3",
+        |d| d.counters.fetch_misses[2] + d.counters.data_misses[2],
+    ),
+    (
+        "TLB_MISSES",
+        "loads and stores whose page was not in the TLB",
+        |d| d.counters.tlb_misses,
+    ),
+    (
+        "COHERENCE_MISSES",
+        "lines that another core had written",
+        |d| d.counters.coherence_misses,
+    ),
+    ("BUS_TRANSACTIONS", "lines moved to or from memory", |d| {
+        d.counters.bus_transactions
+    }),
+    (
+        "MEMORY_CYCLES",
+        "cycles of loads beyond the first level, each load by itself",
+        |d| d.counters.memory_cycles,
+    ),
+];
+
+/// How an event is read.
+pub fn find(spelling: &str) -> Option<Read> {
+    let name = spelling.strip_prefix("sim::")?;
+    EVENTS
+        .iter()
+        .find(|(known, ..)| known.eq_ignore_ascii_case(name))
+        .map(|(_, _, read)| *read)
+}
+
+/// The event that was perhaps meant.
+pub fn suggest(spelling: &str) -> Option<&'static str> {
+    let name = spelling
+        .strip_prefix("sim::")
+        .unwrap_or(spelling)
+        .to_ascii_uppercase();
+    let close = EVENTS
+        .iter()
+        .map(|(known, ..)| (strsim::damerau_levenshtein(known, &name), *known));
+    close
+        .filter(|(distance, _)| *distance <= 4)
+        .min()
+        .map(|(_, known)| known)
+}

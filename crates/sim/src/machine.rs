@@ -1,0 +1,253 @@
+//! A [`System`] behind [`perch_core::Machine`]: policies, recordings and reports work on it as on a live machine.
+
+use crate::{
+    counters::Counters,
+    events::{self, Deed},
+    system::{SimError, System},
+    topology::topology,
+    units::{NANOSECOND, Ps},
+};
+use perch_core::{
+    Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
+    Metrics, Observation, Outcome, ProcessId, PuSet, ThreadId, ThreadInfo, ThreadSample, Topology,
+    Wake, affinity::Relative,
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+/// A clock tick of start times: 10 ms, as on Linux.
+const TICK: u64 = 10_000_000;
+
+/// What a thread had done when it was last observed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    cpu_time: Ps,
+    wait_time: Ps,
+    switches: u64,
+    migrations: u64,
+    cycles: u64,
+    counters: Counters,
+    /// Its end has been told.
+    ended: bool,
+}
+
+/// A simulated machine under perch.
+pub struct SimMachine {
+    system: System,
+    topology: Arc<Topology>,
+    /// Each event's alias and how it is read.
+    events: Vec<(Arc<str>, events::Read)>,
+    seen: Vec<Seen>,
+    masks: HashMap<usize, PuSet>,
+    observed: u64,
+    limit: Option<u64>,
+    scale: f64,
+}
+
+impl SimMachine {
+    /// A machine with its workload. It stops by itself after `limit` of the operating system's time.
+    pub fn new(system: System, limit: Option<Duration>) -> Self {
+        Self {
+            topology: Arc::new(topology(system.machine())),
+            scale: system.machine().scale,
+            system,
+            events: Vec::new(),
+            seen: Vec::new(),
+            masks: HashMap::new(),
+            observed: 0,
+            limit: limit.map(|limit| limit.as_nanos() as u64),
+        }
+    }
+
+    /// The machine beneath.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// The machine's time in nanoseconds of the operating system.
+    fn now(&self) -> u64 {
+        self.time(self.system.now())
+    }
+
+    fn time(&self, ps: Ps) -> u64 {
+        (ps as f64 * self.scale / NANOSECOND as f64).round() as u64
+    }
+
+    fn id(&self, index: usize) -> ThreadId {
+        let identity = &self.system.threads()[index].identity;
+        ThreadId {
+            tid: identity.tid,
+            start: self.time(identity.started) / TICK,
+        }
+    }
+
+    fn index(&self, thread: ThreadId) -> Option<usize> {
+        let index = usize::try_from(thread.tid).ok()?.checked_sub(1)?;
+        let there = self.system.threads().get(index)?;
+        (there.ended.is_none() && self.id(index) == thread).then_some(index)
+    }
+}
+
+/// In words for the user.
+fn failed(error: SimError) -> MachineError {
+    MachineError::Other(error.to_string())
+}
+
+impl Machine for SimMachine {
+    fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.topology)
+    }
+
+    fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
+        let mut events = Vec::new();
+        for event in plan.sets.iter().flat_map(|set| &set.events) {
+            let Some(read) = event
+                .spellings
+                .iter()
+                .find_map(|spelling| events::find(spelling))
+            else {
+                let spelling = event.spellings.first().map_or("", String::as_str);
+                let hint = events::suggest(spelling)
+                    .map_or(String::new(), |name| format!("; did you mean sim::{name}?"));
+                return Err(MachineError::Other(format!(
+                    "event '{}': a simulated machine does not count '{spelling}'{hint}",
+                    event.alias
+                )));
+            };
+            events.push((Arc::clone(&event.alias), read));
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
+        Err(MachineError::Other(
+            "a simulated machine runs its workload file, no programs".into(),
+        ))
+    }
+
+    fn attach(&mut self, pid: i32) -> Result<(), MachineError> {
+        Err(MachineError::NoSuchProcess(pid))
+    }
+
+    fn wait(&mut self, period: Duration) -> Result<Wake, MachineError> {
+        let mut due = self.observed + period.as_nanos() as u64;
+        if let Some(limit) = self.limit {
+            due = due.min(limit);
+        }
+        let until = (due as f64 * NANOSECOND as f64 / self.scale).round() as Ps;
+        self.system.run(until).map_err(failed)?;
+        Ok(match self.system.is_done() || self.limit == Some(due) {
+            true => Wake::Ended(Some(0)),
+            false => Wake::Period,
+        })
+    }
+
+    fn observe(&mut self) -> Result<Observation, MachineError> {
+        let now = self.now();
+        let interval = now - std::mem::replace(&mut self.observed, now);
+        self.seen
+            .resize_with(self.system.threads().len(), Seen::default);
+        let mut observation = Observation {
+            at: now,
+            interval,
+            ..Observation::default()
+        };
+        for (index, thread) in self.system.threads().iter().enumerate() {
+            let before = self.seen[index];
+            if before.ended {
+                continue;
+            }
+            let id = self.id(index);
+            let process = &self.system.processes()[thread.identity.process];
+            // Of a thread that waits just now, the time that it has waited so far.
+            let waiting = thread
+                .waiting_since
+                .map_or(0, |since| self.system.now() - since);
+            let seen = Seen {
+                cpu_time: thread.cpu_time,
+                wait_time: thread.wait_time + waiting,
+                switches: thread.switches,
+                migrations: thread.migrations,
+                cycles: thread.cycles,
+                counters: thread.counters,
+                ended: thread.ended.is_some(),
+            };
+            let deed = Deed {
+                cycles: seen.cycles - before.cycles,
+                counters: seen.counters.since(&before.counters),
+            };
+            let counts = self.events.iter().map(|(alias, read)| Count {
+                alias: Arc::clone(alias),
+                value: read(&deed) as f64,
+                quality: CountQuality::Exact,
+            });
+            let end = thread.ended.map_or(now, |end| self.time(end)).min(now);
+            let start = self.time(thread.identity.started).max(now - interval);
+            let mask = (self.masks.get(&index) != Some(&thread.mask)).then(|| thread.mask.clone());
+            if mask.is_some() {
+                self.masks.insert(index, thread.mask.clone());
+            }
+            observation.threads.push(ThreadSample {
+                info: ThreadInfo {
+                    id,
+                    pid: process.pid,
+                    name: thread.identity.name.clone(),
+                    process: process.name.clone(),
+                },
+                interval: end.saturating_sub(start).max(1),
+                cpu_time: self.time(seen.cpu_time - before.cpu_time),
+                wait_time: self.time(seen.wait_time.saturating_sub(before.wait_time)),
+                switches: Some(seen.switches - before.switches),
+                migrations: Some(seen.migrations - before.migrations),
+                last_pu: Some(thread.last_pu),
+                mask,
+                counts: counts.collect(),
+                metrics: Metrics::default(),
+            });
+            if seen.ended {
+                observation.ended.push(id);
+            }
+            self.seen[index] = seen;
+        }
+        Ok(observation)
+    }
+
+    fn default_mask(&self) -> PuSet {
+        self.system.default_mask().clone()
+    }
+
+    fn affinity(&mut self) -> &mut dyn Affinity {
+        self
+    }
+
+    fn counting(&self) -> String {
+        "the simulated machine's counters".into()
+    }
+}
+
+impl Affinity for SimMachine {
+    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
+        let index = self.index(thread).ok_or(MaskError::Gone)?;
+        Ok(self.system.threads()[index].mask.clone())
+    }
+
+    fn change(&mut self, change: &MaskChange) -> Outcome {
+        let Some(index) = self.index(change.thread) else {
+            return Outcome::Gone;
+        };
+        if self.system.threads()[index].mask != change.expect {
+            return Outcome::ChangedByOthers;
+        }
+        let usable = change.set.and(self.system.default_mask());
+        if usable.is_empty() {
+            return Outcome::NoUsablePu;
+        }
+        self.system.set_mask(index, usable);
+        Outcome::Applied
+    }
+
+    fn relatives(&self, _: &str, _: &[ProcessId]) -> Vec<Relative> {
+        // A thread of a simulated program never inherits a mask: each starts with the default one.
+        Vec::new()
+    }
+}

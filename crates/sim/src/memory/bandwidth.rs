@@ -1,0 +1,115 @@
+//! The memory channel of a NUMA node: a server with a fixed time per line, and its queue.
+
+use crate::units::{Ps, SECOND};
+use std::collections::VecDeque;
+
+/// So many idle times are remembered for requests that come late.
+const GAPS: usize = 64;
+
+/// A time in which the channel had nothing to do.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    from: Ps,
+    to: Ps,
+}
+
+/// A channel that moves one line at a time.
+///
+/// Requests that come in order of time are served first come, first served. Cores are simulated one after the other, so
+/// a request may be for an earlier time than the one before it: it is served in the first idle time since then that is
+/// long enough, as it would have been had it come in order, and else behind all others. No two transfers ever overlap.
+#[derive(Debug, Clone)]
+pub(super) struct Channel {
+    /// Time to move a line.
+    service: Ps,
+    /// The end of the last transfer.
+    free: Ps,
+    /// Idle times before that, by rising time, each long enough for a transfer.
+    gaps: VecDeque<Gap>,
+}
+
+impl Channel {
+    /// A channel that moves lines of `line` bytes at `bandwidth` bytes a second; without limit if that is not a positive
+    /// number.
+    pub fn new(line: u64, bandwidth: f64) -> Self {
+        let service = match bandwidth > 0.0 {
+            // Rounded up: never faster than said.
+            true => (line as f64 / bandwidth * SECOND as f64).ceil() as Ps,
+            false => 0,
+        };
+        Self {
+            service,
+            free: 0,
+            gaps: VecDeque::with_capacity(GAPS + 1),
+        }
+    }
+
+    /// Moves a line, as soon as possible from `now` on. Returns how long it has to wait for its turn.
+    pub fn request(&mut self, now: Ps) -> Ps {
+        if self.service == 0 {
+            return 0;
+        }
+        if now < self.free {
+            if let Some(wait) = self.fill_gap(now) {
+                return wait;
+            }
+            let wait = self.free - now;
+            self.free += self.service;
+            return wait;
+        }
+        if now - self.free >= self.service {
+            self.remember(Gap {
+                from: self.free,
+                to: now,
+            });
+        }
+        self.free = now + self.service;
+        0
+    }
+
+    fn remember(&mut self, gap: Gap) {
+        if self.gaps.len() == GAPS {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back(gap);
+    }
+
+    /// Uses the first idle time from `now` on that is long enough.
+    fn fill_gap(&mut self, now: Ps) -> Option<Ps> {
+        let recent = self
+            .gaps
+            .iter()
+            .rev()
+            .take_while(|gap| gap.to > now)
+            .count();
+        let earliest = self.gaps.len() - recent;
+        let place = (earliest..self.gaps.len()).find(|place| {
+            let gap = self.gaps[*place];
+            gap.to - gap.from.max(now) >= self.service
+        })?;
+        let gap = self.gaps[place];
+        let start = gap.from.max(now);
+        let before = Gap {
+            from: gap.from,
+            to: start,
+        };
+        let after = Gap {
+            from: start + self.service,
+            to: gap.to,
+        };
+        let long_enough = |gap: &Gap| gap.to - gap.from >= self.service;
+        match (long_enough(&before), long_enough(&after)) {
+            (true, true) => {
+                self.gaps[place] = after;
+                self.gaps.insert(place, before);
+                if self.gaps.len() > GAPS {
+                    self.gaps.pop_front();
+                }
+            }
+            (true, false) => self.gaps[place] = before,
+            (false, true) => self.gaps[place] = after,
+            (false, false) => drop(self.gaps.remove(place)),
+        }
+        Some(start - now)
+    }
+}

@@ -1,0 +1,285 @@
+//! The way of an access through TLB, caches and memory.
+
+use super::{
+    bandwidth::Channel,
+    cache::{DIRTY, Entry, LINE_MASK, SHARED},
+    coherence::{Directory, Placement, Wish},
+    tlb::Tlb,
+    topology::{Occupancy, Topology},
+};
+use crate::{counters::Counters, model::MachineModel, units::Ps};
+
+/// Bytes of a line on a machine without caches.
+const LINE: u32 = 64;
+
+/// Bytes of a page on a machine without a TLB.
+const PAGE: u64 = 4096;
+
+/// What is done to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads instructions.
+    Fetch,
+    /// Reads data.
+    Load,
+    /// Writes data.
+    Store,
+}
+
+/// The memory system of a machine.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    pub(super) topology: Topology,
+    pub(super) directory: Directory,
+    tlbs: Vec<Tlb>,
+    tlb_miss: Ps,
+    line_bits: u32,
+    page_bits: u32,
+    /// By NUMA node.
+    channels: Vec<Channel>,
+    /// By the node of the PU and that of the memory: what memory takes without a queue.
+    latencies: Vec<Ps>,
+    /// Whether there is anything to know of regions: several groups or nodes.
+    tracked: bool,
+}
+
+/// An access that missed the first cache.
+#[derive(Debug, Clone, Copy)]
+struct Miss {
+    pu: usize,
+    thread: u32,
+    access: Access,
+    line: u64,
+    at: Ps,
+}
+
+impl Memory {
+    /// The memory system of a machine, all caches empty. Lines and pages that are no powers of two are taken as the next
+    /// larger one; distances that the model does not give are 1.
+    pub fn new(model: &MachineModel) -> Self {
+        let topology = Topology::new(model);
+        let line = model.caches.first().map_or(LINE, |level| level.line).max(1);
+        let line_bits = line.next_power_of_two().trailing_zeros();
+        let page = model.tlb.map_or(PAGE, |tlb| tlb.page);
+        let nodes = model
+            .cores
+            .iter()
+            .map(|core| core.numa_node as usize + 1)
+            .max()
+            .unwrap_or(1);
+        let tlbs = model.tlb.iter().flat_map(|tlb| {
+            let count = if tlb.private {
+                model.pus()
+            } else {
+                model.cores.len()
+            };
+            vec![Tlb::new(tlb.entries, tlb.ways); count]
+        });
+        let distance = |from: usize, to: usize| model.memory.distance.get(from)?.get(to).copied();
+        let latency = |from, to| model.memory.latency as f64 * distance(from, to).unwrap_or(1.0);
+        let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
+        Self {
+            tlbs: tlbs.collect(),
+            tlb_miss: model.tlb.map_or(0, |tlb| tlb.miss),
+            line_bits,
+            page_bits: page.max(1).next_power_of_two().trailing_zeros(),
+            channels: vec![Channel::new(1 << line_bits, model.memory.bandwidth); nodes],
+            latencies: pairs
+                .map(|(from, to)| latency(from, to).round() as Ps)
+                .collect(),
+            tracked: topology.groups.len() > 1 || nodes > 1,
+            directory: Directory::new(topology.groups.len(), nodes, page, line_bits),
+            topology,
+        }
+    }
+
+    /// The number of the line where an address in bytes is.
+    #[inline]
+    pub fn line_of(&self, address: u64) -> u64 {
+        address >> self.line_bits
+    }
+
+    /// Chooses where pages are placed that nobody has touched yet; at first that is [`Placement::FirstTouch`].
+    pub fn set_placement(&mut self, placement: Placement) {
+        self.directory.set_placement(placement);
+    }
+
+    /// The NUMA node of the page of an address, if anybody has touched it; 0 on a machine with a single node.
+    pub fn home(&self, address: u64) -> Option<u32> {
+        match self.channels.len() {
+            1 => Some(0),
+            _ => self.directory.home(self.line_of(address) & LINE_MASK),
+        }
+    }
+
+    /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model.
+    pub fn occupancy(&self, level: u8) -> Vec<Occupancy> {
+        let of_level = self
+            .topology
+            .caches
+            .iter()
+            .filter(|cache| cache.level + 1 == usize::from(level));
+        of_level.map(|cache| cache.occupancy()).collect()
+    }
+
+    /// One access of a thread on a PU at time `now`, which may be somewhat before that of the access before. Counts what
+    /// it misses. Returns the time that it takes beyond a hit in the first level: 0 for that. Addresses are told apart
+    /// up to 2^49 bytes, with lines of 64 bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no such PU.
+    #[inline]
+    pub fn access(
+        &mut self,
+        pu: usize,
+        thread: u32,
+        access: Access,
+        address: u64,
+        now: Ps,
+        counters: &mut Counters,
+    ) -> Ps {
+        let line = self.line_of(address) & LINE_MASK;
+        let place = &self.topology.places[pu];
+        let mut walk = 0;
+        let path = match access {
+            Access::Fetch => &place.fetch,
+            Access::Load | Access::Store => {
+                if let Some(tlb) = self.tlbs.get_mut(place.tlb as usize)
+                    && !tlb.touch(address >> self.page_bits)
+                {
+                    counters.tlb_misses += 1;
+                    walk = self.tlb_miss;
+                }
+                &place.data
+            }
+        };
+        if let Some(cache) = self.topology.caches.get_mut(path.first())
+            && let Some(entry) = cache.tags.touch(line)
+        {
+            let beyond = walk + cache.latency;
+            if access == Access::Store {
+                let ask = entry.has(SHARED);
+                *entry = entry.with(DIRTY).without(SHARED);
+                if ask {
+                    self.take(pu, line, now + beyond, counters);
+                }
+            }
+            return beyond;
+        }
+        let at = now + walk;
+        walk + self.miss(
+            Miss {
+                pu,
+                thread,
+                access,
+                line,
+                at,
+            },
+            counters,
+        )
+    }
+
+    /// Makes a line that was just written in the first cache the PU's own. Nobody waits for that.
+    #[cold]
+    fn take(&mut self, pu: usize, line: u64, at: Ps, counters: &mut Counters) {
+        let place = self.topology.places[pu];
+        let region = self.directory.touch(line, place.group, place.node);
+        let wish = Wish {
+            region,
+            line,
+            group: place.group,
+            store: true,
+            at,
+        };
+        self.cohere(wish, counters);
+    }
+
+    /// Brings a line that the first cache does not hold. Returns how long that takes.
+    fn miss(&mut self, miss: Miss, counters: &mut Counters) -> Ps {
+        let place = self.topology.places[miss.pu];
+        let mut entry = Entry::new(miss.line, miss.thread);
+        let mut home = 0;
+        if self.tracked {
+            let found = self.directory.touch(miss.line, place.group, place.node);
+            let region = self.directory.region(found);
+            home = region.home as usize;
+            if !region.is_private(place.group) {
+                let wish = Wish {
+                    region: found,
+                    line: miss.line,
+                    group: place.group,
+                    store: miss.access == Access::Store,
+                    at: miss.at,
+                };
+                if self.cohere(wish, counters) {
+                    entry = entry.with(SHARED);
+                }
+            }
+        }
+        let (path, misses) = match miss.access {
+            Access::Fetch => (place.fetch, &mut counters.fetch_misses),
+            Access::Load | Access::Store => (place.data, &mut counters.data_misses),
+        };
+        let mut out = [None; 3];
+        let mut beyond = 0;
+        let mut hit = false;
+        for (step, number) in path.all().iter().enumerate() {
+            let cache = &mut self.topology.caches[*number as usize];
+            beyond += cache.latency;
+            let written = step == 0 && miss.access == Access::Store;
+            let entry = if written { entry.with(DIRTY) } else { entry };
+            if *number as usize == path.first() {
+                out[step] = cache.tags.insert(entry);
+            } else {
+                (hit, out[step]) = cache.tags.touch_or_insert(entry);
+                if hit {
+                    break;
+                }
+            }
+            misses[cache.level] += 1;
+        }
+        if !hit {
+            counters.bus_transactions += 1;
+            let wait = self.channels[home].request(miss.at + beyond);
+            beyond += wait + self.latencies[place.node as usize * self.channels.len() + home];
+        }
+        for (number, gone) in path.all().iter().zip(out) {
+            if let Some(gone) = gone.filter(|gone| gone.has(DIRTY)) {
+                let below = self.topology.caches[*number as usize].below;
+                self.write_back(below, gone, miss.at + beyond, counters);
+            }
+        }
+        beyond
+    }
+
+    /// Moves a dirty line that leaves a cache to the next one, or to memory, and what has to go there further on.
+    pub(super) fn write_back(
+        &mut self,
+        mut to: Option<usize>,
+        entry: Entry,
+        at: Ps,
+        counters: &mut Counters,
+    ) {
+        let mut moving = entry;
+        while let Some(number) = to {
+            let cache = &mut self.topology.caches[number];
+            match cache
+                .tags
+                .touch_or_insert(moving)
+                .1
+                .filter(|gone| gone.has(DIRTY))
+            {
+                Some(gone) => moving = gone,
+                None => return,
+            }
+            to = cache.below;
+        }
+        counters.bus_transactions += 1;
+        let home = match self.channels.len() {
+            1 => 0,
+            _ => self.directory.home(moving.line()).unwrap_or(0) as usize,
+        };
+        self.channels[home].request(at);
+    }
+}

@@ -1,0 +1,26 @@
+//! Caches, address translation and memory.
+//!
+//! Every access looks in the caches of its PU, level by level, and goes to memory if none has the line. Caches are
+//! set-associative with true LRU, write back and allocate on writes; a line that leaves one cache may stay in others
+//! (they are neither inclusive nor exclusive). What a thread finds after a migration is what the tags say.
+//!
+//! Latencies add up: a request reaches a level when the level before has missed, which takes that level's latency, and
+//! leaves for memory when the last has. So a machine's file gives each level's own part, not the time from the load.
+//! The first level's is part of the instruction's latency and not counted here.
+//!
+//! Coherence is by invalidation: one core writes or many read. [`Memory`] asks other caches only about lines of regions
+//! (64 lines) that more than one core has touched.
+
+mod bandwidth;
+mod cache;
+mod coherence;
+mod hierarchy;
+mod sets;
+#[cfg(test)]
+mod tests;
+mod tlb;
+mod topology;
+
+pub use coherence::Placement;
+pub use hierarchy::{Access, Memory};
+pub use topology::Occupancy;

@@ -1,0 +1,270 @@
+//! Which caches each PU's accesses pass.
+
+use super::cache::Cache;
+use crate::{
+    model::{CacheLevel, Holds, MachineModel},
+    units::Ps,
+};
+use std::collections::BTreeMap;
+
+/// No cache.
+const NONE: u32 = u32::MAX;
+
+/// Some caches, by rising level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Path {
+    caches: [u32; 3],
+    count: u8,
+    /// Whether a hit in the first cache tells nothing of others, as another path has it further down.
+    asks: bool,
+}
+
+impl Path {
+    fn new(caches: impl Iterator<Item = u32>) -> Self {
+        let mut path = Self {
+            caches: [NONE; 3],
+            count: 0,
+            asks: false,
+        };
+        for (place, cache) in path.caches.iter_mut().zip(caches) {
+            *place = cache;
+            path.count += 1;
+        }
+        path
+    }
+
+    /// The first cache, if what hits there is done; else a number that no cache has.
+    #[inline]
+    pub fn first(&self) -> usize {
+        if self.asks {
+            NONE as usize
+        } else {
+            self.caches[0] as usize
+        }
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn all(&self) -> &[u32] {
+        &self.caches[..usize::from(self.count)]
+    }
+}
+
+/// What one PU uses.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Caches that loads and stores pass.
+    pub data: Path,
+    /// Caches that fetches pass.
+    pub fetch: Path,
+    /// PUs with the same caches are one group.
+    pub group: u32,
+    /// The NUMA node.
+    pub node: u32,
+    /// The TLB, if there are any.
+    pub tlb: u32,
+}
+
+/// Caches of some PUs, as far as other groups are concerned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Group {
+    /// Caches of loads and stores.
+    pub data: Path,
+    /// Caches of fetches.
+    pub fetch: Path,
+}
+
+impl Group {
+    /// Whether an access of this group may pass a cache.
+    pub fn uses(&self, cache: u32) -> bool {
+        self.data.all().contains(&cache) || self.fetch.all().contains(&cache)
+    }
+
+    /// Its caches that another group does not use.
+    pub fn without(&self, other: &Group) -> impl Iterator<Item = usize> {
+        let (group, other) = (*self, *other);
+        let fetch_only = move |cache: &u32| !group.data.all().contains(cache);
+        (0..3)
+            .filter_map(move |level| group.data.all().get(level).copied())
+            .chain(
+                (0..3).filter_map(move |level| {
+                    group.fetch.all().get(level).copied().filter(fetch_only)
+                }),
+            )
+            .filter(move |cache| !other.uses(*cache))
+            .map(|cache| cache as usize)
+    }
+
+    /// The nearest cache for data of both groups.
+    pub fn common(&self, other: &Group) -> Option<usize> {
+        let mut caches = self.data.all().iter();
+        caches
+            .find(|cache| other.data.all().contains(cache))
+            .map(|cache| *cache as usize)
+    }
+}
+
+/// A cache at its place.
+#[derive(Debug, Clone)]
+pub(super) struct CacheAt {
+    /// Its tags.
+    pub tags: Cache,
+    /// Its level less one, as in [`crate::counters::Counters`].
+    pub level: usize,
+    /// What it holds.
+    holds: Holds,
+    /// What a look into it adds to an access; 0 at level 1, whose latency is the instruction's.
+    pub latency: Ps,
+    /// Its PUs.
+    pus: Vec<u32>,
+    /// Where its dirty lines go; memory if `None`.
+    pub below: Option<usize>,
+    /// Whether every group uses it, so that coherence is no matter.
+    pub everyones: bool,
+}
+
+/// The caches and who uses them.
+#[derive(Debug, Clone)]
+pub(super) struct Topology {
+    /// By PU.
+    pub places: Vec<Place>,
+    /// Groups of PUs with the same caches.
+    pub groups: Vec<Group>,
+    /// All caches.
+    pub caches: Vec<CacheAt>,
+}
+
+impl Topology {
+    /// Lays out the caches of a machine. Lists of PUs are taken as they are: a PU that is in two caches of the same
+    /// level uses the first.
+    pub fn new(model: &MachineModel) -> Self {
+        let mut levels: Vec<&CacheLevel> = model.caches.iter().collect();
+        levels.sort_by_key(|level| level.level);
+        let mut caches: Vec<CacheAt> = Vec::new();
+        for level in levels {
+            caches.extend(level.shared_by.iter().map(|pus| CacheAt::new(level, pus)));
+        }
+        let mut topology = Self {
+            places: Vec::new(),
+            groups: Vec::new(),
+            caches,
+        };
+        topology.place(model);
+        for number in 0..topology.caches.len() {
+            topology.connect(number);
+        }
+        let lower = |cache: u32| {
+            let below = |path: &Path| path.all().iter().skip(1).any(|its| *its == cache);
+            topology
+                .groups
+                .iter()
+                .any(|group| below(&group.data) || below(&group.fetch))
+        };
+        let asks: Vec<bool> = (0..topology.caches.len() as u32).map(lower).collect();
+        for path in topology
+            .places
+            .iter_mut()
+            .flat_map(|place| [&mut place.data, &mut place.fetch])
+        {
+            path.asks = asks.get(path.first()).is_some_and(|asks| *asks);
+        }
+        topology
+    }
+
+    fn place(&mut self, model: &MachineModel) {
+        let mut numbers = BTreeMap::new();
+        let private_tlb = model.tlb.is_some_and(|tlb| tlb.private);
+        for (pu, (core, _)) in model.places().into_iter().enumerate() {
+            let data = self.path(pu as u32, Holds::Instructions);
+            let fetch = self.path(pu as u32, Holds::Data);
+            let group = *numbers.entry((data, fetch)).or_insert_with(|| {
+                self.groups.push(Group { data, fetch });
+                self.groups.len() as u32 - 1
+            });
+            self.places.push(Place {
+                data,
+                fetch,
+                group,
+                node: model.cores[core].numa_node,
+                tlb: if private_tlb { pu } else { core } as u32,
+            });
+        }
+    }
+
+    /// The caches of a PU without those that hold only `not`.
+    fn path(&self, pu: u32, not: Holds) -> Path {
+        let mut levels = Vec::new();
+        Path::new(
+            self.caches
+                .iter()
+                .enumerate()
+                .filter_map(|(number, cache)| {
+                    let its = cache.holds != not
+                        && cache.pus.contains(&pu)
+                        && !levels.contains(&cache.level);
+                    its.then(|| {
+                        levels.push(cache.level);
+                        number as u32
+                    })
+                }),
+        )
+    }
+
+    /// Finds what is below a cache and whether all use it.
+    fn connect(&mut self, number: usize) {
+        let cache = number as u32;
+        let after = |path: &Path| {
+            let at = path.all().iter().position(|its| *its == cache)?;
+            path.all().get(at + 1).map(|below| *below as usize)
+        };
+        let below = self
+            .groups
+            .iter()
+            .find_map(|group| after(&group.data).or_else(|| after(&group.fetch)));
+        let everyones = self
+            .groups
+            .iter()
+            .all(|group| group.data.all().contains(&cache));
+        self.caches[number].below = below;
+        self.caches[number].everyones = everyones;
+    }
+}
+
+impl CacheAt {
+    fn new(level: &CacheLevel, pus: &[u32]) -> Self {
+        Self {
+            tags: Cache::new(level.size, level.line, level.ways),
+            level: usize::from(level.level.clamp(1, 3)) - 1,
+            holds: level.holds,
+            latency: if level.level <= 1 { 0 } else { level.latency },
+            pus: pus.to_vec(),
+            below: None,
+            everyones: false,
+        }
+    }
+
+    /// Who holds how much of it now.
+    pub fn occupancy(&self) -> Occupancy {
+        let mut lines = BTreeMap::new();
+        for entry in self.tags.entries() {
+            *lines.entry(entry.thread()).or_insert(0) += 1;
+        }
+        Occupancy {
+            holds: self.holds,
+            pus: self.pus.clone(),
+            lines,
+        }
+    }
+}
+
+/// How much of a cache each thread holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupancy {
+    /// What the cache holds.
+    pub holds: Holds,
+    /// The PUs that share it.
+    pub pus: Vec<u32>,
+    /// Lines that each thread brought in and that are still there, by thread. Threads from 262,143 on are counted
+    /// together.
+    pub lines: BTreeMap<u32, u64>,
+}

@@ -1,0 +1,240 @@
+//! What a simulated machine is made of: plain data, read from `machines/*.toml`.
+
+use crate::units::Ps;
+use serde::{Deserialize, Serialize};
+
+/// What an instruction does, as far as units and latencies are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum Op {
+    /// Integer arithmetic, logic, moves.
+    Alu,
+    /// Integer multiplication.
+    Multiply,
+    /// Integer division.
+    Divide,
+    /// Floating-point or SIMD arithmetic.
+    Fp,
+    /// Floating-point division or square root.
+    FpDivide,
+    /// Reads memory.
+    Load,
+    /// Writes memory.
+    Store,
+    /// Changes the flow.
+    Branch,
+}
+
+impl Op {
+    /// How many there are.
+    pub const COUNT: usize = 8;
+
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Op; Op::COUNT] = [
+        Op::Alu,
+        Op::Multiply,
+        Op::Divide,
+        Op::Fp,
+        Op::FpDivide,
+        Op::Load,
+        Op::Store,
+        Op::Branch,
+    ];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Alu => "alu",
+            Op::Multiply => "multiply",
+            Op::Divide => "divide",
+            Op::Fp => "fp",
+            Op::FpDivide => "fp-divide",
+            Op::Load => "load",
+            Op::Store => "store",
+            Op::Branch => "branch",
+        }
+    }
+}
+
+/// How the contexts of a core share its pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Multithreading {
+    /// One context issues in a cycle: round robin over the ready ones (Laudon et al.; paper 004, section 3).
+    FineGrained,
+    /// Several contexts share the issue slots of a cycle, round robin.
+    Simultaneous,
+}
+
+/// Some execution units of one sort.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnitPool {
+    /// What they are called: `alu`, `fpu`.
+    pub name: String,
+    /// What they can do.
+    pub ops: Vec<Op>,
+    /// How many there are, in the core or in each context's own cluster.
+    pub count: u32,
+    /// Whether each context has its own (Bulldozer's integer clusters), rather than all of the core sharing them.
+    pub private: bool,
+}
+
+/// How long one sort of instruction takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Cycles from issue until a dependent instruction may issue; of loads and stores this is the time besides that of
+    /// the memory.
+    pub cycles: u32,
+    /// Cycles for which it keeps its unit: 1 if the unit is pipelined.
+    pub busy: u32,
+}
+
+/// One kind of core.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CoreKind {
+    /// Its name: `big`, `little`.
+    pub name: String,
+    /// Picoseconds of a cycle.
+    pub cycle: Ps,
+    /// Hardware contexts (PUs).
+    pub contexts: u32,
+    /// How they share the pipeline.
+    pub multithreading: Multithreading,
+    /// Instructions issued in a cycle, all contexts together.
+    pub width: u32,
+    /// Instructions of one context in flight at most, counted from the oldest that is not complete. 1: each waits for
+    /// the one before it (the simple pipeline of paper 004). Shared evenly by the contexts that have a thread if
+    /// `window_shared`.
+    pub window: u32,
+    /// Whether `window` is the core's, partitioned among its busy contexts.
+    pub window_shared: bool,
+    /// Whether instructions issue in program order: a stalled one holds up those behind it.
+    pub in_order: bool,
+    /// Units; each op is done by exactly one pool.
+    pub units: Vec<UnitPool>,
+    /// Latencies, by [`Op`] number.
+    pub latencies: [Latency; Op::COUNT],
+    /// Cycles for which every branch delays the instruction behind it.
+    pub branch_delay: u32,
+    /// Cycles that a mispredicted branch costs besides.
+    pub mispredict: u32,
+    /// Share of the time in which the clock runs, 0 to 1 (clock modulation); 1 if not throttled.
+    pub duty: f64,
+}
+
+/// One core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreAt {
+    /// Its kind, an index of [`MachineModel::kinds`].
+    pub kind: usize,
+    /// Its package.
+    pub package: u32,
+    /// Its NUMA node, counted over the machine.
+    pub numa_node: u32,
+}
+
+/// What a cache holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Holds {
+    /// Instructions only.
+    Instructions,
+    /// Data only.
+    Data,
+    /// Both.
+    Both,
+}
+
+/// A level of caches: all caches of one sort in the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheLevel {
+    /// 1, 2 or 3.
+    pub level: u8,
+    /// What they hold.
+    pub holds: Holds,
+    /// Bytes of each.
+    pub size: u64,
+    /// Ways of each set.
+    pub ways: u32,
+    /// Bytes of a line; the same in all levels.
+    pub line: u32,
+    /// From the request at this level to the data, when it hits.
+    pub latency: Ps,
+    /// The contexts that share each cache: a list of PU numbers each. A PU that is in none goes to the next level.
+    pub shared_by: Vec<Vec<u32>>,
+}
+
+/// Address translation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlbModel {
+    /// Pages that it holds.
+    pub entries: u32,
+    /// Ways of each set.
+    pub ways: u32,
+    /// Bytes of a page.
+    pub page: u64,
+    /// What a miss costs.
+    pub miss: Ps,
+    /// Whether each context has its own, rather than all of a core sharing one.
+    pub private: bool,
+}
+
+/// Memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemoryModel {
+    /// From the request that leaves the caches to the data, in the own NUMA node without a queue.
+    pub latency: Ps,
+    /// Bytes a second that one NUMA node's memory delivers: requests beyond queue.
+    pub bandwidth: f64,
+    /// By how much the latency is multiplied, by the requesting core's node and the memory's node.
+    pub distance: Vec<Vec<f64>>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineModel {
+    /// Its name: the file's.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub about: String,
+    /// Where the numbers come from.
+    pub sources: Vec<String>,
+    /// How many nanoseconds of the operating system one nanosecond of the machine stands for: 1 at real clocks; 1,000
+    /// where a second of periods and time slices is played in a millisecond.
+    pub scale: f64,
+    /// The kinds of cores.
+    pub kinds: Vec<CoreKind>,
+    /// The cores, in the order of their PUs: PU numbers rise core by core, context by context.
+    pub cores: Vec<CoreAt>,
+    /// The caches, by rising level.
+    pub caches: Vec<CacheLevel>,
+    /// Address translation, if it is modelled.
+    pub tlb: Option<TlbModel>,
+    /// Memory.
+    pub memory: MemoryModel,
+}
+
+impl MachineModel {
+    /// How many PUs there are.
+    pub fn pus(&self) -> usize {
+        self.cores
+            .iter()
+            .map(|core| self.kind(core).contexts as usize)
+            .sum()
+    }
+
+    /// The kind of a core.
+    pub fn kind(&self, core: &CoreAt) -> &CoreKind {
+        &self.kinds[core.kind]
+    }
+
+    /// The core and the context in it of every PU.
+    pub fn places(&self) -> Vec<(usize, usize)> {
+        let mut places = Vec::new();
+        for (number, core) in self.cores.iter().enumerate() {
+            places.extend((0..self.kind(core).contexts as usize).map(|context| (number, context)));
+        }
+        places
+    }
+}

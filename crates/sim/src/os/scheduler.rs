@@ -1,0 +1,371 @@
+//! The default Linux scheduler as a model: a queue a PU, time slices, wake-ups, load balance, a preference for idle
+//! cores, and otherwise stickiness. It is the baseline with which all papers compare.
+//!
+//! Modelled after the fair class (CFS, kernel 6.1: `kernel/sched/fair.c`): `select_task_rq_fair` for wake-ups (previous
+//! PU if its core is idle, an idle core near to it, an idle PU near to it, else the previous), `newidle_balance`, the
+//! periodic `load_balance` with active balance from cores with two running threads to idle cores, and `sched_exec`/fork
+//! balance to the idlest. Loads are numbers of runnable threads: all have the same weight here.
+
+use crate::{
+    model::MachineModel,
+    stream::Random,
+    thread::Thread,
+    units::{NANOSECOND, Ps},
+};
+use perch_core::PuSet;
+
+/// A thread: an index of the system's threads.
+type Index = usize;
+
+/// How the model is set. Times are in nanoseconds of the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchedulerModel {
+    /// From one timer tick to the next (`CONFIG_HZ=250`).
+    pub tick: u64,
+    /// How long a thread runs at least while others wait for its PU (`sched_min_granularity`, scaled by the number of
+    /// PUs as the kernel does).
+    pub slice: u64,
+    /// From one periodic balance to the next.
+    pub balance: u64,
+    /// What a switch to another thread costs its PU.
+    pub switch: u64,
+}
+
+impl Default for SchedulerModel {
+    fn default() -> Self {
+        Self {
+            tick: 4_000_000,
+            slice: 3_000_000,
+            balance: 16_000_000,
+            switch: 2_000,
+        }
+    }
+}
+
+/// Who has a PU, and who waits for it.
+#[derive(Debug, Clone, Default)]
+struct Queue {
+    current: Option<Index>,
+    /// Since when the current one has it.
+    since: Ps,
+    waiting: Vec<Index>,
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.waiting.len() + usize::from(self.current.is_some())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The queues of all PUs.
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    /// How long a tick, slice and balance are on the machine, in picoseconds.
+    tick: Ps,
+    slice: Ps,
+    balance: Ps,
+    queues: Vec<Queue>,
+    /// The PUs of each PU's core.
+    siblings: Vec<Vec<u32>>,
+    /// The PUs near to each PU: those that share its last cache, nearest first by number.
+    near: Vec<Vec<u32>>,
+    random: Random,
+    next_tick: Ps,
+    next_balance: Ps,
+}
+
+impl Scheduler {
+    /// The scheduler of a machine; `random` breaks ties between PUs that are equally idle.
+    pub fn new(machine: &MachineModel, model: SchedulerModel, random: Random) -> Self {
+        let places = machine.places();
+        let pus = places.len();
+        let on_core = |core: usize| -> Vec<u32> {
+            (0..pus as u32)
+                .filter(|pu| places[*pu as usize].0 == core)
+                .collect()
+        };
+        let siblings = places.iter().map(|(core, _)| on_core(*core)).collect();
+        let last = machine.caches.iter().map(|cache| cache.level).max();
+        let last = machine
+            .caches
+            .iter()
+            .find(|cache| Some(cache.level) == last);
+        let all: Vec<u32> = (0..pus as u32).collect();
+        let near = all
+            .iter()
+            .map(|pu| {
+                let group =
+                    last.and_then(|level| level.shared_by.iter().find(|group| group.contains(pu)));
+                group.cloned().unwrap_or_else(|| all.clone())
+            })
+            .collect();
+        let on_machine =
+            |nanoseconds: u64| ((nanoseconds * NANOSECOND) as f64 / machine.scale).max(1.0) as Ps;
+        let tick = on_machine(model.tick);
+        Self {
+            tick,
+            slice: on_machine(model.slice),
+            balance: on_machine(model.balance),
+            queues: vec![Queue::default(); pus],
+            siblings,
+            near,
+            random,
+            next_tick: tick,
+            next_balance: tick,
+        }
+    }
+
+    /// Who shall be on a PU.
+    pub fn current(&self, pu: usize) -> Option<usize> {
+        self.queues[pu].current
+    }
+
+    /// When the scheduler wants to be called again at the latest.
+    pub fn next_tick(&self) -> Ps {
+        self.next_tick
+    }
+
+    /// A new thread: to the idlest core, there to the idlest PU; which of equals is chance.
+    pub fn start(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
+        let mut best = Vec::new();
+        let mut least = (usize::MAX, usize::MAX);
+        for pu in threads[index]
+            .mask
+            .iter()
+            .filter(|pu| (*pu as usize) < self.queues.len())
+        {
+            let core: usize = self.siblings[pu as usize]
+                .iter()
+                .map(|other| self.queues[*other as usize].len())
+                .sum();
+            let load = (
+                core * 64 / self.siblings[pu as usize].len(),
+                self.queues[pu as usize].len(),
+            );
+            if load < least {
+                least = load;
+                best.clear();
+            }
+            if load == least {
+                best.push(pu);
+            }
+        }
+        if !best.is_empty() {
+            let chosen = best[self.random.below(best.len() as u64) as usize];
+            self.enqueue(chosen, index, threads, now);
+        }
+    }
+
+    /// A thread has something to do again.
+    pub fn wake(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
+        let pu = self.choose(&threads[index]);
+        // It does not get back what it did not use, but comes before those that used their time.
+        let floor = self.queues[pu as usize]
+            .waiting
+            .iter()
+            .chain(&self.queues[pu as usize].current)
+            .map(|other| threads[*other].virtual_time)
+            .min()
+            .unwrap_or(0);
+        let thread = &mut threads[index];
+        thread.virtual_time = thread.virtual_time.max(floor.saturating_sub(self.slice));
+        self.enqueue(pu, index, threads, now);
+    }
+
+    /// Where a thread that wakes goes on.
+    fn choose(&self, thread: &Thread) -> u32 {
+        let allowed = |pu: &&u32| thread.mask.contains(**pu);
+        let idle = |pu: &&u32| self.queues[**pu as usize].is_idle();
+        let core_idle = |pu: &&u32| {
+            self.siblings[**pu as usize]
+                .iter()
+                .all(|other| self.queues[*other as usize].is_idle())
+        };
+        let before = thread.last_pu;
+        let first = thread.mask.first().unwrap_or(before);
+        let before = if thread.mask.contains(before) {
+            before
+        } else {
+            first
+        };
+        if core_idle(&&before) {
+            return before;
+        }
+        let near = || self.near[before as usize].iter().filter(allowed);
+        if let Some(pu) = near().find(core_idle) {
+            return *pu;
+        }
+        if self.queues[before as usize].is_idle() {
+            return before;
+        }
+        near().find(idle).copied().unwrap_or(before)
+    }
+
+    fn enqueue(&mut self, pu: u32, index: usize, threads: &mut [Thread], now: Ps) {
+        let thread = &mut threads[index];
+        if thread.last_pu != pu {
+            thread.migrations += u64::from(thread.cpu_time > 0);
+            thread.last_pu = pu;
+        }
+        thread.waiting_since = Some(now);
+        let queue = &mut self.queues[pu as usize];
+        queue.waiting.push(index);
+        if queue.current.is_none() {
+            self.pick(pu as usize, threads, now);
+        }
+    }
+
+    /// A thread has nothing to do, or has ended: its PU goes to the next.
+    pub fn stop(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
+        self.dequeue(index, threads);
+        let pu = threads[index].last_pu as usize;
+        if self.queues[pu].current.is_none() {
+            self.pick(pu, threads, now);
+        }
+        if self.queues[pu].is_idle() {
+            self.pull(pu, threads, now);
+        }
+    }
+
+    fn dequeue(&mut self, index: usize, threads: &mut [Thread]) {
+        let queue = &mut self.queues[threads[index].last_pu as usize];
+        queue.waiting.retain(|other| *other != index);
+        if queue.current == Some(index) {
+            queue.current = None;
+        }
+    }
+
+    /// A mask was changed: whoever may not stay goes.
+    pub fn masked(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
+        let thread = &threads[index];
+        if !thread.is_runnable() || thread.mask.contains(thread.last_pu) {
+            return;
+        }
+        let before = thread.last_pu as usize;
+        self.dequeue(index, threads);
+        let pu = self.choose(&threads[index]);
+        self.enqueue(pu, index, threads, now);
+        if self.queues[before].current.is_none() {
+            self.pick(before, threads, now);
+        }
+    }
+
+    /// The waiting thread that has had the least gets the PU.
+    fn pick(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
+        let queue = &mut self.queues[pu];
+        let next = (0..queue.waiting.len())
+            .min_by_key(|at| (threads[queue.waiting[*at]].virtual_time, queue.waiting[*at]));
+        let Some(at) = next else { return };
+        let index = queue.waiting.remove(at);
+        queue.current = Some(index);
+        queue.since = now;
+        let thread = &mut threads[index];
+        if let Some(since) = thread.waiting_since.take() {
+            thread.wait_time += now.saturating_sub(since);
+        }
+    }
+
+    /// The timer: slices end, and now and then load is balanced.
+    pub fn tick(&mut self, threads: &mut [Thread], now: Ps) {
+        while self.next_tick <= now {
+            self.next_tick += self.tick;
+        }
+        for pu in 0..self.queues.len() {
+            let queue = &mut self.queues[pu];
+            let over = now.saturating_sub(queue.since) >= self.slice;
+            if let Some(index) = queue.current
+                && over
+                && queue
+                    .waiting
+                    .iter()
+                    .any(|other| threads[*other].virtual_time < threads[index].virtual_time)
+            {
+                queue.current = None;
+                queue.waiting.push(index);
+                threads[index].waiting_since = Some(now);
+                threads[index].switches += 1;
+                self.pick(pu, threads, now);
+            }
+        }
+        if self.next_balance <= now {
+            self.next_balance = now + self.balance;
+            self.balance(threads, now);
+        }
+    }
+
+    fn balance(&mut self, threads: &mut [Thread], now: Ps) {
+        for pu in 0..self.queues.len() {
+            self.pull(pu, threads, now);
+            self.spread(pu, threads, now);
+        }
+    }
+
+    /// Takes a waiting thread from the longest queue, if that is longer by two, or if this PU is idle.
+    fn pull(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
+        let mine = self.queues[pu].len();
+        let longest = (0..self.queues.len())
+            .filter(|other| self.queues[*other].len() >= mine + 2)
+            .max_by_key(|other| (self.queues[*other].len(), std::cmp::Reverse(*other)));
+        let Some(from) = longest else { return };
+        let movable = self.queues[from]
+            .waiting
+            .iter()
+            .copied()
+            .find(|index| threads[*index].mask.contains(pu as u32));
+        if let Some(index) = movable {
+            self.dequeue(index, threads);
+            let waiting = threads[index].waiting_since;
+            self.enqueue(pu as u32, index, threads, now);
+            // It has waited elsewhere already.
+            if threads[index].waiting_since.is_some() {
+                threads[index].waiting_since = waiting;
+            } else if let Some(since) = waiting {
+                threads[index].wait_time += now.saturating_sub(since);
+            }
+        }
+    }
+
+    /// Active balance: a PU of an idle core takes a running thread from a core that has several.
+    fn spread(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
+        if !self.siblings[pu]
+            .iter()
+            .all(|other| self.queues[*other as usize].is_idle())
+        {
+            return;
+        }
+        let crowded = (0..self.queues.len()).find_map(|other| {
+            let core = &self.siblings[other];
+            let running = core
+                .iter()
+                .filter(|pu| self.queues[**pu as usize].current.is_some())
+                .count();
+            let index = self.queues[other].current.filter(|_| running >= 2)?;
+            threads[index]
+                .mask
+                .contains(pu as u32)
+                .then_some((other, index))
+        });
+        if let Some((from, index)) = crowded {
+            self.dequeue(index, threads);
+            threads[index].switches += 1;
+            self.enqueue(pu as u32, index, threads, now);
+            self.pick(from, threads, now);
+        }
+    }
+
+    /// Whether nobody runs anywhere.
+    pub fn is_idle(&self) -> bool {
+        self.queues.iter().all(Queue::is_idle)
+    }
+
+    /// PUs with nobody.
+    pub fn idle(&self) -> PuSet {
+        (0..self.queues.len() as u32)
+            .filter(|pu| self.queues[*pu as usize].is_idle())
+            .collect()
+    }
+}

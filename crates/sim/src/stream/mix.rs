@@ -1,0 +1,135 @@
+//! Instructions made up from a mix: shares of operations, dependencies, working sets, branches.
+
+use super::{Instruction, Random};
+use crate::{
+    model::Op,
+    workload::{Mix, Pattern},
+};
+
+/// Bytes of an instruction.
+const INSTRUCTION: u64 = 4;
+
+/// Choices of operations are drawn from a table of so many places: shares are exact to a 4096th.
+const PLACES: usize = 4096;
+
+/// One working set as the stream walks through it.
+#[derive(Debug, Clone)]
+struct Walk {
+    /// The first address.
+    base: u64,
+    bytes: u64,
+    pattern: Pattern,
+    stride: u64,
+    /// Where the last access was, in bytes from the base.
+    at: u64,
+    /// Accesses are to this set while a number drawn from 2^32 is below.
+    below: u64,
+}
+
+/// A thread's instructions while it runs one mix.
+#[derive(Debug, Clone)]
+pub struct MixStream {
+    random: Random,
+    ops: Box<[Op; PLACES]>,
+    /// Mean distance to the instruction on which one depends; 0: none depends.
+    depends: u16,
+    /// Whether all have exactly that distance.
+    extra: u16,
+    /// A branch is mispredicted while a number drawn from 2^32 is below.
+    mispredicted: u64,
+    code: u64,
+    code_bytes: u64,
+    at: u64,
+    walks: Vec<Walk>,
+}
+
+impl MixStream {
+    /// The stream of a mix. `code` is where its instructions stand; `bases` where each of its working sets begins.
+    pub fn new(mix: &Mix, code: u64, bases: &[u64], random: Random) -> Self {
+        let mut ops = Box::new([Op::Alu; PLACES]);
+        let total: f64 = mix.shares.iter().sum();
+        let (mut filled, mut sum) = (0, 0.0);
+        for op in Op::ALL {
+            sum += mix.shares[op as usize];
+            let end = (sum / total * PLACES as f64).round() as usize;
+            ops[filled..end.max(filled)].fill(op);
+            filled = end.max(filled);
+        }
+        let weights: f64 = mix.working_sets.iter().map(|set| set.share).sum();
+        let mut share = 0.0;
+        let walks = mix
+            .working_sets
+            .iter()
+            .zip(bases)
+            .map(|(set, base)| {
+                share += set.share / weights;
+                Walk {
+                    base: *base,
+                    bytes: set.bytes.max(8),
+                    pattern: set.pattern,
+                    stride: set.stride,
+                    at: 0,
+                    below: (share * 2f64.powi(32)).round() as u64,
+                }
+            })
+            .collect();
+        Self {
+            random,
+            ops,
+            depends: mix.depends,
+            extra: mix.extra,
+            mispredicted: (mix.mispredicted * 2f64.powi(32)).round() as u64,
+            code,
+            code_bytes: mix.code_bytes.max(INSTRUCTION) / INSTRUCTION * INSTRUCTION,
+            at: 0,
+            walks,
+        }
+    }
+
+    /// The next instruction.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> Instruction {
+        let draw = self.random.next();
+        let op = self.ops[(draw >> 52) as usize];
+        let mut instruction = Instruction {
+            op,
+            depends: self.depends,
+            extra: self.extra,
+            mispredicted: false,
+            at: self.code + self.at,
+            data: 0,
+        };
+        self.at += INSTRUCTION;
+        if self.at >= self.code_bytes {
+            self.at = 0;
+        }
+        match op {
+            Op::Load | Op::Store => instruction.data = self.data(draw & 0xffff_ffff),
+            Op::Branch => instruction.mispredicted = (draw & 0xffff_ffff) < self.mispredicted,
+            _ => {}
+        }
+        instruction
+    }
+
+    #[inline]
+    fn data(&mut self, draw: u64) -> u64 {
+        let last = self.walks.len().saturating_sub(1);
+        let chosen = self.walks.iter().position(|walk| draw < walk.below);
+        let Some(walk) = self.walks.get_mut(chosen.unwrap_or(last)) else {
+            return self.code;
+        };
+        walk.at = match walk.pattern {
+            Pattern::Random => self.random.below(walk.bytes) & !7,
+            Pattern::Stride => {
+                let next = walk.at + walk.stride;
+                if next < walk.bytes {
+                    next
+                } else {
+                    next % walk.bytes
+                }
+            }
+        };
+        walk.base + walk.at
+    }
+}

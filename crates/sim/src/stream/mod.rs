@@ -1,0 +1,44 @@
+//! What threads execute: an endless stream of instructions, made up from a mix or read from a trace.
+
+mod mix;
+mod random;
+
+pub use mix::MixStream;
+pub use random::Random;
+
+use crate::model::Op;
+
+/// One instruction as far as the machine is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// What it does.
+    pub op: Op,
+    /// How many instructions back in its own thread is the one whose result it needs; 0: none.
+    pub depends: u16,
+    /// Cycles by which it takes longer than the machine says: for hand-made instructions of a given latency.
+    pub extra: u16,
+    /// Of a branch, whether it was predicted wrongly.
+    pub mispredicted: bool,
+    /// Where it stands, in bytes.
+    pub at: u64,
+    /// The data that a load or store touches, in bytes; else 0.
+    pub data: u64,
+}
+
+/// A source of instructions.
+#[derive(Debug, Clone)]
+pub enum Stream {
+    /// Made up.
+    Mix(MixStream),
+}
+
+impl Stream {
+    /// The next instruction.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> Instruction {
+        match self {
+            Stream::Mix(mix) => mix.next(),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What runs on a simulated machine: plain data, read from `workloads/*.toml`.
+
+use crate::model::Op;
+use serde::{Deserialize, Serialize};
+
+/// How a working set is walked through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Every word is as likely as any other.
+    #[default]
+    Random,
+    /// From the beginning to the end in equal steps, then again.
+    Stride,
+}
+
+/// Data that a mix touches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkingSet {
+    /// How much, in bytes.
+    pub bytes: u64,
+    /// Share of the loads and stores that go there; relative to the other working sets of the mix.
+    pub share: f64,
+    /// How.
+    pub pattern: Pattern,
+    /// Bytes of a step.
+    pub stride: u64,
+    /// The name of a region that all threads of the program share; each thread has its own data if there is none.
+    pub region: Option<String>,
+}
+
+/// A mix of instructions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mix {
+    /// Its name.
+    pub name: String,
+    /// Share of each operation, by [`Op`] number; relative.
+    pub shares: [f64; Op::COUNT],
+    /// How many instructions back the result stands that each instruction needs: 1 is a chain, 0 none. It bounds the
+    /// thread's own parallelism.
+    pub depends: u16,
+    /// Cycles by which every instruction takes longer than on the machine: for hand-made mixes of a given CPI.
+    pub extra: u16,
+    /// Share of the branches that are mispredicted, 0 to 1.
+    pub mispredicted: f64,
+    /// Bytes of code that it runs through.
+    pub code_bytes: u64,
+    /// Its data; loads and stores of a mix without any touch one line.
+    pub working_sets: Vec<WorkingSet>,
+}
+
+/// One thing that a thread does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Executes instructions.
+    Compute {
+        /// Of which mix: an index of [`WorkloadModel::mixes`].
+        mix: usize,
+        /// How many; `u64::MAX` for ever.
+        instructions: u64,
+    },
+    /// Waits until all threads of the program that have this barrier are there.
+    Barrier(String),
+    /// Takes a lock of the program, or waits for it.
+    Lock(String),
+    /// Lets it go.
+    Unlock(String),
+    /// Sleeps, in nanoseconds of the operating system.
+    Sleep(u64),
+}
+
+/// Threads that do the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThreadModel {
+    /// Their name; numbered if there are several.
+    pub name: String,
+    /// How many.
+    pub count: u32,
+    /// What each does.
+    pub steps: Vec<Step>,
+    /// How often; `u64::MAX` for ever.
+    pub repeat: u64,
+}
+
+/// A program: an address space with threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProgramModel {
+    /// Its name.
+    pub name: String,
+    /// How often it is started, each time a process of its own.
+    pub count: u32,
+    /// When, in nanoseconds of the operating system.
+    pub start: u64,
+    /// Whether it is started again whenever it ends, until every program has ended once (papers 000 and 001).
+    pub restart: bool,
+    /// Its threads.
+    pub threads: Vec<ThreadModel>,
+}
+
+/// A workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadModel {
+    /// Its name: the file's.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub about: String,
+    /// Where the numbers come from.
+    pub sources: Vec<String>,
+    /// The mixes.
+    pub mixes: Vec<Mix>,
+    /// The programs.
+    pub programs: Vec<ProgramModel>,
+}
