@@ -57,6 +57,7 @@ accuracy: build
 bench: build examples
 	$(call need,$(BENCH_PACKAGES))
 	$(CARGO) bench -p perch-policy
+	$(CARGO) bench -p perch-sim
 	$(CARGO) run --release -p perch-bench
 
 fuzz: packages
