@@ -114,8 +114,8 @@ pub(crate) struct Sources<'a> {
     pub own: u64,
     /// The addresses of the regions that the process shares, by name.
     pub regions: &'a HashMap<String, u64>,
-    /// Where the program's code begins.
-    pub code: u64,
+    /// Where the code of each mix begins.
+    pub code: &'a [u64],
 }
 
 impl Thread {
@@ -237,8 +237,7 @@ fn stream(mix: usize, sources: &Sources<'_>, random: &Random) -> Stream {
             }
         })
         .collect();
-    // Different mixes of a program are different code.
-    let code = sources.code + ((mix as u64) << 32);
+    let code = sources.code[mix];
     Stream::Mix(MixStream::new(
         model,
         code,
