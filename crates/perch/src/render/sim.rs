@@ -4,7 +4,7 @@ use super::{
     count, fit,
     table::{Align, table},
 };
-use crate::command::sim::Simulated;
+use crate::simulation::Simulated;
 use perch_sim::{config, model::MachineModel, workload::WorkloadModel};
 
 /// Threads shown.
