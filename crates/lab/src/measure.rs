@@ -12,7 +12,7 @@ use perch_sim::{model::MachineModel, workload::WorkloadModel};
 pub struct Point {
     /// One for each placement and seed.
     pub samples: Vec<Sample>,
-    /// Each class of threads alone on the machine, with how many threads there are of it; only for bounds.
+    /// Each class of threads alone on the machine, with how many threads there are of it; only for bounds and speedups.
     pub alone: Vec<(Sample, usize)>,
 }
 
@@ -42,6 +42,32 @@ pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &
         Quantity::Bound => vec![bound(&run.machine, &point.alone)],
         Quantity::Placements => vec![point.samples.len() as f64],
         Quantity::Combinations => vec![combinations(&run.machine, &run.workloads[at])],
+        Quantity::Busy => {
+            // A PU's cycles are those of its own core's clock.
+            let machine = &run.machine;
+            let first = machine
+                .cores
+                .first()
+                .map_or(1, |core| machine.kind(core).cycle) as f64;
+            let speed = |core| {
+                let kind = machine.kind(core);
+                f64::from(kind.contexts) * kind.duty * first / kind.cycle as f64
+            };
+            let pus: f64 = machine.cores.iter().map(speed).sum();
+            let cycles = |sample: &Sample| {
+                sample.threads.iter().map(|deeds| deeds.cycles).sum::<u64>() as f64
+            };
+            chosen(run, point)
+                .into_iter()
+                .map(|sample| cycles(sample) / sample.cycles / pus)
+                .collect()
+        }
+        Quantity::Speedup => {
+            let samples = chosen(run, point).into_iter();
+            samples
+                .filter_map(|sample| speedup(sample, &point.alone))
+                .collect()
+        }
         _ => {
             let samples = chosen(run, point).into_iter();
             samples
@@ -70,9 +96,28 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         }
         Quantity::L1Hits => 1.0 - sum(|deeds| deeds.l1_misses) / sum(|deeds| deeds.accesses),
         Quantity::Migrations => sum(|deeds| deeds.migrations),
-        Quantity::Bound | Quantity::Placements | Quantity::Combinations => return None,
+        Quantity::Bound
+        | Quantity::Busy
+        | Quantity::Speedup
+        | Quantity::Placements
+        | Quantity::Combinations => {
+            return None;
+        }
     };
     number.is_finite().then_some(number)
+}
+
+/// Each thread's speed over that of its kind alone, summed. Kinds are told by their names.
+fn speedup(sample: &Sample, alone: &[(Sample, usize)]) -> Option<f64> {
+    let ratios = sample.threads.iter().map(|deeds| {
+        let mut lone = alone
+            .iter()
+            .filter_map(|(sample, _)| Some((sample.threads.first()?, sample)));
+        let (_, lone) = lone.find(|(lone, _)| lone.name == deeds.name)?;
+        let ratio = deeds.instructions as f64 / sample.cycles / lone.throughput();
+        ratio.is_finite().then_some(ratio)
+    });
+    ratios.sum()
 }
 
 /// No placement can do more than all cores can issue, nor more than the threads that would do most alone.
@@ -209,6 +254,14 @@ mod tests {
         // Only as many as there are contexts run at a time, the greediest.
         let many = bound(&machine, &[(alone(20), 1), (alone(10), 100)]);
         assert!((many - 1.7).abs() < 1e-9, "{many}");
+    }
+
+    #[test]
+    fn speedup_is_what_threads_do_of_what_they_do_alone() {
+        let alone = [(sample(100.0, &[80]), 2)];
+        assert_eq!(speedup(&sample(100.0, &[80]), &alone), Some(1.0));
+        assert_eq!(speedup(&sample(200.0, &[80, 40]), &alone), Some(0.75));
+        assert_eq!(speedup(&sample(200.0, &[80, 40]), &[]), None);
     }
 
     #[test]

@@ -100,6 +100,9 @@ pub struct Sweep {
 pub enum Quantity {
     /// Instructions of all threads / cycle of the machine.
     Throughput,
+    /// The sum of each thread's speed over its speed alone on the machine: how many threads alone would do as much
+    /// (weighted speedup, Snavely and Tullsen 2000).
+    Speedup,
     /// Cycles on a PU / instruction, the mean of the threads.
     Cpi,
     /// Cycles between the issue of an instruction and the next one of the same thread, less the cycle that it issues
@@ -107,6 +110,8 @@ pub enum Quantity {
     Delay,
     /// Loads and stores that hit L1 / loads and stores.
     L1Hits,
+    /// Share of the PUs' time in which they had a thread.
+    Busy,
     /// Times that a thread went on on another PU.
     Migrations,
     /// No placement has a throughput above this: what the cores can issue, or what the threads that need least time
@@ -120,11 +125,13 @@ pub enum Quantity {
 
 impl Quantity {
     /// All of them, with the names that files use and their units.
-    pub const ALL: [(&'static str, Self, &'static str); 8] = [
+    pub const ALL: [(&'static str, Self, &'static str); 10] = [
         ("throughput", Self::Throughput, "instructions / cycle"),
+        ("speedup", Self::Speedup, "threads alone"),
         ("cpi", Self::Cpi, "cycles / instruction"),
         ("delay", Self::Delay, "cycles"),
         ("l1-hits", Self::L1Hits, "hits / access"),
+        ("busy", Self::Busy, "of the PUs' time"),
         ("migrations", Self::Migrations, "migrations"),
         ("bound", Self::Bound, "instructions / cycle"),
         ("placements", Self::Placements, "placements"),
