@@ -27,8 +27,8 @@ pub mod names {
     pub const FOOTPRINT: &str = "footprint";
     /// Instructions / cycle.
     pub const IPC: &str = "ipc";
-    /// Average instruction delay latency in cycles: by how much an instruction delays the next one of its thread, mean over
-    /// the instruction mix (Fedorova et al., section 4).
+    /// Average instruction delay latency in cycles: by how much an instruction delays the next one of its thread, mean
+    /// over the instruction mix (Fedorova et al., section 4).
     pub const DELAY_LATENCY: &str = "delay_latency";
     /// Processor cycles in the window.
     pub const CYCLES: &str = "cycles";

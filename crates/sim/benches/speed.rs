@@ -17,7 +17,13 @@ fn main() {
 /// Endless threads of one mix: arithmetic, 25 % loads and 10 % stores over a working set, 15 % branches.
 fn workload(threads: u32, bytes: u64) -> WorkloadModel {
     let mut shares = [0.0; Op::COUNT];
-    for (op, share) in [(Op::Alu, 0.4), (Op::Fp, 0.1), (Op::Load, 0.25), (Op::Store, 0.1), (Op::Branch, 0.15)] {
+    for (op, share) in [
+        (Op::Alu, 0.4),
+        (Op::Fp, 0.1),
+        (Op::Load, 0.25),
+        (Op::Store, 0.1),
+        (Op::Branch, 0.15),
+    ] {
         shares[op as usize] = share;
     }
     WorkloadModel {
@@ -59,19 +65,32 @@ fn workload(threads: u32, bytes: u64) -> WorkloadModel {
 
 fn run(bencher: Bencher<'_, '_>, machine: &str, threads: u32, bytes: u64) {
     let machine = Arc::new(config::find_machine(machine).expect("a shipped machine"));
-    let mut system = System::new(machine, Arc::new(workload(threads, bytes)), SchedulerModel::default(), 1);
+    let mut system = System::new(
+        machine,
+        Arc::new(workload(threads, bytes)),
+        SchedulerModel::default(),
+        1,
+    );
     // Warm, and how many instructions a span has then.
     let span = 500_000_000;
     system.run(span).expect("no deadlock");
-    let done = |system: &System| -> u64 { system.threads().iter().map(|t| t.counters.instructions()).sum() };
+    let done = |system: &System| -> u64 {
+        system
+            .threads()
+            .iter()
+            .map(|t| t.counters.instructions())
+            .sum()
+    };
     let before = done(&system);
     system.run(2 * span).expect("no deadlock");
     let instructions = done(&system) - before;
     let mut until = 2 * span;
-    bencher.counter(ItemsCount::new(instructions)).bench_local(|| {
-        until += span;
-        system.run(until).expect("no deadlock");
-    });
+    bencher
+        .counter(ItemsCount::new(instructions))
+        .bench_local(|| {
+            until += span;
+            system.run(until).expect("no deadlock");
+        });
 }
 
 /// 4 cores of 4 contexts, a thread each, by working set in KiB.

@@ -11,7 +11,8 @@ pub struct Deed {
     pub counters: Counters,
 }
 
-type Read = fn(&Deed) -> u64;
+/// How an event is read.
+pub type Read = fn(&Deed) -> u64;
 
 /// Every event: its name, what it counts, and where that is read.
 pub const EVENTS: [(&str, &str, Read); 18] = [

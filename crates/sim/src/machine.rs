@@ -35,7 +35,7 @@ pub struct SimMachine {
     system: System,
     topology: Arc<Topology>,
     /// Each event's alias and how it is read.
-    events: Vec<(Arc<str>, fn(&Deed) -> u64)>,
+    events: Vec<(Arc<str>, events::Read)>,
     seen: Vec<Seen>,
     masks: HashMap<usize, PuSet>,
     observed: u64,

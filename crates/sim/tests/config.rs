@@ -2,7 +2,8 @@
 
 use perch_sim::{
     config::{
-        ConfigError, find_machine, find_workload, machine, shipped_machines, shipped_workloads,
+        ConfigError, find_machine, find_workload, machine, machine_from_text, shipped_machines,
+        shipped_workloads, workload_from_text,
     },
     model::{Holds, Multithreading, Op},
     workload::Step,
@@ -171,6 +172,52 @@ fn the_server_has_a_hundred_threads() {
         .iter()
         .flat_map(|program| &program.threads);
     assert_eq!(threads.map(|thread| thread.count).sum::<u32>(), 100);
+}
+
+/// What the pages tell a researcher to begin with can be read.
+#[test]
+fn the_examples_of_the_docs_are_sound() {
+    let example = |page: &'static str| -> &'static str {
+        let (_, rest) = page
+            .split_once("```toml\n")
+            .expect("the page has an example");
+        rest.split_once("```").expect("the example has an end").0
+    };
+    let machine = example(include_str!("../../../docs/machines.md"));
+    let workload = example(include_str!("../../../docs/workloads.md"));
+    let path = Path::new("my.toml");
+    assert_eq!(
+        machine_from_text(machine, path)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .pus(),
+        4
+    );
+    let workload = workload_from_text(workload, path).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(workload.programs.len(), 2);
+}
+
+/// Every shipped file is on its page.
+#[test]
+fn the_docs_name_all_shipped_files() {
+    for (files, page) in [
+        (
+            shipped_machines(),
+            include_str!("../../../docs/machines.md"),
+        ),
+        (
+            shipped_workloads(),
+            include_str!("../../../docs/workloads.md"),
+        ),
+    ] {
+        let (_, shipped) = page.split_once("## Shipped").expect("the page has a list");
+        for file in files {
+            assert!(
+                shipped.contains(&format!("`{}`", file.name)),
+                "{} is not on its page",
+                file.name
+            );
+        }
+    }
 }
 
 #[test]

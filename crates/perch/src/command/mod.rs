@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod compare;
 pub mod config;
+pub mod lab;
 pub mod manual;
 pub mod place;
 pub mod policies;
@@ -10,6 +11,7 @@ pub mod profiles;
 pub mod replay;
 pub mod restore;
 pub mod run;
+pub mod sim;
 pub mod topology;
 
 use crate::args::{Args, Command};
@@ -29,6 +31,8 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Profiles(args) => profiles::profiles(&args),
         Command::Policies(args) => policies::policies(args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Sim(args) => sim::sim(&args),
+        Command::Lab(args) => lab::lab(&args),
         Command::Restore(args) => restore::restore(args),
         Command::Config(args) => config::config(&args),
         Command::Completions { shell } => manual::completions(shell),

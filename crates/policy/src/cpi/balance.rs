@@ -198,6 +198,30 @@ pub(crate) fn loads(
     (loads, counts)
 }
 
+/// Whether the first placement's loads are as even as the second's: compared from the largest on, none is larger before
+/// one is smaller.
+pub(crate) fn as_even(
+    items: &[Item],
+    first: &[Option<usize>],
+    second: &[Option<usize>],
+    field: &Field,
+) -> bool {
+    let sorted = |placed: &[Option<usize>]| {
+        let (loads, _) = loads(items, placed, field);
+        let relative = loads
+            .iter()
+            .zip(&field.cores)
+            .map(|(load, core)| load / core.width);
+        let mut relative: Vec<f64> = relative.collect();
+        relative.sort_by(|a, b| b.total_cmp(a));
+        relative
+    };
+    let (first, second) = (sorted(first), sorted(second));
+    let mut pairs = first.iter().zip(&second);
+    let differ = pairs.find(|(a, b)| (*a - *b).abs() > EQUAL * a.max(**b));
+    differ.is_none_or(|(a, b)| a < b)
+}
+
 /// Deals anew. `items` are by falling demand; those that may not go everywhere choose first. Items that differ by no
 /// more than `margin` stand for each other, so that each stays where it is if it can. `None` where there is no room.
 pub(crate) fn deal(items: &[Item], field: &Field, margin: f64) -> Vec<Option<usize>> {

@@ -13,6 +13,7 @@ mod explain;
 mod place;
 mod predict;
 pub mod solo;
+mod trust;
 mod view;
 
 pub(crate) use config::check_width;
@@ -25,6 +26,7 @@ use cores::Cores;
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId, metric::names};
 use place::{Field, Ground};
 use predict::Predictor;
+use trust::Trust;
 use view::Census;
 
 /// The policy.
@@ -34,8 +36,15 @@ pub struct Cpi {
     memory: PerThread<Memory>,
     /// The widths learned so far, by kind of core.
     learned: Vec<f64>,
+    will: Will,
+}
+
+/// What keeps threads from being moved for every promise.
+#[derive(Debug, Default)]
+struct Will {
     /// Periods in a row for which a better placement was predicted.
     wanted: u32,
+    trust: Trust,
 }
 
 /// What is kept of a thread.
@@ -77,14 +86,14 @@ impl Cpi {
         let (memory, learned) = (&mut self.memory, &mut self.learned);
         let census = view::census(snapshot, &cores, learned, memory, &self.config);
         if let Some(why) = nothing_to_do(snapshot, &census, &cores) {
-            self.wanted = 0;
+            self.will.wanted = 0;
             return Decision::nothing(why);
         }
         let ground = Ground::new(snapshot, &self.memory, &census, &cores);
         let field = Field::new(snapshot, &census, &ground, &cores, self.config.variant);
         let placed = match self.config.variant {
             Variant::Paper => field.deal(),
-            Variant::Perch => match field.choose(&self.config, &mut self.wanted) {
+            Variant::Perch => match field.choose(&self.config, &mut self.will) {
                 Ok(placed) => placed,
                 Err(why) => return Decision::nothing(why),
             },

@@ -1,7 +1,7 @@
 //! From demands to PUs.
 
 use super::{
-    CpiConfig, Memory, Variant,
+    CpiConfig, Memory, Variant, Will,
     balance::{self, Item, Pipeline},
     cores::{Cores, reaches},
     explain,
@@ -127,25 +127,43 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The balance from scratch.
+    /// The balance from scratch, or the present one if that is as good.
     pub fn deal(&self) -> Vec<Option<usize>> {
-        balance::deal(&self.items, &self.field, 0.0)
+        let dealt = balance::deal(&self.items, &self.field, 0.0);
+        let present = balance::complete(&self.items, &self.field);
+        let all_bound = self.items.iter().all(|item| item.settled);
+        match all_bound && balance::as_even(&self.items, &present, &dealt, &self.field) {
+            true => present,
+            false => dealt,
+        }
     }
 
-    /// The present placement, or a better one if the model predicts enough of a gain; `wanted` counts the periods since
-    /// when it does.
+    /// The present placement, or a better one if the model predicts enough of a gain for long enough.
     ///
     /// # Errors
     /// Why nothing is to be bound.
     pub fn choose(
         &self,
         config: &CpiConfig,
-        wanted: &mut u32,
+        will: &mut Will,
     ) -> Result<Vec<Option<usize>>, String> {
         if let Some(why) = self.never_saturated(config.gain) {
-            *wanted = 0;
+            will.wanted = 0;
             return Err(why);
         }
+        let doubt = match self.census.delivered {
+            Some(delivered) => {
+                let change = config.gain * config.large;
+                will.trust.follow(self.items.len(), delivered, change)
+            }
+            None => 1.0,
+        };
+        let enough_gain = config.gain * doubt;
+        let mut promise = |from: f64, to: f64| {
+            if let Some(delivered) = self.census.delivered.filter(|_| from > 0.0) {
+                will.trust.promise(delivered, to / from - 1.0);
+            }
+        };
         let value = |placed: &[Option<usize>]| self.throughput(placed);
         let any_bound = self.items.iter().any(|item| item.settled) || !self.ground.kept.is_empty();
         let as_it_is: Vec<Option<usize>> = self.items.iter().map(|item| item.home).collect();
@@ -162,19 +180,21 @@ impl<'a> Field<'a> {
         } else {
             dealt
         };
+        let chosen = value(&better);
         if !any_bound {
-            *wanted = 0;
-            return match best > now * (1.0 + config.gain) && value(&better) >= now {
-                true => Ok(better),
-                false => Err(explain::no_gain(now, best.max(now), config.gain)),
-            };
+            will.wanted = 0;
+            if chosen > now * (1.0 + enough_gain) {
+                promise(now, chosen);
+                return Ok(better);
+            }
+            return Err(explain::no_gain(now, best.max(now), enough_gain));
         }
         let base = value(&present);
-        let gains = |times: f64| best > base * (1.0 + config.gain * times);
-        *wanted = if gains(1.0) { *wanted + 1 } else { 0 };
-        let go = *wanted >= config.patience || (*wanted > 0 && gains(config.large));
-        if go && value(&better) >= base {
-            *wanted = 0;
+        let gains = |times: f64| chosen > base * (1.0 + enough_gain * times);
+        will.wanted = if gains(1.0) { will.wanted + 1 } else { 0 };
+        if will.wanted >= config.patience || gains(config.large) {
+            will.wanted = 0;
+            promise(base, chosen);
             return Ok(better);
         }
         Ok(present)

@@ -105,18 +105,31 @@ impl SoloCpi {
 }
 
 /// The share of slots in which each thread is ready.
+///
+/// Near saturation plain steps get ever smaller. So longer ones are tried: where the map still leads upwards from, the
+/// fixed point is further up.
 fn fixed_point(got: &[f64], beside: &[f64]) -> Vec<f64> {
     let mut ready = got.to_vec();
+    let mut next = step(got, beside, &ready);
+    let mut stride = 2.0;
     for _ in 0..STEPS {
-        let next = step(got, beside, &ready);
-        let changes = ready.iter().zip(&next).map(|(old, new)| (new - old).abs());
-        let change = changes.fold(0.0, f64::max);
-        ready = next;
-        if change < TOLERANCE {
+        let changes = ready.iter().zip(&next).map(|(old, new)| new - old);
+        if changes.fold(0.0, f64::max) < TOLERANCE {
             break;
         }
+        let long = |(old, new): (&f64, &f64)| (old + stride * (new - old)).min(1.0);
+        let further: Vec<f64> = ready.iter().zip(&next).map(long).collect();
+        let from_there = step(got, beside, &further);
+        if from_there.iter().zip(&further).all(|(to, from)| to >= from) {
+            (ready, next) = (further, from_there);
+            stride *= 2.0;
+        } else {
+            let after = step(got, beside, &next);
+            (ready, next) = (next, after);
+            stride = 2.0;
+        }
     }
-    ready
+    next
 }
 
 fn step(got: &[f64], beside: &[f64], ready: &[f64]) -> Vec<f64> {
@@ -131,11 +144,7 @@ fn step(got: &[f64], beside: &[f64], ready: &[f64]) -> Vec<f64> {
     }
     let steps = got.iter().zip(&chance);
     steps
-        .zip(ready)
-        .map(|((got, chance), ready)| match *chance > f64::MIN_POSITIVE {
-            true => (got / chance).clamp(*ready, 1.0),
-            false => 1.0,
-        })
+        .map(|(got, chance)| (got / chance.max(f64::MIN_POSITIVE)).min(1.0))
         .collect()
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Census {
     pub unknown: Vec<usize>,
     /// Busy threads that must be left alone.
     pub hands_off: Vec<usize>,
+    /// What all candidates delivered in the period, in instructions a cycle; nothing where cycles are not counted.
+    pub delivered: Option<f64>,
     /// How many instructions a cycle each kind of core can issue.
     pub widths: Vec<f64>,
 }
@@ -154,6 +156,8 @@ pub(super) fn census(
             _ => census.unknown.push(at),
         }
     }
+    let delivered = |c: &Candidate| c.measured * threads[c.at].activity;
+    census.delivered = (basis == Basis::Counted).then(|| census.ranked.iter().map(delivered).sum());
     // What tells two threads apart is what they do and where, not what they are called.
     census.ranked.sort_unstable_by(|a, b| {
         let last = |c: &Candidate| threads[c.at].last_pu;
@@ -179,6 +183,14 @@ fn beside(snapshot: &Snapshot, cores: &Cores, readings: &[Option<Reading>]) -> V
         if let Some(core) = core_of(thread, cores).filter(|_| readings[at].is_some()) {
             beside[core].push(at);
         }
+    }
+    // By what they do, lest rounding make a difference of what they are called.
+    let key = |at: &usize| running(snapshot, readings, *at);
+    for threads in &mut beside {
+        threads.sort_by(|a, b| {
+            let (a, b) = (key(a), key(b));
+            (a.ipc.total_cmp(&b.ipc)).then(a.presence.total_cmp(&b.presence))
+        });
     }
     beside
 }

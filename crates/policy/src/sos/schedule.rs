@@ -32,6 +32,9 @@ impl Random {
     }
 }
 
+/// A core all of whose PUs have a thread.
+const FULL: usize = 1 << 20;
+
 /// Each thread's core.
 pub(super) type Schedule = Vec<Option<usize>>;
 
@@ -44,13 +47,17 @@ pub(super) fn random(
     allowed: impl Fn(usize, usize) -> bool,
     random: &mut Random,
 ) -> Schedule {
-    // While there are PUs for all, each core's first place is filled before any core's second; after that, each PU's.
+    // While there are PUs for all, each core's first place is filled before any core's second; beyond that cores fill in
+    // proportion to their PUs.
     let all = threads + fixed.iter().sum::<usize>();
     let each = all.div_ceil(cores.pus().max(1)).max(1);
     let mut places: Vec<(usize, usize)> = Vec::new();
     for (at, (core, fixed)) in cores.iter().zip(fixed).enumerate() {
         let pus = core.pus.len();
-        let turn = |place: usize| if each == 1 { place } else { place / pus };
+        let turn = |place: usize| match each {
+            1 => place,
+            _ => (place + 1) * FULL / pus,
+        };
         places.extend((*fixed..pus * each).map(|place| (turn(place), at)));
     }
     random.shuffle(&mut places);

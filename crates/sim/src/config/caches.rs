@@ -70,8 +70,8 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         None => LINE,
         Some(item) => {
             let line = item.quantity(&SIZE)?;
-            if !line.is_power_of_two() || !(8..=4096).contains(&line) {
-                return Err(item.wrong("a line is a power of two, from 8 B to 4 KiB"));
+            if !line.is_power_of_two() || !(16..=4096).contains(&line) {
+                return Err(item.wrong("a line is a power of two, from 16 B to 4 KiB"));
             }
             line as u32
         }
@@ -85,7 +85,7 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         return Err(size.wrong_hint(
             format!("{bytes} B cannot be divided into sets of {ways} ways × {line} B"),
             Some(format!(
-                "{} B would be {} sets",
+                "{} B would do: {} × {ways} × {line} B",
                 near.max(set),
                 (near / set).max(1)
             )),
@@ -115,6 +115,14 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         ways,
         line,
         latency: match table.get("latency") {
+            Some(item) if level == 1 => match latency(item, Some(1))? {
+                0 => 0,
+                _ => {
+                    return Err(
+                        item.wrong("the first level's latency is that of `load`: leave this away")
+                    );
+                }
+            },
             Some(item) => latency(item, common_cycle(&machine.kinds, using))?,
             None if level == 1 => 0,
             None => latency(table.need("latency")?, None)?,

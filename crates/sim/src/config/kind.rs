@@ -21,8 +21,8 @@ const MOST_BUSY: u32 = 512;
 /// Cycles of a latency or a delay at most.
 const MOST_CYCLES: u32 = 65_535;
 
-/// Instructions in flight at most.
-const LARGEST_WINDOW: u32 = 65_535;
+/// Instructions in flight of one context at most: their completions are all remembered.
+const LARGEST_WINDOW: u32 = 4096;
 
 const KEYS: &[&str] = &[
     "clock",
@@ -155,6 +155,14 @@ fn latencies(item: Item<'_>) -> Checked<[Latency; Op::COUNT]> {
     ];
     let table = item.table("the latencies", NAMES)?;
     let mut latencies = [Latency { cycles: 1, busy: 1 }; Op::COUNT];
+    let absent = Op::ALL
+        .map(Op::name)
+        .into_iter()
+        .filter(|op| table.get(op).is_none());
+    let absent: Vec<_> = absent.collect();
+    if !absent.is_empty() {
+        return Err(table.wrong(format!("no latency of `{}`", absent.join("`, `"))));
+    }
     for op in Op::ALL {
         let item = table.need(op.name())?;
         latencies[op as usize] = if item.is_table() {

@@ -14,6 +14,9 @@ use crate::{
 /// Latencies are at most so long: beyond, sums of times could overflow.
 const LONGEST: Ps = SECOND;
 
+/// TLB entries of a machine at most, so that a file cannot ask for more than the host has.
+const MOST_ENTRIES: u64 = 1 << 24;
+
 /// Reads and checks a machine; `name` is the file's.
 pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
     let root = source.parse()?;
@@ -45,10 +48,9 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
     };
     machine.caches = caches::read(file.need("caches")?, &machine)?;
     let cycle = common_cycle(&machine.kinds, machine.cores.iter());
-    let line = machine.caches[0].line;
     machine.tlb = file
         .get("tlb")
-        .map(|tlb| read_tlb(tlb, cycle, line))
+        .map(|tlb| read_tlb(tlb, cycle, &machine))
         .transpose()?;
     machine.memory = read_memory(file.need("memory")?, cycle, &machine.cores)?;
     Ok(machine)
@@ -92,7 +94,8 @@ pub(super) fn latency(item: Item<'_>, cycle: Option<Ps>) -> Checked<Ps> {
     Ok(latency)
 }
 
-fn read_tlb(item: Item<'_>, cycle: Option<Ps>, line: u32) -> Checked<TlbModel> {
+fn read_tlb(item: Item<'_>, cycle: Option<Ps>, machine: &MachineModel) -> Checked<TlbModel> {
+    let line = machine.caches[0].line;
     let table = item.table("the TLB", &["entries", "ways", "page", "miss", "private"])?;
     let entries = table.need("entries")?.whole(1..=1 << 20)?;
     let ways = match table.get("ways") {
@@ -107,6 +110,17 @@ fn read_tlb(item: Item<'_>, cycle: Option<Ps>, line: u32) -> Checked<TlbModel> {
             ways
         }
     };
+    let private = table.get("private").map_or(Ok(false), Item::flag)?;
+    let tlbs = if private {
+        machine.pus()
+    } else {
+        machine.cores.len()
+    };
+    if u64::from(entries) * tlbs as u64 > MOST_ENTRIES {
+        return Err(table.wrong(format!(
+            "more than {MOST_ENTRIES} TLB entries in the machine"
+        )));
+    }
     let page = table.need("page")?;
     let bytes = page.quantity(&SIZE)?;
     if !bytes.is_power_of_two() || bytes < u64::from(line) || bytes > 1 << 40 {
@@ -119,7 +133,7 @@ fn read_tlb(item: Item<'_>, cycle: Option<Ps>, line: u32) -> Checked<TlbModel> {
         ways,
         page: bytes,
         miss: latency(table.need("miss")?, cycle)?,
-        private: table.get("private").map_or(Ok(false), Item::flag)?,
+        private,
     })
 }
 
@@ -130,10 +144,11 @@ fn read_memory(item: Item<'_>, cycle: Option<Ps>, cores: &[CoreAt]) -> Checked<M
         .map(|core| core.numa_node as usize + 1)
         .max()
         .unwrap_or(1);
-    let bandwidth =
-        table
-            .need("bandwidth")?
-            .quantity_within(&BANDWIDTH, 1..=u64::MAX, "above 0")?;
+    let bandwidth = table.need("bandwidth")?.quantity_within(
+        &BANDWIDTH,
+        1_000_000..=10_000_000_000_000,
+        "from 1 MB/s to 10,000 GB/s",
+    )?;
     let distance = match table.get("distance") {
         Some(item) => distances(item, nodes)?,
         None if nodes == 1 => vec![vec![1.0]],

@@ -44,7 +44,7 @@ pub fn machine_from_text(text: &str, path: &Path) -> Result<MachineModel, Config
 /// The machine that a user names: a path if there is a slash in it or it ends in `.toml`, else a shipped one.
 ///
 /// # Errors
-/// As [`machine`]; no shipped machine of that name, with a suggestion.
+/// As [`machine()`]; no shipped machine of that name, with a suggestion.
 pub fn find_machine(name_or_path: &str) -> Result<MachineModel, ConfigError> {
     let path = Path::new(name_or_path);
     if is_path(name_or_path) {
@@ -80,7 +80,7 @@ pub fn workload_from_text(text: &str, path: &Path) -> Result<WorkloadModel, Conf
 /// The workload that a user names: a path if there is a slash in it or it ends in `.toml`, else a shipped one.
 ///
 /// # Errors
-/// As [`workload`]; no shipped workload of that name, with a suggestion.
+/// As [`workload()`]; no shipped workload of that name, with a suggestion.
 pub fn find_workload(name_or_path: &str) -> Result<WorkloadModel, ConfigError> {
     let path = Path::new(name_or_path);
     if is_path(name_or_path) {

@@ -145,7 +145,7 @@ fn often(item: Item<'_>) -> Checked<u64> {
     match item.as_text() {
         Some(FOREVER) => Ok(u64::MAX),
         Some(text) if !text.starts_with(|c: char| c.is_ascii_digit()) => {
-            Err(item.wrong(format!("expected {} or `\"{FOREVER}\"`", COUNT.example())))
+            Err(item.wrong(format!("expected `\"10M\"`, a number or `\"{FOREVER}\"`")))
         }
         _ => item.quantity_within(&COUNT, 1..=u64::MAX - 1, "1 or more"),
     }
@@ -169,7 +169,7 @@ fn step(item: Item<'_>, mixes: &[Mix]) -> Checked<Step> {
         .filter_map(|key| Some((*key, table.get(key)?)))
         .collect();
     let [(action, value)] = given[..] else {
-        return Err(item.wrong(format!("a step is one of `{}`", ACTIONS.join("`, `"))));
+        return Err(item.wrong(format!("a step does one thing: `{}`", ACTIONS.join("`, `"))));
     };
     if action == "compute" {
         let mix = value.reference("mix", mixes.iter().map(|mix| mix.name.as_str()))?;

@@ -11,8 +11,8 @@ pub(super) struct Sort {
     units: &'static [(&'static str, u64)],
     /// How it may be written.
     example: &'static str,
-    /// Whether the result must come out whole, rather than be rounded.
-    whole: bool,
+    /// What the result must be a whole number of, if it may not be rounded.
+    whole: Option<&'static str>,
 }
 
 /// Bytes.
@@ -29,7 +29,7 @@ pub(super) const SIZE: Sort = Sort {
         ("TiB", 1 << 40),
     ],
     example: "`\"32 KiB\"` or a number of bytes",
-    whole: true,
+    whole: Some("bytes"),
 };
 
 /// Picoseconds of the machine; bare numbers are told apart from them before, as cycles.
@@ -43,7 +43,7 @@ pub(super) const LATENCY: Sort = Sort {
         ("ms", 1_000_000_000),
     ],
     example: "`\"20 ns\"`, `\"12 cycles\"` or a number of cycles",
-    whole: false,
+    whole: None,
 };
 
 /// Cycles.
@@ -51,7 +51,7 @@ pub(super) const CYCLES: Sort = Sort {
     what: "a number of cycles",
     units: &[("cycles", 1), ("cycle", 1)],
     example: "`\"12 cycles\"` or `12`",
-    whole: true,
+    whole: Some("cycles"),
 };
 
 /// Nanoseconds of the operating system.
@@ -66,7 +66,7 @@ pub(super) const TIME: Sort = Sort {
         ("min", 60_000_000_000),
     ],
     example: "`\"10 ms\"` or a number of seconds",
-    whole: false,
+    whole: None,
 };
 
 /// Cycles a second.
@@ -79,7 +79,7 @@ pub(super) const CLOCK: Sort = Sort {
         ("GHz", 1_000_000_000),
     ],
     example: "`\"2.5 GHz\"` or a number of hertz",
-    whole: false,
+    whole: None,
 };
 
 /// Bytes a second.
@@ -95,7 +95,7 @@ pub(super) const BANDWIDTH: Sort = Sort {
         ("GiB/s", 1 << 30),
     ],
     example: "`\"10 GB/s\"` or a number of bytes a second",
-    whole: false,
+    whole: None,
 };
 
 /// How often, how many.
@@ -109,7 +109,7 @@ pub(super) const COUNT: Sort = Sort {
         ("T", 1_000_000_000_000),
     ],
     example: "`\"10M\"` or a number",
-    whole: true,
+    whole: Some("times or pieces"),
 };
 
 /// More digits than any quantity needs; with them the arithmetic stays within 128 bits.
@@ -191,20 +191,10 @@ impl Sort {
         } else {
             // Below 10^-37 nothing is left, whatever the digits and the unit.
             let divisor = 10u128.pow(power.unsigned_abs().min(37));
-            if self.whole && worth % divisor != 0 {
-                let unit = self
-                    .units
-                    .iter()
-                    .find(|(_, factor)| *factor == 1)
-                    .map_or("", |(name, _)| *name);
-                return Err(format!(
-                    "not a whole number{}",
-                    if unit.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" of {unit}")
-                    }
-                ));
+            if let Some(pieces) = self.whole
+                && worth % divisor != 0
+            {
+                return Err(format!("not a whole number of {pieces}"));
             }
             (worth + divisor / 2) / divisor
         };
@@ -222,10 +212,11 @@ impl Sort {
             .unwrap_or_default();
         let names: Vec<&str> = names.collect();
         format!(
-            "unknown unit `{}` of {}, expected one of `{}`{near}",
+            "unknown unit `{}` of {}, expected one of `{}`: write {}{near}",
             unit.escape_debug(),
             self.what,
-            names.join("`, `")
+            names.join("`, `"),
+            self.example
         )
     }
 
@@ -238,10 +229,83 @@ impl Sort {
     pub(super) fn what(&self) -> &'static str {
         self.what
     }
+}
 
-    /// Its units and what they are worth.
-    #[cfg(test)]
-    pub(super) fn units(&self) -> &'static [(&'static str, u64)] {
-        self.units
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quantities_of_every_sort() {
+        for (sort, text, worth) in [
+            (&SIZE, "32 KiB", 32 << 10),
+            (&SIZE, "1.5KiB", 1536),
+            (&SIZE, "3 MiB", 3 << 20),
+            (&SIZE, "64", 64),
+            (&SIZE, "2 MB", 2_000_000),
+            (&CLOCK, "3.55 GHz", 3_550_000_000),
+            (&LATENCY, "0.5 ns", 500),
+            (&LATENCY, "0.3336 ns", 334),
+            (&TIME, "10 ms", 10_000_000),
+            (&TIME, "0.25", 250_000_000),
+            (&TIME, "2 min", 120_000_000_000),
+            (&COUNT, "10M", 10_000_000),
+            (&COUNT, "1_000", 1_000),
+            (&COUNT, "1.5e3", 1_500),
+            (&COUNT, "2e-1 k", 200),
+            (&COUNT, "+7", 7),
+            (&CYCLES, "12 cycles", 12),
+            (&BANDWIDTH, "10 GB/s", 10_000_000_000),
+            (&COUNT, "18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(sort.parse(text), Ok(worth), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_quantity() {
+        for (sort, text) in [
+            (&SIZE, ""),
+            (&SIZE, "KiB"),
+            (&SIZE, "1.5"),
+            (&SIZE, "1 kib"),
+            (&SIZE, "-1"),
+            (&SIZE, "1.2.3 B"),
+            (&SIZE, ".5 KiB"),
+            (&COUNT, "18446744073709551616"),
+            (&COUNT, "1e99"),
+            (&COUNT, "1e99999999999"),
+            (&COUNT, "10 M M"),
+            (&COUNT, "1e"),
+            (&TIME, "1 h"),
+            (&CLOCK, "fast"),
+        ] {
+            assert!(sort.parse(text).is_err(), "{text}: {:?}", sort.parse(text));
+        }
+    }
+
+    proptest! {
+        /// A whole number of any unit is worth so many of it, however it is spaced, and however it is written.
+        #[test]
+        fn written_and_read_again(number in 0u64..4_000_000, sort in 0usize..7, unit in any::<proptest::sample::Index>(), space in " {0,2}") {
+            let sort = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &COUNT][sort];
+            let (name, factor) = *unit.get(sort.units);
+            prop_assert_eq!(sort.parse(&format!("{number}{space}{name}")), Ok(number * factor));
+            prop_assert_eq!(sort.parse(&format!("{number}.000{space}{name}")), Ok(number * factor));
+            prop_assert_eq!(sort.parse(&format!("{number}e0{space}{name}")), Ok(number * factor));
+        }
+
+        /// Decimals are exact: thousandths of a decimal unit are what the next smaller one says.
+        #[test]
+        fn decimals_are_exact(number in 0u64..10_000_000) {
+            let milli = format!("{}.{:03} ms", number / 1000, number % 1000);
+            prop_assert_eq!(TIME.parse(&milli), TIME.parse(&format!("{number} us")));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "(?s)[-+0-9.eE_ ]{0,60}.{0,8}", sort in 0usize..7) {
+            let _ = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &COUNT][sort].parse(&text);
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     model::Op,
-    workload::{Mix, Pattern, WorkingSet, WorkloadModel},
+    workload::{Mix, Pattern, ProgramModel, Step, ThreadModel, WorkingSet, WorkloadModel},
 };
 use std::collections::HashMap;
 
@@ -23,6 +23,9 @@ const WORD: u64 = 8;
 
 /// Bytes of a step of [`Pattern::Stride`] where the file says nothing.
 const STRIDE: u64 = 64;
+
+/// Bytes that all threads touch together at most: caches tell 2^43 lines apart, of 16 bytes at least.
+const MOST_DATA: u128 = 1 << 44;
 
 const PATTERNS: [(&str, Pattern); 2] = [("random", Pattern::Random), ("stride", Pattern::Stride)];
 
@@ -45,6 +48,11 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
         .map(|(name, item)| mix(name, item, &mut regions))
         .collect::<Checked<_>>()?;
     let programs = program::read(file.need("programs")?, &mixes)?;
+    if data(&mixes, &programs) > MOST_DATA {
+        return Err(file.wrong(
+            "all working sets of all threads together are more than 16 TiB, beyond what addresses tell apart",
+        ));
+    }
     Ok(WorkloadModel {
         name: name.to_owned(),
         about,
@@ -52,6 +60,23 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
         mixes,
         programs,
     })
+}
+
+/// Bytes of all working sets, counted for each mix that a thread executes; at least as much as there is.
+fn data(mixes: &[Mix], programs: &[ProgramModel]) -> u128 {
+    let of_mix =
+        |mix: &Mix| mix.code_bytes + mix.working_sets.iter().map(|set| set.bytes).sum::<u64>();
+    let of_step = |step: &Step| match step {
+        Step::Compute { mix, .. } => u128::from(of_mix(&mixes[*mix])),
+        _ => 0,
+    };
+    let of_thread = |thread: &ThreadModel| {
+        u128::from(thread.count) * thread.steps.iter().map(of_step).sum::<u128>()
+    };
+    let of_program = |program: &ProgramModel| {
+        u128::from(program.count) * program.threads.iter().map(of_thread).sum::<u128>()
+    };
+    programs.iter().map(of_program).sum()
 }
 
 /// `regions` are the sizes of the shared regions so far.

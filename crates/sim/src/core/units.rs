@@ -43,14 +43,12 @@ impl Calendar {
     fn free(&self, from: u64, busy: u32) -> u64 {
         let last = self.now + AHEAD as u64 - u64::from(busy);
         let mut start = from.max(self.now);
-        'search: while start < last {
-            for cycle in start..start + u64::from(busy) {
-                if self.booked[cycle as usize % AHEAD] >= self.count {
-                    start = cycle + 1;
-                    continue 'search;
-                }
+        while start < last {
+            let full = |cycle: &u64| self.booked[*cycle as usize % AHEAD] >= self.count;
+            match (start..start + u64::from(busy)).rev().find(full) {
+                Some(cycle) => start = cycle + 1,
+                None => return start,
             }
-            return start;
         }
         // Booked out as far as one can see.
         start

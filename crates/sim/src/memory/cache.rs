@@ -24,7 +24,7 @@ pub(super) const LAST_THREAD: u32 = (1 << (LINE_SHIFT - THREAD_SHIFT)) - 1;
 pub(super) const LINE_MASK: u64 = (1 << 43) - 1;
 
 /// No line: its top bit is none of a line number's.
-const EMPTY: u64 = u64::MAX & !(DIRTY | SHARED);
+const EMPTY: u64 = !(DIRTY | SHARED);
 
 /// One line as a cache holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Cache {
 
     #[inline]
     fn set(&mut self, line: u64) -> &mut [Entry] {
-        let first = self.sets.first(line);
+        let first = self.sets.set(line) * self.sets.ways();
         &mut self.entries[first..first + self.sets.ways()]
     }
 

@@ -22,7 +22,10 @@ pub(super) const REGION_BITS: u32 = 6;
 const REGION_LINES: usize = 1 << REGION_BITS;
 
 /// Each group remembers so many regions, as a power of two, and finds them without the table.
-const RECENT_BITS: u32 = 9;
+const RECENT_BITS: u32 = 12;
+
+/// No region.
+const NOWHERE: u64 = u64::MAX;
 
 /// Many groups may hold a line, clean.
 const MANY: u32 = u32::MAX;
@@ -43,6 +46,8 @@ pub enum Placement {
 /// What is known of a region.
 #[derive(Debug, Clone)]
 pub(super) struct Region {
+    /// Which it is: its lines' numbers without the lowest bits.
+    number: u64,
     /// Its NUMA node.
     pub home: u32,
     /// The only group that has touched it, while `lines` is `None`.
@@ -53,19 +58,15 @@ pub(super) struct Region {
     lines: Option<Box<[u32; REGION_LINES]>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Recent {
-    region: u64,
-    number: u32,
-}
-
 /// All regions that were ever touched.
 #[derive(Debug, Clone)]
 pub(super) struct Directory {
+    /// In the order in which they were touched first, behind one that is none.
     regions: Vec<Region>,
-    numbers: FxHashMap<u64, u32>,
+    /// Where each is in `regions`.
+    places: FxHashMap<u64, u32>,
     /// Regions that a group used lately, by group and a hash of the region.
-    recent: Vec<Recent>,
+    recent: Vec<u32>,
     /// The nodes of pages, where a page is larger than a region.
     pages: FxHashMap<u64, u32>,
     /// Regions of a page, as a power of two.
@@ -77,15 +78,18 @@ pub(super) struct Directory {
 impl Directory {
     /// A directory for so many groups and nodes; pages are `page` bytes, lines 2^`line_bits`.
     pub fn new(groups: usize, nodes: usize, page: u64, line_bits: u32) -> Self {
-        let nobody = Recent {
-            region: u64::MAX,
-            number: 0,
+        let nowhere = Region {
+            number: NOWHERE,
+            home: 0,
+            owner: 0,
+            touched: 0,
+            lines: None,
         };
         let page_bits = page.max(1).next_power_of_two().trailing_zeros();
         Self {
-            regions: Vec::new(),
-            numbers: FxHashMap::default(),
-            recent: vec![nobody; groups << RECENT_BITS],
+            regions: vec![nowhere],
+            places: FxHashMap::default(),
+            recent: vec![0; groups << RECENT_BITS],
             pages: FxHashMap::default(),
             page_bits: page_bits.saturating_sub(line_bits + REGION_BITS),
             nodes: nodes as u32,
@@ -98,24 +102,24 @@ impl Directory {
         self.placement = placement;
     }
 
-    /// The number of the region of a line, which `group` of `node` touches.
+    /// Where in the directory the region of a line is, which `group` of `node` touches.
     #[inline]
     pub fn touch(&mut self, line: u64, group: u32, node: u32) -> usize {
         let region = line >> REGION_BITS;
         let hash = region.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT_BITS);
         let place = ((group as usize) << RECENT_BITS) + hash as usize;
-        let recent = self.recent[place];
-        if recent.region == region {
-            return recent.number as usize;
+        let recent = self.recent[place] as usize;
+        if self.regions[recent].number == region {
+            return recent;
         }
-        let number = self.find_or_make(region, group, node);
-        self.recent[place] = Recent { region, number };
-        number as usize
+        let found = self.find_or_make(region, group, node);
+        self.recent[place] = found;
+        found as usize
     }
 
     fn find_or_make(&mut self, region: u64, group: u32, node: u32) -> u32 {
-        if let Some(number) = self.numbers.get(&region) {
-            return *number;
+        if let Some(place) = self.places.get(&region) {
+            return *place;
         }
         let page = region >> self.page_bits;
         let chosen = match self.placement {
@@ -126,28 +130,29 @@ impl Directory {
             0 => chosen,
             _ => *self.pages.entry(page).or_insert(chosen),
         };
-        let number = self.regions.len() as u32;
+        let place = self.regions.len() as u32;
         self.regions.push(Region {
+            number: region,
             home,
             owner: group,
             touched: 0,
             lines: None,
         });
-        self.numbers.insert(region, number);
-        number
+        self.places.insert(region, place);
+        place
     }
 
-    /// A region by its number.
+    /// The region at a place in the directory.
     #[inline]
-    pub fn region(&self, number: usize) -> &Region {
-        &self.regions[number]
+    pub fn region(&self, place: usize) -> &Region {
+        &self.regions[place]
     }
 
     /// The NUMA node of a line's page, if it was ever touched.
     pub fn home(&self, line: u64) -> Option<u32> {
         let region = line >> REGION_BITS;
-        match self.numbers.get(&region) {
-            Some(number) => Some(self.regions[*number as usize].home),
+        match self.places.get(&region) {
+            Some(place) => Some(self.regions[*place as usize].home),
             None => self.pages.get(&(region >> self.page_bits)).copied(),
         }
     }
@@ -176,7 +181,7 @@ impl Region {
 /// What an access wants of a line of a region that is not private.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wish {
-    /// The region's number.
+    /// Where its region is in the directory.
     pub region: usize,
     /// The line.
     pub line: u64,

@@ -201,12 +201,12 @@ impl Memory {
         let mut entry = Entry::new(miss.line, miss.thread);
         let mut home = 0;
         if self.tracked {
-            let number = self.directory.touch(miss.line, place.group, place.node);
-            let region = self.directory.region(number);
+            let found = self.directory.touch(miss.line, place.group, place.node);
+            let region = self.directory.region(found);
             home = region.home as usize;
             if !region.is_private(place.group) {
                 let wish = Wish {
-                    region: number,
+                    region: found,
                     line: miss.line,
                     group: place.group,
                     store: miss.access == Access::Store,

@@ -34,13 +34,12 @@ impl Sets {
         self.ways
     }
 
-    /// The first entry of the set where `number` belongs.
+    /// The set where `number` belongs.
     #[inline]
-    pub fn first(&self, number: u64) -> usize {
-        let set = match self.mask {
-            Some(mask) => number & mask,
-            None => number % self.count,
-        };
-        set as usize * self.ways
+    pub fn set(&self, number: u64) -> usize {
+        match self.mask {
+            Some(mask) => (number & mask) as usize,
+            None => (number % self.count) as usize,
+        }
     }
 }

@@ -5,66 +5,119 @@ use super::sets::Sets;
 /// No page: page numbers have fewer bits.
 const EMPTY: u64 = u64::MAX;
 
-/// Spreads page numbers over the hints (Knuth's multiplicative hashing: 2^64 over the golden ratio).
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// Spreads page numbers over the buckets (Knuth's multiplicative hashing: 2^64 over the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A place for a page.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    page: u64,
+    /// The next slot of the same bucket.
+    chain: u32,
+    /// The slot of the set that was used next after this one; after the newest comes the oldest.
+    newer: u32,
+    /// The slot of the set that was used last before this one; before the oldest comes the newest.
+    older: u32,
+}
 
 /// A set-associative TLB with true LRU.
 ///
-/// TLBs have many ways, often all in one set, so pages stay where they are and times of use tell the order; a hint says
-/// where a page was last seen, so that a hit searches nothing.
+/// TLBs have many ways, often all in one set. So pages are found by a hash, and each set is a ring in the order of use:
+/// neither a hit nor a miss goes through the ways.
 #[derive(Debug, Clone)]
 pub(super) struct Tlb {
     sets: Sets,
-    pages: Box<[u64]>,
-    /// When each was used last, in accesses; 0: never.
-    used: Box<[u64]>,
-    accesses: u64,
-    /// Where to look first; wrong at worst.
-    hints: Box<[u32]>,
-    hint_shift: u32,
+    slots: Box<[Slot]>,
+    /// Of each set the slot that was used last.
+    newest: Box<[u32]>,
+    /// The first slot of each bucket.
+    buckets: Box<[u32]>,
+    bucket_shift: u32,
 }
 
 impl Tlb {
     /// An empty one.
     pub fn new(entries: u32, ways: u32) -> Self {
         let sets = Sets::new(u64::from(entries), ways);
-        let hints = (sets.capacity() * 4).next_power_of_two();
+        let ways = sets.ways();
+        let slot = |number: usize| {
+            let (first, way) = (number / ways * ways, number % ways);
+            Slot {
+                page: EMPTY,
+                chain: NONE,
+                newer: (first + (way + ways - 1) % ways) as u32,
+                older: (first + (way + 1) % ways) as u32,
+            }
+        };
+        let buckets = (sets.capacity() * 2).next_power_of_two();
         Self {
             sets,
-            pages: vec![EMPTY; sets.capacity()].into_boxed_slice(),
-            used: vec![0; sets.capacity()].into_boxed_slice(),
-            accesses: 0,
-            hints: vec![0; hints].into_boxed_slice(),
-            hint_shift: 64 - hints.trailing_zeros(),
+            slots: (0..sets.capacity()).map(slot).collect(),
+            newest: (0..sets.capacity() as u32).step_by(ways).collect(),
+            buckets: vec![NONE; buckets].into_boxed_slice(),
+            bucket_shift: 64 - buckets.trailing_zeros(),
         }
+    }
+
+    #[inline]
+    fn bucket(&self, page: u64) -> usize {
+        (page.wrapping_mul(SPREAD) >> self.bucket_shift) as usize
     }
 
     /// Translates an address in this page. Returns whether the page was here; it is afterwards.
     #[inline]
     pub fn touch(&mut self, page: u64) -> bool {
-        self.accesses += 1;
-        let hint = (page.wrapping_mul(SPREAD) >> self.hint_shift) as usize;
-        let place = self.hints[hint] as usize;
-        if self.pages[place] == page {
-            self.used[place] = self.accesses;
-            return true;
+        let mut found = self.buckets[self.bucket(page)];
+        while found != NONE {
+            let slot = self.slots[found as usize];
+            if slot.page == page {
+                self.use_slot(found, slot);
+                return true;
+            }
+            found = slot.chain;
         }
-        self.search(page, hint)
+        self.replace(page);
+        false
     }
 
-    fn search(&mut self, page: u64, hint: usize) -> bool {
-        let first = self.sets.first(page);
-        let set = first..first + self.sets.ways();
-        let found = self.pages[set.clone()]
-            .iter()
-            .position(|here| *here == page);
-        let place = match found {
-            Some(way) => first + way,
-            None => set.min_by_key(|place| self.used[*place]).unwrap_or(first),
-        };
-        self.pages[place] = page;
-        self.used[place] = self.accesses;
-        self.hints[hint] = place as u32;
-        found.is_some()
+    /// Makes a slot the newest of its set.
+    #[inline]
+    fn use_slot(&mut self, number: u32, slot: Slot) {
+        let newest = &mut self.newest[self.sets.set(slot.page)];
+        let before = std::mem::replace(newest, number);
+        let oldest = self.slots[before as usize].newer;
+        // The oldest is next to the newest already.
+        if number == before || number == oldest {
+            return;
+        }
+        self.slots[slot.newer as usize].older = slot.older;
+        self.slots[slot.older as usize].newer = slot.newer;
+        self.slots[number as usize].older = before;
+        self.slots[number as usize].newer = oldest;
+        self.slots[before as usize].newer = number;
+        self.slots[oldest as usize].older = number;
+    }
+
+    /// Puts a page where the oldest of its set was.
+    fn replace(&mut self, page: u64) {
+        let set = self.sets.set(page);
+        let number = self.slots[self.newest[set] as usize].newer;
+        self.newest[set] = number;
+        let old = self.slots[number as usize];
+        if old.page != EMPTY {
+            let bucket = self.bucket(old.page);
+            let mut link = &mut self.buckets[bucket];
+            while *link != number {
+                link = &mut self.slots[*link as usize].chain;
+            }
+            *link = old.chain;
+        }
+        let bucket = self.bucket(page);
+        let slot = &mut self.slots[number as usize];
+        slot.page = page;
+        slot.chain = std::mem::replace(&mut self.buckets[bucket], number);
     }
 }

@@ -35,6 +35,7 @@ pub enum Stream {
 impl Stream {
     /// The next instruction.
     #[inline]
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> Instruction {
         match self {
             Stream::Mix(mix) => mix.next(),

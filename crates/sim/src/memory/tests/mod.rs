@@ -1,1 +1,5 @@
-//! Tests of the parts.
+//! Tests of the parts, each against a naive model of its own.
+
+mod bandwidth;
+mod cache;
+mod tlb;

@@ -1,5 +1,9 @@
 //! The command line.
 
+mod simulation;
+
+pub use simulation::{LabArgs, LabCommand, SimArgs};
+
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 use perch_core::PuSet;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -42,6 +46,10 @@ pub enum Command {
     Policies(JsonArgs),
     /// Run a policy over a recording made with --log
     Replay(ReplayArgs),
+    /// Run policies on a simulated machine
+    Sim(SimArgs),
+    /// Run the papers' experiments on simulated machines
+    Lab(LabArgs),
     /// Give threads back the masks that a killed perch left behind
     Restore(JsonArgs),
     /// Print the configuration in force, its defaults or its schema

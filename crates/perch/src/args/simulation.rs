@@ -1,0 +1,126 @@
+//! The command line of `perch sim` and `perch lab`.
+
+use super::{PlaceArgs, parse_period};
+use clap::{Args as ClapArgs, Subcommand, ValueHint};
+use std::{path::PathBuf, time::Duration};
+
+/// What `perch sim` takes.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  perch sim --list
+  perch sim -m cmt-4x4 -w cmt-table1 -p cpi --explain
+  perch sim -m cmt-4x4 -w cmt-table1 --compare default,cpi,sos
+  perch sim -m my-machine.toml -w my-load.toml -p workover --timeline trace.json
+
+A name that has a slash or ends in .toml is a file. Open the timeline in https://ui.perfetto.dev.")]
+pub struct SimArgs {
+    /// The machine: a shipped one's name, or a file
+    #[arg(long, short, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+    /// The workload: a shipped one's name, or a file
+    #[arg(long, short, value_name = "NAME|FILE")]
+    pub workload: Option<String>,
+    /// List the shipped machines and workloads
+    #[arg(long)]
+    pub list: bool,
+    /// The policy; `default` is the operating system alone [default: default]
+    #[arg(long, short = 'p', value_name = "NAME", conflicts_with = "compare")]
+    pub policy: Option<String>,
+    /// Simulate with each of these policies and compare them; the first is the measure of the others
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub compare: Vec<String>,
+    /// How long, in the operating system's time, unless every program has ended once before
+    #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = parse_period)]
+    pub time: Duration,
+    /// How often the policy decides, such as 1s or 250ms [default: the policy's own]
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    pub period: Option<Duration>,
+    /// What chance decides, it decides by this
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Read the policies' options from this TOML file
+    #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Bind threads by hand (policy fixed); repeatable
+    #[arg(long, value_name = "PATTERN=PUS")]
+    pub pin: Vec<String>,
+    /// Say each move with the numbers behind it
+    #[arg(long)]
+    pub explain: bool,
+    /// Show the table of threads while it runs
+    #[arg(long)]
+    pub live: bool,
+    /// Print the report that `perch run` prints, too
+    #[arg(long)]
+    pub report: bool,
+    /// Record every period, for `perch replay`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
+    pub log: Option<PathBuf>,
+    /// Write who was on which PU when, for Perfetto
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
+    pub timeline: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl SimArgs {
+    /// What these say in the words of `perch run`, with a policy.
+    pub fn place(&self, policy: &str) -> PlaceArgs {
+        let policy = match policy {
+            crate::command::sim::DEFAULT => "observe",
+            other => other,
+        };
+        PlaceArgs {
+            policy: Some(policy.to_owned()),
+            period: self.period,
+            config: self.config.clone(),
+            pin: self.pin.clone(),
+            ..PlaceArgs::default()
+        }
+    }
+}
+
+/// What `perch lab` takes.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct LabArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// What the lab can do.
+#[derive(Debug, Clone, Subcommand)]
+pub enum LabCommand {
+    /// List the experiments
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run experiments and hold what they give against what was published
+    #[command(
+        after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/"
+    )]
+    Run {
+        /// Experiments by name, all below a name (`cmt`), or files
+        #[arg(required = true, value_name = "NAME|FILE")]
+        experiments: Vec<String>,
+        /// Write the pictures (SVG) into this folder
+        #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+        figures: Option<PathBuf>,
+        /// Print JSON: a list of claims
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run experiments and write one page with all tables and pictures
+    Report {
+        /// Experiments by name; all if none is named
+        #[arg(value_name = "NAME|FILE")]
+        experiments: Vec<String>,
+        /// The page
+        #[arg(long, short, value_name = "FILE", default_value = "perch-lab.html", value_hint = ValueHint::FilePath)]
+        output: PathBuf,
+    },
+}

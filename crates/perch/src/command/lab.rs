@@ -1,0 +1,180 @@
+//! `perch lab`: the papers' experiments on simulated machines.
+
+use crate::args::{LabArgs, LabCommand};
+use crate::render::table::{Align, table};
+use anyhow::{Context, Result, bail};
+use perch_lab::{Experiment, Progress, Results};
+use std::{
+    io::{IsTerminal, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+/// Lists, runs, reports.
+///
+/// # Errors
+/// An experiment that is not there or wrong, a file that cannot be written.
+pub fn lab(args: &LabArgs) -> Result<ExitCode> {
+    match &args.command {
+        LabCommand::List { json } => list(*json),
+        LabCommand::Run {
+            experiments,
+            figures,
+            json,
+        } => run(experiments, figures.as_deref(), *json),
+        LabCommand::Report {
+            experiments,
+            output,
+        } => report(experiments, output),
+    }
+}
+
+fn list(json: bool) -> Result<ExitCode> {
+    let all = perch_lab::list();
+    if json {
+        let values: Vec<_> = all
+            .iter()
+            .map(|e| serde_json::json!({ "name": e.name, "title": e.title, "claims": e.claims }))
+            .collect();
+        super::print_json(&values)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let columns = [
+        ("experiment", Align::Left),
+        ("claims", Align::Right),
+        ("", Align::Left),
+    ];
+    let rows = all
+        .into_iter()
+        .map(|e| vec![e.name, e.claims.to_string(), e.title]);
+    super::print(&table(&columns, rows))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A miss is a result like any other, and no failure of perch.
+fn run(names: &[String], figures: Option<&Path>, json: bool) -> Result<ExitCode> {
+    let all = results(&chosen(names)?)?;
+    if let Some(folder) = figures {
+        for results in &all {
+            write_figure(folder, results)?;
+        }
+    }
+    if json {
+        let rows: Vec<_> = all.iter().flat_map(|results| &results.rows).collect();
+        super::print_json(&rows)?;
+    } else {
+        let texts: Vec<String> = all.iter().map(perch_lab::table::text).collect();
+        super::print(&texts.join("\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(names: &[String], output: &Path) -> Result<ExitCode> {
+    let page = perch_lab::report(&results(&chosen(names)?)?)?;
+    std::fs::write(output, page)
+        .with_context(|| format!("{}: cannot be written", output.display()))?;
+    super::print(&format!("{}: open it in a browser", output.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The experiments of these names; a name may stand for all below it, none for all.
+fn chosen(names: &[String]) -> Result<Vec<Experiment>> {
+    let shipped: Vec<String> = perch_lab::list()
+        .into_iter()
+        .map(|summary| summary.name)
+        .collect();
+    let mut wanted = Vec::new();
+    for name in names {
+        let below = format!("{}/", name.trim_end_matches('/'));
+        let group = shipped
+            .iter()
+            .filter(|known| known.starts_with(&below))
+            .cloned();
+        let before = wanted.len();
+        wanted.extend(group);
+        if wanted.len() == before {
+            wanted.push(name.clone());
+        }
+    }
+    if names.is_empty() {
+        wanted = shipped;
+    }
+    wanted
+        .iter()
+        .map(|name| Ok(perch_lab::load(name)?))
+        .collect()
+}
+
+fn results(experiments: &[Experiment]) -> Result<Vec<Results>> {
+    let mut bar = Bar::new();
+    experiments
+        .iter()
+        .map(|experiment| Ok(perch_lab::run(experiment, &mut bar)?))
+        .collect()
+}
+
+fn write_figure(folder: &Path, results: &Results) -> Result<()> {
+    let Some(picture) = &results.picture else {
+        return Ok(());
+    };
+    let svg = match perch_lab::figure::svg(picture) {
+        Ok(svg) => svg,
+        Err(why) => bail!("{}: the picture cannot be drawn: {why}", results.name),
+    };
+    let file = folder.join(format!("{}.svg", results.name));
+    if let Some(parent) = file.parent() {
+        std::fs::create_dir_all(parent)
+            .with_context(|| format!("{}: cannot be made", parent.display()))?;
+    }
+    std::fs::write(&file, svg).with_context(|| format!("{}: cannot be written", file.display()))
+}
+
+/// How far an experiment is, on a terminal.
+struct Bar {
+    terminal: bool,
+    name: String,
+    of: usize,
+}
+
+/// Columns of the bar itself.
+const LENGTH: usize = 30;
+
+impl Bar {
+    fn new() -> Self {
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            name: String::new(),
+            of: 0,
+        }
+    }
+
+    fn draw(&self, text: &str) {
+        if self.terminal {
+            let mut err = anstream::stderr().lock();
+            let _ = write!(err, "\r\x1b[K{text}");
+            let _ = err.flush();
+        }
+    }
+}
+
+impl Progress for Bar {
+    fn start(&mut self, experiment: &str, simulations: usize) {
+        experiment.clone_into(&mut self.name);
+        self.of = simulations.max(1);
+        self.done(0);
+    }
+
+    fn done(&mut self, finished: usize) {
+        let full = LENGTH * finished / self.of;
+        let bar = format!(
+            "{}{}",
+            "━".repeat(full),
+            "╌".repeat(LENGTH.saturating_sub(full))
+        );
+        self.draw(&format!("{} {bar} {finished} of {}", self.name, self.of));
+    }
+
+    fn end(&mut self) {
+        self.draw("");
+    }
+}

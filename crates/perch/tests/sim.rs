@@ -1,0 +1,188 @@
+//! `perch sim` and `perch lab` as a user calls them.
+
+use serde_json::Value;
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+fn perch(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perch"));
+    // No settings of whoever runs the tests.
+    command
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .args(arguments);
+    command.output().unwrap()
+}
+
+fn told(arguments: &[&str]) -> String {
+    let output = perch(arguments);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&told(arguments)).unwrap()
+}
+
+fn refused(arguments: &[&str], code: i32) -> String {
+    let output = perch(arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Schedule (d) of paper 004's table 1 is the worst; by the paper's own model the policy's is 1.75 times as good.
+#[test]
+fn policies_are_compared_on_the_same_machine() {
+    let pins: Vec<String> = ["cpi-1", "cpi-6", "cpi-11", "cpi-16"]
+        .iter()
+        .enumerate()
+        .map(|(core, kind)| format!("{kind}-*=core:{core}"))
+        .collect();
+    let mut arguments = vec![
+        "sim",
+        "-m",
+        "cmt-4x4",
+        "-w",
+        "cmt-table1",
+        "-t",
+        "12s",
+        "--json",
+    ];
+    arguments.extend(["--compare", "fixed,cpi"]);
+    arguments.extend(pins.iter().flat_map(|pin| ["--pin", pin.as_str()]));
+    let results = json(&arguments);
+    let throughput = |at: usize| results[at]["throughput"].as_f64().unwrap();
+    assert_eq!(
+        (&results[0]["policy"], &results[1]["policy"]),
+        (&"fixed".into(), &"cpi".into())
+    );
+    assert!(
+        throughput(1) > 1.5 * throughput(0),
+        "{} {}",
+        throughput(0),
+        throughput(1)
+    );
+    assert_eq!(results[1]["threads"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn the_same_seed_is_the_same_simulation() {
+    let run = |seed: &str| {
+        let mut results = json(&[
+            "sim", "-m", "smt2-zen", "-w", "mixed", "-t", "200ms", "--seed", seed, "--json",
+        ]);
+        // How long it took is no part of the simulation.
+        results[0]["host_seconds"].take();
+        results
+    };
+    assert_eq!(run("7"), run("7"));
+    assert_ne!(run("7"), run("8"));
+}
+
+#[test]
+fn a_recorded_simulation_can_be_replayed_and_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (log, trace) = (file("run.jsonl"), file("trace.json"));
+    let text = told(&[
+        "sim",
+        "-m",
+        "cmt-4x4",
+        "-w",
+        "cmt-table1",
+        "-p",
+        "cpi",
+        "-t",
+        "4s",
+        "--log",
+        &log,
+        "--timeline",
+        &trace,
+    ]);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let trace: Value = serde_json::from_str(&std::fs::read_to_string(trace).unwrap()).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().len() > 16);
+    let report = json(&["replay", &log, "--policy", "observe", "--json"]);
+    assert_eq!(report["threads"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn wrong_files_and_names_are_refused_with_their_place() {
+    let error = refused(&["sim", "-m", "cmt-4x5", "-w", "mixed"], 125);
+    assert!(error.contains("cmt-4x4"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let machine = folder.path().join("m.toml");
+    std::fs::write(
+        &machine,
+        "about = \"x\"\nsources = []\nscale = 1\nspeed = 3\n",
+    )
+    .unwrap();
+    let error = refused(
+        &["sim", "-m", machine.to_str().unwrap(), "-w", "mixed"],
+        125,
+    );
+    assert!(error.contains("m.toml:4:1"), "{error}");
+    let error = refused(&["sim", "-m", "cmt-a", "-w", "mixed", "-p", "cip"], 125);
+    assert!(error.contains("cpi"), "{error}");
+    let error = refused(&["sim", "-m", "cmt-a"], 125);
+    assert!(error.contains("--workload"), "{error}");
+    let error = refused(&["lab", "run", "cmt/figur3"], 125);
+    assert!(error.contains("cmt/figure3"), "{error}");
+}
+
+#[test]
+fn a_deadlock_is_reported_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stuck.toml");
+    std::fs::write(
+        &file,
+        r#"about = "two threads that wait for each other"
+sources = ["this test"]
+[mixes.m]
+shares = { alu = 1 }
+[[programs]]
+name = "p"
+[[programs.threads]]
+name = "a"
+steps = [{ barrier = "one" }, { compute = "m", instructions = 10 }, { barrier = "two" }]
+[[programs.threads]]
+name = "b"
+steps = [{ barrier = "two" }, { compute = "m", instructions = 10 }, { barrier = "one" }]
+"#,
+    )
+    .unwrap();
+    let error = refused(&["sim", "-m", "cmt-b", "-w", file.to_str().unwrap()], 125);
+    assert!(
+        error.contains("deadlock") && error.contains("barrier 'one' (1 of 2 are there)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_experiment_tells_what_was_published_and_what_we_get() {
+    let rows = json(&["lab", "run", "cmt/model", "--json"]);
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() >= 3);
+    for row in rows {
+        for member in ["name", "published", "ours", "unit", "tolerance", "holds"] {
+            assert!(row.get(member).is_some(), "{member} in {row}");
+        }
+        assert_eq!(row["holds"], true, "{row}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    told(&["lab", "report", "cmt/figure3", "-o", page.to_str().unwrap()]);
+    let text = std::fs::read_to_string(Path::new(&page)).unwrap();
+    assert!(text.contains("<svg") && !text.contains("http://cdn"));
+    assert!(told(&["lab", "list"]).contains("cmt/figure5"));
+    assert!(told(&["sim", "--list"]).contains("cmt-4x4"));
+}

@@ -1,0 +1,352 @@
+//! What is wrong in a file is told with its place; the whole texts are in `snapshots/`.
+
+use perch_sim::config::{ConfigError, machine_from_text, workload_from_text};
+use std::{fmt::Debug, path::Path};
+
+/// A sound machine, in which each case breaks something.
+const MACHINE: &str = r#"about = "One core"
+
+[topology]
+cores = 4
+
+[kinds.simple]
+clock = "1 GHz"
+contexts = 2
+multithreading = "fine-grained"
+
+[kinds.simple.units]
+alu = { ops = ["alu", "multiply", "divide", "branch"] }
+fpu = { ops = ["fp", "fp-divide"] }
+load-store = { ops = ["load", "store"] }
+
+[kinds.simple.latencies]
+alu = 1
+multiply = 3
+divide = { cycles = 20, busy = 20 }
+fp = 4
+fp-divide = 15
+load = 5
+store = 1
+branch = 1
+
+[[caches]]
+level = 1
+holds = "data"
+size = "8 KiB"
+ways = 4
+shared-by = "core"
+
+[[caches]]
+level = 2
+holds = "both"
+size = "1 MiB"
+ways = 16
+latency = "12 cycles"
+shared-by = "machine"
+
+[memory]
+latency = "80 ns"
+bandwidth = "10 GB/s"
+"#;
+
+/// A sound workload, in which each case breaks something.
+const WORKLOAD: &str = r#"about = "Two sorts of threads"
+
+[mixes.busy]
+shares = { alu = 0.7, load = 0.3 }
+working-sets = [{ size = "4 KiB", region = "table" }]
+
+[mixes.waiting]
+shares = { load = 1 }
+working-sets = [{ size = "1 MiB", pattern = "stride", stride = 64 }]
+
+[[programs]]
+name = "main"
+
+[[programs.threads]]
+name = "a"
+count = 4
+repeat = 10
+steps = [
+    { compute = "busy", instructions = "10M" },
+    { lock = "l" },
+    { compute = "waiting", instructions = 1_000 },
+    { unlock = "l" },
+    { barrier = "b" },
+]
+
+[[programs.threads]]
+name = "b"
+steps = [{ sleep = "1 ms" }, { compute = "busy", instructions = "forever" }]
+"#;
+
+fn told<T: Debug>(result: Result<T, ConfigError>) -> String {
+    match result {
+        Err(error) => error.to_string(),
+        Ok(sound) => panic!("read as {sound:?}"),
+    }
+}
+
+/// The mistake that is told when `from` is `to`.
+fn broken(base: &str, from: &str, to: &str) -> String {
+    assert_eq!(base.matches(from).count(), 1, "`{from}` must be there once");
+    let text = base.replace(from, to);
+    if base == MACHINE {
+        told(machine_from_text(&text, Path::new("my/machine.toml")))
+    } else {
+        told(workload_from_text(&text, Path::new("my/workload.toml")))
+    }
+}
+
+fn all(base: &str, cases: &[(&str, &str)]) -> String {
+    let told: Vec<String> = cases
+        .iter()
+        .map(|(from, to)| broken(base, from, to))
+        .collect();
+    told.join("\n\n")
+}
+
+fn snapshot(name: &str, told: &str) {
+    insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!(name, told) });
+}
+
+#[test]
+fn the_bases_are_sound() {
+    machine_from_text(MACHINE, Path::new("machine.toml")).unwrap();
+    workload_from_text(WORKLOAD, Path::new("workload.toml")).unwrap();
+}
+
+#[test]
+fn of_any_file() {
+    snapshot(
+        "of_any_file",
+        &all(
+            MACHINE,
+            &[
+                ("[topology]", "[topology"),
+                ("cores = 4", "cores = 4\ncores = 5"),
+                ("about = \"One core\"", ""),
+                ("about = \"One core\"", "about = \"One core\"\nscael = 3"),
+                ("about = \"One core\"", "about = \" \""),
+                ("[memory]", "[memroy]"),
+                ("level = 2", "level = \"2\""),
+                ("\"80 ns\"", "\"80 nanos\""),
+                ("\"80 ns\"", "\"soon\""),
+                ("\"1 MiB\"", "-1"),
+                ("\"1 MiB\"", "\"1.3 B\""),
+                ("\"1 MiB\"", "[1]"),
+                (
+                    "cores = 4",
+                    "cores = 99999999999999999999999999999999999999999999",
+                ),
+                (
+                    "about = \"One core\"",
+                    "about = \"One core\"\r\nscale = nan\r",
+                ),
+            ],
+        ),
+    );
+}
+
+#[test]
+fn of_cores() {
+    snapshot(
+        "of_cores",
+        &all(
+            MACHINE,
+            &[
+                ("cores = 4", "cores = 4096"),
+                ("cores = 4", "cores = 0"),
+                (
+                    "cores = 4",
+                    "packages = 4096\nnuma-nodes = 4096\ncores = 4096",
+                ),
+                ("cores = 4", "cores = 4\nkind = \"simpel\""),
+                (
+                    "[topology]\ncores = 4",
+                    "[[cores]]\nkind = \"simple\"\nnode = 1",
+                ),
+                (
+                    "[topology]\ncores = 4",
+                    "[[cores]]\npackage = 0\n[[cores]]\npackage = 1",
+                ),
+                (
+                    "[topology]\ncores = 4",
+                    "[topology]\ncores = 4\n[[cores]]\ncount = 1",
+                ),
+                ("[topology]\ncores = 4", ""),
+                ("\"1 GHz\"", "\"30 GHz\""),
+                ("multithreading = \"fine-grained\"", ""),
+                ("\"fine-grained\"", "\"fine-grain\""),
+                ("contexts = 2", "contexts = 2\nwindow = 0"),
+                (
+                    "contexts = 2",
+                    "contexts = 2\nwindow = 1\nwindow-shared = true",
+                ),
+                ("contexts = 2", "contexts = 2\nduty = 0"),
+                ("contexts = 2", "contexts = 2\nduty = 1.5"),
+                ("ops = [\"fp\", \"fp-divide\"]", "ops = [\"fp\"]"),
+                (
+                    "ops = [\"fp\", \"fp-divide\"]",
+                    "ops = [\"fp\", \"fp-divide\", \"branch\"]",
+                ),
+                (
+                    "ops = [\"fp\", \"fp-divide\"]",
+                    "ops = [\"fp\", \"fp-div\"]",
+                ),
+                (
+                    "ops = [\"fp\", \"fp-divide\"]",
+                    "count = 0, ops = [\"fp\", \"fp-divide\"]",
+                ),
+                ("busy = 20", "busy = 1000"),
+                ("store = 1\n", ""),
+            ],
+        ),
+    );
+}
+
+#[test]
+fn of_caches_and_memory() {
+    snapshot(
+        "of_caches_and_memory",
+        &all(
+            MACHINE,
+            &[
+                ("\"8 KiB\"", "8200"),
+                ("\"8 KiB\"", "64"),
+                ("ways = 16", "ways = 16\nline = 128"),
+                ("ways = 16", "ways = 16\nline = 100"),
+                ("latency = \"12 cycles\"\n", ""),
+                ("level = 1", "level = 1\nlatency = 4"),
+                ("level = 2", "level = 4"),
+                (
+                    "level = 2\nholds = \"both\"\nsize = \"1 MiB\"\nways = 16\nlatency = \"12 cycles\"",
+                    "level = 1\nholds = \"both\"\nsize = 8192\nways = 16",
+                ),
+                ("\"core\"", "\"cores\""),
+                ("\"core\"", "3"),
+                ("\"core\"", "[[0, 1], [1]]"),
+                ("\"core\"", "[[0, 1], [8]]"),
+                ("\"machine\"", "\"context\""),
+                ("\"1 MiB\"", "\"1 TiB\""),
+                (
+                    "[memory]",
+                    "[tlb]\nentries = 64\nways = 5\npage = 4096\nmiss = 20\n[memory]",
+                ),
+                (
+                    "[memory]",
+                    "[tlb]\nentries = 64\npage = 5000\nmiss = 20\n[memory]",
+                ),
+                ("[memory]", "[memory]\ndistance = [[1, 2], [2, 1]]"),
+                ("[memory]", "[memory]\ndistance = [[0.5]]"),
+                ("cores = 4", "numa-nodes = 2\ncores = 2"),
+                ("\"10 GB/s\"", "0"),
+                ("\"10 GB/s\"", "\"10 Gb/s\""),
+            ],
+        ),
+    );
+}
+
+#[test]
+fn of_cycles_of_several_clocks() {
+    let text = MACHINE.replace(
+        "[topology]\ncores = 4",
+        "[[cores]]\nkind = \"simple\"\n[[cores]]\nkind = \"fast\"",
+    );
+    let kind = text[text.find("[kinds.simple]").unwrap()..text.find("[[caches]]").unwrap()]
+        .replace("simple", "fast")
+        .replace("1 GHz", "2 GHz");
+    let text = text.replace("[memory]", &format!("{kind}\n[memory]"));
+    let mistake = told(machine_from_text(&text, Path::new("hybrid.toml")));
+    snapshot("of_cycles_of_several_clocks", &mistake);
+    // In a time it can be said.
+    machine_from_text(
+        &text.replace("12 cycles", "12 ns"),
+        Path::new("hybrid.toml"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn of_mixes() {
+    snapshot(
+        "of_mixes",
+        &all(
+            WORKLOAD,
+            &[
+                ("shares = { alu = 0.7, load = 0.3 }", "shares = { alu = 0 }"),
+                (
+                    "shares = { alu = 0.7, load = 0.3 }",
+                    "shares = { alu = -1, load = 2 }",
+                ),
+                (
+                    "shares = { alu = 0.7, load = 0.3 }",
+                    "shares = { alu = 0.7, laod = 0.3 }",
+                ),
+                (
+                    "shares = { alu = 0.7, load = 0.3 }",
+                    "shares = { alu = 0.9999, load = 0.0001 }",
+                ),
+                (
+                    "shares = { load = 1 }",
+                    "shares = { load = 1 }\ndepends = 64",
+                ),
+                (
+                    "shares = { load = 1 }",
+                    "shares = { load = 1 }\nmispredicted = 3",
+                ),
+                ("\"stride\",", "\"random\","),
+                ("\"stride\",", "\"strides\","),
+                ("\"4 KiB\"", "4"),
+                ("\"stride\",", "\"stride\", region = \"table\","),
+                ("\"stride\",", "\"stride\", share = 0,"),
+            ],
+        ),
+    );
+}
+
+#[test]
+fn of_programs() {
+    snapshot(
+        "of_programs",
+        &all(
+            WORKLOAD,
+            &[
+                ("compute = \"waiting\"", "compute = \"wating\""),
+                (", instructions = 1_000", ""),
+                ("1_000", "0"),
+                ("1_000", "\"for ever\""),
+                (
+                    "{ sleep = \"1 ms\" }",
+                    "{ sleep = \"1 ms\", barrier = \"b\" }",
+                ),
+                (
+                    "{ sleep = \"1 ms\" }",
+                    "{ sleep = \"1 ms\", instructions = 5 }",
+                ),
+                ("{ sleep = \"1 ms\" }", "{}"),
+                ("{ unlock = \"l\" },", ""),
+                ("{ unlock = \"l\" },", "{ unlock = \"ll\" },"),
+                ("{ unlock = \"l\" },", "{ lock = \"l\" },"),
+                ("10M", "forever"),
+                (
+                    "[{ sleep = \"1 ms\" }, { compute = \"busy\", instructions = \"forever\" }]",
+                    "[{ barrier = \"b\" }]\nrepeat = 2",
+                ),
+                (
+                    "[{ sleep = \"1 ms\" }, { compute = \"busy\", instructions = \"forever\" }]",
+                    "[]",
+                ),
+                ("name = \"main\"", "name = \"main\"\nrestart = true"),
+                ("name = \"b\"", "name = \"a\""),
+                ("count = 4", "count = 65536"),
+                ("name = \"main\"", ""),
+                (
+                    "size = \"1 MiB\",",
+                    "size = \"1 TiB\" }, { size = \"1 TiB\" }, { size = \"1 TiB\" }, { size = \"1 TiB\" }, { size = \"1 TiB\",",
+                ),
+                ("[[programs]]", "[[program]]"),
+            ],
+        ),
+    );
+}

@@ -1,0 +1,7 @@
+//! The memory system as cores use it: against a naive model, and what coherence, migration, NUMA and bandwidth do.
+
+mod against_naive;
+mod behaviour;
+mod machine;
+mod naive;
+mod numa;
