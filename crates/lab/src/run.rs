@@ -5,7 +5,7 @@
 
 use crate::{
     error::LabError,
-    experiment::{Experiment, Place, Quantity, Run, Shape},
+    experiment::{Experiment, Place, Run, Shape},
     figure::Picture,
     measure::{self, Point, Simulated},
     placement,
@@ -149,7 +149,7 @@ fn plan(experiment: &Experiment) -> Plan {
     let bounded = |run: usize| {
         let mut measures = experiment.measures.iter();
         measures.any(|measure| {
-            let wants = matches!(measure.of, Quantity::Bound | Quantity::Speedup);
+            let wants = measure.of.needs_alone();
             wants && (measure.run == run || measure.per == Some(run))
         })
     };

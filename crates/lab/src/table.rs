@@ -46,8 +46,8 @@ pub struct Row {
     pub ours: Value,
     /// The unit of both.
     pub unit: String,
-    /// How far they may differ. As JSON a number for `Within`, `[least, most]` for `Between`, with null for an open
-    /// end, and for an ordering the part by which each number must exceed the one before.
+    /// How far they may differ. As JSON `[least, most]` for `Between`, for an ordering the part by which each number must
+    /// exceed the one before, else the number.
     #[serde(serialize_with = "tolerance")]
     pub tolerance: Holds,
     /// Whether they do not differ by more.

@@ -16,6 +16,7 @@ fn every_shipped_experiment_is_read() {
             "cmt/hundred",
             "cmt/model",
             "cmt/schedulers",
+            "cmt/solo",
             "cmt/wide"
         ]
     );
@@ -150,4 +151,12 @@ fn a_page_needs_nothing_else_and_shows_what_misses() {
             .lines()
             .all(|line| line.chars().count() <= 80)
     );
+}
+
+#[test]
+fn a_table_tells_what_holds_and_what_misses() {
+    let mut experiment = load("cmt/model").unwrap();
+    experiment.claims[0].published = perch_lab::experiment::Against::Number(7.0);
+    let results = run(&experiment, &mut ()).unwrap();
+    insta::assert_snapshot!(perch_lab::table::text(&results));
 }

@@ -3,6 +3,7 @@
 mod check;
 mod claims;
 mod file;
+mod place;
 mod quantity;
 
 use crate::{error::LabError, placement::Placement};
@@ -110,6 +111,11 @@ pub enum Quantity {
     Delay,
     /// Loads and stores that hit L1 / loads and stores.
     L1Hits,
+    /// How far a thread's CPI beside others is from its CPI alone, as a part of the latter, the mean of the threads.
+    CpiError,
+    /// How far the CPI alone that `perch_policy::cpi::SoloCpi` infers from CPIs beside others is from the true one, in
+    /// the same way. Only for threads that stay on their core.
+    SoloError,
     /// Share of the PUs' time in which they had a thread.
     Busy,
     /// Times that a thread went on on another PU.
@@ -125,18 +131,28 @@ pub enum Quantity {
 
 impl Quantity {
     /// All of them, with the names that files use and their units.
-    pub const ALL: [(&'static str, Self, &'static str); 10] = [
+    pub const ALL: [(&'static str, Self, &'static str); 12] = [
         ("throughput", Self::Throughput, "instructions / cycle"),
         ("speedup", Self::Speedup, "threads alone"),
         ("cpi", Self::Cpi, "cycles / instruction"),
         ("delay", Self::Delay, "cycles"),
         ("l1-hits", Self::L1Hits, "hits / access"),
+        ("cpi-error", Self::CpiError, "of the CPI alone"),
+        ("solo-error", Self::SoloError, "of the CPI alone"),
         ("busy", Self::Busy, "of the PUs' time"),
         ("migrations", Self::Migrations, "migrations"),
         ("bound", Self::Bound, "instructions / cycle"),
         ("placements", Self::Placements, "placements"),
         ("combinations", Self::Combinations, "power of ten"),
     ];
+
+    /// Whether each class of threads must be simulated alone for it.
+    pub fn needs_alone(self) -> bool {
+        matches!(
+            self,
+            Self::Bound | Self::Speedup | Self::CpiError | Self::SoloError
+        )
+    }
 
     /// Its name in files, and its unit.
     pub fn names(self) -> (&'static str, &'static str) {
