@@ -42,7 +42,7 @@ pub struct SimArgs {
     /// Read the policies' options from this TOML file
     #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// Bind threads by hand (policy fixed); repeatable
+    /// Rules of the policy fixed, wherever it is named; repeatable
     #[arg(long, value_name = "PATTERN=PUS")]
     pub pin: Vec<String>,
     /// Say each move with the numbers behind it
@@ -72,11 +72,16 @@ impl SimArgs {
             crate::command::sim::DEFAULT => "observe",
             other => other,
         };
+        // Rules are for one of the policies that are compared.
+        let pin = match policy {
+            "fixed" => self.pin.clone(),
+            _ => Vec::new(),
+        };
         PlaceArgs {
             policy: Some(policy.to_owned()),
             period: self.period,
             config: self.config.clone(),
-            pin: self.pin.clone(),
+            pin,
             ..PlaceArgs::default()
         }
     }
