@@ -182,6 +182,7 @@ fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
     chart
         .configure_mesh()
         .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
         .x_desc(&picture.x)
         .y_desc(&picture.y)
         .x_labels(groups.len() + 1)

@@ -5,6 +5,7 @@ use crate::{
     placement,
     simulate::{Deeds, Sample},
 };
+use perch_policy::cpi::{Running, SoloCpi};
 use perch_sim::{model::MachineModel, workload::WorkloadModel};
 
 /// What the simulations of one run came to at one point of the sweep.
@@ -12,7 +13,7 @@ use perch_sim::{model::MachineModel, workload::WorkloadModel};
 pub struct Point {
     /// One for each placement and seed.
     pub samples: Vec<Sample>,
-    /// Each class of threads alone on the machine, with how many threads there are of it; only for bounds.
+    /// Each class of threads alone on the machine, with how many threads there are of it; only where a measure asks for them.
     pub alone: Vec<(Sample, usize)>,
 }
 
@@ -42,6 +43,39 @@ pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &
         Quantity::Bound => vec![bound(&run.machine, &point.alone)],
         Quantity::Placements => vec![point.samples.len() as f64],
         Quantity::Combinations => vec![combinations(&run.machine, &run.workloads[at])],
+        Quantity::CpiError | Quantity::SoloError => {
+            let inferred = of == Quantity::SoloError;
+            let samples = chosen(run, point).into_iter();
+            samples
+                .filter_map(|sample| cpi_error(&run.machine, sample, &point.alone, inferred))
+                .collect()
+        }
+        Quantity::Busy => {
+            // A PU's cycles are those of its own core's clock.
+            let machine = &run.machine;
+            let first = machine
+                .cores
+                .first()
+                .map_or(1, |core| machine.kind(core).cycle) as f64;
+            let speed = |core| {
+                let kind = machine.kind(core);
+                f64::from(kind.contexts) * kind.duty * first / kind.cycle as f64
+            };
+            let pus: f64 = machine.cores.iter().map(speed).sum();
+            let cycles = |sample: &Sample| {
+                sample.threads.iter().map(|deeds| deeds.cycles).sum::<u64>() as f64
+            };
+            chosen(run, point)
+                .into_iter()
+                .map(|sample| cycles(sample) / sample.cycles / pus)
+                .collect()
+        }
+        Quantity::Speedup => {
+            let samples = chosen(run, point).into_iter();
+            samples
+                .filter_map(|sample| speedup(sample, &point.alone))
+                .collect()
+        }
         _ => {
             let samples = chosen(run, point).into_iter();
             samples
@@ -70,9 +104,76 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         }
         Quantity::L1Hits => 1.0 - sum(|deeds| deeds.l1_misses) / sum(|deeds| deeds.accesses),
         Quantity::Migrations => sum(|deeds| deeds.migrations),
-        Quantity::Bound | Quantity::Placements | Quantity::Combinations => return None,
+        Quantity::Bound
+        | Quantity::CpiError
+        | Quantity::SoloError
+        | Quantity::Busy
+        | Quantity::Speedup
+        | Quantity::Placements
+        | Quantity::Combinations => {
+            return None;
+        }
     };
     number.is_finite().then_some(number)
+}
+
+/// Each thread's speed over that of its kind alone, summed. Kinds are told by their names.
+fn speedup(sample: &Sample, alone: &[(Sample, usize)]) -> Option<f64> {
+    let ratios = sample.threads.iter().map(|deeds| {
+        let mut lone = alone
+            .iter()
+            .filter_map(|(sample, _)| Some((sample.threads.first()?, sample)));
+        let (_, lone) = lone.find(|(lone, _)| lone.name == deeds.name)?;
+        let ratio = deeds.instructions as f64 / sample.cycles / lone.throughput();
+        ratio.is_finite().then_some(ratio)
+    });
+    ratios.sum()
+}
+
+/// The mean relative error of CPIs beside others, as they are measured or with the CPI alone inferred from them.
+fn cpi_error(
+    machine: &MachineModel,
+    sample: &Sample,
+    alone: &[(Sample, usize)],
+    inferred: bool,
+) -> Option<f64> {
+    let places = machine.places();
+    let mut errors = Vec::new();
+    for (number, core) in machine.cores.iter().enumerate() {
+        let here: Vec<&Deeds> = sample
+            .threads
+            .iter()
+            .filter(|deeds| places[deeds.pu as usize].0 == number)
+            .collect();
+        let running = here.iter().map(|deeds| Running {
+            ipc: deeds.instructions as f64 / deeds.cycles as f64,
+            presence: deeds.cycles as f64 / sample.cycles,
+        });
+        let running: Vec<Running> = running.collect();
+        let kind = machine.kind(core);
+        let estimator = SoloCpi {
+            width: f64::from(kind.width),
+            contexts: kind.contexts as usize,
+        };
+        let estimates: Vec<f64> = match inferred {
+            true => estimator
+                .infer(&running)
+                .iter()
+                .map(|solo| solo.demand)
+                .collect(),
+            false => running.iter().map(|running| running.ipc).collect(),
+        };
+        for (deeds, ipc) in here.iter().zip(estimates) {
+            let lone = alone
+                .iter()
+                .filter_map(|(sample, _)| sample.threads.first());
+            let lone = lone.into_iter().find(|lone| lone.name == deeds.name)?;
+            let truth = lone.cycles as f64 / lone.instructions as f64;
+            errors.push((1.0 / ipc - truth).abs() / truth);
+        }
+    }
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    mean.is_finite().then_some(mean)
 }
 
 /// No placement can do more than all cores can issue, nor more than the threads that would do most alone.
@@ -176,6 +277,7 @@ mod tests {
     fn sample(cycles: f64, instructions: &[u64]) -> Sample {
         let deeds = |instructions: &u64| Deeds {
             name: "t".to_owned(),
+            pu: 0,
             instructions: *instructions,
             cycles: cycles as u64,
             accesses: 10,
@@ -209,6 +311,27 @@ mod tests {
         // Only as many as there are contexts run at a time, the greediest.
         let many = bound(&machine, &[(alone(20), 1), (alone(10), 100)]);
         assert!((many - 1.7).abs() < 1e-9, "{many}");
+    }
+
+    #[test]
+    fn speedup_is_what_threads_do_of_what_they_do_alone() {
+        let alone = [(sample(100.0, &[80]), 2)];
+        assert_eq!(speedup(&sample(100.0, &[80]), &alone), Some(1.0));
+        assert_eq!(speedup(&sample(200.0, &[80, 40]), &alone), Some(0.75));
+        assert_eq!(speedup(&sample(200.0, &[80, 40]), &[]), None);
+    }
+
+    #[test]
+    fn errors_of_cpi_are_parts_of_the_cpi_alone() {
+        let machine = find_machine("cmt-4x4").unwrap();
+        let alone = [(sample(100.0, &[50]), 1)];
+        // Alone it takes 2 cycles an instruction, here 4.
+        let beside = sample(100.0, &[25]);
+        assert_eq!(cpi_error(&machine, &beside, &alone, false), Some(1.0));
+        // With nobody else on its core there is nothing to be inferred.
+        let inferred = cpi_error(&machine, &beside, &alone, true).unwrap();
+        assert!((inferred - 1.0).abs() < 1e-3, "{inferred}");
+        assert_eq!(cpi_error(&machine, &beside, &[], false), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::{
     error::LabError,
-    experiment::{Experiment, Place, Quantity, Run, Shape},
+    experiment::{Experiment, Place, Run, Shape},
     figure::Picture,
     measure::{self, Point, Simulated},
     placement,
@@ -148,7 +148,10 @@ fn plan(experiment: &Experiment) -> Plan {
     let mut plan = Plan::default();
     let bounded = |run: usize| {
         let mut measures = experiment.measures.iter();
-        measures.any(|measure| measure.of == Quantity::Bound && measure.run == run)
+        measures.any(|measure| {
+            let wants = measure.of.needs_alone();
+            wants && (measure.run == run || measure.per == Some(run))
+        })
     };
     for (number, run) in experiment.runs.iter().enumerate() {
         let points = (0..run.workloads.len()).map(|at| {

@@ -58,6 +58,8 @@ pub struct Job {
 pub struct Deeds {
     /// The name of its kind.
     pub name: String,
+    /// The PU where it was last.
+    pub pu: u32,
     /// Instructions.
     pub instructions: u64,
     /// Cycles on a PU.
@@ -183,6 +185,7 @@ fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
         let process = &system.processes()[thread.identity.process];
         Deeds {
             name: kind(workload, &process.name, index + 1 - process.pid as usize),
+            pu: thread.last_pu,
             instructions: counters.instructions(),
             cycles: thread.cycles,
             accesses: counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize],
@@ -270,6 +273,7 @@ impl Observer for Watcher<'_> {
                 ),
                 ..Deeds::default()
             });
+            deeds.pu = sample.last_pu.unwrap_or(deeds.pu);
             deeds.migrations += sample.migrations.unwrap_or(0);
             for count in &sample.counts {
                 let value = count.value as u64;

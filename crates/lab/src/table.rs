@@ -46,8 +46,8 @@ pub struct Row {
     pub ours: Value,
     /// The unit of both.
     pub unit: String,
-    /// How far they may differ. As JSON a number for `Within`, `[least, most]` for `Between`, with null for an open
-    /// end, and for an ordering the part by which each number must exceed the one before.
+    /// How far they may differ. As JSON `[least, most]` for `Between`, for an ordering the part by which each number must
+    /// exceed the one before, else the number.
     #[serde(serialize_with = "tolerance")]
     pub tolerance: Holds,
     /// Whether they do not differ by more.
@@ -57,7 +57,7 @@ pub struct Row {
     pub place: String,
     /// The published value for an open end.
     #[serde(skip)]
-    bound: f64,
+    bound: Option<f64>,
 }
 
 fn tolerance<S: Serializer>(holds: &Holds, serializer: S) -> Result<S::Ok, S::Error> {
@@ -84,8 +84,12 @@ impl Row {
         match self.tolerance {
             Holds::Within(tolerance) => format!("±{}", short(tolerance)),
             Holds::Between(least, most) => format!("{} to {}", short(least), short(most)),
-            Holds::AtLeast(tolerance) => format!("≥ {}", short(self.bound - tolerance)),
-            Holds::AtMost(tolerance) => format!("≤ {}", short(self.bound + tolerance)),
+            Holds::AtLeast(tolerance) => {
+                format!("≥ {}", short(self.bound.unwrap_or(0.0) - tolerance))
+            }
+            Holds::AtMost(tolerance) => {
+                format!("≤ {}", short(self.bound.unwrap_or(0.0) + tolerance))
+            }
             Holds::Rising(0.0) => "in this order".to_owned(),
             Holds::Rising(margin) => format!("each {} % more", short(margin * 100.0)),
         }
@@ -101,14 +105,14 @@ pub fn row(claim: &Claim, measured: &[Measured]) -> Result<Row, String> {
     let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
     let ours = numbers.first().copied().unwrap_or(f64::NAN);
     let bound = match claim.published {
-        Against::Number(number) => number,
-        Against::Words(_) => f64::NAN,
+        Against::Number(number) => Some(number),
+        Against::Words(_) => None,
     };
     let holds = match claim.holds {
-        Holds::Within(tolerance) => (ours - bound).abs() <= tolerance,
+        Holds::Within(tolerance) => bound.is_some_and(|bound| (ours - bound).abs() <= tolerance),
         Holds::Between(least, most) => (least..=most).contains(&ours),
-        Holds::AtLeast(tolerance) => ours >= bound - tolerance,
-        Holds::AtMost(tolerance) => ours <= bound + tolerance,
+        Holds::AtLeast(tolerance) => bound.is_some_and(|bound| ours >= bound - tolerance),
+        Holds::AtMost(tolerance) => bound.is_some_and(|bound| ours <= bound + tolerance),
         Holds::Rising(margin) => numbers
             .windows(2)
             .all(|pair| pair[1] > pair[0] * (1.0 + margin)),

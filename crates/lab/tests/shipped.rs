@@ -16,6 +16,7 @@ fn every_shipped_experiment_is_read() {
             "cmt/hundred",
             "cmt/model",
             "cmt/schedulers",
+            "cmt/solo",
             "cmt/wide"
         ]
     );
@@ -150,4 +151,34 @@ fn a_page_needs_nothing_else_and_shows_what_misses() {
             .lines()
             .all(|line| line.chars().count() <= 80)
     );
+}
+
+#[test]
+fn a_table_tells_what_holds_and_what_misses() {
+    let mut experiment = load("cmt/model").unwrap();
+    experiment.claims[0].published = perch_lab::experiment::Against::Number(7.0);
+    let results = run(&experiment, &mut ()).unwrap();
+    insta::assert_snapshot!(perch_lab::table::text(&results));
+}
+
+/// The example that the documentation gives is an experiment.
+#[test]
+fn the_documented_experiment_is_read() {
+    let page = include_str!("../../../docs/lab.md");
+    let text = page
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .unwrap();
+    let path = std::path::Path::new("docs/lab.md");
+    let sibling = |_: &str| Err("not here".to_owned());
+    let experiment = perch_lab::experiment::parse("mine", text, path, &sibling).unwrap();
+    assert_eq!(experiment.claims.len(), 1);
+    // What can be measured and how it is taken is described, all of it.
+    for (name, ..) in perch_lab::experiment::Quantity::ALL {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+    for (name, _) in perch_lab::experiment::Take::ALL {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
 }

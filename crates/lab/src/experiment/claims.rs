@@ -67,7 +67,7 @@ impl Checker<'_> {
                 "`{}` cannot be told from arithmetic in a formula",
                 name.get_ref()
             );
-            let hint = "write letters, digits and underscores";
+            let hint = "write letters, digits and underscores, and begin with no function's name (`min`, `max`, `e`)";
             return Err(self.wrong(name.span(), message, Some(hint.to_owned())));
         }
         Ok(Measure {

@@ -3,6 +3,7 @@
 mod check;
 mod claims;
 mod file;
+mod place;
 mod quantity;
 
 use crate::{error::LabError, placement::Placement};
@@ -100,6 +101,9 @@ pub struct Sweep {
 pub enum Quantity {
     /// Instructions of all threads / cycle of the machine.
     Throughput,
+    /// The sum of each thread's speed over its speed alone on the machine: how many threads alone would do as much
+    /// (weighted speedup, Snavely and Tullsen 2000).
+    Speedup,
     /// Cycles on a PU / instruction, the mean of the threads.
     Cpi,
     /// Cycles between the issue of an instruction and the next one of the same thread, less the cycle that it issues
@@ -107,6 +111,13 @@ pub enum Quantity {
     Delay,
     /// Loads and stores that hit L1 / loads and stores.
     L1Hits,
+    /// How far a thread's CPI beside others is from its CPI alone, as a part of the latter, the mean of the threads.
+    CpiError,
+    /// How far the CPI alone that `perch_policy::cpi::SoloCpi` infers from CPIs beside others is from the true one, in
+    /// the same way. Only for threads that stay on their core.
+    SoloError,
+    /// Share of the PUs' time in which they had a thread.
+    Busy,
     /// Times that a thread went on on another PU.
     Migrations,
     /// No placement has a throughput above this: what the cores can issue, or what the threads that need least time
@@ -120,16 +131,28 @@ pub enum Quantity {
 
 impl Quantity {
     /// All of them, with the names that files use and their units.
-    pub const ALL: [(&'static str, Self, &'static str); 8] = [
+    pub const ALL: [(&'static str, Self, &'static str); 12] = [
         ("throughput", Self::Throughput, "instructions / cycle"),
+        ("speedup", Self::Speedup, "threads alone"),
         ("cpi", Self::Cpi, "cycles / instruction"),
         ("delay", Self::Delay, "cycles"),
         ("l1-hits", Self::L1Hits, "hits / access"),
+        ("cpi-error", Self::CpiError, "of the CPI alone"),
+        ("solo-error", Self::SoloError, "of the CPI alone"),
+        ("busy", Self::Busy, "of the PUs' time"),
         ("migrations", Self::Migrations, "migrations"),
         ("bound", Self::Bound, "instructions / cycle"),
         ("placements", Self::Placements, "placements"),
         ("combinations", Self::Combinations, "power of ten"),
     ];
+
+    /// Whether each class of threads must be simulated alone for it.
+    pub fn needs_alone(self) -> bool {
+        matches!(
+            self,
+            Self::Bound | Self::Speedup | Self::CpiError | Self::SoloError
+        )
+    }
 
     /// Its name in files, and its unit.
     pub fn names(self) -> (&'static str, &'static str) {
