@@ -108,6 +108,7 @@ impl ConfigFile {
     /// # Errors
     /// A file that cannot be read or is no configuration.
     pub fn load(asked: Option<&Path>) -> Result<Self> {
+        use std::io::ErrorKind::{NotFound, PermissionDenied};
         let (path, must) = match asked {
             Some(path) => (path.to_owned(), true),
             None => match user_config() {
@@ -117,7 +118,8 @@ impl ConfigFile {
         };
         match std::fs::read_to_string(&path) {
             Ok(text) => Self::parse(&text, &path),
-            Err(error) if !must && error.kind() == std::io::ErrorKind::NotFound => {
+            // Nobody asked for it: HOME may be another user's, as under sudo or setpriv.
+            Err(error) if !must && matches!(error.kind(), NotFound | PermissionDenied) => {
                 Ok(Self::default())
             }
             Err(error) => Err(error).with_context(|| format!("{}: cannot be read", path.display())),

@@ -19,11 +19,17 @@ pub struct Chosen {
 /// A user's profile with a mistake.
 pub fn library() -> Result<Library> {
     let variable = std::env::var_os;
-    let dirs = user_dirs(
-        variable("PERCH_PROFILES").as_deref(),
+    let asked = variable("PERCH_PROFILES");
+    let mut dirs = user_dirs(
+        asked.as_deref(),
         variable("XDG_CONFIG_HOME").as_deref(),
         variable("HOME").as_deref(),
     );
+    if asked.is_none() {
+        // Nobody asked for it: HOME may be another user's, as under sudo or setpriv.
+        let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+        dirs.retain(|dir| !std::fs::read_dir(dir).is_err_and(refused));
+    }
     Ok(Library::load(&dirs)?)
 }
 

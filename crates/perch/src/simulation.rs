@@ -7,6 +7,7 @@ use crate::{
     render::{explain::Explain, live::Live},
 };
 use anyhow::{Context, Result};
+use perch_core::Policy;
 use perch_engine::{
     Acting, Observer, Options, Session, StateDir,
     recording::Recorder,
@@ -161,6 +162,23 @@ fn on_machine(time: Duration, machine: &MachineModel) -> u64 {
     (time.as_nanos() as f64 * perch_sim::units::NANOSECOND as f64 / machine.scale).round() as u64
 }
 
+/// A policy and its settings.
+///
+/// # Errors
+/// A policy that is not there, settings that do not fit it or the machine.
+pub fn decider(
+    policy: &str,
+    machine: &MachineModel,
+    args: &SimArgs,
+) -> Result<(Box<dyn Policy>, Settings)> {
+    let settings = Settings::new(&args.place(policy))?;
+    let decides = match policy {
+        DEFAULT => registry::build("observe", &toml::Table::new())?,
+        _ => place::policy(&settings, &perch_sim::topology::topology(machine))?,
+    };
+    Ok((decides, settings))
+}
+
 /// Plays the workload under a policy; the result, and the report that `perch run` would print.
 ///
 /// # Errors
@@ -172,11 +190,7 @@ pub fn play(
     args: &SimArgs,
     alone: &Alone,
 ) -> Result<(Simulated, Report)> {
-    let settings = Settings::new(&args.place(policy))?;
-    let decides = match policy {
-        DEFAULT => registry::build("observe", &toml::Table::new())?,
-        _ => place::policy(&settings, &perch_sim::topology::topology(machine))?,
-    };
+    let (decides, settings) = decider(policy, machine, args)?;
     let mut system = System::new(
         Arc::clone(machine),
         Arc::clone(workload),

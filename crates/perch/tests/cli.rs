@@ -322,3 +322,46 @@ fn help_man_and_completions_come_from_one_source() {
     assert_eq!(code(&perch.run(&["man", pages.to_str().unwrap()])), 0);
     assert!(pages.join("perch-run.1").exists());
 }
+
+#[test]
+fn what_the_environment_says_of_taking_over_is_yes_or_no() {
+    let perch = Perch::new();
+    let with = |value: &str, args: &[&str]| {
+        let mut command = perch.command(args);
+        command.env("PERCH_TAKE_OVER", value).output().unwrap()
+    };
+    let shown = with("true", &["config"]);
+    assert!(
+        stdout(&shown).contains("take-over = true"),
+        "{}",
+        stdout(&shown)
+    );
+    assert!(stdout(&with("0", &["config"])).contains("take-over = false"));
+    assert_eq!(code(&with("foo", &["run", "--", "true"])), 2);
+    assert_ne!(code(&with("foo", &["config"])), 0);
+}
+
+#[test]
+fn a_dry_run_on_another_machine_is_replayed_on_that_machine() {
+    let perch = Perch::new();
+    let log = perch.folder.path().join("run.jsonl");
+    let log = log.to_str().unwrap();
+    let run = perch.run(&[
+        "run",
+        "--dry-run",
+        "--topology",
+        "package:1 core:4 pu:2",
+        "--log",
+        log,
+        "--",
+        "sleep",
+        "0.1",
+    ]);
+    assert_eq!(code(&run), 0, "{}", stderr(&run));
+    let replayed = perch.run(&["replay", log]);
+    assert!(
+        stdout(&replayed).contains("package:1 core:4 pu:2"),
+        "{}",
+        stdout(&replayed)
+    );
+}

@@ -147,7 +147,7 @@ pub struct PlaceArgs {
     )]
     pub topology: Option<String>,
     /// Place threads even where somebody placed them before
-    #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "Acting")]
+    #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::BoolishValueParser::new(), help_heading = "Acting")]
     pub take_over: bool,
     /// Use only these PUs, such as 0-7
     #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Acting")]
@@ -221,7 +221,7 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub place: PlaceArgs,
     /// How many runs of each
-    #[arg(long, short = 'N', value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, short = 'N', value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
     /// Runs of the program that are not measured, before the first
     #[arg(long, value_name = "N", default_value_t = 1)]

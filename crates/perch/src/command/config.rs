@@ -117,6 +117,19 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
             .map(|text| text.parse())
             .transpose()
             .context("PERCH_PUS")?,
+        take_over: environment("PERCH_TAKE_OVER")
+            .map(|text| {
+                let word = text.to_lowercase();
+                match &*word {
+                    "1" | "true" | "yes" | "on" | "y" | "t" => Ok(true),
+                    "0" | "false" | "no" | "off" | "n" | "f" => Ok(false),
+                    _ => Err(anyhow::anyhow!(
+                        "PERCH_TAKE_OVER: '{text}' is neither true nor false"
+                    )),
+                }
+            })
+            .transpose()?
+            .unwrap_or(false),
         ..PlaceArgs::default()
     };
     let settings = Settings::new(&place)?;

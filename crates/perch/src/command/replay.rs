@@ -39,7 +39,10 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         .as_deref()
         .map(|text| load(&Source::from_text(text)))
         .transpose()?;
-    let topology = other.map(|loaded| Arc::new(loaded.topology));
+    // As it was recorded: on paper on another machine, if it was.
+    let topology = other
+        .map(|loaded| Arc::new(loaded.topology))
+        .or_else(|| header.paper.clone());
     let profile = match &args.profile {
         Some(asked) => processor::library()?.choose(asked)?.clone(),
         None => Profile::parse(

@@ -3,7 +3,7 @@
 use crate::{
     args::SimArgs,
     render,
-    simulation::{DEFAULT, alone, play},
+    simulation::{DEFAULT, alone, decider, play},
 };
 use anyhow::{Result, bail};
 use perch_sim::config;
@@ -25,9 +25,17 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     let machine = Arc::new(config::find_machine(machine)?);
     let workload = Arc::new(config::find_workload(workload)?);
     let policies = match args.compare.is_empty() {
-        true => vec![args.policy.clone().unwrap_or_else(|| DEFAULT.to_owned())],
+        true => vec![match &args.policy {
+            Some(policy) => policy.clone(),
+            None if !args.pin.is_empty() => "fixed".to_owned(),
+            None => DEFAULT.to_owned(),
+        }],
         false => args.compare.clone(),
     };
+    // Before anything is simulated.
+    for policy in &policies {
+        decider(policy, &machine, args)?;
+    }
     let alone = alone(&machine, &workload, args)?;
     let mut results = Vec::new();
     let mut report = None;
