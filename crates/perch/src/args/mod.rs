@@ -10,19 +10,20 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 const EXAMPLES: &str = "\
 Examples:
-  perch run -- ./app --threads 16       place app's threads while it runs, then report
+  perch run -- ./app --threads 16       place app's threads, then report
   perch run --explain -- make -j8       say each move and the numbers behind it
   perch run --policy observe -- ./app   only watch
   perch attach 4711                     the same for what runs already
   perch compare -- ./app                with and without perch, alternately
   perch topology                        what this machine is made of
 
-perch changes affinity masks only, of threads that it was given, and puts every one back:
-when it ends, when it is interrupted, and after `kill -9` by `perch restore`.";
+perch changes affinity masks only, of threads that it was given, and puts every
+one back: when it ends, when it is interrupted, and after `kill -9` by
+`perch restore`.";
 
 /// Places threads so that they disturb each other least.
 #[derive(Debug, Parser)]
-#[command(name = "perch", version, about, after_help = EXAMPLES, max_term_width = 100, propagate_version = true)]
+#[command(name = "perch", version, about, after_help = EXAMPLES, max_term_width = 80, propagate_version = true)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -180,10 +181,11 @@ Examples:
   perch run -- ./app --threads 16
   perch run --live --explain -- python3 train.py
   perch run --dry-run --topology 'package:1 core:4 pu:2' -- ./app
-  perch run --policy fixed --pin 'fp-*=core:0-3.pu:0' --pin 'int-*=core:0-3.pu:1' -- ./app
+  perch run --pin 'fp-*=core:0-3.pu:0' --pin 'int-*=core:0-3.pu:1' -- ./app
 
-The exit code is the program's; 128+N if signal N killed it; 127 if it was not found, 126 if it cannot
-be executed, 125 if perch itself failed, 2 for a wrong command line.")]
+The exit code is the program's; 128+N if signal N killed it; 127 if it was not
+found, 126 if it cannot be executed, 125 if perch itself failed or a setting is
+wrong, 2 for a command line that cannot be read.")]
 pub struct RunArgs {
     /// Options.
     #[command(flatten)]

@@ -6,6 +6,7 @@ use crate::{
     render::{
         count,
         table::{Align, table},
+        wrapped,
     },
 };
 use anyhow::{Context, Result};
@@ -81,8 +82,11 @@ fn list(json: bool) -> Result<ExitCode> {
     });
     let text = table(&columns, rows);
     super::print(&format!(
-        "{text}\n\nThis machine gets {}: {}",
-        chosen.profile.name, chosen.why
+        "{text}\n\n{}",
+        wrapped(
+            &format!("This machine gets {}: ", chosen.profile.name),
+            &chosen.why
+        )
     ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,10 @@
 use crate::{
     args::TopologyArgs,
     processor,
-    render::topology::{PuLoad, draw},
+    render::{
+        topology::{PuLoad, draw},
+        wrapped,
+    },
 };
 use anyhow::Result;
 use perch_core::{ShareLevel, Topology};
@@ -47,9 +50,8 @@ pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
     }
     let mut text = draw(&loaded.topology, &on_it);
     text += &format!(
-        "\nprofile {}: {}\n{}\n",
-        chosen.profile.name,
-        chosen.why,
+        "\n{}{}\n",
+        wrapped(&format!("profile {}: ", chosen.profile.name), &chosen.why),
         sharing(&chosen.profile, &loaded.topology)
     );
     super::print(&text)?;

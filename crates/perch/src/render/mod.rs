@@ -48,6 +48,22 @@ pub fn fit(text: &str, columns: usize) -> String {
     }
 }
 
+/// The text behind a label, in lines that fit, the following ones indented.
+pub fn wrapped(label: &str, text: &str) -> String {
+    let mut out = String::new();
+    let mut line = label.to_owned();
+    for word in text.split_whitespace() {
+        if line.chars().count() + word.chars().count() + 1 > WIDTH && line.trim() != label.trim() {
+            out += line.trim_end();
+            out.push('\n');
+            line = " ".repeat(label.chars().count());
+        }
+        line += word;
+        line.push(' ');
+    }
+    out + line.trim_end() + "\n"
+}
+
 /// Why a thread is left alone, in two words.
 pub fn hands_off(why: perch_core::HandsOff) -> &'static str {
     match why {

@@ -3,6 +3,7 @@
 use super::{
     WIDTH, count, fit,
     table::{Align, table},
+    wrapped,
 };
 use anstyle::{AnsiColor, Style};
 use perch_core::{HandsOff, MetricSource, Outcome, ThreadId, metric::names};
@@ -339,22 +340,6 @@ fn ending(report: &Report) -> String {
         own.share * 100.0
     );
     format!("\n{text}")
-}
-
-/// The text behind a label, in lines that fit, the following ones indented.
-fn wrapped(label: &str, text: &str) -> String {
-    let mut out = String::new();
-    let mut line = label.to_owned();
-    for word in text.split_whitespace() {
-        if line.chars().count() + word.chars().count() + 1 > WIDTH && line.trim() != label.trim() {
-            out += line.trim_end();
-            out.push('\n');
-            line = " ".repeat(label.chars().count());
-        }
-        line += word;
-        line.push(' ');
-    }
-    out + line.trim_end() + "\n"
 }
 
 fn seconds(nanoseconds: u64) -> f64 {
