@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// A mistake in an experiment's text: `FILE:LINE:COLUMN: message`, the line with carets, and a hint.
-pub use perch_profile::ProfileError as Mistake;
+pub use perch_core::Mistake;
 
 /// Why an experiment cannot be had or run.
 #[derive(Debug, thiserror::Error)]
@@ -58,17 +58,4 @@ pub enum LabError {
         /// The drawing library's reason.
         why: String,
     },
-}
-
-/// "did you mean `x`?", if a candidate looks enough like `wrong`.
-pub(crate) fn did_you_mean<'a>(
-    wrong: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(wrong, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
 }

@@ -99,7 +99,8 @@ pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
         embedded(&EXPERIMENTS, &file).filter(|_| names().iter().any(|name| name == name_or_path));
     let Some(text) = text else {
         let names = names();
-        let hint = error::did_you_mean(name_or_path, names.iter().map(String::as_str));
+        let hint =
+            perch_core::mistake::did_you_mean(name_or_path, names.iter().map(String::as_str));
         return Err(LabError::Unknown {
             name: name_or_path.to_owned(),
             hint: hint.map(|hint| format!("; {hint}")).unwrap_or_default(),

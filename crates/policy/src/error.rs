@@ -40,11 +40,17 @@ pub enum PolicyError {
 
 /// `; did you mean 'x'?` for the candidate that is nearest to `given`, or nothing if none is near.
 pub(crate) fn suggestion<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(given, candidate), candidate))
-        .filter(|(similarity, _)| *similarity > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| format!("; did you mean '{candidate}'?"))
+    perch_core::mistake::nearest(given, candidates)
+        .map(|candidate| format!("; did you mean '{candidate}'?"))
         .unwrap_or_default()
+}
+
+/// Whether options that are shares lie between 0 and 1.
+pub(crate) fn check_shares(options: &[(&str, f64)]) -> Result<(), String> {
+    for (name, value) in options {
+        if !(0.0..=1.0).contains(value) {
+            return Err(format!("{name} = {value}: give a share from 0 to 1"));
+        }
+    }
+    Ok(())
 }

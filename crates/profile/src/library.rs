@@ -1,10 +1,8 @@
 //! The profiles that are shipped, and those of the user.
 
-use crate::{
-    error::{LibraryError, did_you_mean},
-    profile::Profile,
-};
+use crate::{error::LibraryError, profile::Profile};
 use include_dir::{Dir, include_dir};
+use perch_core::mistake::did_you_mean;
 use std::{
     ffi::OsStr,
     fs,

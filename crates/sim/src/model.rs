@@ -42,18 +42,21 @@ impl Op {
         Op::Branch,
     ];
 
+    /// Their names in files, in the order of their numbers.
+    pub const NAMES: [&'static str; Op::COUNT] = [
+        "alu",
+        "multiply",
+        "divide",
+        "fp",
+        "fp-divide",
+        "load",
+        "store",
+        "branch",
+    ];
+
     /// Its name in files.
     pub fn name(self) -> &'static str {
-        match self {
-            Op::Alu => "alu",
-            Op::Multiply => "multiply",
-            Op::Divide => "divide",
-            Op::Fp => "fp",
-            Op::FpDivide => "fp-divide",
-            Op::Load => "load",
-            Op::Store => "store",
-            Op::Branch => "branch",
-        }
+        Op::NAMES[self as usize]
     }
 }
 

@@ -215,11 +215,6 @@ impl Thread {
     pub fn is_runnable(&self) -> bool {
         self.state == State::Runnable
     }
-
-    /// What it runs now, for people: the mix's number.
-    pub fn mix(&self) -> Option<usize> {
-        self.current.as_ref().map(|(mix, _)| *mix)
-    }
 }
 
 fn stream(mix: usize, sources: &Sources<'_>, random: &Random) -> Stream {

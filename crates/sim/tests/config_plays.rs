@@ -29,7 +29,7 @@ fn throughput(machine: &MachineModel, mixes: &[&Mix]) -> f64 {
     });
     let mut streams = Streams(streams.collect());
     let mut memory = Memory::new(machine);
-    let mut core = Core::new(0, 0, machine.kind(&machine.cores[0]));
+    let mut core = Core::new(0, machine.kind(&machine.cores[0]));
     for thread in 0..mixes.len() {
         core.assign(thread, Some(thread as u32), 0, &mut streams, &mut memory);
     }

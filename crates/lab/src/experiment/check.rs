@@ -5,7 +5,8 @@ use super::{
     file::{self, Text},
     quantity,
 };
-use crate::error::{Mistake, did_you_mean};
+use crate::error::Mistake;
+use perch_core::mistake::did_you_mean;
 use perch_sim::{config, model::MachineModel, workload::WorkloadModel};
 use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 

@@ -5,7 +5,8 @@ use super::{
     check::{Checked, Checker},
     file::{self, Aim, Text},
 };
-use crate::{error::did_you_mean, placement, published};
+use crate::{placement, published};
+use perch_core::mistake::did_you_mean;
 use perch_profile::formula::Formula;
 
 /// The kinds of claims that have a number of ours.

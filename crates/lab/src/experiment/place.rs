@@ -5,7 +5,8 @@ use super::{
     check::{Checked, Checker},
     file::{self, Text},
 };
-use crate::{error::did_you_mean, placement};
+use crate::placement;
+use perch_core::mistake::did_you_mean;
 use perch_policy::{PolicyError, registry};
 use perch_sim::{model::MachineModel, workload::WorkloadModel};
 use std::ops::Range;

@@ -1,5 +1,6 @@
 //! Options of the policy `cpi`.
 
+use crate::error::check_shares;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -84,16 +85,11 @@ impl CpiConfig {
     /// # Errors
     /// What is out of range, with the range.
     pub fn check(&self) -> Result<(), String> {
-        let shares = [
+        check_shares(&[
             ("min_activity", self.min_activity),
             ("min_confidence", self.min_confidence),
             ("gain", self.gain),
-        ];
-        for (name, value) in shares {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(format!("{name} = {value}: give a share from 0 to 1"));
-            }
-        }
+        ])?;
         if !(self.smoothing > 0.0 && self.smoothing <= 1.0) {
             return Err(format!(
                 "smoothing = {}: give a weight above 0 and up to 1",

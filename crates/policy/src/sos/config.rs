@@ -1,5 +1,6 @@
 //! Options of the policy `sos`.
 
+use crate::error::check_shares;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -94,11 +95,7 @@ impl SosConfig {
                 return Err(format!("{name} = 0: give 1 or more {unit}"));
             }
         }
-        for (name, value) in [("within", self.within), ("min_activity", self.min_activity)] {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(format!("{name} = {value}: give a share from 0 to 1"));
-            }
-        }
+        check_shares(&[("within", self.within), ("min_activity", self.min_activity)])?;
         crate::cpi::check_width(self.width)
     }
 }

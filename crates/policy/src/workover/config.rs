@@ -1,5 +1,6 @@
 //! WorkOver's options.
 
+use crate::error::check_shares;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,16 +60,11 @@ impl WorkOverConfig {
     /// # Errors
     /// What is out of range, with the range.
     pub fn check(&self) -> Result<(), String> {
-        let shares = [
+        check_shares(&[
             ("min_activity", self.min_activity),
             ("min_confidence", self.min_confidence),
             ("margin", self.margin),
-        ];
-        for (name, value) in shares {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(format!("{name} = {value}: give a share from 0 to 1"));
-            }
-        }
+        ])?;
         if !(self.large >= 1.0 && self.large.is_finite()) {
             return Err(format!("large = {}: give 1 or more margins", self.large));
         }

@@ -2,11 +2,11 @@
 
 use super::{Checked, Reader, of_kind};
 use crate::{
-    error::did_you_mean,
     formula::{Formula, is_name},
     profile::{CPU_SECONDS, Input, MetricPlan, MetricRule, Profile, Scope},
     schema,
 };
+use perch_core::mistake::did_you_mean;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use toml::Spanned;
 

@@ -3,10 +3,11 @@
 mod metric;
 
 pub(crate) use metric::MOST_INPUTS;
+use perch_core::mistake::did_you_mean;
 
 use crate::{
     cpu::Rule,
-    error::{ProfileError, did_you_mean},
+    error::ProfileError,
     formula::is_name,
     plausible::Limits,
     profile::{CPU_SECONDS, Event, Kind, Profile, Set, Unit, UnitClass},

@@ -143,17 +143,7 @@ fn units(item: Item<'_>) -> Checked<Vec<UnitPool>> {
 }
 
 fn latencies(item: Item<'_>) -> Checked<[Latency; Op::COUNT]> {
-    const NAMES: &[&str] = &[
-        "alu",
-        "multiply",
-        "divide",
-        "fp",
-        "fp-divide",
-        "load",
-        "store",
-        "branch",
-    ];
-    let table = item.table("the latencies", NAMES)?;
+    let table = item.table("the latencies", &Op::NAMES)?;
     let mut latencies = [Latency { cycles: 1, busy: 1 }; Op::COUNT];
     let absent = Op::ALL
         .map(Op::name)

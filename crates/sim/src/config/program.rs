@@ -205,8 +205,10 @@ fn locks_are_paired(items: &[Item<'_>], steps: &[Step]) -> Checked<()> {
             Step::Lock(name) => held.push((name, *item)),
             Step::Unlock(name) => {
                 let Some(at) = held.iter().position(|(other, _)| other == name) else {
-                    let hint =
-                        super::error::did_you_mean(name, held.iter().map(|(other, _)| *other));
+                    let hint = perch_core::mistake::did_you_mean(
+                        name,
+                        held.iter().map(|(other, _)| *other),
+                    );
                     return Err(item.wrong_hint(format!("`{name}` is not held here"), hint));
                 };
                 held.remove(at);

@@ -1,7 +1,8 @@
 //! The machines and workloads of the source tree, and how names find them.
 
-use super::error::{ConfigError, did_you_mean};
+use super::error::ConfigError;
 use include_dir::{Dir, include_dir};
+use perch_core::mistake::did_you_mean;
 use std::path::Path;
 
 static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");

@@ -1,9 +1,7 @@
 //! Walks through a parsed file: every look at a value knows its place in the text, for the mistakes.
 
-use super::{
-    error::{Mistake, did_you_mean},
-    quantity::Sort,
-};
+use super::{error::Mistake, quantity::Sort};
+use perch_core::mistake::did_you_mean;
 use std::ops::{Range, RangeInclusive};
 use toml::{
     Spanned,

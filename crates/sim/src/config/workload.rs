@@ -123,17 +123,7 @@ fn mix(name: &str, item: Item<'_>, regions: &mut HashMap<String, u64>) -> Checke
 }
 
 fn shares(item: Item<'_>) -> Checked<[f64; Op::COUNT]> {
-    const NAMES: &[&str] = &[
-        "alu",
-        "multiply",
-        "divide",
-        "fp",
-        "fp-divide",
-        "load",
-        "store",
-        "branch",
-    ];
-    let table = item.table("the shares", NAMES)?;
+    let table = item.table("the shares", &Op::NAMES)?;
     let mut shares = [0.0; Op::COUNT];
     for op in Op::ALL {
         shares[op as usize] = table

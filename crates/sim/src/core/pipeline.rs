@@ -59,7 +59,6 @@ struct Context {
 /// A core.
 #[derive(Debug, Clone)]
 pub struct Core {
-    number: usize,
     first_pu: usize,
     cycle_time: Ps,
     fine_grained: bool,
@@ -76,13 +75,11 @@ pub struct Core {
     turn: usize,
     /// The next cycle.
     cycle: u64,
-    /// Cycles in which at least one instruction was issued.
-    busy_cycles: u64,
 }
 
 impl Core {
     /// A core of this kind, whose first context is PU `first_pu`.
-    pub fn new(number: usize, first_pu: usize, kind: &CoreKind) -> Self {
+    pub fn new(first_pu: usize, kind: &CoreKind) -> Self {
         let remembered = (kind.window as usize + 1)
             .max(REMEMBERED)
             .next_power_of_two();
@@ -97,7 +94,6 @@ impl Core {
             counters: Counters::default(),
         };
         Self {
-            number,
             first_pu,
             // A throttled clock stands still for a part of each few microseconds: on the whole it is a slower one.
             cycle_time: (kind.cycle as f64 / kind.duty).round() as Ps,
@@ -113,23 +109,12 @@ impl Core {
             contexts: vec![context; kind.contexts as usize],
             turn: 0,
             cycle: 0,
-            busy_cycles: 0,
         }
-    }
-
-    /// Its number.
-    pub fn number(&self) -> usize {
-        self.number
     }
 
     /// How long a cycle is.
     pub fn cycle_time(&self) -> Ps {
         self.cycle_time
-    }
-
-    /// Cycles so far, and those in which something was issued.
-    pub fn cycles(&self) -> (u64, u64) {
-        (self.cycle, self.busy_cycles)
     }
 
     /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest. Returns the instruction
@@ -177,12 +162,11 @@ impl Core {
     ) {
         let end = until.div_ceil(self.cycle_time);
         while self.cycle < end {
-            let issued = if self.fine_grained {
-                self.issue_one(supply, memory)
+            if self.fine_grained {
+                self.issue_one(supply, memory);
             } else {
-                self.issue_shared(supply, memory)
-            };
-            self.busy_cycles += u64::from(issued);
+                self.issue_shared(supply, memory);
+            }
             let mut next = NEVER;
             for context in 0..self.contexts.len() {
                 let slot = &mut self.contexts[context];
@@ -204,7 +188,7 @@ impl Core {
 
     /// Fine-grained: the next ready context has the cycle.
     #[inline]
-    fn issue_one(&mut self, supply: &mut impl Supply, memory: &mut Memory) -> bool {
+    fn issue_one(&mut self, supply: &mut impl Supply, memory: &mut Memory) {
         let contexts = self.contexts.len();
         for step in 0..contexts {
             let context = (self.turn + step) % contexts;
@@ -217,15 +201,14 @@ impl Core {
             }
             if issued > 0 {
                 self.turn = (context + 1) % contexts;
-                return true;
+                return;
             }
         }
-        false
     }
 
     /// Simultaneous: the contexts share the slots, one instruction each in turn.
     #[inline]
-    fn issue_shared(&mut self, supply: &mut impl Supply, memory: &mut Memory) -> bool {
+    fn issue_shared(&mut self, supply: &mut impl Supply, memory: &mut Memory) {
         let contexts = self.contexts.len();
         let (mut left, mut idle) = (self.width, 0);
         let mut context = self.turn % contexts;
@@ -239,7 +222,6 @@ impl Core {
             context = (context + 1) % contexts;
         }
         self.turn = (self.turn + 1) % contexts;
-        left < self.width
     }
 
     /// Issues the pending instruction of a context in this cycle, if its unit is free (in order) or has room later (out

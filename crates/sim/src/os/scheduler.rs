@@ -12,7 +12,6 @@ use crate::{
     thread::Thread,
     units::{NANOSECOND, Ps},
 };
-use perch_core::PuSet;
 
 /// A thread: an index of the system's threads.
 type Index = usize;
@@ -360,12 +359,5 @@ impl Scheduler {
     /// Whether nobody runs anywhere.
     pub fn is_idle(&self) -> bool {
         self.queues.iter().all(Queue::is_idle)
-    }
-
-    /// PUs with nobody.
-    pub fn idle(&self) -> PuSet {
-        (0..self.queues.len() as u32)
-            .filter(|pu| self.queues[*pu as usize].is_idle())
-            .collect()
     }
 }

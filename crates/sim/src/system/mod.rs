@@ -126,10 +126,9 @@ impl System {
         let cores = machine
             .cores
             .iter()
-            .enumerate()
-            .map(|(number, core)| {
+            .map(|core| {
                 let kind = machine.kind(core);
-                let made = Core::new(number, first, kind);
+                let made = Core::new(first, kind);
                 first += kind.contexts as usize;
                 made
             })

@@ -1,0 +1,124 @@
+//! What can be wrong with a file that people write, told with file, line, column and the line itself.
+
+use std::{fmt, ops::Range};
+
+/// A mistake in the text of a file that people write.
+///
+/// Shown as `FILE:LINE:COLUMN: message`, the line with carets under the mistake, and a hint where there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file, as it was given.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// That line of the file.
+    pub text: String,
+    /// How many characters of the line are wrong, at least 1.
+    pub width: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it, if more can be said.
+    pub hint: Option<String>,
+}
+
+/// The longest piece of a line that is shown, in characters.
+const SHOWN: usize = 100;
+
+impl Mistake {
+    /// The mistake at these bytes of `source`; a range outside of it is moved to its end.
+    pub fn at(
+        path: &str,
+        source: &str,
+        bytes: Range<usize>,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) -> Self {
+        let start = floor_boundary(source, bytes.start);
+        let end = floor_boundary(source, bytes.end);
+        let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line = source[line_start..].lines().next().unwrap_or("");
+        let line_end = line_start + line.len();
+        // A mistake at a line's end may lie between its carriage return and its line feed.
+        let start = start.min(line_end);
+        let end = end.clamp(start, line_end);
+        Self {
+            path: path.to_owned(),
+            line: source[..start].matches('\n').count() + 1,
+            column: source[line_start..start].chars().count() + 1,
+            text: line.to_owned(),
+            width: source[start..end].chars().count().max(1),
+            message: message.into(),
+            hint,
+        }
+    }
+}
+
+/// The nearest character boundary at or before `at`.
+fn floor_boundary(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}:{}:{}: {}",
+            self.path, self.line, self.column, self.message
+        )?;
+        let number = self.line.to_string();
+        let skip = if self.column > SHOWN {
+            self.column - SHOWN / 2
+        } else {
+            0
+        };
+        let shown: String = self
+            .text
+            .chars()
+            .skip(skip)
+            .take(SHOWN)
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let before = self.column - 1 - skip;
+        let width = self.width.min(SHOWN.saturating_sub(before)).max(1);
+        writeln!(f, "  {number} | {}", shown.trim_end())?;
+        write!(
+            f,
+            "  {:1$} | {2:3$}{4}",
+            "",
+            number.len(),
+            "",
+            before,
+            "^".repeat(width)
+        )?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// The candidate that looks most like `wrong`, if any looks like it at all.
+pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(wrong, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// "did you mean `x`?", if there is a candidate near enough.
+pub fn did_you_mean<'a>(
+    wrong: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    nearest(wrong, candidates).map(|near| format!("did you mean `{near}`?"))
+}
