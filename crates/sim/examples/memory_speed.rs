@@ -3,6 +3,7 @@
 //! `cargo run --release -p perch-sim --example memory_speed`
 
 use perch_sim::{
+    core::Hierarchy,
     counters::Counters,
     memory::{Access, Memory},
     model::{

@@ -7,11 +7,13 @@
 pub mod config;
 pub mod core;
 pub mod counters;
+mod cycle;
 pub mod events;
 pub mod machine;
 pub mod memory;
 pub mod model;
 pub mod os;
+mod processor;
 pub mod stream;
 pub mod system;
 pub mod thread;

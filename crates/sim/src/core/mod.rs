@@ -3,4 +3,4 @@
 mod pipeline;
 mod units;
 
-pub use pipeline::{Core, Finished, Supply};
+pub use pipeline::{Core, Finished, Hierarchy, Supply};

@@ -8,7 +8,7 @@
 use super::units::Units;
 use crate::{
     counters::Counters,
-    memory::{Access, Memory},
+    memory::Access,
     model::{CoreKind, Latency, Multithreading, Op},
     stream::Instruction,
     units::Ps,
@@ -24,6 +24,24 @@ const NEVER: u64 = u64::MAX;
 pub trait Supply {
     /// The thread's next instruction; `None` when it has something else to do, such as waiting at a barrier.
     fn next(&mut self, thread: u32) -> Option<Instruction>;
+}
+
+/// Where a core's accesses go: the memory system, or what stands for it.
+pub trait Hierarchy {
+    /// The number of the line where an address in bytes is.
+    fn line_of(&self, address: u64) -> u64;
+
+    /// One access of a thread on a PU at time `now`, which may be somewhat before that of the access before. Counts what
+    /// it misses. Returns the time that it takes beyond a hit in the first level: 0 for that.
+    fn access(
+        &mut self,
+        pu: usize,
+        thread: u32,
+        access: Access,
+        address: u64,
+        now: Ps,
+        counters: &mut Counters,
+    ) -> Ps;
 }
 
 /// A thread came to the end of its instructions.
@@ -125,7 +143,7 @@ impl Core {
         thread: Option<u32>,
         at: Ps,
         supply: &mut impl Supply,
-        memory: &mut Memory,
+        memory: &mut impl Hierarchy,
     ) -> Option<Instruction> {
         let cycle = at.div_ceil(self.cycle_time).max(self.cycle);
         let slot = &mut self.contexts[context];
@@ -157,7 +175,7 @@ impl Core {
         &mut self,
         until: Ps,
         supply: &mut impl Supply,
-        memory: &mut Memory,
+        memory: &mut impl Hierarchy,
         mut finished: impl FnMut(Finished),
     ) {
         let end = until.div_ceil(self.cycle_time);
@@ -188,7 +206,7 @@ impl Core {
 
     /// Fine-grained: the next ready context has the cycle.
     #[inline]
-    fn issue_one(&mut self, supply: &mut impl Supply, memory: &mut Memory) {
+    fn issue_one(&mut self, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
         let contexts = self.contexts.len();
         for step in 0..contexts {
             let context = (self.turn + step) % contexts;
@@ -208,7 +226,7 @@ impl Core {
 
     /// Simultaneous: the contexts share the slots, one instruction each in turn.
     #[inline]
-    fn issue_shared(&mut self, supply: &mut impl Supply, memory: &mut Memory) {
+    fn issue_shared(&mut self, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
         let contexts = self.contexts.len();
         let (mut left, mut idle) = (self.width, 0);
         let mut context = self.turn % contexts;
@@ -227,7 +245,12 @@ impl Core {
     /// Issues the pending instruction of a context in this cycle, if its unit is free (in order) or has room later (out
     /// of order), and fetches the next.
     #[inline]
-    fn issue(&mut self, number: usize, supply: &mut impl Supply, memory: &mut Memory) -> bool {
+    fn issue(
+        &mut self,
+        number: usize,
+        supply: &mut impl Supply,
+        memory: &mut impl Hierarchy,
+    ) -> bool {
         let now = self.cycle;
         let Some(instruction) = self.contexts[number].pending else {
             return false;
@@ -288,7 +311,13 @@ impl Core {
 
     /// Brings the next instruction of a context, which can leave the front end from cycle `from` on.
     #[inline]
-    fn fetch(&mut self, number: usize, from: u64, supply: &mut impl Supply, memory: &mut Memory) {
+    fn fetch(
+        &mut self,
+        number: usize,
+        from: u64,
+        supply: &mut impl Supply,
+        memory: &mut impl Hierarchy,
+    ) {
         let window = self.window_of_one();
         let context = &mut self.contexts[number];
         context.pending = context.thread.and_then(|thread| supply.next(thread));

@@ -7,7 +7,7 @@ use super::{
     tlb::Tlb,
     topology::{Occupancy, Topology},
 };
-use crate::{counters::Counters, model::MachineModel, units::Ps};
+use crate::{core::Hierarchy, counters::Counters, model::MachineModel, units::Ps};
 
 /// Bytes of a line on a machine without caches.
 const LINE: u32 = 64;
@@ -53,84 +53,16 @@ struct Miss {
     at: Ps,
 }
 
-impl Memory {
-    /// The memory system of a machine, all caches empty. Lines and pages that are no powers of two are taken as the next
-    /// larger one; distances that the model does not give are 1.
-    pub fn new(model: &MachineModel) -> Self {
-        let topology = Topology::new(model);
-        let line = model.caches.first().map_or(LINE, |level| level.line).max(1);
-        let line_bits = line.next_power_of_two().trailing_zeros();
-        let page = model.tlb.map_or(PAGE, |tlb| tlb.page);
-        let nodes = model
-            .cores
-            .iter()
-            .map(|core| core.numa_node as usize + 1)
-            .max()
-            .unwrap_or(1);
-        let tlbs = model.tlb.iter().flat_map(|tlb| {
-            let count = if tlb.private {
-                model.pus()
-            } else {
-                model.cores.len()
-            };
-            vec![Tlb::new(tlb.entries, tlb.ways); count]
-        });
-        let distance = |from: usize, to: usize| model.memory.distance.get(from)?.get(to).copied();
-        let latency = |from, to| model.memory.latency as f64 * distance(from, to).unwrap_or(1.0);
-        let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
-        Self {
-            tlbs: tlbs.collect(),
-            tlb_miss: model.tlb.map_or(0, |tlb| tlb.miss),
-            line_bits,
-            page_bits: page.max(1).next_power_of_two().trailing_zeros(),
-            channels: vec![Channel::new(1 << line_bits, model.memory.bandwidth); nodes],
-            latencies: pairs
-                .map(|(from, to)| latency(from, to).round() as Ps)
-                .collect(),
-            tracked: topology.groups.len() > 1 || nodes > 1,
-            directory: Directory::new(topology.groups.len(), nodes, page, line_bits),
-            topology,
-        }
-    }
-
-    /// The number of the line where an address in bytes is.
+impl Hierarchy for Memory {
     #[inline]
-    pub fn line_of(&self, address: u64) -> u64 {
+    fn line_of(&self, address: u64) -> u64 {
         address >> self.line_bits
     }
 
-    /// Chooses where pages are placed that nobody has touched yet; at first that is [`Placement::FirstTouch`].
-    pub fn set_placement(&mut self, placement: Placement) {
-        self.directory.set_placement(placement);
-    }
-
-    /// The NUMA node of the page of an address, if anybody has touched it; 0 on a machine with a single node.
-    pub fn home(&self, address: u64) -> Option<u32> {
-        match self.channels.len() {
-            1 => Some(0),
-            _ => self.directory.home(self.line_of(address) & LINE_MASK),
-        }
-    }
-
-    /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model.
-    pub fn occupancy(&self, level: u8) -> Vec<Occupancy> {
-        let of_level = self
-            .topology
-            .caches
-            .iter()
-            .filter(|cache| cache.level + 1 == usize::from(level));
-        of_level.map(|cache| cache.occupancy()).collect()
-    }
-
-    /// One access of a thread on a PU at time `now`, which may be somewhat before that of the access before. Counts what
-    /// it misses. Returns the time that it takes beyond a hit in the first level: 0 for that. Addresses are told apart
-    /// up to 2^49 bytes, with lines of 64 bytes.
-    ///
     /// # Panics
-    ///
     /// If the machine has no such PU.
     #[inline]
-    pub fn access(
+    fn access(
         &mut self,
         pu: usize,
         thread: u32,
@@ -178,6 +110,71 @@ impl Memory {
             },
             counters,
         )
+    }
+}
+
+impl Memory {
+    /// The memory system of a machine, all caches empty. Addresses are told apart up to 2^49 bytes, with lines of 64
+    /// bytes. Lines and pages that are no powers of two are taken as the next
+    /// larger one; distances that the model does not give are 1.
+    pub fn new(model: &MachineModel) -> Self {
+        let topology = Topology::new(model);
+        let line = model.caches.first().map_or(LINE, |level| level.line).max(1);
+        let line_bits = line.next_power_of_two().trailing_zeros();
+        let page = model.tlb.map_or(PAGE, |tlb| tlb.page);
+        let nodes = model
+            .cores
+            .iter()
+            .map(|core| core.numa_node as usize + 1)
+            .max()
+            .unwrap_or(1);
+        let tlbs = model.tlb.iter().flat_map(|tlb| {
+            let count = if tlb.private {
+                model.pus()
+            } else {
+                model.cores.len()
+            };
+            vec![Tlb::new(tlb.entries, tlb.ways); count]
+        });
+        let distance = |from: usize, to: usize| model.memory.distance.get(from)?.get(to).copied();
+        let latency = |from, to| model.memory.latency as f64 * distance(from, to).unwrap_or(1.0);
+        let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
+        Self {
+            tlbs: tlbs.collect(),
+            tlb_miss: model.tlb.map_or(0, |tlb| tlb.miss),
+            line_bits,
+            page_bits: page.max(1).next_power_of_two().trailing_zeros(),
+            channels: vec![Channel::new(1 << line_bits, model.memory.bandwidth); nodes],
+            latencies: pairs
+                .map(|(from, to)| latency(from, to).round() as Ps)
+                .collect(),
+            tracked: topology.groups.len() > 1 || nodes > 1,
+            directory: Directory::new(topology.groups.len(), nodes, page, line_bits),
+            topology,
+        }
+    }
+
+    /// Chooses where pages are placed that nobody has touched yet; at first that is [`Placement::FirstTouch`].
+    pub fn set_placement(&mut self, placement: Placement) {
+        self.directory.set_placement(placement);
+    }
+
+    /// The NUMA node of the page of an address, if anybody has touched it; 0 on a machine with a single node.
+    pub fn home(&self, address: u64) -> Option<u32> {
+        match self.channels.len() {
+            1 => Some(0),
+            _ => self.directory.home(self.line_of(address) & LINE_MASK),
+        }
+    }
+
+    /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model.
+    pub fn occupancy(&self, level: u8) -> Vec<Occupancy> {
+        let of_level = self
+            .topology
+            .caches
+            .iter()
+            .filter(|cache| cache.level + 1 == usize::from(level));
+        of_level.map(|cache| cache.occupancy()).collect()
     }
 
     /// Makes a line that was just written in the first cache the PU's own. Nobody waits for that.

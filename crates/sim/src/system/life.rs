@@ -1,6 +1,6 @@
 //! The lives of programs and threads: they start, compute, wait for each other, sleep and end.
 
-use super::{Process, SimError, Start, Streams, System, addresses::own_bytes};
+use super::{Process, SimError, Start, System, addresses::own_bytes};
 use crate::{
     os::Sync,
     thread::{Identity, Sources, State, Thread, Wish},
@@ -142,15 +142,8 @@ impl System {
         let Some(place) = self.threads[index].place else {
             return;
         };
-        let (core, context) = self.places[place.pu as usize];
-        let mut streams = Streams(&mut self.threads);
-        self.cores[core].assign(
-            context,
-            Some(index as u32),
-            at,
-            &mut streams,
-            &mut self.memory,
-        );
+        let (pu, thread) = (place.pu as usize, Some(index as u32));
+        self.processor.assign(pu, thread, at, &mut self.threads);
     }
 
     fn block(&mut self, index: usize, state: State, stopped: bool) {

@@ -4,12 +4,13 @@ mod addresses;
 mod life;
 
 use crate::{
-    core::{Core, Finished, Supply},
-    counters::Counters,
-    memory::Memory,
+    core::Finished,
+    cycle::CycleLevel,
+    memory::Occupancy,
     model::MachineModel,
     os::{Scheduler, SchedulerModel, Sync},
-    stream::{Instruction, Random},
+    processor::Processor,
+    stream::Random,
     thread::{Place, Thread},
     units::{NANOSECOND, Ps},
     workload::WorkloadModel,
@@ -17,10 +18,6 @@ use crate::{
 use addresses::Addresses;
 use perch_core::PuSet;
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
-
-/// Cores take turns of so many picoseconds: what one does to caches that they share, another sees at most that much
-/// later. The result depends on it a little and on nothing else, so it never changes.
-const QUANTUM: Ps = 20_000;
 
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,10 +63,9 @@ struct Start {
 pub struct System {
     machine: Arc<MachineModel>,
     workload: Arc<WorkloadModel>,
-    cores: Vec<Core>,
-    /// Core and context of each PU.
-    places: Vec<(usize, usize)>,
-    memory: Memory,
+    processor: Box<dyn Processor>,
+    /// How many PUs there are.
+    pus: usize,
     scheduler: Scheduler,
     threads: Vec<Thread>,
     processes: Vec<Process>,
@@ -103,16 +99,6 @@ pub struct Stay {
     pub to: Ps,
 }
 
-/// Threads as a source of instructions.
-struct Streams<'a>(&'a mut [Thread]);
-
-impl Supply for Streams<'_> {
-    #[inline]
-    fn next(&mut self, thread: u32) -> Option<Instruction> {
-        self.0[thread as usize].instruction()
-    }
-}
-
 impl System {
     /// A machine that is about to run a workload. The seed decides what chance decides: streams, and ties of the
     /// scheduler.
@@ -122,17 +108,6 @@ impl System {
         scheduler: SchedulerModel,
         seed: u64,
     ) -> Self {
-        let mut first = 0;
-        let cores = machine
-            .cores
-            .iter()
-            .map(|core| {
-                let kind = machine.kind(core);
-                let made = Core::new(first, kind);
-                first += kind.contexts as usize;
-                made
-            })
-            .collect();
         let random = Random::new(seed);
         let scale = machine.scale;
         let on_machine = |ns: u64| ((ns * NANOSECOND) as f64 / scale).round() as Ps;
@@ -148,13 +123,12 @@ impl System {
         // The last one is taken first.
         starts.sort_by_key(|start| Reverse((start.at, start.program)));
         Self {
-            memory: Memory::new(&machine),
-            places: machine.places(),
+            pus: machine.pus(),
+            processor: Box::new(CycleLevel::new(&machine)),
             scheduler: Scheduler::new(&machine, scheduler, random.part(1)),
             unfinished: starts.len(),
             default_mask: (0..machine.pus() as u32).collect(),
             switch: on_machine(scheduler.switch),
-            cores,
             threads: Vec::new(),
             processes: Vec::new(),
             addresses: Addresses::new(random.part(0)),
@@ -213,9 +187,10 @@ impl System {
         self.stays.iter().flatten().copied().chain(there).collect()
     }
 
-    /// The memory system: for occupancies.
-    pub fn memory(&self) -> &Memory {
-        &self.memory
+    /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model. Threads are indices of
+    /// [`System::threads`].
+    pub fn occupancy(&self, level: u8) -> Vec<Occupancy> {
+        self.processor.occupancy(level)
     }
 
     /// Whether every program has ended once.
@@ -249,8 +224,7 @@ impl System {
             if wake.is_none() && self.scheduler.is_idle() {
                 return Err(self.deadlock());
             }
-            let next = (self.now + QUANTUM)
-                .min(until)
+            let next = until
                 .min(self.scheduler.next_tick().max(self.now + 1))
                 .min(wake.unwrap_or(Ps::MAX).max(self.now + 1));
             // With nobody on a PU nothing happens until somebody wakes.
@@ -258,13 +232,13 @@ impl System {
                 Some(wake) => wake.clamp(self.now + 1, until),
                 None => next,
             };
-            self.play(next);
-            self.now = next;
+            let (from, processor) = (self.now, &mut self.processor);
+            self.now = processor.run(from, next, &mut self.threads, &mut self.finished);
             self.handle_finished();
             self.wake();
             if self.scheduler.next_tick() <= self.now {
                 self.account();
-                self.scheduler.tick(&mut self.threads, next);
+                self.scheduler.tick(&mut self.threads, self.now);
                 self.changed = true;
             }
         }
@@ -272,28 +246,14 @@ impl System {
         Ok(())
     }
 
-    /// Lets every core run up to a moment.
-    fn play(&mut self, until: Ps) {
-        let mut streams = Streams(&mut self.threads);
-        for core in &mut self.cores {
-            let finished = &mut self.finished;
-            core.run(until, &mut streams, &mut self.memory, |thread| {
-                finished.push(thread)
-            });
-        }
-    }
-
     /// Puts on every PU whom the scheduler wants there.
     fn put(&mut self) {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        for pu in 0..self.places.len() {
-            let (core, context) = self.places[pu];
+        for pu in 0..self.pus {
             let wanted = self.scheduler.current(pu);
-            let present = self.cores[core]
-                .thread(context)
-                .map(|thread| thread as usize);
+            let present = self.processor.thread(pu).map(|thread| thread as usize);
             if wanted == present {
                 continue;
             }
@@ -301,12 +261,11 @@ impl System {
                 self.take_off(before);
             }
         }
-        for pu in 0..self.places.len() {
-            let (core, context) = self.places[pu];
+        for pu in 0..self.pus {
             let Some(wanted) = self.scheduler.current(pu) else {
                 continue;
             };
-            if self.cores[core].thread(context).is_some() || self.threads[wanted].place.is_some() {
+            if self.processor.thread(pu).is_some() || self.threads[wanted].place.is_some() {
                 continue;
             }
             let now = self.now;
@@ -316,14 +275,8 @@ impl System {
                 accounted: now,
             });
             let at = self.now + self.switch;
-            let mut streams = Streams(&mut self.threads);
-            self.cores[core].assign(
-                context,
-                Some(wanted as u32),
-                at,
-                &mut streams,
-                &mut self.memory,
-            );
+            self.processor
+                .assign(pu, Some(wanted as u32), at, &mut self.threads);
         }
     }
 
@@ -341,18 +294,15 @@ impl System {
                 to: self.now,
             });
         }
-        let (core, context) = self.places[place.pu as usize];
         let now = self.now;
-        let mut streams = Streams(&mut self.threads);
-        let returned = self.cores[core].assign(context, None, now, &mut streams, &mut self.memory);
-        self.threads[index].give_back(returned);
+        self.processor
+            .assign(place.pu as usize, None, now, &mut self.threads);
     }
 
     /// Brings times and counts of running threads up to date.
     fn account(&mut self) {
-        for pu in 0..self.places.len() {
-            let (core, context) = self.places[pu];
-            if let Some(thread) = self.cores[core].thread(context) {
+        for pu in 0..self.pus {
+            if let Some(thread) = self.processor.thread(pu) {
                 self.account_one(thread as usize);
             }
         }
@@ -365,9 +315,9 @@ impl System {
         };
         let ran = now.saturating_sub(place.accounted);
         place.accounted = now;
-        let (core, context) = self.places[place.pu as usize];
-        let counted: Counters = self.cores[core].take_counters(context);
-        let cycles = ran / self.cores[core].cycle_time();
+        let pu = place.pu as usize;
+        let counted = self.processor.take_counters(pu);
+        let cycles = ran / self.processor.cycle_time(pu);
         let thread = &mut self.threads[index];
         thread.cpu_time += ran;
         thread.virtual_time += ran;

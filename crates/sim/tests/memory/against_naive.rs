@@ -5,6 +5,7 @@ use crate::{
     naive::Naive,
 };
 use perch_sim::{
+    core::Hierarchy,
     counters::Counters,
     memory::{Access, Memory},
     model::{MachineModel, TlbModel},

@@ -2,6 +2,7 @@
 
 use crate::machine::{LINE, packages, pair, tlb};
 use perch_sim::{
+    core::Hierarchy,
     counters::Counters,
     memory::{Access, Memory},
     model::MachineModel,

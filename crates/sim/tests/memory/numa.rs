@@ -2,6 +2,7 @@
 
 use crate::machine::{machine, packages, tlb};
 use perch_sim::{
+    core::Hierarchy,
     counters::Counters,
     memory::{Access, Memory, Placement},
     model::{MachineModel, TlbModel},

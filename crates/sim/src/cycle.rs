@@ -1,0 +1,103 @@
+//! The cycle level: every instruction passes the pipeline, every access the caches.
+
+use crate::{
+    core::{Core, Finished, Supply},
+    counters::Counters,
+    memory::{Memory, Occupancy},
+    model::MachineModel,
+    processor::Processor,
+    stream::Instruction,
+    thread::Thread,
+    units::Ps,
+};
+
+/// Cores take turns of so many picoseconds: what one does to caches that they share, another sees at most that much
+/// later. The result depends on it a little and on nothing else, so it never changes.
+const QUANTUM: Ps = 20_000;
+
+/// Cores and memory, played cycle by cycle.
+pub(crate) struct CycleLevel {
+    cores: Vec<Core>,
+    /// Core and context of each PU.
+    places: Vec<(usize, usize)>,
+    memory: Memory,
+}
+
+/// Threads as a source of instructions.
+struct Streams<'a>(&'a mut [Thread]);
+
+impl Supply for Streams<'_> {
+    #[inline]
+    fn next(&mut self, thread: u32) -> Option<Instruction> {
+        self.0[thread as usize].instruction()
+    }
+}
+
+impl CycleLevel {
+    /// An idle machine with empty caches.
+    pub(crate) fn new(machine: &MachineModel) -> Self {
+        let mut first = 0;
+        let mut make = |core| {
+            let kind = machine.kind(core);
+            let made = Core::new(first, kind);
+            first += kind.contexts as usize;
+            made
+        };
+        Self {
+            cores: machine.cores.iter().map(&mut make).collect(),
+            places: machine.places(),
+            memory: Memory::new(machine),
+        }
+    }
+}
+
+impl Processor for CycleLevel {
+    fn assign(&mut self, pu: usize, thread: Option<u32>, at: Ps, threads: &mut [Thread]) {
+        let (core, context) = self.places[pu];
+        let core = &mut self.cores[core];
+        let before = core.thread(context);
+        let mut streams = Streams(threads);
+        let returned = core.assign(context, thread, at, &mut streams, &mut self.memory);
+        if let Some(before) = before {
+            threads[before as usize].give_back(returned);
+        }
+    }
+
+    fn thread(&self, pu: usize) -> Option<u32> {
+        let (core, context) = self.places[pu];
+        self.cores[core].thread(context)
+    }
+
+    fn take_counters(&mut self, pu: usize) -> Counters {
+        let (core, context) = self.places[pu];
+        self.cores[core].take_counters(context)
+    }
+
+    fn cycle_time(&self, pu: usize) -> Ps {
+        self.cores[self.places[pu].0].cycle_time()
+    }
+
+    fn run(
+        &mut self,
+        from: Ps,
+        until: Ps,
+        threads: &mut [Thread],
+        finished: &mut Vec<Finished>,
+    ) -> Ps {
+        let mut streams = Streams(threads);
+        let mut now = from;
+        while now < until && finished.is_empty() {
+            now = (now + QUANTUM).min(until);
+            for core in &mut self.cores {
+                core.run(now, &mut streams, &mut self.memory, |thread| {
+                    finished.push(thread);
+                });
+            }
+        }
+        now
+    }
+
+    fn occupancy(&self, level: u8) -> Vec<Occupancy> {
+        self.memory.occupancy(level)
+    }
+}

@@ -1,0 +1,33 @@
+//! What plays the threads that the operating system has put on PUs: one interface for all levels of detail.
+
+use crate::{core::Finished, counters::Counters, memory::Occupancy, thread::Thread, units::Ps};
+
+/// The machine's cores, caches and memory, at some level of detail.
+///
+/// Threads are numbers: indices of the slice that every call gets.
+pub(crate) trait Processor: Send {
+    /// Puts a thread on a PU, or takes it off. The newcomer begins at `at` at the earliest.
+    fn assign(&mut self, pu: usize, thread: Option<u32>, at: Ps, threads: &mut [Thread]);
+
+    /// Who is on a PU. A thread that came to the end of its instructions no longer is.
+    fn thread(&self, pu: usize) -> Option<u32>;
+
+    /// What a PU has counted since this was last asked.
+    fn take_counters(&mut self, pu: usize) -> Counters;
+
+    /// How long a cycle of a PU's core is.
+    fn cycle_time(&self, pu: usize) -> Ps;
+
+    /// Plays from `from`, where the last call left off, up to `until`, or less far if threads come to the end of their
+    /// instructions: those are added to `finished`. Returns how far it played: beyond `from`.
+    fn run(
+        &mut self,
+        from: Ps,
+        until: Ps,
+        threads: &mut [Thread],
+        finished: &mut Vec<Finished>,
+    ) -> Ps;
+
+    /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model.
+    fn occupancy(&self, level: u8) -> Vec<Occupancy>;
+}
