@@ -50,6 +50,7 @@ impl System {
                 let identity = Identity {
                     tid: index as i32 + 1,
                     process: number,
+                    program,
                     name,
                     started: self.now,
                 };

@@ -6,6 +6,7 @@ mod life;
 use crate::{
     core::Finished,
     cycle::CycleLevel,
+    interval::IntervalLevel,
     memory::Occupancy,
     model::MachineModel,
     os::{Scheduler, SchedulerModel, Sync},
@@ -17,7 +18,19 @@ use crate::{
 };
 use addresses::Addresses;
 use perch_core::PuSet;
+use serde::{Deserialize, Serialize};
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+
+/// How finely a machine is played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fidelity {
+    /// Every instruction and every access by itself.
+    #[default]
+    Cycle,
+    /// Threads go on at steady speeds between events of the operating system: far faster, and somewhat wrong.
+    Interval,
+}
 
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -108,6 +121,17 @@ impl System {
         scheduler: SchedulerModel,
         seed: u64,
     ) -> Self {
+        Self::at(Fidelity::Cycle, machine, workload, scheduler, seed)
+    }
+
+    /// The same at a chosen level of detail.
+    pub fn at(
+        fidelity: Fidelity,
+        machine: Arc<MachineModel>,
+        workload: Arc<WorkloadModel>,
+        scheduler: SchedulerModel,
+        seed: u64,
+    ) -> Self {
         let random = Random::new(seed);
         let scale = machine.scale;
         let on_machine = |ns: u64| ((ns * NANOSECOND) as f64 / scale).round() as Ps;
@@ -124,7 +148,13 @@ impl System {
         starts.sort_by_key(|start| Reverse((start.at, start.program)));
         Self {
             pus: machine.pus(),
-            processor: Box::new(CycleLevel::new(&machine)),
+            processor: match fidelity {
+                Fidelity::Cycle => Box::new(CycleLevel::new(&machine)),
+                Fidelity::Interval => Box::new(IntervalLevel::new(
+                    Arc::clone(&machine),
+                    Arc::clone(&workload),
+                )),
+            },
             scheduler: Scheduler::new(&machine, scheduler, random.part(1)),
             unfinished: starts.len(),
             default_mask: (0..machine.pus() as u32).collect(),
