@@ -25,11 +25,7 @@ use perch_sim::{
     workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
 };
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 /// The policy of the operating system alone.
 pub const DEFAULT: &str = "default";
@@ -113,7 +109,7 @@ pub fn alone(
                 ..(**workload).clone()
             };
             let only = Arc::new(only);
-            let until = on_machine(args.time, machine);
+            let until = machine.machine_time(args.time.as_nanos() as u64);
             // Alone it would run on the kind of cores that suits it best.
             for kind in &perch_sim::topology::topology(machine).kinds {
                 let (machine, only) = (Arc::clone(machine), Arc::clone(&only));
@@ -155,11 +151,6 @@ fn kind_of(kinds: &[ThreadModel], name: &str) -> String {
         kind.name == name || number.is_some_and(|number| number.parse::<u32>().is_ok())
     });
     kind.map_or(name, |kind| kind.name.as_str()).to_owned()
-}
-
-/// Time of the operating system as picoseconds of the machine.
-fn on_machine(time: Duration, machine: &MachineModel) -> u64 {
-    (time.as_nanos() as f64 * perch_sim::units::NANOSECOND as f64 / machine.scale).round() as u64
 }
 
 /// A policy and its settings.
@@ -296,7 +287,7 @@ fn simulated(
     let instructions: u64 = threads.iter().map(|thread| thread.instructions).sum();
     Simulated {
         policy: policy.to_owned(),
-        seconds: system.now() as f64 * machine.scale / perch_sim::units::SECOND as f64,
+        seconds: machine.os_time(system.now()) as f64 / 1e9,
         throughput: instructions as f64 / (system.now() as f64 / cycle),
         unfairness: largest / smallest,
         slowdown: slowdowns().sum::<f64>() / slowdowns().count().max(1) as f64,
