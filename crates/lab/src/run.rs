@@ -6,25 +6,14 @@
 use crate::{
     error::LabError,
     experiment::{Experiment, Place, Run, Shape},
-    figure::Picture,
+    judge,
     measure::{self, Point, Simulated},
-    placement,
+    parallel, placement,
+    results::{Measured, Picture, Results},
     simulate::{Job, Placer, Sample, simulate},
-    table::{self, Row},
 };
 use perch_sim::stream::Random;
-use serde::Serialize;
-use std::{
-    collections::HashMap,
-    num::NonZeroUsize,
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
-};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 /// Who is told how far an experiment is: the command draws a bar.
 pub trait Progress {
@@ -41,50 +30,12 @@ pub trait Progress {
 /// Nobody is told.
 impl Progress for () {}
 
-/// A number that was measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
-    /// Its name in the experiment.
-    pub name: String,
-    /// What it is.
-    pub what: String,
-    /// The value.
-    pub value: f64,
-    /// Its unit.
-    pub unit: &'static str,
-}
-
-/// What came of an experiment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Results {
-    /// Its name.
-    pub name: String,
-    /// What it is, in a line.
-    pub title: String,
-    /// What was done.
-    pub about: String,
-    /// The claims.
-    pub rows: Vec<Row>,
-    /// The numbers behind them.
-    pub measured: Vec<Measured>,
-    /// What a reader must know: searches that were not exhaustive, scales.
-    pub notes: Vec<String>,
-    /// Simulations that were run.
-    pub simulations: usize,
-    /// The picture's data.
-    pub picture: Option<Picture>,
-}
-
 /// Runs an experiment on all processors of the host.
 ///
 /// # Errors
 /// A simulation that cannot go on; a claim for which nothing was measured.
 pub fn run(experiment: &Experiment, progress: &mut dyn Progress) -> Result<Results, LabError> {
-    run_on(
-        experiment,
-        thread::available_parallelism().map_or(1, NonZeroUsize::get),
-        progress,
-    )
+    run_on(experiment, parallel::host_threads(), progress)
 }
 
 /// Runs an experiment on so many host threads.
@@ -98,7 +49,12 @@ pub fn run_on(
 ) -> Result<Results, LabError> {
     let plan = plan(experiment);
     progress.start(&experiment.name, plan.jobs.len());
-    let samples = all(&plan.jobs, threads.max(1), progress);
+    let samples = parallel::each(
+        plan.jobs.len(),
+        threads,
+        |at| simulate(&plan.jobs[at]),
+        |done| progress.done(done),
+    );
     progress.end();
     let samples = samples.map_err(|(at, why)| LabError::Simulation {
         experiment: experiment.name.clone(),
@@ -304,56 +260,6 @@ impl Plan {
     }
 }
 
-/// Does all jobs; the first that fails, by its number, is told.
-fn all(
-    jobs: &[Job],
-    threads: usize,
-    progress: &mut dyn Progress,
-) -> Result<Vec<Sample>, (usize, String)> {
-    let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::channel();
-    let mut results: Vec<Option<Result<Sample, String>>> = vec![None; jobs.len()];
-    thread::scope(|scope| {
-        for _ in 0..threads.min(jobs.len()) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = jobs.get(at) else { break };
-                    if sender.send((at, simulate(job))).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        for (finished, (at, result)) in receiver.iter().enumerate() {
-            // What is begun is finished, so that always the same failure is the first.
-            if result.is_err() {
-                next.store(jobs.len(), Ordering::Relaxed);
-            }
-            results[at] = Some(result);
-            progress.done(finished + 1);
-        }
-    });
-    let mut samples = Vec::with_capacity(jobs.len());
-    for (at, result) in results.into_iter().enumerate() {
-        match result {
-            Some(Ok(sample)) => samples.push(sample),
-            Some(Err(why)) => return Err((at, why)),
-            // Not begun, since another failed.
-            None => break,
-        }
-    }
-    match samples.len() == jobs.len() {
-        true => Ok(samples),
-        false => Err((
-            samples.len(),
-            "not begun, since another simulation failed".to_owned(),
-        )),
-    }
-}
-
 fn results(
     experiment: &Experiment,
     simulated: &Simulated,
@@ -383,7 +289,7 @@ fn results(
     let rows = experiment
         .claims
         .iter()
-        .map(|claim| table::row(claim, &measured).map_err(|why| no_value(&claim.name, why)));
+        .map(|claim| judge::row(claim, &measured).map_err(|why| no_value(&claim.name, why)));
     let rows = rows.collect::<Result<_, _>>()?;
     let picture = match &experiment.figure {
         None => None,

@@ -14,7 +14,7 @@ use perch_sim::{
     model::{MachineModel, Op},
     os::SchedulerModel,
     system::System,
-    units::{NANOSECOND, Ps},
+    units::Ps,
     workload::WorkloadModel,
 };
 use serde::Serialize;
@@ -133,9 +133,7 @@ fn cycle(machine: &MachineModel) -> Ps {
 fn on_machine(span: Span, machine: &MachineModel) -> Ps {
     match span {
         Span::Cycles(cycles) => cycles * cycle(machine),
-        Span::Time(time) => {
-            (time.as_nanos() as f64 * NANOSECOND as f64 / machine.scale).round() as Ps
-        }
+        Span::Time(time) => machine.machine_time(time.as_nanos() as u64),
     }
 }
 
@@ -215,10 +213,7 @@ fn with_policy(
     // Where masks are journaled before they are changed, as on a live machine.
     let directory = tempfile::tempdir().map_err(|error| in_words(&error))?;
     let state = StateDir::open(directory.path()).map_err(|error| in_words(&error))?;
-    let os_time = |span: Span| {
-        let ns = on_machine(span, machine) as f64 * machine.scale / NANOSECOND as f64;
-        Duration::from_nanos(ns.round() as u64)
-    };
+    let os_time = |span: Span| Duration::from_nanos(machine.os_time(on_machine(span, machine)));
     let warm_up = os_time(job.times.warm_up);
     let simulated = SimMachine::new(system, Some(warm_up + os_time(job.times.length)));
     let options = Options {
@@ -241,9 +236,8 @@ fn with_policy(
     session
         .run(&mut watcher)
         .map_err(|error| in_words(&error))?;
-    let on_machine = watcher.time as f64 * NANOSECOND as f64 / machine.scale;
     Ok(Sample {
-        cycles: on_machine / cycle(machine) as f64,
+        cycles: machine.machine_time(watcher.time) as f64 / cycle(machine) as f64,
         threads: watcher.threads.into_values().collect(),
     })
 }

@@ -4,7 +4,7 @@ use super::{Process, SimError, Start, System, addresses::own_bytes};
 use crate::{
     os::Sync,
     thread::{Identity, Sources, State, Thread, Wish},
-    units::{NANOSECOND, Ps},
+    units::Ps,
     workload::Step,
 };
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
@@ -127,8 +127,7 @@ impl System {
                     }
                 }
                 Wish::Sleep(time) => {
-                    let time = ((time * NANOSECOND) as f64 / self.machine.scale) as Ps;
-                    let until = at + time.max(1);
+                    let until = at + self.machine.machine_time(time).max(1);
                     self.sleepers.push(Reverse((until, index)));
                     return self.block(index, State::Sleeping(until), stopped);
                 }

@@ -13,7 +13,7 @@ use crate::{
     processor::Processor,
     stream::Random,
     thread::{Place, Thread},
-    units::{NANOSECOND, Ps},
+    units::Ps,
     workload::WorkloadModel,
 };
 use addresses::Addresses;
@@ -133,13 +133,11 @@ impl System {
         seed: u64,
     ) -> Self {
         let random = Random::new(seed);
-        let scale = machine.scale;
-        let on_machine = |ns: u64| ((ns * NANOSECOND) as f64 / scale).round() as Ps;
         let mut starts = Vec::new();
         for (program, model) in workload.programs.iter().enumerate() {
             let start = Start {
                 program,
-                at: on_machine(model.start),
+                at: machine.machine_time(model.start),
                 again: false,
             };
             starts.extend((0..model.count).map(|_| start));
@@ -158,7 +156,7 @@ impl System {
             scheduler: Scheduler::new(&machine, scheduler, random.part(1)),
             unfinished: starts.len(),
             default_mask: (0..machine.pus() as u32).collect(),
-            switch: on_machine(scheduler.switch),
+            switch: machine.machine_time(scheduler.switch),
             threads: Vec::new(),
             processes: Vec::new(),
             addresses: Addresses::new(random.part(0)),
