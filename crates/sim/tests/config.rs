@@ -82,8 +82,11 @@ fn shipped_machines_have_the_shape_that_their_names_say() {
         ("cmt-4x4", 4, 4, 1, 1),
         ("cmt-16x8", 16, 8, 1, 1),
         ("smt2-zen", 8, 2, 1, 1),
-        ("bulldozer", 4, 2, 1, 1),
-        ("power7", 8, 4, 1, 1),
+        ("amd-bulldozer", 4, 2, 1, 1),
+        ("ibm-power7-smt2", 8, 2, 1, 1),
+        ("ibm-power7-smt4", 8, 4, 1, 1),
+        ("intel-xeon-ht", 2, 2, 2, 2),
+        ("intel-xeon-noht", 2, 1, 2, 2),
         ("big-little", 8, 1, 1, 1),
         ("numa-2", 16, 2, 2, 2),
     ] {
@@ -128,7 +131,7 @@ fn the_paper_s_chip_has_the_paper_s_numbers() {
 
 #[test]
 fn bulldozer_s_clusters_are_private_and_its_floating_point_unit_is_not() {
-    let machine = find_machine("bulldozer").unwrap();
+    let machine = find_machine("amd-bulldozer").unwrap();
     let of = |op| {
         machine.kinds[0]
             .units
@@ -247,7 +250,7 @@ fn a_path_is_a_path_and_a_name_is_a_name() {
     let error = find_machine("cmt-4x5").unwrap_err().to_string();
     assert!(
         error
-            .starts_with("no machine `cmt-4x5`; did you mean `cmt-4x4`?; shipped are big-little, "),
+            .starts_with("no machine `cmt-4x5`; did you mean `cmt-4x4`?; shipped are amd-bulldozer, "),
         "{error}"
     );
     let error = find_workload("fp_int_8").unwrap_err().to_string();
