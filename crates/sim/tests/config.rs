@@ -249,8 +249,9 @@ fn a_path_is_a_path_and_a_name_is_a_name() {
     ));
     let error = find_machine("cmt-4x5").unwrap_err().to_string();
     assert!(
-        error
-            .starts_with("no machine `cmt-4x5`; did you mean `cmt-4x4`?; shipped are amd-bulldozer, "),
+        error.starts_with(
+            "no machine `cmt-4x5`; did you mean `cmt-4x4`?; shipped are amd-bulldozer, "
+        ),
         "{error}"
     );
     let error = find_workload("fp_int_8").unwrap_err().to_string();
