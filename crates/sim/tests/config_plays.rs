@@ -110,7 +110,6 @@ fn every_shipped_machine_runs_every_sort_of_instruction() {
 #[test]
 fn cores_of_the_papers_machines_share_what_their_manuals_say() {
     let workload = workload_from_text(
-        Path::new("pure.toml"),
         r#"
 about = "Nothing but one operation"
 [mixes]
@@ -122,6 +121,7 @@ name = "both"
 name = "main"
 steps = [{ compute = "alu", instructions = 1 }, { compute = "fp", instructions = 1 }]
 "#,
+        Path::new("pure.toml"),
     )
     .unwrap();
     let (alu, fp) = (mix(&workload, "alu"), mix(&workload, "fp"));
