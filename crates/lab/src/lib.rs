@@ -12,6 +12,7 @@
 
 mod error;
 pub mod experiment;
+pub mod fidelity;
 pub mod figure;
 mod judge;
 pub mod measure;
@@ -20,6 +21,7 @@ pub mod parallel;
 pub mod placement;
 pub mod processor;
 pub mod published;
+pub mod random;
 pub mod results;
 pub mod run;
 pub mod simulate;

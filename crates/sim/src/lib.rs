@@ -9,7 +9,7 @@ pub mod core;
 pub mod counters;
 mod cycle;
 pub mod events;
-mod interval;
+pub mod interval;
 pub mod machine;
 pub mod memory;
 pub mod model;

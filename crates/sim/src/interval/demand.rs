@@ -63,7 +63,55 @@ pub(super) struct Class {
     pub home: usize,
 }
 
+/// A class as one number: the order of classes never depends on which one came first.
+pub(super) type Packed = u64;
+
+/// No thread.
+pub(super) const IDLE: Packed = Packed::MAX;
+
+impl Class {
+    /// Packs it. Up to 2^18 mixes, 2^18 programs, 2^20 processes and 2^8 nodes are told apart.
+    pub fn pack(self) -> Packed {
+        let fields = [
+            (self.mix, 18),
+            (self.program, 18),
+            (self.process, 20),
+            (self.home, 8),
+        ];
+        fields.iter().fold(0, |packed, (value, bits)| {
+            packed << bits | (*value as u64 & ((1 << bits) - 1))
+        })
+    }
+}
+
+/// A class with what it asks for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub class: Class,
+    pub packed: Packed,
+    pub demand: Demand,
+}
+
 impl Demand {
+    /// Loads and stores by one instruction.
+    pub fn accesses(&self) -> f64 {
+        self.ops[Op::Load as usize] + self.ops[Op::Store as usize]
+    }
+
+    /// The part of them that somebody waits for; 1 if there are none.
+    pub fn loads(&self) -> f64 {
+        match self.accesses() > 0.0 {
+            true => self.ops[Op::Load as usize] / self.accesses(),
+            false => 1.0,
+        }
+    }
+
+    /// Lines fetched by one instruction.
+    pub fn fetches(&self) -> f64 {
+        let code = self.lines.iter().filter(|lines| lines.code);
+        code.map(|lines| lines.visits).sum()
+    }
+
     /// Of a class, on a machine with lines and pages of so many bytes.
     pub fn new(mix: &Mix, class: Class, line: f64, page: f64) -> Self {
         let total: f64 = mix.shares.iter().sum();

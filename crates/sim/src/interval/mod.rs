@@ -8,19 +8,22 @@
 mod contention;
 mod demand;
 mod eviction;
+mod knowledge;
 mod layout;
 mod reuse;
-mod solve;
+mod settle;
 mod tally;
 mod traffic;
 mod warmth;
 
 use crate::{
-    core::Finished, counters::Counters, memory::Occupancy, model::MachineModel,
-    processor::Processor, thread::Thread, units::Ps, workload::WorkloadModel,
+    core::Finished, counters::Counters, memory::Occupancy, processor::Processor, thread::Thread,
+    units::Ps,
 };
-use demand::{Class, Owner};
-use solve::{IDLE, Solver, Speed};
+pub use knowledge::Knowledge;
+
+use demand::{Asked, Class, Owner};
+use settle::Speed;
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
 use warmth::{Cold, Warmth, Whose, done_in, time_of};
@@ -31,20 +34,18 @@ const NEGLIGIBLE: f64 = 1e-3;
 /// A thread on a PU.
 struct Run {
     thread: u32,
-    class: u32,
+    asked: Arc<Asked>,
     /// Nothing is done before.
     from: Ps,
     /// Part of the next instruction that is done.
     begun: f64,
-    speed: Speed,
+    speed: Arc<Speed>,
     cold: Vec<Cold>,
 }
 
 /// A machine at the interval level.
 pub(crate) struct IntervalLevel {
-    machine: Arc<MachineModel>,
-    workload: Arc<WorkloadModel>,
-    solver: Solver,
+    known: Arc<Knowledge>,
     runs: Vec<Option<Run>>,
     tallies: Vec<Tally>,
     /// The NUMA node of each thread's data: where it ran first.
@@ -57,37 +58,37 @@ pub(crate) struct IntervalLevel {
 
 impl IntervalLevel {
     /// An idle machine with empty caches.
-    pub(crate) fn new(machine: Arc<MachineModel>, workload: Arc<WorkloadModel>) -> Self {
-        let solver = Solver::new(Arc::clone(&machine), Arc::clone(&workload));
-        let layout = &solver.layout;
+    pub(crate) fn new(known: Arc<Knowledge>) -> Self {
+        let layout = &known.layout;
         let mut places: Vec<f64> = layout.caches.iter().map(|at| at.shape.places()).collect();
         let tlb = layout.tlb.map_or(1.0, |(shape, _)| shape.places());
         places.extend(std::iter::repeat_n(tlb, layout.tlbs));
-        let pus = machine.pus();
+        let pus = layout.pus.len();
         Self {
-            solver,
             runs: (0..pus).map(|_| None).collect(),
             tallies: vec![Tally::default(); pus],
             homes: Vec::new(),
             warmth: Warmth::new(places),
             stale: false,
             now: 0,
-            machine,
-            workload,
+            known,
         }
     }
 
     /// What a thread runs now, on a PU.
-    fn class(&mut self, pu: usize, index: u32, thread: &Thread) -> Option<u32> {
+    fn class(&mut self, pu: usize, index: u32, thread: &Thread) -> Option<Arc<Asked>> {
         let mix = thread.mix()?;
         let index = index as usize;
         if self.homes.len() <= index {
             self.homes.resize(index + 1, None);
         }
-        let node = self.solver.layout.pus[pu].node;
+        let node = self.known.layout.pus[pu].node;
         let shares = |set: &crate::workload::WorkingSet| set.region.is_some();
-        let shares = self.workload.mixes[mix].working_sets.iter().any(shares);
-        Some(self.solver.class(Class {
+        let shares = self.known.workload.mixes[mix]
+            .working_sets
+            .iter()
+            .any(shares);
+        Some(self.known.asked(Class {
             mix,
             program: thread.identity.program,
             process: if shares { thread.identity.process } else { 0 },
@@ -101,15 +102,15 @@ impl IntervalLevel {
             return;
         }
         for run in self.runs.iter().flatten() {
-            keep_warm(&mut self.warmth, &self.solver, run);
+            keep_warm(&mut self.warmth, run);
         }
-        let of_run = |run: &Option<Run>| run.as_ref().map_or(IDLE, |run| run.class);
-        let on_pus: Vec<u32> = self.runs.iter().map(of_run).collect();
-        let speeds = self.solver.speeds(&on_pus);
+        let of_run = |run: &Option<Run>| run.as_ref().map(|run| Arc::clone(&run.asked));
+        let on_pus: Vec<_> = self.runs.iter().map(of_run).collect();
+        let speeds = self.known.speeds(&on_pus);
         for (run, speed) in self.runs.iter_mut().zip(speeds) {
             if let Some(run) = run {
                 run.speed = speed;
-                run.cold = cold(&self.warmth, &self.solver, run);
+                run.cold = cold(&self.warmth, run);
             }
         }
     }
@@ -128,7 +129,7 @@ impl IntervalLevel {
             let whole = (run.begun + done + 1e-6).floor();
             run.begun = (run.begun + done - whole).max(0.0);
             thread.pass(whole as u64);
-            let demand = self.solver.demand(run.class);
+            let demand = &run.asked.demand;
             self.tallies[pu].add(done, whole as u64, demand, &run.speed);
             for kept in &run.speed.fate.kept {
                 self.warmth.take_in(kept.cache, kept.misses * done);
@@ -137,7 +138,7 @@ impl IntervalLevel {
                 let brought = cold.brought(done);
                 cold.passed += done;
                 self.warmth.take_in(cold.cache, brought);
-                let level = self.solver.layout.caches.get(cold.cache);
+                let level = self.known.layout.caches.get(cold.cache);
                 self.tallies[pu].bring(level.map(|at| at.level), cold.code, brought);
             }
             let negligible = |cold: &Cold| cold.left() * cold.cost < NEGLIGIBLE * cold.within;
@@ -163,17 +164,17 @@ impl IntervalLevel {
 }
 
 /// Whose lines a thread visits, and which they are.
-fn whose(solver: &Solver, run: &Run, which: usize) -> Whose {
-    match &solver.demand(run.class).lines[which].owner {
+fn whose(run: &Run, which: usize) -> Whose {
+    match &run.asked.demand.lines[which].owner {
         Owner::Thread => Whose::Thread(run.thread, which),
         shared => Whose::Shared(shared.clone()),
     }
 }
 
 /// Remembers what a thread has in caches.
-fn keep_warm(warmth: &mut Warmth, solver: &Solver, run: &Run) {
+fn keep_warm(warmth: &mut Warmth, run: &Run) {
     for kept in &run.speed.fate.kept {
-        let whose = whose(solver, run, kept.which);
+        let whose = whose(run, kept.which);
         let of_kept = |cold: &&Cold| cold.cache == kept.cache && cold.whose == whose;
         let missing = run
             .cold
@@ -185,7 +186,7 @@ fn keep_warm(warmth: &mut Warmth, solver: &Solver, run: &Run) {
 }
 
 /// What a thread misses in caches that it would find there if it had run for long.
-fn cold(warmth: &Warmth, solver: &Solver, run: &Run) -> Vec<Cold> {
+fn cold(warmth: &Warmth, run: &Run) -> Vec<Cold> {
     let mut all = Vec::new();
     for kept in run.speed.fate.kept.iter().filter(|kept| kept.hits > 0.0) {
         let costs = run
@@ -196,9 +197,9 @@ fn cold(warmth: &Warmth, solver: &Solver, run: &Run) -> Vec<Cold> {
         let Some((_, data, code)) = costs else {
             continue;
         };
-        let lines = &solver.demand(run.class).lines[kept.which];
+        let lines = &run.asked.demand.lines[kept.which];
         let is_code = lines.code;
-        let whose = whose(solver, run, kept.which);
+        let whose = whose(run, kept.which);
         let cold = Cold {
             missing: kept.lines - warmth.lines(kept.cache, &whose),
             cache: kept.cache,
@@ -220,20 +221,20 @@ fn cold(warmth: &Warmth, solver: &Solver, run: &Run) -> Vec<Cold> {
 impl Processor for IntervalLevel {
     fn assign(&mut self, pu: usize, thread: Option<u32>, at: Ps, threads: &mut [Thread]) {
         if let Some(before) = self.runs[pu].take() {
-            keep_warm(&mut self.warmth, &self.solver, &before);
+            keep_warm(&mut self.warmth, &before);
             threads[before.thread as usize].set_begun(before.begun);
         }
         self.stale = true;
         let Some(index) = thread else { return };
-        let Some(class) = self.class(pu, index, &threads[index as usize]) else {
+        let Some(asked) = self.class(pu, index, &threads[index as usize]) else {
             return;
         };
         self.runs[pu] = Some(Run {
             thread: index,
-            class,
+            asked,
             from: at.max(self.now),
             begun: threads[index as usize].begun(),
-            speed: Speed::default(),
+            speed: Arc::default(),
             cold: Vec::new(),
         });
     }
@@ -247,9 +248,8 @@ impl Processor for IntervalLevel {
     }
 
     fn cycle_time(&self, pu: usize) -> Ps {
-        let kind = self
-            .machine
-            .kind(&self.machine.cores[self.solver.layout.pus[pu].core]);
+        let machine = &self.known.machine;
+        let kind = machine.kind(&machine.cores[self.known.layout.pus[pu].core]);
         (kind.cycle as f64 / kind.duty).round() as Ps
     }
 
@@ -270,7 +270,7 @@ impl Processor for IntervalLevel {
         for context in 0..self.runs.len() {
             let over = |run: &mut Run| threads[run.thread as usize].left() == Some(0);
             if let Some(run) = self.runs[context].take_if(over) {
-                keep_warm(&mut self.warmth, &self.solver, &run);
+                keep_warm(&mut self.warmth, &run);
                 self.stale = true;
                 finished.push(Finished {
                     thread: run.thread,
@@ -283,7 +283,7 @@ impl Processor for IntervalLevel {
     }
 
     fn occupancy(&self, level: u8) -> Vec<Occupancy> {
-        let caches = self.solver.layout.caches.iter().enumerate();
+        let caches = self.known.layout.caches.iter().enumerate();
         let of_level = caches.filter(|(_, cache)| cache.level + 1 == usize::from(level));
         of_level
             .map(|(number, cache)| {

@@ -1,6 +1,6 @@
 //! Counters of a PU at the interval level: expected numbers, handed out as whole ones.
 
-use super::{demand::Demand, layout::LEVELS, solve::Speed};
+use super::{demand::Demand, layout::LEVELS, settle::Speed};
 use crate::{counters::Counters, model::Op};
 
 /// What was counted and not yet handed out.

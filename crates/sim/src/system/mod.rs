@@ -6,7 +6,7 @@ mod life;
 use crate::{
     core::Finished,
     cycle::CycleLevel,
-    interval::IntervalLevel,
+    interval::{IntervalLevel, Knowledge},
     memory::Occupancy,
     model::MachineModel,
     os::{Scheduler, SchedulerModel, Sync},
@@ -132,6 +132,34 @@ impl System {
         scheduler: SchedulerModel,
         seed: u64,
     ) -> Self {
+        match fidelity {
+            Fidelity::Cycle => {
+                let processor = Box::new(CycleLevel::new(&machine));
+                Self::with(processor, machine, workload, scheduler, seed)
+            }
+            Fidelity::Interval => {
+                let known = Arc::new(Knowledge::new(machine, workload));
+                Self::knowing(&known, scheduler, seed)
+            }
+        }
+    }
+
+    /// The same at the interval level, with what earlier runs of this machine and workload have found out. The result
+    /// is the same without.
+    pub fn knowing(known: &Arc<Knowledge>, scheduler: SchedulerModel, seed: u64) -> Self {
+        let (machine, workload) = (known.machine(), known.workload());
+        let processor = Box::new(IntervalLevel::new(Arc::clone(known)));
+        let (machine, workload) = (Arc::clone(machine), Arc::clone(workload));
+        Self::with(processor, machine, workload, scheduler, seed)
+    }
+
+    fn with(
+        processor: Box<dyn Processor>,
+        machine: Arc<MachineModel>,
+        workload: Arc<WorkloadModel>,
+        scheduler: SchedulerModel,
+        seed: u64,
+    ) -> Self {
         let random = Random::new(seed);
         let mut starts = Vec::new();
         for (program, model) in workload.programs.iter().enumerate() {
@@ -146,13 +174,7 @@ impl System {
         starts.sort_by_key(|start| Reverse((start.at, start.program)));
         Self {
             pus: machine.pus(),
-            processor: match fidelity {
-                Fidelity::Cycle => Box::new(CycleLevel::new(&machine)),
-                Fidelity::Interval => Box::new(IntervalLevel::new(
-                    Arc::clone(&machine),
-                    Arc::clone(&workload),
-                )),
-            },
+            processor,
             scheduler: Scheduler::new(&machine, scheduler, random.part(1)),
             unfinished: starts.len(),
             default_mask: (0..machine.pus() as u32).collect(),
