@@ -257,6 +257,7 @@ fn notes(results: &[Outcome], bound: Option<f64>) -> Vec<String> {
         .filter_map(|result| Some((&result.policy, result.search.as_ref()?)));
     for (policy, found) in searched {
         notes.push(match found.exhaustive {
+            true if found.tried == 1 => format!("{policy}: all placements are alike"),
             true => format!(
                 "{policy}: by search through all {} placements that differ",
                 found.tried
