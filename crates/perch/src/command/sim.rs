@@ -3,7 +3,7 @@
 use crate::{
     args::SimArgs,
     render,
-    simulation::{DEFAULT, Scene, compare},
+    simulation::{DEFAULT, Scene, compare, decider},
 };
 use anyhow::{Result, bail};
 use perch_sim::config;
@@ -79,6 +79,10 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         }],
         false => args.compare.clone(),
     };
+    if args.compare.is_empty() {
+        // A single placement has neither report nor recording.
+        decider(&policies[0], &machine, args)?;
+    }
     let scene = Scene {
         machine: &machine,
         workload: &workload,

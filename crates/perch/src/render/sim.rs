@@ -51,17 +51,12 @@ pub fn comparison(comparison: &Comparison, pus: usize) -> String {
     if several {
         columns.push(("spread", Align::Right));
     }
-    columns.extend(
-        [
-            "ratio",
-            "slowdown",
-            "unfairness",
-            "moves",
-            "simulated",
-            "in",
-        ]
-        .map(|title| (title, Align::Right)),
-    );
+    let rest = ["ratio", "slowdown", "unfairness", "moves"];
+    columns.extend(rest.map(|title| (title, Align::Right)));
+    if !several {
+        columns.push(("simulated", Align::Right));
+    }
+    columns.push(("in", Align::Right));
     let first = results.first().map_or(f64::NAN, |result| result.throughput);
     let rows = results.iter().map(|result| {
         let mut row = vec![result.policy.clone(), format!("{:.3}", result.throughput)];
@@ -73,9 +68,11 @@ pub fn comparison(comparison: &Comparison, pus: usize) -> String {
             format!("{:.2}", result.slowdown),
             format!("{:.2}", result.unfairness),
             format!("{:.0}", result.migrations),
-            format!("{:.2} s", result.seconds),
-            format!("{:.1} s", result.host_seconds),
         ]);
+        if !several {
+            row.push(format!("{:.2} s", result.seconds));
+        }
+        row.push(format!("{:.1} s", result.host_seconds));
         row
     });
     text += &table(&columns, rows);

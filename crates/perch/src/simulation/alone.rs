@@ -10,7 +10,6 @@ use perch_sim::{
     system::System,
     thread::Thread,
     topology::topology,
-    units::Ps,
     workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,7 +19,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub type Alone = BTreeMap<(String, String), f64>;
 
 /// The first look at a thread's speed is after this part of the whole time; each further one after twice the time.
-const FIRST: Ps = 64;
+const FIRST: u32 = 64;
 
 /// A speed is steady if it differs from that of the window before, half as long, by no more than this part.
 const STEADY: f64 = 0.005;
@@ -107,7 +106,8 @@ fn rates(
         kind.map_or(0, once_through)
     };
     let (mut before, mut speeds) = (Vec::new(), Vec::<f64>::new());
-    let mut at = until / FIRST;
+    let first = scene.look(FIRST).as_nanos() as u64;
+    let mut at = scene.machine.machine_time(first).max(1);
     loop {
         let begun = system.now();
         system.run(at.clamp(1, until))?;

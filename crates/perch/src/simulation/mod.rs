@@ -28,7 +28,10 @@ use perch_sim::{
 };
 use search::{Candidates, End};
 use serde::Serialize;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// Cycles within which a thread's first misses should be over.
+const WARM: u64 = 50_000;
 
 /// The policy of the operating system alone.
 pub const DEFAULT: &str = "default";
@@ -54,6 +57,13 @@ impl Scene<'_> {
     /// The end, in the machine's time.
     fn until(&self) -> Ps {
         self.machine.machine_time(self.args.time.as_nanos() as u64)
+    }
+
+    /// This part of the whole time, but as long as caches need to warm up, in the operating system's time.
+    fn look(&self, part: u32) -> Duration {
+        let cycle = self.machine.kind(&self.machine.cores[0]).cycle;
+        let least = Duration::from_nanos(self.machine.os_time(WARM * cycle));
+        (self.args.time / part).max(least).min(self.args.time)
     }
 }
 
@@ -123,7 +133,7 @@ pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Op
     let mut steps = (lone.len() + runs) as u64 * meter::steps(args.time);
     steps += candidates
         .as_ref()
-        .map_or(0, |candidates| candidates.steps(args.time, ends.len()));
+        .map_or(0, |candidates| candidates.steps(scene, ends.len()));
     // Tables and moves that are told as they happen must stay in order, and would be drawn over.
     let telling = args.live || args.explain;
     let threads = if telling { 1 } else { parallel::host_threads() };
@@ -247,6 +257,7 @@ fn notes(results: &[Outcome], bound: Option<f64>) -> Vec<String> {
         .filter_map(|result| Some((&result.policy, result.search.as_ref()?)));
     for (policy, found) in searched {
         notes.push(match found.exhaustive {
+            true if found.tried == 1 => format!("{policy}: all placements are alike"),
             true => format!(
                 "{policy}: by search through all {} placements that differ",
                 found.tried

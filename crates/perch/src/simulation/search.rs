@@ -83,12 +83,12 @@ impl Candidates {
     }
 
     /// How many milliseconds the search for so many ends simulates.
-    pub fn steps(&self, time: Duration, ends: usize) -> u64 {
+    pub fn steps(&self, scene: &Scene<'_>, ends: usize) -> u64 {
         let mut left = self.len();
         let mut steps = 0;
         for (round, part) in ROUNDS.into_iter().enumerate() {
             let searches = if round == 0 { 1 } else { ends };
-            steps += (left * searches) as u64 * super::meter::steps(time / part);
+            steps += (left * searches) as u64 * super::meter::steps(scene.look(part));
             left = kept(left);
         }
         steps
@@ -107,7 +107,7 @@ impl Candidates {
     ) -> Result<Vec<Found>> {
         let everyone: Vec<usize> = (0..self.len()).collect();
         let play = |of: &[usize], part: u32| -> Result<Vec<(f64, usize)>> {
-            let time = scene.args.time / part;
+            let time = scene.look(part);
             let work = |at: usize| throughput(scene, &self.placements[of[at]], time);
             let done = |_| bar.adds(super::meter::steps(time));
             let found = parallel::each(of.len(), threads, work, done).map_err(|(_, why)| why)?;
