@@ -9,10 +9,11 @@ use crate::{
 };
 use perch_core::PuSet;
 use perch_sim::{
+    detail::{Detail, Fidelity},
     model::MachineModel,
     os::SchedulerModel,
     stream::Random,
-    system::{Fidelity, SimError, System},
+    system::{SimError, System},
     units::Ps,
     workload::WorkloadModel,
 };
@@ -24,6 +25,10 @@ pub const LIMITS: (f64, f64, f64) = (0.05, 0.15, 0.9);
 
 /// Throughputs that differ by less rank equal: so much is chance.
 const EQUAL: f64 = 0.01;
+
+/// Cycles of the machine's first kind of core before anything is measured, for warm caches, and while it is.
+const WARM: u64 = 1_200_000;
+const MEASURED: u64 = 600_000;
 
 /// What is compared.
 #[derive(Debug, Clone)]
@@ -66,6 +71,31 @@ pub struct Difference {
     pub tau: Option<f64>,
     /// How many times faster it was, solving included.
     pub faster: f64,
+}
+
+impl Comparison {
+    /// Long enough for warm caches.
+    pub fn new(
+        machine: Arc<MachineModel>,
+        threads: u32,
+        workloads: u32,
+        placements: u32,
+        seed: u64,
+    ) -> Self {
+        let cycle = machine
+            .cores
+            .first()
+            .map_or(1, |core| machine.kind(core).cycle);
+        Self {
+            machine,
+            threads,
+            workloads,
+            placements,
+            warm: WARM * cycle,
+            measured: MEASURED * cycle,
+            seed,
+        }
+    }
 }
 
 impl Difference {
@@ -160,8 +190,9 @@ fn play(
 ) -> Result<(Vec<f64>, f64), SimError> {
     let begun = Instant::now();
     let machine = Arc::clone(&comparison.machine);
+    let detail = Detail::new(fidelity, &machine, workload);
     let workload = Arc::clone(workload);
-    let mut system = System::at(fidelity, machine, workload, SchedulerModel::default(), 1);
+    let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
     // Threads start at once and are where they are to be before they have done anything.
     system.run(1)?;
     for (thread, pu) in places.iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::{
     results::{Measured, Picture, Results},
     simulate::{Job, Placer, Sample, simulate},
 };
-use perch_sim::stream::Random;
+use perch_sim::{detail::Detail, stream::Random};
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 /// Who is told how far an experiment is: the command draws a bar.
@@ -96,6 +96,8 @@ struct Plan {
     owners: Vec<String>,
     points: Vec<Vec<Parts>>,
     notes: Vec<String>,
+    /// The levels of detail of runs at points of the sweep: simulations of one share what they find out.
+    details: HashMap<(String, usize), Detail>,
     /// Searches are done once for those who want the best, the worst and all placements.
     searched: HashMap<String, Range<usize>>,
 }
@@ -143,13 +145,21 @@ impl Plan {
             false => Arc::clone(&run.workloads[at]),
         };
         self.owners.push(run.name.clone());
+        let detail = self.detail(run, at);
         self.jobs.push(Job {
+            detail,
             machine: Arc::clone(&run.machine),
             workload,
             placer,
             times: run.times,
             seed,
         });
+    }
+
+    fn detail(&mut self, run: &Run, at: usize) -> Detail {
+        let detail = self.details.entry((run.name.clone(), at));
+        let new = || Detail::new(run.fidelity, &run.machine, &run.workloads[at]);
+        detail.or_insert_with(new).clone()
     }
 
     /// The simulations of a run at a point of the sweep.
@@ -198,8 +208,8 @@ impl Plan {
     fn search(&mut self, run: &Run, at: usize, most: usize, seed: u64) -> Range<usize> {
         let workload = &run.workloads[at];
         let key = format!(
-            "{} {} {at} {most} {:?}",
-            run.machine.name, workload.name, run.times
+            "{} {} {at} {most} {:?} {:?}",
+            run.machine.name, workload.name, run.times, run.fidelity
         );
         if let Some(done) = self.searched.get(&key) {
             return done.clone();
@@ -248,7 +258,9 @@ impl Plan {
             program.threads[0].count = 1;
             lone.programs = vec![program];
             self.owners.push(run.name.clone());
+            let detail = self.detail(run, at);
             self.jobs.push(Job {
+                detail,
                 machine: Arc::clone(&run.machine),
                 workload: Arc::new(lone),
                 placer: Placer::Default,

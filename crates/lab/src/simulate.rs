@@ -10,6 +10,7 @@ use perch_engine::{Acting, Observer, Options, Period, Session, StateDir};
 use perch_policy::registry;
 use perch_sim::{
     counters::Counters,
+    detail::Detail,
     machine::SimMachine,
     model::{MachineModel, Op},
     os::SchedulerModel,
@@ -45,6 +46,8 @@ pub struct Job {
     pub machine: Arc<MachineModel>,
     /// The workload.
     pub workload: Arc<WorkloadModel>,
+    /// How finely it is played.
+    pub detail: Detail,
     /// Who places its threads.
     pub placer: Placer,
     /// When it counts.
@@ -94,7 +97,8 @@ impl Sample {
 /// # Errors
 /// In words: a deadlock, a policy that cannot be run, a workload that ends before it is counted.
 pub fn simulate(job: &Job) -> Result<Sample, String> {
-    let system = System::new(
+    let system = System::at(
+        &job.detail,
         Arc::clone(&job.machine),
         Arc::clone(&job.workload),
         SchedulerModel::default(),

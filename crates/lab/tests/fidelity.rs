@@ -4,23 +4,12 @@ use perch_lab::fidelity::{Comparison, compare};
 use perch_sim::config;
 use std::sync::Arc;
 
-fn difference(machine: &str, threads: u32) -> perch_lab::fidelity::Difference {
-    let comparison = Comparison {
-        machine: Arc::new(config::find_machine(machine).unwrap()),
-        threads,
-        workloads: 3,
-        placements: 3,
-        warm: 600_000_000,
-        measured: 300_000_000,
-        seed: 7,
-    };
-    compare(&comparison, |_| {}).unwrap()
-}
-
 #[test]
 fn the_interval_level_is_near_the_cycle_level() {
+    let machine = Arc::new(config::find_machine("cmt-4x4").unwrap());
     for threads in [2, 4, 8] {
-        let found = difference("cmt-4x4", threads);
-        println!("{found:?}");
+        let comparison = Comparison::new(Arc::clone(&machine), threads, 3, 4, 7);
+        let found = compare(&comparison, |_| {}).unwrap();
+        assert!(found.holds(), "{found:?}");
     }
 }

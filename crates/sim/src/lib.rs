@@ -8,6 +8,7 @@ pub mod config;
 pub mod core;
 pub mod counters;
 mod cycle;
+pub mod detail;
 pub mod events;
 pub mod interval;
 pub mod machine;

@@ -1,7 +1,8 @@
 //! The command line of `perch sim` and `perch lab`.
 
 use super::{PlaceArgs, parse_period};
-use clap::{Args as ClapArgs, Subcommand, ValueHint};
+use clap::{Args as ClapArgs, Subcommand, ValueHint, builder::TypedValueParser};
+use perch_sim::detail::Fidelity;
 use std::{path::PathBuf, time::Duration};
 
 /// What `perch sim` takes.
@@ -50,6 +51,10 @@ pub struct SimArgs {
     /// has ended once. A machine of scale 1000 plays a second of it in a millisecond of its own clocks
     #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = parse_period)]
     pub time: Duration,
+    /// How finely to play: every instruction and access by itself, or steady speeds between events of the operating
+    /// system, which is far faster and off by a few percent (docs/fidelity.md)
+    #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = fidelity())]
+    pub fidelity: Fidelity,
     /// How often the policy decides, such as 1s or 250ms [default: the policy's own]
     #[arg(long, value_name = "TIME", value_parser = parse_period)]
     pub period: Option<Duration>,
@@ -83,6 +88,15 @@ pub struct SimArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The names of the levels of detail.
+fn fidelity() -> impl TypedValueParser<Value = Fidelity> {
+    let names = Fidelity::ALL.map(|(name, _)| name);
+    clap::builder::PossibleValuesParser::new(names).map(|wanted| {
+        let known = Fidelity::ALL.into_iter().find(|(name, _)| *name == wanted);
+        known.map_or(Fidelity::default(), |(_, fidelity)| fidelity)
+    })
 }
 
 impl SimArgs {
@@ -147,5 +161,35 @@ pub enum LabCommand {
         /// The page
         #[arg(long, short, value_name = "FILE", default_value = "perch-lab.html", value_hint = ValueHint::FilePath)]
         output: PathBuf,
+    },
+    /// Play random mixes at random places at both levels of detail and tell how far the interval level is off
+    #[command(
+        after_help = "Examples:\n  perch lab fidelity\n  perch lab fidelity -m my-machine.toml --threads 2,4"
+    )]
+    Fidelity {
+        /// Machines: shipped ones' names, or files
+        #[arg(
+            long = "machine",
+            short,
+            value_name = "NAME|FILE",
+            value_delimiter = ',',
+            default_value = "cmt-4x4,smt2-zen,amd-bulldozer,numa-2"
+        )]
+        machines: Vec<String>,
+        /// How many threads the workloads have
+        #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8", value_parser = clap::value_parser!(u32).range(1..=1024))]
+        threads: Vec<u32>,
+        /// How many workloads are drawn for each
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        workloads: u32,
+        /// At how many placements each is played
+        #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        placements: u32,
+        /// What chance decides, it decides by this
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }

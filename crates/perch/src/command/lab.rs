@@ -1,5 +1,6 @@
 //! `perch lab`: the papers' experiments on simulated machines.
 
+use super::fidelity::{Wanted, fidelity};
 use crate::args::{LabArgs, LabCommand};
 use crate::render::table::{Align, table};
 use anyhow::{Context, Result, bail};
@@ -22,6 +23,23 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
             experiments,
             output,
         } => report(experiments, output),
+        LabCommand::Fidelity {
+            machines,
+            threads,
+            workloads,
+            placements,
+            seed,
+            json,
+        } => {
+            let wanted = Wanted {
+                machines,
+                threads,
+                workloads: *workloads,
+                placements: *placements,
+                seed: *seed,
+            };
+            fidelity(&wanted, *json)
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     simulation::{DEFAULT, Scene, compare, decider},
 };
 use anyhow::{Result, bail};
-use perch_sim::config;
+use perch_sim::{config, detail::Detail};
 use serde::Serialize;
 use std::{process::ExitCode, sync::Arc};
 
@@ -87,6 +87,7 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         machine: &machine,
         workload: &workload,
         args,
+        detail: Detail::new(args.fidelity, &machine, &workload),
     };
     let (comparison, report) = compare(&scene, &policies)?;
     if args.json {

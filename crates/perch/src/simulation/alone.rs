@@ -89,7 +89,8 @@ fn rates(
         programs: vec![lone.program.clone()],
         ..(**scene.workload).clone()
     };
-    let mut system = System::new(
+    let mut system = System::at(
+        &scene.detail,
         Arc::clone(scene.machine),
         Arc::new(only),
         SchedulerModel::default(),

@@ -22,6 +22,7 @@ use perch_lab::{
     parallel,
 };
 use perch_sim::{
+    detail::Detail,
     model::MachineModel,
     units::Ps,
     workload::{Step, WorkloadModel},
@@ -43,7 +44,7 @@ pub const BEST: &str = "best";
 pub const WORST: &str = "worst";
 
 /// What is simulated.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Scene<'a> {
     /// The machine.
     pub machine: &'a Arc<MachineModel>,
@@ -51,6 +52,8 @@ pub struct Scene<'a> {
     pub workload: &'a Arc<WorkloadModel>,
     /// How long, with which seed, …
     pub args: &'a SimArgs,
+    /// How finely.
+    pub detail: Detail,
 }
 
 impl Scene<'_> {

@@ -110,7 +110,8 @@ pub fn play(
 ) -> Result<(Simulated, Report)> {
     let (machine, args) = (scene.machine, scene.args);
     let (decides, settings) = decider(policy, machine, args)?;
-    let mut system = System::new(
+    let mut system = System::at(
+        &scene.detail,
         Arc::clone(machine),
         Arc::new(in_order_of_chance(scene.workload, seed)),
         SchedulerModel::default(),
@@ -197,7 +198,8 @@ pub fn play_placed(
 /// # Errors
 /// None that a first moment could have.
 pub fn placed(scene: &Scene<'_>, placement: &Placement, seed: u64) -> Result<System> {
-    let mut system = System::new(
+    let mut system = System::at(
+        &scene.detail,
         Arc::clone(scene.machine),
         Arc::clone(scene.workload),
         SchedulerModel::default(),

@@ -8,7 +8,10 @@ use super::{
     settle::{Seat, Seats, Speed, cycle, delays, settle},
     traffic::{Running, fates},
 };
-use crate::{model::MachineModel, workload::WorkloadModel};
+use crate::{
+    model::MachineModel,
+    workload::{Mix, WorkloadModel},
+};
 use rustc_hash::FxHashMap;
 use std::{
     hash::Hash,
@@ -48,10 +51,10 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
     }
 }
 
-/// What was found out about a machine under a workload. Simulations of the same two may share it.
+/// What was found out about a machine and some mixes. Simulations of these may share it.
 pub struct Knowledge {
     pub(super) machine: Arc<MachineModel>,
-    pub(super) workload: Arc<WorkloadModel>,
+    pub(super) mixes: Box<[Mix]>,
     pub(super) layout: Layout,
     classes: Table<Packed, Arc<Asked>>,
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
@@ -63,11 +66,11 @@ pub struct Knowledge {
 
 impl Knowledge {
     /// Nothing yet.
-    pub fn new(machine: Arc<MachineModel>, workload: Arc<WorkloadModel>) -> Self {
+    pub fn new(machine: Arc<MachineModel>, workload: &WorkloadModel) -> Self {
         Self {
             layout: Layout::new(&machine),
             machine,
-            workload,
+            mixes: workload.mixes.clone().into(),
             classes: Table::new(),
             speeds: Table::new(),
             alone: Table::new(),
@@ -75,21 +78,16 @@ impl Knowledge {
         }
     }
 
-    /// The machine.
-    pub fn machine(&self) -> &Arc<MachineModel> {
-        &self.machine
-    }
-
-    /// The workload.
-    pub fn workload(&self) -> &Arc<WorkloadModel> {
-        &self.workload
+    /// Whether it is about this machine and this workload's mixes.
+    pub(crate) fn is_about(&self, machine: &Arc<MachineModel>, workload: &WorkloadModel) -> bool {
+        Arc::ptr_eq(&self.machine, machine) && *self.mixes == *workload.mixes
     }
 
     /// What a class asks for.
     pub(super) fn asked(&self, class: Class) -> Arc<Asked> {
         let packed = class.pack();
         self.classes.get(&packed).unwrap_or_else(|| {
-            let mix = &self.workload.mixes[class.mix];
+            let mix = &self.mixes[class.mix];
             let demand = Demand::new(mix, class, self.layout.line, self.layout.page);
             self.classes.put(
                 packed,
@@ -213,7 +211,7 @@ impl Knowledge {
                 .iter()
                 .zip(&settled)
                 .map(|(seat, speed)| {
-                    let mix = &self.workload.mixes[seat.asked.class.mix];
+                    let mix = &self.mixes[seat.asked.class.mix];
                     let (delays, _) = delays(&self.layout, seat.pu, &seat.asked, &speed.fate, 0.0);
                     (mix, delays)
                 })
@@ -242,7 +240,7 @@ impl Knowledge {
             let speed = 0.3 / cycle(&self.machine, core);
             let fate = &fates(&self.layout, &running, &[speed])[0];
             let (delays, _) = delays(&self.layout, pu, asked, fate, 0.0);
-            let mix = &self.workload.mixes[asked.class.mix];
+            let mix = &self.mixes[asked.class.mix];
             let kind = self.machine.kind(&self.machine.cores[core]);
             let found = alone(kind, mix, busy, &delays, self.layout.line);
             self.alone.put(key, found)

@@ -84,10 +84,7 @@ impl IntervalLevel {
         }
         let node = self.known.layout.pus[pu].node;
         let shares = |set: &crate::workload::WorkingSet| set.region.is_some();
-        let shares = self.known.workload.mixes[mix]
-            .working_sets
-            .iter()
-            .any(shares);
+        let shares = self.known.mixes[mix].working_sets.iter().any(shares);
         Some(self.known.asked(Class {
             mix,
             program: thread.identity.program,

@@ -6,6 +6,7 @@ mod life;
 use crate::{
     core::Finished,
     cycle::CycleLevel,
+    detail::Detail,
     interval::{IntervalLevel, Knowledge},
     memory::Occupancy,
     model::MachineModel,
@@ -18,19 +19,7 @@ use crate::{
 };
 use addresses::Addresses;
 use perch_core::PuSet;
-use serde::{Deserialize, Serialize};
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
-
-/// How finely a machine is played.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fidelity {
-    /// Every instruction and every access by itself.
-    #[default]
-    Cycle,
-    /// Threads go on at steady speeds between events of the operating system: far faster, and somewhat wrong.
-    Interval,
-}
 
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,35 +110,28 @@ impl System {
         scheduler: SchedulerModel,
         seed: u64,
     ) -> Self {
-        Self::at(Fidelity::Cycle, machine, workload, scheduler, seed)
+        Self::at(&Detail::Cycle, machine, workload, scheduler, seed)
     }
 
-    /// The same at a chosen level of detail.
+    /// The same at a chosen level of detail. What an interval level knows already changes nothing but the time that
+    /// it takes; knowledge of another machine or of other mixes is not used.
     pub fn at(
-        fidelity: Fidelity,
+        detail: &Detail,
         machine: Arc<MachineModel>,
         workload: Arc<WorkloadModel>,
         scheduler: SchedulerModel,
         seed: u64,
     ) -> Self {
-        match fidelity {
-            Fidelity::Cycle => {
-                let processor = Box::new(CycleLevel::new(&machine));
-                Self::with(processor, machine, workload, scheduler, seed)
+        let processor: Box<dyn Processor> = match detail {
+            Detail::Cycle => Box::new(CycleLevel::new(&machine)),
+            Detail::Interval(known) if known.is_about(&machine, &workload) => {
+                Box::new(IntervalLevel::new(Arc::clone(known)))
             }
-            Fidelity::Interval => {
-                let known = Arc::new(Knowledge::new(machine, workload));
-                Self::knowing(&known, scheduler, seed)
+            Detail::Interval(_) => {
+                let known = Knowledge::new(Arc::clone(&machine), &workload);
+                Box::new(IntervalLevel::new(Arc::new(known)))
             }
-        }
-    }
-
-    /// The same at the interval level, with what earlier runs of this machine and workload have found out. The result
-    /// is the same without.
-    pub fn knowing(known: &Arc<Knowledge>, scheduler: SchedulerModel, seed: u64) -> Self {
-        let (machine, workload) = (known.machine(), known.workload());
-        let processor = Box::new(IntervalLevel::new(Arc::clone(known)));
-        let (machine, workload) = (Arc::clone(machine), Arc::clone(workload));
+        };
         Self::with(processor, machine, workload, scheduler, seed)
     }
 
