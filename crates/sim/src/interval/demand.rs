@@ -10,14 +10,14 @@ use crate::{
 const INSTRUCTION: f64 = 4.0;
 
 /// Whose lines they are.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Owner {
     /// The thread's own.
     Thread,
     /// The code of a mix of a program: all its processes share it.
     Code(usize, usize),
-    /// A region of a process.
-    Region(usize, String),
+    /// A region of a process: its place among the names of all regions.
+    Region(usize, usize),
 }
 
 /// Lines that a mix visits.
@@ -112,8 +112,8 @@ impl Demand {
         code.map(|lines| lines.visits).sum()
     }
 
-    /// Of a class, on a machine with lines and pages of so many bytes.
-    pub fn new(mix: &Mix, class: Class, line: f64, page: f64) -> Self {
+    /// Of a class, on a machine with lines and pages of so many bytes. `regions` are the names of all regions.
+    pub fn new(mix: &Mix, class: Class, regions: &[String], line: f64, page: f64) -> Self {
         let total: f64 = mix.shares.iter().sum();
         let ops = mix.shares.map(|share| share / total.max(f64::MIN_POSITIVE));
         let (loads, stores) = (ops[Op::Load as usize], ops[Op::Store as usize]);
@@ -145,7 +145,10 @@ impl Demand {
         let weights: f64 = mix.working_sets.iter().map(|set| set.share).sum();
         lines.extend(mix.working_sets.iter().map(|set| {
             let accesses = accesses * set.share / weights;
-            Lines::of_set(set, class, accesses, written, line, page)
+            let name = set.region.as_ref();
+            let region = name.and_then(|name| regions.iter().position(|other| other == name));
+            let owner = region.map_or(Owner::Thread, |at| Owner::Region(class.process, at));
+            Lines::of_set(set, owner, accesses, written, line, page)
         }));
         if mix.working_sets.is_empty() && accesses > 0.0 {
             // They all touch the line where the code begins.
@@ -156,7 +159,14 @@ impl Demand {
                 stride: 8,
                 region: None,
             };
-            lines.push(Lines::of_set(&set, class, accesses, written, line, page));
+            lines.push(Lines::of_set(
+                &set,
+                Owner::Thread,
+                accesses,
+                written,
+                line,
+                page,
+            ));
         }
         Self {
             ops,
@@ -167,19 +177,20 @@ impl Demand {
 }
 
 impl Lines {
+    /// Stores by one instruction.
+    pub fn stores(&self) -> f64 {
+        self.visits * self.accesses * self.written
+    }
+
     fn of_set(
         set: &WorkingSet,
-        class: Class,
+        owner: Owner,
         accesses: f64,
         written: f64,
         line: f64,
         page: f64,
     ) -> Self {
         let bytes = set.bytes.max(8) as f64;
-        let owner = match &set.region {
-            Some(region) => Owner::Region(class.process, region.clone()),
-            None => Owner::Thread,
-        };
         let units = |unit: f64| (bytes / unit).ceil();
         let stride = (set.stride.max(1) as f64).min(bytes);
         let (visits, page_visits, lines, pages, skips) = match set.pattern {

@@ -55,6 +55,8 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
 pub struct Knowledge {
     pub(super) machine: Arc<MachineModel>,
     pub(super) mixes: Box<[Mix]>,
+    /// The names of the mixes' regions.
+    regions: Vec<String>,
     pub(super) layout: Layout,
     classes: Table<Packed, Arc<Asked>>,
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
@@ -67,7 +69,12 @@ pub struct Knowledge {
 impl Knowledge {
     /// Nothing yet.
     pub fn new(machine: Arc<MachineModel>, workload: &WorkloadModel) -> Self {
+        let sets = workload.mixes.iter().flat_map(|mix| &mix.working_sets);
+        let mut regions: Vec<String> = sets.filter_map(|set| set.region.clone()).collect();
+        regions.sort_unstable();
+        regions.dedup();
         Self {
+            regions,
             layout: Layout::new(&machine),
             machine,
             mixes: workload.mixes.clone().into(),
@@ -88,7 +95,8 @@ impl Knowledge {
         let packed = class.pack();
         self.classes.get(&packed).unwrap_or_else(|| {
             let mix = &self.mixes[class.mix];
-            let demand = Demand::new(mix, class, self.layout.line, self.layout.page);
+            let (line, page) = (self.layout.line, self.layout.page);
+            let demand = Demand::new(mix, class, &self.regions, line, page);
             self.classes.put(
                 packed,
                 Arc::new(Asked {

@@ -26,6 +26,7 @@ use demand::{Asked, Class, Owner};
 use settle::Speed;
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
+use traffic::Kept;
 use warmth::{Cold, Warmth, Whose, done_in, time_of};
 
 /// Missing lines that cost less than this part of a picosecond an instruction are taken as there.
@@ -131,6 +132,13 @@ impl IntervalLevel {
             for kept in &run.speed.fate.kept {
                 self.warmth.take_in(kept.cache, kept.misses * done);
             }
+            for (which, lines) in demand.lines.iter().enumerate() {
+                if lines.written > 0.0 && lines.owner == Owner::Thread {
+                    let whose = Whose::Thread(run.thread, which);
+                    self.warmth
+                        .write(whose, lines.stores() * done / lines.lines);
+                }
+            }
             for cold in &mut run.cold {
                 let brought = cold.brought(done);
                 cold.passed += done;
@@ -160,11 +168,16 @@ impl IntervalLevel {
     }
 }
 
+/// How many lines, or pages of a TLB, there are in all.
+fn lines_of(kept: &Kept) -> f64 {
+    kept.lines * (kept.hits + kept.misses) / kept.hits
+}
+
 /// Whose lines a thread visits, and which they are.
 fn whose(run: &Run, which: usize) -> Whose {
     match &run.asked.demand.lines[which].owner {
         Owner::Thread => Whose::Thread(run.thread, which),
-        shared => Whose::Shared(shared.clone()),
+        shared => Whose::Shared(*shared),
     }
 }
 
@@ -177,7 +190,7 @@ fn keep_warm(warmth: &mut Warmth, run: &Run) {
             .cold
             .iter()
             .find(of_kept)
-            .map_or(0.0, |cold| cold.missing);
+            .map_or(0.0, |cold| cold.left());
         warmth.remember(kept.cache, whose, (kept.lines - missing).max(0.0));
     }
 }
@@ -198,17 +211,18 @@ fn cold(warmth: &Warmth, run: &Run) -> Vec<Cold> {
         let is_code = lines.code;
         let whose = whose(run, kept.which);
         let cold = Cold {
-            missing: kept.lines - warmth.lines(kept.cache, &whose),
+            all: lines_of(kept),
+            had: warmth.lines(kept.cache, whose).min(kept.lines),
             cache: kept.cache,
             whose,
             code: is_code,
             full: kept.lines,
             in_order: lines.reuse.points().len() == 1,
-            within: kept.lines / kept.hits,
+            within: lines_of(kept) / (kept.hits + kept.misses),
             passed: 0.0,
             cost: if is_code { *code } else { *data },
         };
-        if cold.left() * cold.cost >= NEGLIGIBLE * cold.within && cold.missing > 0.5 {
+        if cold.left() * cold.cost >= NEGLIGIBLE * cold.within && cold.left() > 0.5 {
             all.push(cold);
         }
     }

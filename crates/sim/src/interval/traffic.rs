@@ -84,12 +84,12 @@ pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) ->
     }
     let lines_of = |flow: &Flow| &running[flow.thread].demand.lines[flow.lines];
     // Stores of shared lines by anybody.
-    let mut stores: BTreeMap<&Owner, f64> = BTreeMap::new();
+    let mut stores: BTreeMap<Owner, f64> = BTreeMap::new();
     for flow in &flows {
         let lines = lines_of(flow);
         if lines.written > 0.0 && lines.owner != Owner::Thread {
-            let rate = lines.visits * lines.accesses * lines.written * speeds[flow.thread];
-            *stores.entry(&lines.owner).or_default() += rate;
+            let rate = lines.stores() * speeds[flow.thread];
+            *stores.entry(lines.owner).or_default() += rate;
         }
     }
     for (number, cache) in layout.caches.iter().enumerate() {
@@ -112,9 +112,9 @@ pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) ->
                 0
             };
             let group = groups
-                .entry((lines.owner.clone(), thread, part))
+                .entry((lines.owner, thread, part))
                 .or_insert_with(|| Group {
-                    owner: lines.owner.clone(),
+                    owner: lines.owner,
                     thread,
                     rate: 0.0,
                     stores: 0.0,
@@ -122,7 +122,7 @@ pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) ->
                 });
             let speed = speeds[flow.thread];
             group.rate += flow.visits * speed;
-            group.stores += lines.visits * lines.accesses * lines.written * speed;
+            group.stores += lines.stores() * speed;
             group.members.push(at);
         }
         let groups: Vec<Group> = groups.into_values().collect();
@@ -204,14 +204,14 @@ fn translate(layout: &Layout, running: &[Running<'_>], speeds: &[f64], fates: &m
             .push(thread);
     }
     for (tlb, threads) in of_tlb {
-        let mut shared: Vec<(&Owner, usize)> = Vec::new();
+        let mut shared: Vec<(Owner, usize)> = Vec::new();
         let mut visitors: Vec<Visitor> = Vec::new();
         let mut members: Vec<(usize, usize, usize)> = Vec::new();
         for thread in threads {
             let sets = running[thread].demand.lines.iter().enumerate();
             for (which, lines) in sets.filter(|(_, lines)| lines.page_visits > 0.0) {
                 let rate = lines.page_visits * speeds[thread];
-                let known = shared.iter().find(|(owner, _)| **owner == lines.owner);
+                let known = shared.iter().find(|(owner, _)| *owner == lines.owner);
                 let at = match known {
                     Some((_, at)) => {
                         visitors[*at].rate += rate;
@@ -219,7 +219,7 @@ fn translate(layout: &Layout, running: &[Running<'_>], speeds: &[f64], fates: &m
                     }
                     None => {
                         if lines.owner != Owner::Thread {
-                            shared.push((&lines.owner, visitors.len()));
+                            shared.push((lines.owner, visitors.len()));
                         }
                         visitors.push(Visitor {
                             rate,

@@ -2,7 +2,9 @@
 //!
 //! A thread that has run somewhere for long has as many lines there as [`super::traffic::Kept`] says. One that comes
 //! back finds what the others have left of them, one that is new finds nothing: until it has them again, visits that
-//! would hit miss. A walk in order has them all after one round; a random one finds ever fewer that are missing.
+//! would hit miss. A walk in order has them all after one round. Of a random walk over N lines the cache holds more with
+//! every miss: N - (N - had) e^(-n/t) of them after n instructions, if it visits them all once in t, until it holds as
+//! many as it can keep; the visits that miss meanwhile and would not later are the integral of the difference.
 
 use super::demand::Owner;
 use rustc_hash::FxHashMap;
@@ -11,7 +13,7 @@ use rustc_hash::FxHashMap;
 const FEW: usize = 4096;
 
 /// Whose lines.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Whose {
     /// A thread's, of one sort.
     Thread(u32, usize),
@@ -25,12 +27,16 @@ struct There {
     lines: f64,
     /// How many lines the cache had taken in by then.
     mark: f64,
+    /// How often each of them had been written by then.
+    written: f64,
 }
 
 /// What is in all caches and TLBs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Warmth {
     there: FxHashMap<(usize, Whose), There>,
+    /// How often each line was written so far: a store takes it away from caches that the writer does not use.
+    written: FxHashMap<Whose, f64>,
     /// Lines that each cache or TLB has taken in.
     taken_in: Vec<f64>,
     places: Vec<f64>,
@@ -43,6 +49,7 @@ impl Warmth {
     pub fn new(places: Vec<f64>) -> Self {
         Self {
             there: FxHashMap::default(),
+            written: FxHashMap::default(),
             taken_in: vec![0.0; places.len()],
             places,
             sweep_at: FEW,
@@ -50,18 +57,31 @@ impl Warmth {
     }
 
     /// How many lines somebody still has in a cache.
-    pub fn lines(&self, cache: usize, whose: &Whose) -> f64 {
-        let key = (cache, whose.clone());
-        self.there.get(&key).map_or(0.0, |there| {
-            let since = self.taken_in[cache] - there.mark;
-            there.lines * (-since / self.places[cache]).exp()
+    pub fn lines(&self, cache: usize, whose: Whose) -> f64 {
+        self.there.get(&(cache, whose)).map_or(0.0, |there| {
+            let since = (self.taken_in[cache] - there.mark) / self.places[cache];
+            let written = self.written_of(whose) - there.written;
+            there.lines * (-since - written).exp()
         })
     }
 
     /// Remembers how many there are now.
     pub fn remember(&mut self, cache: usize, whose: Whose, lines: f64) {
-        let mark = self.taken_in[cache];
-        self.there.insert((cache, whose), There { lines, mark });
+        let there = There {
+            lines,
+            mark: self.taken_in[cache],
+            written: self.written_of(whose),
+        };
+        self.there.insert((cache, whose), there);
+    }
+
+    /// Each of somebody's lines is written so many times.
+    pub fn write(&mut self, whose: Whose, times: f64) {
+        *self.written.entry(whose).or_default() += times;
+    }
+
+    fn written_of(&self, whose: Whose) -> f64 {
+        self.written.get(&whose).copied().unwrap_or(0.0)
     }
 
     /// A cache takes in lines.
@@ -74,10 +94,12 @@ impl Warmth {
         if self.there.len() < self.sweep_at {
             return;
         }
-        self.there.retain(|(_, whose), _| match whose {
+        let stays = |whose: &Whose| match whose {
             Whose::Thread(thread, _) => !ended(*thread),
             Whose::Shared(_) => true,
-        });
+        };
+        self.there.retain(|(_, whose), _| stays(whose));
+        self.written.retain(|whose, _| stays(whose));
         self.sweep_at = (2 * self.there.len()).max(FEW);
     }
 
@@ -85,7 +107,7 @@ impl Warmth {
     pub fn of_threads(&self, cache: usize) -> impl Iterator<Item = (u32, f64)> {
         let own = self.there.keys().filter(move |(at, _)| *at == cache);
         own.filter_map(move |(_, whose)| match whose {
-            Whose::Thread(thread, _) => Some((*thread, self.lines(cache, whose))),
+            Whose::Thread(thread, _) => Some((*thread, self.lines(cache, *whose))),
             Whose::Shared(_) => None,
         })
     }
@@ -97,38 +119,67 @@ pub(super) struct Cold {
     pub cache: usize,
     pub whose: Whose,
     pub code: bool,
-    /// How many there are when nothing is missing.
+    /// How many there are in all.
+    pub all: f64,
+    /// How many the cache keeps when nothing is missing.
     pub full: f64,
-    /// How many were missing at first.
-    pub missing: f64,
+    /// How many it had at first.
+    pub had: f64,
     /// Whether they are visited in order.
     pub in_order: bool,
-    /// Instructions of a round; of a random walk, those in which the rest falls to 1/e.
+    /// Instructions with as many visits as there are lines.
     pub within: f64,
     /// Instructions since then.
     pub passed: f64,
-    /// What each costs, in picoseconds.
+    /// What each miss costs, in picoseconds.
     pub cost: f64,
 }
 
 impl Cold {
-    fn rest(&self, instructions: f64) -> f64 {
+    /// How many are missing after so many instructions.
+    fn missing(&self, instructions: f64) -> f64 {
         let rounds = instructions / self.within;
-        self.missing
-            * match self.in_order {
-                true => (1.0 - rounds).max(0.0),
-                false => (-rounds).exp(),
-            }
+        let missing = match self.in_order {
+            true => (self.full - self.had) * (1.0 - rounds),
+            false => (self.all - self.had) * (-rounds).exp() - (self.all - self.full),
+        };
+        missing.max(0.0)
+    }
+
+    /// The misses in so many instructions that there would not be if nothing were missing.
+    fn extra(&self, instructions: f64) -> f64 {
+        let rounds = instructions / self.within;
+        if self.in_order {
+            return (self.full - self.had) * rounds.min(1.0);
+        }
+        let (lacks, never) = (self.all - self.had, self.all - self.full);
+        let rounds = match never > 0.0 {
+            true => rounds.min((lacks / never).ln()),
+            false => rounds,
+        };
+        lacks * -(-rounds).exp_m1() - never * rounds
     }
 
     /// How many are missing still.
     pub fn left(&self) -> f64 {
-        self.rest(self.passed)
+        self.missing(self.passed)
     }
 
-    /// How many are brought by so many further instructions.
+    /// What an instruction more costs after so many further instructions, in picoseconds.
+    fn slope(&self, instructions: f64) -> f64 {
+        let part = match self.in_order {
+            true => {
+                f64::from(u8::from(self.passed + instructions < self.within))
+                    * (self.full - self.had)
+            }
+            false => self.missing(self.passed + instructions),
+        };
+        part / self.within * self.cost
+    }
+
+    /// Further misses in so many further instructions.
     pub fn brought(&self, instructions: f64) -> f64 {
-        self.left() - self.rest(self.passed + instructions)
+        self.extra(self.passed + instructions) - self.extra(self.passed)
     }
 }
 
@@ -143,18 +194,27 @@ pub(super) fn done_in(time: f64, speed: f64, cold: &[Cold]) -> f64 {
     if cold.is_empty() {
         return time * speed;
     }
+    // Newton's method, kept between what is too little and what is too much: extra time grows ever more slowly.
     let (mut low, mut high) = (0.0, time * speed);
+    let mut done = high;
     for _ in 0..40 {
-        let middle = (low + high) / 2.0;
-        match time_of(middle, speed, cold) < time {
-            true => low = middle,
-            false => high = middle,
+        let wrong = time_of(done, speed, cold) - time;
+        match wrong < 0.0 {
+            true => low = done,
+            false => high = done,
         }
-        if high - low < 0.01 {
-            break;
+        let slope = 1.0 / speed + cold.iter().map(|cold| cold.slope(done)).sum::<f64>();
+        let next = done - wrong / slope;
+        let next = match next > low && next < high {
+            true => next,
+            false => (low + high) / 2.0,
+        };
+        if (next - done).abs() < 1e-3 {
+            return next;
         }
+        done = next;
     }
-    (low + high) / 2.0
+    done
 }
 
 #[cfg(test)]
@@ -162,33 +222,76 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn cold() -> impl Strategy<Value = Cold> {
+        let parts = (2.0f64..1e5, 0.0f64..=1.0, 0.0f64..1.0);
+        let rest = (1.0f64..1e6, 1.0f64..1e5, any::<bool>());
+        (parts, rest).prop_map(|((all, full, had), (within, cost, in_order))| Cold {
+            cache: 0,
+            whose: Whose::Thread(0, 0),
+            code: false,
+            all,
+            full: all * full,
+            had: all * full * had,
+            in_order,
+            within,
+            passed: 0.0,
+            cost,
+        })
+    }
+
     proptest! {
         /// Time and instructions belong together, and cold caches never make anybody faster.
         #[test]
         fn what_is_done_in_a_time_takes_that_time(
             time in 1e3f64..1e9,
             speed in 1e-5f64..1e-2,
-            cold in proptest::collection::vec((1.0f64..1e5, 1.0f64..1e6, 1.0f64..1e5, any::<bool>()), 0..5),
+            cold in proptest::collection::vec(cold(), 0..5),
         ) {
-            let cold: Vec<Cold> = cold
-                .into_iter()
-                .map(|(missing, within, cost, in_order)| Cold {
-                    cache: 0,
-                    whose: Whose::Thread(0, 0),
-                    code: false,
-                    full: missing,
-                    missing,
-                    in_order,
-                    within,
-                    passed: 0.0,
-                    cost,
-                })
-                .collect();
             let done = done_in(time, speed, &cold);
             prop_assert!(done <= time * speed * (1.0 + 1e-9));
             // An instruction more or less.
             prop_assert!(time_of((done - 1.0).max(0.0), speed, &cold) <= time * (1.0 + 1e-6));
             prop_assert!(time_of(done + 1.0, speed, &cold) >= time * (1.0 - 1e-6));
+        }
+
+        /// What two spans bring is what one brings, never less than nothing, and at last nothing more.
+        #[test]
+        fn lines_are_brought_once(cold in cold(), first in 0.0f64..1e6, second in 0.0f64..1e6) {
+            let mut later = cold.clone();
+            later.passed = first;
+            let (both, parts) = (cold.brought(first + second), cold.brought(first) + later.brought(second));
+            prop_assert!((both - parts).abs() <= 1e-6 * (1.0 + both));
+            prop_assert!(later.brought(second) >= -1e-6);
+            prop_assert!(later.left() <= cold.left() + 1e-9);
+            later.passed = 100.0 * cold.within;
+            prop_assert!(later.brought(second) <= 1e-6 * cold.all);
+        }
+
+        /// A random walk through lines that all fit, played visit by visit.
+        #[test]
+        fn a_random_walk_misses_as_often_as_that(lines in 500u64..3000, rounds in 0.1f64..3.0, seed in any::<u64>()) {
+            let mut random = crate::stream::Random::new(seed);
+            let mut there = vec![false; lines as usize];
+            let visits = (rounds * lines as f64) as usize;
+            let mut missed = 0.0;
+            for _ in 0..visits {
+                let there = &mut there[random.below(lines) as usize];
+                missed += f64::from(u8::from(!std::mem::replace(there, true)));
+            }
+            let lines = lines as f64;
+            let cold = Cold {
+                cache: 0,
+                whose: Whose::Thread(0, 0),
+                code: false,
+                all: lines,
+                full: lines,
+                had: 0.0,
+                in_order: false,
+                within: lines,
+                passed: 0.0,
+                cost: 1.0,
+            };
+            prop_assert!((cold.brought(visits as f64) - missed).abs() < 6.0 * lines.sqrt());
         }
     }
 }
