@@ -2,13 +2,17 @@
 
 mod addresses;
 mod life;
+mod outcome;
+mod steps;
+
+pub use outcome::Outcome;
 
 use crate::{
     core::Finished,
     cycle::CycleLevel,
     memory::Occupancy,
     model::MachineModel,
-    os::{Scheduler, SchedulerModel, Sync},
+    os::{Devices, Queue, Scheduler, SchedulerModel, Sync},
     processor::Processor,
     stream::Random,
     thread::{Place, Thread},
@@ -17,7 +21,11 @@ use crate::{
 };
 use addresses::Addresses;
 use perch_core::PuSet;
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    sync::Arc,
+};
 
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +37,14 @@ pub enum SimError {
         at: String,
         /// A line for each thread: what it waits for.
         waiting: Vec<String>,
+    },
+    /// Threads are started without an end.
+    #[error("too many threads at {at}: {why}")]
+    Threads {
+        /// When, on the machine, in words.
+        at: String,
+        /// Which limit, and who starts them.
+        why: String,
     },
 }
 
@@ -49,6 +65,15 @@ pub struct Process {
     /// Whether it was started again because others had not ended yet.
     again: bool,
     sync: Sync,
+    requests: Option<Queue>,
+    /// How many threads of each kind it has had.
+    born: Vec<u32>,
+    /// Where the data of threads were that have ended: the next ones get them.
+    free: Vec<u64>,
+    /// Where the regions are that all its threads share.
+    regions: HashMap<String, u64>,
+    /// Where the code of each mix is.
+    code: Vec<u64>,
 }
 
 /// A start that is to come.
@@ -69,6 +94,15 @@ pub struct System {
     scheduler: Scheduler,
     threads: Vec<Thread>,
     processes: Vec<Process>,
+    /// Threads that have not ended.
+    alive: usize,
+    /// Processes that have requests and have not ended.
+    serving: Vec<usize>,
+    devices: Devices,
+    /// Threads whose turn it is to go on; empty between calls, kept for its room.
+    turns: Vec<(usize, bool)>,
+    /// Why it cannot go on.
+    failure: Option<SimError>,
     addresses: Addresses,
     starts: Vec<Start>,
     /// Programs that have not ended once.
@@ -131,6 +165,11 @@ impl System {
             switch: on_machine(scheduler.switch),
             threads: Vec::new(),
             processes: Vec::new(),
+            alive: 0,
+            serving: Vec::new(),
+            devices: Devices::new(&workload.devices, scale),
+            turns: Vec::new(),
+            failure: None,
             addresses: Addresses::new(random.part(0)),
             starts,
             random,
@@ -215,11 +254,14 @@ impl System {
     /// Runs up to a moment, or until every program has ended once.
     ///
     /// # Errors
-    /// A deadlock.
+    /// A deadlock, or threads that are started without an end.
     pub fn run(&mut self, until: Ps) -> Result<(), SimError> {
         while self.now < until && !self.is_done() {
             self.begin();
             self.put();
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
             let wake = self.next_wake();
             if wake.is_none() && self.scheduler.is_idle() {
                 return Err(self.deadlock());
@@ -243,7 +285,16 @@ impl System {
             }
         }
         self.account();
-        Ok(())
+        let now = self.now;
+        for process in &self.serving {
+            if let Some(queue) = &mut self.processes[*process].requests {
+                queue.advance(now);
+            }
+        }
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
     }
 
     /// Puts on every PU whom the scheduler wants there.

@@ -115,6 +115,7 @@ pub fn workload(mixes: Vec<Mix>, threads: Vec<Vec<Step>>) -> WorkloadModel {
             count: 1,
             start: 0,
             restart: false,
+            requests: None,
             threads: vec![ThreadModel {
                 name: format!("t{number}"),
                 count: 1,
@@ -126,6 +127,7 @@ pub fn workload(mixes: Vec<Mix>, threads: Vec<Vec<Step>>) -> WorkloadModel {
         name: "test".into(),
         about: "a workload for tests".into(),
         sources: Vec::new(),
+        devices: Vec::new(),
         programs: programs.collect(),
         mixes,
     }
