@@ -8,6 +8,7 @@ pub mod config;
 pub mod core;
 pub mod counters;
 mod cycle;
+pub mod energy;
 pub mod events;
 pub mod machine;
 pub mod memory;

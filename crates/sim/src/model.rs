@@ -1,6 +1,6 @@
 //! What a simulated machine is made of: plain data, read from `machines/*.toml`.
 
-use crate::units::Ps;
+use crate::{energy::EnergyModel, units::Ps};
 use serde::{Deserialize, Serialize};
 
 /// What an instruction does, as far as units and latencies are concerned.
@@ -216,6 +216,8 @@ pub struct MachineModel {
     pub tlb: Option<TlbModel>,
     /// Memory.
     pub memory: MemoryModel,
+    /// What its parts take of energy, if that is modelled.
+    pub energy: Option<EnergyModel>,
 }
 
 impl MachineModel {

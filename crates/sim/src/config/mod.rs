@@ -6,6 +6,7 @@
 mod arrivals;
 mod caches;
 mod device;
+mod energy;
 mod error;
 mod kind;
 mod machine;

@@ -98,6 +98,33 @@ pub(super) const BANDWIDTH: Sort = Sort {
     whole: None,
 };
 
+/// Femtojoules.
+pub(super) const ENERGY: Sort = Sort {
+    what: "an energy",
+    units: &[
+        ("nJ", 1_000_000),
+        ("fJ", 1),
+        ("pJ", 1_000),
+        ("uJ", 1_000_000_000),
+        ("µJ", 1_000_000_000),
+    ],
+    example: "`\"0.5 nJ\"` or a number of nanojoules",
+    whole: None,
+};
+
+/// Microwatts.
+pub(super) const POWER: Sort = Sort {
+    what: "a power",
+    units: &[
+        ("W", 1_000_000),
+        ("uW", 1),
+        ("mW", 1_000),
+        ("kW", 1_000_000_000),
+    ],
+    example: "`\"15 W\"` or a number of watts",
+    whole: None,
+};
+
 /// Millionths of a time a second.
 pub(super) const RATE: Sort = Sort {
     what: "a rate",
@@ -305,8 +332,8 @@ mod tests {
     proptest! {
         /// A whole number of any unit is worth so many of it, however it is spaced, and however it is written.
         #[test]
-        fn written_and_read_again(number in 0u64..4_000_000, sort in 0usize..8, unit in any::<proptest::sample::Index>(), space in " {0,2}") {
-            let sort = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &RATE, &COUNT][sort];
+        fn written_and_read_again(number in 0u64..4_000_000, sort in 0usize..10, unit in any::<proptest::sample::Index>(), space in " {0,2}") {
+            let sort = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &RATE, &ENERGY, &POWER, &COUNT][sort];
             let (name, factor) = *unit.get(sort.units);
             prop_assert_eq!(sort.parse(&format!("{number}{space}{name}")), Ok(number * factor));
             prop_assert_eq!(sort.parse(&format!("{number}.000{space}{name}")), Ok(number * factor));
@@ -321,8 +348,8 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "(?s)[-+0-9.eE_ ]{0,60}.{0,8}", sort in 0usize..8) {
-            let _ = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &RATE, &COUNT][sort].parse(&text);
+        fn no_text_makes_it_panic(text in "(?s)[-+0-9.eE_ ]{0,60}.{0,8}", sort in 0usize..10) {
+            let _ = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &RATE, &ENERGY, &POWER, &COUNT][sort].parse(&text);
         }
     }
 }

@@ -10,6 +10,7 @@ pub use outcome::Outcome;
 use crate::{
     core::Finished,
     cycle::CycleLevel,
+    energy::Meter,
     memory::Occupancy,
     model::MachineModel,
     os::{Devices, Queue, Scheduler, SchedulerModel, Sync},
@@ -99,6 +100,7 @@ pub struct System {
     /// Processes that have requests and have not ended.
     serving: Vec<usize>,
     devices: Devices,
+    meter: Option<Meter>,
     /// Threads whose turn it is to go on; empty between calls, kept for its room.
     turns: Vec<(usize, bool)>,
     /// Why it cannot go on.
@@ -168,6 +170,7 @@ impl System {
             alive: 0,
             serving: Vec::new(),
             devices: Devices::new(&workload.devices, scale),
+            meter: Meter::new(&machine),
             turns: Vec::new(),
             failure: None,
             addresses: Addresses::new(random.part(0)),
@@ -325,6 +328,9 @@ impl System {
                 begun: now,
                 accounted: now,
             });
+            if let Some(meter) = &mut self.meter {
+                meter.arrive(pu, now);
+            }
             let at = self.now + self.switch;
             self.processor
                 .assign(pu, Some(wanted as u32), at, &mut self.threads);
@@ -337,6 +343,9 @@ impl System {
         let Some(place) = self.threads[index].place.take() else {
             return;
         };
+        if let Some(meter) = &mut self.meter {
+            meter.leave(place.pu as usize, self.now);
+        }
         if let Some(stays) = &mut self.stays {
             stays.push(Stay {
                 thread: index,
@@ -369,7 +378,12 @@ impl System {
         let pu = place.pu as usize;
         let counted = self.processor.take_counters(pu);
         let cycles = ran / self.processor.cycle_time(pu);
+        let energy = self
+            .meter
+            .as_mut()
+            .map_or(0.0, |meter| meter.take(pu, &counted, now));
         let thread = &mut self.threads[index];
+        thread.energy += energy;
         thread.cpu_time += ran;
         thread.virtual_time += ran;
         thread.cycles += cycles;

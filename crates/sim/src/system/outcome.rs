@@ -1,7 +1,8 @@
-//! What came of a run besides what its threads did: requests and devices.
+//! What came of a run besides what its threads did: requests, devices and energy.
 
 use super::System;
 use crate::{
+    energy::EnergyStats,
     os::{DeviceStats, RequestStats, Served},
     units::Ps,
 };
@@ -16,6 +17,9 @@ pub struct Outcome {
     /// The devices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceStats>,
+    /// What the machine took, if its energy is modelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergyStats>,
 }
 
 impl System {
@@ -24,7 +28,15 @@ impl System {
         Outcome {
             requests: self.requests(0),
             devices: self.devices.stats(self.now),
+            energy: self.energy(),
         }
+    }
+
+    /// What the machine took of energy up to now, if that is modelled.
+    pub fn energy(&self) -> Option<EnergyStats> {
+        let threads = self.threads.iter();
+        let instructions = threads.map(|thread| thread.counters.instructions()).sum();
+        Some(self.meter.as_ref()?.stats(self.now, instructions))
     }
 
     /// Statistics of the requests that were served from a moment on, for each program that serves some. Arrivals and

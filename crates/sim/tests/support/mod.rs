@@ -79,6 +79,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
             bandwidth: 1e10,
             distance: vec![vec![1.0]],
         },
+        energy: None,
     }
 }
 
