@@ -19,7 +19,7 @@ use perch_sim::{
     machine::SimMachine,
     model::MachineModel,
     os::SchedulerModel,
-    system::System,
+    system::{Outcome, System},
     thread::Thread,
     timeline,
     workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
@@ -53,6 +53,9 @@ pub struct Simulated {
     pub instructions: u64,
     /// How long it took here, in seconds.
     pub host_seconds: f64,
+    /// Requests, devices and energy, if there were any.
+    #[serde(flatten)]
+    pub outcome: Outcome,
     /// The threads, in the order in which they started.
     pub threads: Vec<SimulatedThread>,
 }
@@ -201,11 +204,14 @@ pub fn play(
         system.remember_stays();
     }
     let state = tempfile::tempdir().context("a folder for the simulated journal")?;
+    let processor = SimProcessor::new(machine)
+        .with_metrics(&args.metrics)
+        .with_metrics(decides.needs());
     let mut session = Session::new(
         SimMachine::new(system, Some(args.time)),
         Options {
             policy: decides,
-            processor: Box::new(SimProcessor::new(machine)),
+            processor: Box::new(processor),
             period: settings.period,
             acting: Acting::Live(StateDir::open(state.path())?),
             take_over: false,
@@ -264,7 +270,7 @@ fn simulated(
             let program = &workload.programs[process.program];
             let life = (thread.ended.unwrap_or(system.now()) - thread.identity.started).max(1);
             let instructions = thread.counters.instructions();
-            let kind = kind_of(&program.threads, &thread.identity.name);
+            let kind = program.threads[thread.identity.kind].name.clone();
             let rate = rate_of(thread, system);
             let best = alone
                 .get(&(program.name.clone(), kind))
@@ -303,6 +309,7 @@ fn simulated(
         migrations: threads.iter().map(|thread| thread.migrations).sum(),
         instructions,
         host_seconds,
+        outcome: system.outcome(),
         threads,
     }
 }

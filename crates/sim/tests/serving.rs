@@ -249,6 +249,21 @@ fn many_short_threads_come_and_go() {
     }
 }
 
+/// Whoever starts does not come before all that were there.
+#[test]
+fn threads_that_come_and_go_starve_nobody() {
+    let text = "[[programs]]\nname = \"p\"\n[[programs.threads]]\nname = \"long\"\n\
+         steps = [{ compute = \"m\", instructions = \"forever\" }]\n\
+         [[programs.threads]]\nname = \"main\"\nrepeat = \"forever\"\n\
+         steps = [{ spawn = \"child\" }, { join = \"child\" }]\n\
+         [[programs.threads]]\nname = \"child\"\ncount = 0\nsteps = [{ compute = \"m\", instructions = 40_000 }]\n";
+    let mut system = on(1, workload(text), 1);
+    system.run(4 * SECOND / 1_000).unwrap();
+    let long = &system.threads()[0];
+    let share = long.cpu_time as f64 / system.now() as f64;
+    assert!((0.35..0.65).contains(&share), "{share}");
+}
+
 /// A server of any shape.
 fn servers() -> impl Strategy<Value = WorkloadModel> {
     let arrivals = prop_oneof![

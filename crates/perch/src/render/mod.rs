@@ -2,6 +2,7 @@
 
 pub mod explain;
 pub mod live;
+pub mod outcome;
 pub mod report;
 pub mod sim;
 pub mod table;

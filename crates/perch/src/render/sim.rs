@@ -69,6 +69,7 @@ pub fn results(machine: &MachineModel, workload: &WorkloadModel, results: &[Simu
     });
     text += &table(&columns, rows);
     text += "\n\nthroughput: instructions a cycle, all threads\nslowdown: mean, against each thread alone\n";
+    text += &super::outcome::outcome(results);
     let [only] = results else { return text };
     let columns = [
         ("thread", Align::Left),
