@@ -26,7 +26,7 @@ pub(super) fn read(item: Item<'_>, machine: &MachineModel) -> Checked<EnergyMode
     let items = list.list()?;
     if items.len() != levels {
         return Err(list.wrong(format!(
-            "{} energies for {levels} levels of caches: one for each, beginning with the first",
+            "a list of {} for {levels} levels of caches: an energy for each, beginning with the first",
             items.len()
         )));
     }
@@ -71,7 +71,7 @@ fn within(item: Item<'_>, sort: &Sort, unit: f64) -> Checked<f64> {
 fn one(table: &Table<'_>) -> Checked<KindEnergy> {
     let list = table
         .need("ops")?
-        .table("the energies of instructions", &Op::NAMES)?;
+        .table("the list of instructions' energies", &Op::NAMES)?;
     let mut ops = [0.0; Op::COUNT];
     for op in Op::ALL {
         ops[op as usize] = within(list.need(op.name())?, &ENERGY, NANOJOULE)?;
