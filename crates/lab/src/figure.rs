@@ -2,8 +2,8 @@
 
 use crate::{
     experiment::{Figure, Shape, Sweep},
-    run::Measured,
-    table::evaluate,
+    judge::evaluate,
+    results::{Column, Curve, Drawing, Measured, Picture},
 };
 use plotters::{
     coord::{
@@ -12,7 +12,6 @@ use plotters::{
     },
     prelude::*,
 };
-use serde::Serialize;
 use std::ops::Range;
 
 /// Size of a picture, in pixels.
@@ -27,51 +26,6 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
     RGBColor(86, 180, 233),
 ];
-
-/// A picture's data.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Picture {
-    /// Its title.
-    pub title: String,
-    /// What is to the right.
-    pub x: String,
-    /// What is upwards.
-    pub y: String,
-    /// What is drawn.
-    pub drawing: Drawing,
-}
-
-/// A bar with its height.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Column {
-    /// The group that it stands in.
-    pub group: String,
-    /// Which of the group.
-    pub series: String,
-    /// Its height.
-    pub value: f64,
-    /// The ends of its whisker.
-    pub range: Option<(f64, f64)>,
-}
-
-/// A line with its points.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Curve {
-    /// What it is called.
-    pub series: String,
-    /// Where each point is, to the right and upwards.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// What is drawn.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Drawing {
-    /// Bars.
-    Bars(Vec<Column>),
-    /// Lines, to the right logarithmic in bytes.
-    Lines(Vec<Curve>),
-}
 
 impl Picture {
     /// A figure with numbers. `lines` has the height of each point of each line.

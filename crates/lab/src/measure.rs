@@ -40,7 +40,7 @@ fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
 /// The values of a quantity at one point of a run's sweep, one for each sample that counts.
 pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &Point) -> Vec<f64> {
     match of {
-        Quantity::Bound => vec![bound(&run.machine, &point.alone)],
+        Quantity::Bound => vec![bound(&run.machine, speeds(&point.alone))],
         Quantity::Placements => vec![point.samples.len() as f64],
         Quantity::Combinations => vec![combinations(&run.machine, &run.workloads[at])],
         Quantity::CpiError | Quantity::SoloError => {
@@ -198,8 +198,10 @@ fn cpi_error(
     mean.is_finite().then_some(mean)
 }
 
-/// No placement can do more than all cores can issue, nor more than the threads that would do most alone.
-fn bound(machine: &MachineModel, alone: &[(Sample, usize)]) -> f64 {
+/// No placement has a greater throughput, in instructions of all threads in a cycle of the first kind of core: the cores
+/// cannot issue more, and the threads, of which one a PU runs at a time, would not do more alone. `alone` has each
+/// thread's speed alone, in the same unit. Not for threads that bring data in for each other.
+pub fn bound(machine: &MachineModel, alone: impl IntoIterator<Item = f64>) -> f64 {
     let cycle = machine
         .cores
         .first()
@@ -209,13 +211,17 @@ fn bound(machine: &MachineModel, alone: &[(Sample, usize)]) -> f64 {
         // A slower clock issues less in a cycle of the first.
         f64::from(kind.width) * kind.duty * cycle / kind.cycle as f64
     });
-    let mut demands: Vec<f64> = alone
-        .iter()
-        .flat_map(|(sample, threads)| std::iter::repeat_n(sample.throughput(), *threads))
-        .collect();
+    let mut demands: Vec<f64> = alone.into_iter().collect();
     demands.sort_by(|a, b| b.total_cmp(a));
     let demanded: f64 = demands.iter().take(machine.pus()).sum();
     issued.sum::<f64>().min(demanded)
+}
+
+/// Each thread's speed alone, of samples of each class.
+fn speeds(alone: &[(Sample, usize)]) -> impl Iterator<Item = f64> {
+    alone
+        .iter()
+        .flat_map(|(sample, threads)| std::iter::repeat_n(sample.throughput(), *threads))
 }
 
 /// log10 of n! / ((n - m)! · Π c_i!): m of n threads are chosen for cores of c_i contexts.
@@ -334,11 +340,15 @@ mod tests {
     #[test]
     fn a_bound_is_the_less_of_what_cores_issue_and_threads_ask_for() {
         let machine = find_machine("cmt-4x4").unwrap();
-        let alone = |ipc: u64| sample(100.0, &[ipc]);
-        assert_eq!(bound(&machine, &[(alone(100), 4), (alone(50), 12)]), 4.0);
-        assert_eq!(bound(&machine, &[(alone(50), 4)]), 2.0);
+        let bound = |alone: &[(u64, usize)]| {
+            let sample = |(ipc, threads): &(u64, usize)| (sample(100.0, &[*ipc]), *threads);
+            let alone: Vec<(Sample, usize)> = alone.iter().map(sample).collect();
+            super::bound(&machine, speeds(&alone))
+        };
+        assert_eq!(bound(&[(100, 4), (50, 12)]), 4.0);
+        assert_eq!(bound(&[(50, 4)]), 2.0);
         // Only as many as there are contexts run at a time, the greediest.
-        let many = bound(&machine, &[(alone(20), 1), (alone(10), 100)]);
+        let many = bound(&[(20, 1), (10, 100)]);
         assert!((many - 1.7).abs() < 1e-9, "{many}");
     }
 

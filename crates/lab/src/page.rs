@@ -1,6 +1,11 @@
 //! Results as one HTML page that needs nothing else: styles and pictures are in it.
 
-use crate::{error::LabError, figure, run::Results, table};
+use crate::{
+    error::LabError,
+    figure,
+    results::{Results, short},
+    table,
+};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -61,7 +66,7 @@ fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
     );
     for row in &results.rows {
         let class = if row.holds { "holds" } else { "misses" };
-        let difference = row.difference().map(table::short).unwrap_or_default();
+        let difference = row.difference().map(short).unwrap_or_default();
         add(
             body,
             format_args!(
@@ -85,7 +90,7 @@ fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
                 "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
                 escape(&measured.name),
                 escape(&measured.what),
-                table::short(measured.value),
+                short(measured.value),
                 measured.unit,
             ),
         );

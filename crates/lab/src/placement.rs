@@ -73,7 +73,7 @@ pub fn slots(workload: &WorkloadModel) -> Vec<Slot> {
     slots
 }
 
-/// The same workload with the threads of each program in an order of chance.
+/// The same workload with its programs, and the threads of each, in an order of chance.
 pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel {
     let mut workload = workload.clone();
     for program in &mut workload.programs {
@@ -96,6 +96,7 @@ pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel 
             }
         }
     }
+    shuffle(&mut workload.programs, random);
     workload
 }
 

@@ -6,25 +6,14 @@
 use crate::{
     error::LabError,
     experiment::{Experiment, Place, Run, Shape},
-    figure::Picture,
+    judge,
     measure::{self, Point, Simulated},
-    placement,
+    parallel, placement,
+    results::{Measured, Picture, Results},
     simulate::{Job, Placer, Sample, simulate},
-    table::{self, Row},
 };
-use perch_sim::stream::Random;
-use serde::Serialize;
-use std::{
-    collections::HashMap,
-    num::NonZeroUsize,
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
-};
+use perch_sim::{detail::Detail, stream::Random};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 /// Who is told how far an experiment is: the command draws a bar.
 pub trait Progress {
@@ -41,50 +30,12 @@ pub trait Progress {
 /// Nobody is told.
 impl Progress for () {}
 
-/// A number that was measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
-    /// Its name in the experiment.
-    pub name: String,
-    /// What it is.
-    pub what: String,
-    /// The value.
-    pub value: f64,
-    /// Its unit.
-    pub unit: &'static str,
-}
-
-/// What came of an experiment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Results {
-    /// Its name.
-    pub name: String,
-    /// What it is, in a line.
-    pub title: String,
-    /// What was done.
-    pub about: String,
-    /// The claims.
-    pub rows: Vec<Row>,
-    /// The numbers behind them.
-    pub measured: Vec<Measured>,
-    /// What a reader must know: searches that were not exhaustive, scales.
-    pub notes: Vec<String>,
-    /// Simulations that were run.
-    pub simulations: usize,
-    /// The picture's data.
-    pub picture: Option<Picture>,
-}
-
 /// Runs an experiment on all processors of the host.
 ///
 /// # Errors
 /// A simulation that cannot go on; a claim for which nothing was measured.
 pub fn run(experiment: &Experiment, progress: &mut dyn Progress) -> Result<Results, LabError> {
-    run_on(
-        experiment,
-        thread::available_parallelism().map_or(1, NonZeroUsize::get),
-        progress,
-    )
+    run_on(experiment, parallel::host_threads(), progress)
 }
 
 /// Runs an experiment on so many host threads.
@@ -98,7 +49,12 @@ pub fn run_on(
 ) -> Result<Results, LabError> {
     let plan = plan(experiment);
     progress.start(&experiment.name, plan.jobs.len());
-    let samples = all(&plan.jobs, threads.max(1), progress);
+    let samples = parallel::each(
+        plan.jobs.len(),
+        threads,
+        |at| simulate(&plan.jobs[at]),
+        |done| progress.done(done),
+    );
     progress.end();
     let samples = samples.map_err(|(at, why)| LabError::Simulation {
         experiment: experiment.name.clone(),
@@ -140,6 +96,8 @@ struct Plan {
     owners: Vec<String>,
     points: Vec<Vec<Parts>>,
     notes: Vec<String>,
+    /// The levels of detail of runs at points of the sweep: simulations of one share what they find out.
+    details: HashMap<(String, usize), Detail>,
     /// Searches are done once for those who want the best, the worst and all placements.
     searched: HashMap<String, Range<usize>>,
 }
@@ -187,13 +145,21 @@ impl Plan {
             false => Arc::clone(&run.workloads[at]),
         };
         self.owners.push(run.name.clone());
+        let detail = self.detail(run, at);
         self.jobs.push(Job {
+            detail,
             machine: Arc::clone(&run.machine),
             workload,
             placer,
             times: run.times,
             seed,
         });
+    }
+
+    fn detail(&mut self, run: &Run, at: usize) -> Detail {
+        let detail = self.details.entry((run.name.clone(), at));
+        let new = || Detail::new(run.fidelity, &run.machine, &run.workloads[at]);
+        detail.or_insert_with(new).clone()
     }
 
     /// The simulations of a run at a point of the sweep.
@@ -242,8 +208,8 @@ impl Plan {
     fn search(&mut self, run: &Run, at: usize, most: usize, seed: u64) -> Range<usize> {
         let workload = &run.workloads[at];
         let key = format!(
-            "{} {} {at} {most} {:?}",
-            run.machine.name, workload.name, run.times
+            "{} {} {at} {most} {:?} {:?}",
+            run.machine.name, workload.name, run.times, run.fidelity
         );
         if let Some(done) = self.searched.get(&key) {
             return done.clone();
@@ -292,7 +258,9 @@ impl Plan {
             program.threads[0].count = 1;
             lone.programs = vec![program];
             self.owners.push(run.name.clone());
+            let detail = self.detail(run, at);
             self.jobs.push(Job {
+                detail,
                 machine: Arc::clone(&run.machine),
                 workload: Arc::new(lone),
                 placer: Placer::Default,
@@ -301,56 +269,6 @@ impl Plan {
             });
         }
         (first..self.jobs.len(), classes)
-    }
-}
-
-/// Does all jobs; the first that fails, by its number, is told.
-fn all(
-    jobs: &[Job],
-    threads: usize,
-    progress: &mut dyn Progress,
-) -> Result<Vec<Sample>, (usize, String)> {
-    let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::channel();
-    let mut results: Vec<Option<Result<Sample, String>>> = vec![None; jobs.len()];
-    thread::scope(|scope| {
-        for _ in 0..threads.min(jobs.len()) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = jobs.get(at) else { break };
-                    if sender.send((at, simulate(job))).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        for (finished, (at, result)) in receiver.iter().enumerate() {
-            // What is begun is finished, so that always the same failure is the first.
-            if result.is_err() {
-                next.store(jobs.len(), Ordering::Relaxed);
-            }
-            results[at] = Some(result);
-            progress.done(finished + 1);
-        }
-    });
-    let mut samples = Vec::with_capacity(jobs.len());
-    for (at, result) in results.into_iter().enumerate() {
-        match result {
-            Some(Ok(sample)) => samples.push(sample),
-            Some(Err(why)) => return Err((at, why)),
-            // Not begun, since another failed.
-            None => break,
-        }
-    }
-    match samples.len() == jobs.len() {
-        true => Ok(samples),
-        false => Err((
-            samples.len(),
-            "not begun, since another simulation failed".to_owned(),
-        )),
     }
 }
 
@@ -383,7 +301,7 @@ fn results(
     let rows = experiment
         .claims
         .iter()
-        .map(|claim| table::row(claim, &measured).map_err(|why| no_value(&claim.name, why)));
+        .map(|claim| judge::row(claim, &measured).map_err(|why| no_value(&claim.name, why)));
     let rows = rows.collect::<Result<_, _>>()?;
     let picture = match &experiment.figure {
         None => None,

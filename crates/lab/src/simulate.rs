@@ -10,12 +10,13 @@ use perch_engine::{Acting, Observer, Options, Period, Session, StateDir};
 use perch_policy::registry;
 use perch_sim::{
     counters::Counters,
+    detail::Detail,
     energy::EnergyStats,
     machine::SimMachine,
     model::{MachineModel, Op},
     os::{SchedulerModel, Served},
     system::System,
-    units::{NANOSECOND, Ps, SECOND},
+    units::{Ps, SECOND},
     workload::{ThreadModel, WorkloadModel},
 };
 use serde::Serialize;
@@ -46,6 +47,8 @@ pub struct Job {
     pub machine: Arc<MachineModel>,
     /// The workload.
     pub workload: Arc<WorkloadModel>,
+    /// How finely it is played.
+    pub detail: Detail,
     /// Who places its threads.
     pub placer: Placer,
     /// When it counts.
@@ -103,7 +106,8 @@ impl Sample {
 /// # Errors
 /// In words: a deadlock, a policy that cannot be run, a workload that ends before it is counted.
 pub fn simulate(job: &Job) -> Result<Sample, String> {
-    let system = System::new(
+    let system = System::at(
+        &job.detail,
         Arc::clone(&job.machine),
         Arc::clone(&job.workload),
         SchedulerModel::default(),
@@ -142,9 +146,7 @@ fn cycle(machine: &MachineModel) -> Ps {
 fn on_machine(span: Span, machine: &MachineModel) -> Ps {
     match span {
         Span::Cycles(cycles) => cycles * cycle(machine),
-        Span::Time(time) => {
-            (time.as_nanos() as f64 * NANOSECOND as f64 / machine.scale).round() as Ps
-        }
+        Span::Time(time) => machine.machine_time(time.as_nanos() as u64),
     }
 }
 
@@ -250,10 +252,7 @@ fn with_policy(
     // Where masks are journaled before they are changed, as on a live machine.
     let directory = tempfile::tempdir().map_err(|error| in_words(&error))?;
     let state = StateDir::open(directory.path()).map_err(|error| in_words(&error))?;
-    let os_time = |span: Span| {
-        let ns = on_machine(span, machine) as f64 * machine.scale / NANOSECOND as f64;
-        Duration::from_nanos(ns.round() as u64)
-    };
+    let os_time = |span: Span| Duration::from_nanos(machine.os_time(on_machine(span, machine)));
     let warm_up = os_time(job.times.warm_up);
     let simulated = SimMachine::new(system, Some(warm_up + os_time(job.times.length)));
     let processor = SimProcessor::new(machine).with_metrics(policy.needs());
@@ -277,11 +276,12 @@ fn with_policy(
     session
         .run(&mut watcher)
         .map_err(|error| in_words(&error))?;
-    let on_machine = watcher.time as f64 * NANOSECOND as f64 / machine.scale;
     let system = session.machine().system();
-    let begun = system.now().saturating_sub(on_machine.round() as Ps);
+    let begun = system
+        .now()
+        .saturating_sub(machine.machine_time(watcher.time));
     Ok(Sample {
-        cycles: on_machine / cycle(machine) as f64,
+        cycles: machine.machine_time(watcher.time) as f64 / cycle(machine) as f64,
         threads: watcher.threads.into_values().collect(),
         seconds: watcher.time as f64 * 1e-9,
         responses: responses(system, begun),

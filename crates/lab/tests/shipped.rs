@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 #[test]
 fn every_shipped_experiment_is_read() {
-    let all = perch_lab::list();
+    let all = perch_lab::list().unwrap();
     let names: Vec<&str> = all.iter().map(|summary| summary.name.as_str()).collect();
     assert_eq!(
         names,
@@ -30,6 +30,7 @@ fn every_shipped_experiment_is_read() {
 #[test]
 fn every_published_value_is_claimed() {
     let experiments: Vec<_> = perch_lab::list()
+        .unwrap()
         .iter()
         .map(|summary| load(&summary.name).unwrap())
         .collect();

@@ -2,13 +2,20 @@
 
 use crate::args::{Counters, PlaceArgs, parse_period};
 use anyhow::{Context, Result};
-use perch_core::PuSet;
+use perch_core::{Mistake, PuSet, mistake::did_you_mean};
+use perch_policy::registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
+    ops::Range,
     path::{Path, PathBuf},
     time::Duration,
+};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
 };
 
 /// The configuration file (`~/.config/perch/config.toml`, or `--config FILE`). Every setting is optional.
@@ -68,37 +75,142 @@ pub struct Settings {
 /// The policy where nothing else is said.
 pub const DEFAULT_POLICY: &str = "workover";
 
+/// The names of all settings.
+const SETTINGS: [&str; 9] = [
+    "policy",
+    "period",
+    "profile",
+    "counters",
+    "sampling-rate",
+    "take-over",
+    "pus",
+    "pin",
+    "policies",
+];
+
+/// Makes a mistake of a place, a message and a hint.
+type Wrong<'a> = &'a dyn Fn(Range<usize>, String, Option<String>) -> Box<Mistake>;
+
+/// Checks the table of one policy.
+fn policy(
+    key: &Spanned<Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+    wrong: Wrong<'_>,
+) -> Result<(), Box<Mistake>> {
+    let name: &str = key.get_ref();
+    let Ok(schema) = registry::schema(name) else {
+        let hint = did_you_mean(name, registry::names()).unwrap_or_else(|| {
+            let all: Vec<&str> = registry::names().collect();
+            format!("there are: {}", all.join(", "))
+        });
+        return Err(wrong(key.span(), format!("no policy `{name}`"), Some(hint)));
+    };
+    let DeValue::Table(options) = value.get_ref() else {
+        let message = format!("`{name}` must be a table");
+        let hint = format!("write [policies.{name}] and its options below");
+        return Err(wrong(value.span(), message, Some(hint)));
+    };
+    let known: Vec<&str> = schema
+        .get("properties")
+        .and_then(|properties| properties.as_object())
+        .into_iter()
+        .flat_map(|properties| properties.keys())
+        .map(String::as_str)
+        .collect();
+    for option in options.keys() {
+        let told: &str = option.get_ref();
+        if !known.contains(&told) {
+            let hint = did_you_mean(told, known.iter().copied())
+                .unwrap_or_else(|| format!("it has: {}", known.join(", ")));
+            let message = format!("policy {name} has no option `{told}`");
+            return Err(wrong(option.span(), message, Some(hint)));
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a policy's option, or of its whole table.
+fn place(file: &DeTable<'_>, policy: &str, option: Option<&str>) -> Range<usize> {
+    let table = file
+        .get("policies")
+        .and_then(|policies| policies.get_ref().as_table()?.get(policy));
+    let of = |option| table?.get_ref().as_table()?.get(option).map(Spanned::span);
+    let whole = || table.map(Spanned::span);
+    option.and_then(of).or_else(whole).unwrap_or(0..0)
+}
+
 impl ConfigFile {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// A text that is no such TOML, with line and column.
-    pub fn parse(text: &str, path: &Path) -> Result<Self> {
-        let config: Self = toml::from_str(text).map_err(|error| {
-            anyhow::anyhow!("{}: {}", path.display(), error.to_string().trim_end())
-        })?;
-        let at = || format!("{}", path.display());
+    /// The first mistake, with its place: no TOML, an unknown setting, policy or option, a value that is none.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Box<Mistake>> {
+        let path = path.to_string_lossy();
+        let wrong = |at: Range<usize>, message: String, hint: Option<String>| {
+            Box::new(Mistake::at(&path, text, at, message, hint))
+        };
+        let no_toml = |error: toml::de::Error| {
+            wrong(
+                error.span().unwrap_or(0..0),
+                error.message().trim().replace('\n', ", "),
+                None,
+            )
+        };
+        let file = DeTable::parse(text).map_err(no_toml)?;
+        for key in file.get_ref().keys() {
+            let name: &str = key.get_ref();
+            if !SETTINGS.contains(&name) {
+                let hint = did_you_mean(name, SETTINGS)
+                    .unwrap_or_else(|| format!("there are: {}", SETTINGS.join(", ")));
+                return Err(wrong(
+                    key.span(),
+                    format!("no setting `{name}`"),
+                    Some(hint),
+                ));
+            }
+        }
+        let policies = file.get_ref().get("policies");
+        if let Some(DeValue::Table(policies)) = policies.map(Spanned::get_ref) {
+            for (name, options) in policies {
+                policy(name, options, &wrong)?;
+            }
+        }
+        let config: Self = toml::from_str(text).map_err(no_toml)?;
+        let at = |name: &str| file.get_ref().get(name).map_or(0..0, Spanned::span);
         if let Some(period) = &config.period {
-            parse_period(period)
-                .map_err(|why| anyhow::anyhow!("period = \"{period}\": {why}"))
-                .with_context(at)?;
+            parse_period(period).map_err(|why| wrong(at("period"), why, None))?;
         }
         if let Some(rate) = config
             .sampling_rate
             .filter(|rate| !(1..=10_000).contains(rate))
         {
-            return Err(anyhow::anyhow!("sampling-rate = {rate}: out of 1 to 10000"))
-                .with_context(at);
+            let message = format!("{rate} samples a second: out of 1 to 10000");
+            return Err(wrong(at("sampling-rate"), message, None));
         }
         if let Some(pus) = &config.pus {
-            pus.parse::<PuSet>().with_context(at)?;
+            pus.parse::<PuSet>()
+                .map_err(|why| wrong(at("pus"), why.to_string(), None))?;
         }
-        for (name, table) in &config.policies {
-            let table = table
-                .as_table()
-                .with_context(|| format!("policies.{name} is no table: write [policies.{name}]"))
-                .with_context(at)?;
-            perch_policy::registry::build(name, table).with_context(at)?;
+        for (name, options) in &config.policies {
+            let Some(options) = options.as_table() else {
+                continue;
+            };
+            let Err(error) = registry::build(name, options) else {
+                continue;
+            };
+            // The option that is refused by itself, if one is.
+            let culprit = options.iter().find(|(option, value)| {
+                let only = [((*option).clone(), (*value).clone())]
+                    .into_iter()
+                    .collect();
+                registry::build(name, &only).is_err()
+            });
+            let at = place(
+                file.get_ref(),
+                name,
+                culprit.map(|(option, _)| option.as_str()),
+            );
+            return Err(wrong(at, error.to_string(), None));
         }
         Ok(config)
     }
@@ -117,7 +229,7 @@ impl ConfigFile {
             },
         };
         match std::fs::read_to_string(&path) {
-            Ok(text) => Self::parse(&text, &path),
+            Ok(text) => Ok(Self::parse(&text, &path)?),
             // Nobody asked for it: HOME may be another user's, as under sudo or setpriv.
             Err(error) if !must && matches!(error.kind(), NotFound | PermissionDenied) => {
                 Ok(Self::default())

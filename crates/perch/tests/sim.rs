@@ -57,9 +57,12 @@ fn policies_are_compared_on_the_same_machine() {
     arguments.extend(["--compare", "fixed,cpi"]);
     arguments.extend(pins.iter().flat_map(|pin| ["--pin", pin.as_str()]));
     let results = json(&arguments);
-    let throughput = |at: usize| results[at]["throughput"].as_f64().unwrap();
+    let throughput = |at: usize| results["results"][at]["throughput"].as_f64().unwrap();
     assert_eq!(
-        (&results[0]["policy"], &results[1]["policy"]),
+        (
+            &results["results"][0]["policy"],
+            &results["results"][1]["policy"]
+        ),
         (&"fixed".into(), &"cpi".into())
     );
     assert!(
@@ -68,7 +71,13 @@ fn policies_are_compared_on_the_same_machine() {
         throughput(0),
         throughput(1)
     );
-    assert_eq!(results[1]["threads"].as_array().unwrap().len(), 16);
+    assert_eq!(
+        results["results"][1]["runs"][0]["threads"]
+            .as_array()
+            .unwrap()
+            .len(),
+        16
+    );
 }
 
 #[test]
@@ -78,11 +87,135 @@ fn the_same_seed_is_the_same_simulation() {
             "sim", "-m", "smt2-zen", "-w", "mixed", "-t", "200ms", "--seed", seed, "--json",
         ]);
         // How long it took is no part of the simulation.
-        results[0]["host_seconds"].take();
+        results["results"][0]["host_seconds"].take();
+        results["results"][0]["runs"][0]["host_seconds"].take();
         results
     };
     assert_eq!(run("7"), run("7"));
     assert_ne!(run("7"), run("8"));
+}
+
+#[test]
+fn the_best_and_the_worst_placement_hold_the_others_between_them() {
+    let compare = |extra: &[&str]| {
+        let mut arguments = vec![
+            "sim",
+            "-m",
+            "cmt-4x4",
+            "-w",
+            "cmt-table1",
+            "-t",
+            "400ms",
+            "--json",
+        ];
+        arguments.extend([
+            "--compare",
+            "default,best,worst",
+            "--search",
+            "100",
+            "--seeds",
+            "2",
+        ]);
+        arguments.extend(extra);
+        json(&arguments)
+    };
+    let told = compare(&[]);
+    let throughput = |at: usize| told["results"][at]["throughput"].as_f64().unwrap();
+    assert!(throughput(1) > throughput(2));
+    assert!(throughput(1) >= throughput(0) && throughput(0) >= throughput(2));
+    assert!(throughput(1) <= told["bound"].as_f64().unwrap() * 1.01);
+    let search = &told["results"][1]["search"];
+    assert_eq!(
+        (&search["tried"], &search["exhaustive"]),
+        (&100.into(), &false.into())
+    );
+    assert_eq!(search["placement"].as_array().unwrap().len(), 16);
+    let seeds: Vec<_> = told["results"][0]["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["seed"])
+        .collect();
+    assert_eq!(seeds, [1, 2]);
+
+    let alike = json(&[
+        "sim",
+        "-m",
+        "cmt-b",
+        "-w",
+        "cmt-cpu-bound",
+        "-t",
+        "50ms",
+        "--compare",
+        "best,worst",
+        "--json",
+    ]);
+    let found = &alike["results"];
+    assert_eq!(
+        (
+            &found[0]["search"]["tried"],
+            &found[0]["search"]["exhaustive"]
+        ),
+        (&1.into(), &true.into())
+    );
+    assert_eq!(found[0]["throughput"], found[1]["throughput"]);
+
+    let error = refused(
+        &["sim", "-m", "cmt-b", "-w", "phases", "--compare", "best"],
+        125,
+    );
+    assert!(error.contains("starts later or again"), "{error}");
+    let error = refused(&["sim", "-m", "cmt-b", "-w", "mixed", "-p", "best"], 125);
+    assert!(error.contains("--compare"), "{error}");
+}
+
+/// How long it took here is left out.
+#[test]
+fn a_comparison_is_a_table_that_fits() {
+    let text = told(&[
+        "sim",
+        "-m",
+        "cmt-4x4",
+        "-w",
+        "cmt-table1",
+        "-t",
+        "200ms",
+        "--compare",
+        "default,best",
+        "--search",
+        "20",
+        "--seeds",
+        "3",
+    ]);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let timeless = text.lines().map(|line| match line.strip_suffix(" s") {
+        Some(row) => row
+            .trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
+            .trim_end()
+            .to_owned(),
+        None => line.to_owned(),
+    });
+    insta::assert_snapshot!(timeless.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn what_is_shipped_is_listed_as_json_too() {
+    let shipped = json(&["sim", "--list", "--json"]);
+    let has = |what: &str, name: &str| {
+        shipped[what]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|entry| entry["name"] == name)
+    };
+    assert!(has("machines", "cmt-4x4") && has("workloads", "cmt-table1"));
+    assert_eq!(
+        json(&["profiles", "show", "zen4", "--json"])["name"],
+        "zen4"
+    );
 }
 
 #[test]
@@ -219,10 +352,11 @@ fn servers_devices_and_energy_are_told() {
     for word in ["server", "refused", "disk", "energy", "EDP"] {
         assert!(text.contains(word), "{text}");
     }
-    let result = json(&[&call[..], &["--json"]].concat());
-    assert_eq!(result[0]["requests"][0]["served"], 40);
-    assert_eq!(result[0]["devices"][0]["operations"], 40);
-    assert!(result[0]["energy"]["watts"].as_f64().unwrap() > 15.0);
+    let told_all = json(&[&call[..], &["--json"]].concat());
+    let result = &told_all["results"][0]["runs"][0];
+    assert_eq!(result["requests"][0]["served"], 40);
+    assert_eq!(result["devices"][0]["operations"], 40);
+    assert!(result["energy"]["watts"].as_f64().unwrap() > 15.0);
     // What costs time is counted if it is asked for, and then recorded.
     let log = folder.path().join("log.jsonl").to_str().unwrap().to_owned();
     told(&[&call[..], &["--log", &log]].concat());

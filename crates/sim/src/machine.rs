@@ -5,7 +5,7 @@ use crate::{
     events::{self, Deed},
     system::{SimError, System},
     topology::topology,
-    units::{NANOSECOND, Ps},
+    units::Ps,
 };
 use perch_core::{
     Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
@@ -44,7 +44,6 @@ pub struct SimMachine {
     masks: HashMap<usize, PuSet>,
     observed: u64,
     limit: Option<u64>,
-    scale: f64,
 }
 
 impl SimMachine {
@@ -52,7 +51,6 @@ impl SimMachine {
     pub fn new(system: System, limit: Option<Duration>) -> Self {
         Self {
             topology: Arc::new(topology(system.machine())),
-            scale: system.machine().scale,
             system,
             events: Vec::new(),
             seen: Vec::new(),
@@ -92,7 +90,7 @@ impl SimMachine {
     }
 
     fn time(&self, ps: Ps) -> u64 {
-        (ps as f64 * self.scale / NANOSECOND as f64).round() as u64
+        self.system.machine().os_time(ps)
     }
 
     fn id(&self, index: usize) -> ThreadId {
@@ -163,7 +161,7 @@ impl Machine for SimMachine {
         if let Some(limit) = self.limit {
             due = due.min(limit);
         }
-        let until = (due as f64 * NANOSECOND as f64 / self.scale).round() as Ps;
+        let until = self.system.machine().machine_time(due);
         self.system.run(until).map_err(failed)?;
         Ok(match self.system.is_done() || self.limit == Some(due) {
             true => Wake::Ended(Some(0)),

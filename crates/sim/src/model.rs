@@ -1,6 +1,9 @@
 //! What a simulated machine is made of: plain data, read from `machines/*.toml`.
 
-use crate::{energy::EnergyModel, units::Ps};
+use crate::{
+    energy::EnergyModel,
+    units::{NANOSECOND, Ps},
+};
 use serde::{Deserialize, Serialize};
 
 /// What an instruction does, as far as units and latencies are concerned.
@@ -221,6 +224,16 @@ pub struct MachineModel {
 }
 
 impl MachineModel {
+    /// Nanoseconds of the operating system as time of the machine, to the nearest picosecond.
+    pub fn machine_time(&self, ns: u64) -> Ps {
+        (ns as f64 * NANOSECOND as f64 / self.scale).round() as Ps
+    }
+
+    /// Time of the machine as the operating system's, to the nearest nanosecond.
+    pub fn os_time(&self, ps: Ps) -> u64 {
+        (ps as f64 * self.scale / NANOSECOND as f64).round() as u64
+    }
+
     /// How many PUs there are.
     pub fn pus(&self) -> usize {
         self.cores

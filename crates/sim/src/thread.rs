@@ -79,6 +79,8 @@ pub struct Identity {
     pub tid: i32,
     /// Its process: an index of the run's processes.
     pub process: usize,
+    /// Its program: an index of the workload's programs.
+    pub program: usize,
     /// What it does: an index of its program's threads.
     pub kind: usize,
     /// Who started it, unless it was there from its program's beginning: an index of the run's threads.
@@ -136,6 +138,8 @@ pub struct Thread {
     left: u64,
     /// An instruction that was fetched and not executed before the thread left its PU.
     returned: Option<Instruction>,
+    /// Part of the next instruction that was done when it left its PU, at the interval level.
+    begun: f64,
 }
 
 /// What a thread's streams are made of: the mixes, and where its data and code lie.
@@ -191,6 +195,7 @@ impl Thread {
             current: None,
             left: 0,
             returned: None,
+            begun: 0.0,
             identity,
         }
     }
@@ -294,6 +299,33 @@ impl Thread {
     /// Gives an instruction back that was fetched and not executed.
     pub(crate) fn give_back(&mut self, instruction: Option<Instruction>) {
         self.returned = instruction;
+    }
+
+    /// The mix that it computes: an index of the workload's mixes.
+    pub(crate) fn mix(&self) -> Option<usize> {
+        self.current.as_ref().map(|(mix, _)| *mix)
+    }
+
+    /// Instructions left of the step that it computes; `None` if they never end.
+    pub(crate) fn left(&self) -> Option<u64> {
+        (self.left != u64::MAX).then_some(self.left)
+    }
+
+    /// It has executed instructions of the step.
+    pub(crate) fn pass(&mut self, instructions: u64) {
+        if self.left != u64::MAX {
+            self.left = self.left.saturating_sub(instructions);
+        }
+    }
+
+    /// Part of the next instruction that is done.
+    pub(crate) fn begun(&self) -> f64 {
+        self.begun
+    }
+
+    /// Remembers that.
+    pub(crate) fn set_begun(&mut self, part: f64) {
+        self.begun = part;
     }
 
     /// Whether it has instructions to execute.

@@ -82,8 +82,11 @@ fn shipped_machines_have_the_shape_that_their_names_say() {
         ("cmt-4x4", 4, 4, 1, 1),
         ("cmt-16x8", 16, 8, 1, 1),
         ("smt2-zen", 8, 2, 1, 1),
-        ("bulldozer", 4, 2, 1, 1),
-        ("power7", 8, 4, 1, 1),
+        ("amd-bulldozer", 4, 2, 1, 1),
+        ("ibm-power7-smt2", 8, 2, 1, 1),
+        ("ibm-power7-smt4", 8, 4, 1, 1),
+        ("intel-xeon-ht", 2, 2, 2, 2),
+        ("intel-xeon-noht", 2, 1, 2, 2),
         ("big-little", 8, 1, 1, 1),
         ("numa-2", 16, 2, 2, 2),
     ] {
@@ -126,9 +129,65 @@ fn the_paper_s_chip_has_the_paper_s_numbers() {
     assert!(!machine.tlb.unwrap().private);
 }
 
+/// WorkOver, sections 3.1, 3.2 and 5.1: clocks, who shares which cache, the sizes that it prints.
+#[test]
+fn workover_s_machines_have_the_paper_s_numbers() {
+    let sharers = |name: &str| -> Vec<(u8, usize)> {
+        let machine = find_machine(name).unwrap();
+        machine
+            .caches
+            .iter()
+            .map(|cache| (cache.level, cache.shared_by[0].len()))
+            .collect()
+    };
+    assert_eq!(sharers("amd-bulldozer"), [(1, 2), (1, 1), (2, 2), (3, 8)]);
+    assert_eq!(find_machine("amd-bulldozer").unwrap().kinds[0].cycle, 385);
+    for (name, contexts) in [("ibm-power7-smt2", 2), ("ibm-power7-smt4", 4)] {
+        let machine = find_machine(name).unwrap();
+        let sizes: Vec<u64> = machine
+            .caches
+            .iter()
+            .map(|cache| cache.size >> 10)
+            .collect();
+        assert_eq!(sizes, [32, 32, 256, 4096], "{name}");
+        assert_eq!(machine.kinds[0].cycle, 303, "{name}");
+        assert_eq!(
+            sharers(name),
+            [(1, contexts), (1, contexts), (2, contexts), (3, contexts)],
+            "{name}"
+        );
+    }
+}
+
+/// The modes of one processor differ in their contexts alone.
+#[test]
+fn modes_of_multithreading_have_the_same_core() {
+    for (one, other) in [
+        ("ibm-power7-smt2", "ibm-power7-smt4"),
+        ("intel-xeon-noht", "intel-xeon-ht"),
+    ] {
+        let (one, other) = (find_machine(one).unwrap(), find_machine(other).unwrap());
+        let (narrow, wide) = (&one.kinds[0], &other.kinds[0]);
+        assert_eq!(narrow.contexts * 2, wide.contexts);
+        assert_eq!(narrow.cycle, wide.cycle);
+        assert_eq!((narrow.width, narrow.window), (wide.width, wide.window));
+        assert_eq!(narrow.units, wide.units);
+        assert_eq!(narrow.latencies, wide.latencies);
+        assert_eq!(one.memory, other.memory);
+        assert_eq!(one.tlb, other.tlb);
+        for (a, b) in one.caches.iter().zip(&other.caches) {
+            assert_eq!(
+                (a.level, a.size, a.ways, a.line, a.latency),
+                (b.level, b.size, b.ways, b.line, b.latency)
+            );
+            assert_eq!(a.shared_by.len(), b.shared_by.len());
+        }
+    }
+}
+
 #[test]
 fn bulldozer_s_clusters_are_private_and_its_floating_point_unit_is_not() {
-    let machine = find_machine("bulldozer").unwrap();
+    let machine = find_machine("amd-bulldozer").unwrap();
     let of = |op| {
         machine.kinds[0]
             .units
@@ -246,8 +305,9 @@ fn a_path_is_a_path_and_a_name_is_a_name() {
     ));
     let error = find_machine("cmt-4x5").unwrap_err().to_string();
     assert!(
-        error
-            .starts_with("no machine `cmt-4x5`; did you mean `cmt-4x4`?; shipped are big-little, "),
+        error.starts_with(
+            "no machine `cmt-4x5`; did you mean `cmt-4x4`?; shipped are amd-bulldozer, "
+        ),
         "{error}"
     );
     let error = find_workload("fp_int_8").unwrap_err().to_string();

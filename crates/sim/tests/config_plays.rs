@@ -1,13 +1,14 @@
 //! What is shipped plays as its files say: alone on a core, the paper's threads have the paper's CPI.
 
 use perch_sim::{
-    config::{find_machine, find_workload, shipped_machines},
+    config::{find_machine, find_workload, shipped_machines, workload_from_text},
     core::{Core, Supply},
     memory::Memory,
     model::MachineModel,
     stream::{Instruction, MixStream, Random},
     workload::{Mix, WorkloadModel},
 };
+use std::path::Path;
 
 /// Endless streams, one a thread, each with its own code and data.
 struct Streams(Vec<MixStream>);
@@ -102,4 +103,45 @@ fn every_shipped_machine_runs_every_sort_of_instruction() {
             );
         }
     }
+}
+
+/// What a core completes in a cycle: one thread of ALU instructions alone, one of floating-point instructions alone, two
+/// of either, one of each. From the manuals' widths and units: nothing waits for anything.
+#[test]
+fn cores_of_the_papers_machines_share_what_their_manuals_say() {
+    let workload = workload_from_text(
+        r#"
+about = "Nothing but one operation"
+[mixes]
+alu = { shares = { alu = 1 } }
+fp = { shares = { fp = 1 } }
+[[programs]]
+name = "both"
+[[programs.threads]]
+name = "main"
+steps = [{ compute = "alu", instructions = 1 }, { compute = "fp", instructions = 1 }]
+"#,
+        Path::new("pure.toml"),
+    )
+    .unwrap();
+    let (alu, fp) = (mix(&workload, "alu"), mix(&workload, "fp"));
+    for (name, [alone, alone_fp, two, two_fp, mixed]) in [
+        // Each cluster has its two ALUs, the module two FMAC pipes.
+        ("amd-bulldozer", [2.0, 2.0, 4.0, 2.0, 4.0]),
+        // Two fixed-point and two vector-scalar pipes for all contexts.
+        ("ibm-power7-smt2", [2.0, 2.0, 2.0, 2.0, 4.0]),
+        ("ibm-power7-smt4", [2.0, 2.0, 2.0, 2.0, 4.0]),
+        // Three micro-operations a cycle; floating point every second cycle.
+        ("intel-xeon-ht", [3.0, 0.5, 3.0, 0.5, 3.0]),
+    ] {
+        let machine = find_machine(name).unwrap();
+        near(throughput(&machine, &[alu]), alone);
+        near(throughput(&machine, &[fp]), alone_fp);
+        near(throughput(&machine, &[alu, alu]), two);
+        near(throughput(&machine, &[fp, fp]), two_fp);
+        near(throughput(&machine, &[alu, fp]), mixed);
+    }
+    let off = find_machine("intel-xeon-noht").unwrap();
+    near(throughput(&off, &[alu]), 3.0);
+    near(throughput(&off, &[fp]), 0.5);
 }

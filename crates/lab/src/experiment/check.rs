@@ -7,7 +7,7 @@ use super::{
 };
 use crate::error::Mistake;
 use perch_core::mistake::did_you_mean;
-use perch_sim::{config, model::MachineModel, workload::WorkloadModel};
+use perch_sim::{config, detail::Fidelity, model::MachineModel, workload::WorkloadModel};
 use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 
 pub(super) type Checked<T> = Result<T, Box<Mistake>>;
@@ -107,7 +107,7 @@ impl Checker<'_> {
                 let message = format!("a second run `{}`", written.name.get_ref());
                 return Err(self.wrong(written.name.span(), message, None));
             }
-            runs.push(self.run(written, times, sweep.as_ref(), file.sweep.as_ref())?);
+            runs.push(self.run(written, &file, times, sweep.as_ref())?);
         }
         let measures: Vec<Measure> = file
             .measure
@@ -195,13 +195,13 @@ impl Checker<'_> {
     fn run(
         &self,
         run: &file::Run,
+        file: &file::File,
         times: Times,
         sweep: Option<&Sweep>,
-        written: Option<&file::Sweep>,
     ) -> Checked<Run> {
         let machine = Arc::new(self.machine(&run.machine)?);
         let workload = self.workload(&run.workload)?;
-        let workloads = match (sweep, written) {
+        let workloads = match (sweep, &file.sweep) {
             (Some(sweep), Some(written)) => self.swept(&workload, run, sweep, written)?,
             _ => vec![Arc::new(workload)],
         };
@@ -219,12 +219,17 @@ impl Checker<'_> {
             .time
             .as_ref()
             .map_or(Ok(times), |time| self.times(time))?;
+        let fidelity = match run.fidelity.as_ref().or(file.fidelity.as_ref()) {
+            Some(name) => self.choice("fidelity", name, Fidelity::ALL.into_iter())?,
+            None => Fidelity::default(),
+        };
         Ok(Run {
             name: run.name.get_ref().clone(),
             machine,
             workloads,
             place,
             shuffled,
+            fidelity,
             times,
         })
     }

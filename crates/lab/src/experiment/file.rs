@@ -15,6 +15,7 @@ pub(super) struct File {
     pub about: String,
     pub seeds: Option<Spanned<Vec<u64>>>,
     pub time: Time,
+    pub fidelity: Option<Text>,
     pub sweep: Option<Sweep>,
     #[serde(rename = "run")]
     pub runs: Vec<Run>,
@@ -56,6 +57,7 @@ pub(super) struct Run {
     pub search: Option<Text>,
     pub most: Option<Spanned<usize>>,
     pub shuffled: Option<Spanned<bool>>,
+    pub fidelity: Option<Text>,
     pub time: Option<Time>,
 }
 

@@ -8,7 +8,7 @@ mod quantity;
 
 use crate::{error::LabError, placement::Placement};
 use perch_profile::formula::Formula;
-use perch_sim::{model::MachineModel, workload::WorkloadModel};
+use perch_sim::{detail::Fidelity, model::MachineModel, workload::WorkloadModel};
 use std::{path::Path, sync::Arc, time::Duration};
 
 /// How long something is.
@@ -81,6 +81,8 @@ pub struct Run {
     /// Whether each seed starts the threads in another order. Else they start as the workload's file lists them, kind
     /// by kind, which a scheduler that deals them out in turn finds easy.
     pub shuffled: bool,
+    /// How finely it is played.
+    pub fidelity: Fidelity,
     /// When it counts.
     pub times: Times,
 }

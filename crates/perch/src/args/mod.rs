@@ -160,7 +160,7 @@ pub struct PlaceArgs {
     /// Show a table of the busiest threads every period
     #[arg(long, short = 'l', help_heading = "Telling")]
     pub live: bool,
-    /// Print the report as JSON
+    /// Print the report as JSON, on standard error too; beside --explain or --live it needs --output
     #[arg(long, help_heading = "Telling")]
     pub json: bool,
     /// Print no report
@@ -274,7 +274,7 @@ pub struct ProfilesArgs {
 pub enum ProfilesCommand {
     /// List all profiles, and say which one this machine gets and why
     List,
-    /// Print a profile's file
+    /// Print a profile's file; with --json the same as JSON
     Show {
         /// The profile's name
         name: String,

@@ -1,7 +1,8 @@
 //! The command line of `perch sim` and `perch lab`.
 
 use super::{PlaceArgs, parse_period};
-use clap::{Args as ClapArgs, Subcommand, ValueHint};
+use clap::{Args as ClapArgs, Subcommand, ValueHint, builder::TypedValueParser};
+use perch_sim::detail::Fidelity;
 use std::{path::PathBuf, time::Duration};
 
 /// What `perch sim` takes.
@@ -10,10 +11,21 @@ use std::{path::PathBuf, time::Duration};
 Examples:
   perch sim --list
   perch sim -m cmt-4x4 -w cmt-table1 -p cpi --explain
-  perch sim -m cmt-4x4 -w cmt-table1 --compare default,cpi,sos
+  perch sim -m cmt-4x4 -w cmt-table1 --compare default,cpi,sos,best,worst
+  perch sim -m smt2-zen -w mixed --compare default,cpi --seeds 5
   perch sim -m my-machine.toml -w my-load.toml -p workover --timeline trace.json
 
-A name that has a slash or ends in .toml is a file. Open the timeline in https://ui.perfetto.dev.")]
+A name that has a slash or ends in .toml is a file. Open the timeline in
+https://ui.perfetto.dev.
+
+Slowdown: how fast a thread is alone on the machine, on the kind of cores that
+suits it best, / how fast it is here; in instructions a second of its life. A
+thread that waits for others of its program is compared with its program alone.
+Alone each kind of thread is played until its speed is steady, at most as long
+as the workload.
+
+Threads start in an order of chance, by the seed. Results are the same on any
+number of processors.")]
 pub struct SimArgs {
     /// The machine: a shipped one's name, or a file
     #[arg(long, short, value_name = "NAME|FILE")]
@@ -27,18 +39,31 @@ pub struct SimArgs {
     /// The policy; `default` is the operating system alone [default: default]
     #[arg(long, short = 'p', value_name = "NAME", conflicts_with = "compare")]
     pub policy: Option<String>,
-    /// Simulate with each of these policies and compare them; the first is the measure of the others
+    /// Simulate with each of these policies and compare them; the first is the measure of the others. `best` and
+    /// `worst` are the placements of the greatest and the least throughput, by search
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub compare: Vec<String>,
-    /// How long, in the operating system's time, unless every program has ended once before
+    /// How many placements `best` and `worst` choose from: all that differ if they are no more, else so many drawn by
+    /// chance
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub search: usize,
+    /// How long to play the workload, from its start, in the operating system's time; it ends before if every program
+    /// has ended once. A machine of scale 1000 plays a second of it in a millisecond of its own clocks
     #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = parse_period)]
     pub time: Duration,
+    /// How finely to play: every instruction and access by itself, or steady speeds between events of the operating
+    /// system, which is far faster and off by a few percent (docs/fidelity.md)
+    #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = fidelity())]
+    pub fidelity: Fidelity,
     /// How often the policy decides, such as 1s or 250ms [default: the policy's own]
     #[arg(long, value_name = "TIME", value_parser = parse_period)]
     pub period: Option<Duration>,
-    /// What chance decides, it decides by this
-    #[arg(long, default_value_t = 1)]
+    /// What chance decides, it decides by this: the order in which threads start, their instructions, …
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Repeat with so many seeds, from --seed up, and give the median and the spread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with_all = ["log", "timeline"])]
+    pub seeds: u32,
     /// Read the policies' options from this TOML file
     #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
@@ -66,6 +91,15 @@ pub struct SimArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The names of the levels of detail.
+fn fidelity() -> impl TypedValueParser<Value = Fidelity> {
+    let names = Fidelity::ALL.map(|(name, _)| name);
+    clap::builder::PossibleValuesParser::new(names).map(|wanted| {
+        let known = Fidelity::ALL.into_iter().find(|(name, _)| *name == wanted);
+        known.map_or(Fidelity::default(), |(_, fidelity)| fidelity)
+    })
 }
 
 impl SimArgs {
@@ -130,5 +164,35 @@ pub enum LabCommand {
         /// The page
         #[arg(long, short, value_name = "FILE", default_value = "perch-lab.html", value_hint = ValueHint::FilePath)]
         output: PathBuf,
+    },
+    /// Play random mixes at random places at both levels of detail and tell how far the interval level is off
+    #[command(
+        after_help = "Examples:\n  perch lab fidelity\n  perch lab fidelity -m my-machine.toml --threads 2,4"
+    )]
+    Fidelity {
+        /// Machines: shipped ones' names, or files
+        #[arg(
+            long = "machine",
+            short,
+            value_name = "NAME|FILE",
+            value_delimiter = ',',
+            default_value = "cmt-4x4,smt2-zen,amd-bulldozer,numa-2"
+        )]
+        machines: Vec<String>,
+        /// How many threads the workloads have
+        #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8", value_parser = clap::value_parser!(u32).range(1..=1024))]
+        threads: Vec<u32>,
+        /// How many workloads are drawn for each
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        workloads: u32,
+        /// At how many placements each is played
+        #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        placements: u32,
+        /// What chance decides, it decides by this
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }

@@ -5,6 +5,7 @@ use crate::{
     config::{ConfigFile, DEFAULT_POLICY, Settings},
 };
 use anyhow::{Context, Result};
+use clap::Parser;
 use perch_policy::registry;
 use std::process::ExitCode;
 
@@ -90,47 +91,22 @@ fn comment(property: &serde_json::Value) -> String {
         .collect()
 }
 
+/// The options of `perch run`, as clap reads them from the environment.
+#[derive(Debug, Parser)]
+#[command(name = "perch config")]
+struct Environment {
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
 /// What a `perch run` without flags would use.
 fn in_force(args: &ConfigArgs) -> Result<String> {
-    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let place = PlaceArgs {
-        config: args.config.clone(),
-        policy: environment("PERCH_POLICY"),
-        profile: environment("PERCH_PROFILE"),
-        period: environment("PERCH_PERIOD")
-            .map(|text| {
-                crate::args::parse_period(&text)
-                    .map_err(|why| anyhow::anyhow!("PERCH_PERIOD: {why}"))
-            })
-            .transpose()?,
-        counters: environment("PERCH_COUNTERS")
-            .map(|text| {
-                clap::ValueEnum::from_str(&text, true)
-                    .map_err(|why| anyhow::anyhow!("PERCH_COUNTERS: {why}"))
-            })
-            .transpose()?,
-        sampling_rate: environment("PERCH_SAMPLING_RATE")
-            .map(|text| text.parse())
-            .transpose()
-            .context("PERCH_SAMPLING_RATE")?,
-        pus: environment("PERCH_PUS")
-            .map(|text| text.parse())
-            .transpose()
-            .context("PERCH_PUS")?,
-        take_over: environment("PERCH_TAKE_OVER")
-            .map(|text| {
-                let word = text.to_lowercase();
-                match &*word {
-                    "1" | "true" | "yes" | "on" | "y" | "t" => Ok(true),
-                    "0" | "false" | "no" | "off" | "n" | "f" => Ok(false),
-                    _ => Err(anyhow::anyhow!(
-                        "PERCH_TAKE_OVER: '{text}' is neither true nor false"
-                    )),
-                }
-            })
-            .transpose()?
-            .unwrap_or(false),
-        ..PlaceArgs::default()
+    let place = match Environment::try_parse_from(["perch config"]) {
+        Ok(environment) => PlaceArgs {
+            config: args.config.clone(),
+            ..environment.place
+        },
+        Err(error) => error.exit(),
     };
     let settings = Settings::new(&place)?;
     let mut policy = registry::default_config(&settings.policy)?;

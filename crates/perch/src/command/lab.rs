@@ -1,14 +1,11 @@
 //! `perch lab`: the papers' experiments on simulated machines.
 
+use super::fidelity::{Wanted, fidelity};
 use crate::args::{LabArgs, LabCommand};
 use crate::render::table::{Align, table};
 use anyhow::{Context, Result, bail};
 use perch_lab::{Experiment, Progress, Results};
-use std::{
-    io::{IsTerminal, Write},
-    path::Path,
-    process::ExitCode,
-};
+use std::{path::Path, process::ExitCode};
 
 /// Lists, runs, reports.
 ///
@@ -26,11 +23,28 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
             experiments,
             output,
         } => report(experiments, output),
+        LabCommand::Fidelity {
+            machines,
+            threads,
+            workloads,
+            placements,
+            seed,
+            json,
+        } => {
+            let wanted = Wanted {
+                machines,
+                threads,
+                workloads: *workloads,
+                placements: *placements,
+                seed: *seed,
+            };
+            fidelity(&wanted, *json)
+        }
     }
 }
 
 fn list(json: bool) -> Result<ExitCode> {
-    let all = perch_lab::list();
+    let all = perch_lab::list()?;
     if json {
         let values: Vec<_> = all
             .iter()
@@ -79,10 +93,7 @@ fn report(names: &[String], output: &Path) -> Result<ExitCode> {
 
 /// The experiments of these names; a name may stand for all below it, none for all.
 fn chosen(names: &[String]) -> Result<Vec<Experiment>> {
-    let shipped: Vec<String> = perch_lab::list()
-        .into_iter()
-        .map(|summary| summary.name)
-        .collect();
+    let shipped = perch_lab::names();
     let mut wanted = Vec::new();
     for name in names {
         let below = format!("{}/", name.trim_end_matches('/'));
@@ -106,7 +117,7 @@ fn chosen(names: &[String]) -> Result<Vec<Experiment>> {
 }
 
 fn results(experiments: &[Experiment]) -> Result<Vec<Results>> {
-    let mut bar = Bar::new();
+    let mut bar = Bar::default();
     experiments
         .iter()
         .map(|experiment| Ok(perch_lab::run(experiment, &mut bar)?))
@@ -130,51 +141,21 @@ fn write_figure(folder: &Path, results: &Results) -> Result<()> {
 }
 
 /// How far an experiment is, on a terminal.
-struct Bar {
-    terminal: bool,
-    name: String,
-    of: usize,
-}
-
-/// Columns of the bar itself.
-const LENGTH: usize = 30;
-
-impl Bar {
-    fn new() -> Self {
-        Self {
-            terminal: std::io::stderr().is_terminal(),
-            name: String::new(),
-            of: 0,
-        }
-    }
-
-    fn draw(&self, text: &str) {
-        if self.terminal {
-            let mut err = anstream::stderr().lock();
-            let _ = write!(err, "\r\x1b[K{text}");
-            let _ = err.flush();
-        }
-    }
-}
+#[derive(Default)]
+struct Bar(Option<crate::render::progress::Bar>);
 
 impl Progress for Bar {
     fn start(&mut self, experiment: &str, simulations: usize) {
-        experiment.clone_into(&mut self.name);
-        self.of = simulations.max(1);
-        self.done(0);
+        let bar = crate::render::progress::Bar::new(true, simulations as u64);
+        bar.says(experiment);
+        self.0 = Some(bar);
     }
 
     fn done(&mut self, finished: usize) {
-        let full = LENGTH * finished / self.of;
-        let bar = format!(
-            "{}{}",
-            "━".repeat(full),
-            "╌".repeat(LENGTH.saturating_sub(full))
-        );
-        self.draw(&format!("{} {bar} {finished} of {}", self.name, self.of));
+        self.0.iter().for_each(|bar| bar.is_at(finished as u64));
     }
 
     fn end(&mut self) {
-        self.draw("");
+        self.0 = None;
     }
 }

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod compare;
 pub mod config;
+mod fidelity;
 pub mod lab;
 pub mod manual;
 pub mod place;

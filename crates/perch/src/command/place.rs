@@ -7,7 +7,7 @@ use crate::{
     render,
     render::{explain::Explain, live::Live},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use perch_core::{Policy, Topology};
 use perch_engine::{
     Acting, Observer, Options, Recovery, Session, SessionEnd, StateDir,
@@ -42,6 +42,12 @@ pub struct Placing {
 /// # Errors
 /// Settings that are wrong, permissions that are missing.
 pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
+    if args.json && args.output.is_none() && (args.explain || args.live) {
+        bail!(
+            "--json and {} would both write to standard error: give the report a file, --output FILE",
+            if args.explain { "--explain" } else { "--live" }
+        );
+    }
     let settings = Settings::new(args)?;
     let here = load(&Source::Native)?;
     let on_paper = args

@@ -23,7 +23,7 @@ use std::{path::Path, process::ExitCode};
 pub fn profiles(args: &ProfilesArgs) -> Result<ExitCode> {
     match args.command.as_ref().unwrap_or(&ProfilesCommand::List) {
         ProfilesCommand::List => list(args.json),
-        ProfilesCommand::Show { name } => show(name),
+        ProfilesCommand::Show { name } => show(name, args.json),
         ProfilesCommand::Check { file } => check(file, args.json),
     }
 }
@@ -91,10 +91,14 @@ fn list(json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(name: &str) -> Result<ExitCode> {
+/// The profile's file as it is, or the same as JSON.
+fn show(name: &str, json: bool) -> Result<ExitCode> {
     let mut library = processor::library()?;
     let profile = library.choose(name)?;
-    super::print(&profile.text)?;
+    match json {
+        true => super::print_json(&toml::from_str::<serde_json::Value>(&profile.text)?)?,
+        false => super::print(&profile.text)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,11 +3,53 @@
 use crate::{
     args::SimArgs,
     render,
-    simulation::{DEFAULT, alone, decider, play},
+    simulation::{DEFAULT, Scene, compare, decider},
 };
 use anyhow::{Result, bail};
-use perch_sim::config;
+use perch_sim::{config, detail::Detail};
+use serde::Serialize;
 use std::{process::ExitCode, sync::Arc};
+
+/// A shipped file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub about: String,
+}
+
+/// What is shipped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shipped {
+    /// The machines.
+    pub machines: Vec<Entry>,
+    /// The workloads.
+    pub workloads: Vec<Entry>,
+}
+
+impl Shipped {
+    /// Reads all.
+    ///
+    /// # Errors
+    /// A shipped file with a mistake.
+    pub fn new() -> Result<Self> {
+        let entry = |name: &str, about: String| Entry {
+            name: name.to_owned(),
+            about,
+        };
+        let machines = config::shipped_machines().into_iter();
+        let workloads = config::shipped_workloads().into_iter();
+        Ok(Self {
+            machines: machines
+                .map(|file| Ok(entry(file.name, config::find_machine(file.name)?.about)))
+                .collect::<Result<_>>()?,
+            workloads: workloads
+                .map(|file| Ok(entry(file.name, config::find_workload(file.name)?.about)))
+                .collect::<Result<_>>()?,
+        })
+    }
+}
 
 /// Simulates with every policy that was asked for, and compares.
 ///
@@ -15,7 +57,12 @@ use std::{process::ExitCode, sync::Arc};
 /// Files that are wrong, a policy that is not there, a deadlock.
 pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     if args.list {
-        return super::print(&render::sim::shipped()).map(|()| ExitCode::SUCCESS);
+        let shipped = Shipped::new()?;
+        match args.json {
+            true => super::print_json(&shipped)?,
+            false => super::print(&render::sim::shipped(&shipped))?,
+        }
+        return Ok(ExitCode::SUCCESS);
     }
     let (Some(machine), Some(workload)) = (&args.machine, &args.workload) else {
         bail!(
@@ -32,28 +79,25 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         }],
         false => args.compare.clone(),
     };
-    // Before anything is simulated.
-    for policy in &policies {
-        decider(policy, &machine, args)?;
+    if args.compare.is_empty() {
+        // A single placement has neither report nor recording.
+        decider(&policies[0], &machine, args)?;
     }
-    let alone = alone(&machine, &workload, args)?;
-    let mut results = Vec::new();
-    let mut report = None;
-    for policy in &policies {
-        let (result, told) = play(&machine, &workload, policy, args, &alone)?;
-        results.push(result);
-        report = Some(told);
-    }
+    let scene = Scene {
+        machine: &machine,
+        workload: &workload,
+        args,
+        detail: Detail::new(args.fidelity, &machine, &workload),
+    };
+    let (comparison, report) = compare(&scene, &policies)?;
     if args.json {
-        super::print_json(&results)?;
+        super::print_json(&comparison)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = render::sim::results(&machine, &workload, &results);
-    if args.report
-        && let (Some(report), [_]) = (&report, &results[..])
-    {
+    let mut text = render::sim::comparison(&comparison, machine.pus());
+    if let Some(report) = report.filter(|_| args.report) {
         text += "\n";
-        text += &render::report::render(report);
+        text += &render::report::render(&report);
     }
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)

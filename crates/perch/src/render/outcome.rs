@@ -23,7 +23,7 @@ fn three(number: f64) -> String {
 }
 
 /// A table whose first column says the policy, which goes without saying if there is one only.
-fn by_policy(results: &[Simulated], columns: &[(&str, Align)], rows: Vec<Vec<String>>) -> String {
+fn by_policy(results: &[&Simulated], columns: &[(&str, Align)], rows: Vec<Vec<String>>) -> String {
     let first = usize::from(results.len() == 1);
     let rows = rows.into_iter().map(|row| row[first..].to_vec());
     table(&columns[first..], rows)
@@ -34,13 +34,13 @@ fn percent(share: f64) -> String {
 }
 
 /// The tables of whatever there was, each after an empty line; nothing if there was nothing.
-pub fn outcome(results: &[Simulated]) -> String {
+pub fn outcome(results: &[&Simulated]) -> String {
     let tables = [requests(results), devices(results), energy(results)];
     let tables = tables.into_iter().flatten();
     tables.map(|table| format!("\n{table}\n")).collect()
 }
 
-fn requests(results: &[Simulated]) -> Option<String> {
+fn requests(results: &[&Simulated]) -> Option<String> {
     let columns = [
         ("policy", Align::Left),
         ("serves", Align::Left),
@@ -52,7 +52,7 @@ fn requests(results: &[Simulated]) -> Option<String> {
         ("waiting", Align::Right),
         ("refused", Align::Right),
     ];
-    let of_one = |result: &Simulated| {
+    let of_one = |result: &&Simulated| {
         let policy = result.policy.clone();
         let row = move |served: &perch_sim::os::RequestStats| {
             vec![
@@ -79,7 +79,7 @@ fn requests(results: &[Simulated]) -> Option<String> {
     })
 }
 
-fn devices(results: &[Simulated]) -> Option<String> {
+fn devices(results: &[&Simulated]) -> Option<String> {
     let columns = [
         ("policy", Align::Left),
         ("device", Align::Left),
@@ -89,7 +89,7 @@ fn devices(results: &[Simulated]) -> Option<String> {
         ("response", Align::Right),
         ("busy", Align::Right),
     ];
-    let of_one = |result: &Simulated| {
+    let of_one = |result: &&Simulated| {
         let policy = result.policy.clone();
         let row = move |device: &perch_sim::os::DeviceStats| {
             vec![
@@ -109,7 +109,7 @@ fn devices(results: &[Simulated]) -> Option<String> {
     (!rows.is_empty()).then(|| by_policy(results, &columns, rows))
 }
 
-fn energy(results: &[Simulated]) -> Option<String> {
+fn energy(results: &[&Simulated]) -> Option<String> {
     let columns = [
         ("policy", Align::Left),
         ("energy", Align::Right),
@@ -120,7 +120,7 @@ fn energy(results: &[Simulated]) -> Option<String> {
         ("nJ / instr.", Align::Right),
         ("EDP", Align::Right),
     ];
-    let row = |result: &Simulated| {
+    let row = |result: &&Simulated| {
         let energy = result.outcome.energy.as_ref()?;
         let part = |joules: f64| percent(joules / energy.joules);
         Some(vec![

@@ -3,74 +3,99 @@
 use super::{
     count, fit,
     table::{Align, table},
+    wrapped,
 };
-use crate::simulation::Simulated;
-use perch_sim::{config, model::MachineModel, workload::WorkloadModel};
+use crate::{
+    command::sim::{Entry, Shipped},
+    simulation::{Comparison, Simulated},
+};
 
 /// Threads shown.
 const ROWS: usize = 32;
 
 /// The shipped machines and workloads.
-pub fn shipped() -> String {
-    let list = |title: &str, all: Vec<(String, String)>| {
+pub fn shipped(shipped: &Shipped) -> String {
+    let list = |title: &str, all: &[Entry]| {
         let columns = [(title, Align::Left), ("", Align::Left)];
-        table(
-            &columns,
-            all.into_iter().map(|(name, about)| vec![name, about]),
-        )
+        let rows = all
+            .iter()
+            .map(|entry| vec![entry.name.clone(), entry.about.clone()]);
+        table(&columns, rows)
     };
-    let machines = config::shipped_machines().into_iter().filter_map(|file| {
-        let machine = config::find_machine(file.name).ok()?;
-        Some((file.name.to_owned(), machine.about))
-    });
-    let workloads = config::shipped_workloads().into_iter().filter_map(|file| {
-        let workload = config::find_workload(file.name).ok()?;
-        Some((file.name.to_owned(), workload.about))
-    });
     format!(
         "{}\n\n{}\n",
-        list("machine", machines.collect()),
-        list("workload", workloads.collect())
+        list("machine", &shipped.machines),
+        list("workload", &shipped.workloads)
     )
 }
 
-/// The results of all policies; of a single one its threads too.
-pub fn results(machine: &MachineModel, workload: &WorkloadModel, results: &[Simulated]) -> String {
-    let threads = results.first().map_or(0, |result| result.threads.len());
+/// The results of all policies; of a single run its threads too.
+pub fn comparison(comparison: &Comparison, pus: usize) -> String {
+    let results = &comparison.results;
+    let runs = || results.iter().flat_map(|result| &result.runs);
+    let threads = runs().next().map_or(0, |run| run.threads.len());
+    let seeds = match comparison.seeds.as_slice() {
+        [first, .., last] => format!("seeds {first} to {last}"),
+        [only] => format!("seed {only}"),
+        [] => String::new(),
+    };
     let mut text = format!(
-        "{} on {}: {}, {}\n\n",
-        workload.name,
-        machine.name,
-        count(machine.pus(), "PU"),
+        "{} on {}: {}, {}, {seeds}\n\n",
+        comparison.workload,
+        comparison.machine,
+        count(pus, "PU"),
         count(threads, "thread")
     );
-    let columns = [
-        ("policy", Align::Left),
-        ("throughput", Align::Right),
-        ("ratio", Align::Right),
-        ("slowdown", Align::Right),
-        ("unfairness", Align::Right),
-        ("moves", Align::Right),
-        ("simulated", Align::Right),
-        ("in", Align::Right),
-    ];
+    let several = comparison.seeds.len() > 1;
+    let mut columns = vec![("policy", Align::Left), ("throughput", Align::Right)];
+    if several {
+        columns.push(("spread", Align::Right));
+    }
+    let rest = ["ratio", "slowdown", "unfairness", "moves"];
+    columns.extend(rest.map(|title| (title, Align::Right)));
+    if !several {
+        columns.push(("simulated", Align::Right));
+    }
+    columns.push(("in", Align::Right));
     let first = results.first().map_or(f64::NAN, |result| result.throughput);
     let rows = results.iter().map(|result| {
-        vec![
-            result.policy.clone(),
-            format!("{:.3}", result.throughput),
+        let mut row = vec![result.policy.clone(), format!("{:.3}", result.throughput)];
+        if several {
+            row.push(format!("{:.1} %", 100.0 * result.spread));
+        }
+        row.extend([
             format!("{:.3}", result.throughput / first),
             format!("{:.2}", result.slowdown),
             format!("{:.2}", result.unfairness),
-            result.migrations.to_string(),
-            format!("{:.2} s", result.seconds),
-            format!("{:.1} s", result.host_seconds),
-        ]
+            format!("{:.0}", result.migrations),
+        ]);
+        if !several {
+            row.push(format!("{:.2} s", result.seconds));
+        }
+        row.push(format!("{:.1} s", result.host_seconds));
+        row
     });
     text += &table(&columns, rows);
     text += "\n\nthroughput: instructions a cycle, all threads\nslowdown: mean, against each thread alone\n";
-    text += &super::outcome::outcome(results);
-    let [only] = results else { return text };
+    if several {
+        text += "medians of all seeds; spread: (greatest throughput - least) / mean\n";
+    }
+    let firsts: Vec<&Simulated> = results.iter().filter_map(|r| r.runs.first()).collect();
+    text += &super::outcome::outcome(&firsts);
+    for note in &comparison.notes {
+        let (label, rest) = note.split_once(' ').unwrap_or((note, ""));
+        text += wrapped(&format!("{label} "), rest).trim_end();
+        text.push('\n');
+    }
+    let mut runs = runs();
+    if let (Some(only), None) = (runs.next(), runs.next()) {
+        text.push('\n');
+        text += &threads_of(only);
+    }
+    text
+}
+
+fn threads_of(only: &Simulated) -> String {
     let columns = [
         ("thread", Align::Left),
         ("program", Align::Left),
@@ -91,8 +116,7 @@ pub fn results(machine: &MachineModel, workload: &WorkloadModel, results: &[Simu
             thread.migrations.to_string(),
         ]
     });
-    text += "\n";
-    text += &table(&columns, rows);
+    let mut text = table(&columns, rows);
     text += "\n";
     if only.threads.len() > ROWS {
         text += &format!("and {} more (--json has all)\n", only.threads.len() - ROWS);

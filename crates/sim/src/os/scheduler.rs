@@ -6,12 +6,7 @@
 //! periodic `load_balance` with active balance from cores with two running threads to idle cores, and `sched_exec`/fork
 //! balance to the idlest. Loads are numbers of runnable threads: all have the same weight here.
 
-use crate::{
-    model::MachineModel,
-    stream::Random,
-    thread::Thread,
-    units::{NANOSECOND, Ps},
-};
+use crate::{model::MachineModel, stream::Random, thread::Thread, units::Ps};
 
 /// A thread: an index of the system's threads.
 type Index = usize;
@@ -104,8 +99,7 @@ impl Scheduler {
                 group.cloned().unwrap_or_else(|| all.clone())
             })
             .collect();
-        let on_machine =
-            |nanoseconds: u64| ((nanoseconds * NANOSECOND) as f64 / machine.scale).max(1.0) as Ps;
+        let on_machine = |ns: u64| machine.machine_time(ns).max(1);
         let tick = on_machine(model.tick);
         Self {
             tick,

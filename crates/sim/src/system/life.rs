@@ -104,6 +104,7 @@ impl System {
         let identity = Identity {
             tid: index as i32 + 1,
             process,
+            program: here.program,
             kind,
             parent,
             name,

@@ -10,14 +10,16 @@ pub use outcome::Outcome;
 use crate::{
     core::Finished,
     cycle::CycleLevel,
+    detail::Detail,
     energy::Meter,
+    interval::{IntervalLevel, Knowledge},
     memory::Occupancy,
     model::MachineModel,
     os::{Devices, Queue, Scheduler, SchedulerModel, Sync},
     processor::Processor,
     stream::Random,
     thread::{Place, Thread},
-    units::{NANOSECOND, Ps},
+    units::Ps,
     workload::WorkloadModel,
 };
 use addresses::Addresses;
@@ -144,14 +146,44 @@ impl System {
         scheduler: SchedulerModel,
         seed: u64,
     ) -> Self {
+        Self::at(&Detail::Cycle, machine, workload, scheduler, seed)
+    }
+
+    /// The same at a chosen level of detail. What an interval level knows already changes nothing but the time that
+    /// it takes; knowledge of another machine or of other mixes is not used.
+    pub fn at(
+        detail: &Detail,
+        machine: Arc<MachineModel>,
+        workload: Arc<WorkloadModel>,
+        scheduler: SchedulerModel,
+        seed: u64,
+    ) -> Self {
+        let processor: Box<dyn Processor> = match detail {
+            Detail::Cycle => Box::new(CycleLevel::new(&machine)),
+            Detail::Interval(known) if known.is_about(&machine, &workload) => {
+                Box::new(IntervalLevel::new(Arc::clone(known)))
+            }
+            Detail::Interval(_) => {
+                let known = Knowledge::new(Arc::clone(&machine), &workload);
+                Box::new(IntervalLevel::new(Arc::new(known)))
+            }
+        };
+        Self::with(processor, machine, workload, scheduler, seed)
+    }
+
+    fn with(
+        processor: Box<dyn Processor>,
+        machine: Arc<MachineModel>,
+        workload: Arc<WorkloadModel>,
+        scheduler: SchedulerModel,
+        seed: u64,
+    ) -> Self {
         let random = Random::new(seed);
-        let scale = machine.scale;
-        let on_machine = |ns: u64| ((ns * NANOSECOND) as f64 / scale).round() as Ps;
         let mut starts = Vec::new();
         for (program, model) in workload.programs.iter().enumerate() {
             let start = Start {
                 program,
-                at: on_machine(model.start),
+                at: machine.machine_time(model.start),
                 again: false,
             };
             starts.extend((0..model.count).map(|_| start));
@@ -160,16 +192,16 @@ impl System {
         starts.sort_by_key(|start| Reverse((start.at, start.program)));
         Self {
             pus: machine.pus(),
-            processor: Box::new(CycleLevel::new(&machine)),
+            processor,
             scheduler: Scheduler::new(&machine, scheduler, random.part(1)),
             unfinished: starts.len(),
             default_mask: (0..machine.pus() as u32).collect(),
-            switch: on_machine(scheduler.switch),
+            switch: machine.machine_time(scheduler.switch),
             threads: Vec::new(),
             processes: Vec::new(),
             alive: 0,
             serving: Vec::new(),
-            devices: Devices::new(&workload.devices, scale),
+            devices: Devices::new(&workload.devices, machine.scale),
             meter: Meter::new(&machine),
             turns: Vec::new(),
             failure: None,

@@ -4,7 +4,7 @@ use super::System;
 use crate::{
     os::Taken,
     thread::{State, Wish},
-    units::{NANOSECOND, Ps},
+    units::Ps,
 };
 use std::cmp::Reverse;
 
@@ -54,8 +54,7 @@ impl System {
                     next.into_iter().collect()
                 }
                 Wish::Sleep(time) => {
-                    let time = ((time * NANOSECOND) as f64 / self.machine.scale) as Ps;
-                    let until = at + time.max(1);
+                    let until = at + self.machine.machine_time(time).max(1);
                     self.sleepers.push(Reverse((until, index)));
                     return self.block(index, State::Sleeping(until), stopped);
                 }

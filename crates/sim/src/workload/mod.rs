@@ -36,7 +36,7 @@ pub struct WorkingSet {
 }
 
 /// A mix of instructions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Mix {
     /// Its name.
     pub name: String,

@@ -1,44 +1,48 @@
-//! One simulation under one policy, and what came of it.
+//! One simulation and what came of it.
 
+use super::{
+    BEST, DEFAULT, Scene, WORST,
+    alone::{Alone, kind_of, rate_of},
+    meter::Meter,
+};
 use crate::{
     args::SimArgs,
     command::place,
     config::Settings,
     render::{explain::Explain, live::Live},
 };
-use anyhow::{Context, Result};
-use perch_core::Policy;
+use anyhow::{Context, Result, bail};
+use perch_core::{Policy, PuSet};
 use perch_engine::{
-    Acting, Observer, Options, Session, StateDir,
+    Acting, Observer, Options, Period, Session, StateDir,
     recording::Recorder,
     report::{Collector, Report},
 };
-use perch_lab::processor::SimProcessor;
+use perch_lab::{
+    placement::{Placement, shuffled},
+    processor::SimProcessor,
+};
 use perch_policy::registry;
 use perch_sim::{
     machine::SimMachine,
     model::MachineModel,
     os::SchedulerModel,
+    stream::Random,
     system::{Outcome, System},
-    thread::Thread,
     timeline,
-    workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
+    workload::WorkloadModel,
 };
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-/// The policy of the operating system alone.
-pub const DEFAULT: &str = "default";
+/// Into how many parts a simulation is cut to tell how far it is.
+const PARTS: u64 = 20;
 
 /// What came of one simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Simulated {
-    /// The policy.
-    pub policy: String,
+    /// The seed.
+    pub seed: u64,
     /// Simulated time, in seconds of the operating system.
     pub seconds: f64,
     /// Instructions of all threads / cycle of the machine's first kind of core.
@@ -80,91 +84,6 @@ pub struct SimulatedThread {
     pub migrations: u64,
 }
 
-/// Instructions a second of life of each kind of threads, by program and name: one thread alone on the machine; where
-/// threads wait for each other, in the program alone.
-pub type Alone = BTreeMap<(String, String), f64>;
-
-/// Plays every kind of threads alone.
-///
-/// # Errors
-/// A deadlock.
-pub fn alone(
-    machine: &Arc<MachineModel>,
-    workload: &Arc<WorkloadModel>,
-    args: &SimArgs,
-) -> Result<Alone> {
-    let mut rates = Alone::new();
-    for program in &workload.programs {
-        let mut model = program.clone();
-        (model.count, model.start, model.restart) = (1, 0, false);
-        let models: Vec<ProgramModel> = match wait_for_each_other(program) {
-            true => vec![model],
-            false => {
-                let one = |kind: &ThreadModel| ProgramModel {
-                    threads: vec![ThreadModel {
-                        count: 1,
-                        ..kind.clone()
-                    }],
-                    ..model.clone()
-                };
-                program.threads.iter().map(one).collect()
-            }
-        };
-        for model in models {
-            let only = WorkloadModel {
-                programs: vec![model],
-                ..(**workload).clone()
-            };
-            let only = Arc::new(only);
-            let until = on_machine(args.time, machine);
-            // Alone it would run on the kind of cores that suits it best.
-            for kind in &perch_sim::topology::topology(machine).kinds {
-                let (machine, only) = (Arc::clone(machine), Arc::clone(&only));
-                let mut system = System::new(machine, only, SchedulerModel::default(), args.seed);
-                system.run(1)?;
-                for thread in 0..system.threads().len() {
-                    system.set_mask(thread, kind.pus.clone());
-                }
-                system.run(until)?;
-                for thread in system.threads() {
-                    let kind = kind_of(&program.threads, &thread.identity.name);
-                    let rate = rate_of(thread, &system);
-                    let best = rates.entry((program.name.clone(), kind)).or_insert(rate);
-                    *best = best.max(rate);
-                }
-            }
-        }
-    }
-    Ok(rates)
-}
-
-fn wait_for_each_other(program: &ProgramModel) -> bool {
-    let mut steps = program.threads.iter().flat_map(|thread| &thread.steps);
-    steps.any(|step| !matches!(step, Step::Compute { .. } | Step::Sleep(_)))
-}
-
-/// Instructions in a picosecond of a thread's life.
-fn rate_of(thread: &Thread, system: &System) -> f64 {
-    let life = thread.ended.unwrap_or(system.now()) - thread.identity.started;
-    thread.counters.instructions() as f64 / life.max(1) as f64
-}
-
-/// The name of a thread's kind: without the number that each of several has.
-fn kind_of(kinds: &[ThreadModel], name: &str) -> String {
-    let kind = kinds.iter().find(|kind| {
-        let number = name
-            .strip_prefix(&kind.name)
-            .and_then(|rest| rest.strip_prefix('-'));
-        kind.name == name || number.is_some_and(|number| number.parse::<u32>().is_ok())
-    });
-    kind.map_or(name, |kind| kind.name.as_str()).to_owned()
-}
-
-/// Time of the operating system as picoseconds of the machine.
-fn on_machine(time: Duration, machine: &MachineModel) -> u64 {
-    (time.as_nanos() as f64 * perch_sim::units::NANOSECOND as f64 / machine.scale).round() as u64
-}
-
 /// A policy and its settings.
 ///
 /// # Errors
@@ -174,6 +93,9 @@ pub fn decider(
     machine: &MachineModel,
     args: &SimArgs,
 ) -> Result<(Box<dyn Policy>, Settings)> {
+    if [BEST, WORST].contains(&policy) {
+        bail!("`{policy}` is no policy: give it to --compare, beside others");
+    }
     let settings = Settings::new(&args.place(policy))?;
     let decides = match policy {
         DEFAULT => registry::build("observe", &toml::Table::new())?,
@@ -182,23 +104,26 @@ pub fn decider(
     Ok((decides, settings))
 }
 
-/// Plays the workload under a policy; the result, and the report that `perch run` would print.
+/// Plays the workload under a policy, its threads started in the order of this seed; the result, and the report that
+/// `perch run` would print.
 ///
 /// # Errors
 /// A policy that is not there or does not fit, a deadlock, a file that cannot be written.
 pub fn play(
-    machine: &Arc<MachineModel>,
-    workload: &Arc<WorkloadModel>,
+    scene: &Scene<'_>,
     policy: &str,
-    args: &SimArgs,
+    seed: u64,
     alone: &Alone,
+    meter: Meter<'_>,
 ) -> Result<(Simulated, Report)> {
+    let (machine, args) = (scene.machine, scene.args);
     let (decides, settings) = decider(policy, machine, args)?;
-    let mut system = System::new(
+    let mut system = System::at(
+        &scene.detail,
         Arc::clone(machine),
-        Arc::clone(workload),
+        Arc::new(in_order_of_chance(scene.workload, seed)),
         SchedulerModel::default(),
-        args.seed,
+        seed,
     );
     if args.timeline.is_some() {
         system.remember_stays();
@@ -219,14 +144,15 @@ pub fn play(
         },
     )?;
     session.set_clock(|| 0);
-    let command = [format!("{} on {}", workload.name, machine.name)];
+    let command = [format!("{} on {}", scene.workload.name, machine.name)];
     let mut collector = Collector::new(&command);
     let mut recorder = match &args.log {
         Some(path) => Some(Recorder::create(path, &command)?.with_configuration(settings.told())),
         None => None,
     };
     let (mut live, mut explain) = (Live::default(), Explain::default());
-    let mut observers: Vec<&mut dyn Observer> = vec![&mut collector];
+    let mut told = Told(meter);
+    let mut observers: Vec<&mut dyn Observer> = vec![&mut collector, &mut told];
     observers.extend(
         recorder
             .as_mut()
@@ -249,17 +175,87 @@ pub fn play(
         std::fs::write(path, timeline::trace(system)?)
             .with_context(|| format!("{}: the timeline cannot be written", path.display()))?;
     }
-    let result = simulated(policy, system, workload, alone, host_seconds);
+    let mut result = simulated(system, scene.workload, alone);
+    (result.seed, result.host_seconds) = (seed, host_seconds);
     Ok((result, collector.report()))
 }
 
-fn simulated(
-    policy: &str,
-    system: &System,
-    workload: &WorkloadModel,
+/// Plays the workload with each thread, in the order of its file, on the PU that the placement says.
+///
+/// # Errors
+/// A deadlock.
+pub fn play_placed(
+    scene: &Scene<'_>,
+    placement: &Placement,
+    seed: u64,
     alone: &Alone,
-    host_seconds: f64,
-) -> Simulated {
+    mut meter: Meter<'_>,
+) -> Result<Simulated> {
+    let start = Instant::now();
+    let until = scene.until();
+    let mut system = placed(scene, placement, seed)?;
+    for part in 1..=PARTS {
+        system.run(until / PARTS * part)?;
+        meter.is_at(scene.machine.os_time(system.now()));
+    }
+    system.run(until)?;
+    let mut result = simulated(&system, scene.workload, alone);
+    (result.seed, result.host_seconds) = (seed, start.elapsed().as_secs_f64());
+    Ok(result)
+}
+
+/// The system at its first moment with all threads placed.
+///
+/// # Errors
+/// None that a first moment could have.
+pub fn placed(scene: &Scene<'_>, placement: &Placement, seed: u64) -> Result<System> {
+    let mut system = System::at(
+        &scene.detail,
+        Arc::clone(scene.machine),
+        Arc::clone(scene.workload),
+        SchedulerModel::default(),
+        seed,
+    );
+    // Threads exist after the first moment.
+    system.run(1)?;
+    for (thread, pu) in placement.iter().enumerate() {
+        system.set_mask(thread, PuSet::single(*pu));
+    }
+    Ok(system)
+}
+
+/// The workload with its programs and their threads in an order of chance, as they would start. Threads keep the names
+/// that they have in the order of the file, but for their numbers.
+fn in_order_of_chance(workload: &WorkloadModel, seed: u64) -> WorkloadModel {
+    let mut shuffled = shuffled(workload, &mut Random::new(seed));
+    for program in &mut shuffled.programs {
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        let original = workload.programs.iter().find(|p| p.name == program.name);
+        let several = |name: &str| {
+            let mut kinds = original.iter().flat_map(|program| &program.threads);
+            kinds.any(|kind| kind.name == name && kind.count > 1)
+        };
+        for thread in &mut program.threads {
+            if several(&thread.name) {
+                let number = seen.entry(thread.name.clone()).or_default();
+                *number += 1;
+                thread.name = format!("{}-{number}", thread.name);
+            }
+        }
+    }
+    shuffled
+}
+
+/// Tells the meter how far a session is.
+struct Told<'a>(Meter<'a>);
+
+impl Observer for Told<'_> {
+    fn period(&mut self, period: &Period<'_>) {
+        self.0.is_at(period.snapshot.at);
+    }
+}
+
+fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simulated {
     let machine = system.machine();
     let cycle = machine.kinds[machine.cores[0].kind].cycle as f64;
     let threads: Vec<SimulatedThread> = system
@@ -267,18 +263,19 @@ fn simulated(
         .iter()
         .map(|thread| {
             let process = &system.processes()[thread.identity.process];
-            let program = &workload.programs[process.program];
+            let kinds = workload.programs.iter().find(|p| p.name == process.name);
+            let kinds = kinds.map_or(&[][..], |program| &program.threads);
             let life = (thread.ended.unwrap_or(system.now()) - thread.identity.started).max(1);
             let instructions = thread.counters.instructions();
-            let kind = program.threads[thread.identity.kind].name.clone();
+            let kind = kind_of(kinds, &thread.identity.name);
             let rate = rate_of(thread, system);
             let best = alone
-                .get(&(program.name.clone(), kind))
+                .get(&(process.name.clone(), kind))
                 .copied()
                 .unwrap_or(rate);
             SimulatedThread {
                 name: thread.identity.name.clone(),
-                program: program.name.clone(),
+                program: process.name.clone(),
                 instructions,
                 ipc: instructions as f64 / thread.cycles.max(1) as f64,
                 busy: thread.cpu_time as f64 / life as f64,
@@ -301,14 +298,14 @@ fn simulated(
     let smallest = slowdowns().fold(f64::NAN, f64::min);
     let instructions: u64 = threads.iter().map(|thread| thread.instructions).sum();
     Simulated {
-        policy: policy.to_owned(),
-        seconds: system.now() as f64 * machine.scale / perch_sim::units::SECOND as f64,
+        seed: 0,
+        seconds: machine.os_time(system.now()) as f64 / 1e9,
         throughput: instructions as f64 / (system.now() as f64 / cycle),
         unfairness: largest / smallest,
         slowdown: slowdowns().sum::<f64>() / slowdowns().count().max(1) as f64,
         migrations: threads.iter().map(|thread| thread.migrations).sum(),
         instructions,
-        host_seconds,
+        host_seconds: 0.0,
         outcome: system.outcome(),
         threads,
     }

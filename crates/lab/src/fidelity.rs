@@ -1,0 +1,253 @@
+//! How far the interval level is from the cycle level: random mixes at random places, played at both.
+//!
+//! The limits were set before any run: over random sets of threads the throughput's mean error below 5 %, the largest
+//! below 15 %, and Kendall's tau of the ranking of placements 0.9 or more.
+
+use crate::{
+    parallel::{each, host_threads},
+    random,
+};
+use perch_core::PuSet;
+use perch_sim::{
+    detail::{Detail, Fidelity},
+    model::MachineModel,
+    os::SchedulerModel,
+    stream::Random,
+    system::{SimError, System},
+    units::Ps,
+    workload::WorkloadModel,
+};
+use serde::Serialize;
+use std::{sync::Arc, time::Instant};
+
+/// Limits of the mean and the largest error of the throughput, and of the rank correlation.
+pub const LIMITS: (f64, f64, f64) = (0.05, 0.15, 0.9);
+
+/// Throughputs that differ by less rank equal: so much is chance.
+const EQUAL: f64 = 0.01;
+
+/// Cycles of the machine's first kind of core before anything is measured, for warm caches, and while it is.
+const WARM: u64 = 1_200_000;
+const MEASURED: u64 = 600_000;
+
+/// What is compared.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// The machine.
+    pub machine: Arc<MachineModel>,
+    /// How many threads each workload has: at most as many as there are PUs.
+    pub threads: u32,
+    /// How many workloads are drawn.
+    pub workloads: u32,
+    /// At how many random placements each is played.
+    pub placements: u32,
+    /// Played before anything is measured, for warm caches: picoseconds of the machine.
+    pub warm: Ps,
+    /// Played while it is measured.
+    pub measured: Ps,
+    /// The seed of all that is drawn.
+    pub seed: u64,
+}
+
+/// What came of it. Errors are parts of the cycle level's figure: 0.01 is 1 %.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// The machine's name.
+    pub machine: String,
+    /// How many threads.
+    pub threads: u32,
+    /// How many workloads at how many places.
+    pub simulations: u32,
+    /// The mean error of the throughput of all threads.
+    pub mean: f64,
+    /// The largest.
+    pub largest: f64,
+    /// The mean error of one thread's speed.
+    pub thread_mean: f64,
+    /// The largest.
+    pub thread_largest: f64,
+    /// The mean over the workloads of Kendall's tau-b of the placements' ranking; `None` if no placement of any
+    /// workload was better than another.
+    pub tau: Option<f64>,
+    /// How many times faster it was, solving included.
+    pub faster: f64,
+}
+
+impl Comparison {
+    /// Long enough for warm caches.
+    pub fn new(
+        machine: Arc<MachineModel>,
+        threads: u32,
+        workloads: u32,
+        placements: u32,
+        seed: u64,
+    ) -> Self {
+        let cycle = machine
+            .cores
+            .first()
+            .map_or(1, |core| machine.kind(core).cycle);
+        Self {
+            machine,
+            threads,
+            workloads,
+            placements,
+            warm: WARM * cycle,
+            measured: MEASURED * cycle,
+            seed,
+        }
+    }
+}
+
+impl Difference {
+    /// Whether it is within the limits.
+    pub fn holds(&self) -> bool {
+        let (mean, largest, tau) = LIMITS;
+        self.mean < mean && self.largest < largest && self.tau.is_none_or(|found| found >= tau)
+    }
+}
+
+/// One workload at one placement at both levels.
+struct Pair {
+    cycle: Vec<f64>,
+    interval: Vec<f64>,
+    seconds: (f64, f64),
+}
+
+/// Plays a comparison on all of the host's cores. `done` is told how many simulations are done.
+///
+/// # Errors
+/// None with the workloads that are drawn here: they never wait for each other.
+pub fn compare(comparison: &Comparison, done: impl FnMut(usize)) -> Result<Difference, SimError> {
+    let pus = comparison.machine.pus() as u32;
+    let threads = comparison.threads.min(pus);
+    let mut cases = Vec::new();
+    for number in 0..comparison.workloads {
+        let part = u64::from(threads) << 32 | u64::from(number);
+        let mut chance = Random::new(comparison.seed).part(part);
+        let workload = Arc::new(random::workload(threads, &mut chance));
+        for _ in 0..comparison.placements {
+            let places = random::places(threads, pus, &mut chance);
+            cases.push((Arc::clone(&workload), places));
+        }
+    }
+    let both = |at: usize| {
+        let (workload, places) = &cases[at];
+        let (cycle, slow) = play(Fidelity::Cycle, comparison, workload, places)?;
+        let (interval, fast) = play(Fidelity::Interval, comparison, workload, places)?;
+        Ok(Pair {
+            cycle,
+            interval,
+            seconds: (slow, fast),
+        })
+    };
+    let pairs = each(cases.len(), host_threads(), both, done).map_err(|(_, error)| error)?;
+    Ok(summary(comparison, threads, &pairs))
+}
+
+fn summary(comparison: &Comparison, threads: u32, pairs: &[Pair]) -> Difference {
+    let wrong = |ours: f64, exact: f64| (ours / exact - 1.0).abs();
+    let sum = |each: &[f64]| each.iter().sum::<f64>();
+    let errors: Vec<f64> = pairs
+        .iter()
+        .map(|pair| wrong(sum(&pair.interval), sum(&pair.cycle)))
+        .collect();
+    let each = |pair: &Pair| -> Vec<f64> {
+        let both = pair.interval.iter().zip(&pair.cycle);
+        both.map(|(ours, exact)| wrong(*ours, *exact)).collect()
+    };
+    let of_threads: Vec<f64> = pairs.iter().flat_map(each).collect();
+    let rankings = pairs.chunks(comparison.placements.max(1) as usize);
+    let taus: Vec<f64> = rankings
+        .filter_map(|pairs| {
+            let cycle: Vec<f64> = pairs.iter().map(|pair| sum(&pair.cycle)).collect();
+            let interval: Vec<f64> = pairs.iter().map(|pair| sum(&pair.interval)).collect();
+            tau(&cycle, &interval)
+        })
+        .collect();
+    let mean = |all: &[f64]| sum(all) / all.len().max(1) as f64;
+    let largest = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
+    let slow: f64 = pairs.iter().map(|pair| pair.seconds.0).sum();
+    let fast: f64 = pairs.iter().map(|pair| pair.seconds.1).sum();
+    Difference {
+        machine: comparison.machine.name.clone(),
+        threads,
+        simulations: pairs.len() as u32,
+        mean: mean(&errors),
+        largest: largest(&errors),
+        thread_mean: mean(&of_threads),
+        thread_largest: largest(&of_threads),
+        tau: (!taus.is_empty()).then(|| mean(&taus)),
+        faster: slow / fast.max(1e-9),
+    }
+}
+
+/// Instructions of each thread in the measured time, and how many seconds the host took for all.
+fn play(
+    fidelity: Fidelity,
+    comparison: &Comparison,
+    workload: &Arc<WorkloadModel>,
+    places: &[u32],
+) -> Result<(Vec<f64>, f64), SimError> {
+    let begun = Instant::now();
+    let machine = Arc::clone(&comparison.machine);
+    let detail = Detail::new(fidelity, &machine, workload);
+    let workload = Arc::clone(workload);
+    let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
+    // Threads start at once and are where they are to be before they have done anything.
+    system.run(1)?;
+    for (thread, pu) in places.iter().enumerate() {
+        system.set_mask(thread, PuSet::single(*pu));
+    }
+    let done = |system: &System| -> Vec<u64> {
+        let threads = system.threads().iter();
+        threads
+            .map(|thread| thread.counters.instructions())
+            .collect()
+    };
+    system.run(comparison.warm)?;
+    let before = done(&system);
+    system.run(comparison.warm + comparison.measured)?;
+    let after = done(&system);
+    let each = after
+        .iter()
+        .zip(before)
+        .map(|(after, before)| (after - before) as f64);
+    Ok((each.collect(), begun.elapsed().as_secs_f64()))
+}
+
+/// Kendall's tau-b of two rankings; differences below [`EQUAL`] count as none. `None` if the first ranks nobody.
+fn tau(exact: &[f64], ours: &[f64]) -> Option<f64> {
+    let order = |a: f64, b: f64| match a / b {
+        ratio if (ratio - 1.0).abs() < EQUAL => 0i32,
+        ratio if ratio > 1.0 => 1,
+        _ => -1,
+    };
+    let (mut agree, mut ranked, mut ranked_by_us) = (0, 0, 0);
+    for i in 0..exact.len() {
+        for j in 0..i {
+            let (a, b) = (order(exact[i], exact[j]), order(ours[i], ours[j]));
+            agree += a * b;
+            ranked += a.abs();
+            ranked_by_us += b.abs();
+        }
+    }
+    let all = (f64::from(ranked) * f64::from(ranked_by_us)).sqrt();
+    match ranked {
+        0 => None,
+        _ if all == 0.0 => Some(0.0),
+        _ => Some(f64::from(agree) / all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rankings_agree_disagree_or_say_nothing() {
+        assert_eq!(tau(&[1.0, 2.0, 3.0], &[10.0, 20.0, 30.0]), Some(1.0));
+        assert_eq!(tau(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]), Some(-1.0));
+        assert_eq!(tau(&[1.0, 1.001, 1.002], &[1.0, 2.0, 3.0]), None);
+        assert_eq!(tau(&[1.0, 2.0, 3.0], &[1.0, 1.0, 1.0]), Some(0.0));
+    }
+}

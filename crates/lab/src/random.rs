@@ -1,0 +1,91 @@
+//! Workloads and placements drawn by chance, for judging models and policies on more than what somebody thought of.
+
+use perch_sim::{
+    model::Op,
+    stream::Random,
+    workload::{Mix, Pattern, ProgramModel, Step, ThreadModel, WorkingSet, WorkloadModel},
+};
+
+/// The least and the largest working set, in bytes: 1 KiB to 2 MiB, each size as likely as half of it.
+const SMALLEST: f64 = 1024.0;
+const DOUBLINGS: f64 = 11.0;
+
+/// A mix: integer or floating-point, with little or much memory, one or two working sets that are walked by chance or
+/// in order, code of 256 B to 16 KiB, chains of dependencies of any width up to five or none.
+pub fn mix(name: String, random: &mut Random) -> Mix {
+    let mut shares = [0.0; Op::COUNT];
+    let mut set = |op: Op, share: f64| shares[op as usize] = share;
+    let fp = random.unit() < 0.5;
+    let memory = 0.05 + 0.4 * random.unit();
+    set(Op::Load, memory * 0.7);
+    set(Op::Store, memory * 0.3 * random.unit());
+    set(Op::Branch, 0.05 + 0.15 * random.unit());
+    set(Op::Fp, if fp { 0.5 * random.unit() } else { 0.0 });
+    if random.unit() < 0.2 {
+        set(Op::FpDivide, if fp { 0.02 * random.unit() } else { 0.0 });
+        set(Op::Multiply, 0.05 * random.unit());
+    }
+    let others: f64 = shares.iter().sum();
+    shares[Op::Alu as usize] = (1.0 - others).max(0.05);
+    let sets = 1 + random.below(2);
+    Mix {
+        name,
+        shares,
+        depends: random.below(6) as u16,
+        mispredicted: 0.05 * random.unit() * random.unit(),
+        code_bytes: 256 << random.below(7),
+        working_sets: (0..sets).map(|_| working_set(random)).collect(),
+        ..Mix::default()
+    }
+}
+
+fn working_set(random: &mut Random) -> WorkingSet {
+    WorkingSet {
+        bytes: (SMALLEST * (random.unit() * DOUBLINGS).exp2()) as u64 / 64 * 64,
+        share: 0.2 + random.unit(),
+        pattern: match random.unit() < 0.7 {
+            true => Pattern::Random,
+            false => Pattern::Stride,
+        },
+        stride: [8, 16, 64][random.below(3) as usize],
+        region: None,
+    }
+}
+
+/// A program of so many threads, each with a mix of its own, that compute for ever.
+pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
+    let kind = |at: u32| ThreadModel {
+        name: format!("t{at}"),
+        count: 1,
+        steps: vec![Step::Compute {
+            mix: at as usize,
+            instructions: u64::MAX,
+        }],
+        repeat: 1,
+    };
+    WorkloadModel {
+        name: "random".into(),
+        about: "drawn by chance".into(),
+        sources: Vec::new(),
+        mixes: (0..threads)
+            .map(|at| mix(format!("m{at}"), random))
+            .collect(),
+        devices: Vec::new(),
+        programs: vec![ProgramModel {
+            name: "random".into(),
+            count: 1,
+            start: 0,
+            restart: false,
+            requests: None,
+            threads: (0..threads).map(kind).collect(),
+        }],
+    }
+}
+
+/// A PU for each of so many threads, none twice. There must be as many PUs.
+pub fn places(threads: u32, pus: u32, random: &mut Random) -> Vec<u32> {
+    let mut free: Vec<u32> = (0..pus).collect();
+    (0..threads.min(pus))
+        .map(|_| free.remove(random.below(free.len() as u64) as usize))
+        .collect()
+}

@@ -1,0 +1,102 @@
+//! `perch lab fidelity`: how far the interval level is from the cycle level.
+
+use crate::render::{
+    progress::Bar,
+    table::{Align, table},
+};
+use anyhow::Result;
+use perch_lab::fidelity::{Comparison, Difference, LIMITS, compare};
+use perch_sim::config;
+use std::{process::ExitCode, sync::Arc};
+
+/// What is compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Machines: names or files.
+    pub machines: &'a [String],
+    /// Threads of the workloads.
+    pub threads: &'a [u32],
+    /// Workloads for each number of threads.
+    pub workloads: u32,
+    /// Placements of each.
+    pub placements: u32,
+    /// The seed of all that is drawn.
+    pub seed: u64,
+}
+
+/// Compares and prints a table, or JSON. A limit that is not kept is a result like any other.
+///
+/// # Errors
+/// A machine that is not there or wrong.
+pub fn fidelity(wanted: &Wanted<'_>, json: bool) -> Result<ExitCode> {
+    let mut machines = Vec::new();
+    for name in wanted.machines {
+        machines.push(Arc::new(config::find_machine(name)?));
+    }
+    let mut comparisons = Vec::new();
+    for machine in &machines {
+        let fits = |threads: &&u32| **threads as usize <= machine.pus();
+        comparisons.extend(wanted.threads.iter().filter(fits).map(|threads| {
+            let machine = Arc::clone(machine);
+            let (workloads, placements) = (wanted.workloads, wanted.placements);
+            Comparison::new(machine, *threads, workloads, placements, wanted.seed)
+        }));
+    }
+    let each = u64::from(wanted.workloads * wanted.placements);
+    let bar = Bar::new(true, each * comparisons.len() as u64);
+    let mut differences = Vec::new();
+    for (number, comparison) in comparisons.iter().enumerate() {
+        bar.says(&format!(
+            "{}, {} threads",
+            comparison.machine.name, comparison.threads
+        ));
+        let before = each * number as u64;
+        differences.push(compare(comparison, |done| bar.is_at(before + done as u64))?);
+    }
+    drop(bar);
+    if json {
+        super::print_json(&differences)?;
+    } else {
+        super::print(&render(&differences))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(differences: &[Difference]) -> String {
+    let columns = [
+        ("machine", Align::Left),
+        ("threads", Align::Right),
+        ("mean", Align::Right),
+        ("largest", Align::Right),
+        ("thread", Align::Right),
+        ("largest", Align::Right),
+        ("tau", Align::Right),
+        ("faster", Align::Right),
+        ("", Align::Left),
+    ];
+    let percent = |part: f64| format!("{:.2} %", 100.0 * part);
+    let rows = differences.iter().map(|found| {
+        vec![
+            found.machine.clone(),
+            found.threads.to_string(),
+            percent(found.mean),
+            percent(found.largest),
+            percent(found.thread_mean),
+            percent(found.thread_largest),
+            found.tau.map_or("-".into(), |tau| format!("{tau:.2}")),
+            format!("{:.0} x", found.faster),
+            if found.holds() { "holds" } else { "MISSED" }.to_owned(),
+        ]
+    });
+    let (mean, largest, tau) = LIMITS;
+    format!(
+        "{}\n\n\
+         mean, largest: errors of the throughput; limits {} and {}\n\
+         thread, largest: errors of one thread's speed\n\
+         tau: Kendall's, of the ranking of placements; limit {tau}; - if none is better\n\
+         faster: of these runs, solving included; longer ones gain more",
+        table(&columns, rows),
+        percent(mean),
+        percent(largest),
+    )
+}

@@ -1,0 +1,52 @@
+//! How far a long computation is, in one line of a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
+
+/// From one drawing to the next.
+const TICK: Duration = Duration::from_millis(200);
+
+/// A line on standard error that says what runs, which share of it is done and how long the rest will take. Nothing
+/// where standard error is no terminal. It goes away when it is dropped.
+#[derive(Debug)]
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// A line for so many steps, unless it is not `wanted`.
+    pub fn new(wanted: bool, steps: u64) -> Self {
+        let target = match wanted {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(Some(steps.max(1)), target);
+        let style = ProgressStyle::with_template("{msg} {bar:24} {percent:>3} %, {eta} left");
+        if let Ok(style) = style {
+            bar.set_style(style.progress_chars("━╌╌"));
+        }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        Self(bar)
+    }
+
+    /// What runs now.
+    pub fn says(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
+
+    /// So many more steps are done.
+    pub fn adds(&self, steps: u64) {
+        self.0.inc(steps);
+    }
+
+    /// So many steps are done.
+    pub fn is_at(&self, steps: u64) {
+        self.0.set_position(steps);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,187 @@
+//! How fast each kind of thread is alone: what slowdown is relative to.
+
+use super::{Scene, meter::Meter};
+use crate::render::progress::Bar;
+use anyhow::Result;
+use perch_core::PuSet;
+use perch_lab::parallel;
+use perch_sim::{
+    os::SchedulerModel,
+    system::System,
+    thread::Thread,
+    topology::topology,
+    workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Instructions a picosecond of life of each kind of threads, by program and name, on the kind of cores that suits it
+/// best: one thread alone on the machine; where threads wait for each other, in the program alone.
+pub type Alone = BTreeMap<(String, String), f64>;
+
+/// The first look at a thread's speed is after this part of the whole time; each further one after twice the time.
+const FIRST: u32 = 64;
+
+/// A speed is steady if it differs from that of the window before, half as long, by no more than this part.
+const STEADY: f64 = 0.005;
+
+/// How often a thread must have done its steps before its speed is called steady.
+const ROUNDS: u64 = 2;
+
+/// Something that is to be played alone.
+#[derive(Debug)]
+pub struct Lone {
+    program: ProgramModel,
+    pus: PuSet,
+}
+
+/// What must be played alone: each kind of threads on each kind of cores.
+pub fn lone(scene: &Scene<'_>) -> Vec<Lone> {
+    let kinds = topology(scene.machine).kinds;
+    let mut all = Vec::new();
+    for program in &scene.workload.programs {
+        let mut model = program.clone();
+        (model.count, model.start, model.restart) = (1, 0, false);
+        let models = match wait_for_each_other(program) {
+            true => vec![model],
+            false => {
+                let one = |kind: &ThreadModel| ProgramModel {
+                    threads: vec![ThreadModel {
+                        count: 1,
+                        ..kind.clone()
+                    }],
+                    ..model.clone()
+                };
+                program.threads.iter().map(one).collect()
+            }
+        };
+        for program in models {
+            all.extend(kinds.iter().map(|kind| Lone {
+                program: program.clone(),
+                pus: kind.pus.clone(),
+            }));
+        }
+    }
+    all
+}
+
+/// Plays all that, on so many threads of the host.
+///
+/// # Errors
+/// A deadlock.
+pub fn alone(scene: &Scene<'_>, all: &[Lone], threads: usize, bar: &Bar) -> Result<Alone> {
+    let work = |at: usize| rates(scene, &all[at], Meter::new(bar, scene.args.time));
+    let found = parallel::each(all.len(), threads, work, |_| {}).map_err(|(_, error)| error)?;
+    let mut best = Alone::new();
+    for (key, rate) in found.into_iter().flatten() {
+        let known = best.entry(key).or_insert(rate);
+        *known = known.max(rate);
+    }
+    Ok(best)
+}
+
+/// Plays until speeds are steady, at most for the whole time, for which the rest is then added at these speeds.
+fn rates(
+    scene: &Scene<'_>,
+    lone: &Lone,
+    mut meter: Meter<'_>,
+) -> Result<Vec<((String, String), f64)>> {
+    let only = WorkloadModel {
+        programs: vec![lone.program.clone()],
+        ..(**scene.workload).clone()
+    };
+    let mut system = System::at(
+        &scene.detail,
+        Arc::clone(scene.machine),
+        Arc::new(only),
+        SchedulerModel::default(),
+        scene.args.seed,
+    );
+    system.run(1)?;
+    for thread in 0..system.threads().len() {
+        system.set_mask(thread, lone.pus.clone());
+    }
+    let until = scene.until();
+    let once = |thread: &Thread| {
+        let name = kind_of(&lone.program.threads, &thread.identity.name);
+        let kind = lone.program.threads.iter().find(|kind| kind.name == name);
+        kind.map_or(0, once_through)
+    };
+    let (mut before, mut speeds) = (Vec::new(), Vec::<f64>::new());
+    let first = scene.look(FIRST).as_nanos() as u64;
+    let mut at = scene.machine.machine_time(first).max(1);
+    loop {
+        let begun = system.now();
+        system.run(at.clamp(1, until))?;
+        meter.is_at(scene.machine.os_time(system.now()));
+        let counts: Vec<u64> = system
+            .threads()
+            .iter()
+            .map(|thread| thread.counters.instructions())
+            .collect();
+        let window = (system.now() - begun).max(1) as f64;
+        let now: Vec<f64> = counts
+            .iter()
+            .enumerate()
+            .map(|(thread, count)| (count - before.get(thread).unwrap_or(&0)) as f64 / window)
+            .collect();
+        let steady = speeds.len() == now.len()
+            && now
+                .iter()
+                .zip(&speeds)
+                .all(|(now, then)| (now - then).abs() <= STEADY * now);
+        let seen = system
+            .threads()
+            .iter()
+            .all(|thread| thread.counters.instructions() >= once(thread).saturating_mul(ROUNDS));
+        (before, speeds) = (counts, now);
+        if system.is_done() || at >= until || (steady && seen) {
+            break;
+        }
+        at *= 2;
+    }
+    let rest = until.saturating_sub(system.now()) as f64;
+    let rates = system.threads().iter().zip(speeds).map(|(thread, speed)| {
+        let rate = match thread.ended {
+            Some(_) => rate_of(thread, &system),
+            None => {
+                let life = (until - thread.identity.started).max(1) as f64;
+                (thread.counters.instructions() as f64 + speed * rest) / life
+            }
+        };
+        let kind = kind_of(&lone.program.threads, &thread.identity.name);
+        ((lone.program.name.clone(), kind), rate)
+    });
+    Ok(rates.collect())
+}
+
+/// Instructions of a thread's steps, once; without those that go on for ever.
+fn once_through(kind: &ThreadModel) -> u64 {
+    let finite = kind.steps.iter().filter_map(|step| match step {
+        Step::Compute { instructions, .. } if *instructions != u64::MAX => Some(*instructions),
+        _ => None,
+    });
+    finite.fold(0, u64::saturating_add)
+}
+
+/// Whether how fast a thread is depends on others of its program.
+pub fn wait_for_each_other(program: &ProgramModel) -> bool {
+    let mut steps = program.threads.iter().flat_map(|thread| &thread.steps);
+    steps.any(|step| !matches!(step, Step::Compute { .. } | Step::Sleep(_)))
+}
+
+/// Instructions in a picosecond of a thread's life.
+pub fn rate_of(thread: &Thread, system: &System) -> f64 {
+    let life = thread.ended.unwrap_or(system.now()) - thread.identity.started;
+    thread.counters.instructions() as f64 / life.max(1) as f64
+}
+
+/// The name of a thread's kind: without the number that each of several has.
+pub fn kind_of(kinds: &[ThreadModel], name: &str) -> String {
+    let kind = kinds.iter().find(|kind| {
+        let number = name
+            .strip_prefix(&kind.name)
+            .and_then(|rest| rest.strip_prefix('-'));
+        kind.name == name || number.is_some_and(|number| number.parse::<u32>().is_ok())
+    });
+    kind.map_or(name, |kind| kind.name.as_str()).to_owned()
+}

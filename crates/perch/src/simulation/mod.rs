@@ -1,0 +1,280 @@
+//! `perch sim`'s simulations: one policy, or several beside each other and beside the best and the worst placement.
+//!
+//! Simulations are independent and seeded, and done on all processors of the host: how many these are changes nothing
+//! but the time it takes.
+
+mod alone;
+mod meter;
+mod play;
+mod search;
+
+pub use play::{Simulated, SimulatedThread, decider};
+pub use search::Found;
+
+use crate::{args::SimArgs, render::progress::Bar};
+use alone::{Alone, wait_for_each_other};
+use anyhow::Result;
+use meter::Meter;
+use perch_engine::report::Report;
+use perch_lab::{
+    experiment::Take,
+    measure::{bound, take},
+    parallel,
+};
+use perch_sim::{
+    detail::Detail,
+    model::MachineModel,
+    units::Ps,
+    workload::{Step, WorkloadModel},
+};
+use search::{Candidates, End};
+use serde::Serialize;
+use std::{sync::Arc, time::Duration};
+
+/// Cycles within which a thread's first misses should be over.
+const WARM: u64 = 50_000;
+
+/// The policy of the operating system alone.
+pub const DEFAULT: &str = "default";
+
+/// The placement of the greatest throughput.
+pub const BEST: &str = "best";
+
+/// The placement of the least throughput.
+pub const WORST: &str = "worst";
+
+/// What is simulated.
+#[derive(Debug, Clone)]
+pub struct Scene<'a> {
+    /// The machine.
+    pub machine: &'a Arc<MachineModel>,
+    /// The workload.
+    pub workload: &'a Arc<WorkloadModel>,
+    /// How long, with which seed, …
+    pub args: &'a SimArgs,
+    /// How finely.
+    pub detail: Detail,
+}
+
+impl Scene<'_> {
+    /// The end, in the machine's time.
+    fn until(&self) -> Ps {
+        self.machine.machine_time(self.args.time.as_nanos() as u64)
+    }
+
+    /// This part of the whole time, but as long as caches need to warm up, in the operating system's time.
+    fn look(&self, part: u32) -> Duration {
+        let cycle = self.machine.kind(&self.machine.cores[0]).cycle;
+        let least = Duration::from_nanos(self.machine.os_time(WARM * cycle));
+        (self.args.time / part).max(least).min(self.args.time)
+    }
+}
+
+/// What came of all simulations.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The machine.
+    pub machine: String,
+    /// The workload.
+    pub workload: String,
+    /// The seeds: each policy was played with each.
+    pub seeds: Vec<u64>,
+    /// No placement has a greater throughput, in instructions / cycle; not known where threads depend on each other.
+    pub bound: Option<f64>,
+    /// What a reader must know: how `best` and `worst` were found.
+    pub notes: Vec<String>,
+    /// One for each policy, in the order in which they were asked for.
+    pub results: Vec<Outcome>,
+}
+
+/// What came of one policy: medians of its runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The policy.
+    pub policy: String,
+    /// Instructions of all threads / cycle of the machine's first kind of core.
+    pub throughput: f64,
+    /// (greatest throughput - least) / mean, of all seeds; 0 with one.
+    pub spread: f64,
+    /// Mean slowdown of the threads.
+    pub slowdown: f64,
+    /// Largest slowdown / smallest; 1 is fair.
+    pub unfairness: f64,
+    /// Moves from one PU to another, of all threads.
+    pub migrations: f64,
+    /// Simulated time, in seconds of the operating system.
+    pub seconds: f64,
+    /// How long a run took here, in seconds.
+    pub host_seconds: f64,
+    /// How the placement was found, of `best` and `worst`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Found>,
+    /// One for each seed.
+    pub runs: Vec<Simulated>,
+}
+
+/// Simulates with every policy and seed; the report that `perch run` would print too if there is one run only.
+///
+/// # Errors
+/// A policy that is not there, a deadlock, a workload that cannot be searched.
+pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Option<Report>)> {
+    let args = scene.args;
+    let ends: Vec<End> = policies.iter().filter_map(|policy| end(policy)).collect();
+    // Before anything is simulated.
+    for policy in policies.iter().filter(|policy| end(policy).is_none()) {
+        decider(policy, scene.machine, args)?;
+    }
+    let candidates = match ends.is_empty() {
+        true => None,
+        false => Some(Candidates::new(scene, args.search)?),
+    };
+    let seeds: Vec<u64> = (0..u64::from(args.seeds))
+        .map(|number| args.seed.wrapping_add(number))
+        .collect();
+    let lone = alone::lone(scene);
+    let runs = policies.len() * seeds.len();
+    let mut steps = (lone.len() + runs) as u64 * meter::steps(args.time);
+    steps += candidates
+        .as_ref()
+        .map_or(0, |candidates| candidates.steps(scene, ends.len()));
+    // Tables and moves that are told as they happen must stay in order, and would be drawn over.
+    let telling = args.live || args.explain;
+    let threads = if telling { 1 } else { parallel::host_threads() };
+    let bar = Bar::new(!telling, steps);
+
+    bar.says("each kind alone");
+    let alone = alone::alone(scene, &lone, threads, &bar)?;
+    bar.says("placements");
+    let mut found = match &candidates {
+        Some(candidates) => candidates.search(scene, &ends, threads, &bar)?,
+        None => Vec::new(),
+    }
+    .into_iter();
+    let searched: Vec<Option<Found>> = policies
+        .iter()
+        .map(|policy| end(policy).and_then(|_| found.next()))
+        .collect();
+    bar.says(&crate::render::fit(&policies.join(", "), 28));
+    let work = |at: usize| {
+        let (policy, seed) = (at / seeds.len(), seeds[at % seeds.len()]);
+        let meter = Meter::new(&bar, args.time);
+        match &searched[policy] {
+            Some(found) => {
+                let result = play::play_placed(scene, &found.placement, seed, &alone, meter)?;
+                Ok((result, None))
+            }
+            None => {
+                if telling && runs > 1 {
+                    anstream::eprintln!("perch: policy {}, seed {seed}", policies[policy]);
+                }
+                let (result, report) = play::play(scene, &policies[policy], seed, &alone, meter)?;
+                Ok((result, Some(report)))
+            }
+        }
+    };
+    let done: Vec<(Simulated, Option<Report>)> = parallel::each(runs, threads, work, |_| {})
+        .map_err(|(_, error): (_, anyhow::Error)| error)?;
+    let (done, mut reports): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    let bound = highest(scene, &alone);
+    let results: Vec<Outcome> = policies
+        .iter()
+        .zip(done.chunks(seeds.len()))
+        .zip(searched)
+        .map(|((policy, runs), search)| outcome(policy, runs, search))
+        .collect();
+    let comparison = Comparison {
+        machine: scene.machine.name.clone(),
+        workload: scene.workload.name.clone(),
+        notes: notes(&results, bound),
+        seeds,
+        bound,
+        results,
+    };
+    let report = reports.pop().flatten().filter(|_| runs == 1);
+    Ok((comparison, report))
+}
+
+fn end(policy: &str) -> Option<End> {
+    match policy {
+        BEST => Some(End::Best),
+        WORST => Some(End::Worst),
+        _ => None,
+    }
+}
+
+fn outcome(policy: &str, runs: &[Simulated], search: Option<Found>) -> Outcome {
+    let taken = |how, of: &dyn Fn(&Simulated) -> f64| {
+        take(how, runs.iter().map(of).collect()).unwrap_or(f64::NAN)
+    };
+    Outcome {
+        policy: policy.to_owned(),
+        throughput: taken(Take::Median, &|run| run.throughput),
+        spread: taken(Take::Spread, &|run| run.throughput),
+        slowdown: taken(Take::Median, &|run| run.slowdown),
+        unfairness: taken(Take::Median, &|run| run.unfairness),
+        migrations: taken(Take::Median, &|run| run.migrations as f64),
+        seconds: taken(Take::Median, &|run| run.seconds),
+        host_seconds: taken(Take::Median, &|run| run.host_seconds),
+        search,
+        runs: runs.to_vec(),
+    }
+}
+
+/// What no placement can exceed; `None` where a thread may be faster beside others than alone.
+fn highest(scene: &Scene<'_>, alone: &Alone) -> Option<f64> {
+    let workload = scene.workload;
+    let kinds = || {
+        let programs = workload.programs.iter();
+        programs.flat_map(|program| program.threads.iter().map(move |kind| (program, kind)))
+    };
+    let steps = || kinds().flat_map(|(_, kind)| &kind.steps);
+    let shares = steps().any(|step| match step {
+        Step::Compute { mix, .. } => {
+            let mut sets = workload.mixes[*mix].working_sets.iter();
+            sets.any(|set| set.region.is_some())
+        }
+        _ => false,
+    });
+    let sleeps = steps().any(|step| matches!(step, Step::Sleep(_)));
+    let count: u64 = kinds()
+        .map(|(program, kind)| u64::from(program.count) * u64::from(kind.count))
+        .sum();
+    // More threads than PUs that sleep in turn may all be as fast as they are alone.
+    let in_turn = sleeps && count > scene.machine.pus() as u64;
+    if shares || in_turn || workload.programs.iter().any(wait_for_each_other) {
+        return None;
+    }
+    let cycle = scene.machine.kinds[scene.machine.cores[0].kind].cycle as f64;
+    let speeds = kinds().flat_map(|(program, kind)| {
+        let speed = alone.get(&(program.name.clone(), kind.name.clone()));
+        let count = program.count as usize * kind.count as usize;
+        std::iter::repeat_n(speed.map_or(f64::INFINITY, |speed| speed * cycle), count)
+    });
+    Some(bound(scene.machine, speeds)).filter(|bound| bound.is_finite())
+}
+
+fn notes(results: &[Outcome], bound: Option<f64>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let searched = results
+        .iter()
+        .filter_map(|result| Some((&result.policy, result.search.as_ref()?)));
+    for (policy, found) in searched {
+        notes.push(match found.exhaustive {
+            true if found.tried == 1 => format!("{policy}: all placements are alike"),
+            true => format!(
+                "{policy}: by search through all {} placements that differ",
+                found.tried
+            ),
+            false => format!(
+                "{policy}: of {} placements drawn by chance, out of too many to try all",
+                found.tried
+            ),
+        });
+    }
+    if let Some(bound) = bound {
+        notes.push(format!(
+            "bound: no placement has a throughput above about {bound:.3}, by what the cores issue and what each thread does alone"
+        ));
+    }
+    notes
+}

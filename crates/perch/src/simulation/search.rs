@@ -1,0 +1,189 @@
+//! The best and the worst placement, by search.
+
+use super::{Scene, play::placed};
+use crate::render::progress::Bar;
+use anyhow::{Result, bail};
+use perch_lab::{
+    parallel,
+    placement::{self, Placement},
+};
+use perch_sim::{stream::Random, system::System};
+use serde::Serialize;
+use std::time::Duration;
+
+/// The search goes round by round: each plays the placements that are left for this part of the whole time, and keeps
+/// the most promising.
+const ROUNDS: [u32; 3] = [100, 20, 4];
+
+/// Of so many one stays in the next round.
+const KEEP: usize = 16;
+
+/// But this many at least.
+const LEAST: usize = 4;
+
+/// Which end of the search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The greatest throughput.
+    Best,
+    /// The least.
+    Worst,
+}
+
+/// The placements that are searched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidates {
+    placements: Vec<Placement>,
+    /// Whether they are all that differ.
+    pub all: bool,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// How many placements were tried.
+    pub tried: usize,
+    /// Whether these are all that differ.
+    pub exhaustive: bool,
+    /// The PU of each thread, in the order of the workload's file.
+    pub placement: Placement,
+}
+
+impl Candidates {
+    /// All placements that differ, if these are no more than `most`; else so many drawn by chance.
+    ///
+    /// # Errors
+    /// A workload whose threads do not all start at the beginning, once.
+    pub fn new(scene: &Scene<'_>, most: usize) -> Result<Self> {
+        let programs = &scene.workload.programs;
+        if let Some(program) = programs.iter().find(|p| p.start > 0 || p.restart) {
+            bail!(
+                "best and worst place every thread once and for all, but the program `{}` of {} starts later or again: \
+                 compare other policies",
+                program.name,
+                scene.workload.name
+            );
+        }
+        let slots = placement::slots(scene.workload);
+        if let Some(placements) = placement::every(scene.machine, &slots, most) {
+            let all = true;
+            return Ok(Self { placements, all });
+        }
+        let mut random = Random::new(scene.args.seed);
+        let draw = |_| placement::random(scene.machine.pus(), slots.len(), &mut random);
+        Ok(Self {
+            placements: (0..most).map(draw).collect(),
+            all: false,
+        })
+    }
+
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.placements.len()
+    }
+
+    /// How many milliseconds the search for so many ends simulates.
+    pub fn steps(&self, scene: &Scene<'_>, ends: usize) -> u64 {
+        let mut left = self.len();
+        let mut steps = 0;
+        for (round, part) in ROUNDS.into_iter().enumerate() {
+            let searches = if round == 0 { 1 } else { ends };
+            steps += (left * searches) as u64 * super::meter::steps(scene.look(part));
+            left = kept(left);
+        }
+        steps
+    }
+
+    /// The placements at these ends. The same whatever the number of host threads is.
+    ///
+    /// # Errors
+    /// A deadlock.
+    pub fn search(
+        &self,
+        scene: &Scene<'_>,
+        ends: &[End],
+        threads: usize,
+        bar: &Bar,
+    ) -> Result<Vec<Found>> {
+        let everyone: Vec<usize> = (0..self.len()).collect();
+        let play = |of: &[usize], part: u32| -> Result<Vec<(f64, usize)>> {
+            let time = scene.look(part);
+            let work = |at: usize| throughput(scene, &self.placements[of[at]], time);
+            let done = |_| bar.adds(super::meter::steps(time));
+            let found = parallel::each(of.len(), threads, work, done).map_err(|(_, why)| why)?;
+            Ok(found.into_iter().zip(of.iter().copied()).collect())
+        };
+        let first = play(&everyone, ROUNDS[0])?;
+        let find = |end: &End| -> Result<Found> {
+            let mut known = first.clone();
+            for part in &ROUNDS[1..] {
+                sort(&mut known, *end);
+                known.truncate(kept(known.len()));
+                let left: Vec<usize> = known.iter().map(|(_, at)| *at).collect();
+                known = play(&left, *part)?;
+            }
+            sort(&mut known, *end);
+            let at = known.first().map_or(0, |(_, at)| *at);
+            Ok(Found {
+                tried: self.len(),
+                exhaustive: self.all,
+                placement: self.placements.get(at).cloned().unwrap_or_default(),
+            })
+        };
+        ends.iter().map(find).collect()
+    }
+}
+
+fn kept(of: usize) -> usize {
+    of.div_ceil(KEEP).max(LEAST).min(of)
+}
+
+/// The most promising first; of those that are alike the first.
+fn sort(known: &mut [(f64, usize)], end: End) {
+    known.sort_by(|a, b| {
+        let order = match end {
+            End::Best => b.0.total_cmp(&a.0),
+            End::Worst => a.0.total_cmp(&b.0),
+        };
+        order.then(a.1.cmp(&b.1))
+    });
+}
+
+/// Instructions a picosecond in the second half of this time, when caches are no longer cold.
+fn throughput(scene: &Scene<'_>, placement: &Placement, time: Duration) -> Result<f64> {
+    let until = scene.machine.machine_time(time.as_nanos() as u64);
+    let mut system = placed(scene, placement, scene.args.seed)?;
+    let done = |system: &System| -> u64 {
+        let threads = system.threads().iter();
+        threads.map(|thread| thread.counters.instructions()).sum()
+    };
+    system.run(until / 2)?;
+    let (begun, before) = (system.now(), done(&system));
+    system.run(until)?;
+    if system.is_done() {
+        return Ok(done(&system) as f64 / system.now().max(1) as f64);
+    }
+    Ok((done(&system) - before) as f64 / (system.now() - begun).max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_most_promising_come_first_and_some_always_stay(
+            values in proptest::collection::vec(0u8..9, 1..200),
+        ) {
+            let all: Vec<(f64, usize)> = values.iter().map(|v| f64::from(*v)).zip(0..).collect();
+            let (mut best, mut worst) = (all.clone(), all);
+            sort(&mut best, End::Best);
+            sort(&mut worst, End::Worst);
+            let of = |known: &[(f64, usize)]| known.first().map(|(value, _)| *value as u8);
+            prop_assert_eq!(of(&best), values.iter().max().copied());
+            prop_assert_eq!(of(&worst), values.iter().min().copied());
+            prop_assert!((1..=values.len()).contains(&kept(values.len())));
+        }
+    }
+}

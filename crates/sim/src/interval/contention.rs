@@ -1,0 +1,355 @@
+//! What threads on one core do to each other in its pipeline.
+//!
+//! The cycle level's own core is played for a few thousand instructions with chance in place of the caches, once for
+//! each combination of mixes; what it says at one setting of memory delays is carried over to others by a closed
+//! network of the issue slots and shared units (approximate mean value analysis, Schweitzer 1979; Bard 1979), whose
+//! error at that setting is thereby taken out.
+
+use super::demand::Demand;
+use crate::{
+    core::{Core, Hierarchy, Supply},
+    counters::Counters,
+    memory::Access,
+    model::{CoreKind, Op},
+    stream::{Instruction, Random},
+    units::Ps,
+    workload::Mix,
+};
+
+/// Instructions of a sample of a mix, in which every sort has its share exactly.
+const SAMPLE: usize = 4_096;
+
+/// Instructions played of each thread before and while it is measured, on the average.
+const WARM: u64 = 1_500;
+const MEASURED: u64 = 3 * SAMPLE as u64;
+
+/// So many draws in a row meet each part of the chances equally often, in random order.
+const STRATA: usize = 128;
+
+/// No run is longer, in cycles.
+const LONGEST: u64 = 400_000;
+
+/// A possible delay of an access.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Delay {
+    /// The chance to be delayed that long.
+    pub chance: f64,
+    pub time: f64,
+}
+
+/// What happens to the accesses of a thread.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Delays {
+    /// Of a load; the chances of those that are not delayed are left out.
+    pub load: Vec<Delay>,
+    /// Of a fetch of a line.
+    pub fetch: Vec<Delay>,
+    /// A walk through the page tables, besides.
+    pub walk: Delay,
+}
+
+impl Default for Delay {
+    fn default() -> Self {
+        Self {
+            chance: 0.0,
+            time: 0.0,
+        }
+    }
+}
+
+impl Delays {
+    /// How long a load is delayed on the average, in picoseconds.
+    pub fn of_load(&self) -> f64 {
+        self.walk.chance * self.walk.time + mean(&self.load)
+    }
+
+    /// How long a fetch of a line is delayed on the average.
+    pub fn of_fetch(&self) -> f64 {
+        mean(&self.fetch)
+    }
+}
+
+fn mean(delays: &[Delay]) -> f64 {
+    delays.iter().map(|delay| delay.chance * delay.time).sum()
+}
+
+/// Numbers from 0 to 1 that are spread evenly over each [`STRATA`] draws: less chance in a short run.
+struct Even {
+    random: Random,
+    order: [u8; STRATA],
+    at: usize,
+}
+
+impl Even {
+    fn new(random: Random) -> Self {
+        Self {
+            random,
+            order: std::array::from_fn(|at| at as u8),
+            at: 0,
+        }
+    }
+
+    fn draw(&mut self) -> f64 {
+        if self.at == 0 {
+            shuffle(&mut self.order, &mut self.random);
+        }
+        let stratum = self.order[self.at];
+        self.at = (self.at + 1) % STRATA;
+        (f64::from(stratum) + self.random.unit()) / STRATA as f64
+    }
+}
+
+fn shuffle<T>(items: &mut [T], random: &mut Random) {
+    for at in (1..items.len()).rev() {
+        items.swap(at, random.below(at as u64 + 1) as usize);
+    }
+}
+
+/// Chance in place of the caches.
+struct Chance<'a> {
+    line_bits: u32,
+    members: &'a [(&'a Mix, Delays)],
+    /// Of each member: for its loads, walks and fetches.
+    draws: Vec<[Even; 3]>,
+}
+
+fn pick(delays: &[Delay], mut draw: f64) -> f64 {
+    for delay in delays {
+        draw -= delay.chance;
+        if draw < 0.0 {
+            return delay.time;
+        }
+    }
+    0.0
+}
+
+impl Hierarchy for Chance<'_> {
+    fn line_of(&self, address: u64) -> u64 {
+        address >> self.line_bits
+    }
+
+    fn access(
+        &mut self,
+        _: usize,
+        thread: u32,
+        access: Access,
+        _: u64,
+        _: Ps,
+        _: &mut Counters,
+    ) -> Ps {
+        let delays = &self.members[thread as usize].1;
+        let [load, walk, fetch] = &mut self.draws[thread as usize];
+        let time = match access {
+            Access::Fetch => pick(&delays.fetch, fetch.draw()),
+            Access::Load => pick(&delays.load, load.draw()) + pick(&[delays.walk], walk.draw()),
+            Access::Store => 0.0,
+        };
+        time.round() as Ps
+    }
+}
+
+/// Samples of mixes, again and again.
+struct Samples(Vec<(Vec<Instruction>, usize)>);
+
+impl Supply for Samples {
+    fn next(&mut self, thread: u32) -> Option<Instruction> {
+        let (sample, at) = &mut self.0[thread as usize];
+        let instruction = sample[*at];
+        *at = (*at + 1) % sample.len();
+        Some(instruction)
+    }
+}
+
+/// Instructions of a mix in which every sort has its share, in random order.
+fn sample(mix: &Mix, mut random: Random) -> Vec<Instruction> {
+    let total: f64 = mix.shares.iter().sum();
+    let (mut sorts, mut sum, mut wrong) = (Vec::with_capacity(SAMPLE), 0.0, 0.0);
+    for op in Op::ALL {
+        sum += mix.shares[op as usize] / total * SAMPLE as f64;
+        while sorts.len() < (sum.round() as usize).min(SAMPLE) {
+            wrong += if op == Op::Branch {
+                mix.mispredicted
+            } else {
+                0.0
+            };
+            let mispredicted = wrong >= 0.5;
+            wrong -= f64::from(u8::from(mispredicted));
+            sorts.push((op, mispredicted));
+        }
+    }
+    shuffle(&mut sorts, &mut random);
+    let code = (mix.code_bytes.max(4) / 4) as usize;
+    let instruction = |(at, (op, mispredicted))| Instruction {
+        op,
+        depends: mix.depends,
+        extra: mix.extra,
+        mispredicted,
+        at: (at % code * 4) as u64,
+        data: 0,
+    };
+    sorts.into_iter().enumerate().map(instruction).collect()
+}
+
+/// Plays threads on the contexts of a core. Returns each one's cycles for an instruction.
+pub(super) fn play(kind: &CoreKind, members: &[(&Mix, Delays)], line: f64) -> Vec<f64> {
+    let mut core = Core::new(0, kind);
+    let random = Random::new(0x5eed);
+    let mut memory = Chance {
+        line_bits: (line as u64).trailing_zeros(),
+        members,
+        draws: (0..members.len() as u64)
+            .map(|at| [1, 2, 3].map(|kind| Even::new(random.part(4 * at + kind))))
+            .collect(),
+    };
+    let sampled = |(at, (mix, _)): (usize, &(&Mix, Delays))| {
+        let sample = sample(mix, random.part(4 * at as u64));
+        // Not all at the same place of the same sample.
+        let begin = at * sample.len() / members.len();
+        (sample, begin)
+    };
+    let mut streams = Samples(members.iter().enumerate().map(sampled).collect());
+    for thread in 0..members.len() {
+        core.assign(thread, Some(thread as u32), 0, &mut streams, &mut memory);
+    }
+    let wanted = |each: u64| each * members.len() as u64;
+    let step = 500;
+    let mut now = 0;
+    let mut run = |core: &mut Core, instructions: u64| {
+        let mut done = vec![0; members.len()];
+        let begun = now;
+        while done.iter().sum::<u64>() < instructions && now - begun < LONGEST {
+            now += step;
+            core.run(now * core.cycle_time(), &mut streams, &mut memory, |_| {});
+            for (context, done) in done.iter_mut().enumerate() {
+                *done += core.take_counters(context).instructions();
+            }
+        }
+        (done, now - begun)
+    };
+    run(&mut core, wanted(WARM));
+    let (done, cycles) = run(&mut core, wanted(MEASURED));
+    done.iter()
+        .map(|done| cycles as f64 / (*done).max(1) as f64)
+        .collect()
+}
+
+/// A thread alone on a core.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Alone {
+    /// Cycles for an instruction if nothing ever misses.
+    pub base: f64,
+    /// Cycles that it loses for each cycle by which its loads are delayed, each load by itself.
+    pub exposed: f64,
+}
+
+/// How a mix does alone on one of `busy` contexts: with its part of a shared window.
+pub(super) fn alone(kind: &CoreKind, mix: &Mix, busy: usize, delays: &Delays, line: f64) -> Alone {
+    let window = match kind.window_shared {
+        true => (kind.window / busy.max(1) as u32).max(1),
+        false => kind.window,
+    };
+    let own = CoreKind {
+        contexts: 1,
+        window,
+        window_shared: false,
+        ..kind.clone()
+    };
+    let base = play(&own, &[(mix, Delays::default())], line)[0];
+    let total: f64 = mix.shares.iter().sum();
+    let delay = mix.shares[Op::Load as usize] / total * delays.of_load();
+    let delay = delay / (kind.cycle as f64 / kind.duty);
+    if kind.window <= 1 || delay < 1e-3 {
+        return Alone { base, exposed: 1.0 };
+    }
+    let only = Delays {
+        fetch: Vec::new(),
+        ..delays.clone()
+    };
+    let slowed = play(&own, &[(mix, only)], line)[0];
+    Alone {
+        base,
+        exposed: ((slowed - base) / delay).clamp(0.0, 1.0),
+    }
+}
+
+/// Issue slots or units that the contexts of a core share.
+struct Station {
+    /// Each thread's visits by one instruction, and how long one takes, in cycles.
+    visits: Vec<(f64, f64)>,
+}
+
+fn stations(kind: &CoreKind, demands: &[&Demand]) -> Vec<Station> {
+    let slots = Station {
+        visits: vec![(1.0, 1.0 / f64::from(kind.width.max(1))); demands.len()],
+    };
+    let of_pool = |ops: &[Op], count: u32, demand: &Demand| {
+        let visits: f64 = ops.iter().map(|op| demand.ops[*op as usize]).sum();
+        let busy = |op: &Op| {
+            demand.ops[*op as usize] * f64::from(kind.latencies[*op as usize].busy.max(1))
+        };
+        let time: f64 = ops.iter().map(busy).sum();
+        (visits, time / visits.max(1e-12) / f64::from(count.max(1)))
+    };
+    let pools = kind.units.iter().filter(|pool| !pool.private);
+    let pools = pools.map(|pool| Station {
+        visits: demands
+            .iter()
+            .map(|demand| of_pool(&pool.ops, pool.count, demand))
+            .collect(),
+    });
+    std::iter::once(slots).chain(pools).collect()
+}
+
+/// Instructions a cycle of threads that share a core, of which each would take `own` cycles for one if nobody else used
+/// a slot or a unit.
+pub(super) fn share(kind: &CoreKind, demands: &[&Demand], own: &[f64]) -> Vec<f64> {
+    let stations = stations(kind, demands);
+    let threads = own.len();
+    let mut speeds: Vec<f64> = own.iter().map(|own| 1.0 / own).collect();
+    // How many instructions of each thread are at each station, on the average.
+    let mut queues = vec![vec![0.0; threads]; stations.len()];
+    for _ in 0..60 {
+        let mut change = 0.0f64;
+        for thread in 0..threads {
+            let mut waiting = 0.0;
+            let mut there = vec![0.0; stations.len()];
+            for (at, station) in stations.iter().enumerate() {
+                let (visits, time) = station.visits[thread];
+                let others = (0..threads).filter(|other| *other != thread).map(|other| {
+                    let (visits, time) = station.visits[other];
+                    // Of the one that is served just now half is over.
+                    let served = (speeds[other] * visits * time).min(queues[at][other]);
+                    (queues[at][other] - served / 2.0) * time
+                });
+                let wait = visits * others.sum::<f64>();
+                waiting += wait;
+                there[at] = visits * time + wait;
+            }
+            let speed = 1.0 / (own[thread] + waiting);
+            change = change.max((speed / speeds[thread]).ln().abs());
+            speeds[thread] = (speed * speeds[thread]).sqrt();
+            for (at, there) in there.into_iter().enumerate() {
+                queues[at][thread] = (speeds[thread] * there).min(1.0);
+            }
+        }
+        if change < 1e-4 {
+            break;
+        }
+    }
+    // What no queue can tell: nobody gets more than there is.
+    for (at, _) in stations.iter().enumerate() {
+        let used: f64 = (0..threads)
+            .map(|thread| {
+                let (visits, time) = stations[at].visits[thread];
+                speeds[thread] * visits * time
+            })
+            .sum();
+        if used > 1.0 {
+            let uses = |thread: usize| stations[at].visits[thread].0 > 0.0;
+            (0..threads)
+                .filter(|thread| uses(*thread))
+                .for_each(|thread| speeds[thread] /= used);
+        }
+    }
+    speeds
+}

@@ -1,0 +1,221 @@
+//! What a thread asks of the machine while it runs a mix: lines, pages, operations.
+
+use super::reuse::Reuse;
+use crate::{
+    model::Op,
+    workload::{Mix, Pattern, WorkingSet},
+};
+
+/// Bytes of a made-up instruction.
+const INSTRUCTION: f64 = 4.0;
+
+/// Whose lines they are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Owner {
+    /// The thread's own.
+    Thread,
+    /// The code of a mix of a program: all its processes share it.
+    Code(usize, usize),
+    /// A region of a process.
+    Region(usize, String),
+}
+
+/// Lines that a mix visits.
+#[derive(Debug, Clone)]
+pub(super) struct Lines {
+    pub owner: Owner,
+    /// Whether they are fetched rather than loaded and stored.
+    pub code: bool,
+    /// Visits by one instruction: several accesses in a row to one line are one visit.
+    pub visits: f64,
+    /// Share of its accesses that write.
+    pub written: f64,
+    /// Accesses by one visit.
+    pub accesses: f64,
+    pub lines: f64,
+    pub reuse: Reuse,
+    /// It uses only one set of so many.
+    pub skips: f64,
+    /// Pages, visits of pages by one instruction, and how it comes back to them.
+    pub pages: f64,
+    pub page_visits: f64,
+    pub page_reuse: Reuse,
+}
+
+/// What one instruction of a mix asks for, on the average.
+#[derive(Debug, Clone)]
+pub(super) struct Demand {
+    /// Shares of the operations.
+    pub ops: [f64; Op::COUNT],
+    /// Share of the instructions that are mispredicted branches.
+    pub mispredicted: f64,
+    pub lines: Vec<Lines>,
+}
+
+/// Who runs a mix: what decides which lines are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Class {
+    pub mix: usize,
+    pub program: usize,
+    /// The process; 0 if the mix has no shared regions, as then it makes no difference.
+    pub process: usize,
+    /// The NUMA node of the thread's data.
+    pub home: usize,
+}
+
+/// A class as one number: the order of classes never depends on which one came first.
+pub(super) type Packed = u64;
+
+/// No thread.
+pub(super) const IDLE: Packed = Packed::MAX;
+
+impl Class {
+    /// Packs it. Up to 2^18 mixes, 2^18 programs, 2^20 processes and 2^8 nodes are told apart.
+    pub fn pack(self) -> Packed {
+        let fields = [
+            (self.mix, 18),
+            (self.program, 18),
+            (self.process, 20),
+            (self.home, 8),
+        ];
+        fields.iter().fold(0, |packed, (value, bits)| {
+            packed << bits | (*value as u64 & ((1 << bits) - 1))
+        })
+    }
+}
+
+/// A class with what it asks for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub class: Class,
+    pub packed: Packed,
+    pub demand: Demand,
+}
+
+impl Demand {
+    /// Loads and stores by one instruction.
+    pub fn accesses(&self) -> f64 {
+        self.ops[Op::Load as usize] + self.ops[Op::Store as usize]
+    }
+
+    /// The part of them that somebody waits for; 1 if there are none.
+    pub fn loads(&self) -> f64 {
+        match self.accesses() > 0.0 {
+            true => self.ops[Op::Load as usize] / self.accesses(),
+            false => 1.0,
+        }
+    }
+
+    /// Lines fetched by one instruction.
+    pub fn fetches(&self) -> f64 {
+        let code = self.lines.iter().filter(|lines| lines.code);
+        code.map(|lines| lines.visits).sum()
+    }
+
+    /// Of a class, on a machine with lines and pages of so many bytes.
+    pub fn new(mix: &Mix, class: Class, line: f64, page: f64) -> Self {
+        let total: f64 = mix.shares.iter().sum();
+        let ops = mix.shares.map(|share| share / total.max(f64::MIN_POSITIVE));
+        let (loads, stores) = (ops[Op::Load as usize], ops[Op::Store as usize]);
+        let accesses = loads + stores;
+        let written = if accesses > 0.0 {
+            stores / accesses
+        } else {
+            0.0
+        };
+        let code_bytes = (mix.code_bytes.max(4) / 4 * 4) as f64;
+        let code_lines = (code_bytes / line).ceil();
+        let mut lines = vec![Lines {
+            owner: Owner::Code(class.program, class.mix),
+            code: true,
+            visits: if code_lines > 1.0 {
+                INSTRUCTION / line
+            } else {
+                0.0
+            },
+            written: 0.0,
+            accesses: 1.0,
+            lines: code_lines,
+            reuse: Reuse::cyclic(code_lines),
+            skips: 1.0,
+            pages: 1.0,
+            page_visits: 0.0,
+            page_reuse: Reuse::cyclic(1.0),
+        }];
+        let weights: f64 = mix.working_sets.iter().map(|set| set.share).sum();
+        lines.extend(mix.working_sets.iter().map(|set| {
+            let accesses = accesses * set.share / weights;
+            Lines::of_set(set, class, accesses, written, line, page)
+        }));
+        if mix.working_sets.is_empty() && accesses > 0.0 {
+            // They all touch the line where the code begins.
+            let set = WorkingSet {
+                bytes: 8,
+                share: 1.0,
+                pattern: Pattern::Random,
+                stride: 8,
+                region: None,
+            };
+            lines.push(Lines::of_set(&set, class, accesses, written, line, page));
+        }
+        Self {
+            ops,
+            mispredicted: ops[Op::Branch as usize] * mix.mispredicted,
+            lines,
+        }
+    }
+}
+
+impl Lines {
+    fn of_set(
+        set: &WorkingSet,
+        class: Class,
+        accesses: f64,
+        written: f64,
+        line: f64,
+        page: f64,
+    ) -> Self {
+        let bytes = set.bytes.max(8) as f64;
+        let owner = match &set.region {
+            Some(region) => Owner::Region(class.process, region.clone()),
+            None => Owner::Thread,
+        };
+        let units = |unit: f64| (bytes / unit).ceil();
+        let stride = (set.stride.max(1) as f64).min(bytes);
+        let (visits, page_visits, lines, pages, skips) = match set.pattern {
+            Pattern::Random => (accesses, accesses, units(line), units(page), 1.0),
+            Pattern::Stride => (
+                accesses * (stride / line).min(1.0),
+                accesses * (stride / page).min(1.0),
+                units(stride.max(line)),
+                units(stride.max(page)),
+                power_of_two_part(stride / line),
+            ),
+        };
+        let reuse = |number: f64| match set.pattern {
+            Pattern::Random => Reuse::random(number),
+            Pattern::Stride => Reuse::cyclic(number),
+        };
+        Self {
+            owner,
+            code: false,
+            visits,
+            written,
+            accesses: if visits > 0.0 { accesses / visits } else { 1.0 },
+            lines,
+            reuse: reuse(lines),
+            skips,
+            pages,
+            page_visits,
+            page_reuse: reuse(pages),
+        }
+    }
+}
+
+/// The greatest power of two that divides a number of lines: a stride of so many lines meets one set of so many.
+fn power_of_two_part(lines: f64) -> f64 {
+    if lines < 1.0 || lines.fract() != 0.0 {
+        return 1.0;
+    }
+    (1u64 << (lines as u64).trailing_zeros().min(20)) as f64
+}

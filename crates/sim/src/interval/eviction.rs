@@ -1,0 +1,250 @@
+//! Whether a line is still in a cache when it is visited again.
+//!
+//! Of the lines that all streams of a cache touch meanwhile, some fall into the line's own set; the line is gone if they
+//! are as many as the cache has ways. Each stream's lines lie side by side, so that a set has a fixed number of them,
+//! each of which was touched or not. With few ways their sum is taken exactly; with many as binomial of the same mean
+//! and variance.
+
+use super::reuse::Reuse;
+use statrs::function::{beta::beta_reg, gamma::gamma_lr};
+
+/// Points of the curve between "surely there" and "surely gone".
+const GRID: usize = 24;
+
+/// The curve begins where a set gets this part of its ways on the average.
+const BEGIN: f64 = 0.03;
+
+/// And ends where it gets so many times its ways.
+const END: f64 = 4.0;
+
+/// Up to so many ways sums are exact.
+const FEW_WAYS: usize = 8;
+
+/// A cache or TLB as far as this is concerned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Shape {
+    pub sets: f64,
+    pub ways: f64,
+}
+
+impl Shape {
+    /// Of a structure with so many places.
+    pub fn new(places: u64, ways: u32) -> Self {
+        let places = places.max(1);
+        let ways = u64::from(ways).clamp(1, places);
+        Self {
+            sets: (places / ways) as f64,
+            ways: ways as f64,
+        }
+    }
+
+    /// Places.
+    pub fn places(&self) -> f64 {
+        self.sets * self.ways
+    }
+}
+
+/// A stream that visits lines of a cache.
+#[derive(Debug, Clone)]
+pub(super) struct Visitor {
+    /// Visits in a picosecond.
+    pub rate: f64,
+    /// How many lines there are.
+    pub lines: f64,
+    /// How soon it comes back to them.
+    pub reuse: Reuse,
+    /// It uses only one set of so many.
+    pub skips: f64,
+    /// How often others, elsewhere, take each line away, in a picosecond.
+    pub taken: f64,
+}
+
+/// The chance to be evicted by the time since the last visit.
+struct Curve {
+    /// The logarithms of the first time and of the ratio of one to the next.
+    begin: f64,
+    step: f64,
+    chances: [f64; GRID],
+}
+
+impl Curve {
+    /// Of the sets that streams with `skips` use.
+    fn new(shape: Shape, visitors: &[Visitor], skips: f64) -> Option<Self> {
+        let in_set = |visitor: &Visitor| {
+            let skips = if visitor.skips == skips { skips } else { 1.0 };
+            visitor.lines * skips.min(shape.sets) / shape.sets
+        };
+        let moments = |time: f64| {
+            let (mut mean, mut variance, mut all) = (0.0, 0.0, 0.0);
+            for visitor in visitors {
+                let number = in_set(visitor);
+                let chance = visitor.reuse.distinct(visitor.rate * time) / visitor.lines;
+                let part = number.fract();
+                mean += number * chance;
+                variance +=
+                    number * chance * (1.0 - chance) + part * (1.0 - part) * chance * chance;
+                all += number;
+            }
+            // The line itself is one of them and evicts nobody.
+            let others = 1.0 - 1.0 / all.max(1.0);
+            (mean * others, variance * others)
+        };
+        let all: f64 = visitors.iter().map(in_set).sum();
+        let top = (END * shape.ways).min((all - 1.0) * 0.999);
+        if top <= BEGIN * shape.ways || visitors.iter().all(|visitor| visitor.rate <= 0.0) {
+            return None;
+        }
+        let begin = time_of(BEGIN * shape.ways, |time| moments(time).0)?.ln();
+        let end = time_of(top, |time| moments(time).0)?.ln();
+        let step = (end - begin).max(1e-9) / (GRID - 1) as f64;
+        let chances = std::array::from_fn(|at| {
+            let (mean, variance) = moments((begin + step * at as f64).exp());
+            at_least(shape.ways, mean, variance)
+        });
+        Some(Self {
+            begin,
+            step,
+            chances,
+        })
+    }
+
+    fn chance(&self, time: f64) -> f64 {
+        let place = (time.ln() - self.begin) / self.step;
+        if place <= 0.0 {
+            return 0.0;
+        }
+        let below = place as usize;
+        let Some(next) = self.chances.get(below + 1) else {
+            return self.chances[GRID - 1];
+        };
+        let here = self.chances[below];
+        here + (next - here) * place.fract()
+    }
+}
+
+/// The time at which a rising function reaches a value; `None` if it never does.
+fn time_of(value: f64, rising: impl Fn(f64) -> f64) -> Option<f64> {
+    let (mut low, mut high) = (1e-3, 1.0);
+    while rising(high) < value {
+        low = high;
+        high *= 16.0;
+        if high > 1e24 {
+            return None;
+        }
+    }
+    for _ in 0..16 {
+        let middle = (low * high).sqrt();
+        match rising(middle) < value {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    Some(high)
+}
+
+/// The chance that a number with this mean and variance is at least `least`: binomial, Poisson at the limit.
+fn at_least(least: f64, mean: f64, variance: f64) -> f64 {
+    if mean <= 0.0 {
+        return 0.0;
+    }
+    let chance = 1.0 - variance / mean;
+    if chance < 1e-3 {
+        return gamma_lr(least, mean);
+    }
+    let number = mean / chance;
+    if chance > 1.0 - 1e-6 {
+        return f64::from(u8::from(mean >= least));
+    }
+    match number > least - 1.0 + 1e-6 {
+        true => beta_reg(least, number - least + 1.0, chance),
+        false => 0.0,
+    }
+}
+
+/// The number of touched lines in a set: the chance of each number below the ways.
+type Numbers = [f64; FEW_WAYS];
+
+/// Adds one line that was touched with this chance.
+fn add_line(numbers: &mut Numbers, chance: f64) {
+    for at in (1..FEW_WAYS).rev() {
+        numbers[at] = numbers[at] * (1.0 - chance) + numbers[at - 1] * chance;
+    }
+    numbers[0] *= 1.0 - chance;
+}
+
+/// The chance that a line of `own` is gone after a time, by exact sums.
+fn evicted(shape: Shape, visitors: &[Visitor], own: usize, time: f64) -> f64 {
+    let ways = shape.ways as usize;
+    let mut numbers: Numbers = [0.0; FEW_WAYS];
+    numbers[0] = 1.0;
+    for (at, visitor) in visitors.iter().enumerate() {
+        let skips = match visitor.skips == visitors[own].skips {
+            true => visitor.skips.min(shape.sets),
+            false => 1.0,
+        };
+        let mut number = visitor.lines * skips / shape.sets;
+        if at == own {
+            // The line itself evicts nobody.
+            number = (number - 1.0).max(0.0);
+        }
+        let chance = (visitor.reuse.distinct(visitor.rate * time) / visitor.lines).min(1.0);
+        if number > 64.0 {
+            if number * chance > 4.0 * shape.ways {
+                return 1.0;
+            }
+            // So many that it is a matter of their mean only.
+            let mean = number * chance;
+            let poisson: Numbers = std::array::from_fn(|n| {
+                (1..=n).fold((-mean).exp(), |product, k| product * mean / k as f64)
+            });
+            let before = numbers;
+            numbers = std::array::from_fn(|n| (0..=n).map(|k| before[k] * poisson[n - k]).sum());
+            continue;
+        }
+        for _ in 0..number as usize {
+            add_line(&mut numbers, chance);
+        }
+        // Some sets have one more.
+        add_line(&mut numbers, chance * number.fract());
+    }
+    (1.0 - numbers[..ways].iter().sum::<f64>()).clamp(0.0, 1.0)
+}
+
+/// Whether no set can ever be too small.
+fn all_fit(shape: Shape, visitors: &[Visitor]) -> bool {
+    let most = |visitor: &Visitor| {
+        (visitor.lines * visitor.skips.min(shape.sets) / shape.sets)
+            .ceil()
+            .max(1.0)
+    };
+    visitors.iter().map(most).sum::<f64>() <= shape.ways
+}
+
+/// The share of each class of each visitor's reuse times that misses.
+pub(super) fn misses(shape: Shape, visitors: &[Visitor]) -> Vec<Vec<f64>> {
+    let fit = all_fit(shape, visitors);
+    let exact = shape.ways as usize <= FEW_WAYS;
+    let mut curves: Vec<(f64, Option<Curve>)> = Vec::new();
+    let mut of_visitor = |(own, visitor): (usize, &Visitor)| {
+        if !fit && !exact && !curves.iter().any(|(skips, _)| *skips == visitor.skips) {
+            curves.push((visitor.skips, Curve::new(shape, visitors, visitor.skips)));
+        }
+        let curve = curves.iter().find(|(skips, _)| *skips == visitor.skips);
+        let curve = curve.and_then(|(_, curve)| curve.as_ref());
+        let of_class = |after: f64| {
+            if visitor.rate <= 0.0 {
+                return 1.0;
+            }
+            let time = after / visitor.rate;
+            let evicted = match fit {
+                true => 0.0,
+                false if exact => evicted(shape, visitors, own, time),
+                false => curve.map_or(0.0, |curve| curve.chance(time)),
+            };
+            1.0 - (1.0 - evicted) * (-visitor.taken * time).exp()
+        };
+        let points = visitor.reuse.points().iter();
+        points.map(|point| of_class(point.after)).collect()
+    };
+    visitors.iter().enumerate().map(&mut of_visitor).collect()
+}

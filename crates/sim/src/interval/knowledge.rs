@@ -1,0 +1,265 @@
+//! What was solved once is remembered: speeds by combination of mixes, and how wrong the closed formula is for each
+//! combination on a core.
+
+use super::{
+    contention::{Alone, alone, play},
+    demand::{Asked, Class, Demand, IDLE, Packed},
+    layout::Layout,
+    settle::{Seat, Seats, Speed, cycle, delays, settle},
+    traffic::{Running, fates},
+};
+use crate::{
+    model::MachineModel,
+    workload::{Mix, WorkloadModel},
+};
+use rustc_hash::FxHashMap;
+use std::{
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// So many combinations are remembered; then all are forgotten.
+const REMEMBERED: usize = 1 << 16;
+
+/// Rounds in which the correction and the delays for which it holds are brought together.
+const ROUNDS: usize = 2;
+
+/// Threads by their classes, in an order of PUs.
+type Key = Box<[Packed]>;
+
+/// A table that several threads of the host may fill: every value follows from its key alone, so that it makes no
+/// difference who was first.
+struct Table<K, V>(Mutex<FxHashMap<K, V>>);
+
+impl<K: Hash + Eq, V: Clone> Table<K, V> {
+    fn new() -> Self {
+        Self(Mutex::new(FxHashMap::default()))
+    }
+
+    fn get(&self, key: &K) -> Option<V> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.get(key).cloned()
+    }
+
+    fn put(&self, key: K, value: V) -> V {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= REMEMBERED {
+            table.clear();
+        }
+        table.insert(key, value.clone());
+        value
+    }
+}
+
+/// What was found out about a machine and some mixes. Simulations of these may share it.
+pub struct Knowledge {
+    pub(super) machine: Arc<MachineModel>,
+    pub(super) mixes: Box<[Mix]>,
+    pub(super) layout: Layout,
+    classes: Table<Packed, Arc<Asked>>,
+    speeds: Table<Key, Arc<[Arc<Speed>]>>,
+    /// By kind, mix and number of busy contexts.
+    alone: Table<(usize, usize, usize), Alone>,
+    /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted.
+    corrections: Table<(usize, Key), Arc<[f64]>>,
+}
+
+impl Knowledge {
+    /// Nothing yet.
+    pub fn new(machine: Arc<MachineModel>, workload: &WorkloadModel) -> Self {
+        Self {
+            layout: Layout::new(&machine),
+            machine,
+            mixes: workload.mixes.clone().into(),
+            classes: Table::new(),
+            speeds: Table::new(),
+            alone: Table::new(),
+            corrections: Table::new(),
+        }
+    }
+
+    /// Whether it is about this machine and this workload's mixes.
+    pub(crate) fn is_about(&self, machine: &Arc<MachineModel>, workload: &WorkloadModel) -> bool {
+        Arc::ptr_eq(&self.machine, machine) && *self.mixes == *workload.mixes
+    }
+
+    /// What a class asks for.
+    pub(super) fn asked(&self, class: Class) -> Arc<Asked> {
+        let packed = class.pack();
+        self.classes.get(&packed).unwrap_or_else(|| {
+            let mix = &self.mixes[class.mix];
+            let demand = Demand::new(mix, class, self.layout.line, self.layout.page);
+            self.classes.put(
+                packed,
+                Arc::new(Asked {
+                    class,
+                    packed,
+                    demand,
+                }),
+            )
+        })
+    }
+
+    /// The speeds of threads on all PUs; meaningless for PUs without.
+    pub(super) fn speeds(&self, on_pus: &[Option<Arc<Asked>>]) -> Vec<Arc<Speed>> {
+        let packed = |pu: u32| {
+            on_pus[pu as usize]
+                .as_ref()
+                .map_or(IDLE, |asked| asked.packed)
+        };
+        let order = self.in_order(packed);
+        let key: Key = order.iter().map(|pu| packed(*pu)).collect();
+        let known = self.speeds.get(&key).unwrap_or_else(|| {
+            let sorted: Vec<_> = order
+                .iter()
+                .map(|pu| on_pus[*pu as usize].clone())
+                .collect();
+            let solved = self.solve(&sorted).into_iter().map(Arc::new).collect();
+            self.speeds.put(key, solved)
+        });
+        let mut speeds = vec![Arc::clone(&known[0]); on_pus.len()];
+        for (place, pu) in order.iter().enumerate() {
+            speeds[*pu as usize] = Arc::clone(&known[place]);
+        }
+        speeds
+    }
+
+    /// The PUs in an order in which machines that are the same but for the names of like cores and contexts look the
+    /// same: place n of the order stands for PU n.
+    fn in_order(&self, packed: impl Fn(u32) -> Packed) -> Vec<u32> {
+        let cores = self.machine.cores.len();
+        let mut of_core: Vec<Vec<u32>> = vec![Vec::new(); cores];
+        for (pu, at) in self.layout.pus.iter().enumerate() {
+            of_core[at.core].push(pu as u32);
+        }
+        for pus in &mut of_core {
+            pus.sort_by_key(|pu| packed(*pu));
+        }
+        // Cores that can stand for each other, those with the least classes first.
+        let sorts = self.layout.alike.iter().max().map_or(0, |sort| sort + 1);
+        let mut alike: Vec<Vec<usize>> = vec![Vec::new(); sorts];
+        for core in 0..cores {
+            alike[self.layout.alike[core]].push(core);
+        }
+        for cores in &mut alike {
+            let content = |core: usize| of_core[core].iter().map(|pu| packed(*pu));
+            cores.sort_by(|a, b| content(*a).cmp(content(*b)));
+        }
+        let mut next = vec![0; sorts];
+        let mut order = Vec::with_capacity(self.layout.pus.len());
+        for core in 0..cores {
+            let sort = self.layout.alike[core];
+            order.extend(&of_core[alike[sort][next[sort]]]);
+            next[sort] += 1;
+        }
+        order
+    }
+
+    /// The speeds, in the order of PUs.
+    fn solve(&self, on_pus: &[Option<Arc<Asked>>]) -> Vec<Speed> {
+        let mut of_core: Vec<Vec<(usize, Arc<Asked>)>> = vec![Vec::new(); self.machine.cores.len()];
+        for (pu, asked) in on_pus.iter().enumerate() {
+            if let Some(asked) = asked {
+                of_core[self.layout.pus[pu].core].push((pu, Arc::clone(asked)));
+            }
+        }
+        let busy = of_core
+            .iter()
+            .enumerate()
+            .filter(|(_, pus)| !pus.is_empty());
+        let cores: Vec<Seats> = busy.map(|(core, pus)| self.seats(core, pus)).collect();
+        let settled = settle(&self.machine, &self.layout, &cores);
+        let mut speeds = vec![Speed::default(); on_pus.len()];
+        let seats = cores.iter().flat_map(|core| &core.seats);
+        for (seat, speed) in seats.zip(settled) {
+            speeds[seat.pu] = speed;
+        }
+        speeds
+    }
+
+    /// Threads on a core, and how wrong the closed formula is for them.
+    fn seats(&self, core: usize, pus: &[(usize, Arc<Asked>)]) -> Seats {
+        let seat = |(pu, asked): &(usize, Arc<Asked>)| Seat {
+            pu: *pu,
+            asked: Arc::clone(asked),
+            alone: self.alone(*pu, asked, pus.len()),
+        };
+        let mut seats = Seats {
+            core,
+            seats: pus.iter().map(seat).collect(),
+            corrections: vec![1.0; pus.len()],
+        };
+        // The PUs of a core are in the order of their classes already.
+        let key = (
+            self.layout.alike[core],
+            pus.iter().map(|(_, asked)| asked.packed).collect(),
+        );
+        let found = self.corrections.get(&key);
+        let found = found.unwrap_or_else(|| self.corrections.put(key, self.correct(&seats).into()));
+        seats.corrections = found.to_vec();
+        seats
+    }
+
+    /// Finds out how wrong the closed formula is for these threads on a core, with nobody elsewhere.
+    fn correct(&self, seats: &Seats) -> Vec<f64> {
+        let mut seats = seats.clone();
+        let kind = self.machine.kind(&self.machine.cores[seats.core]);
+        for _ in 0..ROUNDS {
+            let settled = settle(&self.machine, &self.layout, std::slice::from_ref(&seats));
+            let members: Vec<_> = seats
+                .seats
+                .iter()
+                .zip(&settled)
+                .map(|(seat, speed)| {
+                    let mix = &self.mixes[seat.asked.class.mix];
+                    let (delays, _) = delays(&self.layout, seat.pu, &seat.asked, &speed.fate, 0.0);
+                    (mix, delays)
+                })
+                .collect();
+            let played = play(kind, &members, self.layout.line);
+            let cycle = cycle(&self.machine, seats.core);
+            let found = seats.corrections.iter().zip(settled.iter().zip(&played));
+            seats.corrections = found
+                .map(|(before, (speed, played))| before / (played * speed.speed * cycle))
+                .collect();
+            level(&mut seats);
+        }
+        seats.corrections
+    }
+
+    /// How a class does alone on a core with so many busy contexts.
+    fn alone(&self, pu: usize, asked: &Asked, busy: usize) -> Alone {
+        let core = self.layout.pus[pu].core;
+        let key = (self.machine.cores[core].kind, asked.class.mix, busy);
+        self.alone.get(&key).unwrap_or_else(|| {
+            let running = [Running {
+                pu,
+                demand: &asked.demand,
+                home: asked.class.home,
+            }];
+            let speed = 0.3 / cycle(&self.machine, core);
+            let fate = &fates(&self.layout, &running, &[speed])[0];
+            let (delays, _) = delays(&self.layout, pu, asked, fate, 0.0);
+            let mix = &self.mixes[asked.class.mix];
+            let kind = self.machine.kind(&self.machine.cores[core]);
+            let found = alone(kind, mix, busy, &delays, self.layout.line);
+            self.alone.put(key, found)
+        })
+    }
+}
+
+/// Gives threads of the same class the same: their mean.
+fn level(seats: &mut Seats) {
+    let classes: Vec<Packed> = seats.seats.iter().map(|seat| seat.asked.packed).collect();
+    let mut first = 0;
+    while first < classes.len() {
+        let same = classes[first..]
+            .iter()
+            .take_while(|class| **class == classes[first]);
+        let end = first + same.count();
+        let values = &mut seats.corrections[first..end];
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        values.fill(mean);
+        first = end;
+    }
+}

@@ -1,0 +1,168 @@
+//! The machine's caches, TLBs and channels as the interval level sees them.
+
+use super::eviction::Shape;
+use crate::{
+    model::{Holds, MachineModel},
+    units::{Ps, SECOND},
+};
+
+/// Levels of caches.
+pub(super) const LEVELS: usize = 3;
+
+/// A cache.
+#[derive(Debug, Clone)]
+pub(super) struct CacheAt {
+    pub shape: Shape,
+    /// Its level less one.
+    pub level: usize,
+    /// What a look into it adds to an access; 0 at level 1.
+    pub latency: Ps,
+    /// What it holds.
+    pub holds: Holds,
+    /// Its PUs.
+    pub pus: Vec<u32>,
+}
+
+/// A PU.
+#[derive(Debug, Clone)]
+pub(super) struct PuAt {
+    pub core: usize,
+    pub node: usize,
+    /// Caches that loads and stores pass, by rising level.
+    pub data: Vec<usize>,
+    /// Caches that fetches pass.
+    pub fetch: Vec<usize>,
+    /// The TLB.
+    pub tlb: usize,
+}
+
+/// Caches and what is behind them.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub caches: Vec<CacheAt>,
+    pub pus: Vec<PuAt>,
+    /// Bytes of a line.
+    pub line: f64,
+    /// Bytes of a page.
+    pub page: f64,
+    /// TLBs, all of one shape, and what a miss costs; none if they are not modelled.
+    pub tlb: Option<(Shape, f64)>,
+    pub tlbs: usize,
+    /// Time to move a line over a node's channel; 0 without limit.
+    pub service: f64,
+    /// Memory's latency by the node of the PU and that of the memory.
+    latencies: Vec<f64>,
+    pub nodes: usize,
+    /// Cores that can stand for each other have the same number.
+    pub alike: Vec<usize>,
+}
+
+impl Layout {
+    pub fn new(machine: &MachineModel) -> Self {
+        let mut levels: Vec<_> = machine.caches.iter().collect();
+        levels.sort_by_key(|level| level.level);
+        let mut caches = Vec::new();
+        for level in levels {
+            caches.extend(level.shared_by.iter().map(|pus| CacheAt {
+                shape: Shape::new(level.size / u64::from(level.line.max(1)), level.ways),
+                level: usize::from(level.level.clamp(1, 3)) - 1,
+                latency: if level.level <= 1 { 0 } else { level.latency },
+                holds: level.holds,
+                pus: pus.clone(),
+            }));
+        }
+        let line = machine.caches.first().map_or(64, |level| level.line).max(1);
+        let line = f64::from(line.next_power_of_two());
+        let private_tlb = machine.tlb.is_some_and(|tlb| tlb.private);
+        let places = machine.places();
+        let pus: Vec<PuAt> = places
+            .iter()
+            .enumerate()
+            .map(|(pu, (core, _))| PuAt {
+                core: *core,
+                node: machine.cores[*core].numa_node as usize,
+                data: path(&caches, pu as u32, Holds::Instructions),
+                fetch: path(&caches, pu as u32, Holds::Data),
+                tlb: if private_tlb { pu } else { *core },
+            })
+            .collect();
+        let nodes = pus.iter().map(|pu| pu.node + 1).max().unwrap_or(1);
+        let distance = |from: usize, to: usize| machine.memory.distance.get(from)?.get(to).copied();
+        let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
+        Self {
+            latencies: pairs
+                .map(|(from, to)| machine.memory.latency as f64 * distance(from, to).unwrap_or(1.0))
+                .collect(),
+            service: match machine.memory.bandwidth > 0.0 {
+                true => line / machine.memory.bandwidth * SECOND as f64,
+                false => 0.0,
+            },
+            tlb: machine.tlb.map(|tlb| {
+                (
+                    Shape::new(u64::from(tlb.entries), tlb.ways),
+                    tlb.miss as f64,
+                )
+            }),
+            tlbs: if private_tlb {
+                pus.len()
+            } else {
+                machine.cores.len()
+            },
+            page: machine
+                .tlb
+                .map_or(4096, |tlb| tlb.page)
+                .max(1)
+                .next_power_of_two() as f64,
+            alike: alike(machine, &caches, &places),
+            caches,
+            pus,
+            line,
+            nodes,
+        }
+    }
+
+    /// What memory of node `home` takes for a PU, without a queue.
+    pub fn latency(&self, pu: usize, home: usize) -> f64 {
+        self.latencies[self.pus[pu].node * self.nodes + home.min(self.nodes - 1)]
+    }
+}
+
+/// The caches of a PU without those that hold only `not`: the first of each level.
+fn path(caches: &[CacheAt], pu: u32, not: Holds) -> Vec<usize> {
+    let mut path: Vec<usize> = Vec::new();
+    for (number, cache) in caches.iter().enumerate() {
+        let taken = path.iter().any(|other| caches[*other].level == cache.level);
+        if cache.holds != not && cache.pus.contains(&pu) && !taken {
+            path.push(number);
+        }
+    }
+    path
+}
+
+/// Gives the same number to cores of one kind and node that share the same caches with others.
+fn alike(machine: &MachineModel, caches: &[CacheAt], places: &[(usize, usize)]) -> Vec<usize> {
+    let of_core = |core: usize| {
+        let shared = |cache: &CacheAt| {
+            let cores = || cache.pus.iter().map(|pu| places[*pu as usize].0);
+            cores().any(|other| other == core) && cores().any(|other| other != core)
+        };
+        let shared: Vec<usize> = (0..caches.len())
+            .filter(|at| shared(&caches[*at]))
+            .collect();
+        let at = &machine.cores[core];
+        (at.kind, at.package, at.numa_node, shared)
+    };
+    let mut known = Vec::new();
+    (0..machine.cores.len())
+        .map(|core| {
+            let what = of_core(core);
+            known
+                .iter()
+                .position(|other| *other == what)
+                .unwrap_or_else(|| {
+                    known.push(what);
+                    known.len() - 1
+                })
+        })
+        .collect()
+}

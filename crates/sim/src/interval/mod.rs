@@ -1,0 +1,303 @@
+//! The interval level: between two events of the operating system every thread goes on at a steady speed, which is
+//! solved for once for each combination of mixes and remembered.
+//!
+//! What threads take from each other is modelled resource by resource: pipelines ([`contention`]), caches and TLBs
+//! ([`reuse`], [`eviction`], [`traffic`]), memory's channels, and cold caches after a move or a switch ([`warmth`]).
+//! The formulas' sources stand in each file; how far they are from the cycle level stands in `docs/fidelity.md`.
+
+mod contention;
+mod demand;
+mod eviction;
+mod knowledge;
+mod layout;
+mod reuse;
+mod settle;
+mod tally;
+mod traffic;
+mod warmth;
+
+use crate::{
+    core::Finished, counters::Counters, memory::Occupancy, processor::Processor, thread::Thread,
+    units::Ps,
+};
+pub use knowledge::Knowledge;
+
+use demand::{Asked, Class, Owner};
+use settle::Speed;
+use std::{collections::BTreeMap, sync::Arc};
+use tally::Tally;
+use warmth::{Cold, Warmth, Whose, done_in, time_of};
+
+/// Missing lines that cost less than this part of a picosecond an instruction are taken as there.
+const NEGLIGIBLE: f64 = 1e-3;
+
+/// A thread on a PU.
+struct Run {
+    thread: u32,
+    asked: Arc<Asked>,
+    /// Nothing is done before.
+    from: Ps,
+    /// Part of the next instruction that is done.
+    begun: f64,
+    speed: Arc<Speed>,
+    cold: Vec<Cold>,
+}
+
+/// A machine at the interval level.
+pub(crate) struct IntervalLevel {
+    known: Arc<Knowledge>,
+    runs: Vec<Option<Run>>,
+    tallies: Vec<Tally>,
+    /// The NUMA node of each thread's data: where it ran first.
+    homes: Vec<Option<usize>>,
+    warmth: Warmth,
+    /// Whether others run than when speeds were last found.
+    stale: bool,
+    now: Ps,
+}
+
+impl IntervalLevel {
+    /// An idle machine with empty caches.
+    pub(crate) fn new(known: Arc<Knowledge>) -> Self {
+        let layout = &known.layout;
+        let mut places: Vec<f64> = layout.caches.iter().map(|at| at.shape.places()).collect();
+        let tlb = layout.tlb.map_or(1.0, |(shape, _)| shape.places());
+        places.extend(std::iter::repeat_n(tlb, layout.tlbs));
+        let pus = layout.pus.len();
+        Self {
+            runs: (0..pus).map(|_| None).collect(),
+            tallies: vec![Tally::default(); pus],
+            homes: Vec::new(),
+            warmth: Warmth::new(places),
+            stale: false,
+            now: 0,
+            known,
+        }
+    }
+
+    /// What a thread runs now, on a PU.
+    fn class(&mut self, pu: usize, index: u32, thread: &Thread) -> Option<Arc<Asked>> {
+        let mix = thread.mix()?;
+        let index = index as usize;
+        if self.homes.len() <= index {
+            self.homes.resize(index + 1, None);
+        }
+        let node = self.known.layout.pus[pu].node;
+        let shares = |set: &crate::workload::WorkingSet| set.region.is_some();
+        let shares = self.known.mixes[mix].working_sets.iter().any(shares);
+        Some(self.known.asked(Class {
+            mix,
+            program: thread.identity.program,
+            process: if shares { thread.identity.process } else { 0 },
+            home: *self.homes[index].get_or_insert(node),
+        }))
+    }
+
+    /// Finds the speeds of those who run now.
+    fn refresh(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        for run in self.runs.iter().flatten() {
+            keep_warm(&mut self.warmth, run);
+        }
+        let of_run = |run: &Option<Run>| run.as_ref().map(|run| Arc::clone(&run.asked));
+        let on_pus: Vec<_> = self.runs.iter().map(of_run).collect();
+        let speeds = self.known.speeds(&on_pus);
+        for (run, speed) in self.runs.iter_mut().zip(speeds) {
+            if let Some(run) = run {
+                run.speed = speed;
+                run.cold = cold(&self.warmth, run);
+            }
+        }
+    }
+
+    /// Lets everybody go on up to a moment.
+    fn advance(&mut self, to: Ps, threads: &mut [Thread]) {
+        for (pu, run) in self.runs.iter_mut().enumerate() {
+            let Some(run) = run else { continue };
+            let time = to.saturating_sub(run.from.max(self.now)) as f64;
+            if time <= 0.0 {
+                continue;
+            }
+            let done = done_in(time, run.speed.speed, &run.cold);
+            let thread = &mut threads[run.thread as usize];
+            // An end that was computed is not missed by a rounding.
+            let whole = (run.begun + done + 1e-6).floor();
+            run.begun = (run.begun + done - whole).max(0.0);
+            thread.pass(whole as u64);
+            let demand = &run.asked.demand;
+            self.tallies[pu].add(done, whole as u64, demand, &run.speed);
+            for kept in &run.speed.fate.kept {
+                self.warmth.take_in(kept.cache, kept.misses * done);
+            }
+            for cold in &mut run.cold {
+                let brought = cold.brought(done);
+                cold.passed += done;
+                self.warmth.take_in(cold.cache, brought);
+                let level = self.known.layout.caches.get(cold.cache);
+                self.tallies[pu].bring(level.map(|at| at.level), cold.code, brought);
+            }
+            let negligible = |cold: &Cold| cold.left() * cold.cost < NEGLIGIBLE * cold.within;
+            if run.cold.iter().any(negligible) {
+                for cold in run.cold.extract_if(.., |cold| negligible(cold)) {
+                    self.warmth.remember(cold.cache, cold.whose, cold.full);
+                }
+            }
+        }
+        self.now = to;
+    }
+
+    /// When the first thread comes to the end of its instructions.
+    fn first_end(&self, threads: &[Thread]) -> Option<Ps> {
+        let end = |run: &Run| {
+            let left = threads[run.thread as usize].left()?;
+            let left = (left as f64 - run.begun).max(0.0);
+            let time = time_of(left, run.speed.speed, &run.cold);
+            Some(run.from.max(self.now) + time.ceil() as Ps)
+        };
+        self.runs.iter().flatten().filter_map(end).min()
+    }
+}
+
+/// Whose lines a thread visits, and which they are.
+fn whose(run: &Run, which: usize) -> Whose {
+    match &run.asked.demand.lines[which].owner {
+        Owner::Thread => Whose::Thread(run.thread, which),
+        shared => Whose::Shared(shared.clone()),
+    }
+}
+
+/// Remembers what a thread has in caches.
+fn keep_warm(warmth: &mut Warmth, run: &Run) {
+    for kept in &run.speed.fate.kept {
+        let whose = whose(run, kept.which);
+        let of_kept = |cold: &&Cold| cold.cache == kept.cache && cold.whose == whose;
+        let missing = run
+            .cold
+            .iter()
+            .find(of_kept)
+            .map_or(0.0, |cold| cold.missing);
+        warmth.remember(kept.cache, whose, (kept.lines - missing).max(0.0));
+    }
+}
+
+/// What a thread misses in caches that it would find there if it had run for long.
+fn cold(warmth: &Warmth, run: &Run) -> Vec<Cold> {
+    let mut all = Vec::new();
+    for kept in run.speed.fate.kept.iter().filter(|kept| kept.hits > 0.0) {
+        let costs = run
+            .speed
+            .costs
+            .iter()
+            .find(|(cache, ..)| *cache == kept.cache);
+        let Some((_, data, code)) = costs else {
+            continue;
+        };
+        let lines = &run.asked.demand.lines[kept.which];
+        let is_code = lines.code;
+        let whose = whose(run, kept.which);
+        let cold = Cold {
+            missing: kept.lines - warmth.lines(kept.cache, &whose),
+            cache: kept.cache,
+            whose,
+            code: is_code,
+            full: kept.lines,
+            in_order: lines.reuse.points().len() == 1,
+            within: kept.lines / kept.hits,
+            passed: 0.0,
+            cost: if is_code { *code } else { *data },
+        };
+        if cold.left() * cold.cost >= NEGLIGIBLE * cold.within && cold.missing > 0.5 {
+            all.push(cold);
+        }
+    }
+    all
+}
+
+impl Processor for IntervalLevel {
+    fn assign(&mut self, pu: usize, thread: Option<u32>, at: Ps, threads: &mut [Thread]) {
+        if let Some(before) = self.runs[pu].take() {
+            keep_warm(&mut self.warmth, &before);
+            threads[before.thread as usize].set_begun(before.begun);
+        }
+        self.stale = true;
+        let Some(index) = thread else { return };
+        let Some(asked) = self.class(pu, index, &threads[index as usize]) else {
+            return;
+        };
+        self.runs[pu] = Some(Run {
+            thread: index,
+            asked,
+            from: at.max(self.now),
+            begun: threads[index as usize].begun(),
+            speed: Arc::default(),
+            cold: Vec::new(),
+        });
+    }
+
+    fn thread(&self, pu: usize) -> Option<u32> {
+        self.runs[pu].as_ref().map(|run| run.thread)
+    }
+
+    fn take_counters(&mut self, pu: usize) -> Counters {
+        self.tallies[pu].take()
+    }
+
+    fn cycle_time(&self, pu: usize) -> Ps {
+        let machine = &self.known.machine;
+        let kind = machine.kind(&machine.cores[self.known.layout.pus[pu].core]);
+        (kind.cycle as f64 / kind.duty).round() as Ps
+    }
+
+    fn run(
+        &mut self,
+        from: Ps,
+        until: Ps,
+        threads: &mut [Thread],
+        finished: &mut Vec<Finished>,
+    ) -> Ps {
+        self.now = from;
+        self.warmth
+            .sweep(|thread| threads[thread as usize].ended.is_some());
+        self.refresh();
+        let end = self.first_end(threads).unwrap_or(Ps::MAX);
+        let to = end.clamp(from + 1, until);
+        self.advance(to, threads);
+        for context in 0..self.runs.len() {
+            let over = |run: &mut Run| threads[run.thread as usize].left() == Some(0);
+            if let Some(run) = self.runs[context].take_if(over) {
+                keep_warm(&mut self.warmth, &run);
+                self.stale = true;
+                finished.push(Finished {
+                    thread: run.thread,
+                    context,
+                    at: to,
+                });
+            }
+        }
+        to
+    }
+
+    fn occupancy(&self, level: u8) -> Vec<Occupancy> {
+        let caches = self.known.layout.caches.iter().enumerate();
+        let of_level = caches.filter(|(_, cache)| cache.level + 1 == usize::from(level));
+        of_level
+            .map(|(number, cache)| {
+                let mut lines: BTreeMap<u32, f64> = BTreeMap::new();
+                for (thread, there) in self.warmth.of_threads(number) {
+                    *lines.entry(thread).or_default() += there;
+                }
+                Occupancy {
+                    holds: cache.holds,
+                    pus: cache.pus.clone(),
+                    lines: lines
+                        .into_iter()
+                        .map(|(thread, lines)| (thread, lines.round() as u64))
+                        .filter(|(_, lines)| *lines > 0)
+                        .collect(),
+                }
+            })
+            .collect()
+    }
+}

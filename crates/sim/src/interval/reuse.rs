@@ -1,0 +1,130 @@
+//! How soon a stream comes back to a line: reuse times, and what follows from them.
+//!
+//! A reuse time is counted in the stream's own visits of lines. From their distribution follows how many different
+//! lines a stretch of visits touches (Eklov and Hagersten, StatStack, ISPASS 2010: the expected number is the sum over
+//! the stretch of the share of visits whose reuse reaches beyond it), and from that who evicts whom.
+
+/// The ends of the classes of reuse times of a random walk, as shares of all visits: fine at both ends, since caches
+/// that hold little or nearly all of a working set are decided there.
+const SHARES: [f64; 21] = [
+    0.0, 0.001, 0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.94, 0.97,
+    0.99, 0.997, 0.999, 1.0,
+];
+
+/// Some visits with about the same reuse time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    /// Visits until the line is visited again.
+    pub after: f64,
+    /// Share of all visits.
+    pub share: f64,
+}
+
+/// The reuse times of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Reuse {
+    points: Vec<Point>,
+}
+
+impl Reuse {
+    /// Every line is as likely as any other: reuse times are exponential.
+    pub fn random(lines: f64) -> Self {
+        if lines <= 1.0 {
+            return Self::cyclic(1.0);
+        }
+        // The integral of t e^-t from a on.
+        let beyond = |share: f64| match share < 1.0 {
+            true => (1.0 - share) * (1.0 - (1.0 - share).ln()),
+            false => 0.0,
+        };
+        let points = SHARES.windows(2).map(|ends| {
+            let share = ends[1] - ends[0];
+            Point {
+                after: lines * (beyond(ends[0]) - beyond(ends[1])) / share,
+                share,
+            }
+        });
+        Self {
+            points: points.collect(),
+        }
+    }
+
+    /// All lines one after the other, again and again.
+    pub fn cyclic(lines: f64) -> Self {
+        let point = Point {
+            after: lines.max(1.0),
+            share: 1.0,
+        };
+        Self {
+            points: vec![point],
+        }
+    }
+
+    /// The classes of reuse times, by rising time.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// How many different lines so many visits touch.
+    pub fn distinct(&self, visits: f64) -> f64 {
+        let of_class = |point: &Point| point.share * point.after.min(visits);
+        self.points.iter().map(of_class).sum()
+    }
+
+    /// What the next level sees, if of each class this share misses. The number of lines stays what it is.
+    pub fn missed(&self, misses: &[f64]) -> Self {
+        let total: f64 = self.weigh(misses, |_| 1.0);
+        if total <= 0.0 {
+            return self.clone();
+        }
+        let lines = self.weigh(&vec![1.0; misses.len()], |point| point.after);
+        let mean = self.weigh(misses, |point| point.after) / total;
+        let points = self.points.iter().zip(misses).map(|(point, missed)| Point {
+            after: (point.after * lines / mean).max(1.0),
+            share: point.share * missed / total,
+        });
+        Self {
+            points: points.filter(|point| point.share > 0.0).collect(),
+        }
+    }
+
+    fn weigh(&self, weights: &[f64], value: impl Fn(&Point) -> f64) -> f64 {
+        let weighed = self.points.iter().zip(weights);
+        weighed
+            .map(|(point, weight)| point.share * weight * value(point))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lines(reuse: &Reuse) -> f64 {
+        reuse.distinct(f64::INFINITY)
+    }
+
+    proptest! {
+        /// A walk touches what chance says: N (1 - e^(-v/N)) lines in v visits, and all of them at last.
+        #[test]
+        fn a_random_walk_touches_as_many_lines_as_chance_says(n in 2.0f64..1e6, v in 0.01f64..5.0) {
+            let reuse = Reuse::random(n);
+            prop_assert!((lines(&reuse) / n - 1.0).abs() < 1e-9);
+            let expected = n * (1.0 - (-v).exp());
+            prop_assert!((reuse.distinct(v * n) / expected - 1.0).abs() < 0.02);
+        }
+
+        /// Shares add up to one and the number of lines stays, whatever a cache keeps.
+        #[test]
+        fn a_cache_takes_visits_away_and_no_lines(
+            n in 2.0f64..1e6,
+            kept in proptest::collection::vec(0.0f64..1.0, SHARES.len() - 1),
+        ) {
+            let rest = Reuse::random(n).missed(&kept);
+            let shares: f64 = rest.points().iter().map(|point| point.share).sum();
+            prop_assert!((shares - 1.0).abs() < 1e-9);
+            prop_assert!((lines(&rest) / n - 1.0).abs() < 0.05, "{}", lines(&rest) / n);
+        }
+    }
+}

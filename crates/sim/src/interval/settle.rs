@@ -1,0 +1,201 @@
+//! The speeds at which threads go on side by side: each one's delays depend on how fast the others go, so the whole is
+//! solved until it no longer changes.
+
+use super::{
+    contention::{Alone, Delay, Delays, share},
+    demand::{Asked, Demand},
+    layout::Layout,
+    traffic::{Fate, Running, fates},
+};
+use crate::model::{MachineModel, Op};
+use std::sync::Arc;
+
+/// Changes of speeds below this end the search.
+const STILL: f64 = 3e-4;
+
+/// Steps at most.
+const STEPS: usize = 100;
+
+/// A channel's queue is that of a channel used to this part at most: beyond, threads slow down until it is.
+const FULL: f64 = 0.98;
+
+/// One thread beside others.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Speed {
+    /// Instructions in a picosecond.
+    pub speed: f64,
+    /// What its accesses meet.
+    pub fate: Fate,
+    /// Cycles by which loads are delayed, by one instruction, each load by itself.
+    pub memory_cycles: f64,
+    /// What a miss of each cache costs it: picoseconds for data and for code, by cache.
+    pub costs: Vec<(usize, f64, f64)>,
+}
+
+/// A thread on a PU.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    pub pu: usize,
+    pub asked: Arc<Asked>,
+    /// How it does alone in its part of the core.
+    pub alone: Alone,
+}
+
+/// The threads of one core.
+#[derive(Debug, Clone)]
+pub(super) struct Seats {
+    pub core: usize,
+    pub seats: Vec<Seat>,
+    /// By how much the closed formula is wrong for each.
+    pub corrections: Vec<f64>,
+}
+
+/// Picoseconds of a cycle of a core.
+pub(super) fn cycle(machine: &MachineModel, core: usize) -> f64 {
+    let kind = machine.kind(&machine.cores[core]);
+    kind.cycle as f64 / kind.duty
+}
+
+/// The delays of a thread's accesses, and what a miss of each cache costs, data and code apart.
+pub(super) fn delays(
+    layout: &Layout,
+    pu: usize,
+    asked: &Asked,
+    fate: &Fate,
+    wait: f64,
+) -> (Delays, Vec<(usize, f64, f64)>) {
+    let at = &layout.pus[pu];
+    let demand = &asked.demand;
+    let memory = layout.latency(pu, asked.class.home) + wait;
+    let mut costs: Vec<(usize, f64, f64)> = Vec::new();
+    let mut along = |path: &[usize], misses: &[f64], visits: f64, code: bool| {
+        let mut delays = Vec::with_capacity(path.len().max(1));
+        let mut sum = 0.0;
+        for (step, cache) in path.iter().enumerate() {
+            let next = path.get(step + 1).map(|next| &layout.caches[*next]);
+            let cost = next.map_or(memory, |next| next.latency as f64);
+            match costs.iter_mut().find(|(known, ..)| known == cache) {
+                Some((_, _, of_code)) if code => *of_code = cost,
+                _ => costs.push((*cache, cost, if code { cost } else { 0.0 })),
+            }
+            sum += cost;
+            let here = misses[layout.caches[*cache].level];
+            let further = next.map_or(0.0, |next| misses[next.level]);
+            delays.push(Delay {
+                chance: ((here - further).max(0.0) / visits.max(1e-30)).min(1.0),
+                time: sum,
+            });
+        }
+        if path.is_empty() {
+            delays.push(Delay {
+                chance: 1.0,
+                time: memory,
+            });
+        }
+        delays
+    };
+    let load = along(&at.data, &fate.data, demand.accesses(), false);
+    let fetch = along(&at.fetch, &fate.fetch, demand.fetches(), true);
+    let walk = Delay {
+        chance: (fate.tlb / demand.accesses().max(1e-30)).min(1.0),
+        time: layout.tlb.map_or(0.0, |(_, miss)| miss),
+    };
+    costs.push((layout.caches.len() + at.tlb, walk.time, 0.0));
+    (Delays { load, fetch, walk }, costs)
+}
+
+/// Speeds that agree with the delays that they cause: of all seats, core by core.
+pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -> Vec<Speed> {
+    let seats: Vec<&Seat> = cores.iter().flat_map(|core| &core.seats).collect();
+    let running: Vec<Running<'_>> = seats
+        .iter()
+        .map(|seat| Running {
+            pu: seat.pu,
+            demand: &seat.asked.demand,
+            home: seat.asked.class.home,
+        })
+        .collect();
+    let of_core = |seat: &&Seat| cycle(machine, layout.pus[seat.pu].core);
+    let mut speeds: Vec<f64> = seats
+        .iter()
+        .map(|seat| 1.0 / seat.alone.base / of_core(seat))
+        .collect();
+    let mut press = vec![1.0; layout.nodes];
+    let mut result = vec![Speed::default(); seats.len()];
+    for _ in 0..STEPS {
+        let fates = fates(layout, &running, &speeds);
+        let waits = waits(machine, layout, &running, &speeds, &fates, &mut press);
+        let mut change = 0.0f64;
+        let mut at = 0;
+        for core in cores {
+            let cycle = cycle(machine, core.core);
+            let first = at;
+            let mut own = Vec::with_capacity(core.seats.len());
+            for seat in &core.seats {
+                let demand = &seat.asked.demand;
+                let (delays, costs) = delays(layout, seat.pu, &seat.asked, &fates[at], waits[at]);
+                let loads = demand.ops[Op::Load as usize] * delays.of_load() / cycle;
+                let fetches = demand.fetches() * delays.of_fetch() / cycle;
+                own.push(seat.alone.base + seat.alone.exposed * loads + fetches);
+                let result = &mut result[at];
+                result.memory_cycles = loads;
+                result.costs = costs;
+                // Nobody waits for stores.
+                for (_, data, _) in &mut result.costs {
+                    *data *= seat.alone.exposed * demand.loads();
+                }
+                at += 1;
+            }
+            let demands: Vec<&Demand> = core.seats.iter().map(|seat| &seat.asked.demand).collect();
+            let shared = share(machine.kind(&machine.cores[core.core]), &demands, &own);
+            for (step, (speed, correction)) in shared.iter().zip(&core.corrections).enumerate() {
+                let speed = speed * correction / cycle;
+                let before = &mut speeds[first + step];
+                change = change.max((speed / *before).ln().abs());
+                *before = before.powf(0.4) * speed.powf(0.6);
+            }
+        }
+        for (result, (fate, speed)) in result.iter_mut().zip(fates.into_iter().zip(&speeds)) {
+            result.fate = fate;
+            result.speed = *speed;
+        }
+        if change < STILL {
+            break;
+        }
+    }
+    result
+}
+
+/// How long each thread's transfers wait for the channel: M/D/1. One that waits for each of its loads does not wait for
+/// itself.
+fn waits(
+    machine: &MachineModel,
+    layout: &Layout,
+    running: &[Running<'_>],
+    speeds: &[f64],
+    fates: &[Fate],
+    press: &mut [f64],
+) -> Vec<f64> {
+    let service = layout.service;
+    let used = |at: usize| speeds[at] * fates[at].transfers * service;
+    let node = |who: &Running<'_>| who.home.min(layout.nodes - 1);
+    let mut total = vec![0.0; layout.nodes];
+    for (at, who) in running.iter().enumerate() {
+        total[node(who)] += used(at);
+    }
+    for (press, used) in press.iter_mut().zip(&total) {
+        *press = (*press * (used / FULL).sqrt()).max(1.0);
+    }
+    (0..running.len())
+        .map(|at| {
+            let who = &running[at];
+            let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
+            let own = match kind.window <= 1 {
+                true => used(at) * who.demand.loads(),
+                false => 0.0,
+            };
+            let used = (total[node(who)] - own).clamp(0.0, FULL);
+            press[node(who)] * service * used / (2.0 * (1.0 - used))
+        })
+        .collect()
+}

@@ -1,0 +1,115 @@
+//! Counters of a PU at the interval level: expected numbers, handed out as whole ones.
+
+use super::{demand::Demand, layout::LEVELS, settle::Speed};
+use crate::{counters::Counters, model::Op};
+
+/// What was counted and not yet handed out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tally {
+    /// Whole instructions that are not in `ops` yet.
+    instructions: u64,
+    ops: [f64; Op::COUNT],
+    mispredicted: f64,
+    memory_cycles: f64,
+    fetch: [f64; LEVELS],
+    data: [f64; LEVELS],
+    tlb: f64,
+    coherence: f64,
+    transfers: f64,
+}
+
+impl Tally {
+    /// A thread executes instructions, `whole` of which came to their end.
+    pub fn add(&mut self, done: f64, whole: u64, demand: &Demand, speed: &Speed) {
+        self.instructions += whole;
+        for (sum, share) in self.ops.iter_mut().zip(demand.ops) {
+            *sum += share * whole as f64;
+        }
+        let fate = &speed.fate;
+        self.mispredicted += demand.mispredicted * done;
+        self.memory_cycles += speed.memory_cycles * done;
+        self.tlb += fate.tlb * done;
+        self.coherence += fate.coherence * done;
+        self.transfers += fate.transfers * done;
+        for level in 0..LEVELS {
+            self.fetch[level] += fate.fetch[level] * done;
+            self.data[level] += fate.data[level] * done;
+        }
+    }
+
+    /// It misses further lines of a cache of a level, or pages of a TLB if there is none.
+    pub fn bring(&mut self, level: Option<usize>, code: bool, lines: f64) {
+        match level {
+            None => self.tlb += lines,
+            Some(level) if code => self.fetch[level] += lines,
+            Some(level) => self.data[level] += lines,
+        }
+    }
+
+    /// Hands out whole numbers; the rest is for the next time. All instructions are handed out.
+    pub fn take(&mut self) -> Counters {
+        let whole = |sum: &mut f64| {
+            let whole = sum.floor().max(0.0);
+            *sum -= whole;
+            whole as u64
+        };
+        let mut ops = [0; Op::COUNT];
+        let mut left = std::mem::take(&mut self.instructions);
+        for (op, sum) in ops.iter_mut().zip(&mut self.ops) {
+            *op = whole(sum).min(left);
+            left -= *op;
+        }
+        // Those that no class has as a whole yet go to the one that is nearest to it.
+        for _ in 0..left {
+            let nearest = (0..Op::COUNT).max_by(|a, b| self.ops[*a].total_cmp(&self.ops[*b]));
+            let nearest = nearest.unwrap_or(0);
+            ops[nearest] += 1;
+            self.ops[nearest] -= 1.0;
+        }
+        Counters {
+            ops,
+            mispredicted: whole(&mut self.mispredicted),
+            memory_cycles: whole(&mut self.memory_cycles),
+            fetch_misses: self.fetch.each_mut().map(whole),
+            data_misses: self.data.each_mut().map(whole),
+            tlb_misses: whole(&mut self.tlb),
+            coherence_misses: whole(&mut self.coherence),
+            bus_transactions: whole(&mut self.transfers),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interval::demand::Lines;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Every instruction is handed out once, and each class gets its share.
+        #[test]
+        fn no_instruction_is_lost(
+            shares in proptest::array::uniform8(0.0f64..1.0),
+            parts in proptest::collection::vec(0u64..1000, 1..50),
+        ) {
+            let total: f64 = shares.iter().sum();
+            prop_assume!(total > 0.1);
+            let demand = Demand {
+                ops: shares.map(|share| share / total),
+                mispredicted: 0.0,
+                lines: Vec::<Lines>::new(),
+            };
+            let (mut tally, mut sum) = (Tally::default(), Counters::default());
+            let mut all = 0;
+            for part in parts {
+                tally.add(part as f64, part, &demand, &Speed::default());
+                sum += tally.take();
+                all += part;
+                prop_assert_eq!(sum.instructions(), all);
+            }
+            for (count, share) in sum.ops.iter().zip(demand.ops) {
+                prop_assert!((*count as f64 - share * all as f64).abs() <= 8.0);
+            }
+        }
+    }
+}
