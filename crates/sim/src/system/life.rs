@@ -144,7 +144,7 @@ impl System {
         };
         let program = &self.workload.programs[self.processes[process].program];
         self.failure = Some(SimError::Threads {
-            at: self.at(),
+            at: self.moment(),
             why: format!(
                 "{limit}; `{}` of `{}` starts `{}` again and again. Let it `join` them, or do it less often",
                 self.threads[parent].identity.name, program.name, program.threads[kind].name,
@@ -204,7 +204,7 @@ impl System {
     }
 
     /// Now, in words.
-    pub(super) fn at(&self) -> String {
+    pub(super) fn moment(&self) -> String {
         format!("{:.6} ms", self.now as f64 * 1e-9)
     }
 
@@ -244,7 +244,7 @@ impl System {
             })
         });
         SimError::Deadlock {
-            at: self.at(),
+            at: self.moment(),
             waiting: waiting.collect(),
         }
     }
