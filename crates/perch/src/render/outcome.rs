@@ -3,6 +3,9 @@
 use super::table::{Align, table};
 use crate::simulation::Simulated;
 
+/// A run, and the policy under which it was.
+pub type Named<'a> = (&'a str, &'a Simulated);
+
 /// A time in seconds, in the unit that suits it.
 fn time(seconds: f64) -> String {
     match seconds {
@@ -23,7 +26,7 @@ fn three(number: f64) -> String {
 }
 
 /// A table whose first column says the policy, which goes without saying if there is one only.
-fn by_policy(results: &[&Simulated], columns: &[(&str, Align)], rows: Vec<Vec<String>>) -> String {
+fn by_policy(results: &[Named<'_>], columns: &[(&str, Align)], rows: Vec<Vec<String>>) -> String {
     let first = usize::from(results.len() == 1);
     let rows = rows.into_iter().map(|row| row[first..].to_vec());
     table(&columns[first..], rows)
@@ -34,13 +37,13 @@ fn percent(share: f64) -> String {
 }
 
 /// The tables of whatever there was, each after an empty line; nothing if there was nothing.
-pub fn outcome(results: &[&Simulated]) -> String {
+pub fn outcome(results: &[Named<'_>]) -> String {
     let tables = [requests(results), devices(results), energy(results)];
     let tables = tables.into_iter().flatten();
     tables.map(|table| format!("\n{table}\n")).collect()
 }
 
-fn requests(results: &[&Simulated]) -> Option<String> {
+fn requests(results: &[Named<'_>]) -> Option<String> {
     let columns = [
         ("policy", Align::Left),
         ("serves", Align::Left),
@@ -52,8 +55,8 @@ fn requests(results: &[&Simulated]) -> Option<String> {
         ("waiting", Align::Right),
         ("refused", Align::Right),
     ];
-    let of_one = |result: &&Simulated| {
-        let policy = result.policy.clone();
+    let of_one = |(policy, result): &Named<'_>| {
+        let policy = (*policy).to_owned();
         let row = move |served: &perch_sim::os::RequestStats| {
             vec![
                 policy.clone(),
@@ -79,7 +82,7 @@ fn requests(results: &[&Simulated]) -> Option<String> {
     })
 }
 
-fn devices(results: &[&Simulated]) -> Option<String> {
+fn devices(results: &[Named<'_>]) -> Option<String> {
     let columns = [
         ("policy", Align::Left),
         ("device", Align::Left),
@@ -89,8 +92,8 @@ fn devices(results: &[&Simulated]) -> Option<String> {
         ("response", Align::Right),
         ("busy", Align::Right),
     ];
-    let of_one = |result: &&Simulated| {
-        let policy = result.policy.clone();
+    let of_one = |(policy, result): &Named<'_>| {
+        let policy = (*policy).to_owned();
         let row = move |device: &perch_sim::os::DeviceStats| {
             vec![
                 policy.clone(),
@@ -109,7 +112,7 @@ fn devices(results: &[&Simulated]) -> Option<String> {
     (!rows.is_empty()).then(|| by_policy(results, &columns, rows))
 }
 
-fn energy(results: &[&Simulated]) -> Option<String> {
+fn energy(results: &[Named<'_>]) -> Option<String> {
     let columns = [
         ("policy", Align::Left),
         ("energy", Align::Right),
@@ -120,11 +123,11 @@ fn energy(results: &[&Simulated]) -> Option<String> {
         ("nJ / instr.", Align::Right),
         ("EDP", Align::Right),
     ];
-    let row = |result: &&Simulated| {
+    let row = |(policy, result): &Named<'_>| {
         let energy = result.outcome.energy.as_ref()?;
         let part = |joules: f64| percent(joules / energy.joules);
         Some(vec![
-            result.policy.clone(),
+            (*policy).to_owned(),
             format!("{:.4} J", energy.joules),
             format!("{:.2} W", energy.watts),
             part(energy.dynamic),
