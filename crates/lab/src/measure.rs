@@ -104,6 +104,11 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         }
         Quantity::L1Hits => 1.0 - sum(|deeds| deeds.l1_misses) / sum(|deeds| deeds.accesses),
         Quantity::Migrations => sum(|deeds| deeds.migrations),
+        Quantity::ResponseTime | Quantity::ResponseP95 | Quantity::Requests => {
+            requests(of, sample)?
+        }
+        Quantity::Power => sample.energy.as_ref()?.watts,
+        Quantity::Energy => sample.energy.as_ref()?.nanojoules_an_instruction,
         Quantity::Bound
         | Quantity::CpiError
         | Quantity::SoloError
@@ -115,6 +120,23 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         }
     };
     number.is_finite().then_some(number)
+}
+
+/// What became of the requests of a sample; `None` if there were none.
+fn requests(of: Quantity, sample: &Sample) -> Option<f64> {
+    let replied = !sample.responses.is_empty();
+    match of {
+        Quantity::Requests => replied.then(|| sample.responses.len() as f64 / sample.seconds),
+        Quantity::ResponseTime => {
+            replied.then(|| sample.responses.iter().sum::<f64>() / sample.responses.len() as f64)
+        }
+        _ => {
+            let mut times = sample.responses.clone();
+            times.sort_by(f64::total_cmp);
+            let rank = (0.95 * times.len() as f64).ceil() as usize;
+            times.get(rank.saturating_sub(1)).copied()
+        }
+    }
 }
 
 /// Each thread's speed over that of its kind alone, summed. Kinds are told by their names.
@@ -293,6 +315,9 @@ mod tests {
         Sample {
             cycles,
             threads: instructions.iter().map(deeds).collect(),
+            seconds: 2.0,
+            responses: (1..=20).map(f64::from).collect(),
+            energy: None,
         }
     }
 
@@ -306,6 +331,10 @@ mod tests {
         assert_eq!(of(Quantity::L1Hits), 0.9);
         assert_eq!(of(Quantity::Migrations), 4.0);
         assert_eq!(value(Quantity::Cpi, Some("nobody"), &sample), None);
+        assert_eq!(of(Quantity::ResponseTime), 10.5);
+        assert_eq!(of(Quantity::ResponseP95), 19.0);
+        assert_eq!(of(Quantity::Requests), 10.0);
+        assert_eq!(value(Quantity::Power, None, &sample), None);
     }
 
     #[test]

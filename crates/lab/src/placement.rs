@@ -39,12 +39,18 @@ pub fn slots(workload: &WorkloadModel) -> Vec<Slot> {
                 .iter()
                 .flat_map(|thread| &thread.steps)
                 .any(|step| match step {
-                    Step::Barrier(_) | Step::Lock(_) | Step::Unlock(_) => true,
+                    Step::Barrier(_)
+                    | Step::Lock(_)
+                    | Step::Unlock(_)
+                    | Step::Receive
+                    | Step::Reply
+                    | Step::Spawn { .. }
+                    | Step::Join(_) => true,
                     Step::Compute { mix, .. } => workload.mixes[*mix]
                         .working_sets
                         .iter()
                         .any(|set| set.region.is_some()),
-                    Step::Sleep(_) => false,
+                    Step::Sleep(_) | Step::Io { .. } => false,
                 });
         let first = class;
         for copy in 0..model.count as usize {
@@ -72,13 +78,23 @@ pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel 
     let mut workload = workload.clone();
     for program in &mut workload.programs {
         let kinds = std::mem::take(&mut program.threads);
-        for kind in kinds {
-            let one = ThreadModel { count: 1, ..kind };
-            program
-                .threads
-                .extend(std::iter::repeat_n(one, kind.count as usize));
+        let mut all = Vec::new();
+        for (number, kind) in kinds.into_iter().enumerate() {
+            // Those that others start stay one kind.
+            let copies = kind.count.max(1) as usize;
+            let count = kind.count.min(1);
+            let one = ThreadModel { count, ..kind };
+            all.extend(std::iter::repeat_n((number, one), copies));
         }
-        shuffle(&mut program.threads, random);
+        shuffle(&mut all, random);
+        let of_kind: Vec<usize> = all.iter().map(|(number, _)| *number).collect();
+        let now = |kind: usize| of_kind.iter().position(|number| *number == kind);
+        program.threads = all.into_iter().map(|(_, thread)| thread).collect();
+        for step in program.threads.iter_mut().flat_map(|t| &mut t.steps) {
+            if let Step::Spawn { kind, .. } | Step::Join(kind) = step {
+                *kind = now(*kind).unwrap_or(*kind);
+            }
+        }
     }
     shuffle(&mut workload.programs, random);
     workload

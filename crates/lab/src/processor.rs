@@ -16,6 +16,8 @@ const PROFILE: &str = include_str!("../profiles/sim.toml");
 pub struct SimProcessor {
     profile: Profile,
     level: ShareLevel,
+    /// Metrics that are wanted besides those that cost nothing.
+    wanted: Vec<String>,
 }
 
 impl SimProcessor {
@@ -32,7 +34,19 @@ impl SimProcessor {
             true => ShareLevel::Pu,
             false => ShareLevel::Core,
         };
-        Self { profile, level }
+        Self {
+            profile,
+            level,
+            wanted: Vec::new(),
+        }
+    }
+
+    /// The same with these metrics besides, if they are counted on demand only, such as `llc_occupancy`.
+    #[must_use]
+    pub fn with_metrics<S: AsRef<str>>(mut self, wanted: &[S]) -> Self {
+        let wanted = wanted.iter().map(|name| name.as_ref().to_owned());
+        self.wanted.extend(wanted);
+        self
     }
 }
 
@@ -46,7 +60,14 @@ impl Processor for SimProcessor {
     }
 
     fn event_plan(&self) -> EventPlan {
-        self.profile.event_plan()
+        let mut plan = self.profile.event_plan();
+        let wanted: Vec<&str> = self.wanted.iter().map(String::as_str).collect();
+        for set in self.profile.event_plan_for(&wanted).sets {
+            if plan.sets.iter().all(|planned| planned.name != set.name) {
+                plan.sets.push(set);
+            }
+        }
+        plan
     }
 
     fn metrics(&self, counts: &[Count], cpu_time: u64) -> (Metrics, Vec<String>) {

@@ -70,11 +70,13 @@ pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
         mixes: (0..threads)
             .map(|at| mix(format!("m{at}"), random))
             .collect(),
+        devices: Vec::new(),
         programs: vec![ProgramModel {
             name: "random".into(),
             count: 1,
             start: 0,
             restart: false,
+            requests: None,
             threads: (0..threads).map(kind).collect(),
         }],
     }

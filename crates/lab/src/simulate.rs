@@ -11,12 +11,13 @@ use perch_policy::registry;
 use perch_sim::{
     counters::Counters,
     detail::Detail,
+    energy::EnergyStats,
     machine::SimMachine,
     model::{MachineModel, Op},
-    os::SchedulerModel,
+    os::{SchedulerModel, Served},
     system::System,
-    units::Ps,
-    workload::WorkloadModel,
+    units::{Ps, SECOND},
+    workload::{ThreadModel, WorkloadModel},
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -82,6 +83,14 @@ pub struct Sample {
     pub cycles: f64,
     /// What each thread did.
     pub threads: Vec<Deeds>,
+    /// Seconds of the operating system for which it was counted.
+    pub seconds: f64,
+    /// Seconds from arrival to reply of each request that was replied to meanwhile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub responses: Vec<f64>,
+    /// What the machine took from the beginning, if its energy is modelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergyStats>,
 }
 
 impl Sample {
@@ -167,6 +176,7 @@ fn without_policy(
     let (begun, before) = (system.now(), deeds(&system, &job.workload));
     system.run(end).map_err(|error| error.to_string())?;
     let mut threads = deeds(&system, &job.workload);
+    // Those that started meanwhile had done nothing before.
     for (thread, before) in threads.iter_mut().zip(before) {
         thread.instructions -= before.instructions;
         thread.cycles -= before.cycles;
@@ -177,16 +187,35 @@ fn without_policy(
     Ok(Sample {
         cycles: (system.now() - begun) as f64 / cycle(machine) as f64,
         threads,
+        seconds: seconds(system.now() - begun, machine),
+        responses: responses(&system, begun),
+        energy: system.energy(),
     })
+}
+
+/// A time of the machine in seconds of the operating system.
+fn seconds(time: Ps, machine: &MachineModel) -> f64 {
+    time as f64 * machine.scale / SECOND as f64
+}
+
+/// Seconds from arrival to reply of each request that was replied to from a moment on.
+fn responses(system: &System, from: Ps) -> Vec<f64> {
+    let processes = 0..system.processes().len();
+    let served = processes.flat_map(|process| system.served(process));
+    let counted = served.filter(|one| one.done >= from);
+    let time = |one: &Served| seconds(one.done - one.arrived, system.machine());
+    counted.map(time).collect()
 }
 
 /// What every thread has done so far.
 fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
-    let threads = system.threads().iter().enumerate().map(|(index, thread)| {
+    let threads = system.threads().iter().map(|thread| {
         let counters: &Counters = &thread.counters;
         let process = &system.processes()[thread.identity.process];
         Deeds {
-            name: kind(workload, &process.name, index + 1 - process.pid as usize),
+            name: workload.programs[process.program].threads[thread.identity.kind]
+                .name
+                .clone(),
             pu: thread.last_pu,
             instructions: counters.instructions(),
             cycles: thread.cycles,
@@ -198,12 +227,18 @@ fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
     threads.collect()
 }
 
-/// The kind of a process's nth thread.
-fn kind(workload: &WorkloadModel, program: &str, nth: usize) -> String {
+/// The kind of a process's thread: its name without the number that each of several has.
+fn kind(workload: &WorkloadModel, program: &str, name: &str) -> String {
     let program = workload.programs.iter().find(|model| model.name == program);
-    let kinds = program.into_iter().flat_map(|program| &program.threads);
-    let mut names = kinds.flat_map(|kind| std::iter::repeat_n(&kind.name, kind.count as usize));
-    names.nth(nth).cloned().unwrap_or_default()
+    let mut kinds = program.into_iter().flat_map(|program| &program.threads);
+    let is_of = |kind: &&ThreadModel| {
+        let rest = name.strip_prefix(&kind.name);
+        let number = rest.and_then(|rest| rest.strip_prefix('-'));
+        // A kind of one has no number, unless it was started by another.
+        (kind.count == 1 && rest == Some("")) || number.is_some_and(|n| n.parse::<u32>().is_ok())
+    };
+    let kind = kinds.find(is_of);
+    kind.map_or(name, |kind| kind.name.as_str()).to_owned()
 }
 
 fn with_policy(
@@ -220,9 +255,10 @@ fn with_policy(
     let os_time = |span: Span| Duration::from_nanos(machine.os_time(on_machine(span, machine)));
     let warm_up = os_time(job.times.warm_up);
     let simulated = SimMachine::new(system, Some(warm_up + os_time(job.times.length)));
+    let processor = SimProcessor::new(machine).with_metrics(policy.needs());
     let options = Options {
         policy,
-        processor: Box::new(SimProcessor::new(machine)),
+        processor: Box::new(processor),
         period,
         acting: Acting::Live(state),
         take_over: false,
@@ -240,9 +276,16 @@ fn with_policy(
     session
         .run(&mut watcher)
         .map_err(|error| in_words(&error))?;
+    let system = session.machine().system();
+    let begun = system
+        .now()
+        .saturating_sub(machine.machine_time(watcher.time));
     Ok(Sample {
         cycles: machine.machine_time(watcher.time) as f64 / cycle(machine) as f64,
         threads: watcher.threads.into_values().collect(),
+        seconds: watcher.time as f64 * 1e-9,
+        responses: responses(system, begun),
+        energy: system.energy(),
     })
 }
 
@@ -264,11 +307,7 @@ impl Observer for Watcher<'_> {
         for sample in &observation.threads {
             let info = &sample.info;
             let deeds = self.threads.entry(info.id).or_insert_with(|| Deeds {
-                name: kind(
-                    self.workload,
-                    &info.process,
-                    (info.id.tid - info.pid) as usize,
-                ),
+                name: kind(self.workload, &info.process, &info.name),
                 ..Deeds::default()
             });
             deeds.pu = sample.last_pu.unwrap_or(deeds.pu);

@@ -319,3 +319,56 @@ fn an_experiment_tells_what_was_published_and_what_we_get() {
     assert!(told(&["lab", "list"]).contains("cmt/figure5"));
     assert!(told(&["sim", "--list"]).contains("cmt-4x4"));
 }
+
+/// Requests, devices and energy of a user's own machine and workload, in the table and in JSON.
+#[test]
+fn servers_devices_and_energy_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (page, energy) = {
+        let page = include_str!("../../../docs/machines.md");
+        let mut examples = page.split("```toml\n").skip(1);
+        let mut next = || examples.next().unwrap().split_once("```").unwrap().0;
+        (next(), next())
+    };
+    let machine = file("m.toml", &format!("{page}\n{energy}"));
+    let workload = file(
+        "w.toml",
+        "about = \"a server\"\n[mixes.m]\nshares = { alu = 1 }\n[devices.disk]\nlatency = \"10 us\"\n\
+         [[programs]]\nname = \"server\"\narrivals = { rate = \"20k / s\", count = 40 }\n\
+         [[programs.threads]]\nname = \"worker\"\nserves = true\n\
+         steps = [{ compute = \"m\", instructions = \"10k\" }, { io = \"disk\" }]\n",
+    );
+    let call = ["sim", "-m", &machine, "-w", &workload, "-t", "1s"];
+    let text = told(&call);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    for word in ["server", "refused", "disk", "energy", "EDP"] {
+        assert!(text.contains(word), "{text}");
+    }
+    let told_all = json(&[&call[..], &["--json"]].concat());
+    let result = &told_all["results"][0]["runs"][0];
+    assert_eq!(result["requests"][0]["served"], 40);
+    assert_eq!(result["devices"][0]["operations"], 40);
+    assert!(result["energy"]["watts"].as_f64().unwrap() > 15.0);
+    // What costs time is counted if it is asked for, and then recorded.
+    let log = folder.path().join("log.jsonl").to_str().unwrap().to_owned();
+    told(&[&call[..], &["--log", &log]].concat());
+    // The profile is in there anyway.
+    let named = || {
+        std::fs::read_to_string(&log)
+            .unwrap()
+            .matches("llc_bytes")
+            .count()
+    };
+    let before = named();
+    let more = ["--log", &log, "--metrics", "llc_occupancy"];
+    told(&[&call[..], &more].concat());
+    assert!(named() > before);
+}

@@ -45,11 +45,13 @@ fn workload(threads: u32, bytes: u64) -> WorkloadModel {
                 region: None,
             }],
         }],
+        devices: Vec::new(),
         programs: vec![ProgramModel {
             name: "speed".into(),
             count: 1,
             start: 0,
             restart: false,
+            requests: None,
             threads: vec![ThreadModel {
                 name: "t".into(),
                 count: threads,

@@ -99,6 +99,7 @@ fn machine() -> MachineModel {
             bandwidth: 20e9,
             distance: Vec::new(),
         },
+        energy: None,
     }
 }
 

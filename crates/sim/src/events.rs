@@ -9,13 +9,17 @@ pub struct Deed {
     pub cycles: u64,
     /// What its contexts counted.
     pub counters: Counters,
+    /// Nanojoules that it took.
+    pub energy: u64,
+    /// Bytes of the last level of caches that it had brought in and that were still there at the end.
+    pub occupancy: u64,
 }
 
 /// How an event is read.
 pub type Read = fn(&Deed) -> u64;
 
 /// Every event: its name, what it counts, and where that is read.
-pub const EVENTS: [(&str, &str, Read); 18] = [
+pub const EVENTS: [(&str, &str, Read); 20] = [
     (
         "CYCLES",
         "cycles of the core while the thread was on it",
@@ -84,7 +88,23 @@ pub const EVENTS: [(&str, &str, Read); 18] = [
         "cycles of loads beyond the first level, each load by itself",
         |d| d.counters.memory_cycles,
     ),
+    (
+        ENERGY,
+        "energy in nanojoules, of its instructions and accesses and its share of its cores' power",
+        |d| d.energy,
+    ),
+    (
+        LLC_OCCUPANCY,
+        "bytes in the last level of caches at the end of the period: no count, but what is there",
+        |d| d.occupancy,
+    ),
 ];
+
+/// The energy, which only a machine counts whose file says what its parts take.
+pub const ENERGY: &str = "ENERGY_NJ";
+
+/// The cache occupancy, for which all lines are looked at.
+pub const LLC_OCCUPANCY: &str = "LLC_OCCUPANCY";
 
 /// How an event is read.
 pub fn find(spelling: &str) -> Option<Read> {
@@ -93,6 +113,12 @@ pub fn find(spelling: &str) -> Option<Read> {
         .iter()
         .find(|(known, ..)| known.eq_ignore_ascii_case(name))
         .map(|(_, _, read)| *read)
+}
+
+/// Whether one of these spellings is the event of this name.
+pub(crate) fn names(spellings: &[String], name: &str) -> bool {
+    let mut names = spellings.iter().filter_map(|s| s.strip_prefix("sim::"));
+    names.any(|spelled| spelled.eq_ignore_ascii_case(name))
 }
 
 /// The event that was perhaps meant.

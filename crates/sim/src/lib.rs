@@ -9,6 +9,7 @@ pub mod core;
 pub mod counters;
 mod cycle;
 pub mod detail;
+pub mod energy;
 pub mod events;
 pub mod interval;
 pub mod machine;

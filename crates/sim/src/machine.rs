@@ -26,8 +26,8 @@ struct Seen {
     migrations: u64,
     cycles: u64,
     counters: Counters,
-    /// Its end has been told.
-    ended: bool,
+    /// Nanojoules.
+    energy: u64,
 }
 
 /// A simulated machine under perch.
@@ -37,6 +37,10 @@ pub struct SimMachine {
     /// Each event's alias and how it is read.
     events: Vec<(Arc<str>, events::Read)>,
     seen: Vec<Seen>,
+    /// Threads whose end has not been told, in the order in which they started.
+    living: Vec<usize>,
+    /// Whether cache occupancy is among the events.
+    occupancy: bool,
     masks: HashMap<usize, PuSet>,
     observed: u64,
     limit: Option<u64>,
@@ -50,6 +54,8 @@ impl SimMachine {
             system,
             events: Vec::new(),
             seen: Vec::new(),
+            living: Vec::new(),
+            occupancy: false,
             masks: HashMap::new(),
             observed: 0,
             limit: limit.map(|limit| limit.as_nanos() as u64),
@@ -64,6 +70,23 @@ impl SimMachine {
     /// The machine's time in nanoseconds of the operating system.
     fn now(&self) -> u64 {
         self.time(self.system.now())
+    }
+
+    /// Bytes that each thread holds of the last level of caches, if that is wanted: all lines are looked at.
+    fn held(&self) -> HashMap<u32, u64> {
+        let mut held = HashMap::new();
+        let caches = &self.system.machine().caches;
+        let Some(last) = caches.iter().max_by_key(|cache| cache.level) else {
+            return held;
+        };
+        if self.occupancy {
+            for cache in self.system.occupancy(last.level) {
+                for (thread, lines) in cache.lines {
+                    *held.entry(thread).or_default() += lines * u64::from(last.line);
+                }
+            }
+        }
+        held
     }
 
     fn time(&self, ps: Ps) -> u64 {
@@ -96,7 +119,7 @@ impl Machine for SimMachine {
     }
 
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
-        let mut events = Vec::new();
+        let (mut events, mut occupancy) = (Vec::new(), false);
         for event in plan.sets.iter().flat_map(|set| &set.events) {
             let Some(read) = event
                 .spellings
@@ -111,9 +134,15 @@ impl Machine for SimMachine {
                     event.alias
                 )));
             };
+            let is = |name| events::names(&event.spellings, name);
+            // What no part's energy is known of is not counted, rather than nothing.
+            if is(events::ENERGY) && self.system.machine().energy.is_none() {
+                continue;
+            }
+            occupancy |= is(events::LLC_OCCUPANCY);
             events.push((Arc::clone(&event.alias), read));
         }
-        self.events = events;
+        (self.events, self.occupancy) = (events, occupancy);
         Ok(())
     }
 
@@ -143,18 +172,20 @@ impl Machine for SimMachine {
     fn observe(&mut self) -> Result<Observation, MachineError> {
         let now = self.now();
         let interval = now - std::mem::replace(&mut self.observed, now);
-        self.seen
-            .resize_with(self.system.threads().len(), Seen::default);
+        let threads = self.system.threads().len();
+        // Only those that are there are looked at, however many there were.
+        self.living.extend(self.seen.len()..threads);
+        self.seen.resize_with(threads, Seen::default);
+        let held = self.held();
+        let living = std::mem::take(&mut self.living);
         let mut observation = Observation {
             at: now,
             interval,
             ..Observation::default()
         };
-        for (index, thread) in self.system.threads().iter().enumerate() {
+        for index in living {
+            let thread = &self.system.threads()[index];
             let before = self.seen[index];
-            if before.ended {
-                continue;
-            }
             let id = self.id(index);
             let process = &self.system.processes()[thread.identity.process];
             // Of a thread that waits just now, the time that it has waited so far.
@@ -168,11 +199,13 @@ impl Machine for SimMachine {
                 migrations: thread.migrations,
                 cycles: thread.cycles,
                 counters: thread.counters,
-                ended: thread.ended.is_some(),
+                energy: thread.energy as u64,
             };
             let deed = Deed {
                 cycles: seen.cycles - before.cycles,
                 counters: seen.counters.since(&before.counters),
+                energy: seen.energy - before.energy,
+                occupancy: held.get(&(index as u32)).copied().unwrap_or(0),
             };
             let counts = self.events.iter().map(|(alias, read)| Count {
                 alias: Arc::clone(alias),
@@ -202,8 +235,12 @@ impl Machine for SimMachine {
                 counts: counts.collect(),
                 metrics: Metrics::default(),
             });
-            if seen.ended {
-                observation.ended.push(id);
+            match thread.ended {
+                Some(_) => {
+                    observation.ended.push(id);
+                    self.masks.remove(&index);
+                }
+                None => self.living.push(index),
             }
             self.seen[index] = seen;
         }

@@ -1,6 +1,9 @@
 //! What a simulated machine is made of: plain data, read from `machines/*.toml`.
 
-use crate::units::{NANOSECOND, Ps};
+use crate::{
+    energy::EnergyModel,
+    units::{NANOSECOND, Ps},
+};
 use serde::{Deserialize, Serialize};
 
 /// What an instruction does, as far as units and latencies are concerned.
@@ -216,6 +219,8 @@ pub struct MachineModel {
     pub tlb: Option<TlbModel>,
     /// Memory.
     pub memory: MemoryModel,
+    /// What its parts take of energy, if that is modelled.
+    pub energy: Option<EnergyModel>,
 }
 
 impl MachineModel {

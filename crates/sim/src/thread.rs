@@ -20,6 +20,12 @@ pub enum State {
     AtBarrier(Arc<str>),
     /// Waits for this lock of its process.
     ForLock(Arc<str>),
+    /// Waits for a request.
+    ForRequest,
+    /// Waits for this device of the workload, until this moment.
+    ForDevice(usize, Ps),
+    /// Waits until the threads of this kind that it started have ended.
+    Joining(usize),
     /// Has ended.
     Ended,
 }
@@ -37,6 +43,20 @@ pub(crate) enum Wish {
     Unlock(Arc<str>),
     /// To sleep for so many nanoseconds of the operating system.
     Sleep(u64),
+    /// The next request.
+    Receive,
+    /// To be done with the request.
+    Reply,
+    /// To read or write on a device: its latency in nanoseconds of the operating system, and bytes.
+    Io {
+        device: usize,
+        time: u64,
+        bytes: u64,
+    },
+    /// To start so many threads of a kind.
+    Spawn { kind: usize, count: u32 },
+    /// To wait for the threads of a kind that it started.
+    Join(usize),
     /// Nothing more.
     End,
 }
@@ -61,6 +81,10 @@ pub struct Identity {
     pub process: usize,
     /// Its program: an index of the workload's programs.
     pub program: usize,
+    /// What it does: an index of its program's threads.
+    pub kind: usize,
+    /// Who started it, unless it was there from its program's beginning: an index of the run's threads.
+    pub parent: Option<usize>,
     /// Its name.
     pub name: String,
     /// When it started.
@@ -98,6 +122,13 @@ pub struct Thread {
     pub cycles: u64,
     /// When it ended.
     pub ended: Option<Ps>,
+    /// Energy that it took, in nanojoules: its instructions' and accesses', and its share of its cores' power while it
+    /// was on them. 0 on a machine whose energy is not modelled.
+    pub energy: f64,
+    /// The threads that it started and that have not ended, by kind.
+    pub(crate) children: Vec<(usize, u32)>,
+    /// Where its own data begin.
+    pub(crate) own: u64,
     steps: Arc<[Step]>,
     at: usize,
     repeat: u64,
@@ -154,6 +185,9 @@ impl Thread {
             counters: Counters::default(),
             cycles: 0,
             ended: None,
+            energy: 0.0,
+            children: Vec::new(),
+            own: sources.own,
             steps,
             at: 0,
             repeat,
@@ -192,7 +226,58 @@ impl Thread {
             Step::Lock(name) => Wish::Lock(name.as_str().into()),
             Step::Unlock(name) => Wish::Unlock(name.as_str().into()),
             Step::Sleep(time) => Wish::Sleep(*time),
+            Step::Receive => Wish::Receive,
+            Step::Reply => Wish::Reply,
+            Step::Io {
+                device,
+                time,
+                bytes,
+            } => Wish::Io {
+                device: *device,
+                time: *time,
+                bytes: *bytes,
+            },
+            Step::Spawn { kind, count } => Wish::Spawn {
+                kind: *kind,
+                count: *count,
+            },
+            Step::Join(kind) => Wish::Join(*kind),
         }
+    }
+
+    /// What it does.
+    pub(crate) fn steps(&self) -> Arc<[Step]> {
+        Arc::clone(&self.steps)
+    }
+
+    /// How many of this kind that it started have not ended.
+    pub(crate) fn living(&self, kind: usize) -> u32 {
+        let of_kind = self.children.iter().find(|(of, _)| *of == kind);
+        of_kind.map_or(0, |(_, living)| *living)
+    }
+
+    /// It started so many of a kind.
+    pub(crate) fn bear(&mut self, kind: usize, count: u32) {
+        match self.children.iter_mut().find(|(of, _)| *of == kind) {
+            Some((_, living)) => *living += count,
+            None => self.children.push((kind, count)),
+        }
+    }
+
+    /// One that it started has ended. True if it waited for just that.
+    pub(crate) fn lose(&mut self, kind: usize) -> bool {
+        if let Some((_, living)) = self.children.iter_mut().find(|(of, _)| *of == kind) {
+            *living -= 1;
+        }
+        self.living(kind) == 0 && self.state == State::Joining(kind)
+    }
+
+    /// It has ended: what it ran on is given back, what it did stays.
+    pub(crate) fn bury(&mut self) {
+        self.streams = HashMap::new();
+        self.current = None;
+        self.steps = Arc::new([]);
+        self.children = Vec::new();
     }
 
     /// The next instruction of the step that it computes.

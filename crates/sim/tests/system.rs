@@ -199,6 +199,7 @@ fn a_barrier_that_nobody_opens_is_reported() {
         count: 1,
         start: 0,
         restart: false,
+        requests: None,
         threads: vec![
             thread("a", vec![Step::Lock("l".into()), Step::Barrier("b".into())]),
             thread(
@@ -212,7 +213,9 @@ fn a_barrier_that_nobody_opens_is_reported() {
         ],
     });
     let mut system = system(machine(1, 2, Multithreading::FineGrained), workload, 1);
-    let SimError::Deadlock { waiting, .. } = system.run(SECOND).unwrap_err();
+    let SimError::Deadlock { waiting, .. } = system.run(SECOND).unwrap_err() else {
+        panic!("no deadlock");
+    };
     assert_eq!(
         waiting,
         [
@@ -230,6 +233,7 @@ fn threads_that_wait_for_each_other_go_on_together() {
         count: 1,
         start: 0,
         restart: false,
+        requests: None,
         threads: vec![ThreadModel {
             name: "t".into(),
             count: 6,

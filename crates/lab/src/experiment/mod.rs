@@ -127,13 +127,24 @@ pub enum Quantity {
     Bound,
     /// How many placements were simulated.
     Placements,
+    /// Mean seconds of the operating system from a request's arrival to its reply, of the requests that were replied to
+    /// while it was counted; all programs together, as the following.
+    ResponseTime,
+    /// Seconds that 95 % of these did not exceed.
+    ResponseP95,
+    /// Requests replied to, in a second of the operating system.
+    Requests,
+    /// Joules a second of the machine, all its parts, from the beginning; of machines whose files say what parts take.
+    Power,
+    /// Nanojoules of all parts / instruction, from the beginning.
+    Energy,
     /// Power of ten of the number of ways to choose who runs and on which core; contexts of a core are alike.
     Combinations,
 }
 
 impl Quantity {
     /// All of them, with the names that files use and their units.
-    pub const ALL: [(&'static str, Self, &'static str); 12] = [
+    pub const ALL: [(&'static str, Self, &'static str); 17] = [
         ("throughput", Self::Throughput, "instructions / cycle"),
         ("speedup", Self::Speedup, "threads alone"),
         ("cpi", Self::Cpi, "cycles / instruction"),
@@ -145,6 +156,11 @@ impl Quantity {
         ("migrations", Self::Migrations, "migrations"),
         ("bound", Self::Bound, "instructions / cycle"),
         ("placements", Self::Placements, "placements"),
+        ("response-time", Self::ResponseTime, "s"),
+        ("response-p95", Self::ResponseP95, "s"),
+        ("requests", Self::Requests, "requests / s"),
+        ("power", Self::Power, "W"),
+        ("energy", Self::Energy, "nJ / instruction"),
         ("combinations", Self::Combinations, "power of ten"),
     ];
 

@@ -79,6 +79,9 @@ pub struct SimArgs {
     /// Print the report that `perch run` prints, too
     #[arg(long)]
     pub report: bool,
+    /// Count these besides, which cost time: llc_occupancy
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = ["llc_occupancy"])]
+    pub metrics: Vec<String>,
     /// Record every period, for `perch replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
     pub log: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 pub mod explain;
 pub mod live;
+pub mod outcome;
 pub mod progress;
 pub mod report;
 pub mod sim;

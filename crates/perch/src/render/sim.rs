@@ -80,6 +80,10 @@ pub fn comparison(comparison: &Comparison, pus: usize) -> String {
     if several {
         text += "medians of all seeds; spread: (greatest throughput - least) / mean\n";
     }
+    let firsts = results
+        .iter()
+        .filter_map(|result| Some((result.policy.as_str(), result.runs.first()?)));
+    text += &super::outcome::outcome(&firsts.collect::<Vec<_>>());
     for note in &comparison.notes {
         let (label, rest) = note.split_once(' ').unwrap_or((note, ""));
         text += wrapped(&format!("{label} "), rest).trim_end();

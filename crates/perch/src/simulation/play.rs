@@ -24,8 +24,13 @@ use perch_lab::{
 };
 use perch_policy::registry;
 use perch_sim::{
-    machine::SimMachine, model::MachineModel, os::SchedulerModel, stream::Random, system::System,
-    timeline, workload::WorkloadModel,
+    machine::SimMachine,
+    model::MachineModel,
+    os::SchedulerModel,
+    stream::Random,
+    system::{Outcome, System},
+    timeline,
+    workload::WorkloadModel,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
@@ -52,6 +57,9 @@ pub struct Simulated {
     pub instructions: u64,
     /// How long it took here, in seconds.
     pub host_seconds: f64,
+    /// Requests, devices and energy, if there were any.
+    #[serde(flatten)]
+    pub outcome: Outcome,
     /// The threads, in the order in which they started.
     pub threads: Vec<SimulatedThread>,
 }
@@ -121,11 +129,14 @@ pub fn play(
         system.remember_stays();
     }
     let state = tempfile::tempdir().context("a folder for the simulated journal")?;
+    let processor = SimProcessor::new(machine)
+        .with_metrics(&args.metrics)
+        .with_metrics(decides.needs());
     let mut session = Session::new(
         SimMachine::new(system, Some(args.time)),
         Options {
             policy: decides,
-            processor: Box::new(SimProcessor::new(machine)),
+            processor: Box::new(processor),
             period: settings.period,
             acting: Acting::Live(StateDir::open(state.path())?),
             take_over: false,
@@ -295,6 +306,7 @@ fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simula
         migrations: threads.iter().map(|thread| thread.migrations).sum(),
         instructions,
         host_seconds: 0.0,
+        outcome: system.outcome(),
         threads,
     }
 }

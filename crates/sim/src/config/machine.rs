@@ -1,7 +1,7 @@
 //! Reads a machine.
 
 use super::{
-    caches, kind,
+    caches, energy, kind,
     quantity::{BANDWIDTH, CYCLES, LATENCY, SIZE},
     table::{Checked, Item, Source, Table},
     topology,
@@ -22,6 +22,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
     let root = source.parse()?;
     let known = &[
         "about", "sources", "scale", "topology", "cores", "kinds", "caches", "tlb", "memory",
+        "energy",
     ];
     let file = Table::new(source, root.get_ref(), 0..0, "a machine", known)?;
     let about = file.need("about")?.text()?.to_owned();
@@ -45,6 +46,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
             bandwidth: 0.0,
             distance: Vec::new(),
         },
+        energy: None,
     };
     machine.caches = caches::read(file.need("caches")?, &machine)?;
     let cycle = common_cycle(&machine.kinds, machine.cores.iter());
@@ -53,6 +55,10 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         .map(|tlb| read_tlb(tlb, cycle, &machine))
         .transpose()?;
     machine.memory = read_memory(file.need("memory")?, cycle, &machine.cores)?;
+    machine.energy = file
+        .get("energy")
+        .map(|item| energy::read(item, &machine))
+        .transpose()?;
     Ok(machine)
 }
 

@@ -3,13 +3,17 @@
 //! The format is described in `docs/machines.md` and `docs/workloads.md`. What is read here is sound: the simulator
 //! neither panics on it nor leaves out a part of it.
 
+mod arrivals;
 mod caches;
+mod device;
+mod energy;
 mod error;
 mod kind;
 mod machine;
 mod program;
 mod quantity;
 mod shipped;
+mod step;
 mod table;
 mod topology;
 mod workload;

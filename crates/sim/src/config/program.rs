@@ -1,26 +1,29 @@
 //! Reads the programs of a workload: threads and what they do.
 
 use super::{
-    quantity::{COUNT, TIME},
+    arrivals,
+    quantity::TIME,
+    step::{self, Names, is_endless, often, takes_time},
     table::{Checked, Item, Table},
 };
-use crate::workload::{Mix, ProgramModel, Step, ThreadModel};
+use crate::workload::{DeviceModel, Mix, ProgramModel, RequestsModel, Step, ThreadModel};
 
 /// Threads of a workload at most, all copies of its programs together.
 const MOST_THREADS: u64 = 65_536;
 
-/// What stands for "without an end".
-const FOREVER: &str = "forever";
-
 /// The programs, in the order of the file.
-pub(super) fn read(item: Item<'_>, mixes: &[Mix]) -> Checked<Vec<ProgramModel>> {
+pub(super) fn read(
+    item: Item<'_>,
+    mixes: &[Mix],
+    devices: &[DeviceModel],
+) -> Checked<Vec<ProgramModel>> {
     let mut programs: Vec<ProgramModel> = Vec::new();
     let mut threads = 0;
     for table in item.tables(
         "a program",
-        &["name", "count", "start", "restart", "threads"],
+        &["name", "count", "start", "restart", "arrivals", "threads"],
     )? {
-        let program = one(&table, mixes)?;
+        let program = one(&table, mixes, devices)?;
         if programs.iter().any(|other| other.name == program.name) {
             return Err(table
                 .need("name")?
@@ -42,7 +45,7 @@ pub(super) fn read(item: Item<'_>, mixes: &[Mix]) -> Checked<Vec<ProgramModel>> 
     Ok(programs)
 }
 
-fn one(table: &Table<'_>, mixes: &[Mix]) -> Checked<ProgramModel> {
+fn one(table: &Table<'_>, mixes: &[Mix], devices: &[DeviceModel]) -> Checked<ProgramModel> {
     let name = table.need("name")?.text()?.to_owned();
     let count = table
         .get("count")
@@ -50,26 +53,45 @@ fn one(table: &Table<'_>, mixes: &[Mix]) -> Checked<ProgramModel> {
     let start = table
         .get("start")
         .map_or(Ok(0), |start| start.quantity(&TIME))?;
-    let mut threads: Vec<ThreadModel> = Vec::new();
-    for table in table
+    let requests = table.get("arrivals").map(arrivals::read).transpose()?;
+    let tables = table
         .need("threads")?
-        .tables("a thread", &["name", "count", "repeat", "steps"])?
-    {
-        let thread = thread(&table, mixes)?;
-        if threads.iter().any(|other| other.name == thread.name) {
-            let message = format!(
-                "a second thread `{}`: give one `count`, or another name",
-                thread.name
-            );
-            return Err(table.need("name")?.wrong(message));
+        .tables("a thread", &["name", "count", "repeat", "serves", "steps"])?;
+    let mut kinds: Vec<&str> = Vec::new();
+    for table in &tables {
+        let item = table.need("name")?;
+        let name = item.text()?;
+        if kinds.contains(&name) {
+            let message = format!("a second thread `{name}`: give one `count`, or another name");
+            return Err(item.wrong(message));
         }
-        threads.push(thread);
+        kinds.push(name);
+    }
+    let names = Names {
+        mixes,
+        devices,
+        kinds: &kinds,
+    };
+    let threads: Vec<ThreadModel> = tables
+        .iter()
+        .map(|table| thread(table, names, requests.is_some()))
+        .collect::<Checked<_>>()?;
+    they_can_live(&tables, &threads)?;
+    let serves = |thread: &ThreadModel| thread.steps.first() == Some(&Step::Receive);
+    if let Some(item) = table.get("arrivals")
+        && !threads.iter().any(serves)
+    {
+        return Err(item.wrong_hint(
+            "no thread of the program serves the requests",
+            Some("give one `serves = true`".to_owned()),
+        ));
     }
     let restart = match table.get("restart") {
         None => false,
         Some(item) => {
             let restart = item.flag()?;
-            if let Some(thread) = threads.iter().find(|thread| restart && endless(thread)) {
+            let endless = |thread: &&ThreadModel| restart && endless(thread, requests.as_ref());
+            if let Some(thread) = threads.iter().find(endless) {
                 return Err(item.wrong(format!(
                     "`{}` never ends, so the program is never started again",
                     thread.name
@@ -83,143 +105,87 @@ fn one(table: &Table<'_>, mixes: &[Mix]) -> Checked<ProgramModel> {
         count,
         start,
         restart,
+        requests,
         threads,
     })
 }
 
-fn endless(thread: &ThreadModel) -> bool {
-    let computes = |step: &Step| {
-        matches!(
-            step,
-            Step::Compute {
-                instructions: u64::MAX,
-                ..
-            }
-        )
+/// Every kind is started by something, at least one from the beginning, and repeats nothing that takes no time.
+fn they_can_live(tables: &[Table<'_>], threads: &[ThreadModel]) -> Checked<()> {
+    let started = |kind: usize| {
+        let mut steps = threads.iter().flat_map(|thread| &thread.steps);
+        steps.any(|step| matches!(step, Step::Spawn { kind: other, .. } if *other == kind))
     };
-    thread.repeat == u64::MAX || thread.steps.iter().any(computes)
+    for (kind, (table, thread)) in tables.iter().zip(threads).enumerate() {
+        if thread.count == 0 && !started(kind) {
+            return Err(table.need("count")?.wrong(format!(
+                "no thread has a step `spawn = \"{}\"`, so there is never one",
+                thread.name
+            )));
+        }
+        let lasts = |step: &Step| match step {
+            Step::Join(kind) => threads[*kind].steps.iter().any(takes_time),
+            step => takes_time(step),
+        };
+        if thread.repeat > 1 && !thread.steps.iter().any(lasts) {
+            let what = match thread.steps.first() {
+                Some(Step::Receive) => "a request needs no time",
+                _ => "repeated, but no step takes time",
+            };
+            return Err(table
+                .need("steps")?
+                .wrong(format!("{what}: add a `compute`, an `io` or a `sleep`")));
+        }
+    }
+    match threads.iter().any(|thread| thread.count > 0) {
+        true => Ok(()),
+        false => Err(tables[0]
+            .need("count")?
+            .wrong("the program begins without any thread")),
+    }
 }
 
-fn thread(table: &Table<'_>, mixes: &[Mix]) -> Checked<ThreadModel> {
+fn endless(thread: &ThreadModel, requests: Option<&RequestsModel>) -> bool {
+    let served_for_ever = match thread.steps.first() {
+        Some(Step::Receive) => requests.is_none_or(|requests| requests.count == u64::MAX),
+        _ => thread.repeat == u64::MAX,
+    };
+    served_for_ever || thread.steps.iter().any(is_endless)
+}
+
+fn thread(table: &Table<'_>, names: Names<'_>, requests: bool) -> Checked<ThreadModel> {
     let name = table.need("name")?.text()?.to_owned();
     let count = table
         .get("count")
-        .map_or(Ok(1), |count| count.whole(1..=MOST_THREADS as u32))?;
-    let repeat = table.get("repeat").map_or(Ok(1), often)?;
-    let list = table.need("steps")?;
-    let items = list.some()?;
-    let steps: Vec<Step> = items
-        .iter()
-        .map(|item| step(*item, mixes))
-        .collect::<Checked<_>>()?;
-    for (item, pair) in items[1..].iter().zip(steps.windows(2)) {
-        if matches!(
-            pair[0],
-            Step::Compute {
-                instructions: u64::MAX,
-                ..
-            }
-        ) {
-            return Err(item.wrong("the step before never ends, so this one is never reached"));
+        .map_or(Ok(1), |count| count.whole(0..=MOST_THREADS as u32))?;
+    let mut repeat = table.get("repeat").map_or(Ok(1), often)?;
+    let items = table.need("steps")?.some()?;
+    let mut steps = step::read(&items, names, MOST_THREADS as u32)?;
+    if let Some(serves) = table.get("serves")
+        && serves.flag()?
+    {
+        if !requests {
+            return Err(serves.wrong_hint(
+                "no requests come to the program",
+                Some("give the program `arrivals = { rate = \"100 / s\" }`".to_owned()),
+            ));
         }
+        if let Some(item) = table.get("repeat") {
+            return Err(
+                item.wrong("a thread that serves goes on while requests come: leave `repeat` away")
+            );
+        }
+        if let Some((item, _)) = items.iter().zip(&steps).find(|(_, step)| is_endless(step)) {
+            return Err(item.wrong("without an end: the request would never be done"));
+        }
+        steps.insert(0, Step::Receive);
+        steps.push(Step::Reply);
+        repeat = u64::MAX;
     }
-    let takes_time = |step: &Step| match step {
-        Step::Compute { .. } => true,
-        Step::Sleep(time) => *time > 0,
-        Step::Barrier(_) | Step::Lock(_) | Step::Unlock(_) => false,
-    };
-    if repeat > 1 && !steps.iter().any(takes_time) {
-        return Err(list.wrong("repeated, but no step takes time: add a `compute` or a `sleep`"));
-    }
-    locks_are_paired(&items, &steps)?;
     Ok(ThreadModel {
         name,
         count,
         steps,
         repeat,
     })
-}
-
-/// A count from 1, or without an end.
-fn often(item: Item<'_>) -> Checked<u64> {
-    match item.as_text() {
-        Some(FOREVER) => Ok(u64::MAX),
-        Some(text) if !text.starts_with(|c: char| c.is_ascii_digit()) => {
-            Err(item.wrong(format!("expected `\"10M\"`, a number or `\"{FOREVER}\"`")))
-        }
-        _ => item.quantity_within(&COUNT, 1..=u64::MAX - 1, "1 or more"),
-    }
-}
-
-fn step(item: Item<'_>, mixes: &[Mix]) -> Checked<Step> {
-    const ACTIONS: [&str; 5] = ["compute", "barrier", "lock", "unlock", "sleep"];
-    let table = item.table(
-        "a step",
-        &[
-            "compute",
-            "instructions",
-            "barrier",
-            "lock",
-            "unlock",
-            "sleep",
-        ],
-    )?;
-    let given: Vec<_> = ACTIONS
-        .iter()
-        .filter_map(|key| Some((*key, table.get(key)?)))
-        .collect();
-    let [(action, value)] = given[..] else {
-        return Err(item.wrong(format!("a step does one thing: `{}`", ACTIONS.join("`, `"))));
-    };
-    if action == "compute" {
-        let mix = value.reference("mix", mixes.iter().map(|mix| mix.name.as_str()))?;
-        return Ok(Step::Compute {
-            mix,
-            instructions: often(table.need("instructions")?)?,
-        });
-    }
-    if let Some(instructions) = table.get("instructions") {
-        return Err(instructions.wrong("`instructions` belong to `compute`"));
-    }
-    if action == "sleep" {
-        return Ok(Step::Sleep(value.quantity(&TIME)?));
-    }
-    let name = value.text()?.to_owned();
-    Ok(match action {
-        "barrier" => Step::Barrier(name),
-        "lock" => Step::Lock(name),
-        _ => Step::Unlock(name),
-    })
-}
-
-/// Each turn of the steps lets go what it took, and takes nothing twice.
-fn locks_are_paired(items: &[Item<'_>], steps: &[Step]) -> Checked<()> {
-    let mut held: Vec<(&str, Item<'_>)> = Vec::new();
-    for (item, step) in items.iter().zip(steps) {
-        match step {
-            Step::Lock(name) if held.iter().any(|(other, _)| other == name) => {
-                return Err(item.wrong(format!(
-                    "`{name}` is held already: the thread would wait for itself"
-                )));
-            }
-            Step::Lock(name) => held.push((name, *item)),
-            Step::Unlock(name) => {
-                let Some(at) = held.iter().position(|(other, _)| other == name) else {
-                    let hint = perch_core::mistake::did_you_mean(
-                        name,
-                        held.iter().map(|(other, _)| *other),
-                    );
-                    return Err(item.wrong_hint(format!("`{name}` is not held here"), hint));
-                };
-                held.remove(at);
-            }
-            Step::Compute { .. } | Step::Barrier(_) | Step::Sleep(_) => {}
-        }
-    }
-    match held.first() {
-        Some((name, item)) => Err(item.wrong(format!(
-            "`{name}` is locked, but not unlocked by the last step"
-        ))),
-        None => Ok(()),
-    }
 }

@@ -98,6 +98,48 @@ pub(super) const BANDWIDTH: Sort = Sort {
     whole: None,
 };
 
+/// Femtojoules.
+pub(super) const ENERGY: Sort = Sort {
+    what: "an energy",
+    units: &[
+        ("nJ", 1_000_000),
+        ("fJ", 1),
+        ("pJ", 1_000),
+        ("uJ", 1_000_000_000),
+        ("µJ", 1_000_000_000),
+    ],
+    example: "`\"0.5 nJ\"` or a number of nanojoules",
+    whole: None,
+};
+
+/// Microwatts.
+pub(super) const POWER: Sort = Sort {
+    what: "a power",
+    units: &[
+        ("W", 1_000_000),
+        ("uW", 1),
+        ("mW", 1_000),
+        ("kW", 1_000_000_000),
+    ],
+    example: "`\"15 W\"` or a number of watts",
+    whole: None,
+};
+
+/// Millionths of a time a second.
+pub(super) const RATE: Sort = Sort {
+    what: "a rate",
+    units: &[
+        ("/ s", 1_000_000),
+        ("/s", 1_000_000),
+        ("/ ms", 1_000_000_000),
+        ("/ms", 1_000_000_000),
+        ("k / s", 1_000_000_000),
+        ("k/s", 1_000_000_000),
+    ],
+    example: "`\"2000 / s\"` or a number a second",
+    whole: None,
+};
+
 /// How often, how many.
 pub(super) const COUNT: Sort = Sort {
     what: "a count",
@@ -257,6 +299,8 @@ mod tests {
             (&COUNT, "+7", 7),
             (&CYCLES, "12 cycles", 12),
             (&BANDWIDTH, "10 GB/s", 10_000_000_000),
+            (&RATE, "0.5 / s", 500_000),
+            (&RATE, "2000/s", 2_000_000_000),
             (&COUNT, "18446744073709551615", u64::MAX),
         ] {
             assert_eq!(sort.parse(text), Ok(worth), "{text}");
@@ -288,8 +332,8 @@ mod tests {
     proptest! {
         /// A whole number of any unit is worth so many of it, however it is spaced, and however it is written.
         #[test]
-        fn written_and_read_again(number in 0u64..4_000_000, sort in 0usize..7, unit in any::<proptest::sample::Index>(), space in " {0,2}") {
-            let sort = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &COUNT][sort];
+        fn written_and_read_again(number in 0u64..4_000_000, sort in 0usize..10, unit in any::<proptest::sample::Index>(), space in " {0,2}") {
+            let sort = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &RATE, &ENERGY, &POWER, &COUNT][sort];
             let (name, factor) = *unit.get(sort.units);
             prop_assert_eq!(sort.parse(&format!("{number}{space}{name}")), Ok(number * factor));
             prop_assert_eq!(sort.parse(&format!("{number}.000{space}{name}")), Ok(number * factor));
@@ -304,8 +348,8 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "(?s)[-+0-9.eE_ ]{0,60}.{0,8}", sort in 0usize..7) {
-            let _ = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &COUNT][sort].parse(&text);
+        fn no_text_makes_it_panic(text in "(?s)[-+0-9.eE_ ]{0,60}.{0,8}", sort in 0usize..10) {
+            let _ = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &RATE, &ENERGY, &POWER, &COUNT][sort].parse(&text);
         }
     }
 }

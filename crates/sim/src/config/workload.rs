@@ -1,6 +1,7 @@
 //! Reads a workload: its mixes of instructions. The programs are read by [`super::program`].
 
 use super::{
+    device,
     machine::texts,
     program,
     quantity::SIZE,
@@ -37,7 +38,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
         root.get_ref(),
         0..0,
         "a workload",
-        &["about", "sources", "mixes", "programs"],
+        &["about", "sources", "mixes", "devices", "programs"],
     )?;
     let about = file.need("about")?.text()?.to_owned();
     let sources = texts(file.get("sources"))?;
@@ -47,7 +48,8 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
         .into_iter()
         .map(|(name, item)| mix(name, item, &mut regions))
         .collect::<Checked<_>>()?;
-    let programs = program::read(file.need("programs")?, &mixes)?;
+    let devices = device::read(file.get("devices"))?;
+    let programs = program::read(file.need("programs")?, &mixes, &devices)?;
     if data(&mixes, &programs) > MOST_DATA {
         return Err(file.wrong(
             "all working sets of all threads together are more than 16 TiB, beyond what addresses tell apart",
@@ -58,6 +60,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
         about,
         sources,
         mixes,
+        devices,
         programs,
     })
 }
@@ -71,7 +74,7 @@ fn data(mixes: &[Mix], programs: &[ProgramModel]) -> u128 {
         _ => 0,
     };
     let of_thread = |thread: &ThreadModel| {
-        u128::from(thread.count) * thread.steps.iter().map(of_step).sum::<u128>()
+        u128::from(thread.count.max(1)) * thread.steps.iter().map(of_step).sum::<u128>()
     };
     let of_program = |program: &ProgramModel| {
         u128::from(program.count) * program.threads.iter().map(of_thread).sum::<u128>()

@@ -1,7 +1,13 @@
 //! The operating system of the simulated machine: who runs where, and who waits for whom.
 
+mod devices;
+mod requests;
 mod scheduler;
 mod sync;
 
+pub use devices::DeviceStats;
+pub(crate) use devices::Devices;
+pub(crate) use requests::{Queue, Taken};
+pub use requests::{RequestStats, Served};
 pub use scheduler::{Scheduler, SchedulerModel};
 pub(crate) use sync::Sync;

@@ -43,6 +43,8 @@ struct Queue {
     /// Since when the current one has it.
     since: Ps,
     waiting: Vec<Index>,
+    /// The virtual time of who had it last: it never goes back (`min_vruntime`).
+    floor: Ps,
 }
 
 impl Queue {
@@ -149,6 +151,10 @@ impl Scheduler {
         }
         if !best.is_empty() {
             let chosen = best[self.random.below(best.len() as u64) as usize];
+            // What it did not use before it was there it does not get back: else whoever starts comes first.
+            let thread = &mut threads[index];
+            let floor = self.queues[chosen as usize].floor;
+            thread.virtual_time = thread.virtual_time.max(floor);
             self.enqueue(chosen, index, threads, now);
         }
     }
@@ -257,6 +263,7 @@ impl Scheduler {
         queue.current = Some(index);
         queue.since = now;
         let thread = &mut threads[index];
+        queue.floor = queue.floor.max(thread.virtual_time);
         if let Some(since) = thread.waiting_since.take() {
             thread.wait_time += now.saturating_sub(since);
         }

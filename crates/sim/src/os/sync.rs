@@ -29,6 +29,18 @@ impl Sync {
         self.barriers.entry(name.into()).or_default().0 += 1;
     }
 
+    /// One thread less takes part in a barrier. If only it was missing, those that had waited are returned.
+    pub(crate) fn leave_barrier(&mut self, name: &str) -> Vec<Index> {
+        let Some((parties, there)) = self.barriers.get_mut(name) else {
+            return Vec::new();
+        };
+        *parties = parties.saturating_sub(1);
+        match there.len() >= *parties {
+            true => std::mem::take(there),
+            false => Vec::new(),
+        }
+    }
+
     /// A thread comes to a barrier. If it is the last one, all go on: those that had waited are returned.
     pub(crate) fn arrive(&mut self, name: &Arc<str>, thread: Index) -> Option<Vec<Index>> {
         let (parties, there) = self.barriers.entry(Arc::clone(name)).or_default();

@@ -1,13 +1,19 @@
-//! The lives of programs and threads: they start, compute, wait for each other, sleep and end.
+//! The lives of programs and threads: they start, start others, and end.
 
 use super::{Process, SimError, Start, System, addresses::own_bytes};
 use crate::{
-    os::Sync,
-    thread::{Identity, Sources, State, Thread, Wish},
+    os::{Queue, Sync},
+    thread::{Identity, Sources, State, Thread},
     units::Ps,
-    workload::Step,
+    workload::{Step, ThreadModel},
 };
-use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
+
+/// Threads that live at a time at most, as many as a workload may begin with.
+const MOST_ALIVE: usize = 65_536;
+
+/// Threads of a run at most: none has the number of another, and this is the largest `pid_max` of Linux.
+const MOST_STARTED: usize = 4_194_304;
 
 impl System {
     /// Starts the programs whose time has come.
@@ -36,147 +42,157 @@ impl System {
             }
         }
         let code = self.addresses.code(program, &workload.mixes);
-        let own = own_bytes(&workload.mixes);
-        let mut sync = Sync::default();
-        let first = self.threads.len();
-        for kind in &model.threads {
-            let steps: Arc<[Step]> = kind.steps.clone().into();
-            for copy in 0..kind.count {
-                let index = self.threads.len();
-                let name = match kind.count {
-                    1 => kind.name.clone(),
-                    _ => format!("{}-{}", kind.name, copy + 1),
-                };
-                let identity = Identity {
-                    tid: index as i32 + 1,
-                    process: number,
-                    program,
-                    name,
-                    started: self.now,
-                };
-                let mut barriers: Vec<&str> = kind.steps.iter().filter_map(barrier).collect();
-                barriers.sort_unstable();
-                barriers.dedup();
-                barriers.iter().for_each(|name| sync.join_barrier(name));
-                let sources = Sources {
-                    mixes: &workload.mixes,
-                    own: self.addresses.take(own),
-                    regions: &regions,
-                    code: &code,
-                };
-                let random = self.random.part(index as u64 + 2);
-                let mask = self.default_mask.clone();
-                self.threads.push(Thread::new(
-                    identity,
-                    Arc::clone(&steps),
-                    kind.repeat,
-                    mask,
-                    &sources,
-                    &random,
-                ));
-            }
-        }
         let started = self.now;
+        let first = self.threads.len();
+        let requests = model.requests.as_ref().map(|requests| {
+            let random = self.random.part(u64::MAX - number as u64);
+            Queue::new(requests, self.machine.scale, random, started)
+        });
+        if requests.is_some() {
+            self.serving.push(number);
+        }
         self.processes.push(Process {
             program,
             name: model.name.clone(),
             pid: first as i32 + 1,
             started,
             ended: None,
-            live: self.threads.len() - first,
+            live: 0,
             again: start.again,
-            sync,
+            sync: Sync::default(),
+            requests,
+            born: vec![0; model.threads.len()],
+            free: Vec::new(),
+            regions,
+            code,
         });
+        for (kind, model) in model.threads.iter().enumerate() {
+            for _ in 0..model.count {
+                self.bear(number, kind, None);
+            }
+        }
         self.changed = true;
         for index in first..self.threads.len() {
             self.go_on(index, started, true);
         }
     }
 
-    /// Lets a thread go on to what it wants next. It is on no PU, unless it computes on.
-    fn go_on(&mut self, index: usize, at: Ps, mut stopped: bool) {
-        loop {
-            let process = self.threads[index].identity.process;
-            match self.threads[index].step() {
-                Wish::Compute if stopped => {
-                    let is_new = self.threads[index].cpu_time == 0;
-                    self.threads[index].state = State::Runnable;
-                    match is_new {
-                        true => self.scheduler.start(index, &mut self.threads, self.now),
-                        false => self.scheduler.wake(index, &mut self.threads, self.now),
-                    }
-                    return;
-                }
-                Wish::Compute => return self.resume(index, at),
-                Wish::Barrier(name) => match self.processes[process].sync.arrive(&name, index) {
-                    Some(others) => {
-                        for other in others {
-                            self.go_on(other, at, true);
-                        }
-                    }
-                    None => return self.block(index, State::AtBarrier(name), stopped),
-                },
-                Wish::Lock(name) => {
-                    if !self.processes[process].sync.lock(&name, index) {
-                        return self.block(index, State::ForLock(name), stopped);
-                    }
-                }
-                Wish::Unlock(name) => {
-                    if let Some(next) = self.processes[process].sync.unlock(&name) {
-                        self.go_on(next, at, true);
-                    }
-                }
-                Wish::Sleep(time) => {
-                    let until = at + self.machine.machine_time(time).max(1);
-                    self.sleepers.push(Reverse((until, index)));
-                    return self.block(index, State::Sleeping(until), stopped);
-                }
-                Wish::End => return self.end(index, at, stopped),
-            }
-            stopped |= !self.threads[index].is_runnable();
-        }
-    }
-
-    /// It computes on where it is.
-    fn resume(&mut self, index: usize, at: Ps) {
-        let Some(place) = self.threads[index].place else {
-            return;
+    /// A new thread of a process, which has not done its first step.
+    fn bear(&mut self, process: usize, kind: usize, parent: Option<usize>) -> usize {
+        let index = self.threads.len();
+        let workload = Arc::clone(&self.workload);
+        let here = &mut self.processes[process];
+        let model = &workload.programs[here.program].threads[kind];
+        here.born[kind] += 1;
+        here.live += 1;
+        let name = match (model.count, parent) {
+            (1, None) => model.name.clone(),
+            _ => format!("{}-{}", model.name, here.born[kind]),
         };
-        let (pu, thread) = (place.pu as usize, Some(index as u32));
-        self.processor.assign(pu, thread, at, &mut self.threads);
-    }
-
-    fn block(&mut self, index: usize, state: State, stopped: bool) {
-        self.threads[index].state = state;
-        if !stopped {
-            self.leave(index);
+        for name in barriers(model) {
+            here.sync.join_barrier(name);
         }
+        let addresses = &mut self.addresses;
+        let own = here.free.pop();
+        let own = own.unwrap_or_else(|| addresses.take(own_bytes(&workload.mixes)));
+        let sources = Sources {
+            mixes: &workload.mixes,
+            own,
+            regions: &here.regions,
+            code: &here.code,
+        };
+        let identity = Identity {
+            tid: index as i32 + 1,
+            process,
+            program: here.program,
+            kind,
+            parent,
+            name,
+            started: self.now,
+        };
+        // Copies do the same steps.
+        let twin = self.threads.last().filter(|last| {
+            let other = &last.identity;
+            other.process == process && other.kind == kind && last.ended.is_none()
+        });
+        let steps: Arc<[Step]> = match twin {
+            Some(twin) => twin.steps(),
+            None => model.steps.clone().into(),
+        };
+        let random = self.random.part(index as u64 + 2);
+        let mask = self.default_mask.clone();
+        let thread = Thread::new(identity, steps, model.repeat, mask, &sources, &random);
+        self.threads.push(thread);
+        self.alive += 1;
+        index
     }
 
-    /// A thread that was runnable has nothing to do.
-    fn leave(&mut self, index: usize) {
-        self.threads[index].switches += 1;
-        self.take_off(index);
-        let now = self.now;
-        self.scheduler.stop(index, &mut self.threads, now);
+    /// A thread starts others. They are all there before the first of them does anything.
+    pub(super) fn spawn(&mut self, parent: usize, kind: usize, count: u32) -> Vec<usize> {
+        let process = self.threads[parent].identity.process;
+        let more = count as usize;
+        let limit = if self.alive + more > MOST_ALIVE {
+            format!("{MOST_ALIVE} at a time is the most")
+        } else if self.threads.len() + more > MOST_STARTED {
+            format!("{MOST_STARTED} in a run is the most")
+        } else {
+            self.threads[parent].bear(kind, count);
+            self.changed = true;
+            return (0..count)
+                .map(|_| self.bear(process, kind, Some(parent)))
+                .collect();
+        };
+        let program = &self.workload.programs[self.processes[process].program];
+        self.failure = Some(SimError::Threads {
+            at: self.moment(),
+            why: format!(
+                "{limit}; `{}` of `{}` starts `{}` again and again. Let it `join` them, or do it less often",
+                self.threads[parent].identity.name, program.name, program.threads[kind].name,
+            ),
+        });
+        Vec::new()
     }
 
-    fn end(&mut self, index: usize, at: Ps, stopped: bool) {
+    /// A thread has ended. Returns those that go on because of that.
+    pub(super) fn end(&mut self, index: usize, at: Ps, stopped: bool) -> Vec<usize> {
         self.threads[index].state = State::Ended;
         self.threads[index].ended = Some(at);
         if !stopped {
             self.leave(index);
         }
+        self.alive -= 1;
+        let workload = Arc::clone(&self.workload);
+        let (kind, parent) = {
+            let identity = &self.threads[index].identity;
+            (identity.kind, identity.parent)
+        };
         let number = self.threads[index].identity.process;
         let process = &mut self.processes[number];
+        let model = &workload.programs[process.program];
+        process.free.push(self.threads[index].own);
+        self.threads[index].bury();
+        let mut others = Vec::new();
+        if let Some(parent) = parent {
+            // Whoever comes and goes does not keep those that stay from meeting.
+            for name in barriers(&model.threads[kind]) {
+                others.extend(process.sync.leave_barrier(name));
+            }
+            if self.threads[parent].lose(kind) {
+                others.push(parent);
+            }
+        }
         process.live -= 1;
         if process.live > 0 {
-            return;
+            return others;
         }
         process.ended = Some(at);
         let program = process.program;
         self.unfinished -= usize::from(!process.again);
-        if self.workload.programs[program].restart && self.unfinished > 0 {
+        if let Some(queue) = &mut process.requests {
+            queue.advance(at);
+            self.serving.retain(|serving| *serving != number);
+        }
+        if model.restart && self.unfinished > 0 {
             let again = Start {
                 program,
                 at,
@@ -184,72 +200,64 @@ impl System {
             };
             self.starts.push(again);
         }
+        others
     }
 
-    pub(super) fn handle_finished(&mut self) {
-        if self.finished.is_empty() {
-            return;
-        }
-        self.changed = true;
-        let mut finished = std::mem::take(&mut self.finished);
-        for done in finished.drain(..) {
-            self.go_on(done.thread as usize, done.at.min(self.now), false);
-        }
-        self.finished = finished;
-    }
-
-    pub(super) fn next_wake(&self) -> Option<Ps> {
-        let sleeper = self.sleepers.peek().map(|Reverse((at, _))| *at);
-        sleeper
-            .into_iter()
-            .chain(self.starts.last().map(|start| start.at))
-            .min()
-    }
-
-    pub(super) fn wake(&mut self) {
-        while let Some(Reverse((at, index))) = self.sleepers.peek().copied()
-            && at <= self.now
-        {
-            self.sleepers.pop();
-            self.changed = true;
-            self.go_on(index, self.now, true);
-        }
+    /// Now, in words.
+    pub(super) fn moment(&self) -> String {
+        format!("{:.6} ms", self.now as f64 * 1e-9)
     }
 
     pub(super) fn deadlock(&self) -> SimError {
         let waiting = self.threads.iter().filter_map(|thread| {
             let process = &self.processes[thread.identity.process];
             let name = format!("{} of {}", thread.identity.name, process.name);
-            match &thread.state {
+            Some(match &thread.state {
                 State::AtBarrier(barrier) => {
                     let (there, parties) = process.sync.at_barrier(barrier);
-                    Some(format!(
+                    format!(
                         "  {name} waits at barrier '{barrier}' ({there} of {parties} are there)"
-                    ))
+                    )
                 }
                 State::ForLock(lock) => {
                     let holder = process
                         .sync
                         .holder(lock)
                         .map(|holder| self.threads[holder].identity.name.as_str());
-                    Some(format!(
+                    format!(
                         "  {name} waits for lock '{lock}', held by {}",
                         holder.unwrap_or("nobody")
-                    ))
+                    )
                 }
-                _ => None,
-            }
+                State::Joining(kind) => {
+                    let kinds = &self.workload.programs[process.program].threads;
+                    let living = thread.living(*kind);
+                    format!(
+                        "  {name} waits for the end of {living} '{}'",
+                        kinds[*kind].name
+                    )
+                }
+                State::ForRequest => format!("  {name} waits for a request"),
+                State::Runnable | State::Sleeping(_) | State::ForDevice(..) | State::Ended => {
+                    return None;
+                }
+            })
         });
         SimError::Deadlock {
-            at: format!("{:.6} ms", self.now as f64 * 1e-9),
+            at: self.moment(),
             waiting: waiting.collect(),
         }
     }
 }
 
-fn barrier(step: &Step) -> Option<&str> {
-    match step {
-        Step::Barrier(name) => Some(name),
+/// The barriers at which such a thread waits, each once.
+fn barriers(model: &ThreadModel) -> Vec<&str> {
+    let names = model.steps.iter().filter_map(|step| match step {
+        Step::Barrier(name) => Some(name.as_str()),
         _ => None,
-    }
+    });
+    let mut barriers: Vec<&str> = names.collect();
+    barriers.sort_unstable();
+    barriers.dedup();
+    barriers
 }

@@ -2,15 +2,20 @@
 
 mod addresses;
 mod life;
+mod outcome;
+mod steps;
+
+pub use outcome::Outcome;
 
 use crate::{
     core::Finished,
     cycle::CycleLevel,
     detail::Detail,
+    energy::Meter,
     interval::{IntervalLevel, Knowledge},
     memory::Occupancy,
     model::MachineModel,
-    os::{Scheduler, SchedulerModel, Sync},
+    os::{Devices, Queue, Scheduler, SchedulerModel, Sync},
     processor::Processor,
     stream::Random,
     thread::{Place, Thread},
@@ -19,7 +24,11 @@ use crate::{
 };
 use addresses::Addresses;
 use perch_core::PuSet;
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    sync::Arc,
+};
 
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +40,14 @@ pub enum SimError {
         at: String,
         /// A line for each thread: what it waits for.
         waiting: Vec<String>,
+    },
+    /// Threads are started without an end.
+    #[error("too many threads at {at}: {why}")]
+    Threads {
+        /// When, on the machine, in words.
+        at: String,
+        /// Which limit, and who starts them.
+        why: String,
     },
 }
 
@@ -51,6 +68,15 @@ pub struct Process {
     /// Whether it was started again because others had not ended yet.
     again: bool,
     sync: Sync,
+    requests: Option<Queue>,
+    /// How many threads of each kind it has had.
+    born: Vec<u32>,
+    /// Where the data of threads were that have ended: the next ones get them.
+    free: Vec<u64>,
+    /// Where the regions are that all its threads share.
+    regions: HashMap<String, u64>,
+    /// Where the code of each mix is.
+    code: Vec<u64>,
 }
 
 /// A start that is to come.
@@ -71,6 +97,16 @@ pub struct System {
     scheduler: Scheduler,
     threads: Vec<Thread>,
     processes: Vec<Process>,
+    /// Threads that have not ended.
+    alive: usize,
+    /// Processes that have requests and have not ended.
+    serving: Vec<usize>,
+    devices: Devices,
+    meter: Option<Meter>,
+    /// Threads whose turn it is to go on; empty between calls, kept for its room.
+    turns: Vec<(usize, bool)>,
+    /// Why it cannot go on.
+    failure: Option<SimError>,
     addresses: Addresses,
     starts: Vec<Start>,
     /// Programs that have not ended once.
@@ -163,6 +199,12 @@ impl System {
             switch: machine.machine_time(scheduler.switch),
             threads: Vec::new(),
             processes: Vec::new(),
+            alive: 0,
+            serving: Vec::new(),
+            devices: Devices::new(&workload.devices, machine.scale),
+            meter: Meter::new(&machine),
+            turns: Vec::new(),
+            failure: None,
             addresses: Addresses::new(random.part(0)),
             starts,
             random,
@@ -247,11 +289,14 @@ impl System {
     /// Runs up to a moment, or until every program has ended once.
     ///
     /// # Errors
-    /// A deadlock.
+    /// A deadlock, or threads that are started without an end.
     pub fn run(&mut self, until: Ps) -> Result<(), SimError> {
         while self.now < until && !self.is_done() {
             self.begin();
             self.put();
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
             let wake = self.next_wake();
             if wake.is_none() && self.scheduler.is_idle() {
                 return Err(self.deadlock());
@@ -275,7 +320,16 @@ impl System {
             }
         }
         self.account();
-        Ok(())
+        let now = self.now;
+        for process in &self.serving {
+            if let Some(queue) = &mut self.processes[*process].requests {
+                queue.advance(now);
+            }
+        }
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
     }
 
     /// Puts on every PU whom the scheduler wants there.
@@ -306,6 +360,9 @@ impl System {
                 begun: now,
                 accounted: now,
             });
+            if let Some(meter) = &mut self.meter {
+                meter.arrive(pu, now);
+            }
             let at = self.now + self.switch;
             self.processor
                 .assign(pu, Some(wanted as u32), at, &mut self.threads);
@@ -318,6 +375,9 @@ impl System {
         let Some(place) = self.threads[index].place.take() else {
             return;
         };
+        if let Some(meter) = &mut self.meter {
+            meter.leave(place.pu as usize, self.now);
+        }
         if let Some(stays) = &mut self.stays {
             stays.push(Stay {
                 thread: index,
@@ -350,7 +410,12 @@ impl System {
         let pu = place.pu as usize;
         let counted = self.processor.take_counters(pu);
         let cycles = ran / self.processor.cycle_time(pu);
+        let energy = self
+            .meter
+            .as_mut()
+            .map_or(0.0, |meter| meter.take(pu, &counted, now));
         let thread = &mut self.threads[index];
+        thread.energy += energy;
         thread.cpu_time += ran;
         thread.virtual_time += ran;
         thread.cycles += cycles;

@@ -1,5 +1,11 @@
 //! What runs on a simulated machine: plain data, read from `workloads/*.toml`.
 
+mod device;
+mod requests;
+
+pub use device::DeviceModel;
+pub use requests::{Arrivals, Gaps, RequestsModel};
+
 use crate::model::Op;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +74,28 @@ pub enum Step {
     Unlock(String),
     /// Sleeps, in nanoseconds of the operating system.
     Sleep(u64),
+    /// Waits for a request of the program and takes it; ends if none will come any more.
+    Receive,
+    /// Is done with the request that it took.
+    Reply,
+    /// Reads or writes, and waits until that is done.
+    Io {
+        /// Which device: an index of [`WorkloadModel::devices`].
+        device: usize,
+        /// How long the device takes until the first byte, in nanoseconds of the operating system.
+        time: u64,
+        /// Bytes that are moved.
+        bytes: u64,
+    },
+    /// Starts threads of its program.
+    Spawn {
+        /// What they do: an index of [`ProgramModel::threads`].
+        kind: usize,
+        /// How many.
+        count: u32,
+    },
+    /// Waits until all threads of this kind that it has started have ended: an index of [`ProgramModel::threads`].
+    Join(usize),
 }
 
 /// Threads that do the same.
@@ -75,7 +103,7 @@ pub enum Step {
 pub struct ThreadModel {
     /// Their name; numbered if there are several.
     pub name: String,
-    /// How many.
+    /// How many there are from the beginning; 0 if all are started by others.
     pub count: u32,
     /// What each does.
     pub steps: Vec<Step>,
@@ -94,6 +122,8 @@ pub struct ProgramModel {
     pub start: u64,
     /// Whether it is started again whenever it ends, until every program has ended once (papers 000 and 001).
     pub restart: bool,
+    /// The requests that its threads serve, if there are any.
+    pub requests: Option<RequestsModel>,
     /// Its threads.
     pub threads: Vec<ThreadModel>,
 }
@@ -109,6 +139,8 @@ pub struct WorkloadModel {
     pub sources: Vec<String>,
     /// The mixes.
     pub mixes: Vec<Mix>,
+    /// The devices, which all programs share.
+    pub devices: Vec<DeviceModel>,
     /// The programs.
     pub programs: Vec<ProgramModel>,
 }

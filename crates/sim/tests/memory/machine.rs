@@ -65,6 +65,7 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
             bandwidth: f64::INFINITY,
             distance: vec![vec![1.0, 1.5], vec![1.5, 1.0]],
         },
+        energy: None,
     }
 }
 

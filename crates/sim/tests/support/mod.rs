@@ -79,6 +79,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
             bandwidth: 1e10,
             distance: vec![vec![1.0]],
         },
+        energy: None,
     }
 }
 
@@ -115,6 +116,7 @@ pub fn workload(mixes: Vec<Mix>, threads: Vec<Vec<Step>>) -> WorkloadModel {
             count: 1,
             start: 0,
             restart: false,
+            requests: None,
             threads: vec![ThreadModel {
                 name: format!("t{number}"),
                 count: 1,
@@ -126,6 +128,7 @@ pub fn workload(mixes: Vec<Mix>, threads: Vec<Vec<Step>>) -> WorkloadModel {
         name: "test".into(),
         about: "a workload for tests".into(),
         sources: Vec::new(),
+        devices: Vec::new(),
         programs: programs.collect(),
         mixes,
     }

@@ -1,0 +1,89 @@
+//! Every example of the pages can be read and does what the page says.
+
+mod support;
+
+use perch_sim::{
+    config::{find_machine, find_workload, machine_from_text, workload_from_text},
+    model::Multithreading,
+    system::System,
+    units::SECOND,
+};
+use std::{path::Path, sync::Arc};
+use support::{machine, system};
+
+/// The TOML examples of a page.
+fn examples(page: &'static str) -> Vec<&'static str> {
+    let parts = page.split("```toml\n").skip(1);
+    let example = |part: &'static str| part.split_once("```").expect("an example has an end").0;
+    parts.map(example).collect()
+}
+
+fn play(text: &str) -> System {
+    let workload = workload_from_text(text, Path::new("docs/workloads.md"));
+    let workload = workload.unwrap_or_else(|error| panic!("{error}"));
+    let mut system = system(machine(2, 2, Multithreading::FineGrained), workload, 1);
+    system
+        .run(SECOND / 2)
+        .unwrap_or_else(|error| panic!("{error}"));
+    system
+}
+
+#[test]
+fn examples_of_workloads_run() {
+    let examples = examples(include_str!("../../../docs/workloads.md"));
+    let [first, server, team] = examples[..] else {
+        panic!("{} examples", examples.len());
+    };
+    let workload = workload_from_text(first, Path::new("first.toml")).unwrap();
+    assert_eq!(workload.programs.len(), 2);
+    let served = play(server);
+    let outcome = served.outcome();
+    assert!(served.is_done());
+    assert_eq!(
+        (outcome.requests[0].served, outcome.devices[0].operations),
+        (50, 50)
+    );
+    let team = play(team);
+    assert!(team.is_done());
+    assert_eq!(team.threads().len(), 1 + 2 * 8);
+}
+
+#[test]
+fn the_example_of_energy_belongs_to_that_of_a_machine() {
+    let examples = examples(include_str!("../../../docs/machines.md"));
+    let [whole, energy] = examples[..] else {
+        panic!("{} examples", examples.len());
+    };
+    let machine = machine_from_text(&format!("{whole}\n{energy}"), Path::new("m.toml"));
+    let machine = machine.unwrap_or_else(|error| panic!("{error}"));
+    let workload = find_workload("mixed").unwrap();
+    let mut system = System::new(
+        Arc::new(machine),
+        Arc::new(workload),
+        perch_sim::os::SchedulerModel::default(),
+        1,
+    );
+    system.run(SECOND / 10_000).unwrap();
+    let stats = system.energy().unwrap();
+    // Two cores, both busy, and the base.
+    assert!(stats.watts > 16.0 && stats.dynamic > 0.0, "{stats:?}");
+}
+
+#[test]
+fn the_shipped_server_is_not_overloaded_and_the_shipped_team_ends() {
+    let play = |name: &str, until| {
+        let machine = find_machine("cmt-4x4").unwrap();
+        let workload = find_workload(name).unwrap();
+        let scheduler = perch_sim::os::SchedulerModel::default();
+        let mut system = System::new(Arc::new(machine), Arc::new(workload), scheduler, 1);
+        system.run(until).unwrap();
+        system
+    };
+    let server = play("web-server", SECOND / 1_000);
+    let stats = &server.outcome().requests[0];
+    assert!(stats.served > 200 && stats.dropped == 0, "{stats:?}");
+    assert!(stats.mean < 0.05, "{stats:?}");
+    let team = play("fork-join", SECOND / 10);
+    assert!(team.is_done());
+    assert_eq!(team.threads().len(), 1 + 20 * 12);
+}
