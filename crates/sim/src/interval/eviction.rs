@@ -59,6 +59,13 @@ pub(super) struct Visitor {
     pub taken: f64,
 }
 
+impl Visitor {
+    /// The chance that a line was visited within a time.
+    fn chance(&self, time: f64) -> f64 {
+        (self.reuse.distinct(self.rate * time) / self.lines).min(1.0)
+    }
+}
+
 /// The chance to be evicted by the time since the last visit.
 struct Curve {
     /// The logarithms of the first time and of the ratio of one to the next.
@@ -187,7 +194,14 @@ fn evicted(shape: Shape, visitors: &[Visitor], own: usize, time: f64) -> f64 {
             // The line itself evicts nobody.
             number = (number - 1.0).max(0.0);
         }
-        let chance = (visitor.reuse.distinct(visitor.rate * time) / visitor.lines).min(1.0);
+        let mut chance = visitor.chance(time);
+        if visitor.reuse.in_order() {
+            // One after the other: as many in each set, or one more.
+            (number, chance) = (number * chance, 1.0);
+        }
+        if number >= shape.ways && chance == 1.0 {
+            return 1.0;
+        }
         if number > 64.0 {
             if number * chance > 4.0 * shape.ways {
                 return 1.0;

@@ -23,6 +23,7 @@ use crate::{
 pub use knowledge::Knowledge;
 
 use demand::{Asked, Class, Owner};
+use layout::Layout;
 use settle::Speed;
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
@@ -35,6 +36,7 @@ const NEGLIGIBLE: f64 = 1e-3;
 /// A thread on a PU.
 struct Run {
     thread: u32,
+    pu: usize,
     asked: Arc<Asked>,
     /// Nothing is done before.
     from: Ps,
@@ -108,7 +110,7 @@ impl IntervalLevel {
         for (run, speed) in self.runs.iter_mut().zip(speeds) {
             if let Some(run) = run {
                 run.speed = speed;
-                run.cold = cold(&self.warmth, run);
+                run.cold = cold(&self.warmth, &self.known.layout, run);
             }
         }
     }
@@ -143,8 +145,12 @@ impl IntervalLevel {
                 let brought = cold.brought(done);
                 cold.passed += done;
                 self.warmth.take_in(cold.cache, brought);
-                let level = self.known.layout.caches.get(cold.cache);
-                self.tallies[pu].bring(level.map(|at| at.level), cold.code, brought);
+                let caches = &self.known.layout.caches;
+                let level = caches.get(cold.cache).map(|at| at.level);
+                self.tallies[pu].bring(level, cold.code, brought);
+                if cold.last {
+                    self.tallies[pu].transfer(brought);
+                }
             }
             let negligible = |cold: &Cold| cold.left() * cold.cost < NEGLIGIBLE * cold.within;
             if run.cold.iter().any(negligible) {
@@ -166,6 +172,13 @@ impl IntervalLevel {
         };
         self.runs.iter().flatten().filter_map(end).min()
     }
+}
+
+/// Whether what a cache misses comes from memory.
+fn is_last(layout: &Layout, run: &Run, cache: usize, code: bool) -> bool {
+    let pu = &layout.pus[run.pu];
+    let path = if code { &pu.fetch } else { &pu.data };
+    path.last() == Some(&cache)
 }
 
 /// How many lines, or pages of a TLB, there are in all.
@@ -196,7 +209,7 @@ fn keep_warm(warmth: &mut Warmth, run: &Run) {
 }
 
 /// What a thread misses in caches that it would find there if it had run for long.
-fn cold(warmth: &Warmth, run: &Run) -> Vec<Cold> {
+fn cold(warmth: &Warmth, layout: &Layout, run: &Run) -> Vec<Cold> {
     let mut all = Vec::new();
     for kept in run.speed.fate.kept.iter().filter(|kept| kept.hits > 0.0) {
         let costs = run
@@ -217,9 +230,10 @@ fn cold(warmth: &Warmth, run: &Run) -> Vec<Cold> {
             whose,
             code: is_code,
             full: kept.lines,
-            in_order: lines.reuse.points().len() == 1,
+            in_order: lines.reuse.in_order(),
             within: lines_of(kept) / (kept.hits + kept.misses),
             passed: 0.0,
+            last: is_last(layout, run, kept.cache, is_code),
             cost: if is_code { *code } else { *data },
         };
         if cold.left() * cold.cost >= NEGLIGIBLE * cold.within && cold.left() > 0.5 {
@@ -242,6 +256,7 @@ impl Processor for IntervalLevel {
         };
         self.runs[pu] = Some(Run {
             thread: index,
+            pu,
             asked,
             from: at.max(self.now),
             begun: threads[index as usize].begun(),

@@ -65,6 +65,11 @@ impl Reuse {
         &self.points
     }
 
+    /// Whether all lines are visited one after the other.
+    pub fn in_order(&self) -> bool {
+        self.points.len() == 1
+    }
+
     /// How many different lines so many visits touch.
     pub fn distinct(&self, visits: f64) -> f64 {
         let of_class = |point: &Point| point.share * point.after.min(visits);

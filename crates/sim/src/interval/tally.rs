@@ -46,6 +46,11 @@ impl Tally {
         }
     }
 
+    /// Further lines are moved over the bus.
+    pub fn transfer(&mut self, lines: f64) {
+        self.transfers += lines;
+    }
+
     /// Hands out whole numbers; the rest is for the next time. All instructions are handed out.
     pub fn take(&mut self) -> Counters {
         let whole = |sum: &mut f64| {
