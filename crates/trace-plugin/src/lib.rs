@@ -47,7 +47,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
         (CStr::from_ptr((*info).target_name), arguments)
     };
     let number = |name: &str| {
-        let given = arguments.iter().find_map(|argument| argument.strip_prefix(name));
+        let given = arguments
+            .iter()
+            .find_map(|argument| argument.strip_prefix(name));
         given.and_then(|number| number.parse::<u64>().ok())
     };
     let (Some(socket), Some(instructions), Some(skip)) =

@@ -59,8 +59,14 @@ pub fn send(kind: Kind, thread: u32, records: &[u64]) {
         sent = message(link, Kind::Blocks, 0, &blocks);
         blocks.clear();
     }
-    let bytes: Vec<u8> = records.iter().flat_map(|record| record.to_le_bytes()).collect();
-    if sent.and_then(|()| message(link, kind, thread, &bytes)).is_err() {
+    let bytes: Vec<u8> = records
+        .iter()
+        .flat_map(|record| record.to_le_bytes())
+        .collect();
+    if sent
+        .and_then(|()| message(link, kind, thread, &bytes))
+        .is_err()
+    {
         // perch is gone. The program goes on.
         link.broken.store(true, Relaxed);
     }

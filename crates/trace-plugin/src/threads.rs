@@ -60,7 +60,11 @@ pub fn begin(cpu: u32, wanted: Wanted) {
     let first = wanted.skip.min(SIGN_OF_LIFE);
     let thread = Thread {
         number: NEXT.fetch_add(1, Relaxed),
-        left: if wanted.skip == 0 { wanted.instructions } else { first },
+        left: if wanted.skip == 0 {
+            wanted.instructions
+        } else {
+            first
+        },
         skip: wanted.skip - first,
         wanted: wanted.instructions,
         recording: wanted.skip == 0,

@@ -15,9 +15,15 @@ pub(crate) fn unpacked<'a>(input: impl Read + 'a) -> io::Result<Box<dyn BufRead 
     let mut input = BufReader::with_capacity(1 << 16, input);
     let begins = input.fill_buf()?;
     Ok(if begins.starts_with(&GZIP) {
-        Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input)))
+        Box::new(BufReader::with_capacity(
+            1 << 16,
+            MultiGzDecoder::new(input),
+        ))
     } else if begins.starts_with(&XZ) {
-        Box::new(BufReader::with_capacity(1 << 16, XzReader::new(input, true)))
+        Box::new(BufReader::with_capacity(
+            1 << 16,
+            XzReader::new(input, true),
+        ))
     } else {
         Box::new(input)
     })

@@ -98,7 +98,10 @@ impl Cursor {
 
     /// The next instruction; `None` at the end.
     #[inline]
-    #[allow(clippy::should_implement_trait, reason = "what it gives borrows from it")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "what it gives borrows from it"
+    )]
     pub fn next(&mut self) -> Option<Instruction<'_>> {
         let recording = &*self.recording;
         let bytes = &recording.threads[self.thread].bytes;
@@ -116,7 +119,11 @@ impl Cursor {
     #[inline]
     pub fn peek(&self) -> Option<u64> {
         let bytes = &self.recording.threads[self.thread].bytes;
-        let code = self.recording.table.codes().get(self.decoder.peek(bytes)? as usize)?;
+        let code = self
+            .recording
+            .table
+            .codes()
+            .get(self.decoder.peek(bytes)? as usize)?;
         Some(code.address)
     }
 

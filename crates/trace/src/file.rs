@@ -248,7 +248,9 @@ pub(crate) fn read(input: &mut dyn Read, limits: &Limits) -> Result<Recording, S
                     return Err(format!("damaged: it names a thread {thread}"));
                 }
                 if recording.threads.len() <= thread {
-                    recording.threads.resize_with(thread + 1, ThreadRecord::default);
+                    recording
+                        .threads
+                        .resize_with(thread + 1, ThreadRecord::default);
                 }
                 recording.threads[thread].bytes.extend_from_slice(&raw);
             }
@@ -280,9 +282,8 @@ fn end(raw: &[u8], threads: &mut Vec<ThreadRecord>) -> Result<(), String> {
 fn section(input: &mut dyn Read) -> Result<(u8, u32, Vec<u8>), String> {
     let mut head = [0; 13];
     input.read_exact(&mut head).map_err(cut_off)?;
-    let number = |at: usize| {
-        u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-    };
+    let number =
+        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let (length, stored) = (number(5) as usize, number(9) as usize);
     // Content that cannot be made smaller is stored a little larger.
     if length > LARGEST || stored > 2 * LARGEST {

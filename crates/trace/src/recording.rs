@@ -29,8 +29,7 @@ impl CodeTable {
         if self.slots.is_empty() {
             self.slots.push(0);
         }
-        self.slots
-            .push((self.slots() + code.accesses.len()) as u32);
+        self.slots.push((self.slots() + code.accesses.len()) as u32);
         self.codes.push(code);
         id
     }

@@ -121,7 +121,9 @@ impl Tally {
             ThreadSummary {
                 thread: number + 1,
                 instructions: counts.classes.iter().sum(),
-                classes: classes.map(|(class, count)| (class.name(), count)).collect(),
+                classes: classes
+                    .map(|(class, count)| (class.name(), count))
+                    .collect(),
                 loads: counts.loads,
                 stores: counts.stores,
                 taken: counts.taken,

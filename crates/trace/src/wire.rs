@@ -60,9 +60,12 @@ impl Head {
 
     /// From bytes; `None` if they are no head.
     pub fn from_bytes(bytes: &[u8; Head::BYTES]) -> Option<Self> {
-        let number =
-            |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == number(0))?;
+        let number = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| *kind as u32 == number(0))?;
         Some(Self {
             kind,
             thread: number(4),

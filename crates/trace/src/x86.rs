@@ -21,7 +21,11 @@ pub fn decode(bytes: &[u8], address: u64) -> Option<Code> {
     let of_address = |memory: &UsedMemory| [memory.segment(), memory.base(), memory.index()];
     for register in info.used_memory().iter().flat_map(of_address) {
         // The program's own segments begin at 0 and never change; those of its threads do.
-        add(&mut bases, register, &[Register::CS, Register::DS, Register::ES, Register::SS]);
+        add(
+            &mut bases,
+            register,
+            &[Register::CS, Register::DS, Register::ES, Register::SS],
+        );
     }
     let (mut sources, mut destinations) = (Vec::new(), Vec::new());
     for used in info.used_registers() {
@@ -30,7 +34,9 @@ pub fn decode(bytes: &[u8], address: u64) -> Option<Code> {
         let is_base = number(register).is_some_and(|number| bases.contains(&number));
         let access = used.access();
         // A base that is also data is told twice, with what each is.
-        if matches!(access, Read | CondRead | ReadWrite | ReadCondWrite) && !register.is_segment_register() {
+        if matches!(access, Read | CondRead | ReadWrite | ReadCondWrite)
+            && !register.is_segment_register()
+        {
             let only_base = is_base && !is_data(&instruction, register);
             if !only_base {
                 add(&mut sources, register, &[]);
@@ -130,7 +136,10 @@ mod tests {
         assert_eq!(&*code.destinations, [VECTOR]);
         // mov [rax], rax
         let code = of(&[0x48, 0x89, 0x00]);
-        assert_eq!((code.class, &*code.bases, &*code.sources), (Class::Store, &[GENERAL[0]][..], &[GENERAL[0]][..]));
+        assert_eq!(
+            (code.class, &*code.bases, &*code.sources),
+            (Class::Store, &[GENERAL[0]][..], &[GENERAL[0]][..])
+        );
         assert!(code.destinations.is_empty());
     }
 
@@ -138,7 +147,10 @@ mod tests {
     fn branches_and_flags() {
         // jne -2
         let code = of(&[0x75, 0xfe]);
-        assert_eq!((code.class, code.branch), (Class::Branch, Some(Branch::Conditional)));
+        assert_eq!(
+            (code.class, code.branch),
+            (Class::Branch, Some(Branch::Conditional))
+        );
         assert_eq!(&*code.sources, [FLAGS]);
         // ret
         let code = of(&[0xc3]);

@@ -9,6 +9,7 @@ mod kind;
 mod machine;
 mod program;
 mod quantity;
+mod recording;
 mod shipped;
 mod table;
 mod topology;

@@ -35,7 +35,8 @@ impl System {
                 regions.entry(region.clone()).or_insert_with(taken);
             }
         }
-        let code = self.addresses.code(program, &workload.mixes);
+        let mut code = self.addresses.code(program, &workload.mixes);
+        self.addresses.recordings(model, &workload.mixes, &mut code);
         let own = own_bytes(&workload.mixes);
         let mut sync = Sync::default();
         let first = self.threads.len();
@@ -62,6 +63,7 @@ impl System {
                     own: self.addresses.take(own),
                     regions: &regions,
                     code: &code,
+                    ordinal: index - first,
                 };
                 let random = self.random.part(index as u64 + 2);
                 let mask = self.default_mask.clone();

@@ -1,5 +1,9 @@
 //! What runs on a simulated machine: plain data, read from `workloads/*.toml`.
 
+mod trace;
+
+pub use trace::{Layout, Trace};
+
 use crate::model::Op;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +51,9 @@ pub struct Mix {
     pub code_bytes: u64,
     /// Its data; loads and stores of a mix without any touch one line.
     pub working_sets: Vec<WorkingSet>,
+    /// A recording, instead of all that: then `code_bytes` is the memory of its program.
+    #[serde(skip)]
+    pub trace: Option<Trace>,
 }
 
 /// One thing that a thread does.

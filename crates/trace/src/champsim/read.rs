@@ -112,7 +112,9 @@ fn length(record: &[u8; RECORD], next: Option<u64>, lengths: &mut FxHashMap<u64,
 fn code(record: &[u8; RECORD], length: u8) -> (Code, Vec<u64>) {
     let registers = |at: usize, count: usize| -> Box<[u8]> {
         let some = record[at..at + count].iter();
-        some.filter(|register| **register != NONE).copied().collect()
+        some.filter(|register| **register != NONE)
+            .copied()
+            .collect()
     };
     let destinations = registers(WRITTEN, DESTINATIONS);
     let sources = registers(READ, SOURCES);
@@ -137,7 +139,12 @@ fn code(record: &[u8; RECORD], length: u8) -> (Code, Vec<u64>) {
         Class::Branch
     } else if stores == accesses.len() && stores > 0 {
         Class::Store
-    } else if stores == 0 && !accesses.is_empty() && !vector(&sources) && !sources.contains(&FLAGS) && moves(&sources, &destinations) {
+    } else if stores == 0
+        && !accesses.is_empty()
+        && !vector(&sources)
+        && !sources.contains(&FLAGS)
+        && moves(&sources, &destinations)
+    {
         Class::Load
     } else if vector(&sources) || vector(&destinations) {
         Class::Fp
@@ -162,7 +169,9 @@ fn code(record: &[u8; RECORD], length: u8) -> (Code, Vec<u64>) {
 
 /// Whether an instruction that reads memory only loads it: what it writes, it does not read, and it sets no flags.
 fn moves(sources: &[u8], destinations: &[u8]) -> bool {
-    destinations.iter().all(|register| *register == STACK_POINTER || (*register != FLAGS && !sources.contains(register)))
+    destinations.iter().all(|register| {
+        *register == STACK_POINTER || (*register != FLAGS && !sources.contains(register))
+    })
 }
 
 /// ChampSim's own rules (`inc/instruction.h`).

@@ -50,11 +50,16 @@ impl Tools {
                 ))
             })?;
         let executable = std::env::current_exe().and_then(|file| file.canonicalize());
-        let folder = executable.ok().and_then(|file| Some(file.parent()?.to_owned()));
+        let folder = executable
+            .ok()
+            .and_then(|file| Some(file.parent()?.to_owned()));
         let places: Vec<PathBuf> = match (plugin, folder) {
             (Some(plugin), _) => vec![plugin.to_owned()],
             (None, Some(folder)) => {
-                vec![folder.join(PLUGIN), folder.join("../lib/perch").join(PLUGIN)]
+                vec![
+                    folder.join(PLUGIN),
+                    folder.join("../lib/perch").join(PLUGIN),
+                ]
             }
             (None, None) => Vec::new(),
         };
@@ -98,7 +103,10 @@ impl Tools {
         command.arg(&options.program);
         command.args(options.command.iter().skip(1));
         command.spawn().map_err(|error| {
-            TraceError::Record(format!("{} cannot be started: {error}", self.qemu.display()))
+            TraceError::Record(format!(
+                "{} cannot be started: {error}",
+                self.qemu.display()
+            ))
         })
     }
 
@@ -120,8 +128,10 @@ pub fn check_program(program: &Path) -> Result<(), TraceError> {
     let name = program.display();
     let wrong = |why: String| Err(TraceError::Record(format!("{name}: {why}")));
     let mut head = Vec::new();
-    let read = std::fs::File::open(program)
-        .and_then(|file| file.take(size_of::<FileHeader64<Endianness>>() as u64).read_to_end(&mut head));
+    let read = std::fs::File::open(program).and_then(|file| {
+        file.take(size_of::<FileHeader64<Endianness>>() as u64)
+            .read_to_end(&mut head)
+    });
     if let Err(error) = read {
         return wrong(format!("cannot be read: {error}"));
     }
