@@ -9,10 +9,8 @@ pub const VERSION: c_int = 1;
 /// `QEMU_PLUGIN_CB_NO_REGS` of `enum qemu_plugin_cb_flags`.
 pub const NO_REGISTERS: c_int = 0;
 
-/// `QEMU_PLUGIN_MEM_R` of `enum qemu_plugin_mem_rw`.
-pub const READ: c_int = 1;
-/// `QEMU_PLUGIN_MEM_W`.
-pub const WRITE: c_int = 2;
+/// `QEMU_PLUGIN_MEM_RW` of `enum qemu_plugin_mem_rw`. qemu 7.2 calls back for both even if only one was asked for.
+pub const READ_WRITE: c_int = 3;
 
 /// `qemu_plugin_id_t`.
 pub type Id = u64;
@@ -71,4 +69,5 @@ unsafe extern "C" {
     pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
     pub fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
+    pub fn qemu_plugin_mem_is_store(info: u32) -> bool;
 }

@@ -106,8 +106,8 @@ extern "C" fn on_translate(_: Id, block: *mut api::Block) {
                 let instruction = api::qemu_plugin_tb_get_insn(block, index);
                 let at = index as *mut c_void;
                 let flags = api::NO_REGISTERS;
-                api::qemu_plugin_register_vcpu_mem_cb(instruction, on_read, flags, api::READ, at);
-                api::qemu_plugin_register_vcpu_mem_cb(instruction, on_write, flags, api::WRITE, at);
+                let both = api::READ_WRITE;
+                api::qemu_plugin_register_vcpu_mem_cb(instruction, on_memory, flags, both, at);
                 let data = api::qemu_plugin_insn_data(instruction).cast::<u8>();
                 let size = api::qemu_plugin_insn_size(instruction);
                 let bytes = std::slice::from_raw_parts(data, size);
@@ -131,17 +131,13 @@ extern "C" fn on_execute(cpu: c_uint, data: *mut c_void) {
     threads::execute(cpu, record::block(data as u32), data >> 32);
 }
 
-extern "C" fn on_read(cpu: c_uint, info: u32, address: u64, index: *mut c_void) {
-    touch(cpu, info, address, index, false);
-}
-
-extern "C" fn on_write(cpu: c_uint, info: u32, address: u64, index: *mut c_void) {
-    touch(cpu, info, address, index, true);
-}
-
-#[inline]
-fn touch(cpu: c_uint, info: u32, address: u64, index: *mut c_void, store: bool) {
-    // SAFETY: qemu's function, with what qemu gave.
-    let shift = unsafe { api::qemu_plugin_mem_size_shift(info) };
+extern "C" fn on_memory(cpu: c_uint, info: u32, address: u64, index: *mut c_void) {
+    // SAFETY: qemu's functions, with what qemu gave.
+    let (shift, store) = unsafe {
+        (
+            api::qemu_plugin_mem_size_shift(info),
+            api::qemu_plugin_mem_is_store(info),
+        )
+    };
     threads::touch(cpu, record::memory(index as usize, store, shift, address));
 }
