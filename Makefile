@@ -7,6 +7,7 @@ BUILD_PACKAGES := pkg-config gcc libc6-dev libhwloc-dev libudev-dev libpfm4
 TEST_PACKAGES   = $(shell cat testbed/apt-packages.txt)
 ACCURACY_PACKAGES = $(shell cat crates/accuracy/apt-packages.txt)
 BENCH_PACKAGES := linux-perf
+TRACE_PACKAGES := qemu-user
 
 PERCH := target/release/perch
 
@@ -32,7 +33,7 @@ packages:
 	$(call need,$(BUILD_PACKAGES))
 
 build: packages
-	$(CARGO) build --release -p perch
+	$(CARGO) build --release -p perch -p perch-trace-plugin
 
 examples: packages
 	$(MAKE) -s -C examples
@@ -41,7 +42,7 @@ run: build examples
 	@sh examples/demo.sh $(PERCH)
 
 test-packages: packages
-	$(call need,$(TEST_PACKAGES))
+	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES))
 
 test: test-packages examples
 	$(CARGO) test --workspace --no-fail-fast
@@ -66,6 +67,7 @@ fuzz: packages
 PREFIX ?= /usr/local
 install: build
 	install -Dm755 $(PERCH) $(DESTDIR)$(PREFIX)/bin/perch
+	install -Dm644 target/release/libperch_trace_plugin.so $(DESTDIR)$(PREFIX)/lib/perch/libperch_trace_plugin.so
 	mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1
 	$(PERCH) man $(DESTDIR)$(PREFIX)/share/man/man1
 	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d

@@ -44,6 +44,7 @@ fn workload(threads: u32, bytes: u64) -> WorkloadModel {
                 stride: 64,
                 region: None,
             }],
+            trace: None,
         }],
         devices: Vec::new(),
         programs: vec![ProgramModel {

@@ -2,7 +2,7 @@
 
 use crate::{
     counters::Counters,
-    stream::{Instruction, MixStream, Random, Stream},
+    stream::{Instruction, MixStream, Random, RecordedStream, Stream},
     units::Ps,
     workload::{Mix, Step},
 };
@@ -151,6 +151,8 @@ pub(crate) struct Sources<'a> {
     pub regions: &'a HashMap<String, u64>,
     /// Where the code of each mix begins.
     pub code: &'a [u64],
+    /// Which of its program's threads it is, from 0.
+    pub ordinal: usize,
 }
 
 impl Thread {
@@ -336,6 +338,11 @@ impl Thread {
 
 fn stream(mix: usize, sources: &Sources<'_>, random: &Random) -> Stream {
     let model = &sources.mixes[mix];
+    if let Some(trace) = &model.trace
+        && let Some(stream) = RecordedStream::new(trace, sources.code[mix], sources.ordinal)
+    {
+        return Stream::Recorded(Box::new(stream));
+    }
     let mut own = sources.own;
     let bases: Vec<u64> = model
         .working_sets

@@ -3,7 +3,7 @@
 
 mod lookup;
 
-pub use lookup::spawn_error;
+pub use lookup::{find, spawn_error};
 
 use crate::limits;
 use perch_core::{Launch, MachineError};

@@ -1,8 +1,10 @@
 //! The command line.
 
 mod simulation;
+mod trace;
 
 pub use simulation::{LabArgs, LabCommand, SimArgs};
+pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 use perch_core::PuSet;
@@ -51,6 +53,10 @@ pub enum Command {
     Sim(SimArgs),
     /// Run the papers' experiments on simulated machines
     Lab(LabArgs),
+    /// Record what a program executes, for the simulated machine or ChampSim
+    RecordTrace(RecordTraceArgs),
+    /// Look at such a recording, or write it in another format
+    Trace(TraceArgs),
     /// Give threads back the masks that a killed perch left behind
     Restore(JsonArgs),
     /// Print the configuration in force, its defaults or its schema

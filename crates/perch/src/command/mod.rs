@@ -9,11 +9,13 @@ pub mod manual;
 pub mod place;
 pub mod policies;
 pub mod profiles;
+pub mod record_trace;
 pub mod replay;
 pub mod restore;
 pub mod run;
 pub mod sim;
 pub mod topology;
+pub mod trace;
 
 use crate::args::{Args, Command};
 use anyhow::Result;
@@ -34,6 +36,8 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Replay(args) => replay::replay(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Lab(args) => lab::lab(&args),
+        Command::RecordTrace(args) => record_trace::record_trace(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::Restore(args) => restore::restore(args),
         Command::Config(args) => config::config(&args),
         Command::Completions { shell } => manual::completions(shell),

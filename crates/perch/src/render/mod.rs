@@ -8,6 +8,7 @@ pub mod report;
 pub mod sim;
 pub mod table;
 pub mod topology;
+pub mod trace;
 
 /// The width that everything fits.
 pub const WIDTH: usize = 80;

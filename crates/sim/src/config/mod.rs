@@ -12,6 +12,7 @@ mod kind;
 mod machine;
 mod program;
 mod quantity;
+mod recording;
 mod shipped;
 mod step;
 mod table;

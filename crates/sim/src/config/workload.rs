@@ -5,6 +5,7 @@ use super::{
     machine::texts,
     program,
     quantity::SIZE,
+    recording::{self, Recordings},
     table::{Checked, Item, Source, Table},
 };
 use crate::{
@@ -43,10 +44,11 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
     let about = file.need("about")?.text()?.to_owned();
     let sources = texts(file.get("sources"))?;
     let mut regions = HashMap::new();
+    let mut recordings = Recordings::new();
     let mixes = file.need("mixes")?.named()?;
     let mixes: Vec<Mix> = mixes
         .into_iter()
-        .map(|(name, item)| mix(name, item, &mut regions))
+        .map(|(name, item)| mix(name, item, source.path, &mut regions, &mut recordings))
         .collect::<Checked<_>>()?;
     let devices = device::read(file.get("devices"))?;
     let programs = program::read(file.need("programs")?, &mixes, &devices)?;
@@ -82,8 +84,14 @@ fn data(mixes: &[Mix], programs: &[ProgramModel]) -> u128 {
     programs.iter().map(of_program).sum()
 }
 
-/// `regions` are the sizes of the shared regions so far.
-fn mix(name: &str, item: Item<'_>, regions: &mut HashMap<String, u64>) -> Checked<Mix> {
+/// `regions` are the sizes of the shared regions so far, `recordings` those of the file at `path`.
+fn mix(
+    name: &str,
+    item: Item<'_>,
+    path: &str,
+    regions: &mut HashMap<String, u64>,
+    recordings: &mut Recordings,
+) -> Checked<Mix> {
     let known = &[
         "shares",
         "depends",
@@ -91,8 +99,16 @@ fn mix(name: &str, item: Item<'_>, regions: &mut HashMap<String, u64>) -> Checke
         "mispredicted",
         "code",
         "working-sets",
+        "trace",
+        "thread",
     ];
     let table = item.table("a mix", known)?;
+    if let Some(file) = table.get("trace") {
+        return recording::read(name, &table, file, path, recordings);
+    }
+    if let Some(thread) = table.get("thread") {
+        return Err(thread.wrong("`thread` belongs to `trace`"));
+    }
     let sets = match table.get("working-sets") {
         None => Vec::new(),
         Some(sets) => sets.tables(
@@ -122,6 +138,7 @@ fn mix(name: &str, item: Item<'_>, regions: &mut HashMap<String, u64>) -> Checke
             .iter()
             .map(|set| working_set(set, regions))
             .collect::<Checked<_>>()?,
+        trace: None,
     })
 }
 

@@ -1,10 +1,16 @@
 //! What threads execute: an endless stream of instructions, made up from a mix or read from a trace.
 
 mod mix;
+mod predictor;
 mod random;
+mod recorded;
 
 pub use mix::MixStream;
+pub use predictor::Predictor;
 pub use random::Random;
+pub use recorded::{RecordedStream, op};
+
+pub(crate) use recorded::pieces;
 
 use crate::model::Op;
 
@@ -30,6 +36,8 @@ pub struct Instruction {
 pub enum Stream {
     /// Made up.
     Mix(MixStream),
+    /// Recorded.
+    Recorded(Box<RecordedStream>),
 }
 
 impl Stream {
@@ -39,6 +47,7 @@ impl Stream {
     pub fn next(&mut self) -> Instruction {
         match self {
             Stream::Mix(mix) => mix.next(),
+            Stream::Recorded(recorded) => recorded.next(),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Where programs' code and data lie.
 
-use crate::{stream::Random, workload::Mix};
-use std::collections::HashMap;
+use crate::{
+    stream::Random,
+    workload::{Mix, ProgramModel, Step},
+};
+use std::{collections::HashMap, sync::Arc};
 
 /// Bytes of a page: nothing of two owners lies in one.
 const PAGE: u64 = 4096;
@@ -47,6 +50,24 @@ impl Addresses {
             bases.push(base);
         }
         bases
+    }
+
+    /// Where the memory of each recording begins that a process of this program executes: one place for all its threads,
+    /// another for each process. Begins with a page, so that what lay in one page still does.
+    pub(super) fn recordings(&mut self, program: &ProgramModel, mixes: &[Mix], code: &mut [u64]) {
+        let steps = program.threads.iter().flat_map(|thread| &thread.steps);
+        let mut placed = HashMap::new();
+        for step in steps {
+            let Step::Compute { mix, .. } = step else {
+                continue;
+            };
+            if let Some(trace) = &mixes[*mix].trace {
+                let bytes = trace.layout().bytes() + PAGE;
+                let taken = || self.take(bytes).next_multiple_of(PAGE);
+                let recording = Arc::as_ptr(trace.recording());
+                code[*mix] = *placed.entry(recording).or_insert_with(taken);
+            }
+        }
     }
 }
 

@@ -41,7 +41,8 @@ impl System {
                 regions.entry(region.clone()).or_insert_with(taken);
             }
         }
-        let code = self.addresses.code(program, &workload.mixes);
+        let mut code = self.addresses.code(program, &workload.mixes);
+        self.addresses.recordings(model, &workload.mixes, &mut code);
         let started = self.now;
         let first = self.threads.len();
         let requests = model.requests.as_ref().map(|requests| {
@@ -100,6 +101,7 @@ impl System {
             own,
             regions: &here.regions,
             code: &here.code,
+            ordinal: here.born.iter().sum::<u32>() as usize - 1,
         };
         let identity = Identity {
             tid: index as i32 + 1,

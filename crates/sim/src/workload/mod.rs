@@ -2,9 +2,11 @@
 
 mod device;
 mod requests;
+mod trace;
 
 pub use device::DeviceModel;
 pub use requests::{Arrivals, Gaps, RequestsModel};
+pub use trace::{Layout, Trace};
 
 use crate::model::Op;
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,9 @@ pub struct Mix {
     pub code_bytes: u64,
     /// Its data; loads and stores of a mix without any touch one line.
     pub working_sets: Vec<WorkingSet>,
+    /// A recording, instead of all that: then `code_bytes` is the memory of its program.
+    #[serde(skip)]
+    pub trace: Option<Trace>,
 }
 
 /// One thing that a thread does.

@@ -103,6 +103,7 @@ pub fn mix(name: &str, shares: &[(Op, f64)], bytes: u64) -> Mix {
             stride: 64,
             region: None,
         }],
+        trace: None,
     }
 }
 

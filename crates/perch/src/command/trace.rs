@@ -1,0 +1,37 @@
+//! `perch trace`: looks at a recording, and writes it in another format.
+
+use crate::{args::TraceArgs, render};
+use anyhow::{Context, Result};
+use perch_trace::{Limits, Summary, champsim, file};
+use std::{fs::File, io::BufWriter, process::ExitCode, sync::Arc};
+
+/// Shows what is in a recording.
+///
+/// # Errors
+/// A file that is no recording or is damaged; one that cannot be written.
+pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
+    let recording = Arc::new(perch_trace::read(&args.file, &Limits::default())?);
+    let mut files = Vec::new();
+    if let Some(path) = &args.champsim {
+        files.extend(champsim::write(&recording, path)?);
+    }
+    if let Some(path) = &args.perch {
+        File::create(path)
+            .and_then(|out| file::write(&recording, BufWriter::new(out)))
+            .with_context(|| format!("{}: cannot be written", path.display()))?;
+        files.push(path.clone());
+    }
+    let summary = Summary::of(&recording);
+    if args.json {
+        super::print_json(&summary)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = render::trace::summary(&summary);
+    let memory = render::bytes(recording.memory() as u64);
+    text += &format!("\n{memory} in memory\n");
+    for file in files {
+        text += &format!("written: {}\n", file.display());
+    }
+    super::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

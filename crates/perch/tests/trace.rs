@@ -1,0 +1,103 @@
+//! `perch record-trace` and `perch trace` as a user calls them.
+
+use serde_json::Value;
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// perch with the plugin that cargo builds beside the tests.
+fn perch(folder: &Path, arguments: &[&str]) -> Output {
+    let test = std::env::current_exe().unwrap();
+    let plugin = test.with_file_name(perch_trace::record::PLUGIN);
+    Command::new(env!("CARGO_BIN_EXE_perch"))
+        .current_dir(folder)
+        .env_remove("PERCH_CONFIG")
+        .env("PERCH_TRACE_PLUGIN", plugin)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn error(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn a_program_is_recorded_looked_at_and_written_for_champsim() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = perch(
+        folder.path(),
+        &["record-trace", "--json", "--", "/bin/false"],
+    );
+    if error(&recorded, recorded.status.code().unwrap()).contains("package qemu-user") {
+        eprintln!("skipped: there is no qemu-x86_64");
+        return;
+    }
+    // The program's own code.
+    assert_eq!(recorded.status.code(), Some(1), "{recorded:?}");
+    let told: Value = serde_json::from_slice(&recorded.stdout).unwrap();
+    assert_eq!(told["files"][0], "false.trace");
+    let instructions = told["threads"][0]["instructions"].as_u64().unwrap();
+    assert!(instructions > 10_000);
+
+    let looked = perch(
+        folder.path(),
+        &[
+            "trace",
+            "false.trace",
+            "--champsim",
+            "false.champsimtrace",
+            "--json",
+        ],
+    );
+    let summary: Value = serde_json::from_slice(&looked.stdout).unwrap();
+    assert_eq!(summary["threads"], told["threads"]);
+    let file = std::fs::metadata(folder.path().join("false.champsimtrace")).unwrap();
+    assert_eq!(file.len(), 64 * instructions);
+
+    let text = perch(folder.path(), &["trace", "false.champsimtrace"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert!(text.contains(&instructions.to_string()), "{text}");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let program = |name: &str, bytes: &[u8]| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(path(name), bytes).unwrap();
+        std::fs::set_permissions(path(name), PermissionsExt::from_mode(0o755)).unwrap();
+        error(
+            &perch(folder.path(), &["record-trace", "--", &path(name)]),
+            125,
+        )
+    };
+    let mut elf = std::fs::read("/proc/self/exe").unwrap();
+    elf.truncate(64);
+    elf[18..20].copy_from_slice(&183u16.to_le_bytes());
+    assert!(program("arm", &elf).contains("64-bit Arm (aarch64)"));
+    elf[4] = 1;
+    assert!(program("narrow", &elf).contains("a 32-bit program"));
+    assert!(program("script", b"#!/bin/sh -e\n").contains("-- /bin/sh -e "));
+    assert!(program("text", b"nothing").contains("neither an ELF program nor a script"));
+
+    let run = |arguments: &[&str], code| error(&perch(folder.path(), arguments), code);
+    assert!(run(&["record-trace", "/bin/true"], 2).contains("-- <PROGRAM>"));
+    assert!(run(&["record-trace", "--", "./nothing"], 127).contains("not found"));
+    let missing = run(
+        &["record-trace", "--plugin", "/nothing.so", "--", "/bin/true"],
+        125,
+    );
+    assert!(
+        missing.contains("/nothing.so") || missing.contains("qemu-user"),
+        "{missing}"
+    );
+    assert!(run(&["trace", "text"], 125).contains("text: neither a recording of perch"));
+}
