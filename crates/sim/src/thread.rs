@@ -103,8 +103,8 @@ pub struct Thread {
     current: Option<(usize, Stream)>,
     /// Instructions left of the step.
     left: u64,
-    /// An instruction that was fetched and not executed before the thread left its PU.
-    returned: Option<Instruction>,
+    /// Instructions that were fetched and not executed before the thread left its PU.
+    returned: Vec<Instruction>,
 }
 
 /// What a thread's streams are made of: the mixes, and where its data and code lie.
@@ -156,7 +156,7 @@ impl Thread {
             streams,
             current: None,
             left: 0,
-            returned: None,
+            returned: Vec::new(),
             identity,
         }
     }
@@ -190,25 +190,30 @@ impl Thread {
         }
     }
 
-    /// The next instruction of the step that it computes.
-    #[inline]
-    pub(crate) fn instruction(&mut self) -> Option<Instruction> {
-        if let Some(instruction) = self.returned.take() {
-            return Some(instruction);
+    /// The next instructions of the step that it computes, as many as there is room for. Returns how many; none at the
+    /// end of the step.
+    pub(crate) fn fill(&mut self, into: &mut [Instruction]) -> usize {
+        if !self.returned.is_empty() {
+            let count = self.returned.len().min(into.len());
+            for (place, instruction) in into.iter_mut().zip(self.returned.drain(..count)) {
+                *place = instruction;
+            }
+            return count;
         }
-        if self.left == 0 {
-            return None;
-        }
-        let (_, stream) = self.current.as_mut()?;
+        let Some((_, stream)) = &mut self.current else {
+            return 0;
+        };
+        let count = self.left.min(into.len() as u64) as usize;
         if self.left != u64::MAX {
-            self.left -= 1;
+            self.left -= count as u64;
         }
-        Some(stream.next())
+        stream.fill(&mut into[..count]);
+        count
     }
 
-    /// Gives an instruction back that was fetched and not executed.
-    pub(crate) fn give_back(&mut self, instruction: Option<Instruction>) {
-        self.returned = instruction;
+    /// Gives instructions back that were fetched and not executed: they come first when it computes again.
+    pub(crate) fn give_back(&mut self, rest: &[Instruction]) {
+        self.returned.splice(..0, rest.iter().copied());
     }
 
     /// Whether it has instructions to execute.

@@ -1,5 +1,7 @@
 //! A core: contexts that share its pipeline and its units.
 
+mod clock;
+mod context;
 mod pipeline;
 mod units;
 

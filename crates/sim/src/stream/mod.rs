@@ -33,12 +33,10 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// The next instruction.
-    #[inline]
-    #[allow(clippy::should_implement_trait, reason = "it never ends")]
-    pub fn next(&mut self) -> Instruction {
+    /// The next instructions.
+    pub fn fill(&mut self, into: &mut [Instruction]) {
         match self {
-            Stream::Mix(mix) => mix.next(),
+            Stream::Mix(mix) => into.fill_with(|| mix.next()),
         }
     }
 }
