@@ -5,8 +5,8 @@ use crate::{counters::Counters, model::Op, stream::Instruction};
 /// So many instructions are fetched from the thread at once.
 const AHEAD: usize = 16;
 
-/// Never.
-pub(super) const NEVER: u64 = u64::MAX;
+/// No cycle of any run: its upper bits are free.
+pub(super) const NEVER: u64 = u64::MAX >> 12;
 
 /// What stands where no instruction is.
 const NOTHING: Instruction = Instruction {
@@ -57,7 +57,7 @@ impl Context {
             thread: None,
             next: 0,
             end: 0,
-            line: NEVER,
+            line: u64::MAX,
             count: 0,
             last_completion: 0,
             memory_until: 0,
@@ -75,7 +75,7 @@ impl Context {
     /// Whoever comes depends on nothing of whoever went.
     pub fn forget(&mut self, cycle: u64) {
         (self.next, self.end) = (0, 0);
-        self.line = NEVER;
+        self.line = u64::MAX;
         self.completion.fill(0);
         self.last_completion = cycle;
         self.memory_until = 0;
@@ -135,17 +135,13 @@ impl Context {
         }
     }
 
-    /// Nothing has issued up to this cycle since the cycles that are counted.
+    /// Nothing has issued up to this cycle, which is not counted yet, since those that are.
     #[inline]
     pub fn count_stalls(&mut self, cycle: u64) {
-        let Some(stalled) = cycle.checked_sub(self.counted) else {
-            return;
-        };
         let own = self.able.clamp(self.counted, cycle);
-        let memory = self.memory_until.clamp(self.counted, own);
-        self.counters.stall_cycles += stalled;
-        self.counters.memory_stall_cycles += memory - self.counted;
+        self.counters.stall_cycles += cycle - self.counted;
         self.counters.contention_cycles += cycle - own;
+        self.counters.memory_stall_cycles += self.memory_until.min(own).saturating_sub(self.counted);
         self.counted = cycle;
     }
 

@@ -21,6 +21,9 @@ use crate::{
 /// Results of so many instructions back are remembered at least, for dependencies.
 const REMEMBERED: usize = 64;
 
+/// Contexts of a core are told apart by so many bits, and one for those that come after the turn has gone round.
+const PLACE_BITS: u32 = NEVER.leading_zeros();
+
 /// Where a context's instructions come from.
 pub trait Supply {
     /// The thread's next instructions: as many as it has and as there is room for. Returns how many; none when it has
@@ -180,7 +183,7 @@ impl Core {
         if thread.is_some() {
             self.fetch(context, cycle, supply, memory);
         }
-        let earliest = self.ready.iter().copied().min().unwrap_or(NEVER);
+        let earliest = self.earliest();
         // A thread without instructions is noticed at once.
         self.expect(if self.drained { now } else { earliest.max(now) });
     }
@@ -241,17 +244,27 @@ impl Core {
     ) {
         let end = self.clock.cycle(until);
         let mut cycle = self.cycle;
-        while cycle < end {
-            cycle = if self.fine_grained {
-                self.issue_one(cycle, supply, memory)
-            } else {
-                self.issue_shared(cycle, supply, memory)
-            };
-            if self.drained {
-                self.drain(&mut finished);
+        if self.fine_grained {
+            while let Some((now, context)) = self.next_in_turn(cycle, end) {
+                cycle = self.issue_one(now, context, supply, memory);
+                if self.drained {
+                    self.drain(&mut finished);
+                }
+            }
+        } else {
+            while cycle < end {
+                self.issue_shared(cycle, supply, memory);
+                cycle = self.earliest().max(cycle + 1);
+                if self.drained {
+                    self.drain(&mut finished);
+                }
             }
         }
-        self.expect(cycle);
+        // A thread may have come without instructions.
+        if self.drained {
+            self.drain(&mut finished);
+        }
+        self.expect(self.earliest().max(cycle).max(end));
     }
 
     /// Hands over the threads that have no instructions left.
@@ -273,43 +286,65 @@ impl Core {
         self.share_window();
     }
 
-    /// Fine-grained: the next ready context has the cycle. Returns the next cycle in which one may issue.
+    /// The first cycle in which any context can issue, as far as is known.
+    #[inline]
+    fn earliest(&self) -> u64 {
+        self.ready.iter().copied().min().unwrap_or(NEVER)
+    }
+
+    /// Fine-grained: the next cycle from `from` on in which a context is ready, and of those that are ready then the
+    /// first in turn; none before `end`.
+    #[inline]
+    fn next_in_turn(&self, from: u64, end: u64) -> Option<(u64, usize)> {
+        let contexts = self.ready.len();
+        let (mut best, mut chosen) = (u64::MAX, 0);
+        for (context, ready) in self.ready.iter().enumerate() {
+            // One number to compare: the cycle, then the place in turn.
+            let turn = if context < self.turn {
+                context + contexts
+            } else {
+                context
+            };
+            let key = (*ready).max(from) << PLACE_BITS | turn as u64;
+            if key < best {
+                (best, chosen) = (key, context);
+            }
+        }
+        let cycle = best >> PLACE_BITS;
+        (cycle < end).then_some((cycle, chosen))
+    }
+
+    /// Fine-grained: a context has the cycle, unless its unit is taken. Returns the next cycle that can be had.
     #[inline]
     fn issue_one(
         &mut self,
         cycle: u64,
+        context: usize,
         supply: &mut impl Supply,
         memory: &mut impl Hierarchy,
     ) -> u64 {
-        let mut earliest = NEVER;
-        let mut context = self.turn;
-        for _ in 0..self.ready.len() {
-            let mut issued = 0;
-            while self.ready[context] <= cycle
-                && issued < self.width
-                && self.issue(cycle, context, supply, memory)
-            {
-                issued += 1;
-            }
-            earliest = earliest.min(self.ready[context]);
-            context = self.after(context);
-            if issued > 0 {
-                self.turn = context;
-                return cycle + 1;
-            }
+        if !self.issue(cycle, context, supply, memory) {
+            return cycle;
         }
-        earliest.max(cycle + 1)
+        let mut left = self.width - 1;
+        while left > 0
+            && self.ready[context] <= cycle
+            && self.issue(cycle, context, supply, memory)
+        {
+            left -= 1;
+        }
+        self.turn = self.after(context);
+        cycle + 1
     }
 
-    /// Simultaneous: the contexts share the slots, one instruction each in turn. Returns the next cycle in which one may
-    /// issue.
+    /// Simultaneous: the contexts share the slots, one instruction each in turn.
     #[inline]
     fn issue_shared(
         &mut self,
         cycle: u64,
         supply: &mut impl Supply,
         memory: &mut impl Hierarchy,
-    ) -> u64 {
+    ) {
         let contexts = self.ready.len();
         let (mut left, mut idle) = (self.width, 0);
         let mut context = self.turn;
@@ -323,8 +358,6 @@ impl Core {
             context = self.after(context);
         }
         self.turn = self.after(self.turn);
-        let earliest = self.ready.iter().copied().min().unwrap_or(NEVER);
-        earliest.max(cycle + 1)
     }
 
     /// The context behind another, in turn.

@@ -215,36 +215,41 @@ impl Memory {
             }
         }
         let (path, misses) = match miss.access {
-            Access::Fetch => (place.fetch, &mut counters.fetch_misses),
-            Access::Load | Access::Store => (place.data, &mut counters.data_misses),
+            Access::Fetch => (&place.fetch, &mut counters.fetch_misses),
+            Access::Load | Access::Store => (&place.data, &mut counters.data_misses),
         };
-        let mut out = [None; 3];
+        // What each level had to let go, with where it goes.
+        let mut gone = [(None, None); 3];
         let mut beyond = 0;
         let mut hit = false;
         for (step, number) in path.all().iter().enumerate() {
             let cache = &mut self.topology.caches[*number as usize];
             beyond += cache.latency;
-            let written = step == 0 && miss.access == Access::Store;
-            let entry = if written { entry.with(DIRTY) } else { entry };
-            if *number as usize == path.first() {
-                out[step] = cache.tags.insert(entry);
+            let out;
+            if step == 0 {
+                let written = miss.access == Access::Store;
+                let first = if written { entry.with(DIRTY) } else { entry };
+                (hit, out) = match path.first() == *number as usize {
+                    true => (false, cache.tags.insert(first)),
+                    false => cache.tags.touch_or_insert(first),
+                };
             } else {
-                (hit, out[step]) = cache.tags.touch_or_insert(entry);
-                if hit {
-                    break;
-                }
+                (hit, out) = cache.tags.touch_or_insert(entry);
+            }
+            if hit {
+                break;
             }
             misses[cache.level] += 1;
+            gone[step] = (out.filter(|out| out.has(DIRTY)), cache.below);
         }
         if !hit {
             counters.bus_transactions += 1;
             let wait = self.channels[home].request(miss.at + beyond);
             beyond += wait + self.latencies[place.node as usize * self.channels.len() + home];
         }
-        for (number, gone) in path.all().iter().zip(out) {
-            if let Some(gone) = gone.filter(|gone| gone.has(DIRTY)) {
-                let below = self.topology.caches[*number as usize].below;
-                self.write_back(below, gone, miss.at + beyond, counters);
+        for (out, below) in gone {
+            if let Some(out) = out {
+                self.write_back(below, out, miss.at + beyond, counters);
             }
         }
         beyond
