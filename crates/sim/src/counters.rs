@@ -18,7 +18,7 @@ pub struct Counters {
     /// Of these, cycles in which a load or a fetch was under way that missed level 1, until the next instruction could
     /// issue. Those in neither this nor `contention_cycles` were waits for operands, latencies or the front end.
     pub memory_stall_cycles: u64,
-    /// Of these, cycles in which the next instruction could have issued, and other contexts had the slots or the units.
+    /// Of these, cycles in which the next instruction could have issued, had a slot and a unit been free.
     pub contention_cycles: u64,
     /// Cycles of the thread in which no floating-point or SIMD instruction of any context was in a unit of the core or
     /// booked on one: all of them if it is alone and has none (WorkOver's event of an empty floating-point scheduler).

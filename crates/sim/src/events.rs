@@ -96,7 +96,7 @@ pub const EVENTS: [(&str, &str, Read); 22] = [
     ),
     (
         "CONTENTION_CYCLES",
-        "of these, for a slot or a unit that another context had",
+        "of these, for a slot or a unit that was not free",
         |d| d.counters.contention_cycles,
     ),
     (

@@ -5,8 +5,8 @@ use crate::{counters::Counters, model::Op, stream::Instruction};
 /// So many instructions are fetched from the thread at once.
 const AHEAD: usize = 16;
 
-/// No cycle of any run: its upper bits are free.
-pub(super) const NEVER: u64 = u64::MAX >> 12;
+/// No cycle of any run.
+pub(super) const NEVER: u64 = u64::MAX;
 
 /// What stands where no instruction is.
 const NOTHING: Instruction = Instruction {
@@ -141,7 +141,8 @@ impl Context {
         let own = self.able.clamp(self.counted, cycle);
         self.counters.stall_cycles += cycle - self.counted;
         self.counters.contention_cycles += cycle - own;
-        self.counters.memory_stall_cycles += self.memory_until.min(own).saturating_sub(self.counted);
+        self.counters.memory_stall_cycles +=
+            self.memory_until.min(own).saturating_sub(self.counted);
         self.counted = cycle;
     }
 

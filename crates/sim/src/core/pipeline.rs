@@ -9,6 +9,7 @@ use super::{
     clock::Clock,
     context::{Context, NEVER},
     units::Units,
+    wheel::Wheel,
 };
 use crate::{
     counters::Counters,
@@ -20,9 +21,6 @@ use crate::{
 
 /// Results of so many instructions back are remembered at least, for dependencies.
 const REMEMBERED: usize = 64;
-
-/// Contexts of a core are told apart by so many bits, and one for those that come after the turn has gone round.
-const PLACE_BITS: u32 = NEVER.leading_zeros();
 
 /// Where a context's instructions come from.
 pub trait Supply {
@@ -76,8 +74,8 @@ pub struct Core {
     played: Ps,
     /// The context that is asked first.
     turn: usize,
-    /// The first cycle in which each context can issue, as far as is known.
-    ready: Box<[u64]>,
+    /// Who can issue when.
+    wheel: Wheel,
     contexts: Box<[Context]>,
     units: Units,
     latencies: [Latency; Op::COUNT],
@@ -118,7 +116,7 @@ impl Core {
             next_at: Ps::MAX,
             played: 0,
             turn: 0,
-            ready: vec![NEVER; contexts].into(),
+            wheel: Wheel::new(contexts),
             contexts: vec![Context::new(remembered); contexts].into(),
             units: Units::new(kind),
             latencies: kind.latencies,
@@ -178,14 +176,18 @@ impl Core {
         slot.forget(cycle);
         slot.taken = thread.is_some();
         slot.thread = thread;
-        self.ready[context] = NEVER;
+        self.wheel.go(now);
+        self.wheel.remove(context);
         self.share_window();
         if thread.is_some() {
             self.fetch(context, cycle, supply, memory);
         }
-        let earliest = self.earliest();
         // A thread without instructions is noticed at once.
-        self.expect(if self.drained { now } else { earliest.max(now) });
+        let next = match self.drained || self.wheel.ready() != 0 {
+            true => now,
+            false => self.wheel.next().unwrap_or(NEVER),
+        };
+        self.expect(next);
     }
 
     /// Who is on a context.
@@ -244,27 +246,24 @@ impl Core {
     ) {
         let end = self.clock.cycle(until);
         let mut cycle = self.cycle;
-        if self.fine_grained {
-            while let Some((now, context)) = self.next_in_turn(cycle, end) {
-                cycle = self.issue_one(now, context, supply, memory);
-                if self.drained {
-                    self.drain(&mut finished);
+        while cycle < end {
+            self.wheel.go(cycle);
+            if self.wheel.ready() != 0 {
+                if self.fine_grained {
+                    self.issue_one(cycle, supply, memory);
+                } else {
+                    self.issue_shared(cycle, supply, memory);
                 }
             }
-        } else {
-            while cycle < end {
-                self.issue_shared(cycle, supply, memory);
-                cycle = self.earliest().max(cycle + 1);
-                if self.drained {
-                    self.drain(&mut finished);
-                }
+            if self.drained {
+                self.drain(&mut finished);
             }
+            cycle = match self.wheel.ready() {
+                0 => self.wheel.next().unwrap_or(NEVER),
+                _ => cycle + 1,
+            };
         }
-        // A thread may have come without instructions.
-        if self.drained {
-            self.drain(&mut finished);
-        }
-        self.expect(self.earliest().max(cycle).max(end));
+        self.expect(cycle);
     }
 
     /// Hands over the threads that have no instructions left.
@@ -272,7 +271,7 @@ impl Core {
     fn drain(&mut self, finished: &mut impl FnMut(Finished)) {
         self.drained = false;
         for (context, slot) in self.contexts.iter_mut().enumerate() {
-            if self.ready[context] != NEVER {
+            if slot.able != NEVER {
                 continue;
             }
             if let Some(thread) = slot.thread.take() {
@@ -286,76 +285,36 @@ impl Core {
         self.share_window();
     }
 
-    /// The first cycle in which any context can issue, as far as is known.
+    /// Fine-grained: of the ready contexts the first in turn whose unit is free has the cycle.
     #[inline]
-    fn earliest(&self) -> u64 {
-        self.ready.iter().copied().min().unwrap_or(NEVER)
-    }
-
-    /// Fine-grained: the next cycle from `from` on in which a context is ready, and of those that are ready then the
-    /// first in turn; none before `end`.
-    #[inline]
-    fn next_in_turn(&self, from: u64, end: u64) -> Option<(u64, usize)> {
-        let contexts = self.ready.len();
-        let (mut best, mut chosen) = (u64::MAX, 0);
-        for (context, ready) in self.ready.iter().enumerate() {
-            // One number to compare: the cycle, then the place in turn.
-            let turn = if context < self.turn {
-                context + contexts
-            } else {
-                context
-            };
-            let key = (*ready).max(from) << PLACE_BITS | turn as u64;
-            if key < best {
-                (best, chosen) = (key, context);
-            }
-        }
-        let cycle = best >> PLACE_BITS;
-        (cycle < end).then_some((cycle, chosen))
-    }
-
-    /// Fine-grained: a context has the cycle, unless its unit is taken. Returns the next cycle that can be had.
-    #[inline]
-    fn issue_one(
-        &mut self,
-        cycle: u64,
-        context: usize,
-        supply: &mut impl Supply,
-        memory: &mut impl Hierarchy,
-    ) -> u64 {
-        if !self.issue(cycle, context, supply, memory) {
-            return cycle;
-        }
-        let mut left = self.width - 1;
-        while left > 0
-            && self.ready[context] <= cycle
-            && self.issue(cycle, context, supply, memory)
-        {
-            left -= 1;
-        }
-        self.turn = self.after(context);
-        cycle + 1
-    }
-
-    /// Simultaneous: the contexts share the slots, one instruction each in turn.
-    #[inline]
-    fn issue_shared(
-        &mut self,
-        cycle: u64,
-        supply: &mut impl Supply,
-        memory: &mut impl Hierarchy,
-    ) {
-        let contexts = self.ready.len();
-        let (mut left, mut idle) = (self.width, 0);
-        let mut context = self.turn;
-        while left > 0 && idle < contexts {
-            if self.ready[context] <= cycle && self.issue(cycle, context, supply, memory) {
+    fn issue_one(&mut self, cycle: u64, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
+        while self.wheel.ready() != 0 {
+            let context = self.wheel.first_from(self.turn);
+            let mut left = self.width;
+            while left > 0
+                && self.wheel.is_ready(context)
+                && self.issue(cycle, context, supply, memory)
+            {
                 left -= 1;
-                idle = 0;
-            } else {
-                idle += 1;
             }
-            context = self.after(context);
+            if left < self.width {
+                self.turn = self.after(context);
+                return;
+            }
+        }
+    }
+
+    /// Simultaneous: the ready contexts share the slots, one instruction each in turn.
+    #[inline]
+    fn issue_shared(&mut self, cycle: u64, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
+        let mut left = self.width;
+        let mut place = self.turn;
+        while left > 0 && self.wheel.ready() != 0 {
+            let context = self.wheel.first_from(place);
+            if self.issue(cycle, context, supply, memory) {
+                left -= 1;
+            }
+            place = self.after(context);
         }
         self.turn = self.after(self.turn);
     }
@@ -363,7 +322,7 @@ impl Core {
     /// The context behind another, in turn.
     #[inline]
     fn after(&self, context: usize) -> usize {
-        if context + 1 < self.ready.len() {
+        if context + 1 < self.contexts.len() {
             context + 1
         } else {
             0
@@ -383,9 +342,10 @@ impl Core {
         let context = &mut self.contexts[number];
         let instruction = context.pending();
         let op = instruction.op;
+        self.wheel.take(number);
         let start = if self.in_order {
             if let Err(free) = self.units.take(op, number, now) {
-                self.ready[number] = free;
+                self.wheel.put(number, free);
                 return false;
             }
             now
@@ -396,43 +356,41 @@ impl Core {
         context.count_issue(now);
         let latency = u64::from(self.latencies[op as usize].cycles);
         let mut complete = start + latency + u64::from(instruction.extra);
-        let mut resume = now;
-        match op {
-            Op::Load | Op::Store => {
-                let access = match op {
-                    Op::Load => Access::Load,
-                    _ => Access::Store,
-                };
-                let beyond = memory.access(
-                    self.first_pu + number,
-                    context.thread.unwrap_or(0),
-                    access,
-                    instruction.data,
-                    self.clock.time(start),
-                    &mut context.counters,
-                );
-                // Stores are buffered: nobody waits for them.
-                if op == Op::Load && beyond > 0 {
-                    let cycles = self.clock.cycles(beyond);
-                    context.counters.memory_cycles += cycles;
-                    complete += cycles;
-                    context.memory_until = context.memory_until.max(complete);
-                }
+        if matches!(op, Op::Load | Op::Store) {
+            let access = match op {
+                Op::Load => Access::Load,
+                _ => Access::Store,
+            };
+            let beyond = memory.access(
+                self.first_pu + number,
+                context.thread.unwrap_or(0),
+                access,
+                instruction.data,
+                self.clock.time(start),
+                &mut context.counters,
+            );
+            // Stores are buffered: nobody waits for them.
+            if op == Op::Load && beyond > 0 {
+                let cycles = self.clock.cycles(beyond);
+                context.counters.memory_cycles += cycles;
+                complete += cycles;
+                context.memory_until = context.memory_until.max(complete);
             }
-            Op::Branch => {
-                if instruction.mispredicted {
-                    context.counters.mispredicted += 1;
-                    resume = complete + self.mispredict;
-                } else if self.branch_delay > 0 {
-                    resume = start + 1 + self.branch_delay;
-                }
-            }
-            Op::Fp | Op::FpDivide => {
-                let idle = now.max(self.fp_until);
-                self.fp_cycles += complete.saturating_sub(idle);
-                self.fp_until = complete.max(self.fp_until);
-            }
-            Op::Alu | Op::Multiply | Op::Divide => {}
+        } else if matches!(op, Op::Fp | Op::FpDivide) {
+            let idle = now.max(self.fp_until);
+            self.fp_cycles += complete.saturating_sub(idle);
+            self.fp_until = complete.max(self.fp_until);
+        }
+        // Few branches are mispredicted; where all delay, a choice is cheaper for the host than another way to go.
+        let delayed = op == Op::Branch && self.branch_delay > 0;
+        let mut resume = if delayed {
+            start + 1 + self.branch_delay
+        } else {
+            now
+        };
+        if instruction.mispredicted {
+            context.counters.mispredicted += 1;
+            resume = complete + self.mispredict;
         }
         context.complete(complete);
         context.counters.ops[op as usize] += 1;
@@ -455,7 +413,6 @@ impl Core {
         };
         if !context.advance(|buffer| supply.fill(thread, buffer)) {
             context.able = NEVER;
-            self.ready[number] = NEVER;
             self.drained = true;
             return;
         }
@@ -487,7 +444,7 @@ impl Core {
             }
         }
         context.able = ready;
-        self.ready[number] = ready;
+        self.wheel.put(number, ready);
     }
 
     /// How many instructions of one context may be in flight, now that as many have a thread as have one.

@@ -94,11 +94,12 @@ impl MixStream {
         // The last operation's end is left out: there is none behind it.
         let before = self.ends[..Op::COUNT - 1].iter();
         let op = Op::ALL[before.map(|end| usize::from(*end <= place)).sum::<usize>()];
+        let low = draw & 0xffff_ffff;
         let mut instruction = Instruction {
             op,
             depends: self.depends,
             extra: self.extra,
-            mispredicted: false,
+            mispredicted: op == Op::Branch && low < self.mispredicted,
             at: self.code + self.at,
             data: 0,
         };
@@ -106,10 +107,8 @@ impl MixStream {
         if self.at >= self.code_bytes {
             self.at = 0;
         }
-        match op {
-            Op::Load | Op::Store => instruction.data = self.data(draw & 0xffff_ffff),
-            Op::Branch => instruction.mispredicted = (draw & 0xffff_ffff) < self.mispredicted,
-            _ => {}
+        if matches!(op, Op::Load | Op::Store) {
+            instruction.data = self.data(low);
         }
         instruction
     }

@@ -17,7 +17,7 @@ pub struct Instruction {
     pub depends: u16,
     /// Cycles by which it takes longer than the machine says: for hand-made instructions of a given latency.
     pub extra: u16,
-    /// Of a branch, whether it was predicted wrongly.
+    /// Whether it is a branch that was predicted wrongly.
     pub mispredicted: bool,
     /// Where it stands, in bytes.
     pub at: u64,
