@@ -198,19 +198,14 @@ impl Memory {
         let mut entry = Entry::new(miss.line, miss.thread);
         let mut home = 0;
         if self.tracked {
-            let found = self.directory.touch(miss.line, place.group, place.node);
-            let region = self.directory.region(found);
-            home = region.home as usize;
-            if !region.is_private(place.group) {
-                let wish = Wish {
-                    region: found,
-                    line: miss.line,
-                    group: place.group,
-                    store: miss.access == Access::Store,
-                    at: miss.at,
-                };
-                if self.cohere(wish, counters) {
-                    entry = entry.with(SHARED);
+            match self.directory.private_home(miss.line, place.group) {
+                Some(its) => home = its,
+                None => {
+                    let shared;
+                    (home, shared) = self.find_home(&miss, counters);
+                    if shared {
+                        entry = entry.with(SHARED);
+                    }
                 }
             }
         }
@@ -253,6 +248,28 @@ impl Memory {
             }
         }
         beyond
+    }
+
+    /// The NUMA node of a line that a group does not know as its own, after all others that hold it were asked, and whether
+    /// they may still.
+    fn find_home(&mut self, miss: &Miss, counters: &mut Counters) -> (usize, bool) {
+        let place = &self.topology.places[miss.pu];
+        let group = place.group;
+        let found = self.directory.touch(miss.line, group, place.node);
+        let region = self.directory.region(found);
+        let home = region.home as usize;
+        if region.is_private(group) {
+            self.directory.remember_private(found, group);
+            return (home, false);
+        }
+        let wish = Wish {
+            region: found,
+            line: miss.line,
+            group,
+            store: miss.access == Access::Store,
+            at: miss.at,
+        };
+        (home, self.cohere(wish, counters))
     }
 
     /// Moves a dirty line that leaves a cache to the next one, or to memory, and what has to go there further on.
