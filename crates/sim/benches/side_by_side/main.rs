@@ -52,7 +52,7 @@ impl std::fmt::Display for Spread {
             least,
             most,
         } = self;
-        write!(f, "{median:.3} ({least:.3} to {most:.3})")
+        write!(f, "{median:.1} ({least:.1} to {most:.1})")
     }
 }
 
@@ -80,15 +80,15 @@ fn growth() {
 /// Both simulators on the same instructions, in pairs.
 fn beside(binary: &Path) {
     println!(
-        "millions of instructions in a second of one host CPU; median (least to most) of {PAIRS} pairs"
+        "thousands of instructions in a second of one host CPU; median (least to most) of {PAIRS} pairs"
     );
     for stream in &STREAMS {
         let trace = champsim::write(stream).expect("room for a trace in the temporary directory");
         let (mut mine, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..PAIRS {
-            mine.push(ours::rate(stream) / 1e6);
+            mine.push(ours::rate(stream) / 1e3);
             match champsim::rate(binary, trace.path(), stream) {
-                Ok(rate) => theirs.push(rate / 1e6),
+                Ok(rate) => theirs.push(rate / 1e3),
                 Err(error) => return println!("ChampSim: {}: {error}", binary.display()),
             }
         }
