@@ -71,8 +71,12 @@ fn growth() {
                 times.push(run.nanoseconds());
             }
         }
-        for (threads, times) in all.iter().zip(times) {
-            println!("  {threads:>5} threads  {}", Spread::of(times));
+        for ((threads, times), run) in all.iter().zip(times).zip(&runs) {
+            let [first, second] = run.misses();
+            println!(
+                "  {threads:>5} threads  {}; misses in 1,000 instructions: {first:.0} of L1, {second:.0} of L2",
+                Spread::of(times)
+            );
         }
     }
 }

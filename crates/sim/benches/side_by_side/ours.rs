@@ -4,6 +4,7 @@ use crate::streams::{Kind, MIXED, mix};
 use perch_sim::{
     config,
     core::{Core, Supply},
+    counters::Counters,
     memory::Memory,
     model::{CoreAt, Holds, MachineModel, Multithreading},
     os::SchedulerModel,
@@ -67,6 +68,20 @@ impl Growth {
     fn done(&self) -> u64 {
         let threads = self.system.threads().iter();
         threads.map(|thread| thread.counters.instructions()).sum()
+    }
+
+    /// Misses of the simulated level 1 and level 2 in a thousand instructions so far: the same in each run of the bench.
+    pub fn misses(&self) -> [f64; 2] {
+        let threads = self.system.threads().iter();
+        let of_level = |level: usize| {
+            let missed =
+                |counters: &Counters| counters.fetch_misses[level] + counters.data_misses[level];
+            threads
+                .clone()
+                .map(|thread| missed(&thread.counters))
+                .sum::<u64>()
+        };
+        [0, 1].map(|level| of_level(level) as f64 * 1e3 / self.done() as f64)
     }
 
     /// Runs on, and says what an instruction took.
