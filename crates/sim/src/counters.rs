@@ -11,6 +11,18 @@ pub struct Counters {
     pub ops: [u64; Op::COUNT],
     /// Branches that were predicted wrongly.
     pub mispredicted: u64,
+    /// Cycles in which the context issued an instruction or several.
+    pub issue_cycles: u64,
+    /// Cycles in which it had a thread and issued nothing. With `issue_cycles` these are all cycles of the thread.
+    pub stall_cycles: u64,
+    /// Of these, cycles in which a load or a fetch was under way that missed level 1, until the next instruction could
+    /// issue. Those in neither this nor `contention_cycles` were waits for operands, latencies or the front end.
+    pub memory_stall_cycles: u64,
+    /// Of these, cycles in which the next instruction could have issued, had a slot and a unit been free.
+    pub contention_cycles: u64,
+    /// Cycles of the thread in which no floating-point or SIMD instruction of any context was in a unit of the core or
+    /// booked on one: all of them if it is alone and has none (WorkOver's event of an empty floating-point scheduler).
+    pub fp_empty_cycles: u64,
     /// Cycles for which loads were delayed beyond the first level, each load counted by itself.
     pub memory_cycles: u64,
     /// Fetches of lines of code that missed level 1, 2, 3.
@@ -31,6 +43,11 @@ impl Counters {
         self.ops.iter().sum()
     }
 
+    /// Cycles of the thread.
+    pub fn cycles(&self) -> u64 {
+        self.issue_cycles + self.stall_cycles
+    }
+
     /// What was counted since an earlier reading.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
@@ -39,6 +56,11 @@ impl Counters {
         Self {
             ops: std::array::from_fn(|at| self.ops[at] - before.ops[at]),
             mispredicted: self.mispredicted - before.mispredicted,
+            issue_cycles: self.issue_cycles - before.issue_cycles,
+            stall_cycles: self.stall_cycles - before.stall_cycles,
+            memory_stall_cycles: self.memory_stall_cycles - before.memory_stall_cycles,
+            contention_cycles: self.contention_cycles - before.contention_cycles,
+            fp_empty_cycles: self.fp_empty_cycles - before.fp_empty_cycles,
             memory_cycles: self.memory_cycles - before.memory_cycles,
             fetch_misses: minus(&self.fetch_misses, &before.fetch_misses),
             data_misses: minus(&self.data_misses, &before.data_misses),
@@ -58,6 +80,11 @@ impl AddAssign for Counters {
         add(&mut self.fetch_misses, &other.fetch_misses);
         add(&mut self.data_misses, &other.data_misses);
         self.mispredicted += other.mispredicted;
+        self.issue_cycles += other.issue_cycles;
+        self.stall_cycles += other.stall_cycles;
+        self.memory_stall_cycles += other.memory_stall_cycles;
+        self.contention_cycles += other.contention_cycles;
+        self.fp_empty_cycles += other.fp_empty_cycles;
         self.memory_cycles += other.memory_cycles;
         self.tlb_misses += other.tlb_misses;
         self.coherence_misses += other.coherence_misses;

@@ -28,8 +28,12 @@ struct Streams<'a>(&'a mut [Thread]);
 
 impl Supply for Streams<'_> {
     #[inline]
-    fn next(&mut self, thread: u32) -> Option<Instruction> {
-        self.0[thread as usize].instruction()
+    fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize {
+        self.0[thread as usize].fill(into)
+    }
+
+    fn give_back(&mut self, thread: u32, rest: &[Instruction]) {
+        self.0[thread as usize].give_back(rest);
     }
 }
 
@@ -54,13 +58,8 @@ impl CycleLevel {
 impl Processor for CycleLevel {
     fn assign(&mut self, pu: usize, thread: Option<u32>, at: Ps, threads: &mut [Thread]) {
         let (core, context) = self.places[pu];
-        let core = &mut self.cores[core];
-        let before = core.thread(context);
         let mut streams = Streams(threads);
-        let returned = core.assign(context, thread, at, &mut streams, &mut self.memory);
-        if let Some(before) = before {
-            threads[before as usize].give_back(returned);
-        }
+        self.cores[core].assign(context, thread, at, &mut streams, &mut self.memory);
     }
 
     fn thread(&self, pu: usize) -> Option<u32> {

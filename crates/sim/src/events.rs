@@ -19,7 +19,7 @@ pub struct Deed {
 pub type Read = fn(&Deed) -> u64;
 
 /// Every event: its name, what it counts, and where that is read.
-pub const EVENTS: [(&str, &str, Read); 20] = [
+pub const EVENTS: [(&str, &str, Read); 24] = [
     (
         "CYCLES",
         "cycles of the core while the thread was on it",
@@ -97,6 +97,26 @@ pub const EVENTS: [(&str, &str, Read); 20] = [
         LLC_OCCUPANCY,
         "bytes in the last level of caches at the end of the period: no count, but what is there",
         |d| d.occupancy,
+    ),
+    (
+        "STALL_CYCLES",
+        "cycles in which the thread was on a context and issued nothing",
+        |d| d.counters.stall_cycles,
+    ),
+    (
+        "MEMORY_STALL_CYCLES",
+        "of these, with a load or a fetch under way that missed L1",
+        |d| d.counters.memory_stall_cycles,
+    ),
+    (
+        "CONTENTION_CYCLES",
+        "of these, for a slot or a unit that was not free",
+        |d| d.counters.contention_cycles,
+    ),
+    (
+        "FP_EMPTY_CYCLES",
+        "cycles of the thread with nothing in the core's floating-point units",
+        |d| d.counters.fp_empty_cycles,
     ),
 ];
 

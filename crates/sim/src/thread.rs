@@ -136,8 +136,8 @@ pub struct Thread {
     current: Option<(usize, Stream)>,
     /// Instructions left of the step.
     left: u64,
-    /// An instruction that was fetched and not executed before the thread left its PU.
-    returned: Option<Instruction>,
+    /// Instructions that were fetched and not executed before the thread left its PU.
+    returned: Vec<Instruction>,
     /// Part of the next instruction that was done when it left its PU, at the interval level.
     begun: f64,
 }
@@ -196,7 +196,7 @@ impl Thread {
             streams,
             current: None,
             left: 0,
-            returned: None,
+            returned: Vec::new(),
             begun: 0.0,
             identity,
         }
@@ -280,27 +280,33 @@ impl Thread {
         self.current = None;
         self.steps = Arc::new([]);
         self.children = Vec::new();
+        self.returned = Vec::new();
     }
 
-    /// The next instruction of the step that it computes.
-    #[inline]
-    pub(crate) fn instruction(&mut self) -> Option<Instruction> {
-        if let Some(instruction) = self.returned.take() {
-            return Some(instruction);
+    /// The next instructions of the step that it computes, as many as there is room for. Returns how many; none at the
+    /// end of the step.
+    pub(crate) fn fill(&mut self, into: &mut [Instruction]) -> usize {
+        if !self.returned.is_empty() {
+            let count = self.returned.len().min(into.len());
+            for (place, instruction) in into.iter_mut().zip(self.returned.drain(..count)) {
+                *place = instruction;
+            }
+            return count;
         }
-        if self.left == 0 {
-            return None;
-        }
-        let (_, stream) = self.current.as_mut()?;
+        let Some((_, stream)) = &mut self.current else {
+            return 0;
+        };
+        let count = self.left.min(into.len() as u64) as usize;
         if self.left != u64::MAX {
-            self.left -= 1;
+            self.left -= count as u64;
         }
-        Some(stream.next())
+        stream.fill(&mut into[..count]);
+        count
     }
 
-    /// Gives an instruction back that was fetched and not executed.
-    pub(crate) fn give_back(&mut self, instruction: Option<Instruction>) {
-        self.returned = instruction;
+    /// Gives instructions back that were fetched and not executed: they come first when it computes again.
+    pub(crate) fn give_back(&mut self, rest: &[Instruction]) {
+        self.returned.splice(..0, rest.iter().copied());
     }
 
     /// The mix that it computes: an index of the workload's mixes.

@@ -14,9 +14,12 @@ use std::path::Path;
 struct Streams(Vec<MixStream>);
 
 impl Supply for Streams {
-    fn next(&mut self, thread: u32) -> Option<Instruction> {
-        Some(self.0[thread as usize].next())
+    fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize {
+        into.fill_with(|| self.0[thread as usize].next());
+        into.len()
     }
+
+    fn give_back(&mut self, _: u32, _: &[Instruction]) {}
 }
 
 /// Instructions a cycle of the machine's first core, with a thread of each of these mixes on its contexts.

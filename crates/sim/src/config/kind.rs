@@ -5,11 +5,12 @@ use super::{
     table::{Checked, Item, Table},
 };
 use crate::{
+    core::MOST_CONTEXTS,
     model::{CoreKind, Latency, Multithreading, Op, UnitPool},
     units::SECOND,
 };
 
-/// PUs of a machine, and so of a core, at most.
+/// PUs of a machine at most.
 pub(super) const MOST_PUS: u32 = 4096;
 
 /// Units of a pool at most: the bookings of a cycle are counted in a byte.
@@ -65,7 +66,7 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
             .map_or(Ok(default), |item| item.whole(least..=most))
     };
     let flag = |key, default: bool| table.get(key).map_or(Ok(default), Item::flag);
-    let contexts = whole("contexts", 1, MOST_PUS)?;
+    let contexts = whole("contexts", 1, MOST_CONTEXTS as u32)?;
     let multithreading = match table.get("multithreading") {
         Some(item) => item.choice(&MULTITHREADING)?,
         None if contexts == 1 => Multithreading::Simultaneous,

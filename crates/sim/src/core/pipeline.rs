@@ -5,7 +5,12 @@
 //! skipped. Out of order, an instruction leaves the front end in program order and is booked on a unit for when its
 //! operand comes; in order, it waits and holds up those behind it.
 
-use super::units::Units;
+use super::{
+    clock::Clock,
+    context::{Context, NEVER},
+    units::Units,
+    wheel::Wheel,
+};
 use crate::{
     counters::Counters,
     memory::Access,
@@ -17,13 +22,15 @@ use crate::{
 /// Results of so many instructions back are remembered at least, for dependencies.
 const REMEMBERED: usize = 64;
 
-/// No instruction.
-const NEVER: u64 = u64::MAX;
-
 /// Where a context's instructions come from.
 pub trait Supply {
-    /// The thread's next instruction; `None` when it has something else to do, such as waiting at a barrier.
-    fn next(&mut self, thread: u32) -> Option<Instruction>;
+    /// The thread's next instructions: as many as it has and as there is room for. Returns how many; none when it has
+    /// something else to do, such as waiting at a barrier.
+    fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize;
+
+    /// The thread leaves its context before it has executed these, the last of those that it was asked for: it gets
+    /// them first when it is asked again.
+    fn give_back(&mut self, thread: u32, rest: &[Instruction]);
 }
 
 /// Where a core's accesses go: the memory system, or what stands for it.
@@ -55,88 +62,102 @@ pub struct Finished {
     pub at: Ps,
 }
 
-/// One hardware context.
-#[derive(Debug, Clone)]
-struct Context {
-    thread: Option<u32>,
-    /// The next instruction, fetched already.
-    pending: Option<Instruction>,
-    /// The first cycle in which it can issue, as far as the context itself is concerned.
-    ready: u64,
-    /// Instructions so far.
-    count: u64,
-    /// When each of the last ones completes, by number modulo the length.
-    completion: Box<[u64]>,
-    /// The latest completion of all.
-    last_completion: u64,
-    /// The line of code that was fetched last.
-    line: u64,
-    counters: Counters,
-}
-
 /// A core.
 #[derive(Debug, Clone)]
 pub struct Core {
-    first_pu: usize,
-    cycle_time: Ps,
-    fine_grained: bool,
-    in_order: bool,
-    width: u32,
-    window: u64,
-    window_shared: bool,
-    branch_delay: u64,
-    mispredict: u64,
-    latencies: [Latency; Op::COUNT],
-    units: Units,
-    contexts: Vec<Context>,
+    clock: Clock,
+    /// The next cycle in which anything may issue.
+    cycle: u64,
+    /// When it begins, or the end of time.
+    next_at: Ps,
+    /// What came before this moment has been played.
+    played: Ps,
     /// The context that is asked first.
     turn: usize,
-    /// The next cycle.
-    cycle: u64,
+    /// Who can issue when.
+    wheel: Wheel,
+    contexts: Box<[Context]>,
+    units: Units,
+    latencies: [Latency; Op::COUNT],
+    first_pu: usize,
+    fine_grained: bool,
+    in_order: bool,
+    /// Whether a thread came to the end of its instructions, and nobody was told yet.
+    drained: bool,
+    width: u32,
+    /// Whether each instruction waits for the one before it, on any number of contexts.
+    serial: bool,
+    /// Instructions of one context in flight.
+    window: u64,
+    /// Instructions of all contexts in flight, if they share that.
+    window_shared: Option<u64>,
+    branch_delay: u64,
+    mispredict: u64,
+    /// Cycles before this one may have a floating-point instruction in a unit, those from it on have none yet.
+    fp_until: u64,
+    /// How many of the cycles before that have one.
+    fp_cycles: u64,
 }
 
 impl Core {
     /// A core of this kind, whose first context is PU `first_pu`.
     pub fn new(first_pu: usize, kind: &CoreKind) -> Self {
-        let remembered = (kind.window as usize + 1)
-            .max(REMEMBERED)
-            .next_power_of_two();
-        let context = Context {
-            thread: None,
-            pending: None,
-            ready: NEVER,
-            count: 0,
-            completion: vec![0; remembered].into_boxed_slice(),
-            last_completion: 0,
-            line: u64::MAX,
-            counters: Counters::default(),
+        // With one instruction in flight, whatever an earlier one brings is there.
+        let remembered = match kind.window {
+            0 | 1 => 0,
+            window => (window as usize + 1).max(REMEMBERED).next_power_of_two(),
         };
+        let contexts = kind.contexts as usize;
+        let window = u64::from(kind.window.max(1));
         Self {
-            first_pu,
             // A throttled clock stands still for a part of each few microseconds: on the whole it is a slower one.
-            cycle_time: (kind.cycle as f64 / kind.duty).round() as Ps,
+            clock: Clock::new((kind.cycle as f64 / kind.duty).round() as Ps),
+            cycle: NEVER,
+            next_at: Ps::MAX,
+            played: 0,
+            turn: 0,
+            wheel: Wheel::new(contexts),
+            contexts: vec![Context::new(remembered); contexts].into(),
+            units: Units::new(kind),
+            latencies: kind.latencies,
+            first_pu,
             fine_grained: kind.multithreading == Multithreading::FineGrained,
             in_order: kind.in_order,
+            drained: false,
             width: kind.width,
-            window: u64::from(kind.window.max(1)),
-            window_shared: kind.window_shared,
+            serial: remembered == 0,
+            window,
+            window_shared: kind.window_shared.then_some(window),
             branch_delay: u64::from(kind.branch_delay),
             mispredict: u64::from(kind.mispredict),
-            latencies: kind.latencies,
-            units: Units::new(kind),
-            contexts: vec![context; kind.contexts as usize],
-            turn: 0,
-            cycle: 0,
+            fp_until: 0,
+            fp_cycles: 0,
         }
     }
 
     /// How long a cycle is.
     pub fn cycle_time(&self) -> Ps {
-        self.cycle_time
+        self.clock.period()
     }
 
-    /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest. Returns the instruction
-    /// that the thread before had fetched and not issued.
+    /// From the first cycle on that begins at `now` or later, a cycle takes so many picoseconds. `now` is the moment up to
+    /// which the core has run. What is in flight keeps its cycles.
+    pub fn set_cycle_time(&mut self, now: Ps, cycle_time: Ps) {
+        self.played = self.played.max(now);
+        let cycle = self.clock.cycle(self.played);
+        self.clock.change(cycle, cycle_time);
+        self.expect(self.cycle);
+    }
+
+    /// When something may next issue; the end of time if no context has instructions. Nothing happens before that
+    /// unless a thread comes.
+    #[inline]
+    pub fn next_at(&self) -> Ps {
+        self.next_at
+    }
+
+    /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest. What the thread before
+    /// had fetched and not issued is given back.
     pub fn assign(
         &mut self,
         context: usize,
@@ -144,20 +165,29 @@ impl Core {
         at: Ps,
         supply: &mut impl Supply,
         memory: &mut impl Hierarchy,
-    ) -> Option<Instruction> {
-        let cycle = at.div_ceil(self.cycle_time).max(self.cycle);
+    ) {
+        self.settle(context);
+        let now = self.clock.cycle(self.played);
+        let cycle = self.clock.cycle(at).max(now);
         let slot = &mut self.contexts[context];
+        if let Some(before) = slot.thread {
+            supply.give_back(before, slot.rest());
+        }
+        slot.forget(cycle);
+        slot.taken = thread.is_some();
         slot.thread = thread;
-        let returned = slot.pending.take();
-        slot.ready = NEVER;
-        slot.line = u64::MAX;
-        // Whoever comes depends on nothing of whoever went.
-        slot.completion.fill(0);
-        slot.last_completion = cycle;
+        self.wheel.go(now);
+        self.wheel.remove(context);
+        self.share_window();
         if thread.is_some() {
             self.fetch(context, cycle, supply, memory);
         }
-        returned
+        // A thread without instructions is noticed at once.
+        let next = match self.drained || self.wheel.ready() != 0 {
+            true => now,
+            false => self.wheel.next().unwrap_or(NEVER),
+        };
+        self.expect(next);
     }
 
     /// Who is on a context.
@@ -167,79 +197,136 @@ impl Core {
 
     /// What a context has counted since this was last asked.
     pub fn take_counters(&mut self, context: usize) -> Counters {
+        self.settle(context);
         std::mem::take(&mut self.contexts[context].counters)
     }
 
+    /// Counts what a context's cycles went to, up to what was played.
+    fn settle(&mut self, context: usize) {
+        let now = self.clock.cycle(self.played);
+        let fp_cycles = self.fp_cycles_before(now);
+        self.contexts[context].settle(now, fp_cycles);
+    }
+
+    /// How many of the cycles before this one, which is none of the past, had a floating-point instruction in a unit.
+    fn fp_cycles_before(&self, cycle: u64) -> u64 {
+        self.fp_cycles - self.fp_until.saturating_sub(cycle)
+    }
+
+    /// Something may issue from this cycle on.
+    fn expect(&mut self, cycle: u64) {
+        self.cycle = cycle;
+        self.next_at = match cycle {
+            NEVER => Ps::MAX,
+            _ => self.clock.time(cycle),
+        };
+    }
+
     /// Runs up to a moment. Threads that come to an end are handed over and leave their context idle.
+    #[inline]
     pub fn run(
+        &mut self,
+        until: Ps,
+        supply: &mut impl Supply,
+        memory: &mut impl Hierarchy,
+        finished: impl FnMut(Finished),
+    ) {
+        self.played = self.played.max(until);
+        if self.next_at < until {
+            self.play(until, supply, memory, finished);
+        }
+    }
+
+    fn play(
         &mut self,
         until: Ps,
         supply: &mut impl Supply,
         memory: &mut impl Hierarchy,
         mut finished: impl FnMut(Finished),
     ) {
-        let end = until.div_ceil(self.cycle_time);
-        while self.cycle < end {
-            if self.fine_grained {
-                self.issue_one(supply, memory);
-            } else {
-                self.issue_shared(supply, memory);
-            }
-            let mut next = NEVER;
-            for context in 0..self.contexts.len() {
-                let slot = &mut self.contexts[context];
-                if slot.ready == NEVER && slot.thread.is_some() && slot.pending.is_none() {
-                    let at = slot.last_completion * self.cycle_time;
-                    if let Some(thread) = slot.thread.take() {
-                        finished(Finished {
-                            thread,
-                            context,
-                            at,
-                        });
-                    }
+        let end = self.clock.cycle(until);
+        let mut cycle = self.cycle;
+        while cycle < end {
+            self.wheel.go(cycle);
+            if self.wheel.ready() != 0 {
+                if self.fine_grained {
+                    self.issue_one(cycle, supply, memory);
+                } else {
+                    self.issue_shared(cycle, supply, memory);
                 }
-                next = next.min(self.contexts[context].ready);
             }
-            self.cycle = next.clamp(self.cycle + 1, end.max(self.cycle + 1));
+            if self.drained {
+                self.drain(&mut finished);
+            }
+            cycle = match self.wheel.ready() {
+                0 => self.wheel.next().unwrap_or(NEVER),
+                _ => cycle + 1,
+            };
         }
+        self.expect(cycle);
     }
 
-    /// Fine-grained: the next ready context has the cycle.
-    #[inline]
-    fn issue_one(&mut self, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
-        let contexts = self.contexts.len();
-        for step in 0..contexts {
-            let context = (self.turn + step) % contexts;
-            let mut issued = 0;
-            while issued < self.width && self.contexts[context].ready <= self.cycle {
-                if !self.issue(context, supply, memory) {
-                    break;
-                }
-                issued += 1;
+    /// Hands over the threads that have no instructions left.
+    #[cold]
+    fn drain(&mut self, finished: &mut impl FnMut(Finished)) {
+        self.drained = false;
+        for (context, slot) in self.contexts.iter_mut().enumerate() {
+            if slot.able != NEVER {
+                continue;
             }
-            if issued > 0 {
-                self.turn = (context + 1) % contexts;
+            if let Some(thread) = slot.thread.take() {
+                finished(Finished {
+                    thread,
+                    context,
+                    at: self.clock.time(slot.last_completion),
+                });
+            }
+        }
+        self.share_window();
+    }
+
+    /// Fine-grained: of the ready contexts the first in turn whose unit is free has the cycle.
+    #[inline]
+    fn issue_one(&mut self, cycle: u64, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
+        while self.wheel.ready() != 0 {
+            let context = self.wheel.first_from(self.turn);
+            let mut left = self.width;
+            while left > 0
+                && self.wheel.is_ready(context)
+                && self.issue(cycle, context, supply, memory)
+            {
+                left -= 1;
+            }
+            if left < self.width {
+                self.turn = self.after(context);
                 return;
             }
         }
     }
 
-    /// Simultaneous: the contexts share the slots, one instruction each in turn.
+    /// Simultaneous: the ready contexts share the slots, one instruction each in turn.
     #[inline]
-    fn issue_shared(&mut self, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
-        let contexts = self.contexts.len();
-        let (mut left, mut idle) = (self.width, 0);
-        let mut context = self.turn % contexts;
-        while left > 0 && idle < contexts {
-            if self.contexts[context].ready <= self.cycle && self.issue(context, supply, memory) {
+    fn issue_shared(&mut self, cycle: u64, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
+        let mut left = self.width;
+        let mut place = self.turn;
+        while left > 0 && self.wheel.ready() != 0 {
+            let context = self.wheel.first_from(place);
+            if self.issue(cycle, context, supply, memory) {
                 left -= 1;
-                idle = 0;
-            } else {
-                idle += 1;
             }
-            context = (context + 1) % contexts;
+            place = self.after(context);
         }
-        self.turn = (self.turn + 1) % contexts;
+        self.turn = self.after(self.turn);
+    }
+
+    /// The context behind another, in turn.
+    #[inline]
+    fn after(&self, context: usize) -> usize {
+        if context + 1 < self.contexts.len() {
+            context + 1
+        } else {
+            0
+        }
     }
 
     /// Issues the pending instruction of a context in this cycle, if its unit is free (in order) or has room later (out
@@ -247,64 +334,66 @@ impl Core {
     #[inline]
     fn issue(
         &mut self,
+        now: u64,
         number: usize,
         supply: &mut impl Supply,
         memory: &mut impl Hierarchy,
     ) -> bool {
-        let now = self.cycle;
-        let Some(instruction) = self.contexts[number].pending else {
-            return false;
-        };
-        let op = instruction.op;
-        let wanted = match self.in_order {
-            true => now,
-            false => now.max(self.contexts[number].operand(&instruction)),
-        };
-        let start = self.units.free(op, number, now, wanted);
-        if self.in_order && start > now {
-            self.contexts[number].ready = start;
-            return false;
-        }
-        self.units.book(op, number, start);
         let context = &mut self.contexts[number];
-        let latency = &self.latencies[op as usize];
-        let mut complete = start + u64::from(latency.cycles) + u64::from(instruction.extra);
+        let instruction = context.pending();
+        let op = instruction.op;
+        self.wheel.take(number);
+        let start = if self.in_order {
+            if let Err(free) = self.units.take(op, number, now) {
+                self.wheel.put(number, free);
+                return false;
+            }
+            now
+        } else {
+            let operand = context.back(u64::from(instruction.depends));
+            self.units.book(op, number, now, now.max(operand))
+        };
+        context.count_issue(now);
+        let latency = u64::from(self.latencies[op as usize].cycles);
+        let mut complete = start + latency + u64::from(instruction.extra);
         if matches!(op, Op::Load | Op::Store) {
             let access = match op {
                 Op::Load => Access::Load,
                 _ => Access::Store,
             };
-            let pu = self.first_pu + number;
-            let thread = context.thread.unwrap_or(0);
             let beyond = memory.access(
-                pu,
-                thread,
+                self.first_pu + number,
+                context.thread.unwrap_or(0),
                 access,
                 instruction.data,
-                start * self.cycle_time,
+                self.clock.time(start),
                 &mut context.counters,
             );
             // Stores are buffered: nobody waits for them.
             if op == Op::Load && beyond > 0 {
-                let cycles = beyond.div_ceil(self.cycle_time);
+                let cycles = self.clock.cycles(beyond);
                 context.counters.memory_cycles += cycles;
                 complete += cycles;
+                context.memory_until = context.memory_until.max(complete);
             }
+        } else if matches!(op, Op::Fp | Op::FpDivide) {
+            let idle = now.max(self.fp_until);
+            self.fp_cycles += complete.saturating_sub(idle);
+            self.fp_until = complete.max(self.fp_until);
         }
-        let mask = context.completion.len() - 1;
-        context.completion[context.count as usize & mask] = complete;
-        context.count += 1;
-        context.last_completion = context.last_completion.max(complete);
+        // Few branches are mispredicted; where all delay, a choice is cheaper for the host than another way to go.
+        let delayed = op == Op::Branch && self.branch_delay > 0;
+        let mut resume = if delayed {
+            start + 1 + self.branch_delay
+        } else {
+            now
+        };
+        if instruction.mispredicted {
+            context.counters.mispredicted += 1;
+            resume = complete + self.mispredict;
+        }
+        context.complete(complete);
         context.counters.ops[op as usize] += 1;
-        let mut resume = now;
-        if op == Op::Branch {
-            if instruction.mispredicted {
-                context.counters.mispredicted += 1;
-                resume = complete + self.mispredict;
-            } else if self.branch_delay > 0 {
-                resume = start + 1 + self.branch_delay;
-            }
-        }
         self.fetch(number, resume, supply, memory);
         true
     }
@@ -318,65 +407,52 @@ impl Core {
         supply: &mut impl Supply,
         memory: &mut impl Hierarchy,
     ) {
-        let window = self.window_of_one();
         let context = &mut self.contexts[number];
-        context.pending = context.thread.and_then(|thread| supply.next(thread));
-        let Some(instruction) = context.pending else {
-            context.ready = NEVER;
+        let Some(thread) = context.thread else {
             return;
         };
+        if !context.advance(|buffer| supply.fill(thread, buffer)) {
+            context.able = NEVER;
+            self.drained = true;
+            return;
+        }
+        let instruction = context.pending();
         let mut ready = from;
         let line = memory.line_of(instruction.at);
         if line != context.line {
             context.line = line;
-            let pu = self.first_pu + number;
-            let thread = context.thread.unwrap_or(0);
-            let at = from * self.cycle_time;
             let beyond = memory.access(
-                pu,
+                self.first_pu + number,
                 thread,
                 Access::Fetch,
                 instruction.at,
-                at,
+                self.clock.time(from),
                 &mut context.counters,
             );
-            ready += beyond.div_ceil(self.cycle_time);
+            if beyond > 0 {
+                ready += self.clock.cycles(beyond);
+                context.memory_until = context.memory_until.max(ready);
+            }
         }
-        let mask = context.completion.len() - 1;
-        if context.count >= window {
-            let oldest = (context.count - window) as usize & mask;
-            ready = ready.max(context.completion[oldest]);
+        if self.serial {
+            // One after the other: operands are there.
+            ready = ready.max(context.last_completion);
+        } else {
+            ready = ready.max(context.back(self.window));
+            if self.in_order {
+                ready = ready.max(context.back(u64::from(instruction.depends)));
+            }
         }
-        if self.in_order {
-            ready = ready.max(context.operand(&instruction));
-        }
-        context.ready = ready;
+        context.able = ready;
+        self.wheel.put(number, ready);
     }
 
-    /// How many instructions of one context may be in flight.
-    #[inline]
-    fn window_of_one(&self) -> u64 {
-        if !self.window_shared {
-            return self.window;
+    /// How many instructions of one context may be in flight, now that as many have a thread as have one.
+    fn share_window(&mut self) {
+        if let Some(window) = self.window_shared {
+            let with_thread = |context: &&Context| context.thread.is_some();
+            let busy = self.contexts.iter().filter(with_thread).count();
+            self.window = (window / busy.max(1) as u64).max(1);
         }
-        let busy = self
-            .contexts
-            .iter()
-            .filter(|context| context.thread.is_some())
-            .count();
-        (self.window / busy.max(1) as u64).max(1)
-    }
-}
-
-impl Context {
-    /// When the result is there that an instruction needs.
-    #[inline]
-    fn operand(&self, instruction: &Instruction) -> u64 {
-        let back = u64::from(instruction.depends);
-        let mask = self.completion.len() - 1;
-        if back == 0 || back > self.count || back as usize > mask {
-            return 0;
-        }
-        self.completion[(self.count - back) as usize & mask]
     }
 }

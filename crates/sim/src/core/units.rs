@@ -64,67 +64,106 @@ impl Calendar {
     }
 }
 
+/// Units of one sort where operations begin in order: nothing is booked ahead, so it is enough to know when each unit
+/// has done what it does now.
+#[derive(Debug, Clone)]
+struct Queue {
+    /// The first cycle in which each is free.
+    free: Box<[u64]>,
+}
+
+impl Queue {
+    fn new(count: u32) -> Self {
+        Self {
+            free: vec![0; count.max(1) as usize].into(),
+        }
+    }
+
+    /// Takes the unit that is free first, if it is by now; else says when it will be.
+    #[inline]
+    fn take(&mut self, now: u64, busy: u32) -> Result<(), u64> {
+        let mut first = 0;
+        for unit in 1..self.free.len() {
+            if self.free[unit] < self.free[first] {
+                first = unit;
+            }
+        }
+        let free = &mut self.free[first];
+        if *free > now {
+            return Err(*free);
+        }
+        *free = now + u64::from(busy);
+        Ok(())
+    }
+}
+
 /// All units of a core.
 #[derive(Debug, Clone)]
 pub(super) struct Units {
-    /// Shared ones first, then those of context 0, of context 1, ….
-    calendars: Vec<Calendar>,
-    /// The calendar of each operation for context 0; `step` further for each next context if `private`.
-    of_op: [(usize, bool); Op::COUNT],
-    step: usize,
+    /// In an out-of-order core: shared pools first, then those of context 0, of context 1, ….
+    calendars: Box<[Calendar]>,
+    /// In an in-order core: the same.
+    queues: Box<[Queue]>,
+    /// The pool of each operation, by context.
+    of_op: Box<[[u16; Op::COUNT]]>,
     busy: [u32; Op::COUNT],
 }
 
 impl Units {
     pub(super) fn new(kind: &CoreKind) -> Self {
-        let shared = kind.units.iter().filter(|pool| !pool.private);
-        let private: Vec<_> = kind.units.iter().filter(|pool| pool.private).collect();
-        let mut of_op = [(0, false); Op::COUNT];
-        let mut calendars = Vec::new();
-        for pool in shared {
-            for op in &pool.ops {
-                of_op[*op as usize] = (calendars.len(), false);
+        let mut counts = Vec::new();
+        let mut of_op = vec![[0; Op::COUNT]; kind.contexts as usize];
+        for pool in kind.units.iter().filter(|pool| !pool.private) {
+            for of_op in &mut of_op {
+                for op in &pool.ops {
+                    of_op[*op as usize] = counts.len() as u16;
+                }
             }
-            calendars.push(Calendar::new(pool.count));
+            counts.push(pool.count);
         }
-        for (number, pool) in private.iter().enumerate() {
-            for op in &pool.ops {
-                of_op[*op as usize] = (calendars.len() + number, true);
+        for of_op in &mut of_op {
+            for pool in kind.units.iter().filter(|pool| pool.private) {
+                for op in &pool.ops {
+                    of_op[*op as usize] = counts.len() as u16;
+                }
+                counts.push(pool.count);
             }
         }
-        for _ in 0..kind.contexts {
-            calendars.extend(private.iter().map(|pool| Calendar::new(pool.count)));
-        }
+        let (ahead, at_once): (&[u32], &[u32]) = match kind.in_order {
+            true => (&[], &counts),
+            false => (&counts, &[]),
+        };
         Self {
-            calendars,
-            of_op,
-            step: private.len(),
+            calendars: ahead.iter().map(|count| Calendar::new(*count)).collect(),
+            queues: at_once.iter().map(|count| Queue::new(*count)).collect(),
+            of_op: of_op.into(),
             busy: kind
                 .latencies
                 .map(|latency| latency.busy.clamp(1, AHEAD as u32 / 2)),
         }
     }
 
+    /// In an in-order core: takes a unit for an operation that begins now.
+    ///
+    /// # Errors
+    /// The cycle in which a unit is free, if none is now.
     #[inline]
-    fn calendar(&mut self, op: Op, context: usize) -> &mut Calendar {
-        let (first, private) = self.of_op[op as usize];
-        &mut self.calendars[first + if private { context * self.step } else { 0 }]
+    pub(super) fn take(&mut self, op: Op, context: usize, now: u64) -> Result<(), u64> {
+        let pool = self.of_op[context][op as usize];
+        self.queues[usize::from(pool)].take(now, self.busy[op as usize])
     }
 
-    /// The first cycle from `from` on in which a unit can take the operation.
+    /// In an out-of-order core: takes a unit for an operation as soon as one is free from cycle `from` on. Returns when
+    /// that is.
     #[inline]
-    pub(super) fn free(&mut self, op: Op, context: usize, now: u64, from: u64) -> u64 {
+    pub(super) fn book(&mut self, op: Op, context: usize, now: u64, from: u64) -> u64 {
         let busy = self.busy[op as usize];
-        let calendar = self.calendar(op, context);
+        let pool = self.of_op[context][op as usize];
+        let calendar = &mut self.calendars[usize::from(pool)];
         calendar.pass(now);
-        calendar.free(from, busy)
-    }
-
-    /// Takes it.
-    #[inline]
-    pub(super) fn book(&mut self, op: Op, context: usize, start: u64) {
-        let busy = self.busy[op as usize];
-        self.calendar(op, context).book(start, busy);
+        let start = calendar.free(from, busy);
+        calendar.book(start, busy);
+        start
     }
 }
 
@@ -157,6 +196,28 @@ mod tests {
                     let used = uses.entry(cycle).or_default();
                     *used += 1;
                     prop_assert!(*used <= count);
+                }
+            }
+        }
+
+        /// Where operations begin at once, both ways to keep units say the same.
+        #[test]
+        fn a_queue_is_a_calendar_without_future(
+            count in 1u32..4,
+            wishes in proptest::collection::vec((0u64..8, 1u32..12), 1..200),
+        ) {
+            let (mut calendar, mut queue) = (Calendar::new(count), Queue::new(count));
+            let mut now = 0;
+            for (step, busy) in wishes {
+                now += step;
+                calendar.pass(now);
+                let free = calendar.free(now, 1);
+                match queue.take(now, busy) {
+                    Ok(()) => {
+                        prop_assert_eq!(free, now);
+                        calendar.book(now, busy);
+                    }
+                    Err(later) => prop_assert_eq!(later, free),
                 }
             }
         }

@@ -152,11 +152,17 @@ impl Hierarchy for Chance<'_> {
 struct Samples(Vec<(Vec<Instruction>, usize)>);
 
 impl Supply for Samples {
-    fn next(&mut self, thread: u32) -> Option<Instruction> {
+    fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize {
         let (sample, at) = &mut self.0[thread as usize];
-        let instruction = sample[*at];
-        *at = (*at + 1) % sample.len();
-        Some(instruction)
+        for place in &mut *into {
+            *place = sample[*at];
+            *at = (*at + 1) % sample.len();
+        }
+        into.len()
+    }
+
+    fn give_back(&mut self, _: u32, _: &[Instruction]) {
+        // Nobody leaves.
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::reuse::Reuse;
 use crate::{
-    model::Op,
+    model::{CoreKind, Op},
     workload::{Mix, Pattern, WorkingSet},
 };
 
@@ -104,6 +104,12 @@ impl Demand {
             true => self.ops[Op::Load as usize] / self.accesses(),
             false => 1.0,
         }
+    }
+
+    /// Cycles for which one instruction's floating-point operations are in a unit.
+    pub fn fp_cycles(&self, kind: &CoreKind) -> f64 {
+        let of = |op: Op| self.ops[op as usize] * f64::from(kind.latencies[op as usize].cycles);
+        of(Op::Fp) + of(Op::FpDivide)
     }
 
     /// Lines fetched by one instruction.

@@ -24,7 +24,7 @@ pub use knowledge::Knowledge;
 
 use demand::{Asked, Class, Owner};
 use layout::Layout;
-use settle::Speed;
+use settle::{Speed, cycle};
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
 use traffic::Kept;
@@ -120,9 +120,6 @@ impl IntervalLevel {
         for (pu, run) in self.runs.iter_mut().enumerate() {
             let Some(run) = run else { continue };
             let time = to.saturating_sub(run.from.max(self.now)) as f64;
-            if time <= 0.0 {
-                continue;
-            }
             let done = done_in(time, run.speed.speed, &run.cold);
             let thread = &mut threads[run.thread as usize];
             // An end that was computed is not missed by a rounding.
@@ -130,7 +127,9 @@ impl IntervalLevel {
             run.begun = (run.begun + done - whole).max(0.0);
             thread.pass(whole as u64);
             let demand = &run.asked.demand;
-            self.tallies[pu].add(done, whole as u64, demand, &run.speed);
+            let here =
+                (to - self.now) as f64 / cycle(&self.known.machine, self.known.layout.pus[pu].core);
+            self.tallies[pu].add(done, whole as u64, here, demand, &run.speed);
             for kept in &run.speed.fate.kept {
                 self.warmth.take_in(kept.cache, kept.misses * done);
             }

@@ -28,6 +28,11 @@ pub(super) struct Speed {
     pub fate: Fate,
     /// Cycles by which loads are delayed, by one instruction, each load by itself.
     pub memory_cycles: f64,
+    /// By one instruction: cycles lost to delayed loads and fetches, and to others in the pipeline.
+    pub memory_stall: f64,
+    pub contention: f64,
+    /// Part of the time in which a floating-point unit of the core has something to do.
+    pub fp_busy: f64,
     /// What a miss of each cache costs it: picoseconds for data and for code, by cache.
     pub costs: Vec<(usize, f64, f64)>,
 }
@@ -136,8 +141,10 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
                 let (delays, costs) = delays(layout, seat.pu, &seat.asked, &fates[at], waits[at]);
                 let loads = demand.ops[Op::Load as usize] * delays.of_load() / cycle;
                 let fetches = demand.fetches() * delays.of_fetch() / cycle;
-                own.push(seat.alone.base + seat.alone.exposed * loads + fetches);
+                let stall = seat.alone.exposed * loads + fetches;
+                own.push(seat.alone.base + stall);
                 let result = &mut result[at];
+                result.memory_stall = stall;
                 result.memory_cycles = loads;
                 result.costs = costs;
                 // Nobody waits for stores.
@@ -147,9 +154,18 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
                 at += 1;
             }
             let demands: Vec<&Demand> = core.seats.iter().map(|seat| &seat.asked.demand).collect();
-            let shared = share(machine.kind(&machine.cores[core.core]), &demands, &own);
+            let kind = machine.kind(&machine.cores[core.core]);
+            let shared = share(kind, &demands, &own);
+            let idle = demands
+                .iter()
+                .zip(&shared)
+                .map(|(demand, speed)| (1.0 - speed * demand.fp_cycles(kind)).max(0.0));
+            let fp_busy = 1.0 - idle.product::<f64>();
             for (step, (speed, correction)) in shared.iter().zip(&core.corrections).enumerate() {
-                let speed = speed * correction / cycle;
+                let speed = speed * correction;
+                result[first + step].contention = (1.0 / speed - own[step]).max(0.0);
+                result[first + step].fp_busy = fp_busy;
+                let speed = speed / cycle;
                 let before = &mut speeds[first + step];
                 change = change.max((speed / *before).ln().abs());
                 *before = before.powf(0.4) * speed.powf(0.6);

@@ -10,6 +10,11 @@ pub(super) struct Tally {
     instructions: u64,
     ops: [f64; Op::COUNT],
     mispredicted: f64,
+    /// Cycles on the PU, and what they went to.
+    cycles: f64,
+    memory_stall: f64,
+    contention: f64,
+    fp_empty: f64,
     memory_cycles: f64,
     fetch: [f64; LEVELS],
     data: [f64; LEVELS],
@@ -19,8 +24,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// A thread executes instructions, `whole` of which came to their end.
-    pub fn add(&mut self, done: f64, whole: u64, demand: &Demand, speed: &Speed) {
+    /// A thread executes instructions in some cycles; `whole` instructions came to their end.
+    pub fn add(&mut self, done: f64, whole: u64, cycles: f64, demand: &Demand, speed: &Speed) {
+        self.cycles += cycles;
+        self.memory_stall += speed.memory_stall * done;
+        self.contention += speed.contention * done;
+        self.fp_empty += (1.0 - speed.fp_busy) * cycles;
         self.instructions += whole;
         for (sum, share) in self.ops.iter_mut().zip(demand.ops) {
             *sum += share * whole as f64;
@@ -71,7 +80,16 @@ impl Tally {
             ops[nearest] += 1;
             self.ops[nearest] -= 1.0;
         }
+        let cycles = whole(&mut self.cycles);
+        let issue_cycles = ops.iter().sum::<u64>().min(cycles);
+        let stall_cycles = cycles - issue_cycles;
+        let memory_stall_cycles = whole(&mut self.memory_stall).min(stall_cycles);
         Counters {
+            issue_cycles,
+            stall_cycles,
+            memory_stall_cycles,
+            contention_cycles: whole(&mut self.contention).min(stall_cycles - memory_stall_cycles),
+            fp_empty_cycles: whole(&mut self.fp_empty).min(cycles),
             ops,
             mispredicted: whole(&mut self.mispredicted),
             memory_cycles: whole(&mut self.memory_cycles),
@@ -107,10 +125,11 @@ mod tests {
             let (mut tally, mut sum) = (Tally::default(), Counters::default());
             let mut all = 0;
             for part in parts {
-                tally.add(part as f64, part, &demand, &Speed::default());
+                tally.add(part as f64, part, 3.0 * part as f64, &demand, &Speed::default());
                 sum += tally.take();
                 all += part;
                 prop_assert_eq!(sum.instructions(), all);
+                prop_assert_eq!(sum.cycles(), 3 * all);
             }
             for (count, share) in sum.ops.iter().zip(demand.ops) {
                 prop_assert!((*count as f64 - share * all as f64).abs() <= 8.0);

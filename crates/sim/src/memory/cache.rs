@@ -123,13 +123,19 @@ impl Cache {
     /// Returns whether it was here, and the line that had to go.
     #[inline]
     pub fn touch_or_insert(&mut self, entry: Entry) -> (bool, Option<Entry>) {
-        match self.touch(entry.line()) {
-            Some(here) => {
-                *here = here.with(entry.0 & (DIRTY | SHARED));
-                (true, None)
+        let line = entry.line();
+        let set = self.set(line);
+        // All move on by one place, up to where the line was or the last one falls out.
+        let mut moving = entry;
+        for way in 0..set.len() {
+            let here = std::mem::replace(&mut set[way], moving);
+            if here.is(line) {
+                set[0] = here.with(entry.0 & (DIRTY | SHARED));
+                return (true, None);
             }
-            None => (false, self.insert(entry)),
+            moving = here;
         }
+        (false, (moving.0 != EMPTY).then_some(moving))
     }
 
     /// A line as it is here, without using it.

@@ -43,6 +43,15 @@ pub enum Placement {
     Interleave,
 }
 
+/// A region that only one group has touched, as that group finds it.
+#[derive(Debug, Clone, Copy)]
+struct Private {
+    /// Which it is, or [`NOWHERE`].
+    number: u64,
+    /// Its NUMA node.
+    home: u32,
+}
+
 /// What is known of a region.
 #[derive(Debug, Clone)]
 pub(super) struct Region {
@@ -67,6 +76,8 @@ pub(super) struct Directory {
     places: FxHashMap<u64, u32>,
     /// Regions that a group used lately, by group and a hash of the region.
     recent: Vec<u32>,
+    /// Those of them that are its own, side by side if they are so in memory.
+    private: Vec<Private>,
     /// The nodes of pages, where a page is larger than a region.
     pages: FxHashMap<u64, u32>,
     /// Regions of a page, as a power of two.
@@ -90,6 +101,13 @@ impl Directory {
             regions: vec![nowhere],
             places: FxHashMap::default(),
             recent: vec![0; groups << RECENT_BITS],
+            private: vec![
+                Private {
+                    number: NOWHERE,
+                    home: 0,
+                };
+                groups << RECENT_BITS
+            ],
             pages: FxHashMap::default(),
             page_bits: page_bits.saturating_sub(line_bits + REGION_BITS),
             nodes: nodes as u32,
@@ -115,6 +133,36 @@ impl Directory {
         let found = self.find_or_make(region, group, node);
         self.recent[place] = found;
         found as usize
+    }
+
+    /// Where in `private` a region of a group is, if it is there.
+    #[inline]
+    fn private_place(region: u64, group: u32) -> usize {
+        let folded = region ^ region >> RECENT_BITS;
+        ((group as usize) << RECENT_BITS) + (folded as usize & ((1 << RECENT_BITS) - 1))
+    }
+
+    /// The NUMA node of a line in a region that is known to be the group's own.
+    #[inline]
+    pub fn private_home(&self, line: u64, group: u32) -> Option<usize> {
+        let region = line >> REGION_BITS;
+        let private = &self.private[Self::private_place(region, group)];
+        (private.number == region).then_some(private.home as usize)
+    }
+
+    /// Remembers that a region is the group's own.
+    pub fn remember_private(&mut self, place: usize, group: u32) {
+        let Region { number, home, .. } = self.regions[place];
+        self.private[Self::private_place(number, group)] = Private { number, home };
+    }
+
+    /// A region is no longer the only one's that had touched it.
+    fn share(&mut self, place: usize) {
+        let Region { number, owner, .. } = self.regions[place];
+        let private = &mut self.private[Self::private_place(number, owner)];
+        if private.number == number {
+            private.number = NOWHERE;
+        }
     }
 
     fn find_or_make(&mut self, region: u64, group: u32, node: u32) -> u32 {
@@ -197,6 +245,9 @@ impl Memory {
     /// Makes sure that a group may read or write a line: dirty copies of others are written back, and go if the line is
     /// to be written, as clean ones do. Returns whether others may hold the line still.
     pub(super) fn cohere(&mut self, wish: Wish, counters: &mut Counters) -> bool {
+        if self.directory.regions[wish.region].lines.is_none() {
+            self.directory.share(wish.region);
+        }
         let state = *self.directory.regions[wish.region].state(wish.line, wish.group);
         let next = match state {
             MANY if !wish.store => return true,

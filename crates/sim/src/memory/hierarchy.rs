@@ -198,56 +198,78 @@ impl Memory {
         let mut entry = Entry::new(miss.line, miss.thread);
         let mut home = 0;
         if self.tracked {
-            let found = self.directory.touch(miss.line, place.group, place.node);
-            let region = self.directory.region(found);
-            home = region.home as usize;
-            if !region.is_private(place.group) {
-                let wish = Wish {
-                    region: found,
-                    line: miss.line,
-                    group: place.group,
-                    store: miss.access == Access::Store,
-                    at: miss.at,
-                };
-                if self.cohere(wish, counters) {
-                    entry = entry.with(SHARED);
+            match self.directory.private_home(miss.line, place.group) {
+                Some(its) => home = its,
+                None => {
+                    let shared;
+                    (home, shared) = self.find_home(&miss, counters);
+                    if shared {
+                        entry = entry.with(SHARED);
+                    }
                 }
             }
         }
         let (path, misses) = match miss.access {
-            Access::Fetch => (place.fetch, &mut counters.fetch_misses),
-            Access::Load | Access::Store => (place.data, &mut counters.data_misses),
+            Access::Fetch => (&place.fetch, &mut counters.fetch_misses),
+            Access::Load | Access::Store => (&place.data, &mut counters.data_misses),
         };
-        let mut out = [None; 3];
+        // What each level had to let go, with where it goes.
+        let mut gone = [(None, None); 3];
         let mut beyond = 0;
         let mut hit = false;
         for (step, number) in path.all().iter().enumerate() {
             let cache = &mut self.topology.caches[*number as usize];
             beyond += cache.latency;
-            let written = step == 0 && miss.access == Access::Store;
-            let entry = if written { entry.with(DIRTY) } else { entry };
-            if *number as usize == path.first() {
-                out[step] = cache.tags.insert(entry);
+            let out;
+            if step == 0 {
+                let written = miss.access == Access::Store;
+                let first = if written { entry.with(DIRTY) } else { entry };
+                (hit, out) = match path.first() == *number as usize {
+                    true => (false, cache.tags.insert(first)),
+                    false => cache.tags.touch_or_insert(first),
+                };
             } else {
-                (hit, out[step]) = cache.tags.touch_or_insert(entry);
-                if hit {
-                    break;
-                }
+                (hit, out) = cache.tags.touch_or_insert(entry);
+            }
+            if hit {
+                break;
             }
             misses[cache.level] += 1;
+            gone[step] = (out.filter(|out| out.has(DIRTY)), cache.below);
         }
         if !hit {
             counters.bus_transactions += 1;
             let wait = self.channels[home].request(miss.at + beyond);
             beyond += wait + self.latencies[place.node as usize * self.channels.len() + home];
         }
-        for (number, gone) in path.all().iter().zip(out) {
-            if let Some(gone) = gone.filter(|gone| gone.has(DIRTY)) {
-                let below = self.topology.caches[*number as usize].below;
-                self.write_back(below, gone, miss.at + beyond, counters);
+        for (out, below) in gone {
+            if let Some(out) = out {
+                self.write_back(below, out, miss.at + beyond, counters);
             }
         }
         beyond
+    }
+
+    /// The NUMA node of a line that a group does not know as its own, after all others that hold it were asked, and whether
+    /// they may still.
+    fn find_home(&mut self, miss: &Miss, counters: &mut Counters) -> (usize, bool) {
+        let place = &self.topology.places[miss.pu];
+        let group = place.group;
+        let found = self.directory.touch(miss.line, group, place.node);
+        let region = self.directory.region(found);
+        let home = region.home as usize;
+        if region.is_private(group) {
+            self.directory.remember_private(found, group);
+            return (home, false);
+        }
+        let wish = Wish {
+            region: found,
+            line: miss.line,
+            group,
+            store: miss.access == Access::Store,
+            at: miss.at,
+        };
+        (home, self.cohere(wish, counters))
     }
 
     /// Moves a dirty line that leaves a cache to the next one, or to memory, and what has to go there further on.

@@ -9,8 +9,8 @@ use crate::{
 /// Bytes of an instruction.
 const INSTRUCTION: u64 = 4;
 
-/// Choices of operations are drawn from a table of so many places: shares are exact to a 4096th.
-const PLACES: usize = 4096;
+/// Operations are drawn from so many places: shares are exact to a 4096th.
+const PLACES: u32 = 4096;
 
 /// One working set as the stream walks through it.
 #[derive(Debug, Clone)]
@@ -30,7 +30,8 @@ struct Walk {
 #[derive(Debug, Clone)]
 pub struct MixStream {
     random: Random,
-    ops: Box<[Op; PLACES]>,
+    /// The place where each operation's end, by its number; a table of all places would fill the host's caches.
+    ends: [u16; Op::COUNT],
     /// Mean distance to the instruction on which one depends; 0: none depends.
     depends: u16,
     /// Whether all have exactly that distance.
@@ -46,15 +47,13 @@ pub struct MixStream {
 impl MixStream {
     /// The stream of a mix. `code` is where its instructions stand; `bases` where each of its working sets begins.
     pub fn new(mix: &Mix, code: u64, bases: &[u64], random: Random) -> Self {
-        let mut ops = Box::new([Op::Alu; PLACES]);
         let total: f64 = mix.shares.iter().sum();
-        let (mut filled, mut sum) = (0, 0.0);
-        for op in Op::ALL {
-            sum += mix.shares[op as usize];
-            let end = (sum / total * PLACES as f64).round() as usize;
-            ops[filled..end.max(filled)].fill(op);
-            filled = end.max(filled);
-        }
+        let (mut end, mut sum) = (0, 0.0);
+        let ends = mix.shares.map(|share| {
+            sum += share;
+            end = ((sum / total * f64::from(PLACES)).round() as u16).max(end);
+            end
+        });
         let weights: f64 = mix.working_sets.iter().map(|set| set.share).sum();
         let mut share = 0.0;
         let walks = mix
@@ -75,7 +74,7 @@ impl MixStream {
             .collect();
         Self {
             random,
-            ops,
+            ends,
             depends: mix.depends,
             extra: mix.extra,
             mispredicted: (mix.mispredicted * 2f64.powi(32)).round() as u64,
@@ -91,12 +90,16 @@ impl MixStream {
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> Instruction {
         let draw = self.random.next();
-        let op = self.ops[(draw >> 52) as usize];
+        let place = (draw >> (64 - PLACES.ilog2())) as u16;
+        // The last operation's end is left out: there is none behind it.
+        let before = self.ends[..Op::COUNT - 1].iter();
+        let op = Op::ALL[before.map(|end| usize::from(*end <= place)).sum::<usize>()];
+        let low = draw & 0xffff_ffff;
         let mut instruction = Instruction {
             op,
             depends: self.depends,
             extra: self.extra,
-            mispredicted: false,
+            mispredicted: op == Op::Branch && low < self.mispredicted,
             at: self.code + self.at,
             data: 0,
         };
@@ -104,10 +107,8 @@ impl MixStream {
         if self.at >= self.code_bytes {
             self.at = 0;
         }
-        match op {
-            Op::Load | Op::Store => instruction.data = self.data(draw & 0xffff_ffff),
-            Op::Branch => instruction.mispredicted = (draw & 0xffff_ffff) < self.mispredicted,
-            _ => {}
+        if matches!(op, Op::Load | Op::Store) {
+            instruction.data = self.data(low);
         }
         instruction
     }

@@ -23,7 +23,7 @@ pub struct Instruction {
     pub depends: u16,
     /// Cycles by which it takes longer than the machine says: for hand-made instructions of a given latency.
     pub extra: u16,
-    /// Of a branch, whether it was predicted wrongly.
+    /// Whether it is a branch that was predicted wrongly.
     pub mispredicted: bool,
     /// Where it stands, in bytes.
     pub at: u64,
@@ -41,13 +41,11 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// The next instruction.
-    #[inline]
-    #[allow(clippy::should_implement_trait, reason = "it never ends")]
-    pub fn next(&mut self) -> Instruction {
+    /// The next instructions.
+    pub fn fill(&mut self, into: &mut [Instruction]) {
         match self {
-            Stream::Mix(mix) => mix.next(),
-            Stream::Recorded(recorded) => recorded.next(),
+            Stream::Mix(mix) => into.fill_with(|| mix.next()),
+            Stream::Recorded(recorded) => into.fill_with(|| recorded.next()),
         }
     }
 }

@@ -1,0 +1,161 @@
+//! One hardware context: its thread's next instructions, when results are there, and what its cycles went to.
+
+use crate::{counters::Counters, model::Op, stream::Instruction};
+
+/// So many instructions are fetched from the thread at once.
+const AHEAD: usize = 16;
+
+/// No cycle of any run.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// What stands where no instruction is.
+const NOTHING: Instruction = Instruction {
+    op: Op::Alu,
+    depends: 0,
+    extra: 0,
+    mispredicted: false,
+    at: 0,
+    data: 0,
+};
+
+/// A hardware context.
+#[derive(Debug, Clone)]
+pub(super) struct Context {
+    /// Who is on it and has instructions.
+    pub thread: Option<u32>,
+    /// The next instruction in `buffer`.
+    next: u8,
+    /// Where those in `buffer` end.
+    end: u8,
+    /// The line of code that was fetched last.
+    pub line: u64,
+    /// Instructions so far.
+    count: u64,
+    /// The latest completion of all.
+    pub last_completion: u64,
+    /// When the last load or fetch is there that missed level 1.
+    pub memory_until: u64,
+    /// The first cycle in which the next instruction could issue if the core were its own.
+    pub able: u64,
+    /// When each of the last results is there, by number modulo the length; empty if none is ever asked for.
+    completion: Box<[u64]>,
+    buffer: [Instruction; AHEAD],
+    pub counters: Counters,
+    /// Whether its cycles are somebody's: since a thread came, until it was taken off.
+    pub taken: bool,
+    /// The cycles before this one are counted.
+    counted: u64,
+    /// What was counted when all was counted last: the cycle, and how many before it had a floating-point instruction.
+    settled: u64,
+    settled_fp_cycles: u64,
+}
+
+impl Context {
+    /// An idle one, which remembers so many results, a power of two or 0.
+    pub fn new(remembered: usize) -> Self {
+        Self {
+            thread: None,
+            next: 0,
+            end: 0,
+            line: u64::MAX,
+            count: 0,
+            last_completion: 0,
+            memory_until: 0,
+            able: NEVER,
+            completion: vec![0; remembered].into_boxed_slice(),
+            buffer: [NOTHING; AHEAD],
+            counters: Counters::default(),
+            taken: false,
+            counted: 0,
+            settled: 0,
+            settled_fp_cycles: 0,
+        }
+    }
+
+    /// Whoever comes depends on nothing of whoever went.
+    pub fn forget(&mut self, cycle: u64) {
+        (self.next, self.end) = (0, 0);
+        self.line = u64::MAX;
+        self.completion.fill(0);
+        self.last_completion = cycle;
+        self.memory_until = 0;
+        self.able = NEVER;
+    }
+
+    /// The instructions that were fetched and not issued.
+    pub fn rest(&self) -> &[Instruction] {
+        &self.buffer[usize::from(self.next)..usize::from(self.end)]
+    }
+
+    /// The next instruction, which is there while `able` is not never.
+    #[inline]
+    pub fn pending(&self) -> Instruction {
+        self.buffer[usize::from(self.next) % AHEAD]
+    }
+
+    /// Goes on to the next instruction, of those that `fill` brings if there is none left. Returns whether there is one.
+    #[inline]
+    pub fn advance(&mut self, fill: impl FnOnce(&mut [Instruction]) -> usize) -> bool {
+        self.next += 1;
+        if self.next >= self.end {
+            self.next = 0;
+            self.end = fill(&mut self.buffer).min(AHEAD) as u8;
+        }
+        self.end > 0
+    }
+
+    /// Remembers when the result is there of the instruction that issues now.
+    #[inline]
+    pub fn complete(&mut self, at: u64) {
+        if !self.completion.is_empty() {
+            let mask = self.completion.len() - 1;
+            self.completion[self.count as usize & mask] = at;
+        }
+        self.count += 1;
+        self.last_completion = self.last_completion.max(at);
+    }
+
+    /// When the instruction is complete that is so many back from the next one.
+    #[inline]
+    pub fn back(&self, back: u64) -> u64 {
+        let mask = self.completion.len().wrapping_sub(1);
+        if back == 0 || back > self.count || back > mask as u64 || self.completion.is_empty() {
+            return 0;
+        }
+        self.completion[(self.count - back) as usize & mask]
+    }
+
+    /// An instruction issues in this cycle: those before, since the last issue, were stalls.
+    #[inline]
+    pub fn count_issue(&mut self, cycle: u64) {
+        if cycle >= self.counted {
+            self.count_stalls(cycle);
+            self.counters.issue_cycles += 1;
+            self.counted = cycle + 1;
+        }
+    }
+
+    /// Nothing has issued up to this cycle, which is not counted yet, since those that are.
+    #[inline]
+    pub fn count_stalls(&mut self, cycle: u64) {
+        let own = self.able.clamp(self.counted, cycle);
+        self.counters.stall_cycles += cycle - self.counted;
+        self.counters.contention_cycles += cycle - own;
+        self.counters.memory_stall_cycles +=
+            self.memory_until.min(own).saturating_sub(self.counted);
+        self.counted = cycle;
+    }
+
+    /// Counts what the cycles before this one went to, if they are somebody's. `fp_cycles` of the core's cycles had a
+    /// floating-point instruction in a unit until then.
+    pub fn settle(&mut self, cycle: u64, fp_cycles: u64) {
+        if self.taken {
+            self.count_stalls(cycle);
+            let busy = fp_cycles - self.settled_fp_cycles;
+            self.counters.fp_empty_cycles += cycle - self.settled - busy;
+        }
+        self.counted = cycle;
+        self.settled = cycle;
+        self.settled_fp_cycles = fp_cycles;
+    }
+}
