@@ -26,8 +26,8 @@ pub const LIMITS: (f64, f64, f64) = (0.05, 0.15, 0.9);
 /// Throughputs that differ by less rank equal: so much is chance.
 const EQUAL: f64 = 0.01;
 
-/// Cycles of the machine's first kind of core before anything is measured, for warm caches, and while it is.
-const WARM: u64 = 1_200_000;
+/// Cycles of the machine's first kind of core before anything is measured, and while it is.
+const WARM: u64 = 200_000;
 const MEASURED: u64 = 600_000;
 
 /// What is compared.
@@ -41,7 +41,9 @@ pub struct Comparison {
     pub workloads: u32,
     /// At how many random placements each is played.
     pub placements: u32,
-    /// Played before anything is measured, for warm caches: picoseconds of the machine.
+    /// Whether caches are cold at first, rather than as they are after a long time.
+    pub cold: bool,
+    /// Played before anything is measured: picoseconds of the machine.
     pub warm: Ps,
     /// Played while it is measured.
     pub measured: Ps,
@@ -74,7 +76,7 @@ pub struct Difference {
 }
 
 impl Comparison {
-    /// Long enough for warm caches.
+    /// The usual times, with warm caches.
     pub fn new(
         machine: Arc<MachineModel>,
         threads: u32,
@@ -91,6 +93,7 @@ impl Comparison {
             threads,
             workloads,
             placements,
+            cold: false,
             warm: WARM * cycle,
             measured: MEASURED * cycle,
             seed,
@@ -197,6 +200,9 @@ fn play(
     system.run(1)?;
     for (thread, pu) in places.iter().enumerate() {
         system.set_mask(thread, PuSet::single(*pu));
+    }
+    if !comparison.cold {
+        system.warm();
     }
     let done = |system: &System| -> Vec<u64> {
         let threads = system.threads().iter();

@@ -3,7 +3,7 @@
 use crate::{
     core::{Core, Finished, Supply},
     counters::Counters,
-    memory::{Memory, Occupancy},
+    memory::{Memory, Occupancy, Span},
     model::MachineModel,
     processor::Processor,
     stream::Instruction,
@@ -74,6 +74,24 @@ impl Processor for CycleLevel {
 
     fn cycle_time(&self, pu: usize) -> Ps {
         self.cores[self.places[pu].0].cycle_time()
+    }
+
+    fn warm(&mut self, threads: &[Thread]) {
+        let mut spans = Vec::new();
+        for (pu, (core, context)) in self.places.iter().enumerate() {
+            let Some(thread) = self.cores[*core].thread(*context) else {
+                continue;
+            };
+            let spans_of = threads[thread as usize].spans();
+            spans.extend(spans_of.map(|(access, from, bytes)| Span {
+                pu,
+                thread,
+                access,
+                from,
+                bytes,
+            }));
+        }
+        self.memory.warm(&spans);
     }
 
     fn run(

@@ -18,6 +18,9 @@ pub(crate) trait Processor: Send {
     /// How long a cycle of a PU's core is.
     fn cycle_time(&self, pu: usize) -> Ps;
 
+    /// Lets threads find their caches as if they had run where they are for long.
+    fn warm(&mut self, threads: &[Thread]);
+
     /// Plays from `from`, where the last call left off, up to `until`, or less far if threads come to the end of their
     /// instructions: those are added to `finished`. Returns how far it played: beyond `from`.
     fn run(

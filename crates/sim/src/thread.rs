@@ -2,6 +2,7 @@
 
 use crate::{
     counters::Counters,
+    memory::Access,
     stream::{Instruction, MixStream, Random, RecordedStream, Stream},
     units::Ps,
     workload::{Mix, Step},
@@ -312,6 +313,29 @@ impl Thread {
     /// The mix that it computes: an index of the workload's mixes.
     pub(crate) fn mix(&self) -> Option<usize> {
         self.current.as_ref().map(|(mix, _)| *mix)
+    }
+
+    /// Where the code and the data are that it goes through now, and how much that is. Of a recording that is not known.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = (Access, u64, u64)> {
+        let mix = self.current.iter().filter_map(|(_, stream)| match stream {
+            Stream::Mix(mix) => Some(mix),
+            Stream::Recorded(_) => None,
+        });
+        mix.flat_map(|mix| {
+            let data = mix
+                .data_spans()
+                .map(|(from, bytes)| (Access::Load, from, bytes));
+            let (from, bytes) = mix.code_span();
+            data.chain(std::iter::once((Access::Fetch, from, bytes)))
+        })
+    }
+
+    /// Of a recording that it executes, which of its threads.
+    pub(crate) fn recorded(&self) -> Option<usize> {
+        match &self.current.as_ref()?.1 {
+            Stream::Recorded(recorded) => Some(recorded.thread()),
+            Stream::Mix(_) => None,
+        }
     }
 
     /// Instructions left of the step that it computes; `None` if they never end.

@@ -188,6 +188,9 @@ pub enum LabCommand {
         /// At how many placements each is played
         #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         placements: u32,
+        /// Begin with cold caches and measure soon, while they fill: there the levels differ most
+        #[arg(long)]
+        cold: bool,
         /// What chance decides, it decides by this
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,

@@ -20,6 +20,8 @@ pub struct Wanted<'a> {
     pub workloads: u32,
     /// Placements of each.
     pub placements: u32,
+    /// Whether caches are cold at first.
+    pub cold: bool,
     /// The seed of all that is drawn.
     pub seed: u64,
 }
@@ -39,7 +41,11 @@ pub fn fidelity(wanted: &Wanted<'_>, json: bool) -> Result<ExitCode> {
         comparisons.extend(wanted.threads.iter().filter(fits).map(|threads| {
             let machine = Arc::clone(machine);
             let (workloads, placements) = (wanted.workloads, wanted.placements);
-            Comparison::new(machine, *threads, workloads, placements, wanted.seed)
+            let usual = Comparison::new(machine, *threads, workloads, placements, wanted.seed);
+            Comparison {
+                cold: wanted.cold,
+                ..usual
+            }
         }));
     }
     let each = u64::from(wanted.workloads * wanted.placements);

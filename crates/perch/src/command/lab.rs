@@ -28,6 +28,7 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
             threads,
             workloads,
             placements,
+            cold,
             seed,
             json,
         } => {
@@ -36,6 +37,7 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
                 threads,
                 workloads: *workloads,
                 placements: *placements,
+                cold: *cold,
                 seed: *seed,
             };
             fidelity(&wanted, *json)

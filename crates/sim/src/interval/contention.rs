@@ -5,7 +5,7 @@
 //! network of the issue slots and shared units (approximate mean value analysis, Schweitzer 1979; Bard 1979), whose
 //! error at that setting is thereby taken out.
 
-use super::demand::Demand;
+use super::demand::{Demand, SAMPLE};
 use crate::{
     core::{Core, Hierarchy, Supply},
     counters::Counters,
@@ -13,11 +13,7 @@ use crate::{
     model::{CoreKind, Op},
     stream::{Instruction, Random},
     units::Ps,
-    workload::Mix,
 };
-
-/// Instructions of a sample of a mix, in which every sort has its share exactly.
-const SAMPLE: usize = 4_096;
 
 /// Instructions played of each thread before and while it is measured, on the average.
 const WARM: u64 = 1_500;
@@ -91,7 +87,7 @@ impl Even {
 
     fn draw(&mut self) -> f64 {
         if self.at == 0 {
-            shuffle(&mut self.order, &mut self.random);
+            self.random.shuffle(&mut self.order);
         }
         let stratum = self.order[self.at];
         self.at = (self.at + 1) % STRATA;
@@ -99,16 +95,10 @@ impl Even {
     }
 }
 
-fn shuffle<T>(items: &mut [T], random: &mut Random) {
-    for at in (1..items.len()).rev() {
-        items.swap(at, random.below(at as u64 + 1) as usize);
-    }
-}
-
 /// Chance in place of the caches.
 struct Chance<'a> {
     line_bits: u32,
-    members: &'a [(&'a Mix, Delays)],
+    members: &'a [(&'a Demand, Delays)],
     /// Of each member: for its loads, walks and fetches.
     draws: Vec<[Even; 3]>,
 }
@@ -148,10 +138,10 @@ impl Hierarchy for Chance<'_> {
     }
 }
 
-/// Samples of mixes, again and again.
-struct Samples(Vec<(Vec<Instruction>, usize)>);
+/// Samples of streams, again and again.
+struct Samples<'a>(Vec<(&'a [Instruction], usize)>);
 
-impl Supply for Samples {
+impl Supply for Samples<'_> {
     fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize {
         let (sample, at) = &mut self.0[thread as usize];
         for place in &mut *into {
@@ -166,38 +156,8 @@ impl Supply for Samples {
     }
 }
 
-/// Instructions of a mix in which every sort has its share, in random order.
-fn sample(mix: &Mix, mut random: Random) -> Vec<Instruction> {
-    let total: f64 = mix.shares.iter().sum();
-    let (mut sorts, mut sum, mut wrong) = (Vec::with_capacity(SAMPLE), 0.0, 0.0);
-    for op in Op::ALL {
-        sum += mix.shares[op as usize] / total * SAMPLE as f64;
-        while sorts.len() < (sum.round() as usize).min(SAMPLE) {
-            wrong += if op == Op::Branch {
-                mix.mispredicted
-            } else {
-                0.0
-            };
-            let mispredicted = wrong >= 0.5;
-            wrong -= f64::from(u8::from(mispredicted));
-            sorts.push((op, mispredicted));
-        }
-    }
-    shuffle(&mut sorts, &mut random);
-    let code = (mix.code_bytes.max(4) / 4) as usize;
-    let instruction = |(at, (op, mispredicted))| Instruction {
-        op,
-        depends: mix.depends,
-        extra: mix.extra,
-        mispredicted,
-        at: (at % code * 4) as u64,
-        data: 0,
-    };
-    sorts.into_iter().enumerate().map(instruction).collect()
-}
-
 /// Plays threads on the contexts of a core. Returns each one's cycles for an instruction.
-pub(super) fn play(kind: &CoreKind, members: &[(&Mix, Delays)], line: f64) -> Vec<f64> {
+pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: f64) -> Vec<f64> {
     let mut core = Core::new(0, kind);
     let random = Random::new(0x5eed);
     let mut memory = Chance {
@@ -207,11 +167,9 @@ pub(super) fn play(kind: &CoreKind, members: &[(&Mix, Delays)], line: f64) -> Ve
             .map(|at| [1, 2, 3].map(|kind| Even::new(random.part(4 * at + kind))))
             .collect(),
     };
-    let sampled = |(at, (mix, _)): (usize, &(&Mix, Delays))| {
-        let sample = sample(mix, random.part(4 * at as u64));
+    let sampled = |(at, (demand, _)): (usize, &(&'m Demand, Delays))| {
         // Not all at the same place of the same sample.
-        let begin = at * sample.len() / members.len();
-        (sample, begin)
+        (&*demand.sample, at * demand.sample.len() / members.len())
     };
     let mut streams = Samples(members.iter().enumerate().map(sampled).collect());
     for thread in 0..members.len() {
@@ -240,16 +198,58 @@ pub(super) fn play(kind: &CoreKind, members: &[(&Mix, Delays)], line: f64) -> Ve
 }
 
 /// A thread alone on a core.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Alone {
     /// Cycles for an instruction if nothing ever misses.
     pub base: f64,
-    /// Cycles that it loses for each cycle by which its loads are delayed, each load by itself.
-    pub exposed: f64,
+    /// Cycles that it loses for each cycle by which a load is delayed, for each delay of [`Delays::load`]: short ones
+    /// are hidden by what goes on meanwhile, and long ones by each other.
+    pub exposed: Vec<f64>,
+    /// The same while the cache that they miss is cold: all that come to it miss, and hide each other.
+    pub exposed_cold: Vec<f64>,
+    /// The same for walks through page tables.
+    pub exposed_walk: f64,
 }
 
-/// How a mix does alone on one of `busy` contexts: with its part of a shared window.
-pub(super) fn alone(kind: &CoreKind, mix: &Mix, busy: usize, delays: &Delays, line: f64) -> Alone {
+impl Alone {
+    /// How long delays hold it up by one load, in picoseconds.
+    pub fn held_up(&self, delays: &Delays) -> f64 {
+        let loads = delays.load.iter().enumerate();
+        let loads =
+            loads.map(|(step, delay)| part(&self.exposed, step) * delay.chance * delay.time);
+        loads.sum::<f64>() + self.exposed_walk * delays.walk.chance * delays.walk.time
+    }
+
+    /// How much longer a load holds it up that misses one cache more than this many, since that is cold.
+    pub fn further(&self, delays: &Delays, step: usize) -> f64 {
+        let held_up = |exposed: &[f64], step: usize| {
+            let delay = delays.load.get(step);
+            delay.map_or(0.0, |delay| part(exposed, step) * delay.time)
+        };
+        let before = step.checked_sub(1);
+        let before = before.map_or(0.0, |before| held_up(&self.exposed, before));
+        (held_up(&self.exposed_cold, step) - before).max(0.0)
+    }
+}
+
+fn part(exposed: &[f64], step: usize) -> f64 {
+    exposed.get(step).copied().unwrap_or(1.0)
+}
+
+/// Delays rarer than that are taken as so rare, where it is found out how far they are hidden.
+const RARE: f64 = 0.004;
+
+/// So many loads miss a cold first cache.
+const COLD: f64 = 0.2;
+
+/// How a stream does alone on one of `busy` contexts: with its part of a shared window.
+pub(super) fn alone(
+    kind: &CoreKind,
+    demand: &Demand,
+    busy: usize,
+    delays: &Delays,
+    line: f64,
+) -> Alone {
     let window = match kind.window_shared {
         true => (kind.window / busy.max(1) as u32).max(1),
         false => kind.window,
@@ -260,21 +260,43 @@ pub(super) fn alone(kind: &CoreKind, mix: &Mix, busy: usize, delays: &Delays, li
         window_shared: false,
         ..kind.clone()
     };
-    let base = play(&own, &[(mix, Delays::default())], line)[0];
-    let total: f64 = mix.shares.iter().sum();
-    let delay = mix.shares[Op::Load as usize] / total * delays.of_load();
-    let delay = delay / (kind.cycle as f64 / kind.duty);
-    if kind.window <= 1 || delay < 1e-3 {
-        return Alone { base, exposed: 1.0 };
-    }
-    let only = Delays {
-        fetch: Vec::new(),
-        ..delays.clone()
+    let base = play(&own, &[(demand, Delays::default())], line)[0];
+    let loads = demand.ops[Op::Load as usize];
+    let exposed = |delay: &Delay| {
+        if kind.window <= 1 || loads <= 0.0 || delay.time <= 0.0 {
+            return 1.0;
+        }
+        let delay = Delay {
+            chance: delay.chance.max(RARE),
+            ..*delay
+        };
+        let only = Delays {
+            load: vec![delay],
+            ..Delays::default()
+        };
+        let slowed = play(&own, &[(demand, only)], line)[0];
+        let cycles = loads * delay.chance * delay.time / (kind.cycle as f64 / kind.duty);
+        ((slowed - base) / cycles).clamp(0.0, 1.0)
     };
-    let slowed = play(&own, &[(mix, only)], line)[0];
+    let cold = |step: usize| {
+        let reach = match step {
+            0 => COLD,
+            _ => delays.load[step - 1..]
+                .iter()
+                .map(|delay| delay.chance)
+                .sum(),
+        };
+        let chance = reach.max(delays.load[step].chance);
+        exposed(&Delay {
+            chance,
+            ..delays.load[step]
+        })
+    };
     Alone {
         base,
-        exposed: ((slowed - base) / delay).clamp(0.0, 1.0),
+        exposed: delays.load.iter().map(exposed).collect(),
+        exposed_cold: (0..delays.load.len()).map(cold).collect(),
+        exposed_walk: exposed(&delays.walk),
     }
 }
 

@@ -1,10 +1,14 @@
 //! What a thread asks of the machine while it runs a mix: lines, pages, operations.
 
-use super::reuse::Reuse;
+use super::{recorded, reuse::Reuse};
 use crate::{
     model::{CoreKind, Op},
+    stream::{Instruction, Random},
     workload::{Mix, Pattern, WorkingSet},
 };
+
+/// Instructions of a sample.
+pub(super) const SAMPLE: usize = 4_096;
 
 /// Bytes of a made-up instruction.
 const INSTRUCTION: f64 = 4.0;
@@ -50,6 +54,8 @@ pub(super) struct Demand {
     /// Share of the instructions that are mispredicted branches.
     pub mispredicted: f64,
     pub lines: Vec<Lines>,
+    /// Some instructions as they follow each other.
+    pub sample: Box<[Instruction]>,
 }
 
 /// Who runs a mix: what decides which lines are shared.
@@ -61,6 +67,8 @@ pub(super) struct Class {
     pub process: usize,
     /// The NUMA node of the thread's data.
     pub home: usize,
+    /// Of a recording, which of its threads, from 1; else 0.
+    pub recorded: usize,
 }
 
 /// A class as one number: the order of classes never depends on which one came first.
@@ -70,13 +78,14 @@ pub(super) type Packed = u64;
 pub(super) const IDLE: Packed = Packed::MAX;
 
 impl Class {
-    /// Packs it. Up to 2^18 mixes, 2^18 programs, 2^20 processes and 2^8 nodes are told apart.
+    /// Packs it. Up to 2^16 mixes, 2^14 programs, 2^18 processes, 2^6 nodes and 2^10 recorded threads are told apart.
     pub fn pack(self) -> Packed {
         let fields = [
-            (self.mix, 18),
-            (self.program, 18),
-            (self.process, 20),
-            (self.home, 8),
+            (self.mix, 16),
+            (self.program, 14),
+            (self.process, 18),
+            (self.home, 6),
+            (self.recorded, 10),
         ];
         fields.iter().fold(0, |packed, (value, bits)| {
             packed << bits | (*value as u64 & ((1 << bits) - 1))
@@ -120,6 +129,12 @@ impl Demand {
 
     /// Of a class, on a machine with lines and pages of so many bytes. `regions` are the names of all regions.
     pub fn new(mix: &Mix, class: Class, regions: &[String], line: f64, page: f64) -> Self {
+        if let Some(trace) = &mix.trace
+            && let Some(thread) = class.recorded.checked_sub(1)
+            && let Some(demand) = recorded::demand(trace, thread, line, page)
+        {
+            return demand;
+        }
         let total: f64 = mix.shares.iter().sum();
         let ops = mix.shares.map(|share| share / total.max(f64::MIN_POSITIVE));
         let (loads, stores) = (ops[Op::Load as usize], ops[Op::Store as usize]);
@@ -178,8 +193,39 @@ impl Demand {
             ops,
             mispredicted: ops[Op::Branch as usize] * mix.mispredicted,
             lines,
+            sample: sample(mix, Random::new(class.mix as u64)),
         }
     }
+}
+
+/// Instructions of a mix in which every sort has its share, in random order.
+fn sample(mix: &Mix, mut random: Random) -> Box<[Instruction]> {
+    let total: f64 = mix.shares.iter().sum();
+    let (mut sorts, mut sum, mut wrong) = (Vec::with_capacity(SAMPLE), 0.0, 0.0);
+    for op in Op::ALL {
+        sum += mix.shares[op as usize] / total * SAMPLE as f64;
+        while sorts.len() < (sum.round() as usize).min(SAMPLE) {
+            wrong += if op == Op::Branch {
+                mix.mispredicted
+            } else {
+                0.0
+            };
+            let mispredicted = wrong >= 0.5;
+            wrong -= f64::from(u8::from(mispredicted));
+            sorts.push((op, mispredicted));
+        }
+    }
+    random.shuffle(&mut sorts);
+    let code = (mix.code_bytes.max(4) / 4) as usize;
+    let instruction = |(at, (op, mispredicted))| Instruction {
+        op,
+        depends: mix.depends,
+        extra: mix.extra,
+        mispredicted,
+        at: (at % code * 4) as u64,
+        data: 0,
+    };
+    sorts.into_iter().enumerate().map(instruction).collect()
 }
 
 impl Lines {

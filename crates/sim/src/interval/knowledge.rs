@@ -60,8 +60,8 @@ pub struct Knowledge {
     pub(super) layout: Layout,
     classes: Table<Packed, Arc<Asked>>,
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
-    /// By kind, mix and number of busy contexts.
-    alone: Table<(usize, usize, usize), Alone>,
+    /// By kind, mix, recorded thread and number of busy contexts.
+    alone: Table<(usize, usize, usize, usize), Alone>,
     /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted.
     corrections: Table<(usize, Key), Arc<[f64]>>,
 }
@@ -219,9 +219,8 @@ impl Knowledge {
                 .iter()
                 .zip(&settled)
                 .map(|(seat, speed)| {
-                    let mix = &self.mixes[seat.asked.class.mix];
                     let (delays, _) = delays(&self.layout, seat.pu, &seat.asked, &speed.fate, 0.0);
-                    (mix, delays)
+                    (&seat.asked.demand, delays)
                 })
                 .collect();
             let played = play(kind, &members, self.layout.line);
@@ -238,7 +237,13 @@ impl Knowledge {
     /// How a class does alone on a core with so many busy contexts.
     fn alone(&self, pu: usize, asked: &Asked, busy: usize) -> Alone {
         let core = self.layout.pus[pu].core;
-        let key = (self.machine.cores[core].kind, asked.class.mix, busy);
+        let class = &asked.class;
+        let key = (
+            self.machine.cores[core].kind,
+            class.mix,
+            class.recorded,
+            busy,
+        );
         self.alone.get(&key).unwrap_or_else(|| {
             let running = [Running {
                 pu,
@@ -248,9 +253,8 @@ impl Knowledge {
             let speed = 0.3 / cycle(&self.machine, core);
             let fate = &fates(&self.layout, &running, &[speed])[0];
             let (delays, _) = delays(&self.layout, pu, asked, fate, 0.0);
-            let mix = &self.mixes[asked.class.mix];
             let kind = self.machine.kind(&self.machine.cores[core]);
-            let found = alone(kind, mix, busy, &delays, self.layout.line);
+            let found = alone(kind, &asked.demand, busy, &delays, self.layout.line);
             self.alone.put(key, found)
         })
     }

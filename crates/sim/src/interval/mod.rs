@@ -10,6 +10,7 @@ mod demand;
 mod eviction;
 mod knowledge;
 mod layout;
+mod recorded;
 mod reuse;
 mod settle;
 mod tally;
@@ -93,6 +94,7 @@ impl IntervalLevel {
             program: thread.identity.program,
             process: if shares { thread.identity.process } else { 0 },
             home: *self.homes[index].get_or_insert(node),
+            recorded: thread.recorded().map_or(0, |number| number + 1),
         }))
     }
 
@@ -276,6 +278,14 @@ impl Processor for IntervalLevel {
         let machine = &self.known.machine;
         let kind = machine.kind(&machine.cores[self.known.layout.pus[pu].core]);
         (kind.cycle as f64 / kind.duty).round() as Ps
+    }
+
+    fn warm(&mut self, _: &[Thread]) {
+        self.refresh();
+        for run in self.runs.iter_mut().flatten() {
+            run.cold.clear();
+            keep_warm(&mut self.warmth, run);
+        }
     }
 
     fn run(

@@ -60,6 +60,11 @@ impl Reuse {
         }
     }
 
+    /// As measured; the shares add up to 1.
+    pub fn measured(points: Vec<Point>) -> Self {
+        Self { points }
+    }
+
     /// The classes of reuse times, by rising time.
     pub fn points(&self) -> &[Point] {
         &self.points

@@ -141,16 +141,14 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
                 let (delays, costs) = delays(layout, seat.pu, &seat.asked, &fates[at], waits[at]);
                 let loads = demand.ops[Op::Load as usize] * delays.of_load() / cycle;
                 let fetches = demand.fetches() * delays.of_fetch() / cycle;
-                let stall = seat.alone.exposed * loads + fetches;
+                let held_up = seat.alone.held_up(&delays) * demand.ops[Op::Load as usize];
+                let stall = held_up / cycle + fetches;
                 own.push(seat.alone.base + stall);
                 let result = &mut result[at];
                 result.memory_stall = stall;
                 result.memory_cycles = loads;
                 result.costs = costs;
-                // Nobody waits for stores.
-                for (_, data, _) in &mut result.costs {
-                    *data *= seat.alone.exposed * demand.loads();
-                }
+                cost_of_loads(layout, seat, &delays, &mut result.costs);
                 at += 1;
             }
             let demands: Vec<&Demand> = core.seats.iter().map(|seat| &seat.asked.demand).collect();
@@ -180,6 +178,20 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
         }
     }
     result
+}
+
+/// What loads that miss cost a thread, hidden as far as it hides them. Nobody waits for stores.
+fn cost_of_loads(layout: &Layout, seat: &Seat, delays: &Delays, costs: &mut [(usize, f64, f64)]) {
+    let at = &layout.pus[seat.pu];
+    let loads = seat.asked.demand.loads();
+    for (cache, data, _) in costs {
+        let step = at.data.iter().position(|other| other == cache);
+        *data = loads
+            * match step {
+                Some(step) => seat.alone.further(delays, step),
+                None => seat.alone.exposed_walk * *data,
+            };
+    }
 }
 
 /// How long each thread's transfers wait for the channel: M/D/1. One that waits for each of its loads does not wait for

@@ -121,6 +121,7 @@ mod tests {
                 ops: shares.map(|share| share / total),
                 mispredicted: 0.0,
                 lines: Vec::<Lines>::new(),
+                sample: Box::new([]),
             };
             let (mut tally, mut sum) = (Tally::default(), Counters::default());
             let mut all = 0;

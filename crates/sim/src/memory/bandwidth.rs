@@ -44,6 +44,12 @@ impl Channel {
         }
     }
 
+    /// Forgets what is under way.
+    pub fn rest(&mut self) {
+        self.free = 0;
+        self.gaps.clear();
+    }
+
     /// Moves a line, as soon as possible from `now` on. Returns how long it has to wait for its turn.
     pub fn request(&mut self, now: Ps) -> Ps {
         if self.service == 0 {

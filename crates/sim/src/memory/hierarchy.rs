@@ -154,6 +154,16 @@ impl Memory {
         }
     }
 
+    /// Bytes of a line, as a power of two.
+    pub(super) fn line_bits(&self) -> u32 {
+        self.line_bits
+    }
+
+    /// Nothing is under way any more.
+    pub(super) fn rest(&mut self) {
+        self.channels.iter_mut().for_each(Channel::rest);
+    }
+
     /// Chooses where pages are placed that nobody has touched yet; at first that is [`Placement::FirstTouch`].
     pub fn set_placement(&mut self, placement: Placement) {
         self.directory.set_placement(placement);

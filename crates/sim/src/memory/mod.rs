@@ -20,7 +20,9 @@ mod sets;
 mod tests;
 mod tlb;
 mod topology;
+mod warm;
 
 pub use coherence::Placement;
 pub use hierarchy::{Access, Memory};
 pub use topology::Occupancy;
+pub(crate) use warm::Span;

@@ -85,6 +85,16 @@ impl MixStream {
         }
     }
 
+    /// Where its code begins, and how long it is, in bytes.
+    pub fn code_span(&self) -> (u64, u64) {
+        (self.code, self.code_bytes)
+    }
+
+    /// The same of each working set.
+    pub fn data_spans(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.walks.iter().map(|walk| (walk.base, walk.bytes))
+    }
+
     /// The next instruction.
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "it never ends")]

@@ -36,6 +36,13 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
+    /// Puts items into an order of chance.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for at in (1..items.len()).rev() {
+            items.swap(at, self.below(at as u64 + 1) as usize);
+        }
+    }
+
     /// A number from 0 up to 1.
     #[inline]
     pub fn unit(&mut self) -> f64 {

@@ -41,6 +41,7 @@ pub struct RecordedStream {
     recording: Arc<Recording>,
     layout: Arc<Layout>,
     cursor: Cursor,
+    thread: usize,
     /// Where the program's memory begins.
     base: u64,
     predictor: Predictor,
@@ -70,6 +71,7 @@ impl RecordedStream {
         };
         Some(Self {
             cursor: Cursor::new(Arc::clone(&recording), thread)?,
+            thread,
             recording,
             layout: Arc::clone(trace.layout()),
             base,
@@ -80,6 +82,11 @@ impl RecordedStream {
             at: 0,
             addresses: Vec::new(),
         })
+    }
+
+    /// Which of the recording's threads, from 0.
+    pub fn thread(&self) -> usize {
+        self.thread
     }
 
     /// The next operation.

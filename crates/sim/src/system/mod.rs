@@ -286,6 +286,12 @@ impl System {
         self.put();
     }
 
+    /// Lets the threads that are on PUs find their caches as if they had run there for long, so that a run may begin
+    /// with what comes after. Recordings begin with cold caches all the same at the cycle level.
+    pub fn warm(&mut self) {
+        self.processor.warm(&self.threads);
+    }
+
     /// Runs up to a moment, or until every program has ended once.
     ///
     /// # Errors
