@@ -82,13 +82,14 @@ impl Processor for CycleLevel {
             let Some(thread) = self.cores[*core].thread(*context) else {
                 continue;
             };
-            let spans_of = threads[thread as usize].spans();
-            spans.extend(spans_of.map(|(access, from, bytes)| Span {
+            let spans_of = threads[thread as usize].spans(self.memory.line());
+            spans.extend(spans_of.map(|(access, from, bytes, each)| Span {
                 pu,
                 thread,
                 access,
                 from,
                 bytes,
+                each,
             }));
         }
         self.memory.warm(&spans);

@@ -315,18 +315,18 @@ impl Thread {
         self.current.as_ref().map(|(mix, _)| *mix)
     }
 
-    /// Where the code and the data are that it goes through now, and how much that is. Of a recording that is not known.
-    pub(crate) fn spans(&self) -> impl Iterator<Item = (Access, u64, u64)> {
+    /// Where the code and the data are that it goes through now, how many bytes that is, and through how many of them
+    /// one instruction goes. Of a recording that is not known.
+    pub(crate) fn spans(&self, line: u64) -> impl Iterator<Item = (Access, u64, u64, f64)> {
         let mix = self.current.iter().filter_map(|(_, stream)| match stream {
             Stream::Mix(mix) => Some(mix),
             Stream::Recorded(_) => None,
         });
-        mix.flat_map(|mix| {
-            let data = mix
-                .data_spans()
-                .map(|(from, bytes)| (Access::Load, from, bytes));
-            let (from, bytes) = mix.code_span();
-            data.chain(std::iter::once((Access::Fetch, from, bytes)))
+        mix.flat_map(move |mix| {
+            let data = mix.data_spans(line);
+            let data = data.map(|(from, bytes, each)| (Access::Load, from, bytes, each));
+            let (from, bytes, each) = mix.code_span();
+            data.chain(std::iter::once((Access::Fetch, from, bytes, each)))
         })
     }
 

@@ -154,9 +154,9 @@ impl Memory {
         }
     }
 
-    /// Bytes of a line, as a power of two.
-    pub(super) fn line_bits(&self) -> u32 {
-        self.line_bits
+    /// Bytes of a line.
+    pub(crate) fn line(&self) -> u64 {
+        1 << self.line_bits
     }
 
     /// Nothing is under way any more.

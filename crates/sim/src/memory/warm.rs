@@ -1,45 +1,52 @@
 //! Caches as they are after threads have run for long, without playing that.
 
 use super::hierarchy::{Access, Memory};
-use crate::{core::Hierarchy, counters::Counters, units::Ps};
+use crate::{core::Hierarchy, counters::Counters};
 
-/// Data that a thread on a PU goes through: from an address on, so many bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Data or code that a thread on a PU goes through again and again.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Span {
     pub pu: usize,
     pub thread: u32,
     pub access: Access,
+    /// The first address, and how many bytes.
     pub from: u64,
     pub bytes: u64,
+    /// Through how many of them one instruction goes.
+    pub each: f64,
 }
 
-/// Lines that one thread goes through before the next one's turn.
-const TURN: u64 = 16;
+/// Instructions of every thread in a turn.
+const TURN: f64 = 200.0;
+
+/// No more lines are touched than that: by then most has been gone through.
+const MOST: u64 = 8_000_000;
 
 impl Memory {
-    /// Lets every span be gone through once, all side by side. It takes no time, and nobody counts it.
+    /// Lets all spans be gone through side by side, as if every thread executed as many instructions, until each was
+    /// once. It takes no time, and nobody counts it.
     pub(crate) fn warm(&mut self, spans: &[Span]) {
-        let line = 1u64 << self.line_bits();
-        let mut left: Vec<(Span, u64)> = spans.iter().map(|span| (*span, 0)).collect();
+        let line = self.line();
         let mut unseen = Counters::default();
-        let never: Ps = 0;
-        while !left.is_empty() {
-            left.retain_mut(|(span, at)| {
-                let end = (*at + TURN * line).min(span.bytes);
-                while *at < end {
-                    let address = span.from + *at;
-                    self.access(
-                        span.pu,
-                        span.thread,
-                        span.access,
-                        address,
-                        never,
-                        &mut unseen,
-                    );
-                    *at += line;
+        // How far each span is in all rounds, in lines, and what it is owed.
+        let mut places = vec![(0u64, 0.0); spans.len()];
+        let lines = |span: &Span| span.bytes.div_ceil(line).max(1);
+        let mut touched = 0;
+        let behind = |places: &[(u64, f64)]| {
+            let mut both = spans.iter().zip(places);
+            both.any(|(span, (at, _))| span.each > 0.0 && *at < lines(span))
+        };
+        while touched < MOST && behind(&places) {
+            for (span, (at, owed)) in spans.iter().zip(&mut places) {
+                *owed += TURN * span.each / line as f64;
+                while *owed >= 1.0 {
+                    *owed -= 1.0;
+                    let address = span.from + *at % lines(span) * line;
+                    *at += 1;
+                    touched += 1;
+                    self.access(span.pu, span.thread, span.access, address, 0, &mut unseen);
                 }
-                *at < span.bytes
-            });
+            }
         }
         self.rest();
     }

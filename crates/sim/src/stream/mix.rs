@@ -85,14 +85,25 @@ impl MixStream {
         }
     }
 
-    /// Where its code begins, and how long it is, in bytes.
-    pub fn code_span(&self) -> (u64, u64) {
-        (self.code, self.code_bytes)
+    /// Where its code begins, how many bytes that is, and through how many of them one instruction goes.
+    pub fn code_span(&self) -> (u64, u64, f64) {
+        (self.code, self.code_bytes, INSTRUCTION as f64)
     }
 
-    /// The same of each working set.
-    pub fn data_spans(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.walks.iter().map(|walk| (walk.base, walk.bytes))
+    /// The same of each working set; an access goes through no more than a line.
+    pub fn data_spans(&self, line: u64) -> impl Iterator<Item = (u64, u64, f64)> {
+        let first = self.ends[Op::Load as usize - 1];
+        let accesses = f64::from(self.ends[Op::Store as usize] - first) / f64::from(PLACES);
+        let mut before = 0;
+        self.walks.iter().map(move |walk| {
+            let share = (walk.below - before) as f64 / 2f64.powi(32);
+            before = walk.below;
+            let each = match walk.pattern {
+                Pattern::Random => line,
+                Pattern::Stride => walk.stride.min(line),
+            };
+            (walk.base, walk.bytes, accesses * share * each as f64)
+        })
     }
 
     /// The next instruction.
