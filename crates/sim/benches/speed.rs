@@ -3,6 +3,7 @@
 use divan::{Bencher, counter::ItemsCount};
 use perch_sim::{
     config,
+    detail::{Detail, Fidelity},
     model::Op,
     os::SchedulerModel,
     system::System,
@@ -66,14 +67,11 @@ fn workload(threads: u32, bytes: u64) -> WorkloadModel {
     }
 }
 
-fn run(bencher: Bencher<'_, '_>, machine: &str, threads: u32, bytes: u64) {
+fn run(bencher: Bencher<'_, '_>, fidelity: Fidelity, machine: &str, threads: u32, bytes: u64) {
     let machine = Arc::new(config::find_machine(machine).expect("a shipped machine"));
-    let mut system = System::new(
-        machine,
-        Arc::new(workload(threads, bytes)),
-        SchedulerModel::default(),
-        1,
-    );
+    let workload = Arc::new(workload(threads, bytes));
+    let detail = Detail::new(fidelity, &machine, &workload);
+    let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
     // Warm, and how many instructions a span has then.
     let span = 500_000_000;
     system.run(span).expect("no deadlock");
@@ -99,17 +97,35 @@ fn run(bencher: Bencher<'_, '_>, machine: &str, threads: u32, bytes: u64) {
 /// 4 cores of 4 contexts, a thread each, by working set in KiB.
 #[divan::bench(args = [8, 256, 4096], sample_count = 10)]
 fn four_by_four(bencher: Bencher<'_, '_>, kib: u64) {
-    run(bencher, "cmt-4x4", 16, kib << 10);
+    run(bencher, Fidelity::Cycle, "cmt-4x4", 16, kib << 10);
 }
 
 /// The out-of-order machine: 8 cores of 2 contexts.
 #[divan::bench(args = [256], sample_count = 10)]
 fn out_of_order(bencher: Bencher<'_, '_>, kib: u64) {
-    run(bencher, "smt2-zen", 16, kib << 10);
+    run(bencher, Fidelity::Cycle, "smt2-zen", 16, kib << 10);
 }
 
 /// The same machine with more and more threads: time must not grow faster than work.
 #[divan::bench(args = [4, 16, 64, 256, 1024], sample_count = 5)]
 fn threads(bencher: Bencher<'_, '_>, threads: u32) {
-    run(bencher, "cmt-4x4", threads, 32 << 10);
+    run(bencher, Fidelity::Cycle, "cmt-4x4", threads, 32 << 10);
+}
+
+/// 4 cores of 4 contexts at the interval level.
+#[divan::bench(args = [8, 256, 4096], sample_count = 20)]
+fn interval_four_by_four(bencher: Bencher<'_, '_>, kib: u64) {
+    run(bencher, Fidelity::Interval, "cmt-4x4", 16, kib << 10);
+}
+
+/// The out-of-order machine at the interval level.
+#[divan::bench(args = [256], sample_count = 20)]
+fn interval_out_of_order(bencher: Bencher<'_, '_>, kib: u64) {
+    run(bencher, Fidelity::Interval, "smt2-zen", 16, kib << 10);
+}
+
+/// The interval level with more and more threads, which take turns.
+#[divan::bench(args = [4, 16, 64, 256, 1024], sample_count = 5)]
+fn interval_threads(bencher: Bencher<'_, '_>, threads: u32) {
+    run(bencher, Fidelity::Interval, "cmt-4x4", threads, 32 << 10);
 }

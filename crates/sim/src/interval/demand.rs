@@ -1,6 +1,6 @@
 //! What a thread asks of the machine while it runs a mix: lines, pages, operations.
 
-use super::{recorded, reuse::Reuse};
+use super::reuse::Reuse;
 use crate::{
     model::{CoreKind, Op},
     stream::{Instruction, Random},
@@ -129,12 +129,6 @@ impl Demand {
 
     /// Of a class, on a machine with lines and pages of so many bytes. `regions` are the names of all regions.
     pub fn new(mix: &Mix, class: Class, regions: &[String], line: f64, page: f64) -> Self {
-        if let Some(trace) = &mix.trace
-            && let Some(thread) = class.recorded.checked_sub(1)
-            && let Some(demand) = recorded::demand(trace, thread, line, page)
-        {
-            return demand;
-        }
         let total: f64 = mix.shares.iter().sum();
         let ops = mix.shares.map(|share| share / total.max(f64::MIN_POSITIVE));
         let (loads, stores) = (ops[Op::Load as usize], ops[Op::Store as usize]);

@@ -5,6 +5,7 @@ use super::{
     contention::{Alone, alone, play},
     demand::{Asked, Class, Demand, IDLE, Packed},
     layout::Layout,
+    recorded,
     settle::{Seat, Seats, Speed, cycle, delays, settle},
     traffic::{Running, fates},
 };
@@ -96,7 +97,10 @@ impl Knowledge {
         self.classes.get(&packed).unwrap_or_else(|| {
             let mix = &self.mixes[class.mix];
             let (line, page) = (self.layout.line, self.layout.page);
-            let demand = Demand::new(mix, class, &self.regions, line, page);
+            let recorded = mix.trace.as_ref().zip(class.recorded.checked_sub(1));
+            let recorded = recorded.and_then(|(trace, at)| recorded::demand(trace, at, line, page));
+            let demand =
+                recorded.unwrap_or_else(|| Demand::new(mix, class, &self.regions, line, page));
             self.classes.put(
                 packed,
                 Arc::new(Asked {
