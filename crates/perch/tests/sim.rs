@@ -372,3 +372,70 @@ fn servers_devices_and_energy_are_told() {
     told(&[&call[..], &more].concat());
     assert!(named() > before);
 }
+
+/// ChampSim's format is simple enough to be written here: the address, then flags, registers and memory of 64 bytes.
+#[test]
+fn recordings_are_played_at_the_cycle_level_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let records = (0..1000u64).flat_map(|at| {
+        let mut record = [0; 64];
+        record[..8].copy_from_slice(&(0x1000 + 4 * (at % 100)).to_le_bytes());
+        record
+    });
+    std::fs::write(path("t.champsimtrace"), records.collect::<Vec<u8>>()).unwrap();
+    std::fs::write(
+        path("w.toml"),
+        "about = \"x\"\n[mixes.real]\ntrace = \"t.champsimtrace\"\n[[programs]]\nname = \"p\"\n\
+         [[programs.threads]]\nname = \"t\"\nsteps = [{ compute = \"real\", instructions = 5000 }]\n",
+    )
+    .unwrap();
+    let workload = path("w.toml");
+    let call = ["sim", "-m", "smt2-zen", "-w", &workload];
+    let run = &json(&[&call[..], &["--json"]].concat())["results"][0]["runs"][0];
+    assert_eq!(run["instructions"], 5000);
+    let error = refused(&[&call[..], &["--fidelity", "interval"]].concat(), 125);
+    assert!(
+        error.contains("`real` is a recording") && error.contains("cycle"),
+        "{error}"
+    );
+}
+
+/// In a run this short cold caches take a fifth of the speed, and programs find each other's code: alone more than
+/// together.
+#[test]
+fn nothing_exceeds_the_bound_while_caches_are_cold() {
+    let told = json(&[
+        "sim", "-m", "smt2-zen", "-w", "fp-int-8", "-t", "100ms", "--json",
+    ]);
+    let throughput = told["results"][0]["throughput"].as_f64().unwrap();
+    let bound = told["bound"].as_f64().unwrap();
+    assert!(throughput <= bound, "{throughput} {bound}");
+}
+
+#[test]
+fn what_cannot_come_to_anything_is_told() {
+    let call = ["sim", "-m", "cmt-b", "-w", "cmt-cpu-bound", "-t", "50ms"];
+    let text = told(&[&call[..], &["-p", "cpi", "--period", "50ms"]].concat());
+    assert!(text.contains("cpi: decides nothing"), "{text}");
+    let text = told(&[&call[..], &["-p", "cpi", "--period", "10ms"]].concat());
+    assert!(!text.contains("decides nothing"), "{text}");
+    let pins = ["-p", "fixed", "--pin", "cpu*=0", "--pin", "nobody*=1"];
+    let text = told(&[&call[..], &pins].concat());
+    assert!(
+        text.contains("rule 'nobody*=1'") && !text.contains("rule 'cpu*=0'"),
+        "{text}"
+    );
+    // Before the simulation, which would take hours.
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for option in ["--log", "--timeline"] {
+        let long = ["sim", "-m", "cmt-b", "-w", "cmt-cpu-bound", "-t", "30days"];
+        let error = refused(&[&long[..], &[option, folder]].concat(), 125);
+        assert!(error.contains("cannot be written"), "{error}");
+    }
+    let error = refused(&[&call[..], &["-p", "cpi", "--pin", "a=0"]].concat(), 125);
+    assert!(error.contains("`-p fixed`"), "{error}");
+    let error = refused(&[&call[..], &["-p", "defualt"]].concat(), 125);
+    assert!(error.contains("neither default"), "{error}");
+}

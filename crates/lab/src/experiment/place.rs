@@ -143,7 +143,8 @@ impl Checker<'_> {
         let threads = placement::slots(workload).len();
         let list = pus.get_ref();
         if list.len() != threads {
-            let message = format!("{} PUs for {threads} threads", list.len());
+            let plural = if list.len() == 1 { "" } else { "s" };
+            let message = format!("{} PU{plural} for {threads} threads", list.len());
             return Err(self.wrong(pus.span(), message, None));
         }
         if let Some(pu) = list.iter().find(|pu| **pu as usize >= machine.pus()) {

@@ -46,6 +46,7 @@ pub enum Command {
     /// List, show and check processor profiles
     Profiles(ProfilesArgs),
     /// List the policies and what each needs
+    #[command(after_help = "Examples:\n  perch policies\n  perch policies --json")]
     Policies(JsonArgs),
     /// Run a policy over a recording made with --log
     Replay(ReplayArgs),
@@ -58,15 +59,22 @@ pub enum Command {
     /// Look at such a recording, or write it in another format
     Trace(TraceArgs),
     /// Give threads back the masks that a killed perch left behind
+    #[command(after_help = "Examples:\n  perch restore\n  perch restore --json")]
     Restore(JsonArgs),
     /// Print the configuration in force, its defaults or its schema
     Config(ConfigArgs),
     /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  perch completions bash > ~/.local/share/bash-completion/completions/perch"
+    )]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Write the manual pages
+    #[command(
+        after_help = "Examples:\n  perch man | man -l -\n  perch man ~/.local/share/man/man1"
+    )]
     Man {
         /// The folder to write them to; without it the main page goes to standard output
         #[arg(value_hint = ValueHint::DirPath)]
@@ -266,6 +274,11 @@ pub struct TopologyArgs {
 
 /// `perch profiles`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  perch profiles                 all, and the one that this machine gets
+  perch profiles show zen4
+  perch profiles check my.toml")]
 pub struct ProfilesArgs {
     /// What to do; without it, list.
     #[command(subcommand)]
@@ -333,6 +346,11 @@ pub struct ReplayArgs {
 
 /// `perch config`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  perch config                   what is in force, and from where
+  perch config --defaults > ~/.config/perch/config.toml
+  perch config --schema")]
 pub struct ConfigArgs {
     /// Print every setting with its default, as a commented file
     #[arg(long, conflicts_with = "schema")]
@@ -388,6 +406,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_teaches_with_an_example_and_fits() {
+        let mut perch = Args::command();
+        perch.build();
+        let lab = perch.find_subcommand("lab").unwrap().clone();
+        let commands = perch.get_subcommands().chain(lab.get_subcommands());
+        for command in commands.filter(|command| command.get_name() != "help") {
+            let help = command.clone().render_long_help().to_string();
+            assert!(help.contains("Example"), "{help}");
+            for line in help.lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
     }
 
     #[test]

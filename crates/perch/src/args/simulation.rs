@@ -18,11 +18,24 @@ Examples:
 A name that has a slash or ends in .toml is a file. Open the timeline in
 https://ui.perfetto.dev.
 
+The table:
+  throughput  instructions of all threads / cycle of the (first kind of) cores
+  spread      of throughput over the seeds: (greatest - least) / mean
+  ratio       throughput / that of the first policy
+  slowdown    the mean of the threads' slowdowns: 1 is as fast as alone, 2 takes
+              twice as long
+  unfairness  largest slowdown of a thread / smallest: 1 is fair
+  moves       of threads from one PU to another
+  simulated   time that was played, of the operating system
+  in          how long that took here
+  bound       throughput that no placement can exceed
+
 Slowdown: how fast a thread is alone on the machine, on the kind of cores that
 suits it best, / how fast it is here; in instructions a second of its life. A
 thread that waits for others of its program is compared with its program alone.
 Alone each kind of thread is played until its speed is steady, at most as long
-as the workload.
+as the workload. A slowdown may be a little below 1: threads find code in shared
+caches that others have brought in.
 
 Threads start in an order of chance, by the seed. Results are the same on any
 number of processors.")]
@@ -79,7 +92,7 @@ pub struct SimArgs {
     /// Print the report that `perch run` prints, too
     #[arg(long)]
     pub report: bool,
-    /// Count these besides, which cost time: llc_occupancy
+    /// Count these too, which costs time, and record them with --log: llc_occupancy
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = ["llc_occupancy"])]
     pub metrics: Vec<String>,
     /// Record every period, for `perch replay`
@@ -126,6 +139,14 @@ impl SimArgs {
 
 /// What `perch lab` takes.
 #[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  perch lab list
+  perch lab run cmt/figure3           one experiment: a table of its claims
+  perch lab report -o page.html       all experiments, on one page
+  perch lab fidelity -m smt2-zen      how far `--fidelity interval` is off
+
+docs/lab.md says how to read the tables and how to write an experiment.")]
 pub struct LabArgs {
     /// What to do.
     #[command(subcommand)]
@@ -136,6 +157,7 @@ pub struct LabArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub enum LabCommand {
     /// List the experiments
+    #[command(after_help = "Examples:\n  perch lab list\n  perch lab list --json")]
     List {
         /// Print JSON
         #[arg(long)]
@@ -157,6 +179,9 @@ pub enum LabCommand {
         json: bool,
     },
     /// Run experiments and write one page with all tables and pictures
+    #[command(
+        after_help = "Examples:\n  perch lab report -o page.html\n  perch lab report cmt/figure3 my-experiment.toml"
+    )]
     Report {
         /// Experiments by name; all if none is named
         #[arg(value_name = "NAME|FILE")]

@@ -80,6 +80,12 @@ pub fn record_trace(args: &RecordTraceArgs) -> Result<ExitCode> {
         true => 0,
         false => exit::from_wait_status(outcome.status.into_raw()),
     };
+    if outcome.summary.instructions() == 0 && code == 0 {
+        bail!(
+            "nothing was recorded: no thread executed more than --skip {} instructions",
+            args.skip
+        );
+    }
     let seconds = outcome.recording.as_secs_f64();
     let speed = outcome.summary.instructions() as f64 / seconds.max(1e-9);
     if args.json {
@@ -107,12 +113,6 @@ pub fn record_trace(args: &RecordTraceArgs) -> Result<ExitCode> {
         }
         // Standard output is the program's.
         anstream::eprint!("{text}");
-    }
-    if outcome.summary.instructions() == 0 && code == 0 {
-        bail!(
-            "nothing was recorded: no thread executed more than --skip {} instructions",
-            args.skip
-        );
     }
     Ok(ExitCode::from(code))
 }

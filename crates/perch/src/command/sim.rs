@@ -5,10 +5,10 @@ use crate::{
     render,
     simulation::{DEFAULT, Scene, compare, decider},
 };
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use perch_sim::{config, detail::Detail};
 use serde::Serialize;
-use std::{process::ExitCode, sync::Arc};
+use std::{fs::OpenOptions, path::Path, process::ExitCode, sync::Arc};
 
 /// A shipped file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -79,9 +79,17 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         }],
         false => args.compare.clone(),
     };
+    if !args.pin.is_empty() && !policies.iter().any(|policy| policy == "fixed") {
+        bail!(
+            "--pin is for the policy `fixed`, which nothing here names: `-p fixed`, or `--compare fixed,…`"
+        );
+    }
     if args.compare.is_empty() {
         // A single placement has neither report nor recording.
         decider(&policies[0], &machine, args)?;
+    }
+    for file in args.log.iter().chain(&args.timeline) {
+        can_be_written(file)?;
     }
     let scene = Scene {
         machine: &machine,
@@ -101,4 +109,12 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     }
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Before hours of simulation, not after.
+fn can_be_written(file: &Path) -> Result<()> {
+    let mut options = OpenOptions::new();
+    let opened = options.create(true).append(true).open(file);
+    opened.with_context(|| format!("{}: cannot be written", file.display()))?;
+    Ok(())
 }

@@ -51,7 +51,12 @@ pub fn comparison(comparison: &Comparison, pus: usize) -> String {
     if several {
         columns.push(("spread", Align::Right));
     }
-    let rest = ["ratio", "slowdown", "unfairness", "moves"];
+    // To itself the ratio of a single policy is 1.
+    let ratio = results.len() > 1;
+    if ratio {
+        columns.push(("ratio", Align::Right));
+    }
+    let rest = ["slowdown", "unfairness", "moves"];
     columns.extend(rest.map(|title| (title, Align::Right)));
     if !several {
         columns.push(("simulated", Align::Right));
@@ -63,8 +68,10 @@ pub fn comparison(comparison: &Comparison, pus: usize) -> String {
         if several {
             row.push(format!("{:.1} %", 100.0 * result.spread));
         }
+        if ratio {
+            row.push(format!("{:.3}", result.throughput / first));
+        }
         row.extend([
-            format!("{:.3}", result.throughput / first),
             format!("{:.2}", result.slowdown),
             format!("{:.2}", result.unfairness),
             format!("{:.0}", result.migrations),
@@ -76,7 +83,14 @@ pub fn comparison(comparison: &Comparison, pus: usize) -> String {
         row
     });
     text += &table(&columns, rows);
-    text += "\n\nthroughput: instructions a cycle, all threads\nslowdown: mean, against each thread alone\n";
+    text += "\n\nthroughput: instructions of all threads / cycle";
+    text += if ratio {
+        "; ratio: to the first policy's\n"
+    } else {
+        "\n"
+    };
+    text += "slowdown: speed alone on the machine / speed here, mean of the threads\n";
+    text += "unfairness: largest slowdown of a thread / smallest; 1 is fair\n";
     if several {
         text += "medians of all seeds; spread: (greatest throughput - least) / mean\n";
     }

@@ -14,9 +14,18 @@ use perch_sim::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Instructions a picosecond of life of each kind of threads, by program and name, on the kind of cores that suits it
-/// best: one thread alone on the machine; where threads wait for each other, in the program alone.
-pub type Alone = BTreeMap<(String, String), f64>;
+/// How fast a kind of threads is alone, in instructions a picosecond.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Speed {
+    /// Over its life, with the first misses: caches are cold in the beginning.
+    pub life: f64,
+    /// The greatest that is to be expected: that over its life, or that at the end if that is greater.
+    pub most: f64,
+}
+
+/// The speeds of each kind of threads, by program and name, on the kind of cores that suits it best: one thread alone
+/// on the machine; where threads wait for each other, in the program alone.
+pub type Alone = BTreeMap<(String, String), Speed>;
 
 /// The first look at a thread's speed is after this part of the whole time; each further one after twice the time.
 const FIRST: u32 = 64;
@@ -72,9 +81,10 @@ pub fn alone(scene: &Scene<'_>, all: &[Lone], threads: usize, bar: &Bar) -> Resu
     let work = |at: usize| rates(scene, &all[at], Meter::new(bar, scene.args.time));
     let found = parallel::each(all.len(), threads, work, |_| {}).map_err(|(_, error)| error)?;
     let mut best = Alone::new();
-    for (key, rate) in found.into_iter().flatten() {
-        let known = best.entry(key).or_insert(rate);
-        *known = known.max(rate);
+    for (key, speed) in found.into_iter().flatten() {
+        let known = best.entry(key).or_insert(speed);
+        known.life = known.life.max(speed.life);
+        known.most = known.most.max(speed.most);
     }
     Ok(best)
 }
@@ -84,7 +94,7 @@ fn rates(
     scene: &Scene<'_>,
     lone: &Lone,
     mut meter: Meter<'_>,
-) -> Result<Vec<((String, String), f64)>> {
+) -> Result<Vec<((String, String), Speed)>> {
     let only = WorkloadModel {
         programs: vec![lone.program.clone()],
         ..(**scene.workload).clone()
@@ -141,7 +151,7 @@ fn rates(
     }
     let rest = until.saturating_sub(system.now()) as f64;
     let rates = system.threads().iter().zip(speeds).map(|(thread, speed)| {
-        let rate = match thread.ended {
+        let life = match thread.ended {
             Some(_) => rate_of(thread, &system),
             None => {
                 let life = (until - thread.identity.started).max(1) as f64;
@@ -149,7 +159,8 @@ fn rates(
             }
         };
         let kind = kind_of(&lone.program.threads, &thread.identity.name);
-        ((lone.program.name.clone(), kind), rate)
+        let most = life.max(speed);
+        ((lone.program.name.clone(), kind), Speed { life, most })
     });
     Ok(rates.collect())
 }

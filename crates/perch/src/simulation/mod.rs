@@ -15,12 +15,14 @@ use crate::{args::SimArgs, render::progress::Bar};
 use alone::{Alone, wait_for_each_other};
 use anyhow::Result;
 use meter::Meter;
+use perch_core::{ThreadId, ThreadInfo};
 use perch_engine::report::Report;
 use perch_lab::{
     experiment::Take,
     measure::{bound, take},
     parallel,
 };
+use perch_policy::fixed::Rule;
 use perch_sim::{
     detail::Detail,
     model::MachineModel,
@@ -81,7 +83,7 @@ pub struct Comparison {
     pub seeds: Vec<u64>,
     /// No placement has a greater throughput, in instructions / cycle; not known where threads depend on each other.
     pub bound: Option<f64>,
-    /// What a reader must know: how `best` and `worst` were found.
+    /// What a reader must know: which policy decided nothing, how `best` and `worst` were found.
     pub notes: Vec<String>,
     /// One for each policy, in the order in which they were asked for.
     pub results: Vec<Outcome>,
@@ -121,9 +123,18 @@ pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Op
     let args = scene.args;
     let ends: Vec<End> = policies.iter().filter_map(|policy| end(policy)).collect();
     // Before anything is simulated.
+    let mut idle = Vec::new();
     for policy in policies.iter().filter(|policy| end(policy).is_none()) {
-        decider(policy, scene.machine, args)?;
+        let (decides, settings) = decider(policy, scene.machine, args)?;
+        let period = settings.period.unwrap_or_else(|| decides.period());
+        if policy != DEFAULT && policy != "observe" && period >= args.time {
+            idle.push(format!(
+                "{policy}: decides nothing, as its period ({}) is no shorter than the whole time; see --period and --time",
+                humantime::format_duration(period)
+            ));
+        }
     }
+    idle.dedup();
     let candidates = match ends.is_empty() {
         true => None,
         false => Some(Candidates::new(scene, args.search)?),
@@ -185,7 +196,7 @@ pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Op
     let comparison = Comparison {
         machine: scene.machine.name.clone(),
         workload: scene.workload.name.clone(),
-        notes: notes(&results, bound),
+        notes: [idle, vain(&args.pin, &results)?, notes(&results, bound)].concat(),
         seeds,
         bound,
         results,
@@ -248,9 +259,36 @@ fn highest(scene: &Scene<'_>, alone: &Alone) -> Option<f64> {
     let speeds = kinds().flat_map(|(program, kind)| {
         let speed = alone.get(&(program.name.clone(), kind.name.clone()));
         let count = program.count as usize * kind.count as usize;
-        std::iter::repeat_n(speed.map_or(f64::INFINITY, |speed| speed * cycle), count)
+        let most = speed.map_or(f64::INFINITY, |speed| speed.most * cycle);
+        std::iter::repeat_n(most, count)
     });
     Some(bound(scene.machine, speeds)).filter(|bound| bound.is_finite())
+}
+
+/// Rules of the policy `fixed` that were for no thread.
+fn vain(pins: &[String], results: &[Outcome]) -> Result<Vec<String>> {
+    let threads = results
+        .iter()
+        .flat_map(|result| &result.runs)
+        .flat_map(|run| &run.threads);
+    let threads: Vec<ThreadInfo> = threads
+        .map(|thread| ThreadInfo {
+            id: ThreadId { tid: 0, start: 0 },
+            pid: 0,
+            name: thread.name.clone(),
+            process: thread.program.clone(),
+        })
+        .collect();
+    let mut notes = Vec::new();
+    for pin in pins {
+        let rule: Rule = pin.parse()?;
+        if !threads.iter().any(|thread| rule.matches(thread)) {
+            notes.push(format!(
+                "fixed: no thread or program has a name for the rule {rule}"
+            ));
+        }
+    }
+    Ok(notes)
 }
 
 fn notes(results: &[Outcome], bound: Option<f64>) -> Vec<String> {

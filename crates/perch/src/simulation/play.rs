@@ -99,7 +99,13 @@ pub fn decider(
     let settings = Settings::new(&args.place(policy))?;
     let decides = match policy {
         DEFAULT => registry::build("observe", &toml::Table::new())?,
-        _ => place::policy(&settings, &perch_sim::topology::topology(machine))?,
+        _ => place::policy(&settings, &perch_sim::topology::topology(machine)).map_err(|error| {
+            match registry::names().any(|known| known == policy) {
+                true => error,
+                // Those who misspell may have meant what is none.
+                false => error.context(format!("`{policy}` is neither {DEFAULT}, nor {BEST} or {WORST} (of --compare), nor a policy")),
+            }
+        })?,
     };
     Ok((decides, settings))
 }
@@ -271,8 +277,7 @@ fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simula
             let rate = rate_of(thread, system);
             let best = alone
                 .get(&(process.name.clone(), kind))
-                .copied()
-                .unwrap_or(rate);
+                .map_or(rate, |speed| speed.life);
             SimulatedThread {
                 name: thread.identity.name.clone(),
                 program: process.name.clone(),
