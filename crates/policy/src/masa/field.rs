@@ -238,7 +238,9 @@ fn in_order(a: &Runner, b: &Runner, snapshot: &Snapshot) -> Ordering {
     let loads = loads.fold(Ordering::Equal, Ordering::then);
     let (left, right) = (&snapshot.threads[a.at], &snapshot.threads[b.at]);
     loads
+        .then_with(|| a.known.cmp(&b.known))
         .then(a.pu.cmp(&b.pu))
+        .then(left.activity.total_cmp(&right.activity))
         .then(a.ours.cmp(&b.ours))
         .then_with(|| left.bound.cmp(&right.bound))
         .then_with(|| left.allowed.cmp(&right.allowed))
