@@ -401,12 +401,16 @@ fn any_policy() -> impl Strategy<Value = fn() -> Masa> {
 /// What is above the limits (squared) by core, in order of priority; by PU counts first.
 fn excess(world: &World) -> f64 {
     let cores = &world.snapshot.topology.cores;
+    // A thread last seen on a PU that went away is on its way to another one.
+    let usable = world.snapshot.topology.usable();
     let over = |name: &str, limit: f64| {
         let load = |core: &perch_core::topology::Core| {
             let there = world.snapshot.threads.iter().filter(|thread| {
                 let busy = thread.activity + thread.waiting
                     >= if thread.bound.is_some() { 0.05 } else { 0.1 };
-                busy && thread.last_pu.is_some_and(|pu| core.pus.contains(pu))
+                busy && thread
+                    .last_pu
+                    .is_some_and(|pu| usable.contains(pu) && core.pus.contains(pu))
             });
             there
                 .map(|t| t.metrics.value(name).unwrap_or(0.0) * t.activity)

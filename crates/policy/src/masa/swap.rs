@@ -26,8 +26,8 @@ pub(crate) struct Swap {
 }
 
 /// Step 3: in each package, a thread from a PU with several outstanding ones to a PU that has none. `paper` makes one such
-/// move in a period. `perch` makes one a package, and only where the PU has two busy threads more than the other and the
-/// kernel cannot do it, since the thread is bound.
+/// move in a period. `perch` makes one a package, and only where the kernel cannot do it, since the thread is bound. Both
+/// only where the PU has two busy threads more than the other.
 pub(crate) fn inside_packages(field: &mut Field<'_>, config: &MasaConfig) -> Vec<Swap> {
     let mut packages: Vec<Vec<u32>> = Vec::new();
     for domain in field
@@ -65,7 +65,8 @@ pub(crate) fn inside_packages(field: &mut Field<'_>, config: &MasaConfig) -> Vec
                 continue;
             };
             let paper = config.variant == Variant::Paper;
-            if many < 2 || !paper && (busy < few + 2 || field.held(to, None)) {
+            // By outstanding threads alone two metrics could send a thread to and fro for ever.
+            if many < 2 || busy < few + 2 || !paper && field.held(to, None) {
                 continue;
             }
             let load = |pu: u32| {
