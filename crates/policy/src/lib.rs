@@ -81,12 +81,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod calibration;
 pub mod cpi;
 mod domains;
 mod error;
 pub mod fixed;
 mod history;
 mod hysteresis;
+pub mod masa;
 mod matching;
 pub mod observe;
 mod ranking;
@@ -95,9 +97,11 @@ pub mod sos;
 mod spread;
 pub mod workover;
 
+pub use calibration::{CalibratedMetric, Calibration, CalibrationError, Share};
 pub use cpi::{Cpi, CpiConfig};
 pub use error::PolicyError;
 pub use fixed::{Fixed, FixedConfig};
+pub use masa::{Masa, MasaConfig};
 pub use observe::Observe;
 pub use sos::{Sos, SosConfig};
 pub use workover::{WorkOver, WorkOverConfig};

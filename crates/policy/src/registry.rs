@@ -1,8 +1,8 @@
 //! Policies by name, with their options.
 
 use crate::{
-    Cpi, CpiConfig, Fixed, FixedConfig, Observe, PolicyError, Sos, SosConfig, WorkOver,
-    WorkOverConfig, error::suggestion,
+    Cpi, CpiConfig, Fixed, FixedConfig, Masa, MasaConfig, Observe, PolicyError, Sos, SosConfig,
+    WorkOver, WorkOverConfig, error::suggestion,
 };
 use perch_core::Policy;
 use schemars::Schema;
@@ -17,7 +17,7 @@ struct Entry {
     build: fn(&toml::Table) -> Result<Box<dyn Policy>, PolicyError>,
 }
 
-static ENTRIES: [Entry; 5] = [
+static ENTRIES: [Entry; 6] = [
     Entry {
         name: "workover",
         summary: "puts floating-point threads beside integer threads on PUs that share FP units (WorkOver)",
@@ -31,6 +31,17 @@ static ENTRIES: [Entry; 5] = [
                 message,
             })?;
             Ok(Box::new(WorkOver::new(config)))
+        },
+    },
+    Entry {
+        name: "masa",
+        summary: "swaps threads between packages (cores, caches) where one exceeds a resource's limit (MASA)",
+        needs: "needs load metrics counted, or else FP shares; takes limits from a calibration or learns them; no root",
+        default_config: || table(&MasaConfig::default()),
+        schema: || schemars::schema_for!(MasaConfig),
+        build: |config| {
+            let config: MasaConfig = read("masa", config, &MasaConfig::default())?;
+            Ok(Box::new(Masa::new(config)?))
         },
     },
     Entry {
