@@ -25,6 +25,7 @@ pub use knowledge::Knowledge;
 
 use demand::{Asked, Class, Owner};
 use layout::Layout;
+use rustc_hash::FxHashMap;
 use settle::{Speed, cycle};
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
@@ -109,11 +110,19 @@ impl IntervalLevel {
         let of_run = |run: &Option<Run>| run.as_ref().map(|run| Arc::clone(&run.asked));
         let on_pus: Vec<_> = self.runs.iter().map(of_run).collect();
         let speeds = self.known.speeds(&on_pus);
+        // Threads that share lines bring them for each other.
+        let mut sharers: FxHashMap<(usize, Whose), f64> = FxHashMap::default();
         for (run, speed) in self.runs.iter_mut().zip(speeds) {
-            if let Some(run) = run {
-                run.speed = speed;
-                run.cold = cold(&self.warmth, &self.known.layout, run);
+            let Some(run) = run else { continue };
+            run.speed = speed;
+            for kept in run.speed.fate.kept.iter().filter(|kept| kept.hits > 0.0) {
+                *sharers
+                    .entry((kept.cache, whose(run, kept.which)))
+                    .or_default() += 1.0;
             }
+        }
+        for run in self.runs.iter_mut().flatten() {
+            run.cold = cold(&self.warmth, &self.known.layout, run, &sharers);
         }
     }
 
@@ -156,7 +165,8 @@ impl IntervalLevel {
             let negligible = |cold: &Cold| cold.left() * cold.cost < NEGLIGIBLE * cold.within;
             if run.cold.iter().any(negligible) {
                 for cold in run.cold.extract_if(.., |cold| negligible(cold)) {
-                    self.warmth.remember(cold.cache, cold.whose, cold.full);
+                    self.warmth
+                        .remember(cold.cache, cold.whose, cold.full * cold.sharers);
                 }
             }
         }
@@ -204,13 +214,18 @@ fn keep_warm(warmth: &mut Warmth, run: &Run) {
             .cold
             .iter()
             .find(of_kept)
-            .map_or(0.0, |cold| cold.left());
+            .map_or(0.0, |cold| cold.left() * cold.sharers);
         warmth.remember(kept.cache, whose, (kept.lines - missing).max(0.0));
     }
 }
 
 /// What a thread misses in caches that it would find there if it had run for long.
-fn cold(warmth: &Warmth, layout: &Layout, run: &Run) -> Vec<Cold> {
+fn cold(
+    warmth: &Warmth,
+    layout: &Layout,
+    run: &Run,
+    sharers: &FxHashMap<(usize, Whose), f64>,
+) -> Vec<Cold> {
     let mut all = Vec::new();
     for kept in run.speed.fate.kept.iter().filter(|kept| kept.hits > 0.0) {
         let costs = run
@@ -224,15 +239,17 @@ fn cold(warmth: &Warmth, layout: &Layout, run: &Run) -> Vec<Cold> {
         let lines = &run.asked.demand.lines[kept.which];
         let is_code = lines.code;
         let whose = whose(run, kept.which);
+        let sharers = sharers.get(&(kept.cache, whose)).copied().unwrap_or(1.0);
         let cold = Cold {
-            all: lines_of(kept),
-            had: warmth.lines(kept.cache, whose).min(kept.lines),
+            all: lines_of(kept) / sharers,
+            had: warmth.lines(kept.cache, whose).min(kept.lines) / sharers,
             cache: kept.cache,
             whose,
             code: is_code,
-            full: kept.lines,
+            full: kept.lines / sharers,
             in_order: lines.reuse.in_order(),
-            within: lines_of(kept) / (kept.hits + kept.misses),
+            within: lines_of(kept) / sharers / (kept.hits + kept.misses),
+            sharers,
             passed: 0.0,
             last: is_last(layout, run, kept.cache, is_code),
             cost: if is_code { *code } else { *data },

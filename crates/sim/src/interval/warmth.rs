@@ -131,6 +131,8 @@ pub(super) struct Cold {
     pub within: f64,
     /// Instructions since then.
     pub passed: f64,
+    /// How many threads bring them together just now: the numbers of lines above are one's part.
+    pub sharers: f64,
     /// Whether what misses comes from memory.
     pub last: bool,
     /// What each miss costs, in picoseconds.
@@ -237,6 +239,7 @@ mod tests {
             in_order,
             within,
             passed: 0.0,
+            sharers: 1.0,
             last: false,
             cost,
         })
@@ -292,7 +295,8 @@ mod tests {
                 in_order: false,
                 within: lines,
                 passed: 0.0,
-                last: false,
+                sharers: 1.0,
+            last: false,
                 cost: 1.0,
             };
             prop_assert!((cold.brought(visits as f64) - missed).abs() < 6.0 * lines.sqrt());
