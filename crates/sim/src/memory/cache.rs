@@ -1,9 +1,9 @@
 //! One cache: real tags, true LRU.
 //!
-//! A set is a run of entries, the most recently used first, so that the usual hit is the first comparison and a victim
-//! is the last entry. An entry is one word: the line's number, the thread that brought it in, and two flags.
+//! A set is a run of entries, which stay where they are; in which order they were used is said apart. An entry is one
+//! word: the line's number, the thread that brought it in, and two flags.
 
-use super::sets::Sets;
+use super::{lru::Lru, sets::Sets};
 
 /// The line was written here and not below.
 pub(super) const DIRTY: u64 = 1;
@@ -77,6 +77,8 @@ impl Entry {
 pub(super) struct Cache {
     sets: Sets,
     entries: Box<[Entry]>,
+    /// Ways without a line are the oldest of their set.
+    lru: Lru,
 }
 
 impl Cache {
@@ -86,70 +88,67 @@ impl Cache {
         Self {
             sets,
             entries: vec![Entry(EMPTY); sets.capacity()].into_boxed_slice(),
+            lru: Lru::new(sets.capacity() / sets.ways(), sets.ways()),
         }
     }
 
+    /// A line's set, and its way there if it is here.
     #[inline]
-    fn set(&mut self, line: u64) -> &mut [Entry] {
-        let first = self.sets.set(line) * self.sets.ways();
-        &mut self.entries[first..first + self.sets.ways()]
+    fn way(&self, line: u64) -> (usize, Option<usize>) {
+        let set = self.sets.set(line);
+        let first = set * self.sets.ways();
+        let entries = &self.entries[first..first + self.sets.ways()];
+        (set, entries.iter().position(|entry| entry.is(line)))
+    }
+
+    #[inline]
+    fn entry(&mut self, set: usize, way: usize) -> &mut Entry {
+        &mut self.entries[set * self.sets.ways() + way]
     }
 
     /// Uses a line: if it is here, it becomes the most recently used.
     #[inline]
     pub fn touch(&mut self, line: u64) -> Option<&mut Entry> {
-        let set = self.set(line);
-        let way = set.iter().position(|entry| entry.is(line))?;
-        let entry = set[way];
-        for to in (1..=way).rev() {
-            set[to] = set[to - 1];
-        }
-        set[0] = entry;
-        Some(&mut set[0])
+        let (set, way) = self.way(line);
+        let way = way?;
+        self.lru.touch(set, way);
+        Some(self.entry(set, way))
     }
 
     /// Brings in a line that is not here, as the most recently used. Returns the line that had to go.
     #[inline]
     pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
-        let set = self.set(entry.line());
-        let mut out = entry;
-        for place in set {
-            std::mem::swap(place, &mut out);
-        }
-        (out.0 != EMPTY).then_some(out)
+        let set = self.sets.set(entry.line());
+        let way = self.lru.replace(set);
+        let gone = std::mem::replace(self.entry(set, way), entry);
+        (gone.0 != EMPTY).then_some(gone)
     }
 
     /// Uses a line, and brings it in if it is not here. The flags of `entry` are added to it.
     /// Returns whether it was here, and the line that had to go.
     #[inline]
     pub fn touch_or_insert(&mut self, entry: Entry) -> (bool, Option<Entry>) {
-        let line = entry.line();
-        let set = self.set(line);
-        // All move on by one place, up to where the line was or the last one falls out.
-        let mut moving = entry;
-        for way in 0..set.len() {
-            let here = std::mem::replace(&mut set[way], moving);
-            if here.is(line) {
-                set[0] = here.with(entry.0 & (DIRTY | SHARED));
-                return (true, None);
+        match self.touch(entry.line()) {
+            Some(here) => {
+                *here = here.with(entry.0 & (DIRTY | SHARED));
+                (true, None)
             }
-            moving = here;
+            None => (false, self.insert(entry)),
         }
-        (false, (moving.0 != EMPTY).then_some(moving))
     }
 
     /// A line as it is here, without using it.
     pub fn find(&mut self, line: u64) -> Option<&mut Entry> {
-        self.set(line).iter_mut().find(|entry| entry.is(line))
+        let (set, way) = self.way(line);
+        way.map(|way| self.entry(set, way))
     }
 
     /// Takes a line out.
     pub fn remove(&mut self, line: u64) -> Option<Entry> {
-        let set = self.set(line);
-        let way = set.iter().position(|entry| entry.is(line))?;
-        let entry = std::mem::replace(&mut set[way], Entry(EMPTY));
-        set[way..].rotate_left(1);
-        Some(entry)
+        let (set, way) = self.way(line);
+        let way = way?;
+        self.lru.retire(set, way);
+        Some(std::mem::replace(self.entry(set, way), Entry(EMPTY)))
     }
 
     /// All lines that are here.
