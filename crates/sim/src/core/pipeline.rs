@@ -179,10 +179,7 @@ impl Core {
         self.ready.put(context, NEVER);
         self.share_window();
         if thread.is_some() {
-            match self.serial {
-                true => self.fetch::<true>(context, cycle, supply, memory),
-                false => self.fetch::<false>(context, cycle, supply, memory),
-            }
+            self.fetch::<false>(context, cycle, supply, memory);
         }
         // A thread without instructions is noticed at once.
         let next = match self.drained {
@@ -238,7 +235,8 @@ impl Core {
             return;
         }
         // Made for each sort of core, as simple ones need to ask and remember less.
-        match (self.serial, self.fine_grained) {
+        let single = self.fine_grained && self.width == 1;
+        match (self.serial && self.in_order, single) {
             (true, true) => self.play::<true, true>(until, supply, memory, finished),
             (true, false) => self.play::<true, false>(until, supply, memory, finished),
             (false, true) => self.play::<false, true>(until, supply, memory, finished),
@@ -246,7 +244,9 @@ impl Core {
         }
     }
 
-    fn play<const SERIAL: bool, const FINE: bool>(
+    /// Runs up to a moment; `SERIAL`: on a core that is in order and serial; `SINGLE`: that issues one instruction of one
+    /// context a cycle.
+    fn play<const SERIAL: bool, const SINGLE: bool>(
         &mut self,
         until: Ps,
         supply: &mut impl Supply,
@@ -259,8 +259,15 @@ impl Core {
             self.drain(&mut finished);
         }
         while cycle < end {
-            let after = if FINE {
-                self.issue_one::<SERIAL>(cycle, context, supply, memory)
+            let after = if SINGLE {
+                // If the unit is not free, another context may have the cycle.
+                let issued = self.issue::<SERIAL>(cycle, context, supply, memory);
+                if issued {
+                    self.turn = self.after(context);
+                }
+                cycle + u64::from(issued)
+            } else if self.fine_grained {
+                self.issue_several::<SERIAL>(cycle, context, supply, memory)
             } else {
                 self.issue_shared::<SERIAL>(cycle, context, supply, memory)
             };
@@ -293,8 +300,8 @@ impl Core {
 
     /// Fine-grained: the first in turn of the ready contexts has the cycle, if its unit is free. Returns the cycle to look
     /// at next.
-    #[inline(always)]
-    fn issue_one<const SERIAL: bool>(
+    #[inline]
+    fn issue_several<const SERIAL: bool>(
         &mut self,
         cycle: u64,
         context: usize,
@@ -317,7 +324,7 @@ impl Core {
     }
 
     /// Simultaneous: the ready contexts share the slots, one instruction each in turn. Returns the cycle to look at next.
-    #[inline(always)]
+    #[inline]
     fn issue_shared<const SERIAL: bool>(
         &mut self,
         cycle: u64,
@@ -373,7 +380,7 @@ impl Core {
             data,
             ..
         } = *context.pending();
-        let start = if self.in_order {
+        let start = if SERIAL || self.in_order {
             if let Err(free) = self.units.take(op, number, now) {
                 self.ready.put(number, free);
                 return false;
@@ -387,9 +394,10 @@ impl Core {
         let latency = u64::from(self.latencies[op as usize].cycles);
         let mut complete = start + latency + u64::from(extra);
         if matches!(op, Op::Load | Op::Store) {
-            let access = match op {
-                Op::Load => Access::Load,
-                _ => Access::Store,
+            let (access, waits) = match op {
+                Op::Load => (Access::Load, true),
+                // Stores are buffered: nobody waits for them.
+                _ => (Access::Store, false),
             };
             let beyond = memory.access(
                 self.first_pu + number,
@@ -399,19 +407,19 @@ impl Core {
                 self.clock.time(start),
                 &mut context.counters,
             );
-            // Stores are buffered: nobody waits for them.
-            if op == Op::Load && beyond > 0 {
-                let cycles = self.clock.cycles(beyond);
-                context.counters.memory_cycles += cycles;
-                complete += cycles;
-                context.memory_until = context.memory_until.max(complete);
-            }
-        } else if matches!(op, Op::Fp | Op::FpDivide) {
-            let idle = now.max(self.fp_until);
-            self.fp_cycles += complete.saturating_sub(idle);
-            self.fp_until = complete.max(self.fp_until);
+            let cycles = self.clock.cycles(if waits { beyond } else { 0 });
+            context.counters.memory_cycles += cycles;
+            complete += cycles;
+            let until = if cycles > 0 { complete } else { 0 };
+            context.memory_until = context.memory_until.max(until);
         }
-        // Few branches are mispredicted; where all delay, a choice is cheaper for the host than another way to go.
+        // For the host, choices are cheaper here than other ways to go.
+        let busy_until = match op {
+            Op::Fp | Op::FpDivide => complete,
+            _ => 0,
+        };
+        self.fp_cycles += busy_until.saturating_sub(now.max(self.fp_until));
+        self.fp_until = busy_until.max(self.fp_until);
         let delayed = op == Op::Branch && self.branch_delay > 0;
         let mut resume = if delayed {
             start + 1 + self.branch_delay
@@ -422,7 +430,7 @@ impl Core {
             context.counters.mispredicted += 1;
             resume = complete + self.mispredict;
         }
-        if SERIAL {
+        if SERIAL || self.serial {
             context.last_completion = context.last_completion.max(complete);
         } else {
             context.complete(complete);
@@ -470,7 +478,7 @@ impl Core {
                 context.memory_until = context.memory_until.max(ready);
             }
         }
-        if SERIAL {
+        if SERIAL || self.serial {
             // One after the other: operands are there.
             ready = ready.max(context.last_completion);
         } else {

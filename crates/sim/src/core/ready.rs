@@ -24,7 +24,7 @@ impl Ready {
     /// With more than [`MOST`] contexts.
     pub fn new(contexts: usize) -> Self {
         assert!(contexts <= MOST, "a core has at most {MOST} contexts");
-        let groups = contexts.div_ceil(LANES);
+        let groups = contexts.div_ceil(LANES).max(1);
         Self {
             at: vec![[NEVER; LANES]; groups].into(),
         }
@@ -48,15 +48,16 @@ impl Ready {
     pub fn next(&self, cycle: u64, turn: usize) -> (u64, usize) {
         const NUMBERS: u64 = MOST as u64 - 1;
         let turn = turn as u64;
-        let mut first = u64::MAX;
-        for (group, at) in self.at.iter().enumerate() {
+        let first_of = |group: usize| {
             let before = (group * LANES) as u64;
-            for (lane, at) in at.iter().enumerate() {
-                // The cycle, and below it how far behind `turn` the context is.
+            // The cycle, and below it how far behind `turn` the context is.
+            let key = |lane: usize| {
                 let behind = (before + lane as u64).wrapping_sub(turn) & NUMBERS;
-                first = first.min((*at).max(cycle) << BITS | behind);
-            }
-        }
+                self.at[group][lane].max(cycle) << BITS | behind
+            };
+            key(0).min(key(1)).min(key(2).min(key(3)))
+        };
+        let first = (1..self.at.len()).fold(first_of(0), |first, group| first.min(first_of(group)));
         let context = (first & NUMBERS).wrapping_add(turn) & NUMBERS;
         (first >> BITS, context as usize)
     }

@@ -72,11 +72,16 @@ impl Entry {
     }
 }
 
+/// Tags that are compared together.
+const TOGETHER: usize = 4;
+
 /// A set-associative cache with true LRU.
 #[derive(Debug, Clone)]
 pub(super) struct Cache {
     sets: Sets,
     entries: Box<[Entry]>,
+    /// The lowest bits of the numbers of the lines in `entries`: many are compared at once.
+    tags: Box<[u32]>,
     /// Ways without a line are the oldest of their set.
     lru: Lru,
 }
@@ -88,6 +93,7 @@ impl Cache {
         Self {
             sets,
             entries: vec![Entry(EMPTY); sets.capacity()].into_boxed_slice(),
+            tags: vec![0; sets.capacity()].into_boxed_slice(),
             lru: Lru::new(sets.capacity() / sets.ways(), sets.ways()),
         }
     }
@@ -96,9 +102,26 @@ impl Cache {
     #[inline]
     fn way(&self, line: u64) -> (usize, Option<usize>) {
         let set = self.sets.set(line);
-        let first = set * self.sets.ways();
-        let entries = &self.entries[first..first + self.sets.ways()];
-        (set, entries.iter().position(|entry| entry.is(line)))
+        let places = set * self.sets.ways()..(set + 1) * self.sets.ways();
+        let (tags, entries) = (&self.tags[places.clone()], &self.entries[places]);
+        let (groups, rest) = tags.as_chunks::<TOGETHER>();
+        for (group, tags) in groups.iter().enumerate() {
+            // All of them without a jump, so that the host compares them at once.
+            if tags
+                .iter()
+                .fold(false, |any, tag| any | (*tag == line as u32))
+            {
+                let first = group * TOGETHER;
+                let of_group = &entries[first..first + TOGETHER];
+                if let Some(way) = of_group.iter().position(|entry| entry.is(line)) {
+                    return (set, Some(first + way));
+                }
+            }
+        }
+        let first = groups.len() * TOGETHER;
+        let others = &entries[first..first + rest.len()];
+        let way = others.iter().position(|entry| entry.is(line));
+        (set, way.map(|way| first + way))
     }
 
     #[inline]
@@ -120,7 +143,9 @@ impl Cache {
     pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
         let set = self.sets.set(entry.line());
         let way = self.lru.replace(set);
-        let gone = std::mem::replace(self.entry(set, way), entry);
+        let place = set * self.sets.ways() + way;
+        self.tags[place] = entry.line() as u32;
+        let gone = std::mem::replace(&mut self.entries[place], entry);
         (gone.0 != EMPTY).then_some(gone)
     }
 

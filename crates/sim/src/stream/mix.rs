@@ -102,36 +102,44 @@ impl MixStream {
 
     /// The next instructions.
     pub fn fill(&mut self, into: &mut [Instruction]) {
-        for place in into {
-            *place = self.next();
+        let mut at = self.at;
+        for instruction in into {
+            let draw = self.random.next();
+            let place = (draw >> (64 - PLACES.ilog2())) as u16;
+            let mut op = self.firsts[usize::from(place) * GROUPS / PLACES as usize];
+            while self.ends[op as usize] <= place {
+                op = Op::ALL[(op as usize + 1) % Op::COUNT];
+            }
+            let low = draw & 0xffff_ffff;
+            instruction.op = op;
+            instruction.depends = self.depends;
+            instruction.extra = self.extra;
+            instruction.mispredicted = (op == Op::Branch) & (low < self.mispredicted);
+            instruction.at = self.code + at;
+            instruction.data = 0;
+            if matches!(op, Op::Load | Op::Store) {
+                instruction.data = self.data(low);
+            }
+            let next = at + INSTRUCTION;
+            at = if next < self.code_bytes { next } else { 0 };
         }
+        self.at = at;
     }
 
     /// The next instruction.
-    #[inline]
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> Instruction {
-        let draw = self.random.next();
-        let place = (draw >> (64 - PLACES.ilog2())) as u16;
-        let mut op = self.firsts[usize::from(place) * GROUPS / PLACES as usize];
-        while self.ends[op as usize] <= place {
-            op = Op::ALL[(op as usize + 1) % Op::COUNT];
-        }
-        let low = draw & 0xffff_ffff;
-        let at = self.code + self.at;
-        let next = self.at + INSTRUCTION;
-        self.at = if next < self.code_bytes { next } else { 0 };
-        Instruction {
-            op,
-            depends: self.depends,
-            extra: self.extra,
-            mispredicted: op == Op::Branch && low < self.mispredicted,
-            at,
-            data: match op {
-                Op::Load | Op::Store => self.data(low),
-                _ => 0,
-            },
-        }
+        let mut next = [Instruction {
+            op: Op::Alu,
+            depends: 0,
+            extra: 0,
+            mispredicted: false,
+            at: 0,
+            data: 0,
+        }];
+        self.fill(&mut next);
+        let [next] = next;
+        next
     }
 
     #[inline]
