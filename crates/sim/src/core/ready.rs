@@ -13,7 +13,7 @@ const LANES: usize = 4;
 /// When each context can issue.
 #[derive(Debug, Clone)]
 pub(super) struct Ready {
-    /// By context; places that fill up the last [`LANES`] are never ready.
+    /// By context, with room below the cycle for a number; places that fill up the last [`LANES`] are never ready.
     at: Box<[[u64; LANES]]>,
 }
 
@@ -26,38 +26,42 @@ impl Ready {
         assert!(contexts <= MOST, "a core has at most {MOST} contexts");
         let groups = contexts.div_ceil(LANES).max(1);
         Self {
-            at: vec![[NEVER; LANES]; groups].into(),
+            at: vec![[NEVER << BITS; LANES]; groups].into(),
         }
     }
 
     /// A context is ready from this cycle on.
     #[inline]
     pub fn put(&mut self, context: usize, at: u64) {
-        self.at.as_flattened_mut()[context] = at;
+        self.at.as_flattened_mut()[context] = at << BITS;
     }
 
     /// The cycle from which on a context is ready.
     #[inline]
     pub fn at(&self, context: usize) -> u64 {
-        self.at.as_flattened()[context]
+        self.at.as_flattened()[context] >> BITS
     }
 
     /// The first cycle from `cycle` on in which any is ready, and who: the first at or behind the place `turn`, and else
     /// before it. The cycle is [`NEVER`] if none ever is.
-    #[inline]
+    #[inline(always)]
     pub fn next(&self, cycle: u64, turn: usize) -> (u64, usize) {
         const NUMBERS: u64 = MOST as u64 - 1;
-        let turn = turn as u64;
-        let first_of = |group: usize| {
-            let before = (group * LANES) as u64;
+        let (from, turn) = (cycle << BITS, turn as u64);
+        let first_of = |at: &[u64; LANES], before: u64| {
             // The cycle, and below it how far behind `turn` the context is.
-            let key = |lane: usize| {
-                let behind = (before + lane as u64).wrapping_sub(turn) & NUMBERS;
-                self.at[group][lane].max(cycle) << BITS | behind
+            let key = |lane: u64| {
+                at[lane as usize].max(from) | (before + lane).wrapping_sub(turn) & NUMBERS
             };
             key(0).min(key(1)).min(key(2).min(key(3)))
         };
-        let first = (1..self.at.len()).fold(first_of(0), |first, group| first.min(first_of(group)));
+        let [at, others @ ..] = &*self.at else {
+            return (NEVER, 0);
+        };
+        let mut first = first_of(at, 0);
+        for (group, at) in others.iter().enumerate() {
+            first = first.min(first_of(at, (group as u64 + 1) * LANES as u64));
+        }
         let context = (first & NUMBERS).wrapping_add(turn) & NUMBERS;
         (first >> BITS, context as usize)
     }

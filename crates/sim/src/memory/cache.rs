@@ -98,30 +98,26 @@ impl Cache {
         }
     }
 
-    /// A line's set, and its way there if it is here.
-    #[inline]
-    fn way(&self, line: u64) -> (usize, Option<usize>) {
-        let set = self.sets.set(line);
-        let places = set * self.sets.ways()..(set + 1) * self.sets.ways();
-        let (tags, entries) = (&self.tags[places.clone()], &self.entries[places]);
+    /// The way of a set where a line is.
+    #[inline(always)]
+    fn way(&self, set: usize, line: u64) -> Option<usize> {
+        let before = set * self.sets.ways();
+        let tags = &self.tags[before..before + self.sets.ways()];
         let (groups, rest) = tags.as_chunks::<TOGETHER>();
-        for (group, tags) in groups.iter().enumerate() {
+        let is_in = |way: &usize| self.entries[before + way].is(line);
+        let mut first = 0;
+        for tags in groups {
             // All of them without a jump, so that the host compares them at once.
             if tags
                 .iter()
                 .fold(false, |any, tag| any | (*tag == line as u32))
+                && let Some(way) = (first..first + TOGETHER).find(is_in)
             {
-                let first = group * TOGETHER;
-                let of_group = &entries[first..first + TOGETHER];
-                if let Some(way) = of_group.iter().position(|entry| entry.is(line)) {
-                    return (set, Some(first + way));
-                }
+                return Some(way);
             }
+            first += TOGETHER;
         }
-        let first = groups.len() * TOGETHER;
-        let others = &entries[first..first + rest.len()];
-        let way = others.iter().position(|entry| entry.is(line));
-        (set, way.map(|way| first + way))
+        (first..first + rest.len()).find(is_in)
     }
 
     #[inline]
@@ -132,8 +128,8 @@ impl Cache {
     /// Uses a line: if it is here, it becomes the most recently used.
     #[inline]
     pub fn touch(&mut self, line: u64) -> Option<&mut Entry> {
-        let (set, way) = self.way(line);
-        let way = way?;
+        let set = self.sets.set(line);
+        let way = self.way(set, line)?;
         self.lru.touch(set, way);
         Some(self.entry(set, way))
     }
@@ -141,9 +137,12 @@ impl Cache {
     /// Brings in a line that is not here, as the most recently used. Returns the line that had to go.
     #[inline]
     pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
-        let set = self.sets.set(entry.line());
-        let way = self.lru.replace(set);
-        let place = set * self.sets.ways() + way;
+        self.replace(self.sets.set(entry.line()), entry)
+    }
+
+    #[inline(always)]
+    fn replace(&mut self, set: usize, entry: Entry) -> Option<Entry> {
+        let place = set * self.sets.ways() + self.lru.replace(set);
         self.tags[place] = entry.line() as u32;
         let gone = std::mem::replace(&mut self.entries[place], entry);
         (gone.0 != EMPTY).then_some(gone)
@@ -153,25 +152,27 @@ impl Cache {
     /// Returns whether it was here, and the line that had to go.
     #[inline]
     pub fn touch_or_insert(&mut self, entry: Entry) -> (bool, Option<Entry>) {
-        match self.touch(entry.line()) {
-            Some(here) => {
-                *here = here.with(entry.0 & (DIRTY | SHARED));
-                (true, None)
-            }
-            None => (false, self.insert(entry)),
-        }
+        let set = self.sets.set(entry.line());
+        let Some(way) = self.way(set, entry.line()) else {
+            return (false, self.replace(set, entry));
+        };
+        self.lru.touch(set, way);
+        let here = self.entry(set, way);
+        *here = here.with(entry.0 & (DIRTY | SHARED));
+        (true, None)
     }
 
     /// A line as it is here, without using it.
     pub fn find(&mut self, line: u64) -> Option<&mut Entry> {
-        let (set, way) = self.way(line);
-        way.map(|way| self.entry(set, way))
+        let set = self.sets.set(line);
+        let way = self.way(set, line)?;
+        Some(self.entry(set, way))
     }
 
     /// Takes a line out.
     pub fn remove(&mut self, line: u64) -> Option<Entry> {
-        let (set, way) = self.way(line);
-        let way = way?;
+        let set = self.sets.set(line);
+        let way = self.way(set, line)?;
         self.lru.retire(set, way);
         Some(std::mem::replace(self.entry(set, way), Entry(EMPTY)))
     }
