@@ -5,8 +5,8 @@ use crate::{counters::Counters, model::Op, stream::Instruction};
 /// So many instructions are fetched from the thread at once.
 const AHEAD: usize = 16;
 
-/// No cycle of any run.
-pub(super) const NEVER: u64 = u64::MAX;
+/// No cycle of any run: with room below it for a context's number.
+pub(super) const NEVER: u64 = u64::MAX >> 6;
 
 /// What stands where no instruction is.
 const NOTHING: Instruction = Instruction {
@@ -89,8 +89,8 @@ impl Context {
 
     /// The next instruction, which is there while `able` is not never.
     #[inline]
-    pub fn pending(&self) -> Instruction {
-        self.buffer[usize::from(self.next) % AHEAD]
+    pub fn pending(&self) -> &Instruction {
+        &self.buffer[usize::from(self.next) % AHEAD]
     }
 
     /// Goes on to the next instruction, of those that `fill` brings if there is none left. Returns whether there is one.

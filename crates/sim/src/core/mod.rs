@@ -3,8 +3,8 @@
 mod clock;
 mod context;
 mod pipeline;
+mod ready;
 mod units;
-mod wheel;
 
 pub use pipeline::{Core, Finished, Hierarchy, Supply};
-pub(crate) use wheel::MOST as MOST_CONTEXTS;
+pub(crate) use ready::MOST as MOST_CONTEXTS;

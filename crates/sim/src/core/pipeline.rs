@@ -8,8 +8,8 @@
 use super::{
     clock::Clock,
     context::{Context, NEVER},
+    ready::Ready,
     units::Units,
-    wheel::Wheel,
 };
 use crate::{
     counters::Counters,
@@ -75,7 +75,7 @@ pub struct Core {
     /// The context that is asked first.
     turn: usize,
     /// Who can issue when.
-    wheel: Wheel,
+    ready: Ready,
     contexts: Box<[Context]>,
     units: Units,
     latencies: [Latency; Op::COUNT],
@@ -116,7 +116,7 @@ impl Core {
             next_at: Ps::MAX,
             played: 0,
             turn: 0,
-            wheel: Wheel::new(contexts),
+            ready: Ready::new(contexts),
             contexts: vec![Context::new(remembered); contexts].into(),
             units: Units::new(kind),
             latencies: kind.latencies,
@@ -176,16 +176,15 @@ impl Core {
         slot.forget(cycle);
         slot.taken = thread.is_some();
         slot.thread = thread;
-        self.wheel.go(now);
-        self.wheel.remove(context);
+        self.ready.put(context, NEVER);
         self.share_window();
         if thread.is_some() {
-            self.fetch(context, cycle, supply, memory);
+            self.fetch::<false>(context, cycle, supply, memory);
         }
         // A thread without instructions is noticed at once.
-        let next = match self.drained || self.wheel.ready() != 0 {
+        let next = match self.drained {
             true => now,
-            false => self.wheel.next().unwrap_or(NEVER),
+            false => self.ready.next(now, self.turn).0,
         };
         self.expect(next);
     }
@@ -232,12 +231,22 @@ impl Core {
         finished: impl FnMut(Finished),
     ) {
         self.played = self.played.max(until);
-        if self.next_at < until {
-            self.play(until, supply, memory, finished);
+        if self.next_at >= until {
+            return;
+        }
+        // Made for each sort of core, as simple ones need to ask and remember less.
+        let single = self.fine_grained && self.width == 1;
+        match (self.serial && self.in_order, single) {
+            (true, true) => self.play::<true, true>(until, supply, memory, finished),
+            (true, false) => self.play::<true, false>(until, supply, memory, finished),
+            (false, true) => self.play::<false, true>(until, supply, memory, finished),
+            (false, false) => self.play::<false, false>(until, supply, memory, finished),
         }
     }
 
-    fn play(
+    /// Runs up to a moment; `SERIAL`: on a core that is in order and serial; `SINGLE`: that issues one instruction of one
+    /// context a cycle.
+    fn play<const SERIAL: bool, const SINGLE: bool>(
         &mut self,
         until: Ps,
         supply: &mut impl Supply,
@@ -245,23 +254,27 @@ impl Core {
         mut finished: impl FnMut(Finished),
     ) {
         let end = self.clock.cycle(until);
-        let mut cycle = self.cycle;
+        let (mut cycle, mut context) = self.ready.next(self.cycle, self.turn);
+        if self.drained {
+            self.drain(&mut finished);
+        }
         while cycle < end {
-            self.wheel.go(cycle);
-            if self.wheel.ready() != 0 {
-                if self.fine_grained {
-                    self.issue_one(cycle, supply, memory);
-                } else {
-                    self.issue_shared(cycle, supply, memory);
+            let after = if SINGLE {
+                // If the unit is not free, another context may have the cycle.
+                let issued = self.issue::<SERIAL>(cycle, context, supply, memory);
+                if issued {
+                    self.turn = self.after(context);
                 }
-            }
+                cycle + u64::from(issued)
+            } else if self.fine_grained {
+                self.issue_several::<SERIAL>(cycle, context, supply, memory)
+            } else {
+                self.issue_shared::<SERIAL>(cycle, context, supply, memory)
+            };
             if self.drained {
                 self.drain(&mut finished);
             }
-            cycle = match self.wheel.ready() {
-                0 => self.wheel.next().unwrap_or(NEVER),
-                _ => cycle + 1,
-            };
+            (cycle, context) = self.ready.next(after, self.turn);
         }
         self.expect(cycle);
     }
@@ -285,38 +298,57 @@ impl Core {
         self.share_window();
     }
 
-    /// Fine-grained: of the ready contexts the first in turn whose unit is free has the cycle.
+    /// Fine-grained: the first in turn of the ready contexts has the cycle, if its unit is free. Returns the cycle to look
+    /// at next.
     #[inline]
-    fn issue_one(&mut self, cycle: u64, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
-        while self.wheel.ready() != 0 {
-            let context = self.wheel.first_from(self.turn);
-            let mut left = self.width;
-            while left > 0
-                && self.wheel.is_ready(context)
-                && self.issue(cycle, context, supply, memory)
-            {
-                left -= 1;
-            }
-            if left < self.width {
-                self.turn = self.after(context);
-                return;
+    fn issue_several<const SERIAL: bool>(
+        &mut self,
+        cycle: u64,
+        context: usize,
+        supply: &mut impl Supply,
+        memory: &mut impl Hierarchy,
+    ) -> u64 {
+        let mut left = self.width;
+        while self.issue::<SERIAL>(cycle, context, supply, memory) {
+            left -= 1;
+            if left == 0 || self.ready.at(context) > cycle {
+                break;
             }
         }
+        if left == self.width {
+            // Another one may have it.
+            return cycle;
+        }
+        self.turn = self.after(context);
+        cycle + 1
     }
 
-    /// Simultaneous: the ready contexts share the slots, one instruction each in turn.
+    /// Simultaneous: the ready contexts share the slots, one instruction each in turn. Returns the cycle to look at next.
     #[inline]
-    fn issue_shared(&mut self, cycle: u64, supply: &mut impl Supply, memory: &mut impl Hierarchy) {
+    fn issue_shared<const SERIAL: bool>(
+        &mut self,
+        cycle: u64,
+        first: usize,
+        supply: &mut impl Supply,
+        memory: &mut impl Hierarchy,
+    ) -> u64 {
         let mut left = self.width;
-        let mut place = self.turn;
-        while left > 0 && self.wheel.ready() != 0 {
-            let context = self.wheel.first_from(place);
-            if self.issue(cycle, context, supply, memory) {
+        let mut context = first;
+        loop {
+            if self.issue::<SERIAL>(cycle, context, supply, memory) {
                 left -= 1;
             }
-            place = self.after(context);
+            if left == 0 {
+                break;
+            }
+            let next;
+            (next, context) = self.ready.next(cycle, self.after(context));
+            if next > cycle {
+                break;
+            }
         }
         self.turn = self.after(self.turn);
+        cycle + 1
     }
 
     /// The context behind another, in turn.
@@ -331,8 +363,8 @@ impl Core {
 
     /// Issues the pending instruction of a context in this cycle, if its unit is free (in order) or has room later (out
     /// of order), and fetches the next.
-    #[inline]
-    fn issue(
+    #[inline(always)]
+    fn issue<const SERIAL: bool>(
         &mut self,
         now: u64,
         number: usize,
@@ -340,67 +372,77 @@ impl Core {
         memory: &mut impl Hierarchy,
     ) -> bool {
         let context = &mut self.contexts[number];
-        let instruction = context.pending();
-        let op = instruction.op;
-        self.wheel.take(number);
-        let start = if self.in_order {
+        let Instruction {
+            op,
+            depends,
+            extra,
+            mispredicted,
+            data,
+            ..
+        } = *context.pending();
+        let start = if SERIAL || self.in_order {
             if let Err(free) = self.units.take(op, number, now) {
-                self.wheel.put(number, free);
+                self.ready.put(number, free);
                 return false;
             }
             now
         } else {
-            let operand = context.back(u64::from(instruction.depends));
+            let operand = context.back(u64::from(depends));
             self.units.book(op, number, now, now.max(operand))
         };
         context.count_issue(now);
         let latency = u64::from(self.latencies[op as usize].cycles);
-        let mut complete = start + latency + u64::from(instruction.extra);
+        let mut complete = start + latency + u64::from(extra);
         if matches!(op, Op::Load | Op::Store) {
-            let access = match op {
-                Op::Load => Access::Load,
-                _ => Access::Store,
+            let (access, waits) = match op {
+                Op::Load => (Access::Load, true),
+                // Stores are buffered: nobody waits for them.
+                _ => (Access::Store, false),
             };
             let beyond = memory.access(
                 self.first_pu + number,
                 context.thread.unwrap_or(0),
                 access,
-                instruction.data,
+                data,
                 self.clock.time(start),
                 &mut context.counters,
             );
-            // Stores are buffered: nobody waits for them.
-            if op == Op::Load && beyond > 0 {
-                let cycles = self.clock.cycles(beyond);
-                context.counters.memory_cycles += cycles;
-                complete += cycles;
-                context.memory_until = context.memory_until.max(complete);
-            }
-        } else if matches!(op, Op::Fp | Op::FpDivide) {
-            let idle = now.max(self.fp_until);
-            self.fp_cycles += complete.saturating_sub(idle);
-            self.fp_until = complete.max(self.fp_until);
+            let cycles = self.clock.cycles(if waits { beyond } else { 0 });
+            context.counters.memory_cycles += cycles;
+            complete += cycles;
+            let until = if cycles > 0 { complete } else { 0 };
+            context.memory_until = context.memory_until.max(until);
         }
-        // Few branches are mispredicted; where all delay, a choice is cheaper for the host than another way to go.
+        // For the host, choices are cheaper here than other ways to go.
+        let busy_until = match op {
+            Op::Fp | Op::FpDivide => complete,
+            _ => 0,
+        };
+        self.fp_cycles += busy_until.saturating_sub(now.max(self.fp_until));
+        self.fp_until = busy_until.max(self.fp_until);
         let delayed = op == Op::Branch && self.branch_delay > 0;
         let mut resume = if delayed {
             start + 1 + self.branch_delay
         } else {
             now
         };
-        if instruction.mispredicted {
+        if mispredicted {
             context.counters.mispredicted += 1;
             resume = complete + self.mispredict;
         }
-        context.complete(complete);
+        if SERIAL || self.serial {
+            context.last_completion = context.last_completion.max(complete);
+        } else {
+            context.complete(complete);
+        }
         context.counters.ops[op as usize] += 1;
-        self.fetch(number, resume, supply, memory);
+        self.fetch::<SERIAL>(number, resume, supply, memory);
         true
     }
 
     /// Brings the next instruction of a context, which can leave the front end from cycle `from` on.
-    #[inline]
-    fn fetch(
+    #[inline(always)]
+    fn fetch<const SERIAL: bool>(
         &mut self,
         number: usize,
         from: u64,
@@ -409,23 +451,25 @@ impl Core {
     ) {
         let context = &mut self.contexts[number];
         let Some(thread) = context.thread else {
+            self.ready.put(number, NEVER);
             return;
         };
         if !context.advance(|buffer| supply.fill(thread, buffer)) {
             context.able = NEVER;
+            self.ready.put(number, NEVER);
             self.drained = true;
             return;
         }
-        let instruction = context.pending();
+        let (at, depends) = (context.pending().at, context.pending().depends);
         let mut ready = from;
-        let line = memory.line_of(instruction.at);
+        let line = memory.line_of(at);
         if line != context.line {
             context.line = line;
             let beyond = memory.access(
                 self.first_pu + number,
                 thread,
                 Access::Fetch,
-                instruction.at,
+                at,
                 self.clock.time(from),
                 &mut context.counters,
             );
@@ -434,17 +478,17 @@ impl Core {
                 context.memory_until = context.memory_until.max(ready);
             }
         }
-        if self.serial {
+        if SERIAL || self.serial {
             // One after the other: operands are there.
             ready = ready.max(context.last_completion);
         } else {
             ready = ready.max(context.back(self.window));
             if self.in_order {
-                ready = ready.max(context.back(u64::from(instruction.depends)));
+                ready = ready.max(context.back(u64::from(depends)));
             }
         }
         context.able = ready;
-        self.wheel.put(number, ready);
+        self.ready.put(number, ready);
     }
 
     /// How many instructions of one context may be in flight, now that as many have a thread as have one.

@@ -64,37 +64,31 @@ impl Calendar {
     }
 }
 
-/// Units of one sort where operations begin in order: nothing is booked ahead, so it is enough to know when each unit
-/// has done what it does now.
-#[derive(Debug, Clone)]
-struct Queue {
-    /// The first cycle in which each is free.
-    free: Box<[u64]>,
+/// Units of one sort where operations begin in order: nothing is booked ahead, so it is enough to know when each has
+/// done what it does now. Takes the unit that is free first, if it is by now; else says when it will be.
+#[inline]
+fn take(units: &mut [u64], now: u64, busy: u32) -> Result<(), u64> {
+    let mut first = 0;
+    for unit in 1..units.len() {
+        if units[unit] < units[first] {
+            first = unit;
+        }
+    }
+    if units[first] > now {
+        return Err(units[first]);
+    }
+    units[first] = now + u64::from(busy);
+    Ok(())
 }
 
-impl Queue {
-    fn new(count: u32) -> Self {
-        Self {
-            free: vec![0; count.max(1) as usize].into(),
-        }
-    }
-
-    /// Takes the unit that is free first, if it is by now; else says when it will be.
-    #[inline]
-    fn take(&mut self, now: u64, busy: u32) -> Result<(), u64> {
-        let mut first = 0;
-        for unit in 1..self.free.len() {
-            if self.free[unit] < self.free[first] {
-                first = unit;
-            }
-        }
-        let free = &mut self.free[first];
-        if *free > now {
-            return Err(*free);
-        }
-        *free = now + u64::from(busy);
-        Ok(())
-    }
+/// The units of one sort, of those of a core.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pool {
+    /// Its number.
+    number: u16,
+    /// Its first unit in an in-order core, and the one behind its last.
+    first: u16,
+    end: u16,
 }
 
 /// All units of a core.
@@ -102,40 +96,52 @@ impl Queue {
 pub(super) struct Units {
     /// In an out-of-order core: shared pools first, then those of context 0, of context 1, ….
     calendars: Box<[Calendar]>,
-    /// In an in-order core: the same.
-    queues: Box<[Queue]>,
+    /// In an in-order core: the first cycle in which each unit is free, pool by pool.
+    free: Box<[u64]>,
     /// The pool of each operation, by context.
-    of_op: Box<[[u16; Op::COUNT]]>,
+    of_op: Box<[[Pool; Op::COUNT]]>,
     busy: [u32; Op::COUNT],
 }
 
 impl Units {
     pub(super) fn new(kind: &CoreKind) -> Self {
         let mut counts = Vec::new();
-        let mut of_op = vec![[0; Op::COUNT]; kind.contexts as usize];
-        for pool in kind.units.iter().filter(|pool| !pool.private) {
+        let mut units = 0;
+        let mut add = |count: u32| {
+            let count = count.clamp(1, u32::from(u8::MAX)) as u16;
+            let pool = Pool {
+                number: counts.len() as u16,
+                first: units,
+                end: units + count,
+            };
+            counts.push(u32::from(count));
+            units += count;
+            pool
+        };
+        let mut of_op = vec![[Pool::default(); Op::COUNT]; kind.contexts as usize];
+        for shared in kind.units.iter().filter(|pool| !pool.private) {
+            let pool = add(shared.count);
             for of_op in &mut of_op {
-                for op in &pool.ops {
-                    of_op[*op as usize] = counts.len() as u16;
+                for op in &shared.ops {
+                    of_op[*op as usize] = pool;
                 }
             }
-            counts.push(pool.count);
         }
         for of_op in &mut of_op {
-            for pool in kind.units.iter().filter(|pool| pool.private) {
-                for op in &pool.ops {
-                    of_op[*op as usize] = counts.len() as u16;
+            for private in kind.units.iter().filter(|pool| pool.private) {
+                let pool = add(private.count);
+                for op in &private.ops {
+                    of_op[*op as usize] = pool;
                 }
-                counts.push(pool.count);
             }
         }
-        let (ahead, at_once): (&[u32], &[u32]) = match kind.in_order {
-            true => (&[], &counts),
-            false => (&counts, &[]),
+        let calendars = match kind.in_order {
+            true => Box::default(),
+            false => counts.iter().map(|count| Calendar::new(*count)).collect(),
         };
         Self {
-            calendars: ahead.iter().map(|count| Calendar::new(*count)).collect(),
-            queues: at_once.iter().map(|count| Queue::new(*count)).collect(),
+            calendars,
+            free: vec![0; usize::from(units)].into(),
             of_op: of_op.into(),
             busy: kind
                 .latencies
@@ -150,7 +156,8 @@ impl Units {
     #[inline]
     pub(super) fn take(&mut self, op: Op, context: usize, now: u64) -> Result<(), u64> {
         let pool = self.of_op[context][op as usize];
-        self.queues[usize::from(pool)].take(now, self.busy[op as usize])
+        let units = &mut self.free[usize::from(pool.first)..usize::from(pool.end)];
+        take(units, now, self.busy[op as usize])
     }
 
     /// In an out-of-order core: takes a unit for an operation as soon as one is free from cycle `from` on. Returns when
@@ -159,7 +166,7 @@ impl Units {
     pub(super) fn book(&mut self, op: Op, context: usize, now: u64, from: u64) -> u64 {
         let busy = self.busy[op as usize];
         let pool = self.of_op[context][op as usize];
-        let calendar = &mut self.calendars[usize::from(pool)];
+        let calendar = &mut self.calendars[usize::from(pool.number)];
         calendar.pass(now);
         let start = calendar.free(from, busy);
         calendar.book(start, busy);
@@ -202,17 +209,18 @@ mod tests {
 
         /// Where operations begin at once, both ways to keep units say the same.
         #[test]
-        fn a_queue_is_a_calendar_without_future(
+        fn units_taken_in_order_are_a_calendar_without_future(
             count in 1u32..4,
             wishes in proptest::collection::vec((0u64..8, 1u32..12), 1..200),
         ) {
-            let (mut calendar, mut queue) = (Calendar::new(count), Queue::new(count));
+            let mut calendar = Calendar::new(count);
+            let mut units = vec![0; count as usize];
             let mut now = 0;
             for (step, busy) in wishes {
                 now += step;
                 calendar.pass(now);
                 let free = calendar.free(now, 1);
-                match queue.take(now, busy) {
+                match take(&mut units, now, busy) {
                     Ok(()) => {
                         prop_assert_eq!(free, now);
                         calendar.book(now, busy);

@@ -1,9 +1,9 @@
 //! One cache: real tags, true LRU.
 //!
-//! A set is a run of entries, the most recently used first, so that the usual hit is the first comparison and a victim
-//! is the last entry. An entry is one word: the line's number, the thread that brought it in, and two flags.
+//! A set is a run of entries, which stay where they are; in which order they were used is said apart. An entry is one
+//! word: the line's number, the thread that brought it in, and two flags.
 
-use super::sets::Sets;
+use super::{lru::Lru, sets::Sets};
 
 /// The line was written here and not below.
 pub(super) const DIRTY: u64 = 1;
@@ -72,11 +72,18 @@ impl Entry {
     }
 }
 
+/// Tags that are compared together.
+const TOGETHER: usize = 4;
+
 /// A set-associative cache with true LRU.
 #[derive(Debug, Clone)]
 pub(super) struct Cache {
     sets: Sets,
     entries: Box<[Entry]>,
+    /// The lowest bits of the numbers of the lines in `entries`: many are compared at once.
+    tags: Box<[u32]>,
+    /// Ways without a line are the oldest of their set.
+    lru: Lru,
 }
 
 impl Cache {
@@ -86,70 +93,88 @@ impl Cache {
         Self {
             sets,
             entries: vec![Entry(EMPTY); sets.capacity()].into_boxed_slice(),
+            tags: vec![0; sets.capacity()].into_boxed_slice(),
+            lru: Lru::new(sets.capacity() / sets.ways(), sets.ways()),
         }
     }
 
+    /// The way of a set where a line is.
+    #[inline(always)]
+    fn way(&self, set: usize, line: u64) -> Option<usize> {
+        let before = set * self.sets.ways();
+        let tags = &self.tags[before..before + self.sets.ways()];
+        let (groups, rest) = tags.as_chunks::<TOGETHER>();
+        let is_in = |way: &usize| self.entries[before + way].is(line);
+        let mut first = 0;
+        for tags in groups {
+            // All of them without a jump, so that the host compares them at once.
+            if tags
+                .iter()
+                .fold(false, |any, tag| any | (*tag == line as u32))
+                && let Some(way) = (first..first + TOGETHER).find(is_in)
+            {
+                return Some(way);
+            }
+            first += TOGETHER;
+        }
+        (first..first + rest.len()).find(is_in)
+    }
+
     #[inline]
-    fn set(&mut self, line: u64) -> &mut [Entry] {
-        let first = self.sets.set(line) * self.sets.ways();
-        &mut self.entries[first..first + self.sets.ways()]
+    fn entry(&mut self, set: usize, way: usize) -> &mut Entry {
+        &mut self.entries[set * self.sets.ways() + way]
     }
 
     /// Uses a line: if it is here, it becomes the most recently used.
     #[inline]
     pub fn touch(&mut self, line: u64) -> Option<&mut Entry> {
-        let set = self.set(line);
-        let way = set.iter().position(|entry| entry.is(line))?;
-        let entry = set[way];
-        for to in (1..=way).rev() {
-            set[to] = set[to - 1];
-        }
-        set[0] = entry;
-        Some(&mut set[0])
+        let set = self.sets.set(line);
+        let way = self.way(set, line)?;
+        self.lru.touch(set, way);
+        Some(self.entry(set, way))
     }
 
     /// Brings in a line that is not here, as the most recently used. Returns the line that had to go.
     #[inline]
     pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
-        let set = self.set(entry.line());
-        let mut out = entry;
-        for place in set {
-            std::mem::swap(place, &mut out);
-        }
-        (out.0 != EMPTY).then_some(out)
+        self.replace(self.sets.set(entry.line()), entry)
+    }
+
+    #[inline(always)]
+    fn replace(&mut self, set: usize, entry: Entry) -> Option<Entry> {
+        let place = set * self.sets.ways() + self.lru.replace(set);
+        self.tags[place] = entry.line() as u32;
+        let gone = std::mem::replace(&mut self.entries[place], entry);
+        (gone.0 != EMPTY).then_some(gone)
     }
 
     /// Uses a line, and brings it in if it is not here. The flags of `entry` are added to it.
     /// Returns whether it was here, and the line that had to go.
     #[inline]
     pub fn touch_or_insert(&mut self, entry: Entry) -> (bool, Option<Entry>) {
-        let line = entry.line();
-        let set = self.set(line);
-        // All move on by one place, up to where the line was or the last one falls out.
-        let mut moving = entry;
-        for way in 0..set.len() {
-            let here = std::mem::replace(&mut set[way], moving);
-            if here.is(line) {
-                set[0] = here.with(entry.0 & (DIRTY | SHARED));
-                return (true, None);
-            }
-            moving = here;
-        }
-        (false, (moving.0 != EMPTY).then_some(moving))
+        let set = self.sets.set(entry.line());
+        let Some(way) = self.way(set, entry.line()) else {
+            return (false, self.replace(set, entry));
+        };
+        self.lru.touch(set, way);
+        let here = self.entry(set, way);
+        *here = here.with(entry.0 & (DIRTY | SHARED));
+        (true, None)
     }
 
     /// A line as it is here, without using it.
     pub fn find(&mut self, line: u64) -> Option<&mut Entry> {
-        self.set(line).iter_mut().find(|entry| entry.is(line))
+        let set = self.sets.set(line);
+        let way = self.way(set, line)?;
+        Some(self.entry(set, way))
     }
 
     /// Takes a line out.
     pub fn remove(&mut self, line: u64) -> Option<Entry> {
-        let set = self.set(line);
-        let way = set.iter().position(|entry| entry.is(line))?;
-        let entry = std::mem::replace(&mut set[way], Entry(EMPTY));
-        set[way..].rotate_left(1);
-        Some(entry)
+        let set = self.sets.set(line);
+        let way = self.way(set, line)?;
+        self.lru.retire(set, way);
+        Some(std::mem::replace(self.entry(set, way), Entry(EMPTY)))
     }
 
     /// All lines that are here.

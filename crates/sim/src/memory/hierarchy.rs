@@ -5,7 +5,7 @@ use super::{
     cache::{DIRTY, Entry, LINE_MASK, SHARED},
     coherence::{Directory, Placement, Wish},
     tlb::Tlb,
-    topology::{Occupancy, Topology},
+    topology::{Occupancy, Place, Topology},
 };
 use crate::{core::Hierarchy, counters::Counters, model::MachineModel, units::Ps};
 
@@ -204,11 +204,11 @@ impl Memory {
 
     /// Brings a line that the first cache does not hold. Returns how long that takes.
     fn miss(&mut self, miss: Miss, counters: &mut Counters) -> Ps {
-        let place = self.topology.places[miss.pu];
+        let Place { group, node, .. } = self.topology.places[miss.pu];
         let mut entry = Entry::new(miss.line, miss.thread);
         let mut home = 0;
         if self.tracked {
-            match self.directory.private_home(miss.line, place.group) {
+            match self.directory.private_home(miss.line, group) {
                 Some(its) => home = its,
                 None => {
                     let shared;
@@ -219,43 +219,45 @@ impl Memory {
                 }
             }
         }
-        let (path, misses) = match miss.access {
-            Access::Fetch => (&place.fetch, &mut counters.fetch_misses),
-            Access::Load | Access::Store => (&place.data, &mut counters.data_misses),
+        let Topology { places, caches, .. } = &mut self.topology;
+        let place = &places[miss.pu];
+        let (path, misses, mut flags) = match miss.access {
+            Access::Fetch => (&place.fetch, &mut counters.fetch_misses, 0),
+            Access::Load => (&place.data, &mut counters.data_misses, 0),
+            Access::Store => (&place.data, &mut counters.data_misses, DIRTY),
         };
-        // What each level had to let go, with where it goes.
-        let mut gone = [(None, None); 3];
+        // What levels had to let go and others have to take.
+        let mut gone = [(entry, None); 3];
+        let mut written = 0;
         let mut beyond = 0;
         let mut hit = false;
-        for (step, number) in path.all().iter().enumerate() {
-            let cache = &mut self.topology.caches[*number as usize];
+        // In the first cache it is not.
+        let mut absent = path.first();
+        for number in path.all() {
+            let cache = &mut caches[*number as usize];
             beyond += cache.latency;
             let out;
-            if step == 0 {
-                let written = miss.access == Access::Store;
-                let first = if written { entry.with(DIRTY) } else { entry };
-                (hit, out) = match path.first() == *number as usize {
-                    true => (false, cache.tags.insert(first)),
-                    false => cache.tags.touch_or_insert(first),
-                };
-            } else {
-                (hit, out) = cache.tags.touch_or_insert(entry);
-            }
+            (hit, out) = match absent == *number as usize {
+                true => (false, cache.tags.insert(entry.with(flags))),
+                false => cache.tags.touch_or_insert(entry.with(flags)),
+            };
             if hit {
                 break;
             }
             misses[cache.level] += 1;
-            gone[step] = (out.filter(|out| out.has(DIRTY)), cache.below);
+            if let Some(out) = out.filter(|out| out.has(DIRTY)) {
+                gone[written] = (out, cache.below);
+                written += 1;
+            }
+            (flags, absent) = (0, usize::MAX);
         }
         if !hit {
             counters.bus_transactions += 1;
             let wait = self.channels[home].request(miss.at + beyond);
-            beyond += wait + self.latencies[place.node as usize * self.channels.len() + home];
+            beyond += wait + self.latencies[node as usize * self.channels.len() + home];
         }
-        for (out, below) in gone {
-            if let Some(out) = out {
-                self.write_back(below, out, miss.at + beyond, counters);
-            }
+        for (out, below) in &gone[..written] {
+            self.write_back(*below, *out, miss.at + beyond, counters);
         }
         beyond
     }

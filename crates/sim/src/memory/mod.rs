@@ -15,6 +15,7 @@ mod bandwidth;
 mod cache;
 mod coherence;
 mod hierarchy;
+mod lru;
 mod sets;
 #[cfg(test)]
 mod tests;

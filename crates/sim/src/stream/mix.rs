@@ -12,6 +12,9 @@ const INSTRUCTION: u64 = 4;
 /// Operations are drawn from so many places: shares are exact to a 4096th.
 const PLACES: u32 = 4096;
 
+/// Groups of places that lie side by side.
+const GROUPS: usize = 256;
+
 /// One working set as the stream walks through it.
 #[derive(Debug, Clone)]
 struct Walk {
@@ -30,8 +33,10 @@ struct Walk {
 #[derive(Debug, Clone)]
 pub struct MixStream {
     random: Random,
-    /// The place where each operation's end, by its number; a table of all places would fill the host's caches.
+    /// The place where each operation's end, by its number; the last one's are all the rest.
     ends: [u16; Op::COUNT],
+    /// The operation of the first place of each group of places: a table of all would fill the host's caches.
+    firsts: Box<[Op; GROUPS]>,
     /// Mean distance to the instruction on which one depends; 0: none depends.
     depends: u16,
     /// Whether all have exactly that distance.
@@ -49,10 +54,19 @@ impl MixStream {
     pub fn new(mix: &Mix, code: u64, bases: &[u64], random: Random) -> Self {
         let total: f64 = mix.shares.iter().sum();
         let (mut end, mut sum) = (0, 0.0);
-        let ends = mix.shares.map(|share| {
+        let mut ends = mix.shares.map(|share| {
             sum += share;
             end = ((sum / total * f64::from(PLACES)).round() as u16).max(end);
             end
+        });
+        // There is no operation behind the last one.
+        ends[Op::COUNT - 1] = u16::MAX;
+        let mut op = 0;
+        let firsts = std::array::from_fn(|group| {
+            while usize::from(ends[op]) <= group * (PLACES as usize / GROUPS) {
+                op += 1;
+            }
+            Op::ALL[op]
         });
         let weights: f64 = mix.working_sets.iter().map(|set| set.share).sum();
         let mut share = 0.0;
@@ -75,6 +89,7 @@ impl MixStream {
         Self {
             random,
             ends,
+            firsts: Box::new(firsts),
             depends: mix.depends,
             extra: mix.extra,
             mispredicted: (mix.mispredicted * 2f64.powi(32)).round() as u64,
@@ -106,41 +121,59 @@ impl MixStream {
         })
     }
 
+    /// The next instructions.
+    pub fn fill(&mut self, into: &mut [Instruction]) {
+        let mut at = self.at;
+        for instruction in into {
+            let draw = self.random.next();
+            let place = (draw >> (64 - PLACES.ilog2())) as u16;
+            let mut op = self.firsts[usize::from(place) * GROUPS / PLACES as usize];
+            while self.ends[op as usize] <= place {
+                op = Op::ALL[(op as usize + 1) % Op::COUNT];
+            }
+            let low = draw & 0xffff_ffff;
+            instruction.op = op;
+            instruction.depends = self.depends;
+            instruction.extra = self.extra;
+            instruction.mispredicted = (op == Op::Branch) & (low < self.mispredicted);
+            instruction.at = self.code + at;
+            instruction.data = 0;
+            if matches!(op, Op::Load | Op::Store) {
+                instruction.data = self.data(low);
+            }
+            let next = at + INSTRUCTION;
+            at = if next < self.code_bytes { next } else { 0 };
+        }
+        self.at = at;
+    }
+
     /// The next instruction.
-    #[inline]
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> Instruction {
-        let draw = self.random.next();
-        let place = (draw >> (64 - PLACES.ilog2())) as u16;
-        // The last operation's end is left out: there is none behind it.
-        let before = self.ends[..Op::COUNT - 1].iter();
-        let op = Op::ALL[before.map(|end| usize::from(*end <= place)).sum::<usize>()];
-        let low = draw & 0xffff_ffff;
-        let mut instruction = Instruction {
-            op,
-            depends: self.depends,
-            extra: self.extra,
-            mispredicted: op == Op::Branch && low < self.mispredicted,
-            at: self.code + self.at,
+        let mut next = [Instruction {
+            op: Op::Alu,
+            depends: 0,
+            extra: 0,
+            mispredicted: false,
+            at: 0,
             data: 0,
-        };
-        self.at += INSTRUCTION;
-        if self.at >= self.code_bytes {
-            self.at = 0;
-        }
-        if matches!(op, Op::Load | Op::Store) {
-            instruction.data = self.data(low);
-        }
-        instruction
+        }];
+        self.fill(&mut next);
+        let [next] = next;
+        next
     }
 
     #[inline]
     fn data(&mut self, draw: u64) -> u64 {
-        let last = self.walks.len().saturating_sub(1);
-        let chosen = self.walks.iter().position(|walk| draw < walk.below);
-        let Some(walk) = self.walks.get_mut(chosen.unwrap_or(last)) else {
-            return self.code;
+        let chosen = match self.walks.len() {
+            0 => return self.code,
+            1 => 0,
+            sets => {
+                let chosen = self.walks.iter().position(|walk| draw < walk.below);
+                chosen.unwrap_or(sets - 1)
+            }
         };
+        let walk = &mut self.walks[chosen];
         walk.at = match walk.pattern {
             Pattern::Random => self.random.below(walk.bytes) & !7,
             Pattern::Stride => {

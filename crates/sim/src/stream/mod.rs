@@ -44,7 +44,7 @@ impl Stream {
     /// The next instructions.
     pub fn fill(&mut self, into: &mut [Instruction]) {
         match self {
-            Stream::Mix(mix) => into.fill_with(|| mix.next()),
+            Stream::Mix(mix) => mix.fill(into),
             Stream::Recorded(recorded) => into.fill_with(|| recorded.next()),
         }
     }
