@@ -65,7 +65,7 @@ pub struct SimArgs {
     #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = parse_period)]
     pub time: Duration,
     /// How finely to play: every instruction and access by itself, or steady speeds between events of the operating
-    /// system, which is far faster and off by a few percent (docs/fidelity.md)
+    /// system, which is far faster, near with warm caches and rough while they fill (docs/fidelity.md)
     #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = fidelity())]
     pub fidelity: Fidelity,
     /// How often the policy decides, such as 1s or 250ms [default: the policy's own]

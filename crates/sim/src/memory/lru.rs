@@ -49,7 +49,7 @@ impl Lru {
             Lru::Words { orders, .. } => {
                 let order = &mut orders[set];
                 // The lowest place that holds it is where a borrow comes from first.
-                let other = *order ^ EVERYWHERE * way as u64;
+                let other = *order ^ (EVERYWHERE * way as u64);
                 let found = other.wrapping_sub(EVERYWHERE) & !other & EVERYWHERE << 3;
                 *order = to_front(*order, found.trailing_zeros() & !3);
             }
