@@ -3,9 +3,8 @@
 //! `cargo run --release -p perch-sim --example memory_speed`
 
 use perch_sim::{
-    core::Hierarchy,
     counters::Counters,
-    memory::{Access, Memory},
+    memory::{Access, Hierarchy, Memory},
     model::{
         CacheLevel, CoreAt, CoreKind, Holds, Latency, MachineModel, MemoryModel, Multithreading,
         Op, TlbModel, UnitPool,

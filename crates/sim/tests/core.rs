@@ -3,9 +3,9 @@
 mod support;
 
 use perch_sim::{
-    core::{Core, Hierarchy, Supply},
+    core::{Core, Supply},
     counters::Counters,
-    memory::Access,
+    memory::{Access, Hierarchy},
     model::{CoreKind, Latency, Multithreading, Op, UnitPool},
     stream::{Instruction, Random},
     units::Ps,

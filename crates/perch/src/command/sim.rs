@@ -3,53 +3,11 @@
 use crate::{
     args::SimArgs,
     render,
-    simulation::{DEFAULT, Scene, compare, decider},
+    simulation::{DEFAULT, Scene, Shipped, compare, decider},
 };
 use anyhow::{Context, Result, bail};
 use perch_sim::{config, detail::Detail};
-use serde::Serialize;
 use std::{fs::OpenOptions, path::Path, process::ExitCode, sync::Arc};
-
-/// A shipped file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    /// Its name.
-    pub name: String,
-    /// What it is, in a sentence.
-    pub about: String,
-}
-
-/// What is shipped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shipped {
-    /// The machines.
-    pub machines: Vec<Entry>,
-    /// The workloads.
-    pub workloads: Vec<Entry>,
-}
-
-impl Shipped {
-    /// Reads all.
-    ///
-    /// # Errors
-    /// A shipped file with a mistake.
-    pub fn new() -> Result<Self> {
-        let entry = |name: &str, about: String| Entry {
-            name: name.to_owned(),
-            about,
-        };
-        let machines = config::shipped_machines().into_iter();
-        let workloads = config::shipped_workloads().into_iter();
-        Ok(Self {
-            machines: machines
-                .map(|file| Ok(entry(file.name, config::find_machine(file.name)?.about)))
-                .collect::<Result<_>>()?,
-            workloads: workloads
-                .map(|file| Ok(entry(file.name, config::find_workload(file.name)?.about)))
-                .collect::<Result<_>>()?,
-        })
-    }
-}
 
 /// Simulates with every policy that was asked for, and compares.
 ///

@@ -5,10 +5,7 @@ use super::{
     table::{Align, table},
     wrapped,
 };
-use crate::{
-    command::sim::{Entry, Shipped},
-    simulation::{Comparison, Simulated},
-};
+use crate::simulation::{Comparison, Entry, Shipped, Simulated};
 
 /// Threads shown.
 const ROWS: usize = 32;

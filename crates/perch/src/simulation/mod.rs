@@ -7,9 +7,11 @@ mod alone;
 mod meter;
 mod play;
 mod search;
+mod shipped;
 
 pub use play::{Simulated, SimulatedThread, decider};
 pub use search::Found;
+pub use shipped::{Entry, Shipped};
 
 use crate::{args::SimArgs, render::progress::Bar};
 use alone::{Alone, wait_for_each_other};

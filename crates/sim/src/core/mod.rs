@@ -6,5 +6,5 @@ mod pipeline;
 mod ready;
 mod units;
 
-pub use pipeline::{Core, Finished, Hierarchy, Supply};
+pub use pipeline::{Core, Finished, Supply};
 pub(crate) use ready::MOST as MOST_CONTEXTS;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     counters::Counters,
-    memory::Access,
+    memory::{Access, Hierarchy},
     model::{CoreKind, Latency, Multithreading, Op},
     stream::Instruction,
     units::Ps,
@@ -31,24 +31,6 @@ pub trait Supply {
     /// The thread leaves its context before it has executed these, the last of those that it was asked for: it gets
     /// them first when it is asked again.
     fn give_back(&mut self, thread: u32, rest: &[Instruction]);
-}
-
-/// Where a core's accesses go: the memory system, or what stands for it.
-pub trait Hierarchy {
-    /// The number of the line where an address in bytes is.
-    fn line_of(&self, address: u64) -> u64;
-
-    /// One access of a thread on a PU at time `now`, which may be somewhat before that of the access before. Counts what
-    /// it misses. Returns the time that it takes beyond a hit in the first level: 0 for that.
-    fn access(
-        &mut self,
-        pu: usize,
-        thread: u32,
-        access: Access,
-        address: u64,
-        now: Ps,
-        counters: &mut Counters,
-    ) -> Ps;
 }
 
 /// A thread came to the end of its instructions.

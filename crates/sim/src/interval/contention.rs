@@ -7,9 +7,9 @@
 
 use super::demand::{Demand, SAMPLE};
 use crate::{
-    core::{Core, Hierarchy, Supply},
+    core::{Core, Supply},
     counters::Counters,
-    memory::Access,
+    memory::{Access, Hierarchy},
     model::{CoreKind, Op},
     stream::{Instruction, Random},
     units::Ps,

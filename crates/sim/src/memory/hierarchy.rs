@@ -1,30 +1,20 @@
 //! The way of an access through TLB, caches and memory.
 
 use super::{
+    access::{Access, Hierarchy},
     bandwidth::Channel,
     cache::{DIRTY, Entry, LINE_MASK, SHARED},
     coherence::{Directory, Placement, Wish},
     tlb::Tlb,
     topology::{Occupancy, Place, Topology},
 };
-use crate::{core::Hierarchy, counters::Counters, model::MachineModel, units::Ps};
+use crate::{counters::Counters, model::MachineModel, units::Ps};
 
 /// Bytes of a line on a machine without caches.
 const LINE: u32 = 64;
 
 /// Bytes of a page on a machine without a TLB.
 const PAGE: u64 = 4096;
-
-/// What is done to memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Reads instructions.
-    Fetch,
-    /// Reads data.
-    Load,
-    /// Writes data.
-    Store,
-}
 
 /// The memory system of a machine.
 #[derive(Debug, Clone)]

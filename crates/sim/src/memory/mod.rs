@@ -11,6 +11,7 @@
 //! Coherence is by invalidation: one core writes or many read. [`Memory`] asks other caches only about lines of regions
 //! (64 lines) that more than one core has touched.
 
+mod access;
 mod bandwidth;
 mod cache;
 mod coherence;
@@ -23,7 +24,8 @@ mod tlb;
 mod topology;
 mod warm;
 
+pub use access::{Access, Hierarchy};
 pub use coherence::Placement;
-pub use hierarchy::{Access, Memory};
+pub use hierarchy::Memory;
 pub use topology::Occupancy;
 pub(crate) use warm::Span;

@@ -1,7 +1,10 @@
 //! Caches as they are after threads have run for long, without playing that.
 
-use super::hierarchy::{Access, Memory};
-use crate::{core::Hierarchy, counters::Counters};
+use super::{
+    access::{Access, Hierarchy},
+    hierarchy::Memory,
+};
+use crate::counters::Counters;
 
 /// Data or code that a thread on a PU goes through again and again.
 #[derive(Debug, Clone, Copy, PartialEq)]

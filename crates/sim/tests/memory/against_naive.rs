@@ -5,9 +5,8 @@ use crate::{
     naive::Naive,
 };
 use perch_sim::{
-    core::Hierarchy,
     counters::Counters,
-    memory::{Access, Memory},
+    memory::{Access, Hierarchy, Memory},
     model::{MachineModel, TlbModel},
 };
 use proptest::prelude::*;

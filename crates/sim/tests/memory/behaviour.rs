@@ -2,9 +2,8 @@
 
 use crate::machine::{LINE, packages, pair, tlb};
 use perch_sim::{
-    core::Hierarchy,
     counters::Counters,
-    memory::{Access, Memory},
+    memory::{Access, Hierarchy, Memory},
     model::MachineModel,
     units::{NANOSECOND, Ps},
 };

@@ -2,9 +2,8 @@
 
 use crate::machine::{machine, packages, tlb};
 use perch_sim::{
-    core::Hierarchy,
     counters::Counters,
-    memory::{Access, Memory, Placement},
+    memory::{Access, Hierarchy, Memory, Placement},
     model::{MachineModel, TlbModel},
     units::NANOSECOND,
 };
