@@ -1,6 +1,13 @@
 //! Real programs, recorded under qemu and held against what is known of them.
 
-use perch_sim::{config, os::SchedulerModel, system::System};
+use perch_sim::{
+    config,
+    counters::Counters,
+    detail::{Detail, Fidelity},
+    model::Op,
+    os::SchedulerModel,
+    system::System,
+};
 use perch_trace::{
     Class, Cursor, Limits, Recording,
     record::{Format, Options, Outcome, PACKAGE, PLUGIN, Tools, record},
@@ -199,13 +206,11 @@ steps = [{ compute = "counted", instructions = "300k" }]
     let path = folder.path().join("twice.toml");
     let model = config::workload_from_text(workload, &path).unwrap();
     let machine = Arc::new(config::find_machine("smt2-zen").unwrap());
-    let run = || {
-        let mut system = System::new(
-            Arc::clone(&machine),
-            Arc::new(model.clone()),
-            SchedulerModel::default(),
-            1,
-        );
+    let run = |fidelity| {
+        let model = Arc::new(model.clone());
+        let detail = Detail::new(fidelity, &machine, &model);
+        let machine = Arc::clone(&machine);
+        let mut system = System::at(&detail, machine, model, SchedulerModel::default(), 1);
         system.run(u64::MAX / 2).unwrap();
         let counted: Vec<_> = system
             .threads()
@@ -214,13 +219,23 @@ steps = [{ compute = "counted", instructions = "300k" }]
             .collect();
         counted
     };
-    let counted = run();
-    assert_eq!(counted, run());
+    let counted = run(Fidelity::Cycle);
+    assert_eq!(counted, run(Fidelity::Cycle));
     for (_, counters) in &counted {
         assert_eq!(counters.instructions(), 300_000);
     }
     // Both begin with the recording's first thread.
     assert!(counted[0].1 != counted[1].1);
+
+    // At the interval level the same threads execute the same operations, as far as each counts expected numbers.
+    let roughly = run(Fidelity::Interval);
+    assert_eq!(roughly, run(Fidelity::Interval));
+    for ((_, exact), (cycles, counters)) in counted.iter().zip(&roughly) {
+        assert_eq!(counters.instructions(), 300_000);
+        assert!(*cycles > 300_000 / 6, "more than its core can issue");
+        let fp = |counters: &Counters| counters.ops[Op::Fp as usize];
+        assert!(fp(counters).abs_diff(fp(exact)) <= 3_000 + fp(exact) / 4);
+    }
 
     let wrong = workload.replace("counted.trace\"", "counted.trace\"\nthread = 3");
     let error = config::workload_from_text(&wrong, &path)

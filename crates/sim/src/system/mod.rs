@@ -49,14 +49,6 @@ pub enum SimError {
         /// Which limit, and who starts them.
         why: String,
     },
-    /// A recording at the interval level, which needs mixes.
-    #[error(
-        "the mix `{mix}` is a recording, which only the cycle level can play: leave out the fidelity `interval`"
-    )]
-    Recording {
-        /// The mix's name.
-        mix: String,
-    },
 }
 
 /// A process of a run.
@@ -176,15 +168,7 @@ impl System {
                 Box::new(IntervalLevel::new(Arc::new(known)))
             }
         };
-        let mut system = Self::with(processor, machine, workload, scheduler, seed);
-        if matches!(detail, Detail::Interval(_)) {
-            let mut mixes = system.workload.mixes.iter();
-            let recorded = mixes.find(|mix| mix.trace.is_some());
-            system.failure = recorded.map(|mix| SimError::Recording {
-                mix: mix.name.clone(),
-            });
-        }
-        system
+        Self::with(processor, machine, workload, scheduler, seed)
     }
 
     fn with(
@@ -311,11 +295,8 @@ impl System {
     /// Runs up to a moment, or until every program has ended once.
     ///
     /// # Errors
-    /// A deadlock, threads that are started without an end, a recording at the interval level.
+    /// A deadlock, threads that are started without an end.
     pub fn run(&mut self, until: Ps) -> Result<(), SimError> {
-        if let Some(failure @ SimError::Recording { .. }) = &self.failure {
-            return Err(failure.clone());
-        }
         while self.now < until && !self.is_done() {
             self.begin();
             self.put();
