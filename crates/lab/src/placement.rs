@@ -86,7 +86,7 @@ pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel 
             let one = ThreadModel { count, ..kind };
             all.extend(std::iter::repeat_n((number, one), copies));
         }
-        shuffle(&mut all, random);
+        random.shuffle(&mut all);
         let of_kind: Vec<usize> = all.iter().map(|(number, _)| *number).collect();
         let now = |kind: usize| of_kind.iter().position(|number| *number == kind);
         program.threads = all.into_iter().map(|(_, thread)| thread).collect();
@@ -96,15 +96,8 @@ pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel 
             }
         }
     }
-    shuffle(&mut workload.programs, random);
+    random.shuffle(&mut workload.programs);
     workload
-}
-
-/// Fisher and Yates.
-fn shuffle<T>(list: &mut [T], random: &mut Random) {
-    for at in (1..list.len()).rev() {
-        list.swap(at, random.below(at as u64 + 1) as usize);
-    }
 }
 
 /// A placement by chance: every PU has as many threads as any other, give or take one.
@@ -112,12 +105,12 @@ pub fn random(pus: usize, threads: usize, random: &mut Random) -> Placement {
     let mut placed = Vec::with_capacity(threads + pus);
     while placed.len() < threads {
         let mut round: Vec<u32> = (0..pus as u32).collect();
-        shuffle(&mut round, random);
+        random.shuffle(&mut round);
         placed.extend(round);
     }
     placed.truncate(threads);
     // Which thread is in a round that is not full must be chance too.
-    shuffle(&mut placed, random);
+    random.shuffle(&mut placed);
     placed
 }
 

@@ -14,27 +14,12 @@ use perch_sim::{
 };
 use proptest::prelude::*;
 use std::sync::Arc;
-use support::{compute, machine, mix, workload};
-
-const ALU: &[(Op, f64)] = &[(Op::Alu, 1.0)];
-const MIXED: &[(Op, f64)] = &[
-    (Op::Alu, 0.5),
-    (Op::Load, 0.25),
-    (Op::Store, 0.1),
-    (Op::Branch, 0.15),
-];
+use support::{ALU, MIXED, compute, kinds, machine, mix, state, workload};
 
 fn at(fidelity: Fidelity, machine: &MachineModel, workload: &WorkloadModel, seed: u64) -> System {
     let (machine, workload) = (Arc::new(machine.clone()), Arc::new(workload.clone()));
     let detail = Detail::new(fidelity, &machine, &workload);
     System::at(&detail, machine, workload, SchedulerModel::default(), seed)
-}
-
-fn state(system: &System) -> Vec<(u64, u64, u64, Option<u64>, Counters)> {
-    let threads = system.threads().iter();
-    threads
-        .map(|t| (t.cpu_time, t.wait_time, t.cycles, t.ended, t.counters))
-        .collect()
 }
 
 fn instructions(system: &System) -> Vec<u64> {
@@ -78,13 +63,6 @@ fn both(
         let both = after.iter().zip(&before);
         both.map(|(after, before)| after.since(before)).collect()
     })
-}
-
-fn kinds() -> impl Strategy<Value = Multithreading> {
-    prop_oneof![
-        Just(Multithreading::FineGrained),
-        Just(Multithreading::Simultaneous)
-    ]
 }
 
 proptest! {

@@ -11,36 +11,14 @@ use perch_sim::{
     workload::{ProgramModel, Step, ThreadModel},
 };
 use proptest::prelude::*;
-use support::{compute, machine, mix, system, workload};
+use support::{ALU, MIXED, compute, kinds, machine, mix, state, system, workload};
 
-const ALU: &[(Op, f64)] = &[(Op::Alu, 1.0)];
 const LOADS: &[(Op, f64)] = &[(Op::Load, 1.0)];
-const MIXED: &[(Op, f64)] = &[
-    (Op::Alu, 0.5),
-    (Op::Load, 0.25),
-    (Op::Store, 0.1),
-    (Op::Branch, 0.15),
-];
-
 /// When everything had ended.
 fn finish(mut system: System) -> System {
     system.run(SECOND).unwrap();
     assert!(system.is_done());
     system
-}
-
-fn state(system: &System) -> Vec<(u64, u64, u64, Option<u64>, Counters)> {
-    let threads = system.threads().iter();
-    threads
-        .map(|t| (t.cpu_time, t.wait_time, t.cycles, t.ended, t.counters))
-        .collect()
-}
-
-fn kinds() -> impl Strategy<Value = Multithreading> {
-    prop_oneof![
-        Just(Multithreading::FineGrained),
-        Just(Multithreading::Simultaneous)
-    ]
 }
 
 proptest! {

@@ -26,7 +26,7 @@ const STRATA: usize = 128;
 const LONGEST: u64 = 400_000;
 
 /// A possible delay of an access.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Delay {
     /// The chance to be delayed that long.
     pub chance: f64,
@@ -42,15 +42,6 @@ pub(super) struct Delays {
     pub fetch: Vec<Delay>,
     /// A walk through the page tables, besides.
     pub walk: Delay,
-}
-
-impl Default for Delay {
-    fn default() -> Self {
-        Self {
-            chance: 0.0,
-            time: 0.0,
-        }
-    }
 }
 
 impl Delays {
@@ -365,15 +356,15 @@ pub(super) fn share(kind: &CoreKind, demands: &[&Demand], own: &[f64]) -> Vec<f6
         }
     }
     // What no queue can tell: nobody gets more than there is.
-    for (at, _) in stations.iter().enumerate() {
+    for station in &stations {
         let used: f64 = (0..threads)
             .map(|thread| {
-                let (visits, time) = stations[at].visits[thread];
+                let (visits, time) = station.visits[thread];
                 speeds[thread] * visits * time
             })
             .sum();
         if used > 1.0 {
-            let uses = |thread: usize| stations[at].visits[thread].0 > 0.0;
+            let uses = |thread: usize| station.visits[thread].0 > 0.0;
             (0..threads)
                 .filter(|thread| uses(*thread))
                 .for_each(|thread| speeds[thread] /= used);

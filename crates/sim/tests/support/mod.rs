@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 use perch_sim::{
+    counters::Counters,
     model::{
         CacheLevel, CoreAt, CoreKind, Holds, Latency, MachineModel, MemoryModel, Multithreading,
         Op, UnitPool,
@@ -11,6 +12,7 @@ use perch_sim::{
     system::System,
     workload::{Mix, Pattern, ProgramModel, Step, ThreadModel, WorkingSet, WorkloadModel},
 };
+use proptest::prelude::*;
 use std::sync::Arc;
 
 /// In-order cores with one pipelined unit for everything, one cycle for all but loads, 4 cycles for these; small
@@ -147,4 +149,31 @@ pub fn system(machine: MachineModel, workload: WorkloadModel, seed: u64) -> Syst
         SchedulerModel::default(),
         seed,
     )
+}
+
+/// Integer arithmetic only.
+pub const ALU: &[(Op, f64)] = &[(Op::Alu, 1.0)];
+
+/// Arithmetic, memory and branches.
+pub const MIXED: &[(Op, f64)] = &[
+    (Op::Alu, 0.5),
+    (Op::Load, 0.25),
+    (Op::Store, 0.1),
+    (Op::Branch, 0.15),
+];
+
+/// All that a run can tell of its threads.
+pub fn state(system: &System) -> Vec<(u64, u64, u64, Option<u64>, Counters)> {
+    let threads = system.threads().iter();
+    threads
+        .map(|t| (t.cpu_time, t.wait_time, t.cycles, t.ended, t.counters))
+        .collect()
+}
+
+/// Both ways to share a pipeline.
+pub fn kinds() -> impl Strategy<Value = Multithreading> {
+    prop_oneof![
+        Just(Multithreading::FineGrained),
+        Just(Multithreading::Simultaneous)
+    ]
 }
