@@ -30,6 +30,34 @@ pub struct ThreadSample {
     pub metrics: Metrics,
 }
 
+/// One PU over its own interval, whatever ran on it: threads that were given to perch, others, the kernel, interrupts.
+/// Times are in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PuSample {
+    /// The operating system's number.
+    pub pu: u32,
+    /// How long this sample's interval was.
+    pub interval: u64,
+    /// Time in which it was not idle, interrupts included.
+    pub busy: u64,
+    /// Time spent on interrupts, soft ones included.
+    pub interrupts: u64,
+    /// Event counts of everything that ran there in the interval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<Count>,
+}
+
+/// Two threads that touch the same memory, as far as somebody saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sharing {
+    /// Who, the lower id first.
+    pub threads: (ThreadId, ThreadId),
+    /// Lines a second that one of them needs after the other wrote them.
+    pub transfers: f64,
+    /// How far that can be trusted, 0 to 1.
+    pub confidence: f64,
+}
+
 /// One interval on one machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
@@ -39,6 +67,12 @@ pub struct Observation {
     pub interval: u64,
     /// Every live thread that was given to perch, and those that ended in the interval.
     pub threads: Vec<ThreadSample>,
+    /// The PUs, by rising number; empty where nobody looked at them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pus: Vec<PuSample>,
+    /// Threads that share memory; empty where nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sharing: Vec<Sharing>,
     /// Threads that ended in the interval.
     pub ended: Vec<ThreadId>,
     /// Threads that came and went unseen within the interval.

@@ -1,6 +1,6 @@
 //! All that a policy may know.
 
-use crate::{Metrics, Outcome, PuSet, SharingDomain, ThreadId, ThreadInfo, Topology};
+use crate::{Metrics, Outcome, PuSet, Sharing, SharingDomain, ThreadId, ThreadInfo, Topology};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -38,6 +38,19 @@ pub struct ThreadState {
     pub metrics: Metrics,
 }
 
+/// What a PU did in one period, whoever ran on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PuLoad {
+    /// The operating system's number.
+    pub pu: u32,
+    /// Share of the period in which it was not idle, 0 to 1, interrupts included.
+    pub busy: f64,
+    /// Share of the period spent on interrupts, 0 to 1.
+    pub interrupts: f64,
+    /// What it did while it was busy, in the units of threads' metrics; empty where PUs are not counted.
+    pub metrics: Metrics,
+}
+
 /// One period as a policy sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -56,6 +69,12 @@ pub struct Snapshot {
     pub fp_threshold: f64,
     /// Live threads, by rising id.
     pub threads: Vec<ThreadState>,
+    /// The PUs, by rising number; empty where nobody looked at them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pus: Vec<PuLoad>,
+    /// Threads that share memory; empty where nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sharing: Vec<Sharing>,
     /// What came of the last plan.
     pub last_outcomes: Vec<(ThreadId, Outcome)>,
 }

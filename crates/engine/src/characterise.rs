@@ -116,6 +116,8 @@ impl Characteriser {
             fp_domains: Arc::clone(context.fp_domains),
             fp_threshold: context.processor.fp_threshold(self.source),
             threads,
+            pus: Vec::new(),
+            sharing: observation.sharing.clone(),
             last_outcomes: context.last_outcomes,
         };
         self.period += 1;

@@ -72,6 +72,8 @@
 //! #     topology: std::sync::Arc::new(topology),
 //! #     fp_threshold: 0.05,
 //! #     threads: vec![thread(1, 0.8), thread(2, 0.1), thread(3, 0.7)],
+//! #     pus: vec![],
+//! #     sharing: vec![],
 //! #     last_outcomes: vec![],
 //! # };
 //!
@@ -97,7 +99,9 @@ pub mod sos;
 mod spread;
 pub mod workover;
 
-pub use calibration::{CalibratedMetric, Calibration, CalibrationError, Share};
+pub use calibration::{
+    CalibratedMetric, Calibration, CalibrationError, Coupling, Kernel, Share, Transfer,
+};
 pub use cpi::{Cpi, CpiConfig};
 pub use error::PolicyError;
 pub use fixed::{Fixed, FixedConfig};

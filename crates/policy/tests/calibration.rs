@@ -60,3 +60,89 @@ fn mistakes_are_told_with_their_place() {
         .join("\n")
     );
 }
+
+const MEASURED: &str = r#"
+machine = "m"
+date = "2026-11-22"
+
+[[metric]]
+name = "fp_load"
+priority = 1
+share = "core"
+limit = 1e9
+
+[[kernel]]
+name = "fp"
+metrics = { ipc = 1.5, fp_share = 0.9 }
+
+[[kernel]]
+name = "integer"
+metrics = { ipc = 2.0, fp_share = 0.0 }
+
+[[coupling]]
+share = "core"
+kernel = "fp"
+beside = ["integer", "fp"]
+slowdown = 1.25
+spread = 0.01
+
+[[transfer]]
+share = "machine"
+seconds = 1.2e-7
+"#;
+
+#[test]
+fn kernels_couplings_and_transfers_are_read_and_written() {
+    let read = Calibration::parse(MEASURED, "c.toml").unwrap();
+    assert_eq!(read.kernels[0].metrics["fp_share"], 0.9);
+    assert_eq!(read.couplings[0].beside, ["integer", "fp"]);
+    assert_eq!(read.transfers[0].seconds, 1.2e-7);
+    let again = Calibration::parse(&read.to_toml().unwrap(), "again").unwrap();
+    assert_eq!(read, again);
+}
+
+#[test]
+fn mistakes_in_what_was_measured_are_named_with_their_place() {
+    let cases = [
+        (
+            "beside = [\"integer\", \"fp\"]",
+            "beside = [\"interger\"]",
+            "c.toml:22:11: no kernel `interger`; did you mean `integer`?",
+        ),
+        (
+            "beside = [\"integer\", \"fp\"]",
+            "beside = []",
+            "c.toml:22:10: beside nobody nothing is shared",
+        ),
+        (
+            "name = \"integer\"",
+            "name = \"fp\"",
+            "c.toml:16:8: a second kernel `fp`",
+        ),
+        (
+            "slowdown = 1.25",
+            "slowdown = 0",
+            "c.toml:23:12: the slowdown 0 is not above 0",
+        ),
+        (
+            "fp_share = 0.9",
+            "fp_share = -1",
+            "c.toml:13:35: `fp_share` is a number from 0 on",
+        ),
+        (
+            "share = \"machine\"",
+            "share = \"machin\"",
+            "c.toml:27:9: `machin` is none of `fp`, `core`, `l2`, `llc`, `node`, `package`, `machine`; did you mean `machine`?",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        let text = MEASURED.replacen(from, to, 1);
+        assert_ne!(text, MEASURED);
+        let error = Calibration::parse(&text, "c.toml").unwrap_err();
+        let told = error.to_string();
+        let lines: Vec<&str> = told.lines().collect();
+        let hint = lines[3..].concat().trim().to_owned();
+        let short = [lines[0], &hint].join("; ");
+        assert_eq!(short.trim_end_matches("; "), expected);
+    }
+}

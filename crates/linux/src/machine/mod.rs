@@ -237,6 +237,8 @@ impl Machine for LinuxMachine {
             at: (now - self.opened).as_nanos() as u64,
             interval,
             threads: sampled.threads,
+            pus: Vec::new(),
+            sharing: Vec::new(),
             ended: sampled.ended,
             unseen: self.tracker.take_unseen(),
             remarks: std::mem::take(&mut self.remarks),

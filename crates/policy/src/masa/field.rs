@@ -2,7 +2,7 @@
 
 use super::{MasaConfig, Variant, load::LoadMetric, load::Loads};
 use crate::{calibration::Share, cpi};
-use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, ThreadState, topology::PuState};
+use perch_core::{PuSet, Snapshot, ThreadState, topology::PuState};
 use std::cmp::Ordering;
 
 const NOWHERE: u32 = u32::MAX;
@@ -114,10 +114,10 @@ impl<'a> Field<'a> {
     }
 
     fn level(&self, metric: usize, share: Share, limit: f64, variant: Variant) -> Level {
-        let native = groups(self.snapshot, share);
+        let native = share.groups(self.snapshot);
         let sets = match variant {
             Variant::Perch => native.clone(),
-            Variant::Paper => groups(self.snapshot, Share::Package),
+            Variant::Paper => Share::Package.groups(self.snapshot),
         };
         let mut level = Level {
             of_pu: vec![NOWHERE; self.on_pu.len()],
@@ -220,16 +220,6 @@ fn pu_of(thread: &ThreadState) -> Option<u32> {
         None => None,
     };
     bound.and_then(single).or_else(pinned).or(thread.last_pu)
-}
-
-fn groups(snapshot: &Snapshot, share: Share) -> Vec<SharingDomain> {
-    match share {
-        Share::Fp => snapshot.fp_domains.as_ref().clone(),
-        Share::Core => snapshot.topology.domains(ShareLevel::Core),
-        Share::L2 => snapshot.topology.domains(ShareLevel::L2),
-        Share::Llc => snapshot.topology.domains(ShareLevel::Llc),
-        Share::Package => snapshot.topology.domains(ShareLevel::Package),
-    }
 }
 
 fn in_order(a: &Runner, b: &Runner, snapshot: &Snapshot) -> Ordering {

@@ -163,6 +163,8 @@ impl World {
                 at: 0,
                 interval: 1_000_000_000,
                 threads: threads.collect(),
+                pus: Vec::new(),
+                sharing: Vec::new(),
                 fp_domains: Arc::new(domains),
                 topology: Arc::new(topology),
                 fp_threshold: THRESHOLD,

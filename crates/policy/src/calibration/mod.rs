@@ -1,0 +1,188 @@
+//! The calibration file: what sharing a resource costs on one machine, as it was measured there (MASA, section 4.1).
+//!
+//! A TOML file that names the machine and the day, and for each load metric the order in which it is checked, the
+//! **execution resource limit** (what one thread alone does at most, in events per second) and ∆T/∆L: by how many
+//! seconds a program takes longer for each event more when it runs beside itself. `docs/policies.md` has an example.
+
+mod file;
+
+use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, mistake::Mistake};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// Whose a resource is: the PUs that share one compete for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Share {
+    /// Those that share floating-point units, as the processor's profile says.
+    Fp,
+    /// The PUs of a core.
+    Core,
+    /// The PUs below one L2 cache.
+    L2,
+    /// The PUs below one last-level cache.
+    Llc,
+    /// The PUs of a NUMA node.
+    Node,
+    /// The PUs of a package.
+    Package,
+    /// All of them: nothing closer than the machine's memory.
+    Machine,
+}
+
+impl Share {
+    /// The groups of PUs that share at this level, by rising lowest PU, those included that cannot be used.
+    pub fn groups(self, snapshot: &Snapshot) -> Vec<SharingDomain> {
+        let topology = &snapshot.topology;
+        let of_core = |pus: PuSet| {
+            let core = topology.core_of(pus.first()?)?;
+            Some(SharingDomain {
+                numa_node: core.numa_node,
+                package: core.package,
+                pus,
+            })
+        };
+        match self {
+            Self::Fp => snapshot.fp_domains.as_ref().clone(),
+            Self::Core => topology.domains(ShareLevel::Core),
+            Self::L2 => topology.domains(ShareLevel::L2),
+            Self::Llc => topology.domains(ShareLevel::Llc),
+            Self::Node => {
+                let nodes = topology.numa_nodes.iter().map(|node| node.pus.clone());
+                nodes.filter_map(of_core).collect()
+            }
+            Self::Package => topology.domains(ShareLevel::Package),
+            Self::Machine => of_core(topology.all()).into_iter().collect(),
+        }
+    }
+}
+
+/// All levels as a file writes them.
+const SHARES: [(&str, Share); 7] = [
+    ("fp", Share::Fp),
+    ("core", Share::Core),
+    ("l2", Share::L2),
+    ("llc", Share::Llc),
+    ("node", Share::Node),
+    ("package", Share::Package),
+    ("machine", Share::Machine),
+];
+
+/// What was measured for one load metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CalibratedMetric {
+    /// The metric's name, as profiles give it, such as `fp_load`.
+    pub name: String,
+    /// Its place in the order of checks, 1 the first; no two metrics have the same.
+    pub priority: u32,
+    /// Which PUs share the resource.
+    pub share: Share,
+    /// The execution resource limit: what one thread alone does at most in one such group of PUs. In the metric's unit:
+    /// events per second for rates.
+    pub limit: f64,
+    /// ∆T/∆L: seconds by which the program takes longer beside itself, for each event more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Spread of the limit over the repetitions, as a part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
+}
+
+/// A kernel: a small program that uses one shared resource, as it was alone on the machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Kernel {
+    /// Its name, such as `fp` or `llc`.
+    pub name: String,
+    /// Its metrics alone, by the names of the profile and of sampling.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// What a kernel suffers beside others.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Coupling {
+    /// The closest that it and the others share.
+    pub share: Share,
+    /// Whose loss it is.
+    pub kernel: String,
+    /// Who ran beside it, one or more.
+    pub beside: Vec<String>,
+    /// Its time beside them / its time alone.
+    pub slowdown: f64,
+    /// Spread of that over the repetitions, as a part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
+}
+
+/// What it costs to hand a line that one PU wrote to another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Transfer {
+    /// The closest that the two PUs share.
+    pub share: Share,
+    /// Seconds a line.
+    pub seconds: f64,
+}
+
+/// A calibration, its metrics in the order in which they are checked.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Calibration {
+    /// The machine on which it was measured, for people.
+    pub machine: String,
+    /// The day, such as `2026-11-22`.
+    pub date: String,
+    /// What a reader should know: turbo, frequency scaling, what did not contend.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The metrics, by priority; at least one.
+    #[serde(rename = "metric")]
+    pub metrics: Vec<CalibratedMetric>,
+    /// The kernels, each once.
+    #[serde(rename = "kernel", skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<Kernel>,
+    /// What they suffer beside each other.
+    #[serde(rename = "coupling", skip_serializing_if = "Vec::is_empty")]
+    pub couplings: Vec<Coupling>,
+    /// What communication costs at each level that was measured.
+    #[serde(rename = "transfer", skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<Transfer>,
+}
+
+/// A calibration that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CalibrationError {
+    /// The file cannot be opened or is no text.
+    #[error(
+        "{path}: {why}; give the path of a calibration file, or calibration = \"\" for the built-in limits"
+    )]
+    Unreadable {
+        /// As given.
+        path: String,
+        /// What the system says.
+        why: String,
+    },
+    /// A mistake in its text.
+    #[error(transparent)]
+    Mistake(#[from] Mistake),
+}
+
+impl Calibration {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or [`Calibration::parse`]'s.
+    pub fn read(path: &Path) -> Result<Self, CalibrationError> {
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| CalibrationError::Unreadable {
+            path: shown.clone(),
+            why: error.to_string(),
+        })?;
+        Ok(Self::parse(&text, &shown)?)
+    }
+
+    /// The text of a file that [`Calibration::parse`] reads as this calibration.
+    ///
+    /// # Errors
+    /// Never for a calibration that was parsed; a number that TOML cannot say.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+}
