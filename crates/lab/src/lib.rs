@@ -10,6 +10,7 @@
 //! claims with a tolerance that was written down before the run.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 mod error;
 pub mod experiment;
 pub mod fidelity;
