@@ -133,6 +133,20 @@ pub struct ProgramModel {
     pub threads: Vec<ThreadModel>,
 }
 
+impl ProgramModel {
+    /// Whether its processes may have more than one thread.
+    pub fn has_several_threads(&self) -> bool {
+        let steps = self.threads.iter().flat_map(|thread| &thread.steps);
+        let mut spawns = steps.filter(|step| matches!(step, Step::Spawn { .. }));
+        self.threads
+            .iter()
+            .map(|thread| u64::from(thread.count))
+            .sum::<u64>()
+            > 1
+            || spawns.next().is_some()
+    }
+}
+
 /// A workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadModel {
