@@ -3,6 +3,7 @@
 use crate::{
     counters::Counters,
     events::{self, Deed},
+    model::Op,
     system::{SimError, System},
     topology::topology,
     units::Ps,
@@ -220,9 +221,13 @@ impl Machine for SimMachine {
                 counters: thread.counters,
                 energy: thread.energy as u64,
             };
+            let counters = seen.counters.since(&before.counters);
+            let accesses = counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize];
+            let mix = thread.mix().map(|mix| &self.system.workload().mixes[mix]);
             let deed = Deed {
                 cycles: seen.cycles - before.cycles,
-                counters: seen.counters.since(&before.counters),
+                counters,
+                footprint: mix.map_or(0, |mix| mix.touched(accesses)),
                 energy: seen.energy - before.energy,
                 occupancy: held.get(&(index as u32)).copied().unwrap_or(0),
             };

@@ -219,6 +219,11 @@ impl System {
         }
     }
 
+    /// What runs on it.
+    pub fn workload(&self) -> &Arc<WorkloadModel> {
+        &self.workload
+    }
+
     /// The machine.
     pub fn machine(&self) -> &Arc<MachineModel> {
         &self.machine
