@@ -1,6 +1,6 @@
 //! The best placement of a workload: all that differ, or else a long search from those that others found.
 
-use super::draw;
+use super::{draw, score::Alone, score::throughput};
 use crate::{
     experiment::{Span, Times},
     placement::{self, Placement},
@@ -36,6 +36,7 @@ pub(super) struct Best {
 /// A workload's placements, each looked at once.
 struct Looks<'a> {
     job: &'a Job,
+    alone: &'a [Alone],
     steady: bool,
     known: HashMap<Placement, f64>,
 }
@@ -56,7 +57,7 @@ impl Looks<'_> {
                     },
                     ..self.job.clone()
                 };
-                simulate(&job).map(|sample| sample.throughput())
+                simulate(&job).map(|sample| throughput(&sample, self.alone))
             }
         }?;
         self.known.insert(placement.clone(), found);
@@ -95,16 +96,23 @@ pub(super) fn look(job: &Job, placement: &Placement) -> Result<f64, String> {
     let mut looks = Looks {
         steady: true,
         job,
+        alone: &[],
         known: HashMap::new(),
     };
     looks.at(placement)
 }
 
 /// Searches; `starts` are placements that others found. The same whatever the host does.
-pub(super) fn best(job: &Job, starts: &[Placement], seed: u64) -> Result<Best, String> {
+pub(super) fn best(
+    job: &Job,
+    alone: &[Alone],
+    starts: &[Placement],
+    seed: u64,
+) -> Result<Best, String> {
     let mut looks = Looks {
         steady: draw::is_steady(&job.workload, &job.machine),
         job,
+        alone,
         known: HashMap::new(),
     };
     let slots = placement::slots(&job.workload);

@@ -11,6 +11,7 @@ mod file;
 mod score;
 
 pub use file::{Contestant, Entry, Rules};
+use score::Alone;
 pub use score::{Again, Line, Match, Outcome, Standing};
 
 use crate::{
@@ -146,27 +147,27 @@ impl Case<'_> {
         }
         let found = played.iter().chain([&default]).flatten();
         let starts: Vec<_> = found.map(Sample::placement).collect();
-        let best = best::best(&job, &starts, self.seed).map_err(in_words)?;
+        let alone = self.alone(&job).map_err(in_words)?;
+        let best = best::best(&job, &alone, &starts, self.seed).map_err(in_words)?;
         let placer = Placer::Fixed(best.placement.clone());
         let fixed = simulate(&Job {
             placer,
             ..job.clone()
         })
         .map_err(in_words)?;
-        let alone = self.alone(&job).map_err(in_words)?;
         Ok(Match::new(
             &self.arena.machine.name,
             self.number,
             best.exhaustive,
-            fixed.throughput(),
+            &fixed,
             &alone,
             &default,
             &played,
         ))
     }
 
-    /// What each thread does alone, in instructions / cycle of the machine, in the order in which they start.
-    fn alone(&self, job: &Job) -> Result<Vec<f64>, String> {
+    /// What each thread does alone, in the order in which they start.
+    fn alone(&self, job: &Job) -> Result<Vec<Alone>, String> {
         let mut alone = Vec::new();
         for program in &self.workload.programs {
             for thread in &program.threads {
@@ -179,7 +180,12 @@ impl Case<'_> {
                     ..job.clone()
                 })?;
                 let copies = (thread.count * program.count) as usize;
-                alone.extend(std::iter::repeat_n(sample.throughput(), copies));
+                let cycles: u64 = sample.threads.iter().map(|thread| thread.cycles).sum();
+                let found = Alone {
+                    throughput: sample.throughput(),
+                    present: (cycles as f64 / sample.cycles).min(1.0),
+                };
+                alone.extend(std::iter::repeat_n(found, copies));
             }
         }
         Ok(alone)

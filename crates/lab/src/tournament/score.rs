@@ -10,7 +10,8 @@ const DRAW: f64 = 0.005;
 /// One workload under one policy, or the default scheduler: means over seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// Instructions of all threads / cycle of the machine.
+    /// Instructions of all threads / cycle of the machine, if each had the time on a PU that it has alone: so that it
+    /// does not count who gets time where there are more threads than PUs.
     pub throughput: f64,
     /// How far that is below the best, as a part of it.
     pub regret: f64,
@@ -103,16 +104,17 @@ impl Match {
         machine: &str,
         workload: u64,
         exhaustive: bool,
-        fixed: f64,
-        alone: &[f64],
+        fixed: &Sample,
+        alone: &[Alone],
         default: &[Sample],
         played: &[Vec<Sample>],
     ) -> Self {
-        let all = played.iter().flatten().chain(default);
-        let best = all.map(Sample::throughput).fold(fixed, f64::max);
-        let usual = mean(default.iter().map(Sample::throughput));
+        let throughput = |sample: &Sample| throughput(sample, alone);
+        let all = played.iter().flatten().chain(default).chain([fixed]);
+        let best = all.map(throughput).fold(0.0, f64::max);
+        let usual = mean(default.iter().map(throughput));
         let line = |samples: &[Sample]| {
-            let throughput = mean(samples.iter().map(Sample::throughput));
+            let throughput = mean(samples.iter().map(throughput));
             Line {
                 throughput,
                 regret: 1.0 - throughput / best,
@@ -141,12 +143,29 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count.max(1) as f64
 }
 
-fn unfairness(sample: &Sample, alone: &[f64]) -> f64 {
+/// What a thread does alone.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Alone {
+    /// Instructions / cycle of the machine.
+    pub throughput: f64,
+    /// Part of the time on a PU.
+    pub present: f64,
+}
+
+/// What all threads do, each while it runs, by the part of the time that it runs alone.
+pub(super) fn throughput(sample: &Sample, alone: &[Alone]) -> f64 {
+    let threads = sample.threads.iter().zip(alone);
+    let ran = threads.filter(|(deeds, _)| deeds.cycles > 0);
+    ran.map(|(deeds, alone)| deeds.instructions as f64 / deeds.cycles as f64 * alone.present)
+        .sum()
+}
+
+fn unfairness(sample: &Sample, alone: &[Alone]) -> f64 {
     let threads = sample.threads.iter().zip(alone);
     let slowdowns = threads.filter(|(deeds, _)| deeds.instructions > 0);
     let slowdowns = slowdowns.map(|(deeds, alone)| {
         let speed = deeds.instructions as f64 / sample.cycles;
-        alone / speed
+        alone.throughput / speed
     });
     let (least, most) = slowdowns.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), s| {
         (least.min(s), most.max(s))

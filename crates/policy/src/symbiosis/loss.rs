@@ -53,6 +53,8 @@ pub(super) struct Placed<'a> {
     between: Vec<u8>,
     /// The pairs that talk, runner by runner.
     talks: Vec<Vec<usize>>,
+    /// Mean speed alone.
+    mean: f64,
 }
 
 /// No level in [`Placed::between`].
@@ -101,6 +103,7 @@ impl<'a> Placed<'a> {
             above,
             between,
             talks,
+            mean: pairs.speed.iter().sum::<f64>() / pairs.threads.max(1) as f64,
         };
         placed.recount();
         placed
@@ -144,20 +147,24 @@ impl<'a> Placed<'a> {
         let width = self.scene.units[unit].width as f64;
         let runners = &self.scene.runners;
         let load: f64 = members.iter().map(|runner| runners[*runner].present).sum();
-        // Where there are more threads than PUs, each runs for a part of the time, and beside a part of the others.
-        let (time, beside) = match load > width {
-            true => (width / load, ((width - 1.0) / (load - 1.0)).max(0.0)),
-            false => (1.0, 1.0),
+        // Where there are more threads than PUs, each runs beside a part of the others.
+        let over = (load - width).max(0.0);
+        let beside = match over > 0.0 {
+            true => ((width - 1.0) / (load - 1.0)).max(0.0),
+            false => 1.0,
         };
         let one = |runner: usize| {
             let others = members.iter().filter(|other| **other != runner);
             let near: f64 = others
                 .map(|other| self.pairs.cost(0, runner, *other) * runners[*other].present)
                 .sum();
-            let speed = self.pairs.speed[runner] * runners[runner].present * time;
+            let speed = self.pairs.speed[runner] * runners[runner].present;
             speed * (-(near * beside + far(runner))).exp()
         };
-        members.iter().map(|runner| one(*runner)).sum()
+        // Who waits there for a PU is no matter of placement: all are taken to be equally fast, so that nothing is gained
+        // by making the slow ones wait. It costs the more the more wait at one place.
+        let waiting = self.mean * (over + 0.5 * over * over / width);
+        members.iter().map(|runner| one(*runner)).sum::<f64>() - waiting
     }
 
     /// What a talk costs between two units.
