@@ -25,8 +25,10 @@ pub mod published;
 pub mod random;
 pub mod results;
 pub mod run;
+pub mod sampled;
 pub mod simulate;
 pub mod table;
+pub mod tournament;
 
 pub use error::{LabError, Mistake};
 pub use experiment::Experiment;
