@@ -11,6 +11,12 @@ use std::collections::BTreeMap;
 /// Amounts of a window, which say nothing of what a kernel is.
 const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
 
+/// From this slowdown on somebody contends.
+pub const NOTICED: f64 = 1.05;
+
+/// From this slowdown on PUs that claim to share no core seem to share one.
+const HIDDEN: f64 = 1.2;
+
 /// What was measured of one thread of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
@@ -50,6 +56,11 @@ impl Case<'_> {
         self.alone.speed / self.coupled.speed
     }
 
+    /// Whether it lost more than chance may have taken.
+    fn contends(&self) -> bool {
+        self.slowdown() > NOTICED.max(1.0 + self.spread().unwrap_or(0.0))
+    }
+
     fn spread(&self) -> Option<f64> {
         let (alone, coupled) = (self.alone.spread?, self.coupled.spread?);
         Some(alone + coupled)
@@ -57,7 +68,7 @@ impl Case<'_> {
 }
 
 impl Measurements<'_> {
-    /// Kernels, couplings and metrics of a calibration; `remark` gets what should be said of them.
+    /// Kernels, couplings and metrics of a calibration, with notes on what contends and what does not.
     pub fn calibration(
         &self,
         machine: String,
@@ -69,8 +80,8 @@ impl Measurements<'_> {
         Calibration {
             machine,
             date,
-            notes: Vec::new(),
-            metrics: metrics(load_metrics, &kernels, &cases, &self.kernels),
+            notes: self.notes(&cases),
+            metrics: metrics(load_metrics, &kernels, &cases),
             kernels,
             couplings: self.couplings(&cases),
             transfers: Vec::new(),
@@ -138,6 +149,62 @@ impl Measurements<'_> {
         self.kernels.iter().enumerate().map(kernel).collect()
     }
 
+    /// What a reader should know of who contends with whom.
+    fn notes(&self, cases: &[Case<'_>]) -> Vec<String> {
+        let mut notes = Vec::new();
+        let levels = || self.sites.levels.iter();
+        let worst = |wanted: &dyn Fn(&Case<'_>) -> bool| {
+            let cases = cases.iter().filter(|case| wanted(case) && case.contends());
+            cases.max_by(|a, b| a.slowdown().total_cmp(&b.slowdown()))
+        };
+        let name = |kernel: usize| self.kernels[kernel].name;
+        let of_core = |case: &Case<'_>| {
+            let all = case.beside.iter().chain([&case.seat.kernel]);
+            all.into_iter().all(|kernel| self.kernels[*kernel].core)
+        };
+        match levels().any(|level| level.share == Share::Core) {
+            false => notes.push(
+                "no SMT: no two PUs share a core, so that nobody competes for units, issue slots and the first level"
+                    .to_owned(),
+            ),
+            true if worst(&|case| case.share == Share::Core && of_core(case)).is_none() => {
+                notes.push(
+                    "PUs that claim to share a core do not slow each other down in what a core shares: perhaps they are no \
+                     siblings, and a virtual machine only says so"
+                        .to_owned(),
+                );
+            }
+            true => {}
+        }
+        for level in levels().filter(|level| !matches!(level.share, Share::Core | Share::Fp)) {
+            let hidden = worst(&|case| {
+                case.share == level.share && of_core(case) && case.slowdown() > HIDDEN
+            });
+            if let Some(case) = hidden {
+                notes.push(format!(
+                    "PUs {} and {} claim to share no core, but {} beside {} is {:.2} times slower there, which only PUs of \
+                     one core should do to each other: perhaps they are siblings, and a virtual machine hides it; or the \
+                     clock falls when both are busy",
+                    level.pus[0],
+                    level.pus[1],
+                    name(case.seat.kernel),
+                    name(case.beside[0]),
+                    case.slowdown()
+                ));
+            }
+        }
+        if levels().next().is_none() {
+            notes.push("one PU only: there is nobody beside whom anything could run".to_owned());
+        } else if worst(&|_| true).is_none() {
+            notes.push(format!(
+                "nothing contends: no kernel lost more than {:.0} % beside any other, so that it makes no difference who \
+                 runs beside whom",
+                100.0 * (NOTICED - 1.0)
+            ));
+        }
+        notes
+    }
+
     fn couplings(&self, cases: &[Case<'_>]) -> Vec<Coupling> {
         let name = |kernel: usize| self.kernels[kernel].name.to_owned();
         let coupling = |case: &Case<'_>| Coupling {
@@ -157,12 +224,7 @@ impl Measurements<'_> {
 /// most, beside itself on the closest PUs that share the resource. Of two events a miss costs more than an addition
 /// always, however rare it is; so the order is not that of ∆T/∆L (a second for each event more) but of ∆T/∆L · limit, the
 /// seconds that are lost in a second in which somebody else does as much as one thread can.
-fn metrics(
-    wanted: &[LoadMetric],
-    kernels: &[Kernel],
-    cases: &[Case<'_>],
-    kinds: &[Kind<'_>],
-) -> Vec<CalibratedMetric> {
+fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec<CalibratedMetric> {
     let mut found: Vec<(f64, CalibratedMetric)> = Vec::new();
     let mut resources: Vec<&str> = Vec::new();
     for metric in wanted {
@@ -195,7 +257,6 @@ fn metrics(
                 spread: twins.and_then(|case| case.alone.spread),
             },
         ));
-        debug_assert!(kernel < kinds.len());
     }
     // Those that cost nothing stay in the order of the file.
     found.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -139,18 +139,23 @@ impl SimKernel {
 }
 
 /// The sizes of caches as a topology shows them, in bytes.
-struct Sizes {
-    l1: u64,
-    l2: u64,
-    llc: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The smallest first level.
+    pub l1: u64,
+    /// The smallest second level.
+    pub l2: u64,
+    /// The smallest last level; the second if there is none beyond.
+    pub llc: u64,
     /// The last level / the cores that share it.
-    share: u64,
+    pub share: u64,
     /// Whether the last level is beyond the second.
-    beyond: bool,
+    pub beyond: bool,
 }
 
 impl Sizes {
-    fn of(topology: &Topology) -> Self {
+    /// Those of a machine; usual ones where it does not tell.
+    pub fn of(topology: &Topology) -> Self {
         let last = topology.llc_level().unwrap_or(0);
         let l1 = topology.cache_size(1).unwrap_or(L1);
         let l2 = topology.cache_size(2).unwrap_or(L2);

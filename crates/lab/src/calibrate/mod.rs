@@ -11,7 +11,7 @@ pub mod kernels;
 mod plan;
 mod simulated;
 
-pub use evaluate::{Measured, Measurements};
+pub use evaluate::{Measured, Measurements, NOTICED};
 pub use kernels::Kind;
 pub use plan::{Level, Run, Seat, Sites};
 pub use simulated::{How, simulated};
