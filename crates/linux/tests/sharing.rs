@@ -178,14 +178,14 @@ fn how_often_pairs_are_found() {
         ];
         let wanted = pair(&threads[0], &threads[1]);
         let begun = Instant::now();
-        let Some(seen) = seen(&threads, Options::default(), 8) else {
+        let Some(seen) = seen(&threads, Options::default(), 12) else {
             return;
         };
         // Nobody needs a line more often than either goes over all of them.
         let rounds = [0, 1].map(|at: usize| threads[at].rounds.load(Relaxed));
         let lines = rounds[0].min(rounds[1]) * (bytes as u64 / 64);
         let most = lines as f64 / begun.elapsed().as_secs_f64();
-        for (first, last) in [(0, 1), (1, 2), (3, 8)] {
+        for (first, last) in [(0, 1), (1, 2), (7, 12)] {
             let periods = &seen[first..last];
             let right = periods
                 .iter()
@@ -194,7 +194,8 @@ fn how_often_pairs_are_found() {
             let right: Vec<&Sharing> = right.collect();
             let wrong = periods.iter().flatten().count() - right.len();
             let mean = |of: fn(&Sharing) -> f64| {
-                right.iter().map(|sharing| of(sharing)).sum::<f64>() / right.len().max(1) as f64
+                let sum: f64 = right.iter().map(|sharing| of(sharing)).sum();
+                sum.max(0.0) / right.len().max(1) as f64
             };
             println!(
                 "| {} KiB | {:.1} s | {} of {} | {:.2} | {:.1e} | {most:.1e} | {wrong} |",

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 const WINDOW: usize = 1024;
 
 /// Periods that are looked back on.
-const PERIODS: usize = 4;
+const PERIODS: usize = 16;
 
 /// Accesses that one sample tells of at most.
 pub(crate) const PER_SAMPLE: usize = 4;
@@ -21,7 +21,7 @@ pub struct Access {
     pub write: bool,
 }
 
-/// The lines of a thread's sampled accesses: of the last 4 periods, 1,024 at most. One without any holds no heap memory.
+/// The lines of a thread's sampled accesses: of the last 16 periods, 1,024 at most. One without any holds no heap memory.
 #[derive(Debug, Clone, Default)]
 pub struct Accesses {
     /// Each line's number and, in the lowest bit, whether it was written.
@@ -89,7 +89,7 @@ mod tests {
     proptest! {
         /// What is remembered is the end of what was added, and of the last periods only.
         #[test]
-        fn the_latest_are_remembered(periods in prop::collection::vec(0usize..600, 1..12)) {
+        fn the_latest_are_remembered(periods in prop::collection::vec(0usize..600, 1..40)) {
             let mut accesses = Accesses::default();
             let (mut all, mut ends) = (Vec::new(), Vec::new());
             for count in periods {
@@ -104,7 +104,7 @@ mod tests {
                 let seen: Vec<_> = accesses.latest(usize::MAX).collect();
                 let expected: Vec<_> = all.iter().rev().take(seen.len()).copied().collect();
                 prop_assert_eq!(&seen, &expected);
-                // Of four periods, the present and empty one among them.
+                // The present and empty one is among the periods.
                 let old = ends.len().checked_sub(PERIODS).map_or(0, |at| ends[at]);
                 prop_assert!(seen.len() <= all.len() - old);
                 let recent = all.len() - old;
