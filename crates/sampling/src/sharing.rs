@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 const PAGE_BITS: u32 = 6;
 
 /// Accesses that are looked at in one address space, all threads together.
-const MOST: usize = 1 << 16;
+const MOST: usize = 1 << 15;
 
 /// Threads that are looked at in one page, those that touch it most.
 const PAGE_THREADS: usize = 16;
@@ -75,16 +75,16 @@ pub struct Common {
 struct PageUse {
     samples: f64,
     writes: f64,
-    /// By line: accesses and those that write.
-    lines: BTreeMap<u64, (f64, f64)>,
+    /// By rising line: accesses and those that write.
+    lines: Vec<(u64, f64, f64)>,
 }
 
 impl PageUse {
     /// Share of its accesses, or of its writes, that were at a line at which no other was: what it does to lines at which
     /// it was not seen.
-    fn unseen(&self, of: impl Fn(&(f64, f64)) -> f64) -> f64 {
-        let all: f64 = self.lines.values().map(&of).sum();
-        let singles = self.lines.values().map(&of).filter(|count| *count == 1.0);
+    fn unseen(&self, of: impl Fn(&(u64, f64, f64)) -> f64) -> f64 {
+        let all: f64 = self.lines.iter().map(&of).sum();
+        let singles = self.lines.iter().map(&of).filter(|count| *count == 1.0);
         singles.count() as f64 / all.max(1.0)
     }
 }
@@ -100,6 +100,15 @@ struct Total {
 }
 
 impl Total {
+    /// Adds a page.
+    fn add(&mut self, samples: f64, writes: f64) {
+        self.samples += samples;
+        self.writes += writes;
+        self.once += f64::from(u8::from(samples == 1.0));
+        self.wrote_once += f64::from(u8::from(writes == 1.0));
+    }
+
+    /// The part of a thread's pages that were seen.
     fn coverage(once: f64, all: f64) -> f64 {
         (1.0 - once / all.max(1.0)).max(LEAST_COVERAGE)
     }
@@ -131,15 +140,17 @@ pub fn common(touchers: &[Toucher<'_>]) -> Vec<Common> {
     let mut totals = vec![Total::default(); touchers.len()];
     let mut pairs: FxHashMap<(usize, usize), Evidence> = FxHashMap::default();
     for page in seen.chunk_by(|a, b| a.0 >> PAGE_BITS == b.0 >> PAGE_BITS) {
+        let (_, first, _) = page[0];
+        if page.iter().all(|(_, thread, _)| *thread == first) {
+            let writes = page.iter().filter(|(.., write)| *write).count();
+            totals[first].add(page.len() as f64, writes as f64);
+            continue;
+        }
         let uses = uses(page);
         for (thread, of) in &uses {
-            let total = &mut totals[*thread];
-            total.samples += of.samples;
-            total.writes += of.writes;
-            total.once += f64::from(u8::from(of.samples == 1.0));
-            total.wrote_once += f64::from(u8::from(of.writes == 1.0));
+            totals[*thread].add(of.samples, of.writes);
         }
-        if uses.len() > 1 && uses.iter().any(|(_, of)| of.writes > 0.0) {
+        if uses.iter().any(|(_, of)| of.writes > 0.0) {
             compare(&uses, &mut pairs);
         }
     }
@@ -159,14 +170,16 @@ pub fn common(touchers: &[Toucher<'_>]) -> Vec<Common> {
     strongest(all.into_values())
 }
 
-/// What each thread did in a page.
+/// What each thread did in a page, whose accesses are sorted.
 fn uses(page: &[(u64, usize, bool)]) -> Vec<(usize, PageUse)> {
     let mut uses: FxHashMap<usize, PageUse> = FxHashMap::default();
     for (line, thread, write) in page {
         let of = uses.entry(*thread).or_default();
         let write = f64::from(u8::from(*write));
-        let at = of.lines.entry(*line).or_default();
-        (at.0, at.1) = (at.0 + 1.0, at.1 + write);
+        match of.lines.last_mut().filter(|(last, ..)| last == line) {
+            Some((_, samples, writes)) => (*samples, *writes) = (*samples + 1.0, *writes + write),
+            None => of.lines.push((*line, 1.0, write)),
+        }
         (of.samples, of.writes) = (of.samples + 1.0, of.writes + write);
     }
     let mut uses: Vec<_> = uses.into_iter().collect();
@@ -178,19 +191,21 @@ fn uses(page: &[(u64, usize, bool)]) -> Vec<(usize, PageUse)> {
 fn compare(uses: &[(usize, PageUse)], pairs: &mut FxHashMap<(usize, usize), Evidence>) {
     let uses = &uses[..uses.len().min(PAGE_THREADS)];
     for (writer, its) in uses.iter().filter(|(_, of)| of.writes > 0.0) {
-        let lines = its.lines.iter().filter(|(_, (_, writes))| *writes > 0.0);
-        let wrote: Vec<(u64, f64)> = lines.map(|(line, (_, writes))| (*line, *writes)).collect();
-        let may_write = its.unseen(|(_, writes)| *writes);
+        let lines = its.lines.iter().filter(|(.., writes)| *writes > 0.0);
+        let wrote: Vec<(u64, f64)> = lines.map(|(line, _, writes)| (*line, *writes)).collect();
+        let may_write = its.unseen(|(.., writes)| *writes);
         for (reader, own) in uses.iter().filter(|(reader, _)| reader != writer) {
             let (mut hits, mut written, mut met) = (0.0, 0.0, 0.0);
+            let mut touched = own.lines.iter().peekable();
             for (line, writes) in &wrote {
-                if let Some((samples, _)) = own.lines.get(line) {
+                while touched.next_if(|(at, ..)| at < line).is_some() {}
+                if let Some((_, samples, _)) = touched.next_if(|(at, ..)| at == line) {
                     hits += samples;
                     written += writes;
                     met += 1.0;
                 }
             }
-            let may_touch = own.unseen(|(samples, _)| *samples);
+            let may_touch = own.unseen(|(_, samples, _)| *samples);
             let evidence = pairs.entry((*reader, *writer)).or_default();
             evidence.hits += hits;
             evidence.near += may_write * (own.samples - hits);

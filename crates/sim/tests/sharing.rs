@@ -242,8 +242,8 @@ fn shipped(
     for (thread, pu) in places.iter().enumerate() {
         system.set_mask(thread, PuSet::single(*pu));
     }
-    // Caches are warm after 400 ms of the operating system's time.
-    system.run(400_000_000).unwrap();
+    // Caches are warm after 300 ms of the operating system's time.
+    system.run(300_000_000).unwrap();
     system.take_shared();
     let done = |system: &System| -> u64 {
         let consumers = system
