@@ -5,6 +5,7 @@ mod support;
 use perch_core::{Machine, PuSet};
 use perch_sim::{
     Shared,
+    config::{find_machine, find_workload},
     detail::{Detail, Fidelity},
     machine::SimMachine,
     model::{CoreAt, MachineModel, Multithreading, Op},
@@ -222,5 +223,78 @@ fn an_observation_says_who_shares() {
         }
         // A rate, however long the period is.
         assert!((rates[2] / rates[1] - 1.0).abs() < 0.2, "{rates:?}");
+    }
+}
+
+/// The shipped workload on a shipped machine: what every pair needed from each other, and how many instructions all
+/// consumers executed. Threads: four times producer and consumer, then the loners.
+fn shipped(
+    fidelity: Fidelity,
+    machine: &str,
+    name: &str,
+    places: &[u32; 12],
+) -> (Vec<Shared>, f64) {
+    let machine = Arc::new(find_machine(machine).unwrap());
+    let workload = Arc::new(find_workload(name).unwrap());
+    let detail = Detail::new(fidelity, &machine, &workload);
+    let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
+    system.run(1).unwrap();
+    for (thread, pu) in places.iter().enumerate() {
+        system.set_mask(thread, PuSet::single(*pu));
+    }
+    // Caches are warm after 300 ms of the operating system's time.
+    system.run(300_000_000).unwrap();
+    system.take_shared();
+    let done = |system: &System| -> u64 {
+        let consumers = system
+            .threads()
+            .iter()
+            .filter(|of| of.identity.name == "consumer");
+        consumers.map(|of| of.counters.instructions()).sum()
+    };
+    let before = done(&system);
+    system.run(600_000_000).unwrap();
+    (system.take_shared(), (done(&system) - before) as f64)
+}
+
+#[test]
+fn the_shipped_pairs_are_found_and_gain_by_being_together() {
+    // On siblings, on cores below one cache, and on two packages.
+    let together = [0, 1, 2, 3, 4, 5, 6, 7, 16, 18, 20, 22];
+    let near = [0, 8, 2, 10, 4, 12, 6, 14, 16, 18, 20, 22];
+    let apart = [0, 16, 2, 18, 4, 20, 6, 22, 8, 10, 24, 26];
+    let seen = LEVELS.map(|level| {
+        [together, near, apart].map(|places| shipped(level, "numa-2", "producer-consumer", &places))
+    });
+    for of_level in &seen {
+        for (shared, _) in of_level {
+            let pairs: Vec<_> = shared.iter().map(|shared| shared.threads).collect();
+            assert_eq!(pairs, [(0, 1), (2, 3), (4, 5), (6, 7)]);
+        }
+        // Consumers go far faster where they find lines nearer.
+        let [(_, together), (_, near), (_, apart)] = of_level;
+        assert!(
+            together > &(1.5 * near) && near > &(1.5 * apart),
+            "{of_level:?}"
+        );
+    }
+    let [exact, ours] = seen;
+    for ((exact, speed), (ours, our_speed)) in exact.iter().zip(&ours) {
+        let lines = |shared: &[Shared]| shared.iter().map(|shared| shared.lines).sum::<f64>();
+        for ratio in [lines(ours) / lines(exact), our_speed / speed] {
+            assert!(
+                (0.8..1.25).contains(&ratio),
+                "{ours:?} {our_speed} for {exact:?} {speed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nobody_is_found_where_nobody_shares() {
+    let places = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+    for level in LEVELS {
+        let (shared, _) = shipped(level, "smt2-zen", "producer-consumer-unshared", &places);
+        assert_eq!(shared, []);
     }
 }

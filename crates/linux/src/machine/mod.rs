@@ -238,7 +238,7 @@ impl Machine for LinuxMachine {
             interval,
             threads: sampled.threads,
             pus: Vec::new(),
-            sharing: Vec::new(),
+            sharing: self.counting.sharing(),
             ended: sampled.ended,
             unseen: self.tracker.take_unseen(),
             remarks: std::mem::take(&mut self.remarks),
