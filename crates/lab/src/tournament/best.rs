@@ -20,7 +20,7 @@ const LOOK: (u64, u64) = (100_000, 200_000);
 const LONG_LOOK: (u64, u64) = (2, 16);
 
 /// Changes that are tried for each thread, of steady threads and of others.
-const TRIES: (usize, usize) = (40, 6);
+const TRIES: (usize, usize) = (20, 5);
 
 /// Fewer gains than this are chance.
 const BETTER: f64 = 1e-5;

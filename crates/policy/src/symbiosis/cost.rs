@@ -14,6 +14,9 @@ use ndarray::{Array1, Array2};
 /// make them arbitrary.
 const RIDGE: f64 = 0.01;
 
+/// No neighbour is taken to cost more (logarithm): beyond what kernels suffered nothing is known.
+const MOST: f64 = 1.5;
+
 /// Terms of each cache.
 const PER_CACHE: usize = 4;
 
@@ -205,7 +208,7 @@ impl Costs {
         self.add_terms(own, other, terms);
         let coefficients = &self.levels[level].coefficients;
         let products = terms.iter().zip(coefficients).map(|(a, b)| a * b);
-        products.sum()
+        products.sum::<f64>().min(MOST)
     }
 }
 

@@ -8,7 +8,7 @@ use super::loss::Pairs;
 /// How strongly a thread's factors are held to 1 (in squares of logarithms of slowdowns).
 const HELD: f64 = 0.02;
 
-/// Factors stay between 1/e^this and e^this.
+/// Factors stay between 1/e^this and e^this, and no cost becomes greater than this.
 const FURTHEST: f64 = 1.5;
 
 const ROUNDS: usize = 30;
@@ -16,20 +16,23 @@ const ROUNDS: usize = 30;
 /// A pair may gain from being together, by at most this (logarithm): more is chance.
 const GAIN: f64 = 0.25;
 
-/// How fast a thread was beside some others.
+/// How fast a thread was beside some others. Threads that do the same are of one class and learn from each other.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    /// Who.
+    /// Its class.
     pub runner: usize,
-    /// Beside whom: all on its unit.
+    /// The classes of those beside it: all on its unit.
     pub beside: Vec<usize>,
     /// Logarithm of its speed, less what it is predicted to have lost to threads on other units.
     pub speed: f64,
 }
 
-/// Corrects speeds and the costs of the closest level. Linear in what was seen.
-pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen]) {
-    let threads = pairs.threads;
+/// Corrects speeds and the costs of the closest level; `class` is each thread's, numbered from 0. Linear in what was
+/// seen.
+pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen], class: &[usize]) {
+    let classes = class.iter().max().map_or(0, |most| most + 1);
+    let base = of_classes(pairs, class, classes);
+    let threads = classes;
     let (mut suffers, mut presses) = (vec![0.0; threads], vec![0.0; threads]);
     let mut of_runner: Vec<Vec<usize>> = vec![Vec::new(); threads];
     let mut of_other: Vec<Vec<usize>> = vec![Vec::new(); threads];
@@ -39,9 +42,8 @@ pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen]) {
             of_other[*other].push(at);
         }
     }
-    let base = pairs.levels[0].clone();
     let cost = |one: usize, other: usize, suffers: &[f64], presses: &[f64]| {
-        base[one * threads + other] * f64::exp(suffers[one] + presses[other])
+        (base[one * threads + other] * f64::exp(suffers[one] + presses[other])).min(FURTHEST)
     };
     let lost = |one: &Seen, suffers: &[f64], presses: &[f64]| -> f64 {
         let beside = one.beside.iter();
@@ -90,37 +92,52 @@ pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen]) {
             presses[other] = (presses[other] + 0.5 * up / down).clamp(-FURTHEST, FURTHEST);
         }
     }
-    let costs = &mut pairs.levels[0];
+    let mut corrected = vec![0.0; threads * threads];
     for one in 0..threads {
         for other in 0..threads {
-            costs[one * threads + other] = cost(one, other, &suffers, &presses);
-        }
-        if let Some(speed) = alone[one] {
-            pairs.speed[one] = speed.exp();
+            corrected[one * threads + other] = cost(one, other, &suffers, &presses);
         }
     }
     // What is left belongs to those who were together.
-    let mut left: Vec<(usize, f64, f64)> = Vec::new();
+    let mut left = vec![(0.0, 0.0); threads * threads];
     for one in seen {
         let Some(speed) = alone[one.runner].filter(|_| !one.beside.is_empty()) else {
             continue;
         };
         let rest = speed - one.speed - lost(one, &suffers, &presses);
         for other in &one.beside {
-            let pair = one.runner * threads + other;
-            left.push((pair, rest / one.beside.len() as f64, 1.0));
+            let (sum, count) = &mut left[one.runner * threads + other];
+            *sum += rest / one.beside.len() as f64;
+            *count += 1.0;
         }
     }
-    left.sort_by_key(|(pair, ..)| *pair);
-    left.dedup_by(|next, kept| {
-        let same = next.0 == kept.0;
-        if same {
-            kept.1 += next.1;
-            kept.2 += 1.0;
+    for (cost, (sum, count)) in corrected.iter_mut().zip(left) {
+        if count > 0.0 {
+            *cost = (*cost + sum / count).clamp(-GAIN, FURTHEST);
         }
-        same
-    });
-    for (pair, sum, count) in left {
-        costs[pair] = (costs[pair] + sum / count).max(-GAIN);
     }
+    for (one, of) in class.iter().enumerate() {
+        for (other, of_other) in class.iter().enumerate() {
+            pairs.levels[0][one * pairs.threads + other] = corrected[of * threads + of_other];
+        }
+        if let Some(speed) = alone[*of] {
+            pairs.speed[one] = speed.exp();
+        }
+    }
+}
+
+/// The costs of the closest level between classes: means over their threads.
+fn of_classes(pairs: &Pairs, class: &[usize], classes: usize) -> Vec<f64> {
+    let mut sums = vec![(0.0, 0.0); classes * classes];
+    for (one, of) in class.iter().enumerate() {
+        for (other, of_other) in class.iter().enumerate() {
+            if one != other {
+                let (sum, count) = &mut sums[of * classes + of_other];
+                *sum += pairs.cost(0, one, other);
+                *count += 1.0;
+            }
+        }
+    }
+    let mean = |(sum, count): (f64, f64)| if count > 0.0 { sum / count } else { 0.0 };
+    sums.into_iter().map(mean).collect()
 }

@@ -55,6 +55,8 @@ pub(super) struct Placed<'a> {
     talks: Vec<Vec<usize>>,
     /// Mean speed alone.
     mean: f64,
+    /// PUs that the runners of each unit want.
+    load: Vec<f64>,
 }
 
 /// No level in [`Placed::between`].
@@ -103,6 +105,7 @@ impl<'a> Placed<'a> {
             above,
             between,
             talks,
+            load: vec![0.0; units],
             mean: pairs.speed.iter().sum::<f64>() / pairs.threads.max(1) as f64,
         };
         placed.recount();
@@ -110,6 +113,11 @@ impl<'a> Placed<'a> {
     }
 
     fn recount(&mut self) {
+        let present = |runner: &usize| self.scene.runners[*runner].present;
+        let loads = self.members.iter();
+        self.load = loads
+            .map(|members| members.iter().map(present).sum())
+            .collect();
         for runner in 0..self.unit.len() {
             self.far[runner] = self.far_at(runner, self.unit[runner], &[]);
         }
@@ -121,6 +129,13 @@ impl<'a> Placed<'a> {
 
     fn has_above(&self) -> bool {
         !self.above.is_empty()
+    }
+
+    /// The part of the time that a runner is on a PU, seen from other units.
+    fn present(&self, runner: usize) -> f64 {
+        let unit = self.unit[runner];
+        let width = self.scene.units[unit].width as f64;
+        self.scene.runners[runner].present * (width / self.load[unit]).min(1.0)
     }
 
     /// What a runner suffers on a unit from others than those there; `except` are left out.
@@ -135,7 +150,7 @@ impl<'a> Placed<'a> {
             }
             let level = self.level(unit, *at);
             if level != NONE {
-                let present = self.scene.runners[other].present;
+                let present = self.present(other);
                 suffered += self.pairs.cost(usize::from(level), runner, other) * present;
             }
         }
@@ -163,7 +178,7 @@ impl<'a> Placed<'a> {
         };
         // Who waits there for a PU is no matter of placement: all are taken to be equally fast, so that nothing is gained
         // by making the slow ones wait. It costs the more the more wait at one place.
-        let waiting = self.mean * (over + 0.5 * over * over / width);
+        let waiting = self.mean * waiting(load, width);
         members.iter().map(|runner| one(*runner)).sum::<f64>() - waiting
     }
 
@@ -187,7 +202,10 @@ impl<'a> Placed<'a> {
         let talk: f64 = talks
             .map(|talk| self.talk(talk, self.unit[talk.pair.0], self.unit[talk.pair.1]))
             .sum();
-        speed - talk
+        // That some wait is no fault of the placement where there are more threads than PUs.
+        let width: f64 = self.scene.units.iter().map(|unit| unit.width as f64).sum();
+        let even = self.mean * waiting(self.load.iter().sum(), width);
+        speed + even - talk
     }
 
     /// What a runner loses (logarithm) to all around it, as long as it runs.
@@ -228,7 +246,7 @@ impl<'a> Placed<'a> {
     }
 
     /// By how much a change raises what is delivered. Those who do not move and share only higher levels with those who do
-    /// are taken to lose in proportion (first order).
+    /// are taken to have lost nothing on their own units.
     pub fn gain(&self, change: Change) -> f64 {
         let (one, other) = match change {
             Change::Swap(one, other) => (self.unit[one], self.unit[other]),
@@ -246,7 +264,7 @@ impl<'a> Placed<'a> {
                 for (who, there) in &moved {
                     let level = self.level(*unit, *there);
                     if who != runner && there != unit && level != NONE {
-                        let present = self.scene.runners[*who].present;
+                        let present = self.present(*who);
                         far += self.pairs.cost(usize::from(level), *runner, *who) * present;
                     }
                 }
@@ -258,7 +276,7 @@ impl<'a> Placed<'a> {
                 }
                 let mut change = 0.0;
                 for (who, there) in &moved {
-                    let present = self.scene.runners[*who].present;
+                    let present = self.present(*who);
                     let cost = |unit: usize| match self.level(*at, unit) {
                         NONE | 0 => 0.0,
                         level => self.pairs.cost(usize::from(level), bystander, *who) * present,
@@ -268,8 +286,9 @@ impl<'a> Placed<'a> {
                 if *at == one || *at == other {
                     far_now.push((bystander, self.far[bystander] + change));
                 } else if change != 0.0 {
-                    let speed = self.pairs.speed[bystander];
-                    gain -= speed * change * self.scene.runners[bystander].present;
+                    let now = self.pairs.speed[bystander] * (-self.far[bystander]).exp();
+                    let lost = -(-change).exp_m1();
+                    gain -= now * lost * self.scene.runners[bystander].present;
                 }
             }
         }
@@ -323,4 +342,11 @@ impl<'a> Placed<'a> {
             runner.ours && self.scene.masks[runner.mask][*unit]
         })
     }
+}
+
+/// What it costs that more want a PU than there are, in threads: more than in proportion, so that an even spread costs
+/// least.
+fn waiting(load: f64, width: f64) -> f64 {
+    let over = (load - width).max(0.0);
+    over + 0.5 * over * over / width
 }

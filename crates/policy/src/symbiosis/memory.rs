@@ -1,7 +1,7 @@
 //! What is remembered of a thread: what it would use alone, and how fast it was beside whom.
 
 use super::uses::{Basis, SIGNATURE, Values};
-use perch_core::{PuSet, Reason, ThreadId};
+use perch_core::{PuSet, Reason, ThreadId, ThreadState};
 
 /// Weight of a new value in the mean of those before.
 const NEW_COUNTED: f64 = 0.4;
@@ -9,6 +9,12 @@ const NEW_SAMPLED: f64 = 0.2;
 
 /// A share that changes by more than this part of it and by more than this much: another phase.
 const OTHER_PHASE: (f64, f64) = (0.3, 0.04);
+
+/// Speeds beside the same others that differ by more than this (logarithm) are not chance.
+const OTHER_SPEED: f64 = 0.15;
+
+/// Uses that differ by less than this part and this much more are the same.
+const ALIKE: (f64, f64) = (0.1, 1e-3);
 
 /// Neighbourhoods remembered of each thread.
 const REMEMBERED: usize = 48;
@@ -18,8 +24,10 @@ const REMEMBERED: usize = 48;
 pub(super) struct Memory {
     /// Its uses: rates for each unit of speed, others as they are.
     uses: Vec<f64>,
-    /// Its speed alone, if speeds are counted.
-    pub speed: Option<f64>,
+    /// A guess of its speed alone, if speeds are counted.
+    pub alone: Option<f64>,
+    /// Mean share of the time that it wanted a PU.
+    present: Option<f64>,
     signature: Option<[f64; SIGNATURE.len()]>,
     /// The lowest PU of the unit on which it was, and who was there with it.
     place: Option<(u32, Vec<ThreadId>)>,
@@ -38,6 +46,16 @@ pub(super) struct Neighbours {
 }
 
 impl Memory {
+    /// Takes in the share of a period that it wanted a PU; the mean of those so far, if it is busy by that. Threads that
+    /// sleep now and then must not come and go.
+    pub fn wanted(&mut self, thread: &ThreadState, least: f64) -> f64 {
+        let now = thread.activity + thread.waiting;
+        let mean = self.present.get_or_insert(now);
+        *mean += NEW_COUNTED * (now - *mean);
+        let least = least * if self.target.is_some() { 0.5 } else { 1.0 };
+        if *mean >= least { *mean } else { 0.0 }
+    }
+
     /// Takes in a period's uses. Whether the thread is in another phase than before: then all that was known is forgotten.
     pub fn take(&mut self, basis: &Basis, read: &[f64], value: &Values<'_>) -> bool {
         let signature = SIGNATURE.map(|name| value(name).unwrap_or(0.0));
@@ -53,6 +71,7 @@ impl Memory {
             let target = self.target.take();
             *self = Self {
                 target,
+                present: self.present,
                 ..Self::default()
             };
         }
@@ -99,6 +118,16 @@ impl Memory {
         })
     }
 
+    /// Whether both use about the same.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let (part, much) = ALIKE;
+        let near =
+            |(one, other): (&f64, &f64)| (one - other).abs() <= part * one.max(*other) + much;
+        !self.uses.is_empty()
+            && self.uses.len() == other.uses.len()
+            && self.uses.iter().zip(&other.uses).all(near)
+    }
+
     /// Whether the thread spent this period where it spent the last one, with the same others.
     pub fn stayed(&mut self, unit: u32, beside: &[ThreadId]) -> bool {
         let now = Some((unit, beside.to_vec()));
@@ -107,18 +136,27 @@ impl Memory {
         same
     }
 
-    /// Remembers a speed beside others.
-    pub fn saw(&mut self, beside: Vec<ThreadId>, speed: f64) {
+    /// Remembers a speed beside others. Whether that is another speed than it had beside the same others: then it does
+    /// something else, though its instructions are of the same kinds, and all that was known is forgotten.
+    pub fn saw(&mut self, beside: Vec<ThreadId>, speed: f64) -> bool {
         if let Some(at) = self.seen.iter().position(|known| known.beside == beside) {
             let mut known = self.seen.remove(at);
+            let other = (speed - known.speed).abs() > OTHER_SPEED;
+            if other {
+                self.seen.clear();
+                self.uses.clear();
+                self.alone = None;
+                known.speed = speed;
+            }
             known.speed += 0.5 * (speed - known.speed);
             self.seen.push(known);
-            return;
+            return other;
         }
         if self.seen.len() >= REMEMBERED {
             self.seen.remove(0);
         }
         self.seen.push(Neighbours { beside, speed });
+        false
     }
 
     /// Forgets what it did beside a thread that is no longer what it was.

@@ -6,6 +6,7 @@
 
 mod config;
 mod cost;
+mod large;
 mod learned;
 mod loss;
 mod memory;
@@ -21,6 +22,7 @@ use crate::{
     history::PerThread,
 };
 use cost::Costs;
+use large::Classes;
 use learned::Seen;
 use loss::{Pairs, Placed, Talk};
 use memory::Memory;
@@ -35,8 +37,23 @@ const SETTLE: u64 = 2;
 /// A gain that came true by less than this part of it is a disappointment.
 const CAME_TRUE: f64 = 0.3;
 
+/// No thread is taken to have lost more than this (logarithm) when its speed alone is guessed: half of it.
+const MOST_LOST: f64 = 0.7;
+
+/// Weight of a new guess of a speed alone.
+const GUESS: f64 = 0.3;
+
 /// So much of the prediction's error must be gained where nothing corrects it.
 const UNCORRECTED: f64 = 0.5;
+
+/// A loss by more than this part is no chance: threads go back.
+const WORSE: f64 = 0.003;
+
+/// Each disappointment doubles the gain that is needed, up to so many.
+const MOST_DISAPPOINTED: u32 = 6;
+
+/// Where nothing was gained by a search the next one comes after twice as many periods, up to so many.
+const LONGEST_REST: u64 = 16;
 
 /// Talk below this confidence is not believed, and never takes more than this part of a thread's time.
 const TALK: (f64, f64) = (0.3, 0.9);
@@ -54,16 +71,21 @@ pub struct Symbiosis {
     moved: Option<Moved>,
     /// How often a gain did not come true with these threads.
     disappointed: u32,
-    /// The period in which anything changed last: threads, phases, places.
+    /// The period in which threads came or went last, and that in which one entered another phase.
     changed: u64,
+    phase: u64,
     busy: Vec<ThreadId>,
+    /// No search before this period, and how long the last rest was.
+    rest: (u64, u64),
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Moved {
     period: u64,
     predicted: f64,
     before: f64,
+    /// The units on which the busy threads were.
+    from: Vec<usize>,
 }
 
 impl Symbiosis {
@@ -109,7 +131,9 @@ impl Symbiosis {
             moved: None,
             disappointed: 0,
             changed: 0,
+            phase: 0,
             busy: Vec::new(),
+            rest: (0, 1),
         })
     }
 
@@ -173,31 +197,32 @@ impl Symbiosis {
             speeds.push(read.filter(|_| costs.basis.counted).map(|read| read[0]));
         }
         if !changed.is_empty() {
-            self.changed = snapshot.period;
-            self.disappointed = 0;
+            self.phase = snapshot.period;
             for runner in &scene.runners {
                 self.memory[runner.at].forget(&changed);
             }
         }
         let now = |runner: usize| speeds[runner].unwrap_or(1.0);
-        let alone: Vec<f64> = (0..threads)
+        // What a thread would do alone follows from what it does and what it is predicted to lose, which depends on it
+        // in turn: a first guess is enough, and more would run away.
+        let mut alone: Vec<f64> = (0..threads)
             .map(|runner| {
                 let memory = &self.memory[scene.runners[runner].at];
-                memory.speed.unwrap_or(now(runner))
+                memory.alone.unwrap_or(now(runner))
             })
             .collect();
         let mut pairs = self.predict(scene, costs, &alone);
-        // Of a thread that was never seen, the speed alone follows from what it is predicted to lose now.
         if costs.basis.counted {
             let placed = Placed::new(scene, &pairs, here(scene));
-            let alone: Vec<f64> = (0..threads)
-                .map(|runner| {
-                    let memory = &self.memory[scene.runners[runner].at];
-                    let lost = placed.lost(runner);
-                    memory.speed.unwrap_or(now(runner) * lost.exp())
-                })
-                .collect();
+            let lost: Vec<f64> = (0..threads).map(|runner| placed.lost(runner)).collect();
             drop(placed);
+            for (runner, lost) in lost.into_iter().enumerate() {
+                let memory = &mut self.memory[scene.runners[runner].at];
+                let guess = now(runner) * lost.min(MOST_LOST).exp();
+                let known = memory.alone.get_or_insert(guess);
+                *known += GUESS * (guess - *known);
+                alone[runner] = *known;
+            }
             pairs = self.predict(scene, costs, &alone);
         }
         pairs.talk = self.talk(snapshot, scene, costs);
@@ -235,9 +260,11 @@ impl Symbiosis {
             }
             costs_of_level
         });
+        // Threads that take turns on a PU do nothing to each other there.
+        let turns = scene.turns.then(|| vec![0.0; threads * threads]);
         Pairs {
             threads,
-            levels: levels.collect(),
+            levels: turns.into_iter().chain(levels).collect(),
             talk: Vec::new(),
             speed: alone.to_vec(),
         }
@@ -262,6 +289,9 @@ impl Symbiosis {
             .iter()
             .map(|level| seconds(costs.levels[*level].share))
             .collect();
+        if scene.turns {
+            levels.insert(0, 0.0);
+        }
         levels.push(longest);
         let runner_of: HashMap<ThreadId, usize> = scene
             .runners
@@ -289,11 +319,13 @@ impl Symbiosis {
         let id = |runner: usize| snapshot.threads[scene.runners[runner].at].info.id;
         let runner_of: HashMap<ThreadId, usize> =
             (0..scene.runners.len()).map(|r| (id(r), r)).collect();
+        let class = self.classes(snapshot, scene);
         let placed = Placed::new(scene, pairs, here(scene));
         let settled = self
             .moved
+            .as_ref()
             .is_none_or(|m| snapshot.period >= m.period + SETTLE);
-        let mut seen = Vec::new();
+        let mut changed = Vec::new();
         for (runner, of) in scene.runners.iter().enumerate() {
             let members = placed.members(of.unit);
             let mut beside: Vec<ThreadId> = members.iter().map(|other| id(*other)).collect();
@@ -305,37 +337,74 @@ impl Symbiosis {
             let stayed = memory.stayed(first, &beside);
             // Where threads take turns, who ran beside whom is not known.
             if stayed && settled && now[runner] > 0.0 && members.len() <= width {
-                memory.saw(beside, now[runner].ln() + placed.lost_afar(runner));
+                let speed = now[runner].ln() + placed.lost_afar(runner);
+                if memory.saw(beside, speed) {
+                    changed.push(id(runner));
+                }
+            }
+        }
+        drop(placed);
+        if !changed.is_empty() {
+            self.phase = snapshot.period;
+        }
+        let mut seen = Vec::new();
+        for (runner, of) in scene.runners.iter().enumerate() {
+            let memory = &mut self.memory[of.at];
+            if !changed.contains(&id(runner)) {
+                memory.forget(&changed);
             }
             seen.extend(memory.seen.iter().filter_map(|known| {
-                let beside = known.beside.iter().map(|id| runner_of.get(id).copied());
+                let beside = known.beside.iter();
+                let beside = beside.map(|id| runner_of.get(id).map(|other| class[*other]));
                 Some(Seen {
-                    runner,
+                    runner: class[runner],
                     beside: beside.collect::<Option<Vec<usize>>>()?,
                     speed: known.speed,
                 })
             }));
         }
-        drop(placed);
-        learned::correct(pairs, &seen);
-        for (runner, of) in scene.runners.iter().enumerate() {
-            let memory = &mut self.memory[of.at];
-            if !memory.seen.is_empty() {
-                memory.speed = Some(pairs.speed[runner]);
-            }
-        }
+        learned::correct(pairs, &seen, &class);
     }
 
-    /// Whether the last move brought what was predicted.
-    fn judge(&mut self, period: u64, scene: &Scene, now: &[f64]) {
-        let Some(moved) = self.moved.filter(|m| period > m.period + SETTLE) else {
-            return;
-        };
-        let total = delivered(scene, now);
-        if total / moved.before - 1.0 < CAME_TRUE * moved.predicted {
-            self.disappointed += 1;
-        }
+    /// Threads of one process that use the same are of one class.
+    fn classes(&self, snapshot: &Snapshot, scene: &Scene) -> Vec<usize> {
+        let mut first: Vec<usize> = Vec::new();
+        let runners = scene.runners.iter().enumerate();
+        let class = runners.map(|(runner, of)| {
+            let pid = |at: usize| snapshot.threads[at].info.pid;
+            let alike = first.iter().position(|other| {
+                let other = &scene.runners[*other];
+                pid(other.at) == pid(of.at) && self.memory[other.at].is_like(&self.memory[of.at])
+            });
+            alike.unwrap_or_else(|| {
+                first.push(runner);
+                first.len() - 1
+            })
+        });
+        class.collect()
+    }
+
+    /// Whether the last move brought what was predicted. If it made things worse, the placement before.
+    fn judge(&mut self, snapshot: &Snapshot, scene: &Scene, now: &[f64]) -> Option<Vec<usize>> {
+        let settled = |moved: &&Moved| snapshot.period > moved.period + SETTLE;
+        let moved = self.moved.as_ref().filter(settled)?;
+        let gained = delivered(scene, now) / moved.before - 1.0;
+        let came_true = gained >= CAME_TRUE * moved.predicted;
+        let worse = gained < -WORSE;
+        let back = worse.then(|| moved.from.clone());
+        // What came of it is not known if the threads are no longer what they were: where they change faster than that can
+        // be told, moving them does not pay.
+        let same = self.changed.max(self.phase) < moved.period;
         self.moved = None;
+        self.disappointed = match came_true && same {
+            true => self.disappointed.saturating_sub(1),
+            false => (self.disappointed + 1).min(MOST_DISAPPOINTED),
+        };
+        if !same {
+            self.rest = (snapshot.period + LONGEST_REST / 2, LONGEST_REST);
+            return None;
+        }
+        back.filter(|from| from.len() == scene.runners.len())
     }
 
     /// The best placement that is found, from the placement as it is and from the best pairs.
@@ -437,7 +506,12 @@ impl Policy for Symbiosis {
             let why = "no metric of the threads is in the calibration; run `perch calibrate` again";
             return self.fall_back(snapshot, why);
         };
-        let Some(scene) = Scene::new(snapshot, &costs, &self.config) else {
+        let least = self.config.min_activity;
+        let threads = snapshot.threads.iter().enumerate();
+        let present: Vec<f64> = threads
+            .map(|(at, thread)| self.memory[at].wanted(thread, least))
+            .collect();
+        let Some(scene) = Scene::new(snapshot, &costs, &present) else {
             let mut plan = Plan::default();
             let remark = "nothing to choose: the threads' PUs share all that was measured";
             plan.remarks.push(remark.to_owned());
@@ -448,42 +522,113 @@ impl Policy for Symbiosis {
         if busy != self.busy {
             self.busy = busy;
             self.changed = snapshot.period;
-            self.disappointed = 0;
+            self.disappointed /= 2;
             self.moved = None;
         }
+        if scene.runners.len() > search::MATCHED {
+            if snapshot.period >= self.rest.0.max(self.changed + SETTLE) {
+                self.deal(snapshot, &scene, &costs);
+            }
+            return self.plan(snapshot, &scene);
+        }
         let (mut pairs, now) = self.pairs(snapshot, &scene, &costs);
-        if costs.basis.counted && self.config.learn {
+        let corrected = costs.basis.counted && self.config.learn;
+        let mut back = None;
+        if corrected {
             self.learn(snapshot, &scene, &mut pairs, &now);
-            self.judge(snapshot.period, &scene, &now);
+            back = self.judge(snapshot, &scene, &now);
+        }
+        if self.changed.max(self.phase) == snapshot.period {
+            self.rest.1 = 1;
         }
         let settling = self.moved.is_some() || snapshot.period < self.changed + SETTLE;
-        if !settling && scene.runners.iter().any(|runner| runner.ours) {
-            let current = Placed::new(&scene, &pairs, here(&scene)).value();
-            let (value, best) = self.best(&scene, &pairs);
-            let gain = value / current - 1.0;
-            let counted = costs.basis.counted && self.config.learn;
-            // Errors of the prediction that nothing will correct are noise; over many threads they even out.
-            let noise = match counted {
-                true => 0.0,
-                false => costs.error() / (scene.runners.len() as f64).sqrt() * UNCORRECTED,
-            };
-            let needed = self.config.gain.max(noise) * f64::from(1 + self.disappointed);
-            if current > 0.0 && gain > needed {
-                self.moved = counted.then(|| Moved {
-                    period: snapshot.period,
-                    predicted: gain,
-                    before: delivered(&scene, &now),
-                });
-                self.adopt(snapshot, &scene, &best, gain);
-            }
+        if let Some(from) = back {
+            let placed = Placed::new(&scene, &pairs, from);
+            self.adopt(snapshot, &scene, &placed, "back to where all were faster");
+            self.rest = (snapshot.period + SETTLE, 1);
+        } else if !settling && snapshot.period >= self.rest.0 {
+            self.search(snapshot, &scene, &costs, &pairs, &now);
         }
         self.plan(snapshot, &scene)
     }
 }
 
 impl Symbiosis {
+    /// Places more threads than can be looked at pair by pair; adopts that if it is better by more than the noise.
+    fn deal(&mut self, snapshot: &Snapshot, scene: &Scene, costs: &Costs) {
+        let least = self.config.min_confidence;
+        let mut uses = Vec::with_capacity(scene.runners.len());
+        let mut speeds = Vec::with_capacity(scene.runners.len());
+        for of in &scene.runners {
+            let read = costs
+                .basis
+                .read(&believed(&snapshot.threads[of.at].metrics, least));
+            let speed = read.as_ref().filter(|_| costs.basis.counted);
+            speeds.push(speed.map_or(1.0, |read| read[0]));
+            uses.push(read);
+        }
+        let classes = Classes::new(costs, scene.levels[0], &uses, &speeds);
+        let current = classes.value(scene, &here(scene));
+        let dealt = classes.deal(scene);
+        let gain = classes.value(scene, &dealt) / current - 1.0;
+        if current > 0.0 && gain > self.config.gain {
+            let text = format!(
+                "least predicted loss of classes, {:.1} % more in all",
+                100.0 * gain
+            );
+            for (runner, of) in scene.runners.iter().enumerate().filter(|(_, of)| of.ours) {
+                let reason = Reason::new(text.clone()).with("class", classes.of[runner] as f64);
+                let pus: PuSet = scene.units[dealt[runner]].pus.clone();
+                self.memory[of.at].target = Some((pus, reason));
+            }
+            self.rest = (snapshot.period + SETTLE, 1);
+        } else {
+            self.rest(snapshot.period);
+        }
+    }
+
+    /// Nothing was gained by a search: the next one comes later.
+    fn rest(&mut self, period: u64) {
+        let rest = self.rest.1;
+        self.rest = (period + rest, (2 * rest).min(LONGEST_REST));
+    }
+
+    /// Looks for a better placement and adopts it if it is better by more than the noise.
+    fn search(
+        &mut self,
+        snapshot: &Snapshot,
+        scene: &Scene,
+        costs: &Costs,
+        pairs: &Pairs,
+        now: &[f64],
+    ) {
+        let current = Placed::new(scene, pairs, here(scene)).value();
+        let (value, best) = self.best(scene, pairs);
+        let gain = value / current - 1.0;
+        let corrected = costs.basis.counted && self.config.learn;
+        // Errors of the prediction that nothing will correct are noise; over many threads they even out.
+        let noise = match corrected {
+            true => 0.0,
+            false => costs.error() / (scene.runners.len() as f64).sqrt() * UNCORRECTED,
+        };
+        let needed = self.config.gain.max(noise) * f64::from(1u32 << self.disappointed);
+        if current > 0.0 && gain > needed {
+            self.moved = corrected.then(|| Moved {
+                period: snapshot.period,
+                predicted: gain,
+                before: delivered(scene, now),
+                from: here(scene),
+            });
+            let text = format!("least predicted loss, {:.1} % more in all", 100.0 * gain);
+            self.adopt(snapshot, scene, &best, &text);
+            self.rest = (0, 1);
+        } else {
+            self.rest(snapshot.period);
+        }
+    }
+
     /// Remembers where threads shall be, and why.
-    fn adopt(&mut self, snapshot: &Snapshot, scene: &Scene, best: &Placed<'_>, gain: f64) {
+    fn adopt(&mut self, snapshot: &Snapshot, scene: &Scene, best: &Placed<'_>, why: &str) {
         for (runner, of) in scene.runners.iter().enumerate().filter(|(_, of)| of.ours) {
             let unit = best.unit[runner];
             let others = best.members(unit).iter().filter(|other| **other != runner);
@@ -498,12 +643,11 @@ impl Symbiosis {
             names.sort_unstable();
             names.truncate(4);
             let text = match names.is_empty() {
-                true => "least predicted loss: a place of its own".to_owned(),
-                false => format!("least predicted loss: beside {}", names.join(", ")),
+                true => format!("{why}: a place of its own"),
+                false => format!("{why}: beside {}", names.join(", ")),
             };
-            let reason = Reason::new(text)
-                .with("predicted loss", 1.0 - (-best.lost(runner)).exp())
-                .with("gain of all", gain);
+            let lost = 1.0 - (-best.lost(runner)).exp();
+            let reason = Reason::new(text).with("predicted loss", lost);
             let pus: PuSet = scene.units[unit].pus.clone();
             self.memory[of.at].target = Some((pus, reason));
         }

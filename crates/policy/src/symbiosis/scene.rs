@@ -1,7 +1,6 @@
 //! One period: who is busy, and which parts of the machine the threads can be put on.
 
-use super::{SymbiosisConfig, cost::Costs};
-use crate::cpi;
+use super::{cost::Costs, search::MATCHED};
 use perch_core::{PuSet, Snapshot, ThreadState};
 
 const NOWHERE: u32 = u32::MAX;
@@ -43,14 +42,18 @@ pub(super) struct Scene {
     pub runners: Vec<Runner>,
     /// Units on which threads may be put, one list for all threads that are alike in that.
     pub masks: Vec<Vec<bool>>,
-    /// The place of each level of [`Costs::levels`], the closest first.
+    /// The place of each level of [`Costs::levels`], the closest first. Where threads take turns these are all above the
+    /// closest, the PU.
     pub levels: Vec<usize>,
+    /// Whether there are more threads than PUs: then units are PUs, on which threads take turns.
+    pub turns: bool,
     of_pu: Vec<u32>,
 }
 
 impl Scene {
-    /// Nothing if there is nothing to choose: fewer than two units.
-    pub fn new(snapshot: &Snapshot, costs: &Costs, config: &SymbiosisConfig) -> Option<Self> {
+    /// Nothing if there is nothing to choose: fewer than two units. `present` is the share of time that each thread of
+    /// the snapshot wants a PU; 0 of those that are not busy.
+    pub fn new(snapshot: &Snapshot, costs: &Costs, present: &[f64]) -> Option<Self> {
         let topology = &snapshot.topology;
         let mut sized: Vec<(usize, Vec<PuSet>)> = Vec::new();
         for (place, level) in costs.levels.iter().enumerate() {
@@ -61,14 +64,22 @@ impl Scene {
         let size = |groups: &[PuSet]| groups.iter().map(PuSet::len).max().unwrap_or(0);
         sized.sort_by_key(|(_, groups)| size(groups));
         sized.retain(|(_, groups)| size(groups) > 1);
-        let (_, closest) = sized.first()?;
-        let highest = topology.pus.last().map_or(0, |pu| pu.os as usize + 1);
         let usable: PuSet = topology.usable();
+        // With more threads than PUs it matters who takes turns on one: those never run beside each other.
+        let threads = present.iter().filter(|present| **present > 0.0).count();
+        let turns = threads > usable.len() && threads <= MATCHED;
+        let none = Vec::new();
+        let closest = match turns {
+            true => &none,
+            false => &sized.first()?.1,
+        };
+        let highest = topology.pus.last().map_or(0, |pu| pu.os as usize + 1);
         let mut found = Self {
             units: Vec::new(),
             runners: Vec::new(),
             masks: Vec::new(),
             levels: sized.iter().map(|(place, _)| *place).collect(),
+            turns,
             of_pu: vec![NOWHERE; highest],
         };
         let kind = |pu: u32| topology.core_of(pu).map_or(0, |core| core.kind);
@@ -82,7 +93,8 @@ impl Scene {
             for pu in pus.iter() {
                 found.of_pu[pu as usize] = found.units.len() as u32;
             }
-            let groups = sized[1..].iter().map(|(_, groups)| {
+            let above = if turns { &sized[..] } else { &sized[1..] };
+            let groups = above.iter().map(|(_, groups)| {
                 let place = groups.iter().position(|group| group.contains(first));
                 place.unwrap_or(usize::MAX)
             });
@@ -98,7 +110,7 @@ impl Scene {
         }
         let mut sets: Vec<(&PuSet, usize)> = Vec::new();
         for (at, thread) in snapshot.threads.iter().enumerate() {
-            if !cpi::is_busy(thread, config.min_activity) {
+            if present[at] <= 0.0 {
                 continue;
             }
             let Some(unit) = found.unit_of(thread) else {
@@ -118,7 +130,7 @@ impl Scene {
                 at,
                 unit,
                 ours: thread.hands_off.is_none() && found.masks[mask][unit],
-                present: (thread.activity + thread.waiting).clamp(0.01, 1.0),
+                present: present[at].clamp(0.01, 1.0),
                 mask,
             });
         }
@@ -143,8 +155,8 @@ impl Scene {
             .or_else(|| thread.last_pu.and_then(unit))
     }
 
-    /// The level (its place in [`Scene::levels`]) at which two units are closest; nothing if nothing was measured of
-    /// what they share.
+    /// The level at which two units are closest: 0 for the same one, then in the order of their groups; nothing if
+    /// nothing was measured of what they share.
     pub fn between(&self, one: usize, other: usize) -> Option<usize> {
         if one == other {
             return Some(0);
