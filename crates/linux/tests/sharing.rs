@@ -2,10 +2,14 @@
 
 mod support;
 
-use perch_core::{Module, Sharing, ThreadId};
-use perch_linux::sampling::{Options, SamplerModule};
+use perch_core::{EventPlan, Machine, Module, Sharing, ThreadId};
+use perch_linux::{
+    machine::{CountersMode, LinuxMachine},
+    sampling::{Options, SamplerModule},
+};
 use std::{
     hint::black_box,
+    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -159,6 +163,73 @@ fn a_word_that_all_add_to_is_found() {
     let last = seen.last().expect("two periods");
     assert_eq!(last.len(), 1, "{seen:?}");
     assert_eq!(last[0].threads, pair(&threads[0], &threads[1]));
+}
+
+#[test]
+#[ignore = "the other process of another test; runs until it is killed"]
+fn shares_for_ever() {
+    let (buffer, own) = (words(32 << 10), words(32 << 10));
+    let start = |name: &str, words: &Words, what: fn(&[AtomicU64])| {
+        let words = Arc::clone(words);
+        let work = move || loop {
+            what(&words);
+        };
+        thread::Builder::new()
+            .name(name.into())
+            .spawn(work)
+            .expect("a thread")
+    };
+    let threads = [
+        start("producer", &buffer, writes),
+        start("consumer", &buffer, reads),
+        start("loner", &own, writes),
+    ];
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("never ends"));
+}
+
+#[test]
+fn the_machine_observes_who_shares() {
+    let program = std::env::current_exe().expect("this test");
+    let arguments = ["--exact", "shares_for_ever", "--ignored", "--nocapture"];
+    let child = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .spawn();
+    let mut child = child.expect("another process");
+    let mut machine = LinuxMachine::builder()
+        .counters(CountersMode::Sampling)
+        .build()
+        .expect("a machine");
+    if machine.configure(&EventPlan::default()).is_err() {
+        child.kill().expect("alive");
+        return; // perf events are refused here
+    }
+    machine.attach(child.id() as i32).expect("alive");
+    let mut found = None;
+    for _ in 0..240 {
+        machine.wait(Duration::from_millis(500)).expect("a period");
+        let observation = machine.observe().expect("an observation");
+        let name = |id: ThreadId| {
+            let mut threads = observation.threads.iter();
+            threads
+                .find(|of| of.info.id == id)
+                .map(|of| of.info.name.clone())
+        };
+        for sharing in &observation.sharing {
+            let names = [sharing.threads.0, sharing.threads.1].map(name);
+            found = Some(names.map(Option::unwrap_or_default));
+        }
+        if found.is_some() {
+            break;
+        }
+    }
+    child.kill().expect("alive");
+    child.wait().expect("ended");
+    let mut names = found.expect("nobody was found");
+    names.sort();
+    assert_eq!(names, ["consumer", "producer"]);
 }
 
 /// How often pairs are found by the buffer's size; `--ignored --nocapture` prints the table of docs/sharing.md.
