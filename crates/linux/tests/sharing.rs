@@ -9,7 +9,7 @@ use perch_linux::{
 };
 use std::{
     hint::black_box,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -165,6 +165,16 @@ fn a_word_that_all_add_to_is_found() {
     assert_eq!(last[0].threads, pair(&threads[0], &threads[1]));
 }
 
+/// Another process, which ends with the test.
+struct Other(Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 #[ignore = "the other process of another test; runs until it is killed"]
 fn shares_for_ever() {
@@ -193,20 +203,17 @@ fn shares_for_ever() {
 fn the_machine_observes_who_shares() {
     let program = std::env::current_exe().expect("this test");
     let arguments = ["--exact", "shares_for_ever", "--ignored", "--nocapture"];
-    let child = Command::new(program)
-        .args(arguments)
-        .stdout(Stdio::null())
-        .spawn();
-    let mut child = child.expect("another process");
+    let mut command = Command::new(program);
+    let child = command.args(arguments).stdout(Stdio::null()).spawn();
+    let other = Other(child.expect("another process"));
     let mut machine = LinuxMachine::builder()
         .counters(CountersMode::Sampling)
         .build()
         .expect("a machine");
     if machine.configure(&EventPlan::default()).is_err() {
-        child.kill().expect("alive");
         return; // perf events are refused here
     }
-    machine.attach(child.id() as i32).expect("alive");
+    machine.attach(other.0.id() as i32).expect("alive");
     let mut found = None;
     for _ in 0..240 {
         machine.wait(Duration::from_millis(500)).expect("a period");
@@ -225,8 +232,6 @@ fn the_machine_observes_who_shares() {
             break;
         }
     }
-    child.kill().expect("alive");
-    child.wait().expect("ended");
     let mut names = found.expect("nobody was found");
     names.sort();
     assert_eq!(names, ["consumer", "producer"]);
