@@ -2,10 +2,14 @@
 
 mod support;
 
-use perch_core::{Module, Sharing, ThreadId};
-use perch_linux::sampling::{Options, SamplerModule};
+use perch_core::{EventPlan, Machine, Module, Sharing, ThreadId};
+use perch_linux::{
+    machine::{CountersMode, LinuxMachine},
+    sampling::{Options, SamplerModule},
+};
 use std::{
     hint::black_box,
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -161,6 +165,78 @@ fn a_word_that_all_add_to_is_found() {
     assert_eq!(last[0].threads, pair(&threads[0], &threads[1]));
 }
 
+/// Another process, which ends with the test.
+struct Other(Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "the other process of another test; runs until it is killed"]
+fn shares_for_ever() {
+    let (buffer, own) = (words(32 << 10), words(32 << 10));
+    let start = |name: &str, words: &Words, what: fn(&[AtomicU64])| {
+        let words = Arc::clone(words);
+        let work = move || loop {
+            what(&words);
+        };
+        thread::Builder::new()
+            .name(name.into())
+            .spawn(work)
+            .expect("a thread")
+    };
+    let threads = [
+        start("producer", &buffer, writes),
+        start("consumer", &buffer, reads),
+        start("loner", &own, writes),
+    ];
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("never ends"));
+}
+
+#[test]
+fn the_machine_observes_who_shares() {
+    let program = std::env::current_exe().expect("this test");
+    let arguments = ["--exact", "shares_for_ever", "--ignored", "--nocapture"];
+    let mut command = Command::new(program);
+    let child = command.args(arguments).stdout(Stdio::null()).spawn();
+    let other = Other(child.expect("another process"));
+    let mut machine = LinuxMachine::builder()
+        .counters(CountersMode::Sampling)
+        .build()
+        .expect("a machine");
+    if machine.configure(&EventPlan::default()).is_err() {
+        return; // perf events are refused here
+    }
+    machine.attach(other.0.id() as i32).expect("alive");
+    let mut found = None;
+    for _ in 0..240 {
+        machine.wait(Duration::from_millis(500)).expect("a period");
+        let observation = machine.observe().expect("an observation");
+        let name = |id: ThreadId| {
+            let mut threads = observation.threads.iter();
+            threads
+                .find(|of| of.info.id == id)
+                .map(|of| of.info.name.clone())
+        };
+        for sharing in &observation.sharing {
+            let names = [sharing.threads.0, sharing.threads.1].map(name);
+            found = Some(names.map(Option::unwrap_or_default));
+        }
+        if found.is_some() {
+            break;
+        }
+    }
+    let mut names = found.expect("nobody was found");
+    names.sort();
+    assert_eq!(names, ["consumer", "producer"]);
+}
+
 /// How often pairs are found by the buffer's size; `--ignored --nocapture` prints the table of docs/sharing.md.
 #[test]
 #[ignore = "prints a table, takes minutes"]
@@ -168,7 +244,7 @@ fn how_often_pairs_are_found() {
     println!(
         "| buffer | CPU time | found | confidence | transfers a second | at most | others told |"
     );
-    for bytes in [4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20] {
+    for bytes in [4 << 10, 64 << 10, 1 << 20, 16 << 20] {
         let buffer = words(bytes);
         let threads = [
             Touching::start(&buffer, writes),

@@ -7,7 +7,8 @@
 //! * in that page W was mostly seen at each line once (of a lock that it takes again and again, the rest of the page
 //!   is not written): Good and Turing's share of what was not seen yet, `singles / all`;
 //! * over all such pages as many lines are met as would be if both went anywhere: `(met + 1) / (expected + 1)`. Objects
-//!   of two threads side by side in one page are never met, and the more samples there are, the less they count.
+//!   of two threads side by side in one page are never met: the more samples there are, the less they count, and the
+//!   less is that believed to be sharing at all.
 //!
 //! Pages that W writes and was not seen at are made up for in the same way. That gives the share `o` of R's accesses that
 //! go to lines that W writes, and in the same way W's writes to lines that R uses. An access of R needs the line anew if
@@ -43,6 +44,11 @@ const HALF_SURE: f64 = 4.0;
 /// So many accesses to a page are taken as one match, and make no surer than that.
 const PAGE_WEIGHT: f64 = 0.125;
 const PAGE_SURE: f64 = 0.5;
+
+/// Of two threads with lines of their own so many are met all the same, as part of what is expected of others; and how
+/// much likelier common lines are than that, as long as nothing was seen.
+const STRAY: f64 = 0.05;
+const PRIOR_ODDS: f64 = 3.0;
 
 /// What was seen less often than that is made up for no further.
 const LEAST_COVERAGE: f64 = 0.1;
@@ -218,6 +224,16 @@ fn compare(uses: &[(usize, PageUse)], pairs: &mut FxHashMap<(usize, usize), Evid
 }
 
 impl Evidence {
+    /// The chance that both use the same lines of their common pages, rather than lines of their own side by side: as
+    /// many are met as expected, or hardly any, both with chance's spread (Poisson), and before anything was seen the
+    /// first is the likelier.
+    fn mixed(&self) -> f64 {
+        let odds =
+            PRIOR_ODDS * (self.met * (1.0 / STRAY).ln() - self.expected * (1.0 - STRAY)).exp();
+        // Infinite odds are a certainty.
+        1.0 - 1.0 / (1.0 + odds)
+    }
+
     /// Transfers a second from the writer to the reader, and how sure it is that there are any. Of both: what they did
     /// in all, and their part of the time on a PU.
     fn judge(&self, reader: (Total, f64), writer: (Total, f64)) -> (f64, f64) {
@@ -234,7 +250,8 @@ impl Evidence {
         let transfers = busy * needs / (ACCESS_TIME + needs * TRANSFER_TIME);
         let sure = |matches: f64| matches / (matches + HALF_SURE);
         let exact = sure(self.hits.min(self.written));
-        let near = PAGE_SURE * sure(PAGE_WEIGHT * meet * self.near.min(self.written_near));
+        let near = sure(PAGE_WEIGHT * meet * self.near.min(self.written_near));
+        let near = PAGE_SURE * self.mixed() * near;
         (transfers, 1.0 - (1.0 - exact) * (1.0 - near))
     }
 }
