@@ -11,11 +11,16 @@ use std::collections::BTreeMap;
 /// Amounts of a window, which say nothing of what a kernel is.
 const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
 
-/// From this slowdown on somebody contends.
-pub const NOTICED: f64 = 1.05;
+/// From this slowdown on somebody contends, if that is more than the spread.
+const NOTICED: f64 = 1.05;
 
 /// From this slowdown on PUs that claim to share no core seem to share one.
 const HIDDEN: f64 = 1.2;
+
+/// Whether a slowdown is more than chance may have made it, given its spread over the repetitions.
+pub fn contends(slowdown: f64, spread: Option<f64>) -> bool {
+    slowdown > NOTICED.max(1.0 + spread.unwrap_or(0.0))
+}
 
 /// What was measured of one thread of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -58,7 +63,7 @@ impl Case<'_> {
 
     /// Whether it lost more than chance may have taken.
     fn contends(&self) -> bool {
-        self.slowdown() > NOTICED.max(1.0 + self.spread().unwrap_or(0.0))
+        contends(self.slowdown(), self.spread())
     }
 
     fn spread(&self) -> Option<f64> {
@@ -77,11 +82,14 @@ impl Measurements<'_> {
     ) -> Calibration {
         let cases = self.cases();
         let kernels = self.kernels();
+        let metrics = metrics(load_metrics, &kernels, &cases);
+        let mut notes = self.notes(&cases);
+        notes.extend(missing(load_metrics, &metrics));
         Calibration {
             machine,
             date,
-            notes: self.notes(&cases),
-            metrics: metrics(load_metrics, &kernels, &cases),
+            notes,
+            metrics,
             kernels,
             couplings: self.couplings(&cases),
             transfers: Vec::new(),
@@ -263,6 +271,19 @@ fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec
     let ordered = found.into_iter().zip(1..);
     let metric = |((_, metric), priority)| CalibratedMetric { priority, ..metric };
     ordered.map(metric).collect()
+}
+
+/// Which resources have no metric here.
+fn missing(wanted: &[LoadMetric], found: &[CalibratedMetric]) -> Option<String> {
+    let is_found = |resource: &str| {
+        let mut ways = wanted.iter().filter(|way| way.resource == resource);
+        ways.any(|way| found.iter().any(|metric| metric.name == way.name))
+    };
+    let mut without: Vec<&str> = wanted.iter().map(|way| way.resource.as_str()).collect();
+    without.dedup();
+    without.retain(|resource| !is_found(resource));
+    (!without.is_empty())
+        .then(|| format!("no load of these is measured here: {}", without.join(", ")))
 }
 
 /// ∆T/∆L for the same work alone and beside itself: ∆T = T(coupled) - T(alone), ∆L = both loads coupled - the load alone.
