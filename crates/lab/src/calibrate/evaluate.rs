@@ -14,8 +14,8 @@ const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
 /// From this slowdown on somebody contends, if that is more than the spread.
 const NOTICED: f64 = 1.05;
 
-/// From this slowdown on PUs that claim to share no core seem to share one.
-const HIDDEN: f64 = 1.2;
+/// Losses that differ by no more are alike.
+const ALIKE: f64 = 0.05;
 
 /// Whether a slowdown is more than chance may have made it, given its spread over the repetitions.
 pub fn contends(slowdown: f64, spread: Option<f64>) -> bool {
@@ -165,7 +165,6 @@ impl Measurements<'_> {
             let cases = cases.iter().filter(|case| wanted(case) && case.contends());
             cases.max_by(|a, b| a.slowdown().total_cmp(&b.slowdown()))
         };
-        let name = |kernel: usize| self.kernels[kernel].name;
         let of_core = |case: &Case<'_>| {
             let all = case.beside.iter().chain([&case.seat.kernel]);
             all.into_iter().all(|kernel| self.kernels[*kernel].core)
@@ -183,23 +182,6 @@ impl Measurements<'_> {
                 );
             }
             true => {}
-        }
-        for level in levels().filter(|level| !matches!(level.share, Share::Core | Share::Fp)) {
-            let hidden = worst(&|case| {
-                case.share == level.share && of_core(case) && case.slowdown() > HIDDEN
-            });
-            if let Some(case) = hidden {
-                notes.push(format!(
-                    "PUs {} and {} claim to share no core, but {} beside {} is {:.2} times slower there, which only PUs of \
-                     one core should do to each other: perhaps they are siblings, and a virtual machine hides it; or the \
-                     clock falls when both are busy",
-                    level.pus[0],
-                    level.pus[1],
-                    name(case.seat.kernel),
-                    name(case.beside[0]),
-                    case.slowdown()
-                ));
-            }
         }
         if levels().next().is_none() {
             notes.push("one PU only: there is nobody beside whom anything could run".to_owned());
@@ -231,7 +213,8 @@ impl Measurements<'_> {
 /// As in MASA's section 4.1: the limit is the most that one thread does alone, and ∆T/∆L is that of the kernel that does
 /// most, beside itself on the closest PUs that share the resource. Of two events a miss costs more than an addition
 /// always, however rare it is; so the order is not that of ∆T/∆L (a second for each event more) but of ∆T/∆L · limit, the
-/// seconds that are lost in a second in which somebody else does as much as one thread can.
+/// seconds that are lost in a second in which somebody else does as much as one thread can. Those that lose alike are in the
+/// order of ∆T/∆L, as in the paper.
 fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec<CalibratedMetric> {
     let mut found: Vec<(f64, CalibratedMetric)> = Vec::new();
     let mut resources: Vec<&str> = Vec::new();
@@ -267,7 +250,13 @@ fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec
         ));
     }
     // Those that cost nothing stay in the order of the file.
-    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let order = |(loss, metric): &(f64, CalibratedMetric)| {
+        ((loss / ALIKE).round(), metric.ratio.unwrap_or(0.0))
+    };
+    found.sort_by(|a, b| {
+        let (a, b) = (order(a), order(b));
+        b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
     let ordered = found.into_iter().zip(1..);
     let metric = |((_, metric), priority)| CalibratedMetric { priority, ..metric };
     ordered.map(metric).collect()
