@@ -297,3 +297,12 @@ proptest! {
         prop_assert!(pairs.values().all(|count| *count == 1));
     }
 }
+
+#[test]
+fn the_example_of_the_documentation_is_a_calibration() {
+    let text = include_str!("../../../docs/calibration.md");
+    let example = text.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    let read = Calibration::parse(example, "docs/calibration.md").unwrap();
+    assert_eq!(read.couplings.len(), 1);
+}

@@ -1,6 +1,6 @@
 //! Which PUs really share a core: virtual machines hide it, or claim it where it is not so.
 
-use super::live::undisturbed;
+use super::live::{AGAIN, undisturbed};
 use anyhow::Result;
 use perch_core::{SharingDomain, Topology};
 use perch_kernels::{Crew, Kernel, Seat, Window};
@@ -56,7 +56,7 @@ pub fn check(
     let closest = Closest::new(topology, fp_domains);
     let mut speed = |pus: &[u32]| -> Result<f64> {
         let seats: Vec<Seat> = pus.iter().map(|pu| Seat { pu: *pu, kernel }).collect();
-        Ok(undisturbed(crew, &seats, TRY)?[0].speed)
+        Ok(undisturbed(crew, &seats, TRY, AGAIN)?[0].speed)
     };
     let mut alone: BTreeMap<u32, f64> = BTreeMap::new();
     let (mut hidden, mut claimed) = (Vec::new(), Vec::new());
