@@ -10,7 +10,7 @@ use perch_sim::{
     os::SchedulerModel,
     system::System,
     units::SECOND,
-    workload::{Mix, WorkloadModel},
+    workload::{Mix, Pattern, WorkloadModel},
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -205,6 +205,33 @@ fn misses_agree_with_real_caches() {
                     what(level + 1)
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn who_asks_for_more_than_the_memory_gives_has_a_fair_part_of_it() {
+    // Streams that wait for nothing, beside each other and beside one that waits for each of its loads.
+    let mut stream = mix("stream", &[(Op::Alu, 0.5), (Op::Load, 0.5)], 32 << 20);
+    stream.depends = 0;
+    stream.working_sets[0].pattern = Pattern::Stride;
+    let chain = mix("chain", &[(Op::Alu, 0.5), (Op::Load, 0.5)], 32 << 20);
+    let mut machine = machine(3, 1, Multithreading::Simultaneous);
+    machine.kinds[0].window = 128;
+    machine.memory.bandwidth = 2e9;
+    let mixes = vec![stream, chain];
+    for threads in [vec![0], vec![0, 0], vec![0, 0, 0], vec![0, 0, 1]] {
+        let places: Vec<u32> = (0..threads.len() as u32).collect();
+        let workload = endless(mixes.clone(), &threads);
+        let [exact, ours] = both(&machine, &workload, &places, 4_000_000_000, 2_000_000_000);
+        for (thread, (exact, ours)) in exact.iter().zip(&ours).enumerate() {
+            let what = format!("{threads:?}, thread {thread}");
+            near(
+                ours.instructions() as f64,
+                exact.instructions() as f64,
+                0.1,
+                &what,
+            );
         }
     }
 }

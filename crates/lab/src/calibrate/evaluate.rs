@@ -11,11 +11,16 @@ use std::collections::BTreeMap;
 /// Amounts of a window, which say nothing of what a kernel is.
 const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
 
-/// From this slowdown on somebody contends.
-pub const NOTICED: f64 = 1.05;
+/// From this slowdown on somebody contends, if that is more than the spread.
+const NOTICED: f64 = 1.05;
 
-/// From this slowdown on PUs that claim to share no core seem to share one.
-const HIDDEN: f64 = 1.2;
+/// Losses that differ by no more are alike.
+const ALIKE: f64 = 0.05;
+
+/// Whether a slowdown is more than chance may have made it, given its spread over the repetitions.
+pub fn contends(slowdown: f64, spread: Option<f64>) -> bool {
+    slowdown > NOTICED.max(1.0 + spread.unwrap_or(0.0))
+}
 
 /// What was measured of one thread of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -58,7 +63,7 @@ impl Case<'_> {
 
     /// Whether it lost more than chance may have taken.
     fn contends(&self) -> bool {
-        self.slowdown() > NOTICED.max(1.0 + self.spread().unwrap_or(0.0))
+        contends(self.slowdown(), self.spread())
     }
 
     fn spread(&self) -> Option<f64> {
@@ -77,11 +82,14 @@ impl Measurements<'_> {
     ) -> Calibration {
         let cases = self.cases();
         let kernels = self.kernels();
+        let metrics = metrics(load_metrics, &kernels, &cases);
+        let mut notes = self.notes(&cases);
+        notes.extend(missing(load_metrics, &metrics));
         Calibration {
             machine,
             date,
-            notes: self.notes(&cases),
-            metrics: metrics(load_metrics, &kernels, &cases),
+            notes,
+            metrics,
             kernels,
             couplings: self.couplings(&cases),
             transfers: Vec::new(),
@@ -157,7 +165,6 @@ impl Measurements<'_> {
             let cases = cases.iter().filter(|case| wanted(case) && case.contends());
             cases.max_by(|a, b| a.slowdown().total_cmp(&b.slowdown()))
         };
-        let name = |kernel: usize| self.kernels[kernel].name;
         let of_core = |case: &Case<'_>| {
             let all = case.beside.iter().chain([&case.seat.kernel]);
             all.into_iter().all(|kernel| self.kernels[*kernel].core)
@@ -175,23 +182,6 @@ impl Measurements<'_> {
                 );
             }
             true => {}
-        }
-        for level in levels().filter(|level| !matches!(level.share, Share::Core | Share::Fp)) {
-            let hidden = worst(&|case| {
-                case.share == level.share && of_core(case) && case.slowdown() > HIDDEN
-            });
-            if let Some(case) = hidden {
-                notes.push(format!(
-                    "PUs {} and {} claim to share no core, but {} beside {} is {:.2} times slower there, which only PUs of \
-                     one core should do to each other: perhaps they are siblings, and a virtual machine hides it; or the \
-                     clock falls when both are busy",
-                    level.pus[0],
-                    level.pus[1],
-                    name(case.seat.kernel),
-                    name(case.beside[0]),
-                    case.slowdown()
-                ));
-            }
         }
         if levels().next().is_none() {
             notes.push("one PU only: there is nobody beside whom anything could run".to_owned());
@@ -223,7 +213,8 @@ impl Measurements<'_> {
 /// As in MASA's section 4.1: the limit is the most that one thread does alone, and ∆T/∆L is that of the kernel that does
 /// most, beside itself on the closest PUs that share the resource. Of two events a miss costs more than an addition
 /// always, however rare it is; so the order is not that of ∆T/∆L (a second for each event more) but of ∆T/∆L · limit, the
-/// seconds that are lost in a second in which somebody else does as much as one thread can.
+/// seconds that are lost in a second in which somebody else does as much as one thread can. Those that lose alike are in the
+/// order of ∆T/∆L, as in the paper.
 fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec<CalibratedMetric> {
     let mut found: Vec<(f64, CalibratedMetric)> = Vec::new();
     let mut resources: Vec<&str> = Vec::new();
@@ -259,10 +250,29 @@ fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec
         ));
     }
     // Those that cost nothing stay in the order of the file.
-    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let order = |(loss, metric): &(f64, CalibratedMetric)| {
+        ((loss / ALIKE).round(), metric.ratio.unwrap_or(0.0))
+    };
+    found.sort_by(|a, b| {
+        let (a, b) = (order(a), order(b));
+        b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
     let ordered = found.into_iter().zip(1..);
     let metric = |((_, metric), priority)| CalibratedMetric { priority, ..metric };
     ordered.map(metric).collect()
+}
+
+/// Which resources have no metric here.
+fn missing(wanted: &[LoadMetric], found: &[CalibratedMetric]) -> Option<String> {
+    let is_found = |resource: &str| {
+        let mut ways = wanted.iter().filter(|way| way.resource == resource);
+        ways.any(|way| found.iter().any(|metric| metric.name == way.name))
+    };
+    let mut without: Vec<&str> = wanted.iter().map(|way| way.resource.as_str()).collect();
+    without.dedup();
+    without.retain(|resource| !is_found(resource));
+    (!without.is_empty())
+        .then(|| format!("no load of these is measured here: {}", without.join(", ")))
 }
 
 /// ∆T/∆L for the same work alone and beside itself: ∆T = T(coupled) - T(alone), ∆L = both loads coupled - the load alone.

@@ -52,6 +52,7 @@ pub struct Kind<'a> {
 #[serde(deny_unknown_fields)]
 struct File {
     kernel: Vec<Entry>,
+    transfer: Entry,
     metric: Vec<LoadMetric>,
 }
 
@@ -201,6 +202,14 @@ fn file() -> File {
 /// Never with the file of this source tree: a test reads it.
 pub fn load_metrics() -> Vec<LoadMetric> {
     file().metric
+}
+
+/// What two threads do whose lines go from one to the other, each on data of its own so far.
+///
+/// # Panics
+/// Never with the file of this source tree: a test reads it.
+pub fn transfer(topology: &Topology) -> Mix {
+    kernel(file().transfer, &Sizes::of(topology)).mix
 }
 
 /// The kernels for a machine of which only its topology is known.

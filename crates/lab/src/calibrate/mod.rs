@@ -10,8 +10,10 @@ mod evaluate;
 pub mod kernels;
 mod plan;
 mod simulated;
+mod transfers;
+mod watch;
 
-pub use evaluate::{Measured, Measurements, NOTICED};
+pub use evaluate::{Measured, Measurements, contends};
 pub use kernels::Kind;
 pub use plan::{Level, Run, Seat, Sites};
 pub use simulated::{How, simulated};

@@ -4,31 +4,25 @@ use super::{
     evaluate::{Measured, Measurements},
     kernels::{self, SimKernel},
     plan::{Run, Sites},
+    transfers::transfers,
+    watch::{ASLEEP, period, watch},
 };
 use crate::{
     parallel::{each, host_threads},
     processor::SimProcessor,
 };
-use perch_core::{PuSet, metric::names};
-use perch_engine::{Acting, Observer, Options, Period, Processor, Session};
-use perch_policy::{Calibration, Observe};
+use perch_core::PuSet;
+use perch_engine::Processor;
+use perch_policy::Calibration;
 use perch_sim::{
     detail::{Detail, Fidelity},
-    machine::SimMachine,
     model::MachineModel,
     os::SchedulerModel,
     system::System,
     topology::topology,
     workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
 };
-use std::{sync::Arc, time::Duration};
-
-/// Cycles of the first PU's core while it is measured, and before that.
-const MEASURED: u64 = 300_000;
-
-/// For which threads sleep at first, in nanoseconds of the operating system: long enough to bind them before they have
-/// touched any memory.
-const ASLEEP: u64 = 1_000;
+use std::sync::Arc;
 
 /// How a simulated machine is calibrated.
 #[derive(Debug, Clone)]
@@ -89,7 +83,10 @@ pub fn simulated(
         measured: &measured,
     };
     let name = format!("{} (simulated)", machine.name);
-    Ok(measurements.calibration(name, how.date.clone(), &kernels::load_metrics()))
+    let metrics = kernels::load_metrics();
+    let mut calibration = measurements.calibration(name, how.date.clone(), &metrics);
+    calibration.transfers = transfers(machine, &rig.processor, &sites, how.fidelity)?;
+    Ok(calibration)
 }
 
 /// A machine and all kernels, of which each run plays some.
@@ -136,13 +133,12 @@ impl<'a> Rig<'a> {
             devices: Vec::new(),
             programs: kernels.iter().enumerate().map(program).collect(),
         };
-        let cycle = machine.kind(&machine.cores[0]).cycle;
         Self {
             machine,
             processor,
             detail: Detail::new(fidelity, machine, &workload),
             workload,
-            period: machine.os_time(MEASURED * cycle),
+            period: period(machine),
         }
     }
 
@@ -162,24 +158,13 @@ impl<'a> Rig<'a> {
         let awake = self.machine.machine_time(2 * ASLEEP).max(2);
         system.run(awake).map_err(|error| words(&error))?;
         system.warm();
-        let period = Duration::from_nanos(self.period);
-        let options = Options {
-            policy: Box::new(Observe),
-            processor: Box::new(self.processor.clone()),
-            period: Some(period),
-            acting: Acting::Paper(None),
-            take_over: false,
-            pus: None,
-        };
-        let machine = SimMachine::new(system, Some(2 * period));
-        let mut session = Session::new(machine, options).map_err(|error| words(&error))?;
-        let mut watcher = Watcher {
-            seen: vec![Measured::default(); run.seats.len()],
-            seats,
-        };
-        session.run(&mut watcher).map_err(|error| words(&error))?;
-        match watcher.seen.iter().all(|seen| seen.speed > 0.0) {
-            true => Ok(watcher.seen),
+        let seen = watch(system, &self.processor, self.period)?.threads;
+        let mut of_seats = vec![Measured::default(); run.seats.len()];
+        for (seat, seen) in seats.into_iter().zip(seen) {
+            of_seats[seat] = seen;
+        }
+        match of_seats.iter().all(|seen| seen.speed > 0.0) {
+            true => Ok(of_seats),
             false => Err("a kernel did nothing in its time".to_owned()),
         }
     }
@@ -201,32 +186,5 @@ impl<'a> Rig<'a> {
             seats.push(seat);
         }
         seats
-    }
-}
-
-/// Takes down what a policy would see of each thread once it is warm.
-struct Watcher {
-    /// By thread in the order of their numbers, its seat.
-    seats: Vec<usize>,
-    seen: Vec<Measured>,
-}
-
-impl Observer for Watcher {
-    fn period(&mut self, period: &Period<'_>) {
-        let snapshot = period.snapshot;
-        if !period.last {
-            return;
-        }
-        for (thread, seat) in snapshot.threads.iter().zip(&self.seats) {
-            let metrics = thread.metrics.iter();
-            let metrics = metrics.map(|(name, metric)| (name.to_string(), metric.value));
-            let seconds = snapshot.interval as f64 * 1e-9;
-            let instructions = thread.metrics.value(names::INSTRUCTIONS).unwrap_or(0.0);
-            self.seen[*seat] = Measured {
-                speed: instructions / seconds,
-                spread: None,
-                metrics: metrics.collect(),
-            };
-        }
     }
 }

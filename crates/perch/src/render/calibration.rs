@@ -1,7 +1,7 @@
 //! A calibration for people: who suffers from whom.
 
 use super::table::{Align, table};
-use perch_lab::calibrate::NOTICED;
+use perch_lab::calibrate::contends;
 use perch_policy::{Calibration, Coupling, Share};
 use std::path::Path;
 
@@ -14,6 +14,13 @@ pub fn render(calibration: &Calibration, file: Option<&Path>) -> String {
         text += &metrics(calibration);
     }
     text += "\n\n";
+    if !calibration.transfers.is_empty() {
+        let told = calibration.transfers.iter();
+        let told = told.map(|one| format!("{} {:.3} us", name(one.share), one.seconds * 1e6));
+        let told = told.collect::<Vec<_>>().join(", ");
+        text += &super::wrapped("Handing a line over costs: ", &told);
+        text.push('\n');
+    }
     for note in &calibration.notes {
         text += &super::wrapped("* ", note);
     }
@@ -72,7 +79,7 @@ fn slowdowns(calibration: &Calibration) -> String {
         cells.extend(levels.iter().map(|level| {
             worst(Some(*level)).map_or("-".to_owned(), |found| format!("{:.2}", found.slowdown))
         }));
-        let beside = worst(None).filter(|found| found.slowdown > NOTICED);
+        let beside = worst(None).filter(|found| contends(found.slowdown, found.spread));
         cells.push(beside.map_or("-".to_owned(), |found| found.beside[0].clone()));
         cells
     };

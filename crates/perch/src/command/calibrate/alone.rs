@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_millis(400);
 pub const EACH: Duration = Duration::from_millis(1500);
 
 /// A thread that was on its PU for less of a period says little of what it does.
-const BUSY: f64 = 0.3;
+const BUSY: f64 = 0.05;
 
 /// The metrics of each kernel by its name, and how they were measured.
 pub struct Seen {

@@ -3,6 +3,7 @@
 mod alone;
 mod conditions;
 mod live;
+mod siblings;
 
 pub use alone::kernel;
 

@@ -1,0 +1,196 @@
+//! `perch calibrate` as a user calls it.
+
+use perch_policy::Calibration;
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+fn perch(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perch"));
+    // No settings of whoever runs the tests.
+    command
+        .env_clear()
+        .env("XDG_CONFIG_HOME", folder)
+        .current_dir(folder)
+        .args(arguments);
+    command.output().unwrap()
+}
+
+fn told(output: Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// The day in the first line is today's.
+fn without_date(text: &str) -> String {
+    let (first, rest) = text.split_once('\n').unwrap();
+    let machine = first.rsplit_once(", ").unwrap().0;
+    format!("{machine}, DAY\n{rest}")
+}
+
+#[test]
+fn a_simulated_machine_has_a_table_that_fits_and_a_file_if_one_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = told(perch(
+        folder.path(),
+        &["calibrate", "-m", "intel-xeon-ht", "--quick"],
+    ));
+    assert!(
+        names(folder.path()).is_empty(),
+        "{:?}",
+        names(folder.path())
+    );
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    insta::assert_snapshot!(without_date(&text));
+    let file = folder.path().join("new/xeon.toml");
+    let path = file.to_str().unwrap();
+    told(perch(
+        folder.path(),
+        &["calibrate", "-m", "intel-xeon-ht", "--quick", "-o", path],
+    ));
+    // Nothing but the file, readable by others.
+    assert_eq!(names(file.parent().unwrap()), ["xeon.toml"]);
+    let written = Calibration::read(&file).unwrap();
+    let json = perch(
+        folder.path(),
+        &["calibrate", "-m", "intel-xeon-ht", "--quick", "--json"],
+    );
+    let json: Value = serde_json::from_str(&told(json)).unwrap();
+    assert_eq!(
+        json["kernel"].as_array().unwrap().len(),
+        written.kernels.len()
+    );
+    assert_eq!(json["metric"][0]["name"], written.metrics[0].name);
+}
+
+#[test]
+fn masa_runs_with_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = [
+        "calibrate",
+        "-m",
+        "intel-xeon-ht",
+        "--quick",
+        "-o",
+        "xeon.toml",
+    ];
+    told(perch(folder.path(), &machine));
+    let settings = "[policies.masa]\nvariant = \"paper\"\ncalibration = \"xeon.toml\"\n";
+    fs::write(folder.path().join("settings.toml"), settings).unwrap();
+    let sim = [
+        "sim",
+        "-m",
+        "intel-xeon-ht",
+        "-w",
+        "masa-int-fp",
+        "-p",
+        "masa",
+        "-t",
+        "20s",
+        "--fidelity",
+        "interval",
+        "--config",
+        "settings.toml",
+        "--json",
+    ];
+    let result: Value = serde_json::from_str(&told(perch(folder.path(), &sim))).unwrap();
+    let throughput = result["results"][0]["throughput"].as_f64().unwrap();
+    assert!(throughput > 5.0, "{result}");
+}
+
+#[test]
+fn mistakes_are_told_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = perch(
+        folder.path(),
+        &["calibrate", "-m", "smt2-zenn", "-o", "x.toml"],
+    );
+    assert_eq!(output.status.code(), Some(125));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("did you mean"), "{errors}");
+    fs::write(folder.path().join("file"), "").unwrap();
+    let output = perch(folder.path(), &["calibrate", "-o", "file/x.toml"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(names(folder.path()), ["file"]);
+}
+
+/// Of one PU the kernels' own metrics are all there is to see: that each does what it claims.
+#[test]
+fn kernels_do_here_what_they_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .unwrap();
+    let first = list.trim().split([',', '-']).next().unwrap();
+    let output = perch(
+        folder.path(),
+        &[
+            "calibrate",
+            "--quick",
+            "--pus",
+            first,
+            "-o",
+            "here.toml",
+            "--json",
+        ],
+    );
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        // Neither counters nor sampling are permitted here, and perch says so.
+        assert!(
+            errors.contains("no load metric could be measured") || errors.contains("perf_event"),
+            "{errors}"
+        );
+        assert!(!folder.path().join("here.toml").exists());
+        return;
+    }
+    let calibration = Calibration::read(&folder.path().join("here.toml")).unwrap();
+    assert!(calibration.couplings.is_empty());
+    assert!(
+        calibration
+            .notes
+            .iter()
+            .any(|note| note.contains("one PU only")),
+        "{:?}",
+        calibration.notes
+    );
+    let value = |kernel: &str, metric: &str| {
+        let kernel = calibration
+            .kernels
+            .iter()
+            .find(|one| one.name == kernel)
+            .unwrap();
+        kernel.metrics.get(metric).copied()
+    };
+    // Where others are at work a kernel may not have been seen at all.
+    let is = |kernel: &str, metric: &str, holds: &dyn Fn(f64) -> bool| {
+        let value = value(kernel, metric);
+        assert!(value.is_none_or(holds), "{kernel}: {metric} = {value:?}");
+    };
+    is("fp", "fp_share", &|share| share > 0.7);
+    is("integer", "fp_share", &|share| share < 0.05);
+    is("integer", "load_share", &|share| share < 0.1);
+    is("branch", "branch_share", &|share| share > 0.15);
+    is("l1", "load_share", &|share| share > 0.35);
+    is("l1", "store_share", &|share| share > 0.03);
+    is("l2", "load_share", &|share| share > 0.08);
+    is("memory", "load_share", &|share| share > 0.3);
+    is("tlb", "load_share", &|share| share > 0.1);
+    is("memory", "fp_share", &|share| share < 0.05);
+}
