@@ -26,6 +26,7 @@ pub mod results;
 pub mod run;
 pub mod simulate;
 pub mod table;
+mod variation;
 
 pub use error::{LabError, Mistake};
 pub use experiment::Experiment;

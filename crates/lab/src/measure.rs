@@ -102,6 +102,19 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
             let delay = if of == Quantity::Delay { 1.0 } else { 0.0 };
             cpis.iter().sum::<f64>() / cpis.len() as f64 - delay
         }
+        Quantity::FpUsage => mean(&threads, |deeds| {
+            Some(1.0 - deeds.fp_empty_cycles? as f64 / deeds.cycles as f64)
+        })?,
+        Quantity::FpRate => mean(&threads, |deeds| {
+            Some(deeds.fp_instructions as f64 / deeds.cycles as f64)
+        })?,
+        Quantity::L2Rate => mean(&threads, |deeds| {
+            Some(deeds.l2_misses as f64 / deeds.cycles as f64)
+        })?,
+        Quantity::L2Misses => {
+            1000.0 * sum(|deeds| deeds.l2_misses) / sum(|deeds| deeds.instructions)
+        }
+        Quantity::Work => sum(|deeds| deeds.instructions) / sample.cycles,
         Quantity::L1Hits => 1.0 - sum(|deeds| deeds.l1_misses) / sum(|deeds| deeds.accesses),
         Quantity::Migrations => sum(|deeds| deeds.migrations),
         Quantity::ResponseTime | Quantity::ResponseP95 | Quantity::Requests => {
@@ -120,6 +133,13 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         }
     };
     number.is_finite().then_some(number)
+}
+
+/// The mean over the threads that ran; `None` if one of them has no such number.
+fn mean(threads: &[&Deeds], of: impl Fn(&Deeds) -> Option<f64>) -> Option<f64> {
+    let ran = threads.iter().filter(|deeds| deeds.cycles > 0);
+    let numbers: Vec<f64> = ran.map(|deeds| of(deeds)).collect::<Option<_>>()?;
+    Some(numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
 
 /// What became of the requests of a sample; `None` if there were none.
@@ -311,6 +331,9 @@ mod tests {
             accesses: 10,
             l1_misses: 1,
             migrations: 2,
+            fp_instructions: 10,
+            fp_empty_cycles: Some(25),
+            l2_misses: 3,
         };
         Sample {
             cycles,
@@ -330,6 +353,11 @@ mod tests {
         assert_eq!(of(Quantity::Delay), 2.0);
         assert_eq!(of(Quantity::L1Hits), 0.9);
         assert_eq!(of(Quantity::Migrations), 4.0);
+        assert_eq!(of(Quantity::FpUsage), 0.75);
+        assert_eq!(of(Quantity::FpRate), 0.1);
+        assert_eq!(of(Quantity::L2Rate), 0.03);
+        assert_eq!(of(Quantity::L2Misses), 80.0);
+        assert_eq!(of(Quantity::Work), 0.75);
         assert_eq!(value(Quantity::Cpi, Some("nobody"), &sample), None);
         assert_eq!(of(Quantity::ResponseTime), 10.5);
         assert_eq!(of(Quantity::ResponseP95), 19.0);

@@ -55,6 +55,8 @@ pub struct Job {
     pub times: Times,
     /// The seed of all that is chance.
     pub seed: u64,
+    /// Whether caches are as they are after long; not under a policy.
+    pub warm: bool,
 }
 
 /// What one thread did while it was counted.
@@ -74,6 +76,13 @@ pub struct Deeds {
     pub l1_misses: u64,
     /// Times that it went on on another PU.
     pub migrations: u64,
+    /// Floating-point and SIMD instructions.
+    pub fp_instructions: u64,
+    /// Cycles with nothing in the floating-point units of its core; not counted under a policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fp_empty_cycles: Option<u64>,
+    /// Loads, stores and fetches that missed level 2.
+    pub l2_misses: u64,
 }
 
 /// What came of a simulation.
@@ -158,9 +167,11 @@ fn without_policy(
     let machine = &job.machine;
     let start = on_machine(job.times.warm_up, machine);
     let end = start + on_machine(job.times.length, machine);
-    if let Some(placement) = placement {
+    if placement.is_some() || job.warm {
         // Threads exist after the first moment.
         system.run(1).map_err(|error| error.to_string())?;
+    }
+    if let Some(placement) = placement {
         if system.threads().len() != placement.len() {
             return Err(format!(
                 "{} threads, but {} are placed",
@@ -171,6 +182,9 @@ fn without_policy(
         for (thread, pu) in placement.iter().enumerate() {
             system.set_mask(thread, PuSet::single(*pu));
         }
+    }
+    if job.warm {
+        system.warm();
     }
     system.run(start).map_err(|error| error.to_string())?;
     let (begun, before) = (system.now(), deeds(&system, &job.workload));
@@ -183,6 +197,10 @@ fn without_policy(
         thread.accesses -= before.accesses;
         thread.l1_misses -= before.l1_misses;
         thread.migrations -= before.migrations;
+        thread.fp_instructions -= before.fp_instructions;
+        thread.l2_misses -= before.l2_misses;
+        let empty = thread.fp_empty_cycles.zip(before.fp_empty_cycles);
+        thread.fp_empty_cycles = empty.map(|(after, before)| after - before);
     }
     Ok(Sample {
         cycles: (system.now() - begun) as f64 / cycle(machine) as f64,
@@ -222,6 +240,9 @@ fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
             accesses: counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize],
             l1_misses: counters.data_misses[0],
             migrations: thread.migrations,
+            fp_instructions: counters.ops[Op::Fp as usize] + counters.ops[Op::FpDivide as usize],
+            fp_empty_cycles: Some(counters.fp_empty_cycles),
+            l2_misses: counters.fetch_misses[1] + counters.data_misses[1],
         }
     });
     threads.collect()
@@ -319,6 +340,8 @@ impl Observer for Watcher<'_> {
                     "cycles" => deeds.cycles += value,
                     "loads" | "stores" => deeds.accesses += value,
                     "l1d_misses" => deeds.l1_misses += value,
+                    "l2_misses" => deeds.l2_misses += value,
+                    "fp_instructions" => deeds.fp_instructions += value,
                     _ => {}
                 }
             }

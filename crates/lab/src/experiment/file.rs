@@ -1,5 +1,6 @@
 //! An experiment's file as it is written: what serde reads, before anything is checked against anything else.
 
+use super::vary::{Changes, Variation};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -16,6 +17,10 @@ pub(super) struct File {
     pub seeds: Option<Spanned<Vec<u64>>>,
     pub time: Time,
     pub fidelity: Option<Text>,
+    #[serde(default)]
+    pub warm: bool,
+    pub set: Option<Changes>,
+    pub variation: Option<Variation>,
     pub sweep: Option<Sweep>,
     #[serde(rename = "run")]
     pub runs: Vec<Run>,

@@ -5,6 +5,7 @@ mod claims;
 mod file;
 mod place;
 mod quantity;
+mod vary;
 
 use crate::{error::LabError, placement::Placement};
 use perch_profile::formula::Formula;
@@ -138,13 +139,24 @@ pub enum Quantity {
     Power,
     /// Nanojoules of all parts / instruction, from the beginning.
     Energy,
+    /// 1 - cycles with nothing in the core's floating-point units / cycles, the mean of the threads (WorkOver,
+    /// equation 1). Of whoever shares the units; not of runs with a policy.
+    FpUsage,
+    /// Floating-point instructions / cycle, the mean of the threads (WorkOver, equation 2).
+    FpRate,
+    /// Loads, stores and fetches that missed level 2 / cycle, the mean of the threads.
+    L2Rate,
+    /// The same / 1,000 instructions, of all threads together.
+    L2Misses,
+    /// Instructions of threads of one name / cycle of the machine.
+    Work,
     /// Power of ten of the number of ways to choose who runs and on which core; contexts of a core are alike.
     Combinations,
 }
 
 impl Quantity {
     /// All of them, with the names that files use and their units.
-    pub const ALL: [(&'static str, Self, &'static str); 17] = [
+    pub const ALL: [(&'static str, Self, &'static str); 22] = [
         ("throughput", Self::Throughput, "instructions / cycle"),
         ("speedup", Self::Speedup, "threads alone"),
         ("cpi", Self::Cpi, "cycles / instruction"),
@@ -161,6 +173,11 @@ impl Quantity {
         ("requests", Self::Requests, "requests / s"),
         ("power", Self::Power, "W"),
         ("energy", Self::Energy, "nJ / instruction"),
+        ("fp-usage", Self::FpUsage, "of the cycles"),
+        ("fp-rate", Self::FpRate, "instructions / cycle"),
+        ("l2-rate", Self::L2Rate, "misses / cycle"),
+        ("l2-misses", Self::L2Misses, "misses / 1,000 instructions"),
+        ("work", Self::Work, "instructions / cycle"),
         ("combinations", Self::Combinations, "power of ten"),
     ];
 
@@ -169,6 +186,21 @@ impl Quantity {
         matches!(
             self,
             Self::Bound | Self::Speedup | Self::CpiError | Self::SoloError
+        )
+    }
+
+    /// Whether it can be told of the threads of one name.
+    pub fn is_of_threads(self) -> bool {
+        matches!(
+            self,
+            Self::Cpi
+                | Self::Delay
+                | Self::L1Hits
+                | Self::FpUsage
+                | Self::FpRate
+                | Self::L2Rate
+                | Self::L2Misses
+                | Self::Work
         )
     }
 
@@ -337,6 +369,19 @@ pub struct Experiment {
     pub claims: Vec<Claim>,
     /// The picture.
     pub figure: Option<Figure>,
+    /// Whether runs without a policy find caches as they are after long.
+    pub warm: bool,
+    /// The same with other values where no source gives any: claims get the range of what comes of them.
+    pub variants: Vec<Variant>,
+}
+
+/// An experiment with other values of parameters for which there is no source.
+#[derive(Debug, Clone)]
+pub struct Variant {
+    /// Which parameter, and its value.
+    pub name: String,
+    /// The experiment with it; it has no variants of its own.
+    pub experiment: Experiment,
 }
 
 /// Reads an experiment. `sibling` reads a file whose path is given relative to the experiment's; `path` is for messages.
