@@ -10,6 +10,7 @@
 //! claims with a tolerance that was written down before the run.
 #![forbid(unsafe_code)]
 
+mod course;
 mod error;
 pub mod experiment;
 pub mod fidelity;

@@ -1,6 +1,7 @@
 //! From what simulations counted to the numbers that claims are made of.
 
 use crate::{
+    course,
     experiment::{Chosen, Experiment, Measure, Place, Quantity, Run, Take},
     placement,
     simulate::{Deeds, Sample},
@@ -21,7 +22,7 @@ pub struct Point {
 pub type Simulated = Vec<Vec<Point>>;
 
 /// The samples that count: of a search those of the best or the worst placement only.
-fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
+pub(crate) fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
     let by_throughput = |a: &&Sample, b: &&Sample| a.throughput().total_cmp(&b.throughput());
     let all = point.samples.iter();
     match run.place {
@@ -114,7 +115,6 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         Quantity::L2Misses => {
             1000.0 * sum(|deeds| deeds.l2_misses) / sum(|deeds| deeds.instructions)
         }
-        Quantity::Work => sum(|deeds| deeds.instructions) / sample.cycles,
         Quantity::L1Hits => 1.0 - sum(|deeds| deeds.l1_misses) / sum(|deeds| deeds.accesses),
         Quantity::Migrations => sum(|deeds| deeds.migrations),
         Quantity::ResponseTime | Quantity::ResponseP95 | Quantity::Requests => {
@@ -123,6 +123,13 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         Quantity::Power => sample.energy.as_ref()?.watts,
         Quantity::Energy => sample.energy.as_ref()?.nanojoules_an_instruction,
         Quantity::Bound
+        | Quantity::Work
+        | Quantity::FpWork
+        | Quantity::L2Work
+        | Quantity::RunTime
+        | Quantity::StepTime
+        | Quantity::TotalTime
+        | Quantity::Moves
         | Quantity::CpiError
         | Quantity::SoloError
         | Quantity::Busy
@@ -292,13 +299,17 @@ pub fn measured(
     };
     let mut all = Vec::new();
     for at in at {
-        let here = values(measure.of, thread, run, at, &simulated[measure.run][at]);
+        let values = |run: &Run, point: &Point| match measure.of.is_of_course() {
+            true => course::values(measure, run, at, point),
+            false => values(measure.of, thread, run, at, point),
+        };
+        let here = values(run, &simulated[measure.run][at]);
         let Some(per) = measure.per else {
             all.extend(here);
             continue;
         };
         let other = &experiment.runs[per];
-        let there = values(measure.of, thread, other, at, &simulated[per][at]);
+        let there = values(other, &simulated[per][at]);
         let ratio = take(Take::Mean, here).zip(take(Take::Mean, there));
         all.extend(
             ratio
@@ -334,9 +345,11 @@ mod tests {
             fp_instructions: 10,
             fp_empty_cycles: Some(25),
             l2_misses: 3,
+            marks: Vec::new(),
         };
         Sample {
             cycles,
+            moves: Vec::new(),
             threads: instructions.iter().map(deeds).collect(),
             seconds: 2.0,
             responses: (1..=20).map(f64::from).collect(),
@@ -357,7 +370,6 @@ mod tests {
         assert_eq!(of(Quantity::FpRate), 0.1);
         assert_eq!(of(Quantity::L2Rate), 0.03);
         assert_eq!(of(Quantity::L2Misses), 80.0);
-        assert_eq!(of(Quantity::Work), 0.75);
         assert_eq!(value(Quantity::Cpi, Some("nobody"), &sample), None);
         assert_eq!(of(Quantity::ResponseTime), 10.5);
         assert_eq!(of(Quantity::ResponseP95), 19.0);

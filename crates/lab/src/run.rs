@@ -5,7 +5,7 @@
 
 use crate::{
     error::LabError,
-    experiment::{Experiment, Place, Run, Shape},
+    experiment::{Experiment, LeftOut, Place, Run, Shape},
     judge,
     measure::{self, Point, Simulated},
     parallel, placement,
@@ -131,6 +131,8 @@ struct Plan {
     details: Vec<(Arc<MachineModel>, Arc<WorkloadModel>, Fidelity, Detail)>,
     /// Whether caches are warm.
     warm: bool,
+    /// Whether it is kept how far threads were.
+    marked: bool,
     /// Searches are done once for those who want the best, the worst and all placements.
     searched: HashMap<String, Range<usize>>,
 }
@@ -138,6 +140,10 @@ struct Plan {
 fn plan(experiment: &Experiment) -> Plan {
     let mut plan = Plan {
         warm: experiment.warm,
+        marked: experiment
+            .measures
+            .iter()
+            .any(|measure| measure.of.needs_marks()),
         ..Plan::default()
     };
     let bounded = |run: usize| {
@@ -190,6 +196,7 @@ impl Plan {
             times: run.times,
             seed,
             warm: self.warm,
+            marked: self.marked,
         });
     }
 
@@ -314,6 +321,7 @@ impl Plan {
                 times: run.times,
                 seed,
                 warm: self.warm,
+                marked: false,
             });
         }
         (first..self.jobs.len(), classes)
@@ -381,7 +389,9 @@ fn results(
         about: experiment.about.clone(),
         rows,
         measured,
-        notes: plan.notes.clone(),
+        notes: (plan.notes.iter().cloned())
+            .chain(experiment.left_out.iter().map(LeftOut::note))
+            .collect(),
         simulations: plan.jobs.len(),
         picture,
     })

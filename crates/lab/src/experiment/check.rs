@@ -145,6 +145,9 @@ impl Checker<'_> {
             runs,
             measures,
             claims,
+            left_out: (file.left_out.iter())
+                .map(|written| self.left_out(written))
+                .collect::<Checked<_>>()?,
             figure: figure.transpose()?,
         })
     }

@@ -77,6 +77,7 @@ impl Checker<'_> {
             run,
             per,
             at: at.collect::<Checked<_>>()?,
+            only: self.only(measure, of, &runs[run])?,
             thread: measure
                 .thread
                 .as_ref()

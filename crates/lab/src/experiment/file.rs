@@ -1,6 +1,9 @@
 //! An experiment's file as it is written: what serde reads, before anything is checked against anything else.
 
-use super::vary::{Changes, Variation};
+use super::{
+    left_out,
+    vary::{Changes, Variation},
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -27,6 +30,8 @@ pub(super) struct File {
     pub measure: BTreeMap<Text, Measure>,
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
+    #[serde(default, rename = "left-out")]
+    pub left_out: Vec<left_out::Written>,
     pub figure: Option<Figure>,
 }
 
@@ -76,6 +81,9 @@ pub(super) struct Measure {
     #[serde(default)]
     pub at: Vec<Text>,
     pub thread: Option<Text>,
+    pub package: Option<Spanned<u32>>,
+    pub step: Option<Spanned<usize>>,
+    pub reason: Option<Text>,
     pub take: Option<Text>,
 }
 

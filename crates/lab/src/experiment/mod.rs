@@ -3,6 +3,8 @@
 mod check;
 mod claims;
 mod file;
+mod left_out;
+mod only;
 mod place;
 mod quantity;
 mod vary;
@@ -150,13 +152,26 @@ pub enum Quantity {
     L2Misses,
     /// Instructions of threads of one name / cycle of the machine.
     Work,
+    /// Floating-point instructions of threads of one name, or in one package / cycle of the machine.
+    FpWork,
+    /// Loads, stores and fetches of such threads that missed level 2 / cycle of the machine.
+    L2Work,
+    /// Seconds of the operating system that a thread takes to do its steps once, at the speed that it had on average: of
+    /// programs that are started again and again.
+    RunTime,
+    /// Seconds from the beginning to the end of a step that computes.
+    StepTime,
+    /// Seconds until each thread has done its steps, added up over the threads.
+    TotalTime,
+    /// Threads that a policy has moved, for reasons with a word in them.
+    Moves,
     /// Power of ten of the number of ways to choose who runs and on which core; contexts of a core are alike.
     Combinations,
 }
 
 impl Quantity {
     /// All of them, with the names that files use and their units.
-    pub const ALL: [(&'static str, Self, &'static str); 22] = [
+    pub const ALL: [(&'static str, Self, &'static str); 28] = [
         ("throughput", Self::Throughput, "instructions / cycle"),
         ("speedup", Self::Speedup, "threads alone"),
         ("cpi", Self::Cpi, "cycles / instruction"),
@@ -178,6 +193,12 @@ impl Quantity {
         ("l2-rate", Self::L2Rate, "misses / cycle"),
         ("l2-misses", Self::L2Misses, "misses / 1,000 instructions"),
         ("work", Self::Work, "instructions / cycle"),
+        ("fp-work", Self::FpWork, "instructions / cycle"),
+        ("l2-work", Self::L2Work, "misses / cycle"),
+        ("run-time", Self::RunTime, "s"),
+        ("step-time", Self::StepTime, "s"),
+        ("total-time", Self::TotalTime, "s"),
+        ("moves", Self::Moves, "threads"),
         ("combinations", Self::Combinations, "power of ten"),
     ];
 
@@ -200,8 +221,26 @@ impl Quantity {
                 | Self::FpRate
                 | Self::L2Rate
                 | Self::L2Misses
-                | Self::Work
+                | Self::StepTime
+        ) || self.is_of_packages()
+    }
+
+    /// Whether it can be told of the threads of one package.
+    pub fn is_of_packages(self) -> bool {
+        matches!(
+            self,
+            Self::Work | Self::FpWork | Self::L2Work | Self::RunTime
         )
+    }
+
+    /// Whether it is read from what threads did in the course of time.
+    pub(crate) fn is_of_course(self) -> bool {
+        self.is_of_packages() || matches!(self, Self::StepTime | Self::TotalTime | Self::Moves)
+    }
+
+    /// Whether it must be known how far threads were at each moment.
+    pub(crate) fn needs_marks(self) -> bool {
+        matches!(self, Self::StepTime | Self::TotalTime)
     }
 
     /// Its name in files, and its unit.
@@ -237,6 +276,17 @@ impl Take {
     ];
 }
 
+/// What a measure is narrowed down to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Only {
+    /// Threads that were last in this package.
+    pub package: Option<u32>,
+    /// This one of the steps that compute, from 1.
+    pub step: Option<usize>,
+    /// Moves with this in their reason.
+    pub reason: Option<String>,
+}
+
 /// A number that is measured, by which claims and pictures name it.
 #[derive(Debug, Clone)]
 pub struct Measure {
@@ -252,6 +302,8 @@ pub struct Measure {
     pub at: Vec<usize>,
     /// Of which threads: those of this name; all if none is given.
     pub thread: Option<String>,
+    /// What it is narrowed down to besides.
+    pub only: Only,
     /// How the values of points, seeds and placements become one.
     pub take: Take,
 }
@@ -348,6 +400,15 @@ pub struct Figure {
     pub shape: Shape,
 }
 
+/// Published values that cannot be had here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Their names in the table of published values.
+    pub ids: Vec<String>,
+    /// Why.
+    pub why: String,
+}
+
 /// A whole experiment. Made by [`parse`]; sound once made.
 #[derive(Debug, Clone)]
 pub struct Experiment {
@@ -367,6 +428,8 @@ pub struct Experiment {
     pub measures: Vec<Measure>,
     /// What is claimed.
     pub claims: Vec<Claim>,
+    /// What cannot be had here.
+    pub left_out: Vec<LeftOut>,
     /// The picture.
     pub figure: Option<Figure>,
     /// Whether runs without a policy find caches as they are after long.
