@@ -17,7 +17,15 @@ fn every_shipped_experiment_is_read() {
             "cmt/model",
             "cmt/schedulers",
             "cmt/solo",
-            "cmt/wide"
+            "cmt/wide",
+            "masa/binding",
+            "masa/constants",
+            "masa/table1",
+            "masa/table2",
+            "masa/table4",
+            "masa/table6",
+            "masa/test-case-1",
+            "masa/test-case-2"
         ]
     );
     assert!(
