@@ -10,6 +10,7 @@
 //! claims with a tolerance that was written down before the run.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 mod course;
 mod error;
 pub mod experiment;
@@ -25,8 +26,10 @@ pub mod published;
 pub mod random;
 pub mod results;
 pub mod run;
+pub mod sampled;
 pub mod simulate;
 pub mod table;
+pub mod tournament;
 mod variation;
 
 pub use error::{LabError, Mistake};

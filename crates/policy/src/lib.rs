@@ -97,6 +97,7 @@ mod ranking;
 pub mod registry;
 pub mod sos;
 mod spread;
+pub mod symbiosis;
 pub mod workover;
 
 pub use calibration::{
@@ -108,4 +109,5 @@ pub use fixed::{Fixed, FixedConfig};
 pub use masa::{Masa, MasaConfig};
 pub use observe::Observe;
 pub use sos::{Sos, SosConfig};
+pub use symbiosis::{Symbiosis, SymbiosisConfig};
 pub use workover::{WorkOver, WorkOverConfig};

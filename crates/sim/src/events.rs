@@ -13,13 +13,15 @@ pub struct Deed {
     pub energy: u64,
     /// Bytes of the last level of caches that it had brought in and that were still there at the end.
     pub occupancy: u64,
+    /// Bytes of distinct lines that it touched.
+    pub footprint: u64,
 }
 
 /// How an event is read.
 pub type Read = fn(&Deed) -> u64;
 
 /// Every event: its name, what it counts, and where that is read.
-pub const EVENTS: [(&str, &str, Read); 24] = [
+pub const EVENTS: [(&str, &str, Read); 25] = [
     (
         "CYCLES",
         "cycles of the core while the thread was on it",
@@ -97,6 +99,11 @@ pub const EVENTS: [(&str, &str, Read); 24] = [
         LLC_OCCUPANCY,
         "bytes in the last level of caches at the end of the period: no count, but what is there",
         |d| d.occupancy,
+    ),
+    (
+        "FOOTPRINT",
+        "bytes of distinct lines that it is expected to have touched in the period; of recordings 0",
+        |d| d.footprint,
     ),
     (
         "STALL_CYCLES",

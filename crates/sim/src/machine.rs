@@ -3,14 +3,15 @@
 use crate::{
     counters::Counters,
     events::{self, Deed},
+    model::Op,
     system::{SimError, System},
     topology::topology,
     units::Ps,
 };
 use perch_core::{
     Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
-    Metrics, Observation, Outcome, ProcessId, PuSet, ThreadId, ThreadInfo, ThreadSample, Topology,
-    Wake, affinity::Relative,
+    Metrics, Observation, Outcome, ProcessId, PuSet, Sharing, ThreadId, ThreadInfo, ThreadSample,
+    Topology, Wake, affinity::Relative,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -87,6 +88,24 @@ impl SimMachine {
             }
         }
         held
+    }
+
+    /// Who shares memory with whom, over an interval of the operating system's time.
+    fn sharing(&mut self, interval: u64) -> Vec<Sharing> {
+        let shared = self.system.take_shared();
+        let mut sharing: Vec<Sharing> = shared
+            .into_iter()
+            .map(|shared| {
+                let (a, b) = (self.id(shared.threads.0), self.id(shared.threads.1));
+                Sharing {
+                    threads: (a.min(b), a.max(b)),
+                    transfers: shared.lines * 1e9 / interval.max(1) as f64,
+                    confidence: 1.0,
+                }
+            })
+            .collect();
+        sharing.sort_unstable_by_key(|sharing| sharing.threads);
+        sharing
     }
 
     fn time(&self, ps: Ps) -> u64 {
@@ -181,6 +200,7 @@ impl Machine for SimMachine {
         let mut observation = Observation {
             at: now,
             interval,
+            sharing: self.sharing(interval),
             ..Observation::default()
         };
         for index in living {
@@ -201,9 +221,13 @@ impl Machine for SimMachine {
                 counters: thread.counters,
                 energy: thread.energy as u64,
             };
+            let counters = seen.counters.since(&before.counters);
+            let accesses = counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize];
+            let mix = thread.mix().map(|mix| &self.system.workload().mixes[mix]);
             let deed = Deed {
                 cycles: seen.cycles - before.cycles,
-                counters: seen.counters.since(&before.counters),
+                counters,
+                footprint: mix.map_or(0, |mix| mix.touched(accesses)),
                 energy: seen.energy - before.energy,
                 occupancy: held.get(&(index as u32)).copied().unwrap_or(0),
             };

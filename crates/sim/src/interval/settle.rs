@@ -73,7 +73,15 @@ pub(super) fn delays(
     let demand = &asked.demand;
     let memory = layout.latency(pu, asked.class.home) + wait;
     let mut costs: Vec<(usize, f64, f64)> = Vec::new();
+    let missed = at.data.last().map_or(demand.accesses(), |last| {
+        fate.data[layout.caches[*last].level]
+    });
+    let data_memory = match missed > 0.0 {
+        true => memory + fate.farther / missed,
+        false => memory,
+    };
     let mut along = |path: &[usize], misses: &[f64], visits: f64, code: bool| {
+        let memory = if code { memory } else { data_memory };
         let mut delays = Vec::with_capacity(path.len().max(1));
         let mut sum = 0.0;
         for (step, cache) in path.iter().enumerate() {
