@@ -96,6 +96,8 @@ impl Case<'_> {
                 length: seconds(rules.length),
             },
             seed: self.seed,
+            warm: false,
+            marked: false,
         }
     }
 
