@@ -1,7 +1,6 @@
 //! Published values that cannot be had here, and why.
 
 use super::{
-    LeftOut,
     check::{Checked, Checker},
     file::Text,
 };
@@ -9,6 +8,15 @@ use crate::published;
 use perch_core::mistake::did_you_mean;
 use serde::Deserialize;
 use toml::Spanned;
+
+/// Published values that cannot be had here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Their names in the table of published values.
+    pub ids: Vec<String>,
+    /// Why.
+    pub why: String,
+}
 
 /// `[[left-out]]`: some published values with one reason.
 #[derive(Debug, Deserialize)]

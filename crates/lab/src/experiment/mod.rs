@@ -9,6 +9,9 @@ mod place;
 mod quantity;
 mod vary;
 
+pub use left_out::LeftOut;
+pub use only::Only;
+
 use crate::{error::LabError, placement::Placement};
 use perch_profile::formula::Formula;
 use perch_sim::{detail::Fidelity, model::MachineModel, workload::WorkloadModel};
@@ -276,17 +279,6 @@ impl Take {
     ];
 }
 
-/// What a measure is narrowed down to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Only {
-    /// Threads that were last in this package.
-    pub package: Option<u32>,
-    /// This one of the steps that compute, from 1.
-    pub step: Option<usize>,
-    /// Moves with this in their reason.
-    pub reason: Option<String>,
-}
-
 /// A number that is measured, by which claims and pictures name it.
 #[derive(Debug, Clone)]
 pub struct Measure {
@@ -398,15 +390,6 @@ pub struct Figure {
     pub y: String,
     /// What it shows.
     pub shape: Shape,
-}
-
-/// Published values that cannot be had here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Their names in the table of published values.
-    pub ids: Vec<String>,
-    /// Why.
-    pub why: String,
 }
 
 /// A whole experiment. Made by [`parse`]; sound once made.

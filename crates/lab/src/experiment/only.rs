@@ -1,11 +1,22 @@
 //! Checks what a measure is narrowed down to.
 
 use super::{
-    Only, Quantity, Run, Span,
+    Quantity, Run, Span,
     check::{Checked, Checker},
     file,
 };
 use std::time::Duration;
+
+/// What a measure is narrowed down to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Only {
+    /// Threads that were last in this package.
+    pub package: Option<u32>,
+    /// This one of the steps that compute, from 1.
+    pub step: Option<usize>,
+    /// Moves with this in their reason.
+    pub reason: Option<String>,
+}
 
 impl Checker<'_> {
     pub(super) fn only(&self, measure: &file::Measure, of: Quantity, run: &Run) -> Checked<Only> {
