@@ -17,7 +17,16 @@ fn every_shipped_experiment_is_read() {
             "cmt/model",
             "cmt/schedulers",
             "cmt/solo",
-            "cmt/wide"
+            "cmt/wide",
+            "workover/figure11",
+            "workover/figure12a",
+            "workover/figure12b",
+            "workover/figure13",
+            "workover/figure14",
+            "workover/figure6",
+            "workover/overhead",
+            "workover/table1",
+            "workover/table2"
         ]
     );
     assert!(

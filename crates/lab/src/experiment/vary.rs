@@ -112,7 +112,7 @@ fn changed(text: &str, changes: &[(Text, Value)], met: &mut Vec<Range<usize>>) -
             met.push(place.span());
         }
     }
-    any.then(|| whole.to_string())
+    any.then(|| toml::to_string(&whole).ok()).flatten()
 }
 
 /// Puts a value in its place, or in all its places; whether there was any.
