@@ -64,10 +64,11 @@ fn counters_tell_integer_from_floating_point_work() {
 }
 
 const VARIED: &str = r#"title = "Loads that hit, of several latencies"
-time = { warm-up = "1000 cycles", length = "20000 cycles" }
+time = { warm-up = "10000 cycles", length = "20000 cycles" }
 
 [set]
-machine = { "kinds.*.contexts" = 1 }
+machine = { "memory.latency" = "50 ns" }
+workload = { "programs.*.threads.0.count" = 1 }
 
 [variation]
 draws = 2
@@ -84,7 +85,7 @@ values = [
 name = "one"
 machine = "cmt-b"
 workload = "cmt-memory-bound"
-pus = [0, 0, 0, 0]
+pus = [0]
 
 [measure]
 cpi = { of = "cpi", run = "one" }
@@ -120,7 +121,7 @@ fn a_variation_tells_the_range_of_each_claim() {
 #[test]
 fn a_place_where_nothing_is_is_told() {
     for (from, to) in [
-        ("kinds.*.contexts", "kindz.*.contexts"),
+        ("programs.*.threads", "programs.*.thread"),
         (
             "kinds.*.latencies.load\" = 12",
             "kinds.slow.latencies.load\" = 12",
