@@ -26,7 +26,8 @@ fn every_shipped_experiment_is_read() {
             "workover/figure6",
             "workover/overhead",
             "workover/table1",
-            "workover/table2"
+            "workover/table2",
+            "workover/wall-time"
         ]
     );
     assert!(
