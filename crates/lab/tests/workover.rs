@@ -110,7 +110,8 @@ fn a_variation_tells_the_range_of_each_claim() {
     assert_eq!((varied.holds < varied.of, varied.of), (true, 5));
     let (least, greatest) = (varied.least.unwrap(), varied.greatest.unwrap());
     assert!((1.9..2.2).contains(&least), "{least}");
-    assert!((11.9..12.3).contains(&greatest), "{greatest}");
+    // Also what little misses cost.
+    assert!((11.9..14.0).contains(&greatest), "{greatest}");
     assert_eq!(varied.least_with, "load 2");
     assert_eq!(varied.greatest_with, "load 12");
     assert!(results.rows[0].holds, "{:?}", results.rows[0]);
@@ -121,7 +122,7 @@ fn a_variation_tells_the_range_of_each_claim() {
 #[test]
 fn a_place_where_nothing_is_is_told() {
     for (from, to) in [
-        ("programs.*.threads", "programs.*.thread"),
+        ("memory.latency", "memories.latency"),
         (
             "kinds.*.latencies.load\" = 12",
             "kinds.slow.latencies.load\" = 12",
