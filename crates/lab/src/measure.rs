@@ -278,6 +278,10 @@ pub fn take(how: Take, mut values: Vec<f64>) -> Option<f64> {
         Take::Least => least,
         Take::Greatest => greatest,
         Take::Spread => (greatest - least) / mean,
+        Take::Deviation => {
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+            (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt() / mean
+        }
     })
 }
 
@@ -431,6 +435,8 @@ mod tests {
             for how in [Take::Mean, Take::Median] {
                 prop_assert!(one(how) >= least - 1e-12 && one(how) <= greatest + 1e-12);
             }
+            // Half the width bounds it, but for the sample's correction.
+            prop_assert!(one(Take::Deviation) * one(Take::Mean) <= (greatest - least) / 2f64.sqrt() + 1e-9);
             prop_assert!((one(Take::Spread) * one(Take::Mean) - (greatest - least)).abs() < 1e-9);
         }
     }

@@ -25,7 +25,17 @@ fn every_shipped_experiment_is_read() {
             "masa/table4",
             "masa/table6",
             "masa/test-case-1",
-            "masa/test-case-2"
+            "masa/test-case-2",
+            "workover/figure11",
+            "workover/figure12a",
+            "workover/figure12b",
+            "workover/figure13",
+            "workover/figure14",
+            "workover/figure6",
+            "workover/overhead",
+            "workover/table1",
+            "workover/table2",
+            "workover/wall-time"
         ]
     );
     assert!(

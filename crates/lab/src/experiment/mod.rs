@@ -266,16 +266,19 @@ pub enum Take {
     Greatest,
     /// (greatest - least) / mean.
     Spread,
+    /// Standard deviation (of a sample) / mean; 0 of a single value.
+    Deviation,
 }
 
 impl Take {
     /// All of them, with the names that files use.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("mean", Self::Mean),
         ("median", Self::Median),
         ("least", Self::Least),
         ("greatest", Self::Greatest),
         ("spread", Self::Spread),
+        ("deviation", Self::Deviation),
     ];
 }
 
