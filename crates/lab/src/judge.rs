@@ -44,6 +44,7 @@ pub fn row(claim: &Claim, measured: &[Measured]) -> Result<Row, String> {
         unit: claim.unit.clone(),
         tolerance: claim.holds.clone(),
         holds,
+        varied: None,
         place: claim.place.clone(),
         bound,
     })

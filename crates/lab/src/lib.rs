@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
+mod course;
 mod error;
 pub mod experiment;
 pub mod fidelity;
@@ -29,6 +30,7 @@ pub mod sampled;
 pub mod simulate;
 pub mod table;
 pub mod tournament;
+mod variation;
 
 pub use error::{LabError, Mistake};
 pub use experiment::Experiment;

@@ -1,6 +1,7 @@
 //! From what simulations counted to the numbers that claims are made of.
 
 use crate::{
+    course,
     experiment::{Chosen, Experiment, Measure, Place, Quantity, Run, Take},
     placement,
     simulate::{Deeds, Sample},
@@ -21,7 +22,7 @@ pub struct Point {
 pub type Simulated = Vec<Vec<Point>>;
 
 /// The samples that count: of a search those of the best or the worst placement only.
-fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
+pub(crate) fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
     let by_throughput = |a: &&Sample, b: &&Sample| a.throughput().total_cmp(&b.throughput());
     let all = point.samples.iter();
     match run.place {
@@ -102,6 +103,18 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
             let delay = if of == Quantity::Delay { 1.0 } else { 0.0 };
             cpis.iter().sum::<f64>() / cpis.len() as f64 - delay
         }
+        Quantity::FpUsage => mean(&threads, |deeds| {
+            Some(1.0 - deeds.fp_empty_cycles? as f64 / deeds.cycles as f64)
+        })?,
+        Quantity::FpRate => mean(&threads, |deeds| {
+            Some(deeds.fp_instructions as f64 / deeds.cycles as f64)
+        })?,
+        Quantity::L2Rate => mean(&threads, |deeds| {
+            Some(deeds.l2_misses as f64 / deeds.cycles as f64)
+        })?,
+        Quantity::L2Misses => {
+            1000.0 * sum(|deeds| deeds.l2_misses) / sum(|deeds| deeds.instructions)
+        }
         Quantity::L1Hits => 1.0 - sum(|deeds| deeds.l1_misses) / sum(|deeds| deeds.accesses),
         Quantity::Migrations => sum(|deeds| deeds.migrations),
         Quantity::ResponseTime | Quantity::ResponseP95 | Quantity::Requests => {
@@ -110,6 +123,13 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         Quantity::Power => sample.energy.as_ref()?.watts,
         Quantity::Energy => sample.energy.as_ref()?.nanojoules_an_instruction,
         Quantity::Bound
+        | Quantity::Work
+        | Quantity::FpWork
+        | Quantity::L2Work
+        | Quantity::RunTime
+        | Quantity::StepTime
+        | Quantity::TotalTime
+        | Quantity::Moves
         | Quantity::CpiError
         | Quantity::SoloError
         | Quantity::Busy
@@ -120,6 +140,13 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
         }
     };
     number.is_finite().then_some(number)
+}
+
+/// The mean over the threads that ran; `None` if one of them has no such number.
+fn mean(threads: &[&Deeds], of: impl Fn(&Deeds) -> Option<f64>) -> Option<f64> {
+    let ran = threads.iter().filter(|deeds| deeds.cycles > 0);
+    let numbers: Vec<f64> = ran.map(|deeds| of(deeds)).collect::<Option<_>>()?;
+    Some(numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
 
 /// What became of the requests of a sample; `None` if there were none.
@@ -251,6 +278,10 @@ pub fn take(how: Take, mut values: Vec<f64>) -> Option<f64> {
         Take::Least => least,
         Take::Greatest => greatest,
         Take::Spread => (greatest - least) / mean,
+        Take::Deviation => {
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+            (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt() / mean
+        }
     })
 }
 
@@ -272,13 +303,17 @@ pub fn measured(
     };
     let mut all = Vec::new();
     for at in at {
-        let here = values(measure.of, thread, run, at, &simulated[measure.run][at]);
+        let values = |run: &Run, point: &Point| match measure.of.is_of_course() {
+            true => course::values(measure, run, at, point),
+            false => values(measure.of, thread, run, at, point),
+        };
+        let here = values(run, &simulated[measure.run][at]);
         let Some(per) = measure.per else {
             all.extend(here);
             continue;
         };
         let other = &experiment.runs[per];
-        let there = values(measure.of, thread, other, at, &simulated[per][at]);
+        let there = values(other, &simulated[per][at]);
         let ratio = take(Take::Mean, here).zip(take(Take::Mean, there));
         all.extend(
             ratio
@@ -311,9 +346,14 @@ mod tests {
             accesses: 10,
             l1_misses: 1,
             migrations: 2,
+            fp_instructions: 10,
+            fp_empty_cycles: Some(25),
+            l2_misses: 3,
+            marks: Vec::new(),
         };
         Sample {
             cycles,
+            moves: Vec::new(),
             threads: instructions.iter().map(deeds).collect(),
             seconds: 2.0,
             responses: (1..=20).map(f64::from).collect(),
@@ -330,6 +370,10 @@ mod tests {
         assert_eq!(of(Quantity::Delay), 2.0);
         assert_eq!(of(Quantity::L1Hits), 0.9);
         assert_eq!(of(Quantity::Migrations), 4.0);
+        assert_eq!(of(Quantity::FpUsage), 0.75);
+        assert_eq!(of(Quantity::FpRate), 0.1);
+        assert_eq!(of(Quantity::L2Rate), 0.03);
+        assert_eq!(of(Quantity::L2Misses), 80.0);
         assert_eq!(value(Quantity::Cpi, Some("nobody"), &sample), None);
         assert_eq!(of(Quantity::ResponseTime), 10.5);
         assert_eq!(of(Quantity::ResponseP95), 19.0);
@@ -391,6 +435,8 @@ mod tests {
             for how in [Take::Mean, Take::Median] {
                 prop_assert!(one(how) >= least - 1e-12 && one(how) <= greatest + 1e-12);
             }
+            // Half the width bounds it, but for the sample's correction.
+            prop_assert!(one(Take::Deviation) * one(Take::Mean) <= (greatest - least) / 2f64.sqrt() + 1e-9);
             prop_assert!((one(Take::Spread) * one(Take::Mean) - (greatest - least)).abs() < 1e-9);
         }
     }

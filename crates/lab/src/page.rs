@@ -74,11 +74,22 @@ fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
                  <td>{}</td><td>{}</td></tr>\n",
                 escape(&row.name),
                 escape(&row.published.to_string()),
-                escape(&row.ours.to_string()),
+                escape(&match row.range() {
+                    Some((least, greatest)) => format!("{} ({least} to {greatest})", row.ours),
+                    None => row.ours.to_string(),
+                }),
                 escape(&row.allowed()),
                 escape(&row.unit),
                 escape(&row.place),
-                table::verdict(row.holds),
+                match &row.varied {
+                    Some(varied) => format!(
+                        "{}, {} of {}",
+                        table::verdict(row.holds),
+                        varied.holds,
+                        varied.of
+                    ),
+                    None => table::verdict(row.holds).to_owned(),
+                },
             ),
         );
     }

@@ -57,6 +57,23 @@ impl fmt::Display for Value {
     }
 }
 
+/// What a claim's number is over all values of the parameters for which there is no source.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Varied {
+    /// The least of ours; none for an ordering.
+    pub least: Option<f64>,
+    /// Where that was.
+    pub least_with: String,
+    /// The greatest.
+    pub greatest: Option<f64>,
+    /// Where that was.
+    pub greatest_with: String,
+    /// In how many variants, the one of the files among them, the claim holds.
+    pub holds: usize,
+    /// How many variants there are.
+    pub of: usize,
+}
+
 /// One claim and what came of it. As JSON it has the fields `name`, `published`, `ours`, `unit`, `tolerance` and
 /// `holds`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -75,6 +92,9 @@ pub struct Row {
     pub tolerance: Holds,
     /// Whether they do not differ by more.
     pub holds: bool,
+    /// What it is over the parameters that were varied, if any were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub varied: Option<Varied>,
     /// Where it is published.
     #[serde(skip)]
     pub place: String,
@@ -100,6 +120,12 @@ impl Row {
             (Value::Number(ours), Value::Number(published)) => Some(ours - published),
             _ => None,
         }
+    }
+
+    /// The least and the greatest of ours over what was varied.
+    pub fn range(&self) -> Option<(String, String)> {
+        let varied = self.varied.as_ref()?;
+        Some((short(varied.least?), short(varied.greatest?)))
     }
 
     /// The tolerance in words.

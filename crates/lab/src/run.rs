@@ -5,14 +5,20 @@
 
 use crate::{
     error::LabError,
-    experiment::{Experiment, Place, Run, Shape},
+    experiment::{Experiment, LeftOut, Place, Run, Shape},
     judge,
     measure::{self, Point, Simulated},
     parallel, placement,
     results::{Measured, Picture, Results},
     simulate::{Job, Placer, Sample, simulate},
+    variation,
 };
-use perch_sim::{detail::Detail, stream::Random};
+use perch_sim::{
+    detail::{Detail, Fidelity},
+    model::MachineModel,
+    stream::Random,
+    workload::WorkloadModel,
+};
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 /// Who is told how far an experiment is: the command draws a bar.
@@ -47,26 +53,51 @@ pub fn run_on(
     threads: usize,
     progress: &mut dyn Progress,
 ) -> Result<Results, LabError> {
-    let plan = plan(experiment);
-    progress.start(&experiment.name, plan.jobs.len());
+    let variants = experiment
+        .variants
+        .iter()
+        .map(|variant| &variant.experiment);
+    let experiments: Vec<&Experiment> = std::iter::once(experiment).chain(variants).collect();
+    let plans: Vec<Plan> = experiments
+        .iter()
+        .map(|experiment| plan(experiment))
+        .collect();
+    let all: Vec<(&Job, &String)> = (plans.iter())
+        .flat_map(|plan| plan.jobs.iter().zip(&plan.owners))
+        .collect();
+    progress.start(&experiment.name, all.len());
     let samples = parallel::each(
-        plan.jobs.len(),
+        all.len(),
         threads,
-        |at| simulate(&plan.jobs[at]),
+        |at| simulate(all[at].0),
         |done| progress.done(done),
     );
     progress.end();
     let samples = samples.map_err(|(at, why)| LabError::Simulation {
         experiment: experiment.name.clone(),
-        run: plan.owners[at].clone(),
+        run: all[at].1.clone(),
         why,
     })?;
-    let simulated: Simulated = plan
-        .points
+    let simulations = all.len();
+    let mut rest = samples.as_slice();
+    let mut outcomes = Vec::new();
+    for (experiment, plan) in experiments.iter().zip(&plans) {
+        let (own, others) = rest.split_at(plan.jobs.len());
+        rest = others;
+        let gather = |points: &Vec<Parts>| points.iter().map(|parts| parts.gather(own)).collect();
+        let simulated: Simulated = plan.points.iter().map(gather).collect();
+        outcomes.push(results(experiment, &simulated, plan)?);
+    }
+    let mut variants = outcomes.split_off(1).into_iter();
+    let mut results = outcomes.remove(0);
+    results.simulations = simulations;
+    let names = experiment
+        .variants
         .iter()
-        .map(|points| points.iter().map(|parts| parts.gather(&samples)).collect())
-        .collect();
-    results(experiment, &simulated, &plan)
+        .map(|variant| variant.name.as_str());
+    let variants: Vec<(&str, Results)> = names.zip(variants.by_ref()).collect();
+    variation::add_ranges(&mut results, &variants);
+    Ok(results)
 }
 
 /// Where a point's samples are among all.
@@ -96,14 +127,25 @@ struct Plan {
     owners: Vec<String>,
     points: Vec<Vec<Parts>>,
     notes: Vec<String>,
-    /// The levels of detail of runs at points of the sweep: simulations of one share what they find out.
-    details: HashMap<(String, usize), Detail>,
+    /// The levels of detail of machines with workloads: simulations of the same share what they find out.
+    details: Vec<(Arc<MachineModel>, Arc<WorkloadModel>, Fidelity, Detail)>,
+    /// Whether caches are warm.
+    warm: bool,
+    /// Whether it is kept how far threads were.
+    marked: bool,
     /// Searches are done once for those who want the best, the worst and all placements.
     searched: HashMap<String, Range<usize>>,
 }
 
 fn plan(experiment: &Experiment) -> Plan {
-    let mut plan = Plan::default();
+    let mut plan = Plan {
+        warm: experiment.warm,
+        marked: experiment
+            .measures
+            .iter()
+            .any(|measure| measure.of.needs_marks()),
+        ..Plan::default()
+    };
     let bounded = |run: usize| {
         let mut measures = experiment.measures.iter();
         measures.any(|measure| {
@@ -153,13 +195,25 @@ impl Plan {
             placer,
             times: run.times,
             seed,
+            warm: self.warm,
+            marked: self.marked,
         });
     }
 
     fn detail(&mut self, run: &Run, at: usize) -> Detail {
-        let detail = self.details.entry((run.name.clone(), at));
-        let new = || Detail::new(run.fidelity, &run.machine, &run.workloads[at]);
-        detail.or_insert_with(new).clone()
+        let (machine, workload) = (&run.machine, &run.workloads[at]);
+        let mut known = self.details.iter();
+        let same = known.find(|(its_machine, its_workload, fidelity, _)| {
+            *fidelity == run.fidelity && its_machine == machine && its_workload == workload
+        });
+        if let Some((.., detail)) = same {
+            return detail.clone();
+        }
+        let detail = Detail::new(run.fidelity, machine, workload);
+        let (machine, workload) = (Arc::clone(machine), Arc::clone(workload));
+        self.details
+            .push((machine, workload, run.fidelity, detail.clone()));
+        detail
     }
 
     /// The simulations of a run at a point of the sweep.
@@ -266,6 +320,8 @@ impl Plan {
                 placer: Placer::Default,
                 times: run.times,
                 seed,
+                warm: self.warm,
+                marked: false,
             });
         }
         (first..self.jobs.len(), classes)
@@ -333,7 +389,9 @@ fn results(
         about: experiment.about.clone(),
         rows,
         measured,
-        notes: plan.notes.clone(),
+        notes: (plan.notes.iter().cloned())
+            .chain(experiment.left_out.iter().map(LeftOut::note))
+            .collect(),
         simulations: plan.jobs.len(),
         picture,
     })

@@ -1,12 +1,13 @@
 //! One simulation: a machine, a workload, somebody who places the threads, and a seed.
 
 use crate::{
+    course::Mark,
     experiment::{Span, Times},
     placement::Placement,
     processor::SimProcessor,
     sampled::Sampled,
 };
-use perch_core::{Policy, PuSet, ThreadId};
+use perch_core::{Outcome, Policy, PuSet, ThreadId};
 use perch_engine::{Acting, Observer, Options, Period, Session, StateDir};
 use perch_policy::registry;
 use perch_sim::{
@@ -56,6 +57,10 @@ pub struct Job {
     pub times: Times,
     /// The seed of all that is chance.
     pub seed: u64,
+    /// Whether it is kept how far threads were at each moment.
+    pub marked: bool,
+    /// Whether caches are as they are after long; not under a policy.
+    pub warm: bool,
 }
 
 /// What one thread did while it was counted.
@@ -75,6 +80,16 @@ pub struct Deeds {
     pub l1_misses: u64,
     /// Times that it went on on another PU.
     pub migrations: u64,
+    /// Floating-point and SIMD instructions.
+    pub fp_instructions: u64,
+    /// Cycles with nothing in the floating-point units of its core; not counted under a policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fp_empty_cycles: Option<u64>,
+    /// Loads, stores and fetches that missed level 2.
+    pub l2_misses: u64,
+    /// How far it was, moment by moment; only if the job asks for it, and under a policy.
+    #[serde(skip)]
+    pub marks: Vec<Mark>,
 }
 
 /// What came of a simulation.
@@ -84,6 +99,9 @@ pub struct Sample {
     pub cycles: f64,
     /// What each thread did.
     pub threads: Vec<Deeds>,
+    /// Why a policy moved a thread, each time.
+    #[serde(skip)]
+    pub moves: Vec<String>,
     /// Seconds of the operating system for which it was counted.
     pub seconds: f64,
     /// Seconds from arrival to reply of each request that was replied to meanwhile.
@@ -178,9 +196,11 @@ fn without_policy(
     let machine = &job.machine;
     let start = on_machine(job.times.warm_up, machine);
     let end = start + on_machine(job.times.length, machine);
-    if let Some(placement) = placement {
+    if placement.is_some() || job.warm {
         // Threads exist after the first moment.
         system.run(1).map_err(|error| error.to_string())?;
+    }
+    if let Some(placement) = placement {
         if system.threads().len() != placement.len() {
             return Err(format!(
                 "{} threads, but {} are placed",
@@ -192,10 +212,16 @@ fn without_policy(
             system.set_mask(thread, PuSet::single(*pu));
         }
     }
+    if job.warm {
+        system.warm();
+    }
     system.run(start).map_err(|error| error.to_string())?;
     let (begun, before) = (system.now(), deeds(&system, &job.workload));
-    system.run(end).map_err(|error| error.to_string())?;
+    let marks = run_to(&mut system, end, job)?;
     let mut threads = deeds(&system, &job.workload);
+    for (thread, marks) in threads.iter_mut().zip(marks) {
+        thread.marks = marks;
+    }
     // Those that started meanwhile had done nothing before.
     for (thread, before) in threads.iter_mut().zip(before) {
         thread.instructions -= before.instructions;
@@ -203,14 +229,55 @@ fn without_policy(
         thread.accesses -= before.accesses;
         thread.l1_misses -= before.l1_misses;
         thread.migrations -= before.migrations;
+        thread.fp_instructions -= before.fp_instructions;
+        thread.l2_misses -= before.l2_misses;
+        let empty = thread.fp_empty_cycles.zip(before.fp_empty_cycles);
+        thread.fp_empty_cycles = empty.map(|(after, before)| after - before);
     }
     Ok(Sample {
         cycles: (system.now() - begun) as f64 / cycle(machine) as f64,
         threads,
+        moves: Vec::new(),
         seconds: seconds(system.now() - begun, machine),
         responses: responses(&system, begun),
         energy: system.energy(),
     })
+}
+
+/// How often it is noted how far threads are, in the whole time that is counted.
+const MARKS: u64 = 4_000;
+
+/// Runs on to the end, and notes how far each thread is from time to time if the job asks for that.
+fn run_to(system: &mut System, end: Ps, job: &Job) -> Result<Vec<Vec<Mark>>, String> {
+    let mut marks: Vec<Vec<Mark>> = Vec::new();
+    if job.marked {
+        let begun = system.now();
+        for step in 1..MARKS {
+            if system.is_done() {
+                break;
+            }
+            let next = begun + (end - begun) / MARKS * step;
+            system.run(next).map_err(|error| error.to_string())?;
+            note(system, &mut marks);
+        }
+    }
+    system.run(end).map_err(|error| error.to_string())?;
+    if job.marked {
+        note(system, &mut marks);
+    }
+    Ok(marks)
+}
+
+/// Notes how far each thread is.
+fn note(system: &System, marks: &mut Vec<Vec<Mark>>) {
+    marks.resize(system.threads().len(), Vec::new());
+    for (thread, marks) in system.threads().iter().zip(marks) {
+        let at = thread.ended.unwrap_or(system.now());
+        marks.push(Mark {
+            at: seconds(at, system.machine()),
+            instructions: thread.counters.instructions(),
+        });
+    }
 }
 
 /// A time of the machine in seconds of the operating system.
@@ -242,6 +309,10 @@ fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
             accesses: counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize],
             l1_misses: counters.data_misses[0],
             migrations: thread.migrations,
+            fp_instructions: counters.ops[Op::Fp as usize] + counters.ops[Op::FpDivide as usize],
+            fp_empty_cycles: Some(counters.fp_empty_cycles),
+            l2_misses: counters.fetch_misses[1] + counters.data_misses[1],
+            marks: Vec::new(),
         }
     });
     threads.collect()
@@ -295,6 +366,7 @@ fn with_policy(
         warm_up: warm_up.as_nanos() as u64,
         time: 0,
         threads: BTreeMap::new(),
+        moves: Vec::new(),
         workload: &job.workload,
     };
     session
@@ -307,6 +379,7 @@ fn with_policy(
     Ok(Sample {
         cycles: machine.machine_time(watcher.time) as f64 / cycle(machine) as f64,
         threads: watcher.threads.into_values().collect(),
+        moves: watcher.moves,
         seconds: watcher.time as f64 * 1e-9,
         responses: responses(system, begun),
         energy: system.energy(),
@@ -318,6 +391,7 @@ struct Watcher<'a> {
     warm_up: u64,
     time: u64,
     threads: BTreeMap<ThreadId, Deeds>,
+    moves: Vec<String>,
     workload: &'a WorkloadModel,
 }
 
@@ -328,6 +402,11 @@ impl Observer for Watcher<'_> {
             return;
         }
         self.time += observation.interval;
+        let applied = period.moves.iter().filter(|moved| {
+            moved.outcome == Outcome::Applied && moved.to.is_some() && moved.from != moved.to
+        });
+        self.moves
+            .extend(applied.map(|moved| moved.reason.text.clone()));
         for sample in &observation.threads {
             let info = &sample.info;
             let deeds = self.threads.entry(info.id).or_insert_with(|| Deeds {
@@ -343,9 +422,17 @@ impl Observer for Watcher<'_> {
                     "cycles" => deeds.cycles += value,
                     "loads" | "stores" => deeds.accesses += value,
                     "l1d_misses" => deeds.l1_misses += value,
+                    "l2_misses" => deeds.l2_misses += value,
+                    "fp_instructions" => deeds.fp_instructions += value,
                     _ => {}
                 }
             }
+            // The interval of a thread that ended is over when it did.
+            let begun = observation.at - observation.interval;
+            deeds.marks.push(Mark {
+                at: (begun + sample.interval.min(observation.interval)) as f64 * 1e-9,
+                instructions: deeds.instructions,
+            });
         }
     }
 }

@@ -26,7 +26,10 @@ pub fn text(results: &Results) -> String {
         table.add_row([
             format!("{}{unit}\n{}", row.name, row.place),
             row.published.to_string(),
-            row.ours.to_string(),
+            match row.range() {
+                Some((least, greatest)) => format!("{}\n{least} to\n{greatest}", row.ours),
+                None => row.ours.to_string(),
+            },
             row.difference()
                 .map_or(String::new(), |difference| match short(difference) {
                     zero if zero == "0" => zero,
@@ -34,7 +37,12 @@ pub fn text(results: &Results) -> String {
                     text => text,
                 }),
             row.allowed(),
-            verdict(row.holds).to_owned(),
+            match &row.varied {
+                Some(varied) => {
+                    format!("{}\n{} of\n{}", verdict(row.holds), varied.holds, varied.of)
+                }
+                None => verdict(row.holds).to_owned(),
+            },
         ]);
     }
     for column in 1..4 {

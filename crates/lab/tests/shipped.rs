@@ -17,7 +17,25 @@ fn every_shipped_experiment_is_read() {
             "cmt/model",
             "cmt/schedulers",
             "cmt/solo",
-            "cmt/wide"
+            "cmt/wide",
+            "masa/binding",
+            "masa/constants",
+            "masa/table1",
+            "masa/table2",
+            "masa/table4",
+            "masa/table6",
+            "masa/test-case-1",
+            "masa/test-case-2",
+            "workover/figure11",
+            "workover/figure12a",
+            "workover/figure12b",
+            "workover/figure13",
+            "workover/figure14",
+            "workover/figure6",
+            "workover/overhead",
+            "workover/table1",
+            "workover/table2",
+            "workover/wall-time"
         ]
     );
     assert!(
@@ -35,7 +53,14 @@ fn every_published_value_is_claimed() {
         .map(|summary| load(&summary.name).unwrap())
         .collect();
     let claims = experiments.iter().flat_map(|experiment| &experiment.claims);
-    let claimed: BTreeSet<&str> = claims.filter_map(|claim| claim.id.as_deref()).collect();
+    let mut claimed: BTreeSet<&str> = claims.filter_map(|claim| claim.id.as_deref()).collect();
+    // Or it is said why it cannot be checked here, by which it is not checked elsewhere.
+    let left_out = experiments
+        .iter()
+        .flat_map(|experiment| &experiment.left_out);
+    for id in left_out.flat_map(|left_out| &left_out.ids) {
+        assert!(claimed.insert(id), "{id} is checked and left out");
+    }
     for row in published::all()
         .iter()
         .filter(|row| row.kind != published::Kind::Input)

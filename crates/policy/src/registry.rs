@@ -47,7 +47,7 @@ static ENTRIES: [Entry; 7] = [
     Entry {
         name: "masa",
         summary: "swaps threads between packages (cores, caches) where one exceeds a resource's limit (MASA)",
-        needs: "needs load metrics counted, or else FP shares; takes limits from a calibration or learns them; no root",
+        needs: "needs a calibration (`perch calibrate`), and load metrics counted, or else FP shares; no root",
         default_config: || table(&MasaConfig::default()),
         schema: || schemars::schema_for!(MasaConfig),
         build: |config| {

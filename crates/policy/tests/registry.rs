@@ -16,6 +16,12 @@ fn every_policy_is_built_by_its_name_and_its_defaults() {
         if name == "fixed" {
             config.insert("pin".to_owned(), vec!["*=0"].into());
         }
+        if name == "masa" {
+            // Without a calibration it says how to get one.
+            let refusal = refused(name, "");
+            assert!(refusal.contains("perch calibrate"), "{refusal}");
+            config.insert("calibration".to_owned(), "built-in".into());
+        }
         assert_eq!(registry::build(name, &config).unwrap().name(), name);
         assert!(registry::needs(name).unwrap().contains("needs"));
     }

@@ -85,8 +85,8 @@ fn shipped_machines_have_the_shape_that_their_names_say() {
         ("amd-bulldozer", 4, 2, 1, 1),
         ("ibm-power7-smt2", 8, 2, 1, 1),
         ("ibm-power7-smt4", 8, 4, 1, 1),
-        ("intel-xeon-ht", 2, 2, 2, 2),
-        ("intel-xeon-noht", 2, 1, 2, 2),
+        ("intel-xeon-ht", 2, 2, 2, 1),
+        ("intel-xeon-noht", 2, 1, 2, 1),
         ("big-little", 8, 1, 1, 1),
         ("numa-2", 16, 2, 2, 2),
     ] {

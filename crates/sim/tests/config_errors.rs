@@ -172,6 +172,15 @@ fn of_cores() {
                 ),
                 (
                     "[topology]\ncores = 4",
+                    "[[cores]]\n[[cores]]\nnode = 1\n[[cores]]\npackage = 1\nnode = 1",
+                ),
+                (
+                    "cores = 4",
+                    "packages = 2\nnuma-nodes = 1\nnodes = 1\ncores = 1",
+                ),
+                ("cores = 4", "packages = 3\nnodes = 2\ncores = 1"),
+                (
+                    "[topology]\ncores = 4",
                     "[topology]\ncores = 4\n[[cores]]\ncount = 1",
                 ),
                 ("[topology]\ncores = 4", ""),

@@ -4,11 +4,12 @@ use super::{
     Experiment, Measure, Place, Run, Span, Sweep, Times,
     file::{self, Text},
     quantity,
+    vary::InForce,
 };
 use crate::error::Mistake;
 use perch_core::mistake::did_you_mean;
 use perch_sim::{config, detail::Fidelity, model::MachineModel, workload::WorkloadModel};
-use std::{ops::Range, path::Path, sync::Arc, time::Duration};
+use std::{cell::RefCell, ops::Range, path::Path, sync::Arc, time::Duration};
 
 pub(super) type Checked<T> = Result<T, Box<Mistake>>;
 
@@ -16,6 +17,8 @@ pub(super) struct Checker<'a> {
     path: &'a str,
     text: &'a str,
     sibling: &'a dyn Fn(&str) -> Result<String, String>,
+    /// What stands in place of what the machines' and workloads' files say.
+    pub(super) in_force: RefCell<InForce>,
 }
 
 pub(super) fn read(
@@ -28,9 +31,12 @@ pub(super) fn read(
         path,
         text,
         sibling,
+        in_force: RefCell::default(),
     };
     let file: file::File = toml::from_str(text).map_err(|error| checker.toml(&error))?;
-    checker.experiment(name, file)
+    let mut experiment = checker.with(name, &file, &[])?;
+    experiment.variants = checker.variants(name, &file)?;
+    Ok(experiment)
 }
 
 impl Checker<'_> {
@@ -94,7 +100,8 @@ impl Checker<'_> {
             })
     }
 
-    fn experiment(&self, name: &str, file: file::File) -> Checked<Experiment> {
+    /// The experiment with the changes in force, without its variants.
+    pub(super) fn experiment(&self, name: &str, file: &file::File) -> Checked<Experiment> {
         let times = self.times(&file.time)?;
         let sweep = file
             .sweep
@@ -107,7 +114,7 @@ impl Checker<'_> {
                 let message = format!("a second run `{}`", written.name.get_ref());
                 return Err(self.wrong(written.name.span(), message, None));
             }
-            runs.push(self.run(written, &file, times, sweep.as_ref())?);
+            runs.push(self.run(written, file, times, sweep.as_ref())?);
         }
         let measures: Vec<Measure> = file
             .measure
@@ -116,26 +123,31 @@ impl Checker<'_> {
             .collect::<Checked<_>>()?;
         let claims = file.claims.iter().map(|claim| self.claim(claim, &measures));
         let claims = claims.collect::<Checked<_>>()?;
-        let figure = file.figure.map(|figure| {
+        let figure = file.figure.as_ref().map(|figure| {
             let title = file.title.clone();
             self.figure(figure, title, &runs, &measures, sweep.is_some())
         });
-        let seeds = match file.seeds {
+        let seeds = match &file.seeds {
             Some(seeds) if seeds.get_ref().is_empty() => {
                 return Err(self.wrong(seeds.span(), "no seed, so nothing would run", None));
             }
-            Some(seeds) => seeds.into_inner(),
+            Some(seeds) => seeds.get_ref().clone(),
             None => vec![1],
         };
         Ok(Experiment {
             name: name.to_owned(),
             about: file.about.split_whitespace().collect::<Vec<_>>().join(" "),
-            title: file.title,
+            title: file.title.clone(),
             seeds,
+            warm: file.warm,
+            variants: Vec::new(),
             sweep,
             runs,
             measures,
             claims,
+            left_out: (file.left_out.iter())
+                .map(|written| self.left_out(written))
+                .collect::<Checked<_>>()?,
             figure: figure.transpose()?,
         })
     }
@@ -237,20 +249,34 @@ impl Checker<'_> {
     fn machine(&self, name: &Text) -> Checked<MachineModel> {
         let wrong = |error: config::ConfigError| self.wrong(name.span(), error.to_string(), None);
         let wanted = name.get_ref();
-        if !wanted.contains('/') {
-            return config::find_machine(wanted).map_err(wrong);
-        }
-        let text = self.neighbour(name)?;
+        let text = match wanted.contains('/') {
+            true => self.neighbour(name)?,
+            false => {
+                let shipped = config::shipped_machines();
+                let Some(file) = shipped.iter().find(|file| file.name == *wanted) else {
+                    return config::find_machine(wanted).map_err(wrong);
+                };
+                file.text.to_owned()
+            }
+        };
+        let text = self.in_force.borrow_mut().machine(&text).unwrap_or(text);
         config::machine_from_text(&text, Path::new(wanted)).map_err(wrong)
     }
 
     fn workload(&self, name: &Text) -> Checked<WorkloadModel> {
         let wrong = |error: config::ConfigError| self.wrong(name.span(), error.to_string(), None);
         let wanted = name.get_ref();
-        if !wanted.contains('/') {
-            return config::find_workload(wanted).map_err(wrong);
-        }
-        let text = self.neighbour(name)?;
+        let text = match wanted.contains('/') {
+            true => self.neighbour(name)?,
+            false => {
+                let shipped = config::shipped_workloads();
+                let Some(file) = shipped.iter().find(|file| file.name == *wanted) else {
+                    return config::find_workload(wanted).map_err(wrong);
+                };
+                file.text.to_owned()
+            }
+        };
+        let text = self.in_force.borrow_mut().workload(&text).unwrap_or(text);
         config::workload_from_text(&text, Path::new(wanted)).map_err(wrong)
     }
 

@@ -57,7 +57,7 @@ impl Checker<'_> {
                 thread,
                 slots.iter().map(|slot| slot.kind.as_str()),
             )?;
-            if !matches!(of, Quantity::Cpi | Quantity::Delay | Quantity::L1Hits) {
+            if !of.is_of_threads() {
                 let message = format!("`{}` is of all threads together", measure.of.get_ref());
                 return Err(self.wrong(thread.span(), message, None));
             }
@@ -77,6 +77,7 @@ impl Checker<'_> {
             run,
             per,
             at: at.collect::<Checked<_>>()?,
+            only: self.only(measure, of, &runs[run])?,
             thread: measure
                 .thread
                 .as_ref()
@@ -231,7 +232,7 @@ impl Checker<'_> {
 
     pub(super) fn figure(
         &self,
-        figure: file::Figure,
+        figure: &file::Figure,
         title: String,
         runs: &[Run],
         measures: &[Measure],
@@ -276,9 +277,9 @@ impl Checker<'_> {
             }
         };
         Ok(Figure {
-            title: figure.title.unwrap_or(title),
-            x: figure.x,
-            y: figure.y,
+            title: figure.title.clone().unwrap_or(title),
+            x: figure.x.clone(),
+            y: figure.y.clone(),
             shape,
         })
     }

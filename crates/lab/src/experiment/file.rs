@@ -1,5 +1,9 @@
 //! An experiment's file as it is written: what serde reads, before anything is checked against anything else.
 
+use super::{
+    left_out,
+    vary::{Changes, Variation},
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -16,12 +20,18 @@ pub(super) struct File {
     pub seeds: Option<Spanned<Vec<u64>>>,
     pub time: Time,
     pub fidelity: Option<Text>,
+    #[serde(default)]
+    pub warm: bool,
+    pub set: Option<Changes>,
+    pub variation: Option<Variation>,
     pub sweep: Option<Sweep>,
     #[serde(rename = "run")]
     pub runs: Vec<Run>,
     pub measure: BTreeMap<Text, Measure>,
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
+    #[serde(default, rename = "left-out")]
+    pub left_out: Vec<left_out::Written>,
     pub figure: Option<Figure>,
 }
 
@@ -71,6 +81,9 @@ pub(super) struct Measure {
     #[serde(default)]
     pub at: Vec<Text>,
     pub thread: Option<Text>,
+    pub package: Option<Spanned<u32>>,
+    pub step: Option<Spanned<usize>>,
+    pub reason: Option<Text>,
     pub take: Option<Text>,
 }
 

@@ -3,8 +3,14 @@
 mod check;
 mod claims;
 mod file;
+mod left_out;
+mod only;
 mod place;
 mod quantity;
+mod vary;
+
+pub use left_out::LeftOut;
+pub use only::Only;
 
 use crate::{error::LabError, placement::Placement};
 use perch_profile::formula::Formula;
@@ -138,13 +144,37 @@ pub enum Quantity {
     Power,
     /// Nanojoules of all parts / instruction, from the beginning.
     Energy,
+    /// 1 - cycles with nothing in the core's floating-point units / cycles, the mean of the threads (WorkOver,
+    /// equation 1). Of whoever shares the units; not of runs with a policy.
+    FpUsage,
+    /// Floating-point instructions / cycle, the mean of the threads (WorkOver, equation 2).
+    FpRate,
+    /// Loads, stores and fetches that missed level 2 / cycle, the mean of the threads.
+    L2Rate,
+    /// The same / 1,000 instructions, of all threads together.
+    L2Misses,
+    /// Instructions of threads of one name / cycle of the machine.
+    Work,
+    /// Floating-point instructions of threads of one name, or in one package / cycle of the machine.
+    FpWork,
+    /// Loads, stores and fetches of such threads that missed level 2 / cycle of the machine.
+    L2Work,
+    /// Seconds of the operating system that a thread takes to do its steps once, at the speed that it had on average: of
+    /// programs that are started again and again.
+    RunTime,
+    /// Seconds from the beginning to the end of a step that computes.
+    StepTime,
+    /// Seconds until each thread has done its steps, added up over the threads.
+    TotalTime,
+    /// Threads that a policy has moved, for reasons with a word in them.
+    Moves,
     /// Power of ten of the number of ways to choose who runs and on which core; contexts of a core are alike.
     Combinations,
 }
 
 impl Quantity {
     /// All of them, with the names that files use and their units.
-    pub const ALL: [(&'static str, Self, &'static str); 17] = [
+    pub const ALL: [(&'static str, Self, &'static str); 28] = [
         ("throughput", Self::Throughput, "instructions / cycle"),
         ("speedup", Self::Speedup, "threads alone"),
         ("cpi", Self::Cpi, "cycles / instruction"),
@@ -161,6 +191,17 @@ impl Quantity {
         ("requests", Self::Requests, "requests / s"),
         ("power", Self::Power, "W"),
         ("energy", Self::Energy, "nJ / instruction"),
+        ("fp-usage", Self::FpUsage, "of the cycles"),
+        ("fp-rate", Self::FpRate, "instructions / cycle"),
+        ("l2-rate", Self::L2Rate, "misses / cycle"),
+        ("l2-misses", Self::L2Misses, "misses / 1,000 instructions"),
+        ("work", Self::Work, "instructions / cycle"),
+        ("fp-work", Self::FpWork, "instructions / cycle"),
+        ("l2-work", Self::L2Work, "misses / cycle"),
+        ("run-time", Self::RunTime, "s"),
+        ("step-time", Self::StepTime, "s"),
+        ("total-time", Self::TotalTime, "s"),
+        ("moves", Self::Moves, "threads"),
         ("combinations", Self::Combinations, "power of ten"),
     ];
 
@@ -170,6 +211,39 @@ impl Quantity {
             self,
             Self::Bound | Self::Speedup | Self::CpiError | Self::SoloError
         )
+    }
+
+    /// Whether it can be told of the threads of one name.
+    pub fn is_of_threads(self) -> bool {
+        matches!(
+            self,
+            Self::Cpi
+                | Self::Delay
+                | Self::L1Hits
+                | Self::FpUsage
+                | Self::FpRate
+                | Self::L2Rate
+                | Self::L2Misses
+                | Self::StepTime
+        ) || self.is_of_packages()
+    }
+
+    /// Whether it can be told of the threads of one package.
+    pub fn is_of_packages(self) -> bool {
+        matches!(
+            self,
+            Self::Work | Self::FpWork | Self::L2Work | Self::RunTime
+        )
+    }
+
+    /// Whether it is read from what threads did in the course of time.
+    pub(crate) fn is_of_course(self) -> bool {
+        self.is_of_packages() || matches!(self, Self::StepTime | Self::TotalTime | Self::Moves)
+    }
+
+    /// Whether it must be known how far threads were at each moment.
+    pub(crate) fn needs_marks(self) -> bool {
+        matches!(self, Self::StepTime | Self::TotalTime)
     }
 
     /// Its name in files, and its unit.
@@ -192,16 +266,19 @@ pub enum Take {
     Greatest,
     /// (greatest - least) / mean.
     Spread,
+    /// Standard deviation (of a sample) / mean; 0 of a single value.
+    Deviation,
 }
 
 impl Take {
     /// All of them, with the names that files use.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("mean", Self::Mean),
         ("median", Self::Median),
         ("least", Self::Least),
         ("greatest", Self::Greatest),
         ("spread", Self::Spread),
+        ("deviation", Self::Deviation),
     ];
 }
 
@@ -220,6 +297,8 @@ pub struct Measure {
     pub at: Vec<usize>,
     /// Of which threads: those of this name; all if none is given.
     pub thread: Option<String>,
+    /// What it is narrowed down to besides.
+    pub only: Only,
     /// How the values of points, seeds and placements become one.
     pub take: Take,
 }
@@ -335,8 +414,23 @@ pub struct Experiment {
     pub measures: Vec<Measure>,
     /// What is claimed.
     pub claims: Vec<Claim>,
+    /// What cannot be had here.
+    pub left_out: Vec<LeftOut>,
     /// The picture.
     pub figure: Option<Figure>,
+    /// Whether runs without a policy find caches as they are after long.
+    pub warm: bool,
+    /// The same with other values where no source gives any: claims get the range of what comes of them.
+    pub variants: Vec<Variant>,
+}
+
+/// An experiment with other values of parameters for which there is no source.
+#[derive(Debug, Clone)]
+pub struct Variant {
+    /// Which parameter, and its value.
+    pub name: String,
+    /// The experiment with it; it has no variants of its own.
+    pub experiment: Experiment,
 }
 
 /// Reads an experiment. `sibling` reads a file whose path is given relative to the experiment's; `path` is for messages.

@@ -97,6 +97,8 @@ impl Case<'_> {
                 length: seconds(rules.length),
             },
             seed: self.seed,
+            warm: false,
+            marked: false,
         }
     }
 

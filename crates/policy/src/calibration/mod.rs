@@ -10,11 +10,12 @@ mod file;
 pub use closest::Closest;
 
 use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, mistake::Mistake};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Whose a resource is: the PUs that share one compete for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
     /// Those that share floating-point units, as the processor's profile says.
@@ -154,7 +155,7 @@ pub struct Calibration {
 pub enum CalibrationError {
     /// The file cannot be opened or is no text.
     #[error(
-        "{path}: {why}; give the path of a calibration file, or calibration = \"\" for the built-in limits"
+        "{path}: {why}; give the path of a calibration file (`perch calibrate` writes one), or calibration = \"built-in\" for learned limits"
     )]
     Unreadable {
         /// As given.

@@ -1,6 +1,6 @@
 //! Options of the policy `masa`.
 
-use crate::error::check_shares;
+use crate::{calibration::Share, error::check_shares};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,15 +15,33 @@ pub enum Variant {
     Paper,
 }
 
+/// The value of [`MasaConfig::calibration`] that asks for the built-in metrics and learned limits.
+pub const BUILT_IN: &str = "built-in";
+
+/// A load metric with its limit, written among the options instead of in a calibration file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GivenLimit {
+    /// The metric's name, as profiles give it, such as `fp_load`.
+    pub metric: String,
+    /// Which PUs share the resource.
+    pub share: Share,
+    /// What one thread alone does at most in one such group of PUs, in the metric's unit (events per second).
+    #[schemars(range(min = 0.0))]
+    pub limit: f64,
+}
+
 /// Options of the policy `masa`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MasaConfig {
     /// The paper's rules (`paper`), or the same with fewer assumptions about the machine (`perch`).
     pub variant: Variant,
-    /// Path of a calibration file: which load metrics are checked, in which order, with which limits. Empty: the built-in
-    /// metrics, with limits learned from what single threads are seen to do.
+    /// Path of a calibration file, as `perch calibrate` writes it: which load metrics are checked, in which order, with
+    /// which limits. `built-in`: the built-in metrics, with limits learned from what single threads are seen to do.
     pub calibration: String,
+    /// Instead of a file: the load metrics in the order in which they are checked, with their limits.
+    pub limits: Vec<GivenLimit>,
     /// A pair of groups is balanced if (highest load - lowest load) / 2 is at least this part (0 to 1) of the highest
     /// (section 4.2, step 4c).
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -31,7 +49,7 @@ pub struct MasaConfig {
     /// A thread is outstanding if its load is more than the machine's load / (this · PUs) (section 4.2, step 3).
     #[schemars(range(min = 0.01))]
     pub outstanding: f64,
-    /// Without a calibration: a limit is this many times the highest load that one thread was seen to have.
+    /// With `calibration = "built-in"`: a limit is this many times the highest load that one thread was seen to have.
     #[schemars(range(min = 1.0))]
     pub headroom: f64,
     /// A swap must lower what its two groups have above the limit (squared) by at least this part (0 to 1).
@@ -51,6 +69,7 @@ impl Default for MasaConfig {
         Self {
             variant: Variant::default(),
             calibration: String::new(),
+            limits: Vec::new(),
             imbalance: 0.25,
             outstanding: 4.0,
             headroom: 1.25,
@@ -85,13 +104,30 @@ impl MasaConfig {
                 self.headroom
             ));
         }
-        if self.variant == Variant::Paper && self.calibration.is_empty() {
-            return Err(
-                "variant = \"paper\" needs measured limits: give calibration = \"FILE\" (docs/policies.md describes the \
-                 file), or take variant = \"perch\", which learns limits"
-                    .to_owned(),
-            );
+        if let Some(given) = self.limits.iter().find(|given| {
+            given.metric.trim().is_empty() || !(given.limit.is_finite() && given.limit > 0.0)
+        }) {
+            return Err(format!(
+                "limits: `{}` = {}: give each metric its name and a limit above 0",
+                given.metric, given.limit
+            ));
         }
-        Ok(())
+        match (self.calibration.as_str(), self.limits.is_empty()) {
+            ("", true) => Err(
+                "needs to know what each resource bears: `perch calibrate` measures it in a few minutes and writes a file; \
+                 then give calibration = \"FILE\". calibration = \"built-in\" takes limits learned from what single \
+                 threads are seen to do, which are guesses"
+                    .to_owned(),
+            ),
+            (BUILT_IN, true) if self.variant == Variant::Paper => Err(
+                "variant = \"paper\" needs measured limits: let `perch calibrate` write a file and give calibration = \
+                 \"FILE\", or take variant = \"perch\", which can learn limits"
+                    .to_owned(),
+            ),
+            (_, true) | ("", false) => Ok(()),
+            (_, false) => Err(
+                "either `calibration` or `limits`: both say which metrics are checked".to_owned(),
+            ),
+        }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Level {
     of_pu: Vec<u32>,
     /// The usable PUs of each group, rising.
     pub pus: Vec<Vec<u32>>,
-    /// The load of each group: the sum over its threads.
+    /// The load of each group: of each PU what was measured there, else the sum over its threads.
     pub load: Vec<f64>,
     /// The execution resource limit of each group.
     pub limit: Vec<f64>,
@@ -107,13 +107,14 @@ impl<'a> Field<'a> {
         for metric in 0..field.metrics.len() {
             let share = field.metrics[metric].share;
             let limit = loads.limit(&field.metrics[metric], snapshot, config.headroom);
-            let level = field.level(metric, share, limit, config.variant);
+            let mut level = field.level(share, limit, config.variant);
+            field.add_loads(&mut level, metric, config);
             field.levels.push(level);
         }
         field
     }
 
-    fn level(&self, metric: usize, share: Share, limit: f64, variant: Variant) -> Level {
+    fn level(&self, share: Share, limit: f64, variant: Variant) -> Level {
         let native = share.groups(self.snapshot);
         let sets = match variant {
             Variant::Perch => native.clone(),
@@ -154,12 +155,27 @@ impl<'a> Field<'a> {
             level.pus.push(pus);
         }
         level.load = vec![0.0; level.pus.len()];
+        level
+    }
+
+    /// Adds up what the PUs of each group did: as measured on the PU, where interrupts and the threads of others count
+    /// too, else as the sum over its threads.
+    fn add_loads(&self, level: &mut Level, metric: usize, config: &MasaConfig) {
+        let mut measured = vec![false; self.on_pu.len()];
+        for pu in &self.snapshot.pus {
+            let load = self.metrics[metric].of_pu(pu, config);
+            if let (Some(group), Some(load)) = (level.of(pu.pu), load) {
+                level.load[group] += load;
+                measured[pu.pu as usize] = true;
+            }
+        }
         for runner in &self.runners {
-            if let Some(group) = level.of(runner.pu) {
+            if let Some(group) = level.of(runner.pu)
+                && !measured[runner.pu as usize]
+            {
                 level.load[group] += runner.loads[metric];
             }
         }
-        level
     }
 
     /// The thread of a runner.

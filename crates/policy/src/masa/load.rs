@@ -1,8 +1,8 @@
 //! Load metrics: which are checked, what a thread's load is, and where a resource's limit lies (MASA, sections 4 and 4.1).
 
-use super::MasaConfig;
+use super::{GivenLimit, MasaConfig};
 use crate::calibration::{Calibration, Share};
-use perch_core::{Snapshot, ThreadState, metric::names};
+use perch_core::{Metrics, PuLoad, Snapshot, ThreadState, metric::names};
 
 /// Below this load a resource is not scarce, whatever was learned.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -153,13 +153,24 @@ impl Loads {
 
     /// Those of a calibration, by priority.
     pub fn calibrated(calibration: &Calibration) -> Self {
-        let resources = calibration.metrics.iter().map(|metric| Resource {
+        let metrics = calibration.metrics.iter();
+        Self::measured(metrics.map(|metric| (&metric.name, metric.share, metric.limit)))
+    }
+
+    /// Those that the options list, in their order.
+    pub fn given(limits: &[GivenLimit]) -> Self {
+        let limits = limits.iter();
+        Self::measured(limits.map(|given| (&given.metric, given.share, given.limit)))
+    }
+
+    fn measured<'a>(metrics: impl Iterator<Item = (&'a String, Share, f64)>) -> Self {
+        let resources = metrics.map(|(name, share, limit)| Resource {
             name: "",
             ways: vec![LoadMetric {
-                name: metric.name.clone(),
-                parts: vec![metric.name.clone()],
-                share: metric.share,
-                limit: Limit::Measured(metric.limit),
+                name: name.clone(),
+                parts: vec![name.clone()],
+                share,
+                limit: Limit::Measured(limit),
                 highest: 0.0,
             }],
         });
@@ -178,7 +189,7 @@ impl Loads {
     ) -> (Vec<LoadMetric>, Vec<String>) {
         for thread in threads {
             let on_pu = thread.activity * interval as f64 / 1e9;
-            if let Some(cycles) = value(thread, names::CYCLES, config.min_confidence)
+            if let Some(cycles) = value(&thread.metrics, names::CYCLES, config.min_confidence)
                 && on_pu > 0.0
             {
                 self.clock = self.clock.max(cycles / on_pu);
@@ -225,9 +236,20 @@ impl Loads {
 impl LoadMetric {
     /// What the thread does while it is on a PU.
     fn rate(&self, thread: &ThreadState, config: &MasaConfig) -> Option<f64> {
+        self.sum(&thread.metrics, config)
+    }
+
+    /// The load of a PU as it was measured there over the period, interrupts and threads of others included; `None` where
+    /// the PU was not counted (MASA, section 4, CPU load).
+    pub fn of_pu(&self, pu: &PuLoad, config: &MasaConfig) -> Option<f64> {
+        let busy = pu.busy.clamp(0.0, 1.0);
+        Some(self.sum(&pu.metrics, config)? * busy)
+    }
+
+    fn sum(&self, metrics: &Metrics, config: &MasaConfig) -> Option<f64> {
         let parts = self.parts.iter();
         parts
-            .map(|part| value(thread, part, config.min_confidence))
+            .map(|part| value(metrics, part, config.min_confidence))
             .sum()
     }
 
@@ -237,8 +259,8 @@ impl LoadMetric {
     }
 }
 
-fn value(thread: &ThreadState, name: &str, min_confidence: f64) -> Option<f64> {
-    let metric = thread.metrics.get(name)?;
+fn value(metrics: &Metrics, name: &str, min_confidence: f64) -> Option<f64> {
+    let metric = metrics.get(name)?;
     let sound =
         metric.confidence >= min_confidence && metric.value.is_finite() && metric.value >= 0.0;
     sound.then_some(metric.value)

@@ -9,7 +9,7 @@ mod field;
 mod load;
 mod swap;
 
-pub use config::{MasaConfig, Variant};
+pub use config::{BUILT_IN, GivenLimit, MasaConfig, Variant};
 
 use crate::{PolicyError, calibration::Calibration, history::PerThread};
 use field::Field;
@@ -50,14 +50,19 @@ impl Masa {
     /// A policy with these options; reads the calibration file if they name one.
     ///
     /// # Errors
-    /// An option out of range, `variant = "paper"` without a calibration, a calibration that cannot be read.
+    /// An option out of range, no calibration (or `variant = "paper"` without a measured one), a calibration that cannot
+    /// be read.
     pub fn new(config: MasaConfig) -> Result<Self, PolicyError> {
         let bad = |message| PolicyError::BadOption {
             policy: "masa",
             message,
         };
         config.check().map_err(bad)?;
-        if config.calibration.is_empty() {
+        if !config.limits.is_empty() {
+            let loads = Loads::given(&config.limits);
+            return Ok(Self::of(config, loads));
+        }
+        if config.calibration == BUILT_IN {
             return Ok(Self::of(config, Loads::built_in()));
         }
         let calibration = Calibration::read(Path::new(&config.calibration))
@@ -73,9 +78,10 @@ impl Masa {
         mut config: MasaConfig,
         calibration: &Calibration,
     ) -> Result<Self, PolicyError> {
-        if config.calibration.is_empty() {
+        if matches!(config.calibration.as_str(), "" | BUILT_IN) {
             config.calibration = calibration.machine.clone();
         }
+        config.limits.clear();
         config.check().map_err(|message| PolicyError::BadOption {
             policy: "masa",
             message,

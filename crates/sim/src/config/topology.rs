@@ -26,26 +26,54 @@ pub(super) fn read(file: &Table<'_>, kinds: &[CoreKind]) -> Checked<Vec<CoreAt>>
     Ok(cores)
 }
 
-/// The same number of cores in each node, of nodes in each package.
+/// The same number of cores everywhere: in each of some nodes in each package (`numa-nodes`), or in each of some packages
+/// around a node (`nodes`, counted over the machine), as on a front-side bus.
 fn even(item: Item<'_>, kinds: &[CoreKind]) -> Checked<Vec<CoreAt>> {
-    let table = item.table("the topology", &["packages", "numa-nodes", "cores", "kind"])?;
+    let table = item.table(
+        "the topology",
+        &["packages", "numa-nodes", "nodes", "cores", "kind"],
+    )?;
     let count = |item: Item<'_>| item.whole(1..=MOST_PUS);
     let packages = table.get("packages").map_or(Ok(1), count)?;
-    let nodes = table.get("numa-nodes").map_or(Ok(1), count)?;
     let cores = count(table.need("cores")?)?;
     let kind = which(&table, kinds)?;
-    let all = u64::from(packages) * u64::from(nodes) * u64::from(cores);
+    // How many pieces have cores of their own, and how many of them are a package and a node.
+    let (pieces, package, node) = match (table.get("numa-nodes"), table.get("nodes")) {
+        (Some(_), Some(item)) => {
+            return Err(item.wrong(
+                "either `numa-nodes` (of each package) or `nodes` (of the machine), not both",
+            ));
+        }
+        (Some(item), None) => {
+            let each = count(item)?;
+            (u64::from(packages) * u64::from(each), each, 1)
+        }
+        (None, Some(item)) => {
+            let nodes = count(item)?;
+            if nodes % packages == 0 {
+                (u64::from(nodes), nodes / packages, 1)
+            } else if packages % nodes == 0 {
+                (u64::from(packages), 1, packages / nodes)
+            } else {
+                return Err(item.wrong(format!(
+                    "{nodes} nodes of {packages} packages: as many of the one must fit into each of the other"
+                )));
+            }
+        }
+        (None, None) => (u64::from(packages), 1, 1),
+    };
+    let all = pieces * u64::from(cores);
     if all > u64::from(MOST_PUS) {
         return Err(item.wrong(format!("{all} cores; {MOST_PUS} PUs is the most")));
     }
-    let node = |numa_node| {
+    let piece = |piece: u32| {
         (0..cores).map(move |_| CoreAt {
             kind,
-            package: numa_node / nodes,
-            numa_node,
+            package: piece / package,
+            numa_node: piece / node,
         })
     };
-    Ok((0..packages * nodes).flat_map(node).collect())
+    Ok((0..pieces as u32).flat_map(piece).collect())
 }
 
 /// Some cores after the other, each with its kind and place.
@@ -68,15 +96,32 @@ fn listed(item: Item<'_>, kinds: &[CoreKind]) -> Checked<Vec<CoreAt>> {
         if cores.len() + count as usize > MOST_PUS as usize {
             return Err(table.wrong(format!("more than {MOST_PUS} cores")));
         }
-        if let Some(other) = cores.iter().find(|other| other.numa_node == core.numa_node)
+        if table.get("node").is_none()
+            && let Some(other) = cores.iter().find(|other| other.numa_node == core.numa_node)
             && other.package != core.package
         {
             return Err(table.wrong(format!(
-                "NUMA node {} is in package {} already: nodes are counted over the machine",
+                "NUMA node {0} is in package {1} already: nodes are counted over the machine; if the packages share \
+                 its memory, say `node = {0}`",
                 core.numa_node, other.package
             )));
         }
         cores.extend((0..count).map(|_| core));
+    }
+    let around = |core: &CoreAt, other: &CoreAt| {
+        core.package != other.package && core.numa_node == other.numa_node
+    };
+    let cut = cores.iter().find(|core| {
+        let shared = cores.iter().any(|other| around(core, other));
+        let apart =
+            |other: &CoreAt| other.package == core.package && other.numa_node != core.numa_node;
+        shared && cores.iter().any(apart)
+    });
+    if let Some(core) = cut {
+        return Err(item.wrong(format!(
+            "NUMA node {} has a part of package {} and another package: a node may span whole packages only",
+            core.numa_node, core.package
+        )));
     }
     let gap = |number: &dyn Fn(&CoreAt) -> u32| {
         let most = cores.iter().map(number).max().unwrap_or(0);
