@@ -28,10 +28,17 @@ pub trait Processor {
     /// All that defines it, as text, so that a recording can be replayed without the file.
     fn text(&self) -> &str;
 
-    /// What to count.
+    /// What to count whoever decides.
     fn event_plan(&self) -> EventPlan;
 
-    /// Metrics from the counts of a thread that ran for `cpu_time` nanoseconds on a core of the given kind
+    /// What to count for a policy that needs these metrics: [`Processor::event_plan`], and what is counted on demand
+    /// only.
+    fn event_plan_with(&self, _needs: &[&str]) -> EventPlan {
+        self.event_plan()
+    }
+
+    /// Metrics from the counts of a thread that ran for `cpu_time` nanoseconds on PUs, or of a PU that was busy for so
+    /// long; and why others are missing.
     fn metrics(&self, counts: &[Count], cpu_time: u64) -> (Metrics, Vec<String>);
 
     /// The PUs that share floating-point units.

@@ -236,6 +236,42 @@ fn only_what_is_asked_for_is_counted() {
 }
 
 #[test]
+fn sets_on_demand_are_counted_with_all_that_their_formulas_take() {
+    let zen4 = profile("zen4");
+    let always = zen4.event_plan();
+    assert_eq!(
+        zen4.event_plan_with(&[names::FP_SHARE, "unheard_of"]),
+        always
+    );
+    let plan = zen4.event_plan_with(&[names::FP_SHARE, names::L2_MPKI]);
+    assert_eq!(plan.sets[..always.sets.len()], always.sets);
+    let [caches] = &plan.sets[always.sets.len()..] else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(&*caches.name, "caches");
+    let aliases: Vec<&str> = caches.events.iter().map(|event| &*event.alias).collect();
+    // The misses lead, and the instructions by which they are divided are counted in the same turn.
+    assert_eq!(aliases, ["l2_misses", "instructions"]);
+}
+
+#[test]
+fn every_metric_that_is_asked_for_can_be_had_in_one_turn() {
+    for profile in Library::shipped().profiles() {
+        for rule in &profile.metrics {
+            let name = &*rule.name;
+            let plan = profile.event_plan_with(&[name]);
+            let whole = profile.event_plan_for(&[name]);
+            let mut needed = aliases(&whole);
+            needed.retain(|alias| !alias.starts_with("cycles") && !alias.starts_with("instructions"));
+            let counted: Vec<&str> = plan.sets.iter().flat_map(|set| &set.events).map(|event| &*event.alias).collect();
+            for alias in needed {
+                assert!(counted.contains(&alias), "{}: {name} lacks {alias}", profile.name);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_had_is_told_with_the_events_it_lacks() {
     let lacking =
         profile("zen4").lacking(&["cycles", "instructions", "memory_stalls", "smt_lost_slots"]);

@@ -140,6 +140,11 @@ impl Machine for SimMachine {
                 continue;
             }
             occupancy |= is(events::LLC_OCCUPANCY);
+            // All sets are counted at once, so once is enough.
+            let known = |(alias, _): &(Arc<str>, events::Read)| *alias == event.alias;
+            if events.iter().any(known) {
+                continue;
+            }
             events.push((Arc::clone(&event.alias), read));
         }
         (self.events, self.occupancy) = (events, occupancy);
