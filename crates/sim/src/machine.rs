@@ -3,14 +3,14 @@
 use crate::{
     counters::Counters,
     events::{self, Deed},
-    system::{SimError, System},
+    system::{PuDeed, SimError, System},
     topology::topology,
     units::Ps,
 };
 use perch_core::{
     Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
-    Metrics, Observation, Outcome, ProcessId, PuSet, ThreadId, ThreadInfo, ThreadSample, Topology,
-    Wake, affinity::Relative,
+    Metrics, Observation, Outcome, ProcessId, PuSample, PuSet, ThreadId, ThreadInfo, ThreadSample,
+    Topology, Wake, affinity::Relative,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -42,6 +42,8 @@ pub struct SimMachine {
     /// Whether cache occupancy is among the events.
     occupancy: bool,
     masks: HashMap<usize, PuSet>,
+    /// What each PU had done when it was last observed, if somebody wants to know.
+    pus: Option<Vec<PuDeed>>,
     observed: u64,
     limit: Option<u64>,
 }
@@ -57,6 +59,7 @@ impl SimMachine {
             living: Vec::new(),
             occupancy: false,
             masks: HashMap::new(),
+            pus: None,
             observed: 0,
             limit: limit.map(|limit| limit.as_nanos() as u64),
         }
@@ -87,6 +90,43 @@ impl SimMachine {
             }
         }
         held
+    }
+
+    /// What PUs did since the last call, if somebody wants to know. `held` are the bytes that threads hold of the last
+    /// level of caches, which count for the PU where each was last.
+    fn pus(&mut self, interval: u64, held: &HashMap<u32, u64>) -> Vec<PuSample> {
+        let Some(seen) = &mut self.pus else {
+            return Vec::new();
+        };
+        let mut here: HashMap<u32, u64> = HashMap::new();
+        for (thread, bytes) in held {
+            let last = self.system.threads()[*thread as usize].last_pu;
+            *here.entry(last).or_default() += bytes;
+        }
+        let machine = self.system.machine();
+        let deeds = self.system.pus().iter().zip(seen.iter_mut());
+        let samples = (0u32..).zip(deeds).map(|(pu, (now, seen))| {
+            let before = std::mem::replace(seen, *now);
+            let deed = Deed {
+                cycles: now.cycles - before.cycles,
+                counters: now.counters.since(&before.counters),
+                energy: (now.energy - before.energy) as u64,
+                occupancy: here.get(&pu).copied().unwrap_or(0),
+            };
+            let counts = self.events.iter().map(|(alias, read)| Count {
+                alias: Arc::clone(alias),
+                value: read(&deed) as f64,
+                quality: CountQuality::Exact,
+            });
+            PuSample {
+                pu,
+                interval,
+                busy: machine.os_time(now.busy - before.busy).min(interval),
+                interrupts: 0,
+                counts: counts.collect(),
+            }
+        });
+        samples.collect()
     }
 
     fn time(&self, ps: Ps) -> u64 {
@@ -151,6 +191,10 @@ impl Machine for SimMachine {
         Ok(())
     }
 
+    fn watch_pus(&mut self, watch: bool) {
+        self.pus = watch.then(|| self.system.pus().to_vec());
+    }
+
     fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
         Err(MachineError::Other(
             "a simulated machine runs its workload file, no programs".into(),
@@ -182,10 +226,12 @@ impl Machine for SimMachine {
         self.living.extend(self.seen.len()..threads);
         self.seen.resize_with(threads, Seen::default);
         let held = self.held();
+        let pus = self.pus(interval, &held);
         let living = std::mem::take(&mut self.living);
         let mut observation = Observation {
             at: now,
             interval,
+            pus,
             ..Observation::default()
         };
         for index in living {
