@@ -4,6 +4,7 @@ pub mod attach;
 pub mod compare;
 pub mod config;
 mod fidelity;
+pub mod irq;
 pub mod lab;
 pub mod manual;
 pub mod place;
@@ -38,6 +39,7 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Lab(args) => lab::lab(&args),
         Command::RecordTrace(args) => record_trace::record_trace(&args),
         Command::Trace(args) => trace::trace(&args),
+        Command::Irq(args) => irq::irq(&args),
         Command::Restore(args) => restore::restore(args),
         Command::Config(args) => config::config(&args),
         Command::Completions { shell } => manual::completions(shell),
