@@ -31,7 +31,7 @@ pub struct Source {
 impl Source {
     /// How often it came, a second.
     pub fn rate(&self) -> f64 {
-        self.rates.iter().map(|(_, rate)| rate).sum()
+        self.rates.iter().fold(0.0, |sum, (_, rate)| sum + rate)
     }
 
     /// The PU on which it came most often, the lowest of several.
@@ -110,7 +110,7 @@ pub fn package_loads(sources: &[Source], topology: &Topology, pus: &PuSet) -> Ve
     let load = |of: &PuSet| {
         let rates = sources.iter().flat_map(|source| &source.rates);
         let here = rates.filter(|(pu, _)| of.contains(*pu));
-        here.map(|(_, rate)| rate).sum()
+        here.fold(0.0, |sum, (_, rate)| sum + rate)
     };
     packages
         .map(|package| (package.os, load(&package.pus)))
@@ -160,7 +160,7 @@ impl Field {
     fn load(&self, of: &PuSet) -> f64 {
         let rates = self.sources.iter().flat_map(|source| &source.rates);
         let here = rates.filter(|(pu, _)| of.contains(*pu));
-        here.map(|(_, rate)| rate).sum()
+        here.fold(0.0, |sum, (_, rate)| sum + rate)
     }
 
     /// Balances groups of PUs with each other.

@@ -34,6 +34,7 @@ pub struct Guest {
     limit: Duration,
     content: Vec<Content>,
     modules: Vec<String>,
+    devices: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +86,7 @@ impl Guest {
             limit: Duration::from_secs(120),
             content: Vec::new(),
             modules: PORT_MODULES.map(str::to_owned).to_vec(),
+            devices: Vec::new(),
         }
     }
 
@@ -127,6 +129,13 @@ impl Guest {
         self
     }
 
+    /// Plugs in a device, as `qemu-system-x86_64 -device help` names it, with its properties.
+    #[must_use]
+    pub fn device(mut self, device: &str) -> Self {
+        self.devices.push(device.to_owned());
+        self
+    }
+
     /// Puts the stand-in PMU at [`FakePmu::GUEST_PATH`]; the script loads it with the parameters it wants.
     #[must_use]
     pub fn fake_pmu(mut self) -> Self {
@@ -164,6 +173,7 @@ impl Guest {
             let mut qemu = Qemu::start(
                 self.topology,
                 self.mebibytes,
+                &self.devices,
                 &kernel.image(),
                 &initrd,
                 dir.path(),

@@ -54,6 +54,7 @@ impl Qemu {
     pub(crate) fn start(
         topology: Topology,
         mebibytes: usize,
+        devices: &[String],
         kernel: &Path,
         initrd: &Path,
         dir: &Path,
@@ -93,6 +94,9 @@ impl Qemu {
                 .arg(format!(
                     "virtserialport,chardev=port{number},nr={number},name={name}"
                 ));
+        }
+        for device in devices {
+            command.arg("-device").arg(device);
         }
         command
             .arg("-kernel")

@@ -97,7 +97,7 @@ fn look(
         let by_pu: Vec<(u32, f64)> = rates
             .map(|(pu, count)| (*pu, *count as f64 / seconds))
             .collect();
-        let rate = by_pu.iter().map(|(_, rate)| rate).sum();
+        let rate = by_pu.iter().fold(0.0, |sum, (_, rate)| sum + rate);
         let state = line.irq().and_then(|irq| affinity.irq(irq).ok());
         let may = match (line.irq(), &state) {
             (Some(irq), Some(state)) => allowed(irq, state).map(|mask| match args.take_over {

@@ -102,8 +102,7 @@ fn pus(seen: &Seen, topology: &Topology, all: bool) -> String {
         let rates = lines.flat_map(|line| &line.by_pu);
         rates
             .filter(|(at, _)| *at == pu)
-            .map(|(_, rate)| rate)
-            .sum()
+            .fold(0.0, |sum, (_, rate)| sum + rate)
     };
     let rows = topology.online().iter().collect::<Vec<u32>>();
     let rows = rows.into_iter().filter_map(|pu| {
