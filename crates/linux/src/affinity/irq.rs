@@ -1,6 +1,6 @@
 //! Masks of interrupts: `/proc/irq/N` (`Documentation/core-api/irq/irq-affinity.rst` of the kernel).
 
-use perch_core::{IrqChange, IrqState, MaskError, Outcome, PuSet};
+use perch_core::{IrqChange, IrqState, MaskError, Outcome};
 use rustix::io::Errno;
 use std::{
     fs, io,
@@ -71,6 +71,7 @@ pub(super) fn change(root: &Path, change: &IrqChange) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perch_core::PuSet;
 
     fn set(text: &str) -> PuSet {
         text.parse().unwrap()

@@ -16,6 +16,7 @@ const DEVICE: usize = 26;
 /// A rate a second.
 fn rate(value: f64) -> String {
     match value {
+        0.0 => "0".to_owned(),
         value if value >= 9.95 => format!("{value:.0}"),
         value => format!("{value:.1}"),
     }
