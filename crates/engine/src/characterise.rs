@@ -70,12 +70,11 @@ pub(crate) struct Context<'a> {
     pub last_outcomes: Vec<(ThreadId, Outcome)>,
 }
 
-/// Turns observations into snapshots; remembers metrics of threads and PUs that had no time for new ones.
+/// Turns observations into snapshots; remembers metrics of threads that had no time for new ones.
 #[derive(Debug)]
 pub(crate) struct Characteriser {
     period: u64,
     kept: HashMap<ThreadId, Metrics>,
-    kept_of_pus: HashMap<u32, Metrics>,
     source: MetricSource,
     named: HashSet<String>,
 }
@@ -85,7 +84,6 @@ impl Default for Characteriser {
         Self {
             period: 0,
             kept: HashMap::new(),
-            kept_of_pus: HashMap::new(),
             source: MetricSource::Counters,
             named: HashSet::new(),
         }
@@ -180,7 +178,17 @@ impl Characteriser {
             }
         }
         if let Some(old) = self.kept.get(&sample.info.id) {
-            keep(&mut metrics, old);
+            for (name, metric) in old.iter() {
+                let confidence = metric.confidence * KEPT;
+                let amount = AMOUNTS.contains(&&**name);
+                if metrics.get(name).is_none() && !amount && confidence >= FORGOTTEN {
+                    let old = Metric {
+                        confidence,
+                        ..*metric
+                    };
+                    metrics.set(MetricName::clone(name), old);
+                }
+            }
         }
         if metrics.is_empty() {
             self.kept.remove(&sample.info.id);
@@ -191,28 +199,21 @@ impl Characteriser {
     }
 
     /// What PUs did, by rising number: metrics of what they did while they were busy, as a thread's of what it did while
-    /// it was on a PU.
+    /// it was on a PU. Nothing is kept of earlier periods: then others may have run there.
     fn pus(
         &mut self,
         observation: &Observation,
         processor: &dyn Processor,
         remarks: &mut Vec<String>,
     ) -> Vec<PuLoad> {
-        let mut old = std::mem::take(&mut self.kept_of_pus);
         let load = |sample: &PuSample| {
             let share = |time: u64| (time as f64 / sample.interval.max(1) as f64).min(1.0);
-            let (mut metrics, wrong) = match sample.counts.is_empty() {
+            let (metrics, wrong) = match sample.counts.is_empty() {
                 true => (Metrics::default(), Vec::new()),
                 false => processor.metrics(&sample.counts, sample.busy),
             };
             for text in wrong {
                 self.remark(format!("PU {}: {text}", sample.pu), remarks);
-            }
-            if let Some(old) = old.remove(&sample.pu) {
-                keep(&mut metrics, &old);
-            }
-            if !metrics.is_empty() {
-                self.kept_of_pus.insert(sample.pu, metrics.clone());
             }
             PuLoad {
                 pu: sample.pu,
@@ -259,21 +260,6 @@ impl Characteriser {
         }
         if let Some((source, _)) = by_source.into_iter().max_by_key(|(_, threads)| *threads) {
             self.source = source;
-        }
-    }
-}
-
-/// Adds metrics of the period before that this one did not give, at a lower confidence.
-fn keep(metrics: &mut Metrics, old: &Metrics) {
-    for (name, metric) in old.iter() {
-        let confidence = metric.confidence * KEPT;
-        let amount = AMOUNTS.contains(&&**name);
-        if metrics.get(name).is_none() && !amount && confidence >= FORGOTTEN {
-            let old = Metric {
-                confidence,
-                ..*metric
-            };
-            metrics.set(MetricName::clone(name), old);
         }
     }
 }

@@ -74,7 +74,7 @@ fn a_policy_gets_what_it_needs_counted_and_pus_watched_only_if_it_asks() {
 }
 
 #[test]
-fn loads_of_pus_are_shares_and_metrics_that_fade() {
+fn loads_of_pus_are_shares_and_metrics_of_this_period() {
     let mut seen = Seen::default();
     session(true).run(&mut seen).unwrap();
     for (period, snapshot) in seen.snapshots.iter().enumerate() {
@@ -88,14 +88,9 @@ fn loads_of_pus_are_shares_and_metrics_that_fade() {
                 (load.interrupts - f64::from(number) / 100.0).abs() < 1e-9,
                 "{load:?}"
             );
-            let metric = load.metrics.get("load").unwrap();
-            assert_eq!(metric.value, f64::from(number));
-            // Counted in every other period, and then as sure as before.
-            assert_eq!(
-                metric.confidence == 1.0,
-                period.is_multiple_of(2),
-                "{period} {metric:?}"
-            );
+            // Counted in every other period; what was before may have been somebody else's.
+            let counted = period.is_multiple_of(2).then_some(f64::from(number));
+            assert_eq!(load.metrics.value("load"), counted);
         }
     }
 }

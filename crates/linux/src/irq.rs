@@ -43,6 +43,8 @@ pub fn parse_interrupts(bytes: &[u8]) -> Interrupts {
         .split_ascii_whitespace()
         .map(|column| column.strip_prefix("CPU")?.parse().ok())
         .collect();
+    // The kernel counts upwards; whatever does not is no heading.
+    let pus = pus.filter(|pus| pus.is_sorted_by(|a, b| a < b));
     let pus = pus.unwrap_or_default();
     let lines = match pus.is_empty() {
         true => Vec::new(),

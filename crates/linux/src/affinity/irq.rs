@@ -54,6 +54,7 @@ pub(super) fn change(root: &Path, change: &IrqChange) -> Outcome {
     let text = format!("{}\n", change.set);
     let written = fs::OpenOptions::new()
         .write(true)
+        .truncate(true)
         .open(file(root, change.irq))
         .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
     let Err(error) = written else {
