@@ -254,7 +254,7 @@ static u64 rate_of(struct task_struct *task, unsigned int event)
  * call into a PMU. Reading a clock of our own a little later would add up to a third with tasks that
  * switch often in a slow emulated machine.
  */
-static u64 running_clock(struct perf_event *event)
+static u64 clock_of(struct perf_event *event)
 {
 	return event->ctx->time;
 }
@@ -327,7 +327,7 @@ static void fakepmu_update(struct perf_event *event)
 		local64_add(now - local64_xchg(&event->hw.prev_count, now), &event->count);
 		return;
 	}
-	now = running_clock(event);
+	now = clock_of(event);
 	ran = now - local64_xchg(&event->hw.prev_count, now);
 	rate = rate_of(task, event->hw.idx);
 	whole = ran / NSEC_PER_SEC * rate;
@@ -338,7 +338,7 @@ static void fakepmu_update(struct perf_event *event)
 
 static void fakepmu_start(struct perf_event *event, int flags)
 {
-	u64 now = is_whole_cpu(event) ? happened_here(event) : running_clock(event);
+	u64 now = is_whole_cpu(event) ? happened_here(event) : clock_of(event);
 
 	local64_set(&event->hw.prev_count, now);
 	event->hw.state = 0;

@@ -11,7 +11,7 @@ use crate::host::cache_dir;
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::module::{self, FakePmu};
-use crate::qemu::{End, Qemu};
+use crate::qemu::{End, Machine, Qemu};
 use crate::topology::Topology;
 
 /// How long a boot may take; seen are 4 to 12 s, more on a loaded host.
@@ -35,6 +35,7 @@ pub struct Guest {
     content: Vec<Content>,
     modules: Vec<String>,
     devices: Vec<String>,
+    arguments: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +88,7 @@ impl Guest {
             content: Vec::new(),
             modules: PORT_MODULES.map(str::to_owned).to_vec(),
             devices: Vec::new(),
+            arguments: Vec::new(),
         }
     }
 
@@ -136,6 +138,13 @@ impl Guest {
         self
     }
 
+    /// Boots the kernel with one more argument.
+    #[must_use]
+    pub fn kernel_argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
     /// Puts the stand-in PMU at [`FakePmu::GUEST_PATH`]; the script loads it with the parameters it wants.
     #[must_use]
     pub fn fake_pmu(mut self) -> Self {
@@ -170,14 +179,13 @@ impl Guest {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut qemu = Qemu::start(
-                self.topology,
-                self.mebibytes,
-                &self.devices,
-                &kernel.image(),
-                &initrd,
-                dir.path(),
-            )?;
+            let machine = Machine {
+                topology: self.topology,
+                mebibytes: self.mebibytes,
+                devices: &self.devices,
+                arguments: &self.arguments,
+            };
+            let mut qemu = Qemu::start(&machine, &kernel.image(), &initrd, dir.path())?;
             let end = qemu.wait(BOOT_LIMIT, self.limit)?;
             let why = match end {
                 End::Exit(status) => {

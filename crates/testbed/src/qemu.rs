@@ -32,6 +32,17 @@ pub(crate) enum End {
     TimeLimit,
 }
 
+/// What to emulate.
+pub(crate) struct Machine<'a> {
+    pub topology: Topology,
+    /// Memory.
+    pub mebibytes: usize,
+    /// Devices, as `-device` takes them.
+    pub devices: &'a [String],
+    /// Further arguments of the kernel.
+    pub arguments: &'a [String],
+}
+
 /// A running emulator, killed when dropped.
 pub(crate) struct Qemu {
     child: Child,
@@ -52,9 +63,7 @@ impl Qemu {
     /// # Errors
     /// When QEMU is not installed or cannot be started.
     pub(crate) fn start(
-        topology: Topology,
-        mebibytes: usize,
-        devices: &[String],
+        machine: &Machine<'_>,
         kernel: &Path,
         initrd: &Path,
         dir: &Path,
@@ -73,7 +82,7 @@ impl Qemu {
             ])
             // Several emulation threads race with the kernel while it patches its own text at boot.
             .args(["-accel", "tcg,thread=single"])
-            .args(topology.qemu_arguments(mebibytes))
+            .args(machine.topology.qemu_arguments(machine.mebibytes))
             .args([
                 "-nodefaults",
                 "-no-user-config",
@@ -95,7 +104,7 @@ impl Qemu {
                     "virtserialport,chardev=port{number},nr={number},name={name}"
                 ));
         }
-        for device in devices {
+        for device in machine.devices {
             command.arg("-device").arg(device);
         }
         command
@@ -104,7 +113,10 @@ impl Qemu {
             .arg("-initrd")
             .arg(initrd)
             .arg("-append")
-            .arg(KERNEL_ARGUMENTS);
+            .arg(format!(
+                "{KERNEL_ARGUMENTS} {}",
+                machine.arguments.join(" ")
+            ));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -98,8 +98,8 @@ share = "package"
 limit = 6e8
 "#;
 
-/// Starts the workload with each kind of thread on a package of its own, and then lets all go anywhere: the kernel has
-/// no reason to move them.
+/// Starts the workload with each kind of thread on a package of its own, and then lets all go anywhere. The kernel was
+/// told to balance nothing, so nobody but perch moves them.
 const WRONG: &str = r#"
 guest-load --orders /tmp/orders --seconds 900 --seed $1 --threads fp:2,int:2 --gap 0 \
     --rates "fp=cpu-cycles=2000000000 instructions=1500000000 fpops=500000000 l2miss=2000" \
@@ -124,7 +124,8 @@ fn script(variant: &str, seed: u32) -> String {
 begin "{variant} {seed}"
 : >$LINES
 printf '[policies.masa]\nvariant = "{variant}"\ncalibration = "/root/calibration.toml"\n' >/tmp/config.toml
-perch run --policy masa --config /tmp/config.toml --profile /root/profile.toml --counters pmu \
+# The shell itself may only use the first PU.
+taskset f perch run --policy masa --config /tmp/config.toml --profile /root/profile.toml --counters pmu \
     --log $LOG --output /tmp/report -- sh /root/wrong.sh {seed} 2>/tmp/said &
 perch=$!
 listen
@@ -238,6 +239,7 @@ fn one_swap_sets_it_right() {
         return;
     }
     let guest = guest(Topology::Packages2)
+        .kernel_argument("isolcpus=domain,1-3")
         .fake_pmu()
         .text("/root/profile.toml", PROFILE)
         .text("/root/calibration.toml", CALIBRATION)
