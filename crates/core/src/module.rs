@@ -1,6 +1,6 @@
 //! The trait of monitoring modules: what is no plain counter.
 
-use crate::{MachineError, Metrics, ThreadId, ThreadSample, Topology};
+use crate::{MachineError, Metrics, Sharing, ThreadId, ThreadSample, Topology};
 use std::sync::Arc;
 
 /// What a module is told at a period's end.
@@ -36,6 +36,11 @@ pub trait Module {
         &mut self,
         context: &ModuleContext<'_>,
     ) -> Result<Vec<(ThreadId, Metrics)>, MachineError>;
+
+    /// Threads of the period that just ended that were seen to share memory.
+    fn sharing(&mut self) -> Vec<Sharing> {
+        Vec::new()
+    }
 
     /// What the user should know since the last call, such as lost samples.
     fn remarks(&mut self) -> Vec<String> {

@@ -10,6 +10,7 @@
 //! claims with a tolerance that was written down before the run.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 mod error;
 pub mod experiment;
 pub mod fidelity;
@@ -24,8 +25,10 @@ pub mod published;
 pub mod random;
 pub mod results;
 pub mod run;
+pub mod sampled;
 pub mod simulate;
 pub mod table;
+pub mod tournament;
 
 pub use error::{LabError, Mistake};
 pub use experiment::Experiment;

@@ -4,6 +4,7 @@ use crate::{
     experiment::{Span, Times},
     placement::Placement,
     processor::SimProcessor,
+    sampled::Sampled,
 };
 use perch_core::{Policy, PuSet, ThreadId};
 use perch_engine::{Acting, Observer, Options, Period, Session, StateDir};
@@ -99,6 +100,17 @@ impl Sample {
         let instructions: u64 = self.threads.iter().map(|thread| thread.instructions).sum();
         instructions as f64 / self.cycles
     }
+
+    /// The PU where each thread was last, in the order in which they started.
+    pub fn placement(&self) -> Placement {
+        self.threads.iter().map(|thread| thread.pu).collect()
+    }
+
+    /// Times a second that a thread went on on another PU.
+    pub fn moves(&self) -> f64 {
+        let moves: u64 = self.threads.iter().map(|thread| thread.migrations).sum();
+        moves as f64 / self.seconds.max(1e-9)
+    }
 }
 
 /// Simulates. The same job always has the same result.
@@ -106,6 +118,14 @@ impl Sample {
 /// # Errors
 /// In words: a deadlock, a policy that cannot be run, a workload that ends before it is counted.
 pub fn simulate(job: &Job) -> Result<Sample, String> {
+    simulate_seen(job, false)
+}
+
+/// Simulates; a policy sees only what `sampled` instructions tell, or all counts.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_seen(job: &Job, sampled: bool) -> Result<Sample, String> {
     let system = System::at(
         &job.detail,
         Arc::clone(&job.machine),
@@ -122,7 +142,7 @@ pub fn simulate(job: &Job) -> Result<Sample, String> {
             period,
         } => {
             let policy = registry::build(name, options).map_err(|error| error.to_string())?;
-            with_policy(system, job, policy, *period)
+            with_policy(system, job, policy, *period, sampled)
         }
     }?;
     match sample.cycles > 0.0 {
@@ -246,6 +266,7 @@ fn with_policy(
     job: &Job,
     policy: Box<dyn Policy>,
     period: Option<Duration>,
+    sampled: bool,
 ) -> Result<Sample, String> {
     let machine = &job.machine;
     let in_words = |error: &dyn std::fmt::Display| error.to_string();
@@ -258,7 +279,10 @@ fn with_policy(
     let processor = SimProcessor::new(machine).with_metrics(policy.needs());
     let options = Options {
         policy,
-        processor: Box::new(processor),
+        processor: match sampled {
+            true => Box::new(Sampled(processor)),
+            false => Box::new(processor),
+        },
         period,
         acting: Acting::Live(state),
         take_over: false,

@@ -239,13 +239,18 @@ impl ConfigFile {
     }
 }
 
-/// `~/.config/perch/config.toml`, as the XDG base directory specification says it.
+/// `~/.config/perch/config.toml`.
 fn user_config() -> Option<PathBuf> {
+    Some(user_folder()?.join("config.toml"))
+}
+
+/// `~/.config/perch`, as the XDG base directory specification says it.
+pub fn user_folder() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
-    Some(base.join("perch/config.toml"))
+    Some(base.join("perch"))
 }
 
 impl Settings {

@@ -201,8 +201,8 @@ impl Field {
                 && source.rate() > 0.0
         };
         let all = || self.sources.iter().enumerate();
-        let downs: Vec<(usize, &Source)> = all().filter(|s| can(&s, high, low)).collect();
-        let ups: Vec<(usize, &Source)> = all().filter(|s| can(&s, low, high)).collect();
+        let downs: Vec<(usize, &Source)> = all().filter(|s| can(s, high, low)).collect();
+        let ups: Vec<(usize, &Source)> = all().filter(|s| can(s, low, high)).collect();
         let mut best: Option<Candidate> = None;
         let mut offer = |down: usize, up: Option<usize>| {
             // What leaves the group and what arrives: all that comes of a source goes where it is sent.

@@ -98,6 +98,7 @@ mod ranking;
 pub mod registry;
 pub mod sos;
 mod spread;
+pub mod symbiosis;
 pub mod workover;
 
 pub use calibration::{
@@ -109,4 +110,5 @@ pub use fixed::{Fixed, FixedConfig};
 pub use masa::{Masa, MasaConfig};
 pub use observe::Observe;
 pub use sos::{Sos, SosConfig};
+pub use symbiosis::{Symbiosis, SymbiosisConfig};
 pub use workover::{WorkOver, WorkOverConfig};

@@ -2,7 +2,7 @@
 
 use crate::{
     Cpi, CpiConfig, Fixed, FixedConfig, Masa, MasaConfig, Observe, PolicyError, Sos, SosConfig,
-    WorkOver, WorkOverConfig, error::suggestion,
+    Symbiosis, SymbiosisConfig, WorkOver, WorkOverConfig, error::suggestion,
 };
 use perch_core::Policy;
 use schemars::Schema;
@@ -17,7 +17,18 @@ struct Entry {
     build: fn(&toml::Table) -> Result<Box<dyn Policy>, PolicyError>,
 }
 
-static ENTRIES: [Entry; 6] = [
+static ENTRIES: [Entry; 7] = [
+    Entry {
+        name: "symbiosis",
+        summary: "puts threads where the loss is least that a calibration of this machine predicts",
+        needs: "needs a calibration (perch calibrate), and counters or a sampled instruction mix; no root",
+        default_config: || table(&SymbiosisConfig::default()),
+        schema: || schemars::schema_for!(SymbiosisConfig),
+        build: |config| {
+            let config: SymbiosisConfig = read("symbiosis", config, &SymbiosisConfig::default())?;
+            Ok(Box::new(Symbiosis::new(config)?))
+        },
+    },
     Entry {
         name: "workover",
         summary: "puts floating-point threads beside integer threads on PUs that share FP units (WorkOver)",

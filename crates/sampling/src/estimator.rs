@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::accesses::{Access, PER_SAMPLE};
 use crate::code_cache::CodeCache;
 use crate::flow;
 use crate::graph::{Blocks, Graph};
@@ -53,6 +54,7 @@ impl Estimator {
                 kind: None,
                 after_load: None,
                 data_address: None,
+                accesses: [None; PER_SAMPLE],
             };
         };
         Sample {
@@ -63,6 +65,13 @@ impl Estimator {
             data_address: regs
                 .zip(window.operand.as_ref())
                 .and_then(|(regs, operand)| operand.address(regs)),
+            accesses: window.operands.map(|operand| {
+                let (operand, regs) = (operand?, regs?);
+                Some(Access {
+                    address: operand.address(regs)?,
+                    write: operand.write,
+                })
+            }),
         }
     }
 

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod aarch64;
+mod accesses;
 mod class;
 mod code_cache;
 mod confidence;
@@ -43,11 +44,13 @@ mod instruction;
 mod mix;
 mod predecessor;
 mod regs;
+mod sharing;
 mod source;
 mod thread;
 mod window;
 mod x86;
 
+pub use accesses::{Access, Accesses};
 pub use class::Class;
 pub use confidence::{Spread, TOLERANCE, Z99};
 pub use estimator::Estimator;
@@ -55,6 +58,7 @@ pub use footprint::{Footprint, LINE_BYTES, chao1};
 pub use instruction::{Arch, Decoded, Flow, InstructionDecoder, MemoryOperand};
 pub use mix::{Mix, MixSum};
 pub use regs::Regs;
+pub use sharing::{Common, Toucher, common};
 pub use source::{CodeImage, CodeSource};
 pub use thread::{Sample, SampledMetrics, ThreadMix};
 pub use window::{Window, WindowFinder, WindowKind};

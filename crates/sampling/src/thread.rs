@@ -1,5 +1,6 @@
 //! What was sampled of one thread.
 
+use crate::accesses::{Access, PER_SAMPLE};
 use crate::confidence::{Spread, TOLERANCE};
 use crate::flow::Hits;
 use crate::footprint::Footprint;
@@ -27,6 +28,8 @@ pub struct Sample {
     pub after_load: Option<bool>,
     /// Address of a memory access around the sample, if registers were sampled and give one.
     pub data_address: Option<u64>,
+    /// Memory accesses around the sample whose addresses the registers give, that one among them.
+    pub accesses: [Option<Access>; PER_SAMPLE],
 }
 
 /// Accumulates the samples of one thread. One without samples holds no heap memory.

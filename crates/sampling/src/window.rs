@@ -11,6 +11,7 @@
 
 use std::ops::Range;
 
+use crate::accesses::PER_SAMPLE;
 use crate::instruction::{Arch, Decoded, Flow, MemoryOperand};
 use crate::mix::{Mix, MixSum};
 use crate::predecessor::predecessor;
@@ -51,6 +52,8 @@ pub struct Window {
     /// A memory operand whose registers, at the moment of the sample, still (or already) give the
     /// address accessed.
     pub operand: Option<MemoryOperand>,
+    /// The first such operands: that one and those that follow.
+    pub operands: [Option<MemoryOperand>; PER_SAMPLE],
 }
 
 /// Finds windows in one address space's code.
@@ -89,13 +92,14 @@ impl WindowFinder {
             span.end = span.end.max(instruction.next(*address));
         }
         let predecessor = self.predecessor(source, ip, kind, &body);
-        let operand = self.operand(source, ip, predecessor, &body);
+        let operands = self.operands(source, ip, predecessor, &body);
         Some(Window {
             mix: sum.mix()?,
             kind,
             span,
             after_load: predecessor.map(|(_, p)| p.reads),
-            operand,
+            operand: operands[0],
+            operands,
         })
     }
 
@@ -175,36 +179,42 @@ impl WindowFinder {
         predecessor(&mut self.reader, source, ip)
     }
 
-    /// An operand of the instruction before `ip`, if that did not overwrite its registers, else of the
-    /// next ones that still find theirs unchanged, around the loop if there is one (a load that overwrites
-    /// its own base, as in a linked list, shows where the next one goes). The stack is left out: it is
-    /// always in the cache.
-    fn operand(
+    /// Operands of the instruction before `ip`, if that did not overwrite their registers, and of the next ones that
+    /// still find theirs unchanged, around the loop if there is one (a load that overwrites its own base, as in a linked
+    /// list, shows where the next one goes). The stack is left out: it is always in the cache.
+    fn operands(
         &mut self,
         source: &dyn CodeSource,
         ip: u64,
         predecessor: Option<(u64, Decoded)>,
         body: &[(u64, Decoded)],
-    ) -> Option<MemoryOperand> {
+    ) -> [Option<MemoryOperand>; PER_SAMPLE] {
         let stack = self.reader.arch().stack_pointer();
-        let usable = |instruction: &Decoded, overwritten: u64| {
-            instruction.operands.into_iter().flatten().find(|operand| {
-                operand.base != Some(stack)
+        let mut found = [None; PER_SAMPLE];
+        let mut count = 0;
+        let mut take = |instruction: &Decoded, overwritten: u64| {
+            for operand in instruction.operands.into_iter().flatten() {
+                let usable = operand.base != Some(stack)
                     && operand.registers() != 0
-                    && operand.registers() & overwritten == 0
-            })
+                    && operand.registers() & overwritten == 0;
+                if usable && count < PER_SAMPLE && !found[..count].contains(&Some(operand)) {
+                    found[count] = Some(operand);
+                    count += 1;
+                }
+            }
+            count < PER_SAMPLE
         };
-        if let Some((_, before)) = predecessor
-            && let Some(found) = usable(&before, before.written)
-        {
-            return Some(found);
+        if let Some((_, before)) = predecessor {
+            take(&before, before.written);
         }
         let mut overwritten = 0;
         let mut at = ip;
         for _ in 0..OPERAND_REACH {
-            let instruction = self.reader.decode(source, at)?;
-            if let Some(found) = usable(&instruction, overwritten) {
-                return Some(found);
+            let Some(instruction) = self.reader.decode(source, at) else {
+                break;
+            };
+            if !take(&instruction, overwritten) {
+                break;
             }
             overwritten |= instruction.written;
             at = match instruction.flow {
@@ -212,9 +222,9 @@ impl WindowFinder {
                 Flow::Jump(target) => target,
                 Flow::CondJump(_) if body.last().is_some_and(|(last, _)| *last == at) => body[0].0,
                 Flow::CondJump(_) => instruction.next(at),
-                _ => return None,
+                _ => break,
             };
         }
-        None
+        found
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     memory::{Memory, Occupancy, Span},
     model::MachineModel,
     processor::Processor,
+    sharing::Shared,
     stream::Instruction,
     thread::Thread,
     units::Ps,
@@ -117,5 +118,13 @@ impl Processor for CycleLevel {
 
     fn occupancy(&self, level: u8) -> Vec<Occupancy> {
         self.memory.occupancy(level)
+    }
+
+    fn watch(&mut self, from: u64, bytes: u64) {
+        self.memory.watch(from, bytes);
+    }
+
+    fn take_shared(&mut self, _: &[Thread]) -> Vec<Shared> {
+        self.memory.take_shared()
     }
 }

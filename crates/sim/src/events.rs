@@ -13,13 +13,15 @@ pub struct Deed {
     pub energy: u64,
     /// Bytes of the last level of caches that it had brought in and that were still there at the end.
     pub occupancy: u64,
+    /// Bytes of distinct lines that it touched.
+    pub footprint: u64,
 }
 
 /// How an event is read.
 pub type Read = fn(&Deed) -> u64;
 
 /// Every event: its name, what it counts, and where that is read.
-pub const EVENTS: [(&str, &str, Read); 24] = [
+pub const EVENTS: [(&str, &str, Read); 25] = [
     (
         "CYCLES",
         "cycles of the core while the thread was on it",
@@ -99,6 +101,11 @@ pub const EVENTS: [(&str, &str, Read); 24] = [
         |d| d.occupancy,
     ),
     (
+        FOOTPRINT,
+        "bytes of distinct lines that it is expected to have touched in the period; of recordings 0",
+        |d| d.footprint,
+    ),
+    (
         "STALL_CYCLES",
         "cycles in which the thread was on a context and issued nothing",
         |d| d.counters.stall_cycles,
@@ -122,6 +129,9 @@ pub const EVENTS: [(&str, &str, Read); 24] = [
 
 /// The energy, which only a machine counts whose file says what its parts take.
 pub const ENERGY: &str = "ENERGY_NJ";
+
+/// Bytes touched, which are known of threads only.
+pub const FOOTPRINT: &str = "FOOTPRINT";
 
 /// The cache occupancy, for which all lines are looked at.
 pub const LLC_OCCUPANCY: &str = "LLC_OCCUPANCY";

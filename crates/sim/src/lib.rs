@@ -17,6 +17,7 @@ pub mod memory;
 pub mod model;
 pub mod os;
 mod processor;
+mod sharing;
 pub mod stream;
 pub mod system;
 pub mod thread;
@@ -24,3 +25,5 @@ pub mod timeline;
 pub mod topology;
 pub mod units;
 pub mod workload;
+
+pub use sharing::Shared;

@@ -3,14 +3,15 @@
 use crate::{
     counters::Counters,
     events::{self, Deed},
+    model::Op,
     system::{PuDeed, SimError, System},
     topology::topology,
     units::Ps,
 };
 use perch_core::{
     Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
-    Metrics, Observation, Outcome, ProcessId, PuSample, PuSet, ThreadId, ThreadInfo, ThreadSample,
-    Topology, Wake, affinity::Relative,
+    Metrics, Observation, Outcome, ProcessId, PuSample, PuSet, Sharing, ThreadId, ThreadInfo,
+    ThreadSample, Topology, Wake, affinity::Relative,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -36,6 +37,8 @@ pub struct SimMachine {
     topology: Arc<Topology>,
     /// Each event's alias and how it is read.
     events: Vec<(Arc<str>, events::Read)>,
+    /// Those of them that PUs have too.
+    pu_events: Vec<(Arc<str>, events::Read)>,
     seen: Vec<Seen>,
     /// Threads whose end has not been told, in the order in which they started.
     living: Vec<usize>,
@@ -55,6 +58,7 @@ impl SimMachine {
             topology: Arc::new(topology(system.machine())),
             system,
             events: Vec::new(),
+            pu_events: Vec::new(),
             seen: Vec::new(),
             living: Vec::new(),
             occupancy: false,
@@ -112,8 +116,9 @@ impl SimMachine {
                 counters: now.counters.since(&before.counters),
                 energy: (now.energy - before.energy) as u64,
                 occupancy: here.get(&pu).copied().unwrap_or(0),
+                footprint: 0,
             };
-            let counts = self.events.iter().map(|(alias, read)| Count {
+            let counts = self.pu_events.iter().map(|(alias, read)| Count {
                 alias: Arc::clone(alias),
                 value: read(&deed) as f64,
                 quality: CountQuality::Exact,
@@ -127,6 +132,24 @@ impl SimMachine {
             }
         });
         samples.collect()
+    }
+
+    /// Who shares memory with whom, over an interval of the operating system's time.
+    fn sharing(&mut self, interval: u64) -> Vec<Sharing> {
+        let shared = self.system.take_shared();
+        let mut sharing: Vec<Sharing> = shared
+            .into_iter()
+            .map(|shared| {
+                let (a, b) = (self.id(shared.threads.0), self.id(shared.threads.1));
+                Sharing {
+                    threads: (a.min(b), a.max(b)),
+                    transfers: shared.lines * 1e9 / interval.max(1) as f64,
+                    confidence: 1.0,
+                }
+            })
+            .collect();
+        sharing.sort_unstable_by_key(|sharing| sharing.threads);
+        sharing
     }
 
     fn time(&self, ps: Ps) -> u64 {
@@ -159,7 +182,7 @@ impl Machine for SimMachine {
     }
 
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
-        let (mut events, mut occupancy) = (Vec::new(), false);
+        let (mut events, mut pu_events, mut occupancy) = (Vec::new(), Vec::new(), false);
         for event in plan.sets.iter().flat_map(|set| &set.events) {
             let Some(read) = event
                 .spellings
@@ -186,8 +209,12 @@ impl Machine for SimMachine {
                 continue;
             }
             events.push((Arc::clone(&event.alias), read));
+            // What was touched is known of threads only.
+            if !is(events::FOOTPRINT) {
+                pu_events.push((Arc::clone(&event.alias), read));
+            }
         }
-        (self.events, self.occupancy) = (events, occupancy);
+        (self.events, self.pu_events, self.occupancy) = (events, pu_events, occupancy);
         Ok(())
     }
 
@@ -232,6 +259,7 @@ impl Machine for SimMachine {
             at: now,
             interval,
             pus,
+            sharing: self.sharing(interval),
             ..Observation::default()
         };
         for index in living {
@@ -252,9 +280,13 @@ impl Machine for SimMachine {
                 counters: thread.counters,
                 energy: thread.energy as u64,
             };
+            let counters = seen.counters.since(&before.counters);
+            let accesses = counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize];
+            let mix = thread.mix().map(|mix| &self.system.workload().mixes[mix]);
             let deed = Deed {
                 cycles: seen.cycles - before.cycles,
-                counters: seen.counters.since(&before.counters),
+                counters,
+                footprint: mix.map_or(0, |mix| mix.touched(accesses)),
                 energy: seen.energy - before.energy,
                 occupancy: held.get(&(index as u32)).copied().unwrap_or(0),
             };

@@ -1,6 +1,9 @@
 //! What plays the threads that the operating system has put on PUs: one interface for all levels of detail.
 
-use crate::{core::Finished, counters::Counters, memory::Occupancy, thread::Thread, units::Ps};
+use crate::{
+    core::Finished, counters::Counters, memory::Occupancy, sharing::Shared, thread::Thread,
+    units::Ps,
+};
 
 /// The machine's cores, caches and memory, at some level of detail.
 ///
@@ -33,4 +36,10 @@ pub(crate) trait Processor: Send {
 
     /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model.
     fn occupancy(&self, level: u8) -> Vec<Occupancy>;
+
+    /// Several threads may use the data at these addresses.
+    fn watch(&mut self, from: u64, bytes: u64);
+
+    /// Lines that threads needed from each other since this was last asked.
+    fn take_shared(&mut self, threads: &[Thread]) -> Vec<Shared>;
 }

@@ -6,7 +6,8 @@ use crate::{
     threads::Sampled,
 };
 use perch_core::{
-    CountQuality, EventPlan, MachineError, Module, ModuleContext, ThreadId, ThreadSample, Topology,
+    CountQuality, EventPlan, MachineError, Module, ModuleContext, Sharing, ThreadId, ThreadSample,
+    Topology,
 };
 use rustix::fd::BorrowedFd;
 use std::{collections::BTreeSet, sync::Arc};
@@ -236,6 +237,13 @@ impl Counting {
             }
         }
         Ok(())
+    }
+
+    /// Who shares memory, as far as the period that just ended has shown, by rising ids.
+    pub(super) fn sharing(&mut self) -> Vec<Sharing> {
+        let mut sharing: Vec<Sharing> = self.all().flat_map(|module| module.sharing()).collect();
+        sharing.sort_by_key(|sharing| sharing.threads);
+        sharing
     }
 
     pub(super) fn take_remarks(&mut self) -> Vec<String> {

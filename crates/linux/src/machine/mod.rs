@@ -249,7 +249,7 @@ impl Machine for LinuxMachine {
             interval,
             threads: sampled.threads,
             pus,
-            sharing: Vec::new(),
+            sharing: self.counting.sharing(),
             ended: sampled.ended,
             unseen: self.tracker.take_unseen(),
             remarks: std::mem::take(&mut self.remarks),

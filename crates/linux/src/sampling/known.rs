@@ -10,9 +10,9 @@ use crate::perf::{
     Record,
     record::{CpuMode, Sample},
 };
-use perch_core::{Metrics, ModuleContext, PuSet, ThreadId, ThreadSample};
-use perch_sampling::ThreadMix;
-use std::collections::{HashMap, HashSet, hash_map::Entry};
+use perch_core::{Metrics, ModuleContext, PuSet, Sharing, ThreadId, ThreadSample};
+use perch_sampling::{Accesses, ThreadMix, Toucher, common};
+use std::collections::{BTreeMap, HashMap, HashSet, hash_map::Entry};
 
 /// A thread of a process that was given to perch.
 struct Thread {
@@ -31,6 +31,8 @@ struct Sampled {
     /// Samples of periods in which no code could be decoded.
     undecoded: u64,
     history: History,
+    /// What it touched lately.
+    accesses: Accesses,
 }
 
 /// All that a sample is looked up in.
@@ -153,6 +155,8 @@ impl Known {
         };
         if let Some(sample) = process.sample(sample, self.drains) {
             sampled.mix.add(&sample);
+            let accesses = sample.accesses.into_iter().flatten();
+            accesses.for_each(|access| sampled.accesses.add(access));
         }
     }
 
@@ -178,6 +182,43 @@ impl Known {
         sampled.undecoded += sampled.mix.samples();
         sampled.mix.reset();
         in_kernel(kernel, names)
+    }
+
+    /// Which of these threads share memory with others of their process. Ends the period of what they touched.
+    pub(super) fn sharing(&mut self, threads: &[ThreadSample]) -> Vec<Sharing> {
+        let mut processes: BTreeMap<i32, Vec<&ThreadSample>> = BTreeMap::new();
+        for thread in threads {
+            let known = self.threads.get(&thread.info.id.tid);
+            let sampled = known.and_then(|known| known.sampled.as_ref());
+            if sampled.is_some_and(|sampled| !sampled.accesses.is_empty()) {
+                processes.entry(thread.info.pid).or_default().push(thread);
+            }
+        }
+        let mut sharing = Vec::new();
+        for threads in processes.values().filter(|threads| threads.len() > 1) {
+            let toucher = |thread: &&ThreadSample| {
+                let sampled = self.threads.get(&thread.info.id.tid)?.sampled.as_ref()?;
+                let busy = thread.cpu_time as f64 / thread.interval.max(1) as f64;
+                Some(Toucher {
+                    accesses: &sampled.accesses,
+                    busy: busy.min(1.0),
+                })
+            };
+            let touchers: Vec<Toucher<'_>> = threads.iter().filter_map(toucher).collect();
+            sharing.extend(common(&touchers).into_iter().map(|common| {
+                let id = |at: usize| threads[at].info.id;
+                let (a, b) = (id(common.threads.0), id(common.threads.1));
+                Sharing {
+                    threads: (a.min(b), a.max(b)),
+                    transfers: common.transfers,
+                    confidence: common.confidence,
+                }
+            }));
+        }
+        for sampled in self.threads.values_mut().filter_map(|t| t.sampled.as_mut()) {
+            sampled.accesses.end_period();
+        }
+        sharing
     }
 
     /// On which CPUs to sample in the next period.

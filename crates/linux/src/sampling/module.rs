@@ -13,7 +13,7 @@ use super::{
 };
 use crate::perf::{Privilege, TaskEvent};
 use perch_core::{
-    MachineError, Metrics, Module, ModuleContext, ThreadId, ThreadSample, metric::names,
+    MachineError, Metrics, Module, ModuleContext, Sharing, ThreadId, ThreadSample, metric::names,
 };
 use perch_sampling::ThreadMix;
 use std::{collections::HashSet, os::fd::BorrowedFd};
@@ -41,6 +41,8 @@ pub struct SamplerModule {
     /// What was remarked already.
     said: HashSet<&'static str>,
     pace: Pace,
+    /// Who shares memory, of the last period.
+    sharing: Vec<Sharing>,
     /// Whose turn it is to have all samples seen together.
     turn: usize,
 }
@@ -66,6 +68,7 @@ impl SamplerModule {
             remarks: Vec::new(),
             said: HashSet::new(),
             pace: Pace::default(),
+            sharing: Vec::new(),
             turn: 0,
         })
     }
@@ -269,6 +272,7 @@ impl Module for SamplerModule {
             );
             self.remark_once("unreadable", text);
         }
+        self.sharing = self.known.sharing(context.threads);
         self.known.end_period(context);
         if let Source::Threads(threads) = &mut self.source {
             for id in context.ended {
@@ -276,6 +280,10 @@ impl Module for SamplerModule {
             }
         }
         Ok(results)
+    }
+
+    fn sharing(&mut self) -> Vec<Sharing> {
+        std::mem::take(&mut self.sharing)
     }
 
     fn remarks(&mut self) -> Vec<String> {

@@ -1,8 +1,10 @@
 //! The command line.
 
+mod calibrate;
 mod simulation;
 mod trace;
 
+pub use calibrate::{CalibrateArgs, KernelArgs};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
 
@@ -41,6 +43,11 @@ pub enum Command {
     Attach(AttachArgs),
     /// Run a program with and without perch, alternately, and compare the times
     Compare(CompareArgs),
+    /// Measure what sharing costs on this machine, or on a simulated one
+    Calibrate(CalibrateArgs),
+    /// Run kernels of perch calibrate on a PU, one after the other
+    #[command(hide = true)]
+    Kernel(KernelArgs),
     /// Draw what the machine is made of and what is on it
     Topology(TopologyArgs),
     /// List, show and check processor profiles

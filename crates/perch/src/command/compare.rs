@@ -299,7 +299,7 @@ fn sign_test(faster: u64, pairs: u64) -> f64 {
 }
 
 /// Turbo and frequency scaling, where the kernel tells.
-fn frequency_remarks(cpu: &Path) -> Vec<String> {
+pub fn frequency_remarks(cpu: &Path) -> Vec<String> {
     let read = |name: &str| {
         std::fs::read_to_string(cpu.join(name))
             .map(|text| text.trim().to_owned())

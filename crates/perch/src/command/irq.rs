@@ -53,6 +53,14 @@ pub struct Seen {
     pub irqbalance: Option<i32>,
 }
 
+/// What one look gives.
+struct Look {
+    seen: Seen,
+    /// Interrupts of devices as they are now.
+    states: Vec<(u32, IrqState)>,
+    topology: Topology,
+}
+
 /// Shows, proposes, or applies.
 ///
 /// # Errors
@@ -66,11 +74,9 @@ pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
     if signals.wait(args.interval)?.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
-    let affinity = LinuxAffinity::new();
-    let (seen, _, topology) = look(args, &before, &reading()?, |_, state| {
+    let Look { seen, topology, .. } = look(args, &before, &reading()?, |_, state| {
         state.movable.then(|| state.mask.clone())
     })?;
-    drop(affinity);
     tell(args, &seen, &topology)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -86,7 +92,7 @@ fn look(
     before: &(Instant, Interrupts),
     after: &(Instant, Interrupts),
     mut allowed: impl FnMut(u32, &IrqState) -> Option<PuSet>,
-) -> Result<(Seen, Vec<(u32, IrqState)>, Topology)> {
+) -> Result<Look> {
     let topology = load(&Machine::Native)?.topology;
     let online = topology.online();
     let seconds = (after.0 - before.0).as_secs_f64().max(1e-3);
@@ -135,7 +141,11 @@ fn look(
         outcomes: Vec::new(),
         irqbalance: irqbalance(),
     };
-    Ok((seen, states, topology))
+    Ok(Look {
+        seen,
+        states,
+        topology,
+    })
 }
 
 fn tell(args: &IrqArgs, seen: &Seen, topology: &Topology) -> Result<()> {
@@ -165,7 +175,11 @@ fn apply(args: &IrqArgs, signals: &mut Signals) -> Result<ExitCode> {
             break;
         }
         let after = reading()?;
-        let (mut seen, states, topology) = look(args, &before, &after, |irq, state| {
+        let Look {
+            mut seen,
+            states,
+            topology,
+        } = look(args, &before, &after, |irq, state| {
             keeper.allowed(irq, state)
         })?;
         before = after;

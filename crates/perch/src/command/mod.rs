@@ -1,6 +1,7 @@
 //! The subcommands, one a file.
 
 pub mod attach;
+pub mod calibrate;
 pub mod compare;
 pub mod config;
 mod fidelity;
@@ -31,6 +32,8 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Calibrate(args) => calibrate::calibrate(&args),
+        Command::Kernel(args) => calibrate::kernel(&args),
         Command::Topology(args) => topology::topology(&args),
         Command::Profiles(args) => profiles::profiles(&args),
         Command::Policies(args) => policies::policies(args),

@@ -1,5 +1,6 @@
 //! Pictures and tables for people, as text of at most 80 columns.
 
+pub mod calibration;
 pub mod explain;
 pub mod irq;
 pub mod live;

@@ -4,7 +4,10 @@
 //! **execution resource limit** (what one thread alone does at most, in events per second) and ∆T/∆L: by how many
 //! seconds a program takes longer for each event more when it runs beside itself. `docs/policies.md` has an example.
 
+mod closest;
 mod file;
+
+pub use closest::Closest;
 
 use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, mistake::Mistake};
 use serde::{Deserialize, Serialize};

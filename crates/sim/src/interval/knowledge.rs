@@ -223,7 +223,8 @@ impl Knowledge {
                 .iter()
                 .zip(&settled)
                 .map(|(seat, speed)| {
-                    let (delays, _) = delays(&self.layout, seat.pu, &seat.asked, &speed.fate, 0.0);
+                    let (delays, _) =
+                        delays(&self.layout, seat.pu, &seat.asked, &speed.fate, speed.wait);
                     (&seat.asked.demand, delays)
                 })
                 .collect();

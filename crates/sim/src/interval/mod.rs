@@ -13,13 +13,14 @@ mod layout;
 mod recorded;
 mod reuse;
 mod settle;
+mod shared;
 mod tally;
 mod traffic;
 mod warmth;
 
 use crate::{
-    core::Finished, counters::Counters, memory::Occupancy, processor::Processor, thread::Thread,
-    units::Ps,
+    core::Finished, counters::Counters, memory::Occupancy, processor::Processor, sharing::Shared,
+    thread::Thread, units::Ps,
 };
 pub use knowledge::Knowledge;
 
@@ -27,6 +28,7 @@ use demand::{Asked, Class, Owner};
 use layout::Layout;
 use rustc_hash::FxHashMap;
 use settle::{Speed, cycle};
+use shared::Regions;
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
 use traffic::Kept;
@@ -56,6 +58,7 @@ pub(crate) struct IntervalLevel {
     /// The NUMA node of each thread's data: where it ran first.
     homes: Vec<Option<usize>>,
     warmth: Warmth,
+    regions: Regions,
     /// Whether others run than when speeds were last found.
     stale: bool,
     now: Ps,
@@ -74,6 +77,7 @@ impl IntervalLevel {
             tallies: vec![Tally::default(); pus],
             homes: Vec::new(),
             warmth: Warmth::new(places),
+            regions: Regions::default(),
             stale: false,
             now: 0,
             known,
@@ -150,6 +154,9 @@ impl IntervalLevel {
                     self.warmth
                         .write(whose, lines.stores() * done / lines.lines);
                 }
+                if matches!(lines.owner, Owner::Region(..)) {
+                    self.regions.visit(run.thread, lines, done);
+                }
             }
             for cold in &mut run.cold {
                 let brought = cold.brought(done);
@@ -170,6 +177,7 @@ impl IntervalLevel {
                 }
             }
         }
+        self.regions.settle();
         self.now = to;
     }
 
@@ -354,5 +362,14 @@ impl Processor for IntervalLevel {
                 }
             })
             .collect()
+    }
+
+    fn watch(&mut self, _: u64, _: u64) {
+        // What mixes share is known by the names of their regions.
+    }
+
+    fn take_shared(&mut self, threads: &[Thread]) -> Vec<Shared> {
+        self.regions
+            .take(|thread| threads[thread as usize].ended.is_some())
     }
 }

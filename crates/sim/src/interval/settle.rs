@@ -16,8 +16,14 @@ const STILL: f64 = 3e-4;
 /// Steps at most.
 const STEPS: usize = 100;
 
-/// A channel's queue is that of a channel used to this part at most: beyond, threads slow down until it is.
-const FULL: f64 = 0.98;
+/// How far a channel's queue follows at each step what it should be: not all the way, since speeds follow it in turn.
+const FOLLOW: f64 = 0.6;
+
+/// By so much it changes in one step at most.
+const LEAP: f64 = 4.0;
+
+/// The first guess of a channel's use is at most this.
+const GUESS: f64 = 0.9;
 
 /// One thread beside others.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +32,8 @@ pub(super) struct Speed {
     pub speed: f64,
     /// What its accesses meet.
     pub fate: Fate,
+    /// For how long its transfers wait for the memory's channel, in picoseconds.
+    pub wait: f64,
     /// Cycles by which loads are delayed, by one instruction, each load by itself.
     pub memory_cycles: f64,
     /// By one instruction: cycles lost to delayed loads and fetches, and to others in the pipeline.
@@ -73,7 +81,15 @@ pub(super) fn delays(
     let demand = &asked.demand;
     let memory = layout.latency(pu, asked.class.home) + wait;
     let mut costs: Vec<(usize, f64, f64)> = Vec::new();
+    let missed = at.data.last().map_or(demand.accesses(), |last| {
+        fate.data[layout.caches[*last].level]
+    });
+    let data_memory = match missed > 0.0 {
+        true => memory + fate.farther / missed,
+        false => memory,
+    };
     let mut along = |path: &[usize], misses: &[f64], visits: f64, code: bool| {
+        let memory = if code { memory } else { data_memory };
         let mut delays = Vec::with_capacity(path.len().max(1));
         let mut sum = 0.0;
         for (step, cache) in path.iter().enumerate() {
@@ -125,12 +141,12 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
         .iter()
         .map(|seat| 1.0 / seat.alone.base / of_core(seat))
         .collect();
-    let mut press = vec![1.0; layout.nodes];
+    let mut queues = Vec::new();
     let mut result = vec![Speed::default(); seats.len()];
     for _ in 0..STEPS {
         let fates = fates(layout, &running, &speeds);
-        let waits = waits(machine, layout, &running, &speeds, &fates, &mut press);
-        let mut change = 0.0f64;
+        let (waits, moved) = waits(machine, layout, &running, &speeds, &fates, &mut queues);
+        let mut change = moved;
         let mut at = 0;
         for core in cores {
             let cycle = cycle(machine, core.core);
@@ -145,6 +161,7 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
                 let stall = held_up / cycle + fetches;
                 own.push(seat.alone.base + stall);
                 let result = &mut result[at];
+                result.wait = waits[at];
                 result.memory_stall = stall;
                 result.memory_cycles = loads;
                 result.costs = costs;
@@ -194,16 +211,21 @@ fn cost_of_loads(layout: &Layout, seat: &Seat, delays: &Delays, costs: &mut [(us
     }
 }
 
-/// How long each thread's transfers wait for the channel: M/D/1. One that waits for each of its loads does not wait for
-/// itself.
+/// How long each thread's transfers wait for the channel of its memory, and by how much that changed. `queues` are the
+/// channels' from the step before; none at first.
+///
+/// A queue is that of M/D/1, service · used / (2 · (1 - used)). Where threads ask for more than there is, it grows until
+/// they are slow enough; there a small change of use is a large one of the queue, so it is followed the other way round:
+/// the queue grows while more is used than it goes with, and shrinks while less is. One that waits for each of its loads
+/// does not wait for itself.
 fn waits(
     machine: &MachineModel,
     layout: &Layout,
     running: &[Running<'_>],
     speeds: &[f64],
     fates: &[Fate],
-    press: &mut [f64],
-) -> Vec<f64> {
+    queues: &mut Vec<f64>,
+) -> (Vec<f64>, f64) {
     let service = layout.service;
     let used = |at: usize| speeds[at] * fates[at].transfers * service;
     let node = |who: &Running<'_>| who.home.min(layout.nodes - 1);
@@ -211,19 +233,33 @@ fn waits(
     for (at, who) in running.iter().enumerate() {
         total[node(who)] += used(at);
     }
-    for (press, used) in press.iter_mut().zip(&total) {
-        *press = (*press * (used / FULL).sqrt()).max(1.0);
+    let mut moved = 0.0f64;
+    if queues.is_empty() {
+        let guess = |used: &f64| {
+            let used = used.min(GUESS);
+            service * used / (2.0 * (1.0 - used))
+        };
+        *queues = total.iter().map(guess).collect();
+        moved = f64::INFINITY;
+    } else {
+        for (queue, used) in queues.iter_mut().zip(&total) {
+            let goes_with = 2.0 * *queue / (service + 2.0 * *queue);
+            if goes_with > 0.0 && *used > 0.0 {
+                let factor = (used / goes_with).powf(FOLLOW).clamp(1.0 / LEAP, LEAP);
+                *queue *= factor;
+                // What nobody can notice is no change.
+                moved = moved.max(factor.ln().abs() * *queue / (*queue + service));
+            }
+        }
     }
-    (0..running.len())
-        .map(|at| {
-            let who = &running[at];
-            let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
-            let own = match kind.window <= 1 {
-                true => used(at) * who.demand.loads(),
-                false => 0.0,
-            };
-            let used = (total[node(who)] - own).clamp(0.0, FULL);
-            press[node(who)] * service * used / (2.0 * (1.0 - used))
-        })
-        .collect()
+    let wait = |at: usize| {
+        let who = &running[at];
+        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
+        let own = match kind.window <= 1 {
+            true => used(at) * who.demand.loads() / total[node(who)].max(f64::MIN_POSITIVE),
+            false => 0.0,
+        };
+        queues[node(who)] * (1.0 - own)
+    };
+    ((0..running.len()).map(wait).collect(), moved)
 }

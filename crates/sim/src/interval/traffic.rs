@@ -29,6 +29,9 @@ pub(super) struct Fate {
     pub transfers: f64,
     /// Lines taken from other cores by one instruction.
     pub coherence: f64,
+    /// By how much longer than from its own memory they take that no cache is in common for, by one instruction, in
+    /// picoseconds.
+    pub farther: f64,
     /// Lines that it would find again in each cache of its path, and how fast it would visit them: visits by one
     /// instruction that hit.
     pub kept: Vec<Kept>,
@@ -52,11 +55,7 @@ pub(super) struct Kept {
 /// The lines of one owner in one cache, whoever visits them there.
 struct Group {
     owner: Owner,
-    /// The thread, if they are its own.
-    thread: usize,
     rate: f64,
-    /// Stores of these lines by anybody in a picosecond.
-    stores: f64,
     /// The threads that visit them here: each one's place in the flows.
     members: Vec<usize>,
 }
@@ -83,13 +82,14 @@ pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) ->
         }));
     }
     let lines_of = |flow: &Flow| &running[flow.thread].demand.lines[flow.lines];
-    // Stores of shared lines by anybody.
-    let mut stores: BTreeMap<Owner, f64> = BTreeMap::new();
+    // Stores of shared lines: on which PU, and how many in a picosecond.
+    let mut stores: BTreeMap<Owner, Vec<(usize, f64)>> = BTreeMap::new();
     for flow in &flows {
         let lines = lines_of(flow);
         if lines.written > 0.0 && lines.owner != Owner::Thread {
             let rate = lines.stores() * speeds[flow.thread];
-            *stores.entry(lines.owner).or_default() += rate;
+            let pu = running[flow.thread].pu;
+            stores.entry(lines.owner).or_default().push((pu, rate));
         }
     }
     for (number, cache) in layout.caches.iter().enumerate() {
@@ -115,14 +115,11 @@ pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) ->
                 .entry((lines.owner, thread, part))
                 .or_insert_with(|| Group {
                     owner: lines.owner,
-                    thread,
                     rate: 0.0,
-                    stores: 0.0,
                     members: Vec::new(),
                 });
             let speed = speeds[flow.thread];
             group.rate += flow.visits * speed;
-            group.stores += lines.stores() * speed;
             group.members.push(at);
         }
         let groups: Vec<Group> = groups.into_values().collect();
@@ -131,18 +128,14 @@ pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) ->
             .map(|group| {
                 let first = &flows[group.members[0]];
                 let lines = lines_of(first);
-                let all = stores.get(&group.owner).copied().unwrap_or(0.0);
-                let elsewhere = if group.thread == usize::MAX {
-                    all - group.stores
-                } else {
-                    0.0
-                };
+                let elsewhere = elsewhere(layout, &stores, group.owner, number);
+                let elsewhere: f64 = elsewhere.map(|(_, rate)| rate).sum();
                 Visitor {
                     rate: group.rate,
                     lines: lines.lines,
                     reuse: first.reuse.clone(),
                     skips: lines.skips,
-                    taken: elsewhere.max(0.0) / lines.lines,
+                    taken: elsewhere / lines.lines,
                 }
             })
             .collect();
@@ -161,7 +154,19 @@ pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) ->
                 if visitor.taken > 0.0 {
                     let points = visitor.reuse.points().iter();
                     let share: f64 = points.map(|point| point.share * taken(point)).sum();
-                    fate.coherence += flow.visits * share;
+                    let taken = flow.visits * share;
+                    let pu = &layout.pus[running[flow.thread].pu];
+                    let path = if lines.code { &pu.fetch } else { &pu.data };
+                    // What one level has lost to others is looked for in vain in the next ones too: that is one loss.
+                    if path.first() == Some(&number) {
+                        fate.coherence += taken;
+                    }
+                    if path.last() == Some(&number) {
+                        // It is written back and brought again, from where the writer is.
+                        let from = running[flow.thread];
+                        fate.transfers += taken;
+                        fate.farther += taken * farther(layout, &stores, group.owner, number, from);
+                    }
                 }
                 fate.kept.push(Kept {
                     cache: number,
@@ -191,6 +196,34 @@ pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) ->
     }
     translate(layout, running, speeds, &mut fates);
     fates
+}
+
+/// The stores of an owner's lines by PUs that do not use a cache: on which PU, and how many in a picosecond.
+fn elsewhere<'a>(
+    layout: &'a Layout,
+    stores: &'a BTreeMap<Owner, Vec<(usize, f64)>>,
+    owner: Owner,
+    cache: usize,
+) -> impl Iterator<Item = (usize, f64)> + 'a {
+    let stores = stores.get(&owner).into_iter().flatten().copied();
+    stores.filter(move |(pu, _)| !layout.pus[*pu].data.contains(&cache))
+}
+
+/// By how much longer lines take on the average that come from where others wrote them.
+fn farther(
+    layout: &Layout,
+    stores: &BTreeMap<Owner, Vec<(usize, f64)>>,
+    owner: Owner,
+    cache: usize,
+    to: Running<'_>,
+) -> f64 {
+    let (mut sum, mut all) = (0.0, 0.0);
+    for (pu, rate) in elsewhere(layout, stores, owner, cache) {
+        let way = layout.latency(to.pu, layout.pus[pu].node) - layout.latency(to.pu, to.home);
+        sum += way.max(0.0) * rate;
+        all += rate;
+    }
+    if all > 0.0 { sum / all } else { 0.0 }
 }
 
 /// TLB misses.

@@ -241,26 +241,47 @@ pub(super) struct Wish {
     pub at: Ps,
 }
 
+/// What became of a line that others may have held.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Got {
+    /// Whether others may hold it still.
+    pub shared: bool,
+    /// The NUMA node from which it was written back, if it was dirty.
+    pub from: Option<u32>,
+}
+
 impl Memory {
     /// Makes sure that a group may read or write a line: dirty copies of others are written back, and go if the line is
-    /// to be written, as clean ones do. Returns whether others may hold the line still.
-    pub(super) fn cohere(&mut self, wish: Wish, counters: &mut Counters) -> bool {
+    /// to be written, as clean ones do.
+    pub(super) fn cohere(&mut self, wish: Wish, counters: &mut Counters) -> Got {
         if self.directory.regions[wish.region].lines.is_none() {
             self.directory.share(wish.region);
         }
         let state = *self.directory.regions[wish.region].state(wish.line, wish.group);
+        let mut from = None;
         let next = match state {
-            MANY if !wish.store => return true,
+            MANY if !wish.store => {
+                return Got {
+                    shared: true,
+                    from: None,
+                };
+            }
             MANY | MANY_DIRTY => {
-                self.ask_all(wish, counters);
+                from = self.ask_all(wish, counters);
                 match wish.store {
                     true => wish.group,
                     false => self.many(wish),
                 }
             }
-            only if only == wish.group => return false,
+            only if only == wish.group => {
+                return Got {
+                    shared: false,
+                    from,
+                };
+            }
             only => {
-                let held = self.ask(wish, only, counters);
+                let held;
+                (held, from) = self.ask(wish, only, counters);
                 match held && !wish.store {
                     true => self.many(wish),
                     false => wish.group,
@@ -268,7 +289,10 @@ impl Memory {
             }
         };
         *self.directory.regions[wish.region].state(wish.line, wish.group) = next;
-        next != wish.group
+        Got {
+            shared: next != wish.group,
+            from,
+        }
     }
 
     /// The state of a line that many may hold, after all caches that the group does not use were cleaned.
@@ -285,18 +309,21 @@ impl Memory {
         if dirty { MANY_DIRTY } else { MANY }
     }
 
-    /// Asks all groups that have touched the region.
-    fn ask_all(&mut self, wish: Wish, counters: &mut Counters) {
+    /// Asks all groups that have touched the region. Returns the node of one that held the line dirty.
+    fn ask_all(&mut self, wish: Wish, counters: &mut Counters) -> Option<u32> {
+        let mut from = None;
         let touched = self.directory.regions[wish.region].touched;
         for other in 0..self.topology.groups.len() as u32 {
             if other != wish.group && touched >> (other % 64) & 1 == 1 {
-                self.ask(wish, other, counters);
+                from = from.or(self.ask(wish, other, counters).1);
             }
         }
+        from
     }
 
-    /// Asks the caches of another group that the asking one does not use. Returns whether any held the line.
-    fn ask(&mut self, wish: Wish, other: u32, counters: &mut Counters) -> bool {
+    /// Asks the caches of another group that the asking one does not use. Returns whether any held the line, and the
+    /// group's node if one held it dirty.
+    fn ask(&mut self, wish: Wish, other: u32, counters: &mut Counters) -> (bool, Option<u32>) {
         let own = self.topology.groups[wish.group as usize];
         let others = self.topology.groups[other as usize];
         let (mut held, mut dirty) = (false, None);
@@ -318,6 +345,6 @@ impl Memory {
             let to = own.common(&others);
             self.write_back(to, entry.with(DIRTY | SHARED), wish.at, counters);
         }
-        held
+        (held, dirty.map(|_| others.node))
     }
 }

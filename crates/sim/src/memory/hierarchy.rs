@@ -4,11 +4,12 @@ use super::{
     access::{Access, Hierarchy},
     bandwidth::Channel,
     cache::{DIRTY, Entry, LINE_MASK, SHARED},
-    coherence::{Directory, Placement, Wish},
+    coherence::{Directory, Got, Placement, Wish},
     tlb::Tlb,
     topology::{Occupancy, Place, Topology},
+    written::Written,
 };
-use crate::{counters::Counters, model::MachineModel, units::Ps};
+use crate::{counters::Counters, model::MachineModel, sharing::Shared, units::Ps};
 
 /// Bytes of a line on a machine without caches.
 const LINE: u32 = 64;
@@ -21,6 +22,7 @@ const PAGE: u64 = 4096;
 pub struct Memory {
     pub(super) topology: Topology,
     pub(super) directory: Directory,
+    written: Written,
     tlbs: Vec<Tlb>,
     tlb_miss: Ps,
     line_bits: u32,
@@ -67,6 +69,9 @@ impl Hierarchy for Memory {
         let path = match access {
             Access::Fetch => &place.fetch,
             Access::Load | Access::Store => {
+                if self.written.may_hold(line) {
+                    self.written.note(line, thread, access == Access::Store);
+                }
                 if let Some(tlb) = self.tlbs.get_mut(place.tlb as usize)
                     && !tlb.touch(address >> self.page_bits)
                 {
@@ -140,8 +145,21 @@ impl Memory {
                 .collect(),
             tracked: topology.groups.len() > 1 || nodes > 1,
             directory: Directory::new(topology.groups.len(), nodes, page, line_bits),
+            written: Written::default(),
             topology,
         }
+    }
+
+    /// Several threads may use these bytes from now on: who needs what another wrote there is counted.
+    pub fn watch(&mut self, from: u64, bytes: u64) {
+        let line = |address: u64| self.line_of(address) & LINE_MASK;
+        self.written
+            .watch(line(from), line(from + bytes.max(1) - 1) + 1);
+    }
+
+    /// The lines of watched bytes that threads needed from each other since this was last asked.
+    pub fn take_shared(&mut self) -> Vec<Shared> {
+        self.written.take()
     }
 
     /// Bytes of a line.
@@ -196,14 +214,15 @@ impl Memory {
     fn miss(&mut self, miss: Miss, counters: &mut Counters) -> Ps {
         let Place { group, node, .. } = self.topology.places[miss.pu];
         let mut entry = Entry::new(miss.line, miss.thread);
-        let mut home = 0;
+        let (mut home, mut from) = (0, None);
         if self.tracked {
             match self.directory.private_home(miss.line, group) {
                 Some(its) => home = its,
                 None => {
-                    let shared;
-                    (home, shared) = self.find_home(&miss, counters);
-                    if shared {
+                    let got;
+                    (home, got) = self.find_home(&miss, counters);
+                    from = got.from;
+                    if got.shared {
                         entry = entry.with(SHARED);
                     }
                 }
@@ -244,7 +263,10 @@ impl Memory {
         if !hit {
             counters.bus_transactions += 1;
             let wait = self.channels[home].request(miss.at + beyond);
-            beyond += wait + self.latencies[node as usize * self.channels.len() + home];
+            // What was dirty comes from where it was, not only from its memory.
+            let latency = |from: usize| self.latencies[node as usize * self.channels.len() + from];
+            let way = from.map_or(0, |from| latency(from as usize));
+            beyond += wait + latency(home).max(way);
         }
         for (out, below) in &gone[..written] {
             self.write_back(*below, *out, miss.at + beyond, counters);
@@ -252,9 +274,9 @@ impl Memory {
         beyond
     }
 
-    /// The NUMA node of a line that a group does not know as its own, after all others that hold it were asked, and whether
-    /// they may still.
-    fn find_home(&mut self, miss: &Miss, counters: &mut Counters) -> (usize, bool) {
+    /// The NUMA node of a line that a group does not know as its own, and what became of it after all others that hold it
+    /// were asked.
+    fn find_home(&mut self, miss: &Miss, counters: &mut Counters) -> (usize, Got) {
         let place = &self.topology.places[miss.pu];
         let group = place.group;
         let found = self.directory.touch(miss.line, group, place.node);
@@ -262,7 +284,11 @@ impl Memory {
         let home = region.home as usize;
         if region.is_private(group) {
             self.directory.remember_private(found, group);
-            return (home, false);
+            let got = Got {
+                shared: false,
+                from: None,
+            };
+            return (home, got);
         }
         let wish = Wish {
             region: found,

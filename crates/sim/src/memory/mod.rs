@@ -23,6 +23,7 @@ mod tests;
 mod tlb;
 mod topology;
 mod warm;
+mod written;
 
 pub use access::{Access, Hierarchy};
 pub use coherence::Placement;

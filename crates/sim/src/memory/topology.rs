@@ -72,6 +72,8 @@ pub(super) struct Group {
     pub data: Path,
     /// Caches of fetches.
     pub fetch: Path,
+    /// The NUMA node of its first PU.
+    pub node: u32,
 }
 
 impl Group {
@@ -177,15 +179,16 @@ impl Topology {
         for (pu, (core, _)) in model.places().into_iter().enumerate() {
             let data = self.path(pu as u32, Holds::Instructions);
             let fetch = self.path(pu as u32, Holds::Data);
+            let node = model.cores[core].numa_node;
             let group = *numbers.entry((data, fetch)).or_insert_with(|| {
-                self.groups.push(Group { data, fetch });
+                self.groups.push(Group { data, fetch, node });
                 self.groups.len() as u32 - 1
             });
             self.places.push(Place {
                 data,
                 fetch,
                 group,
-                node: model.cores[core].numa_node,
+                node,
                 tlb: if private_tlb { pu } else { core } as u32,
             });
         }

@@ -54,7 +54,13 @@ impl Addresses {
 
     /// Where the memory of each recording begins that a process of this program executes: one place for all its threads,
     /// another for each process. Begins with a page, so that what lay in one page still does.
-    pub(super) fn recordings(&mut self, program: &ProgramModel, mixes: &[Mix], code: &mut [u64]) {
+    /// Returns where each begins and how many bytes it has.
+    pub(super) fn recordings(
+        &mut self,
+        program: &ProgramModel,
+        mixes: &[Mix],
+        code: &mut [u64],
+    ) -> Vec<(u64, u64)> {
         let steps = program.threads.iter().flat_map(|thread| &thread.steps);
         let mut placed = HashMap::new();
         for step in steps {
@@ -62,12 +68,13 @@ impl Addresses {
                 continue;
             };
             if let Some(trace) = &mixes[*mix].trace {
-                let bytes = trace.layout().bytes() + PAGE;
-                let taken = || self.take(bytes).next_multiple_of(PAGE);
+                let bytes = trace.layout().bytes();
+                let taken = || (self.take(bytes + PAGE).next_multiple_of(PAGE), bytes);
                 let recording = Arc::as_ptr(trace.recording());
-                code[*mix] = *placed.entry(recording).or_insert_with(taken);
+                code[*mix] = placed.entry(recording).or_insert_with(taken).0;
             }
         }
+        placed.into_values().collect()
     }
 }
 

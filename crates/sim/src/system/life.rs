@@ -37,12 +37,23 @@ impl System {
         let mut regions = HashMap::new();
         for set in workload.mixes.iter().flat_map(|mix| &mix.working_sets) {
             if let Some(region) = &set.region {
-                let taken = || self.addresses.take(set.bytes);
+                let taken = || {
+                    let base = self.addresses.take(set.bytes);
+                    if model.has_several_threads() {
+                        self.processor.watch(base, set.bytes);
+                    }
+                    base
+                };
                 regions.entry(region.clone()).or_insert_with(taken);
             }
         }
         let mut code = self.addresses.code(program, &workload.mixes);
-        self.addresses.recordings(model, &workload.mixes, &mut code);
+        let recorded = self.addresses.recordings(model, &workload.mixes, &mut code);
+        if model.has_several_threads() {
+            for (base, bytes) in recorded {
+                self.processor.watch(base, bytes);
+            }
+        }
         let started = self.now;
         let first = self.threads.len();
         let requests = model.requests.as_ref().map(|requests| {

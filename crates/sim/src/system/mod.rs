@@ -18,6 +18,7 @@ use crate::{
     model::MachineModel,
     os::{Devices, Queue, Scheduler, SchedulerModel, Sync},
     processor::Processor,
+    sharing::Shared,
     stream::Random,
     thread::{Place, Thread},
     units::Ps,
@@ -235,6 +236,11 @@ impl System {
         }
     }
 
+    /// What runs on it.
+    pub fn workload(&self) -> &Arc<WorkloadModel> {
+        &self.workload
+    }
+
     /// The machine.
     pub fn machine(&self) -> &Arc<MachineModel> {
         &self.machine
@@ -288,6 +294,12 @@ impl System {
     /// [`System::threads`].
     pub fn occupancy(&self, level: u8) -> Vec<Occupancy> {
         self.processor.occupancy(level)
+    }
+
+    /// Lines that threads needed after others wrote them, since this was last asked: each thread's strongest partners.
+    /// Only regions and recordings are shared.
+    pub fn take_shared(&mut self) -> Vec<Shared> {
+        self.processor.take_shared(&self.threads)
     }
 
     /// Whether every program has ended once.

@@ -60,6 +60,25 @@ pub struct Mix {
     pub trace: Option<Trace>,
 }
 
+impl Mix {
+    /// Bytes of distinct lines that so many loads and stores are expected to touch; 0 for a recording, of which that is
+    /// not known.
+    pub fn touched(&self, accesses: u64) -> u64 {
+        const LINE: f64 = 64.0;
+        let all: f64 = self.working_sets.iter().map(|set| set.share).sum();
+        let lines = self.working_sets.iter().map(|set| {
+            let there = accesses as f64 * set.share / all;
+            let lines = (set.bytes as f64 / LINE).max(1.0);
+            match set.pattern {
+                // As many of all as some draw among so many hits at least once.
+                Pattern::Random => lines * -(-there / lines).exp_m1(),
+                Pattern::Stride => (there * (set.stride as f64 / LINE).min(1.0)).min(lines),
+            }
+        });
+        (lines.sum::<f64>() * LINE) as u64
+    }
+}
+
 /// One thing that a thread does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -131,6 +150,20 @@ pub struct ProgramModel {
     pub requests: Option<RequestsModel>,
     /// Its threads.
     pub threads: Vec<ThreadModel>,
+}
+
+impl ProgramModel {
+    /// Whether its processes may have more than one thread.
+    pub fn has_several_threads(&self) -> bool {
+        let steps = self.threads.iter().flat_map(|thread| &thread.steps);
+        let mut spawns = steps.filter(|step| matches!(step, Step::Spawn { .. }));
+        self.threads
+            .iter()
+            .map(|thread| u64::from(thread.count))
+            .sum::<u64>()
+            > 1
+            || spawns.next().is_some()
+    }
 }
 
 /// A workload.

@@ -102,8 +102,8 @@ impl Naive {
             .find(|other| self.caches[*other].level > self.caches[number].level)
     }
 
-    /// Cleans or empties all caches that the PU does not use.
-    fn cohere(&mut self, pu: u32, line: u64, store: bool, counters: &mut Counters) {
+    /// Cleans or empties all caches that the PU does not use. Returns the node of the one that was dirty.
+    fn cohere(&mut self, pu: u32, line: u64, store: bool, counters: &mut Counters) -> Option<u32> {
         let mut holder = None;
         for number in 0..self.caches.len() {
             if self.caches[number].pus.contains(&pu) {
@@ -129,6 +129,11 @@ impl Naive {
             let common = own.into_iter().find(meets);
             self.write_back(common, line, counters);
         }
+        holder.map(|holder| self.node(self.caches[holder].pus[0] as usize))
+    }
+
+    fn node(&self, pu: usize) -> u32 {
+        self.model.cores[self.model.places()[pu].0].numa_node
     }
 
     fn translate(&mut self, pu: usize, address: u64, counters: &mut Counters) -> Ps {
@@ -173,7 +178,7 @@ impl Naive {
         if access != Access::Fetch {
             beyond += self.translate(pu, address, counters);
         }
-        let node = self.model.cores[self.model.places()[pu].0].numa_node;
+        let node = self.node(pu);
         let page = address / self.model.tlb.map_or(4096, |tlb| tlb.page);
         let home = *self.homes.entry(page).or_insert(node);
         let not = match access {
@@ -187,8 +192,9 @@ impl Naive {
             .map(|number| &mut self.caches[*number])
             .filter(|cache| cache.holds == Holds::Instructions);
         let blind = own.is_some_and(|cache| cache.set(line).iter().any(|(here, _)| *here == line));
+        let mut from = None;
         if access != Access::Fetch || !blind {
-            self.cohere(pu as u32, line, store, counters);
+            from = self.cohere(pu as u32, line, store, counters);
         }
         let mut out = Vec::new();
         let mut found = false;
@@ -211,7 +217,9 @@ impl Naive {
         }
         if !found {
             counters.bus_transactions += 1;
-            let distance = self.model.memory.distance[node as usize][home as usize];
+            let distances = &self.model.memory.distance[node as usize];
+            let way = from.map_or(0.0, |from| distances[from as usize]);
+            let distance = distances[home as usize].max(way);
             beyond += (self.model.memory.latency as f64 * distance) as Ps;
         }
         for (number, line) in out {

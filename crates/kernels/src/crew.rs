@@ -1,0 +1,244 @@
+//! Kernels at once, each on a PU of its own.
+
+use crate::{Bench, Kernel, Room, Sizes};
+use rustix::{
+    thread::{CpuSet, sched_setaffinity},
+    time::{ClockId, clock_gettime},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// What a thread of a run does where.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat {
+    /// The PU, by the operating system's number.
+    pub pu: u32,
+    /// What.
+    pub kernel: &'static Kernel,
+}
+
+/// For how long kernels run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Before anything is measured, all together.
+    pub warm: Duration,
+    /// While it is.
+    pub measured: Duration,
+}
+
+/// What a thread did in its window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// Rounds in a second on its PU.
+    pub speed: f64,
+    /// Part of the window that it was on its PU: less than 1 where others ran there too.
+    pub share: f64,
+}
+
+/// A crew that cannot work.
+#[derive(Debug)]
+pub enum CrewError {
+    /// A thread cannot be bound.
+    Bind(u32, std::io::Error),
+    /// There is no memory, or no thread.
+    Make(std::io::Error),
+    /// A thread has died.
+    Dead(u32),
+}
+
+impl std::fmt::Display for CrewError {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bind(pu, error) => write!(to, "PU {pu}: a thread cannot be bound to it: {error}"),
+            Self::Make(error) => write!(to, "a kernel cannot be started: {error}"),
+            Self::Dead(pu) => write!(to, "the thread on PU {pu} has died"),
+        }
+    }
+}
+
+impl std::error::Error for CrewError {}
+
+const WARM: u8 = 0;
+const MEASURE: u8 = 1;
+const OVER: u8 = 2;
+
+struct Order {
+    kernel: &'static Kernel,
+    phase: Arc<AtomicU8>,
+    ready: Arc<AtomicUsize>,
+}
+
+struct Worker {
+    /// `None` when it shall end.
+    orders: Option<Sender<Order>>,
+    answers: Receiver<Result<Rate, CrewError>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Threads that wait for work, one a PU, made when they are first needed.
+pub struct Crew {
+    sizes: Sizes,
+    workers: BTreeMap<u32, Worker>,
+}
+
+impl std::fmt::Debug for Crew {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pus: Vec<&u32> = self.workers.keys().collect();
+        to.debug_struct("Crew").field("pus", &pus).finish()
+    }
+}
+
+impl Crew {
+    /// Nobody yet, on a machine with these caches.
+    pub fn new(sizes: Sizes) -> Self {
+        Self {
+            sizes,
+            workers: BTreeMap::new(),
+        }
+    }
+
+    /// Runs kernels at once, each on another PU; how each one did, in the order of the seats. All of them run before
+    /// the first window begins and until the last one ends.
+    ///
+    /// # Errors
+    /// A PU to which no thread can be bound, memory that is not there.
+    pub fn run(&mut self, seats: &[Seat], window: Window) -> Result<Vec<Rate>, CrewError> {
+        let phase = Arc::new(AtomicU8::new(WARM));
+        let ready = Arc::new(AtomicUsize::new(0));
+        for seat in seats {
+            let worker = match self.workers.entry(seat.pu) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(entry) => {
+                    entry.insert(Worker::new(seat.pu, self.sizes).map_err(CrewError::Make)?)
+                }
+            };
+            let order = Order {
+                kernel: seat.kernel,
+                phase: Arc::clone(&phase),
+                ready: Arc::clone(&ready),
+            };
+            let orders = worker.orders.as_ref();
+            // One that is dead answers nothing either, which is told below.
+            let _ = orders.map(|orders| orders.send(order));
+        }
+        let begun = |worker: &Worker| worker.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        while ready.load(Ordering::Acquire) < seats.len() {
+            thread::sleep(Duration::from_micros(200));
+            if let Some((pu, _)) = self.workers.iter().find(|(_, worker)| begun(worker)) {
+                phase.store(OVER, Ordering::Release);
+                return Err(self.last_words(*pu));
+            }
+        }
+        thread::sleep(window.warm);
+        phase.store(MEASURE, Ordering::Release);
+        thread::sleep(window.measured);
+        phase.store(OVER, Ordering::Release);
+        let answer = |seat: &Seat| {
+            let answers = &self.workers[&seat.pu].answers;
+            answers.recv().map_err(|_| CrewError::Dead(seat.pu))?
+        };
+        seats.iter().map(answer).collect()
+    }
+
+    /// Why a thread ended.
+    fn last_words(&self, pu: u32) -> CrewError {
+        match self.workers[&pu].answers.try_recv() {
+            Ok(Err(error)) => error,
+            _ => CrewError::Dead(pu),
+        }
+    }
+}
+
+impl Worker {
+    fn new(pu: u32, sizes: Sizes) -> std::io::Result<Self> {
+        let (orders, to_do) = channel::<Order>();
+        let (tell, answers) = channel();
+        let work = move || {
+            if let Err(error) = bind(pu) {
+                let _ = tell.send(Err(CrewError::Bind(pu, error)));
+                return;
+            }
+            // Memory of either sort of pages, kept from kernel to kernel.
+            let mut rooms: [Option<Room>; 2] = [None, None];
+            for order in to_do {
+                let rate = serve(&order, &sizes, &mut rooms);
+                let failed = rate.is_err();
+                if tell.send(rate.map_err(CrewError::Make)).is_err() || failed {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new()
+            .name(format!("kernel-{pu}"))
+            .spawn(work)?;
+        Ok(Self {
+            orders: Some(orders),
+            answers,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// Binds the calling thread to one PU.
+///
+/// # Errors
+/// The kernel's.
+pub fn bind(pu: u32) -> std::io::Result<()> {
+    let mut set = CpuSet::new();
+    if pu as usize >= CpuSet::MAX_CPU {
+        return Err(std::io::Error::from(rustix::io::Errno::INVAL));
+    }
+    set.set(pu as usize);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Runs one kernel through the phases of an order.
+fn serve(order: &Order, sizes: &Sizes, rooms: &mut [Option<Room>; 2]) -> std::io::Result<Rate> {
+    let wanted = (order.kernel.room)(sizes);
+    let kept = &mut rooms[usize::from(wanted.small_pages)];
+    let mut bench = Bench::new(order.kernel, sizes, kept.take())?;
+    order.ready.fetch_add(1, Ordering::AcqRel);
+    let during = |phase: u8| order.phase.load(Ordering::Acquire) == phase;
+    while during(WARM) {
+        bench.round(order.kernel);
+    }
+    let (began, before) = (Instant::now(), on_pu());
+    let mut rounds = 0u64;
+    while during(MEASURE) {
+        bench.round(order.kernel);
+        rounds += 1;
+    }
+    let (wall, on_pu) = (began.elapsed(), on_pu().saturating_sub(before));
+    *kept = Some(bench.into_room());
+    let seconds = on_pu.as_secs_f64().max(1e-9);
+    Ok(Rate {
+        speed: rounds as f64 / seconds,
+        share: (seconds / wall.as_secs_f64().max(1e-9)).min(1.0),
+    })
+}
+
+/// Time that the calling thread has spent on PUs.
+fn on_pu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec as u32)
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for worker in self.workers.values_mut() {
+            worker.orders = None;
+            if let Some(thread) = worker.thread.take() {
+                // It ends by itself; a panic of its own was told by itself.
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! From what was measured to a calibration: slowdowns, limits, ∆T/∆L, the order of checks.
+
+use super::{
+    kernels::{Kind, LoadMetric},
+    plan::{Run, Seat, Sites},
+};
+use perch_core::metric::names;
+use perch_policy::{CalibratedMetric, Calibration, Coupling, Kernel, Share};
+use std::collections::BTreeMap;
+
+/// Amounts of a window, which say nothing of what a kernel is.
+const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
+
+/// From this slowdown on somebody contends.
+pub const NOTICED: f64 = 1.05;
+
+/// From this slowdown on PUs that claim to share no core seem to share one.
+const HIDDEN: f64 = 1.2;
+
+/// What was measured of one thread of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// Work done a second: instructions, or rounds of a kernel.
+    pub speed: f64,
+    /// How far it differed from repetition to repetition, as a part of it; `None` if it was measured once or cannot
+    /// differ.
+    pub spread: Option<f64>,
+    /// Its metrics, as a policy sees them; empty where they were not read.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// Runs with what was measured of each of their seats.
+#[derive(Debug, Clone)]
+pub struct Measurements<'a> {
+    /// The kernels.
+    pub kernels: Vec<Kind<'a>>,
+    /// Where they ran.
+    pub sites: &'a Sites,
+    /// The runs.
+    pub runs: &'a [Run],
+    /// What came of each run, seat by seat.
+    pub measured: &'a [Vec<Measured>],
+}
+
+/// One thread of a run, with how it was alone on that PU.
+struct Case<'m> {
+    share: Share,
+    seat: Seat,
+    beside: Vec<usize>,
+    coupled: &'m Measured,
+    alone: &'m Measured,
+}
+
+impl Case<'_> {
+    fn slowdown(&self) -> f64 {
+        self.alone.speed / self.coupled.speed
+    }
+
+    /// Whether it lost more than chance may have taken.
+    fn contends(&self) -> bool {
+        self.slowdown() > NOTICED.max(1.0 + self.spread().unwrap_or(0.0))
+    }
+
+    fn spread(&self) -> Option<f64> {
+        let (alone, coupled) = (self.alone.spread?, self.coupled.spread?);
+        Some(alone + coupled)
+    }
+}
+
+impl Measurements<'_> {
+    /// Kernels, couplings and metrics of a calibration, with notes on what contends and what does not.
+    pub fn calibration(
+        &self,
+        machine: String,
+        date: String,
+        load_metrics: &[LoadMetric],
+    ) -> Calibration {
+        let cases = self.cases();
+        let kernels = self.kernels();
+        Calibration {
+            machine,
+            date,
+            notes: self.notes(&cases),
+            metrics: metrics(load_metrics, &kernels, &cases),
+            kernels,
+            couplings: self.couplings(&cases),
+            transfers: Vec::new(),
+        }
+    }
+
+    /// All coupled threads, in the order of the runs.
+    fn cases(&self) -> Vec<Case<'_>> {
+        let both = || self.runs.iter().zip(self.measured);
+        let alone: BTreeMap<Seat, &Measured> = both()
+            .filter(|(run, _)| run.level.is_none())
+            .flat_map(|(run, measured)| run.seats.iter().copied().zip(measured))
+            .collect();
+        let mut cases = Vec::new();
+        for (run, measured) in both() {
+            let Some(level) = run.level else {
+                continue;
+            };
+            // The others of a group do the same, so that the first of them stands for all; in a pair of one kernel the
+            // first does.
+            let twins = run.seats[0].kernel == run.seats[1].kernel;
+            let counted = if twins || run.seats.len() > 2 { 1 } else { 2 };
+            for (at, seat) in run.seats.iter().enumerate().take(counted) {
+                let others = run
+                    .seats
+                    .iter()
+                    .enumerate()
+                    .filter(|(other, _)| *other != at);
+                let Some(alone) = alone.get(seat) else {
+                    continue;
+                };
+                cases.push(Case {
+                    share: self.sites.levels[level].share,
+                    seat: *seat,
+                    beside: others.map(|(_, seat)| seat.kernel).collect(),
+                    coupled: &measured[at],
+                    alone,
+                });
+            }
+        }
+        cases
+    }
+
+    /// Each kernel as it was alone.
+    fn kernels(&self) -> Vec<Kernel> {
+        let kernel = |(number, kind): (usize, &Kind<'_>)| {
+            let seat = Seat {
+                pu: self.sites.first,
+                kernel: number,
+            };
+            let mut both = self.runs.iter().zip(self.measured);
+            let alone = both.find(|(run, _)| run.level.is_none() && run.seats == [seat]);
+            let metrics = alone.map_or_else(BTreeMap::new, |(_, measured)| {
+                let metrics = measured[0].metrics.iter();
+                let metrics = metrics.filter(|(name, _)| !AMOUNTS.contains(&name.as_str()));
+                metrics
+                    .map(|(name, value)| (name.clone(), *value))
+                    .collect()
+            });
+            Kernel {
+                name: kind.name.to_owned(),
+                metrics,
+            }
+        };
+        self.kernels.iter().enumerate().map(kernel).collect()
+    }
+
+    /// What a reader should know of who contends with whom.
+    fn notes(&self, cases: &[Case<'_>]) -> Vec<String> {
+        let mut notes = Vec::new();
+        let levels = || self.sites.levels.iter();
+        let worst = |wanted: &dyn Fn(&Case<'_>) -> bool| {
+            let cases = cases.iter().filter(|case| wanted(case) && case.contends());
+            cases.max_by(|a, b| a.slowdown().total_cmp(&b.slowdown()))
+        };
+        let name = |kernel: usize| self.kernels[kernel].name;
+        let of_core = |case: &Case<'_>| {
+            let all = case.beside.iter().chain([&case.seat.kernel]);
+            all.into_iter().all(|kernel| self.kernels[*kernel].core)
+        };
+        match levels().any(|level| level.share == Share::Core) {
+            false => notes.push(
+                "no SMT: no two PUs share a core, so that nobody competes for units, issue slots and the first level"
+                    .to_owned(),
+            ),
+            true if worst(&|case| case.share == Share::Core && of_core(case)).is_none() => {
+                notes.push(
+                    "PUs that claim to share a core do not slow each other down in what a core shares: perhaps they are no \
+                     siblings, and a virtual machine only says so"
+                        .to_owned(),
+                );
+            }
+            true => {}
+        }
+        for level in levels().filter(|level| !matches!(level.share, Share::Core | Share::Fp)) {
+            let hidden = worst(&|case| {
+                case.share == level.share && of_core(case) && case.slowdown() > HIDDEN
+            });
+            if let Some(case) = hidden {
+                notes.push(format!(
+                    "PUs {} and {} claim to share no core, but {} beside {} is {:.2} times slower there, which only PUs of \
+                     one core should do to each other: perhaps they are siblings, and a virtual machine hides it; or the \
+                     clock falls when both are busy",
+                    level.pus[0],
+                    level.pus[1],
+                    name(case.seat.kernel),
+                    name(case.beside[0]),
+                    case.slowdown()
+                ));
+            }
+        }
+        if levels().next().is_none() {
+            notes.push("one PU only: there is nobody beside whom anything could run".to_owned());
+        } else if worst(&|_| true).is_none() {
+            notes.push(format!(
+                "nothing contends: no kernel lost more than {:.0} % beside any other, so that it makes no difference who \
+                 runs beside whom",
+                100.0 * (NOTICED - 1.0)
+            ));
+        }
+        notes
+    }
+
+    fn couplings(&self, cases: &[Case<'_>]) -> Vec<Coupling> {
+        let name = |kernel: usize| self.kernels[kernel].name.to_owned();
+        let coupling = |case: &Case<'_>| Coupling {
+            share: case.share,
+            kernel: name(case.seat.kernel),
+            beside: case.beside.iter().map(|kernel| name(*kernel)).collect(),
+            slowdown: case.slowdown(),
+            spread: case.spread(),
+        };
+        cases.iter().map(coupling).collect()
+    }
+}
+
+/// The load metrics that were measured, in the order in which they are to be checked.
+///
+/// As in MASA's section 4.1: the limit is the most that one thread does alone, and ∆T/∆L is that of the kernel that does
+/// most, beside itself on the closest PUs that share the resource. Of two events a miss costs more than an addition
+/// always, however rare it is; so the order is not that of ∆T/∆L (a second for each event more) but of ∆T/∆L · limit, the
+/// seconds that are lost in a second in which somebody else does as much as one thread can.
+fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec<CalibratedMetric> {
+    let mut found: Vec<(f64, CalibratedMetric)> = Vec::new();
+    let mut resources: Vec<&str> = Vec::new();
+    for metric in wanted {
+        let values = kernels.iter().enumerate().filter_map(|(at, kernel)| {
+            let value = *kernel.metrics.get(&metric.name)?;
+            (value.is_finite() && value > 0.0).then_some((at, value))
+        });
+        let most = values.max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((kernel, limit)) = most else {
+            continue;
+        };
+        if resources.contains(&metric.resource.as_str()) {
+            continue;
+        }
+        resources.push(&metric.resource);
+        let twins = cases.iter().find(|case| {
+            case.seat.kernel == kernel
+                && case.beside == [kernel]
+                && within(case.share, metric.share)
+        });
+        let ratio = twins.map(|case| ratio(case, &metric.name, limit));
+        found.push((
+            ratio.unwrap_or(0.0) * limit,
+            CalibratedMetric {
+                name: metric.name.clone(),
+                priority: 0,
+                share: metric.share,
+                limit,
+                ratio,
+                spread: twins.and_then(|case| case.alone.spread),
+            },
+        ));
+    }
+    // Those that cost nothing stay in the order of the file.
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let ordered = found.into_iter().zip(1..);
+    let metric = |((_, metric), priority)| CalibratedMetric { priority, ..metric };
+    ordered.map(metric).collect()
+}
+
+/// ∆T/∆L for the same work alone and beside itself: ∆T = T(coupled) - T(alone), ∆L = both loads coupled - the load alone.
+/// The work cancels out, so that it is a second's here: T is 1 / speed, and L is T times the events per second.
+fn ratio(case: &Case<'_>, metric: &str, rate: f64) -> f64 {
+    let (alone, coupled) = (1.0 / case.alone.speed, 1.0 / case.coupled.speed);
+    let events = rate * alone;
+    // Where it was not counted beside itself, the same work is taken to have as many events.
+    let counted = case.coupled.metrics.get(metric);
+    let events_coupled = counted.map_or(events, |rate| rate * coupled);
+    let more = 2.0 * events_coupled - events;
+    match more > 0.0 {
+        true => ((coupled - alone) / more).max(0.0),
+        false => 0.0,
+    }
+}
+
+/// Whether PUs whose closest is the one share the other too.
+fn within(closest: Share, share: Share) -> bool {
+    let order = |share: Share| match share {
+        Share::Core => 0,
+        Share::Fp => 1,
+        Share::L2 => 2,
+        Share::Llc => 3,
+        Share::Node => 4,
+        Share::Package => 5,
+        Share::Machine => 6,
+    };
+    order(closest) <= order(share)
+}

@@ -1,0 +1,232 @@
+//! Kernels on a simulated machine, seen as a policy sees threads.
+
+use super::{
+    evaluate::{Measured, Measurements},
+    kernels::{self, SimKernel},
+    plan::{Run, Sites},
+};
+use crate::{
+    parallel::{each, host_threads},
+    processor::SimProcessor,
+};
+use perch_core::{PuSet, metric::names};
+use perch_engine::{Acting, Observer, Options, Period, Processor, Session};
+use perch_policy::{Calibration, Observe};
+use perch_sim::{
+    detail::{Detail, Fidelity},
+    machine::SimMachine,
+    model::MachineModel,
+    os::SchedulerModel,
+    system::System,
+    topology::topology,
+    workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Cycles of the first PU's core while it is measured, and before that.
+const MEASURED: u64 = 300_000;
+
+/// For which threads sleep at first, in nanoseconds of the operating system: long enough to bind them before they have
+/// touched any memory.
+const ASLEEP: u64 = 1_000;
+
+/// How a simulated machine is calibrated.
+#[derive(Debug, Clone)]
+pub struct How {
+    /// The date in the file.
+    pub date: String,
+    /// How finely it is played.
+    pub fidelity: Fidelity,
+    /// Only alone and in pairs, without groups.
+    pub quick: bool,
+    /// Threads of the host.
+    pub threads: usize,
+}
+
+impl How {
+    /// All of it at the interval level, on all of the host's PUs.
+    pub fn new(date: String) -> Self {
+        Self {
+            date,
+            fidelity: Fidelity::Interval,
+            quick: false,
+            threads: host_threads(),
+        }
+    }
+}
+
+/// Calibrates a simulated machine. `done` is told how many runs of how many are done. The same machine always has the
+/// same calibration, but for the date.
+///
+/// # Errors
+/// In words: a machine without PUs, a run that cannot go on.
+pub fn simulated(
+    machine: &Arc<MachineModel>,
+    how: &How,
+    mut done: impl FnMut(usize, usize),
+) -> Result<Calibration, String> {
+    let topology = topology(machine);
+    let processor = SimProcessor::new(machine);
+    let fp_domains = processor.fp_domains(&topology);
+    let sites = Sites::new(&topology, &fp_domains, &topology.usable())
+        .ok_or("a machine without PUs cannot be calibrated")?;
+    let kernels = kernels::kernels(&topology);
+    let kinds: Vec<_> = kernels.iter().map(SimKernel::kind).collect();
+    let runs = sites.runs(&kinds, !how.quick);
+    let rig = Rig::new(machine, &kernels, processor, how.fidelity);
+    let count = runs.len();
+    let measured = each(
+        count,
+        how.threads,
+        |at| rig.measure(&runs[at]),
+        |at| done(at, count),
+    )
+    .map_err(|(_, error)| error)?;
+    let measurements = Measurements {
+        kernels: kinds,
+        sites: &sites,
+        runs: &runs,
+        measured: &measured,
+    };
+    let name = format!("{} (simulated)", machine.name);
+    Ok(measurements.calibration(name, how.date.clone(), &kernels::load_metrics()))
+}
+
+/// A machine and all kernels, of which each run plays some.
+struct Rig<'a> {
+    machine: &'a Arc<MachineModel>,
+    processor: SimProcessor,
+    workload: WorkloadModel,
+    detail: Detail,
+    /// Nanoseconds of the operating system: of the two periods the second is measured.
+    period: u64,
+}
+
+impl<'a> Rig<'a> {
+    fn new(
+        machine: &'a Arc<MachineModel>,
+        kernels: &[SimKernel],
+        processor: SimProcessor,
+        fidelity: Fidelity,
+    ) -> Self {
+        let program = |(mix, kernel): (usize, &SimKernel)| ProgramModel {
+            name: kernel.mix.name.clone(),
+            count: 0,
+            start: 0,
+            restart: false,
+            requests: None,
+            threads: vec![ThreadModel {
+                name: kernel.mix.name.clone(),
+                count: 1,
+                steps: vec![
+                    Step::Sleep(ASLEEP),
+                    Step::Compute {
+                        mix,
+                        instructions: u64::MAX,
+                    },
+                ],
+                repeat: 1,
+            }],
+        };
+        let workload = WorkloadModel {
+            name: "calibrate".into(),
+            about: "kernels beside each other".into(),
+            sources: Vec::new(),
+            mixes: kernels.iter().map(|kernel| kernel.mix.clone()).collect(),
+            devices: Vec::new(),
+            programs: kernels.iter().enumerate().map(program).collect(),
+        };
+        let cycle = machine.kind(&machine.cores[0]).cycle;
+        Self {
+            machine,
+            processor,
+            detail: Detail::new(fidelity, machine, &workload),
+            workload,
+            period: machine.os_time(MEASURED * cycle),
+        }
+    }
+
+    /// What each seat of a run did.
+    fn measure(&self, run: &Run) -> Result<Vec<Measured>, String> {
+        let words = |error: &dyn std::fmt::Display| error.to_string();
+        let mut workload = self.workload.clone();
+        for seat in &run.seats {
+            workload.programs[seat.kernel].count += 1;
+        }
+        let machine = Arc::clone(self.machine);
+        let scheduler = SchedulerModel::default();
+        let mut system = System::at(&self.detail, machine, Arc::new(workload), scheduler, 1);
+        system.run(1).map_err(|error| words(&error))?;
+        let seats = self.bind(&mut system, run);
+        // Awake, each where it is to be.
+        let awake = self.machine.machine_time(2 * ASLEEP).max(2);
+        system.run(awake).map_err(|error| words(&error))?;
+        system.warm();
+        let period = Duration::from_nanos(self.period);
+        let options = Options {
+            policy: Box::new(Observe),
+            processor: Box::new(self.processor.clone()),
+            period: Some(period),
+            acting: Acting::Paper(None),
+            take_over: false,
+            pus: None,
+        };
+        let machine = SimMachine::new(system, Some(2 * period));
+        let mut session = Session::new(machine, options).map_err(|error| words(&error))?;
+        let mut watcher = Watcher {
+            seen: vec![Measured::default(); run.seats.len()],
+            seats,
+        };
+        session.run(&mut watcher).map_err(|error| words(&error))?;
+        match watcher.seen.iter().all(|seen| seen.speed > 0.0) {
+            true => Ok(watcher.seen),
+            false => Err("a kernel did nothing in its time".to_owned()),
+        }
+    }
+
+    /// Binds each thread to the seat that it has; by thread, its seat.
+    fn bind(&self, system: &mut System, run: &Run) -> Vec<usize> {
+        let mut free: Vec<usize> = (0..run.seats.len()).collect();
+        let mut seats = Vec::new();
+        for thread in 0..system.threads().len() {
+            let process = system.threads()[thread].identity.process;
+            let kernel = system.processes()[process].program;
+            let place = free
+                .iter()
+                .position(|seat| run.seats[*seat].kernel == kernel);
+            // There are as many of each kernel as it has seats.
+            let Some(place) = place else { continue };
+            let seat = free.remove(place);
+            system.set_mask(thread, PuSet::single(run.seats[seat].pu));
+            seats.push(seat);
+        }
+        seats
+    }
+}
+
+/// Takes down what a policy would see of each thread once it is warm.
+struct Watcher {
+    /// By thread in the order of their numbers, its seat.
+    seats: Vec<usize>,
+    seen: Vec<Measured>,
+}
+
+impl Observer for Watcher {
+    fn period(&mut self, period: &Period<'_>) {
+        let snapshot = period.snapshot;
+        if !period.last {
+            return;
+        }
+        for (thread, seat) in snapshot.threads.iter().zip(&self.seats) {
+            let metrics = thread.metrics.iter();
+            let metrics = metrics.map(|(name, metric)| (name.to_string(), metric.value));
+            let seconds = snapshot.interval as f64 * 1e-9;
+            let instructions = thread.metrics.value(names::INSTRUCTIONS).unwrap_or(0.0);
+            self.seen[*seat] = Measured {
+                speed: instructions / seconds,
+                spread: None,
+                metrics: metrics.collect(),
+            };
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The best placement of a workload: all that differ, or else a long search from those that others found.
+
+use super::{draw, score::Alone, score::throughput};
+use crate::{
+    experiment::{Span, Times},
+    placement::{self, Placement},
+    simulate::{Job, Placer, simulate},
+};
+use perch_core::PuSet;
+use perch_sim::{os::SchedulerModel, stream::Random, system::System};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+/// As many placements are all tried.
+const ALL: usize = 200;
+
+/// Cycles of the first core before a placement of steady threads is looked at, and while it is.
+const LOOK: (u64, u64) = (100_000, 200_000);
+
+/// Seconds of the operating system for threads that are not steady.
+const LONG_LOOK: (u64, u64) = (2, 16);
+
+/// Changes that are tried for each thread, of steady threads and of others.
+const TRIES: (usize, usize) = (40, 6);
+
+/// Fewer gains than this are chance.
+const BETTER: f64 = 1e-5;
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub(super) struct Best {
+    pub placement: Placement,
+    /// Whether all placements were tried.
+    pub exhaustive: bool,
+}
+
+/// A workload's placements, each looked at once.
+struct Looks<'a> {
+    job: &'a Job,
+    alone: &'a [Alone],
+    steady: bool,
+    known: HashMap<Placement, f64>,
+}
+
+impl Looks<'_> {
+    fn at(&mut self, placement: &Placement) -> Result<f64, String> {
+        if let Some(known) = self.known.get(placement) {
+            return Ok(*known);
+        }
+        let found = match self.steady {
+            true => self.short(placement),
+            false => {
+                let job = Job {
+                    placer: Placer::Fixed(placement.clone()),
+                    times: Times {
+                        warm_up: Span::Time(Duration::from_secs(LONG_LOOK.0)),
+                        length: Span::Time(Duration::from_secs(LONG_LOOK.1)),
+                    },
+                    ..self.job.clone()
+                };
+                simulate(&job).map(|sample| throughput(&sample, self.alone))
+            }
+        }?;
+        self.known.insert(placement.clone(), found);
+        Ok(found)
+    }
+
+    fn short(&self, placement: &Placement) -> Result<f64, String> {
+        let words = |error: perch_sim::system::SimError| error.to_string();
+        let machine = &self.job.machine;
+        let mut system = System::at(
+            &self.job.detail,
+            Arc::clone(machine),
+            Arc::clone(&self.job.workload),
+            SchedulerModel::default(),
+            self.job.seed,
+        );
+        system.run(1).map_err(words)?;
+        for (thread, pu) in placement.iter().enumerate() {
+            system.set_mask(thread, PuSet::single(*pu));
+        }
+        system.warm();
+        let cycle = machine.kind(&machine.cores[0]).cycle;
+        let done = |system: &System| -> u64 {
+            let threads = system.threads().iter();
+            threads.map(|thread| thread.counters.instructions()).sum()
+        };
+        system.run(LOOK.0 * cycle).map_err(words)?;
+        let before = done(&system);
+        system.run((LOOK.0 + LOOK.1) * cycle).map_err(words)?;
+        Ok((done(&system) - before) as f64)
+    }
+}
+
+/// What a placement delivers in a short look.
+pub(super) fn look(job: &Job, placement: &Placement) -> Result<f64, String> {
+    let mut looks = Looks {
+        steady: true,
+        job,
+        alone: &[],
+        known: HashMap::new(),
+    };
+    looks.at(placement)
+}
+
+/// Searches; `starts` are placements that others found. The same whatever the host does.
+pub(super) fn best(
+    job: &Job,
+    alone: &[Alone],
+    starts: &[Placement],
+    seed: u64,
+) -> Result<Best, String> {
+    let mut looks = Looks {
+        steady: draw::is_steady(&job.workload, &job.machine),
+        job,
+        alone,
+        known: HashMap::new(),
+    };
+    let slots = placement::slots(&job.workload);
+    if let Some(all) = placement::every(&job.machine, &slots, ALL) {
+        let mut best: Option<(f64, Placement)> = None;
+        for placement in all {
+            let found = looks.at(&placement)?;
+            if best.as_ref().is_none_or(|(known, _)| found > *known) {
+                best = Some((found, placement));
+            }
+        }
+        let (_, placement) = best.ok_or("no placement at all")?;
+        return Ok(Best {
+            placement,
+            exhaustive: true,
+        });
+    }
+    let pus = job.machine.pus();
+    let mut random = Random::new(seed);
+    let mut found: Vec<(f64, Placement)> = Vec::new();
+    let drawn = (0..2).map(|_| placement::random(pus, slots.len(), &mut random));
+    for start in starts.iter().cloned().chain(drawn.collect::<Vec<_>>()) {
+        if start.len() == slots.len() {
+            found.push((looks.at(&start)?, start));
+        }
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.truncate(2);
+    let tries = if looks.steady { TRIES.0 } else { TRIES.1 } * slots.len();
+    for (value, placement) in &mut found {
+        for _ in 0..tries {
+            let mut next = placement.clone();
+            let one = random.below(next.len() as u64) as usize;
+            let pu = random.below(pus as u64) as u32;
+            let from = next[one];
+            if from == pu || same_core(job, from, pu) {
+                continue;
+            }
+            // With who is there, or to where there is room.
+            match next.iter().position(|other| *other == pu) {
+                Some(other) if slots[other].class == slots[one].class => continue,
+                Some(other) => next.swap(one, other),
+                None => next[one] = pu,
+            }
+            let then = looks.at(&next)?;
+            if then > *value * (1.0 + BETTER) {
+                (*value, *placement) = (then, next);
+            }
+        }
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (_, placement) = found.into_iter().next().ok_or("no placement at all")?;
+    Ok(Best {
+        placement,
+        exhaustive: false,
+    })
+}
+
+fn same_core(job: &Job, one: u32, other: u32) -> bool {
+    let places = job.machine.places();
+    places[one as usize].0 == places[other as usize].0
+}

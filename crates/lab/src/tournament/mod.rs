@@ -1,0 +1,222 @@
+//! All policies against each other on random workloads and several machines (`perch lab run tournament`).
+//!
+//! A workload's **regret** under a policy is how far its throughput is below that of the best placement: of all of them
+//! where there are few, else the best that a long search, the default scheduler or any policy found. Policies see metrics
+//! and, where their rules ask for it, a calibration that was measured on that machine as `perch calibrate` measures;
+//! never the simulator's parameters.
+
+mod best;
+mod draw;
+mod file;
+mod score;
+
+pub use file::{Contestant, Entry, Rules};
+use score::Alone;
+pub use score::{Again, Line, Match, Outcome, Standing};
+
+use crate::{
+    calibrate,
+    experiment::{Span, Times},
+    parallel::{each, host_threads},
+    simulate::{Job, Placer, Sample, simulate, simulate_seen},
+};
+use perch_sim::{
+    detail::{Detail, Fidelity},
+    model::MachineModel,
+    stream::Random,
+    workload::WorkloadModel,
+};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+/// A machine and its calibration file.
+struct Arena {
+    machine: Arc<MachineModel>,
+    calibration: PathBuf,
+}
+
+/// One workload on one machine.
+struct Case<'a> {
+    arena: &'a Arena,
+    number: u64,
+    workload: Arc<WorkloadModel>,
+    seed: u64,
+}
+
+/// Plays all of it. `done` is told how many workloads of how many are done. The same rules always have the same outcome.
+///
+/// # Errors
+/// In words: a machine that is not there, a policy that cannot be run.
+pub fn play(rules: &Rules, mut done: impl FnMut(usize, usize)) -> Result<Outcome, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mut arenas = Vec::new();
+    for entry in &rules.machines {
+        let machine = perch_sim::config::find_machine(&entry.name).map_err(|e| e.to_string())?;
+        let machine = Arc::new(machine);
+        let how = calibrate::How::new("of the tournament".to_owned());
+        let measured = calibrate::simulated(&machine, &how, |_, _| ())?;
+        let calibration = folder.path().join(format!("{}.toml", machine.name));
+        let text = measured.to_toml().map_err(|error| error.to_string())?;
+        std::fs::write(&calibration, text).map_err(|error| error.to_string())?;
+        arenas.push(Arena {
+            machine,
+            calibration,
+        });
+    }
+    let mut cases = Vec::new();
+    for (arena, entry) in arenas.iter().zip(&rules.machines) {
+        for number in 0..entry.workloads {
+            let part = (cases.len() as u64) << 16;
+            let mut random = Random::new(rules.seed).part(part);
+            let workload = draw::workload(number, &arena.machine, &mut random);
+            cases.push(Case {
+                arena,
+                number,
+                workload: Arc::new(workload),
+                seed: random.below(1 << 32),
+            });
+        }
+    }
+    let count = cases.len();
+    let fight = |at: usize| cases[at].play(rules);
+    let matches =
+        each(count, host_threads(), fight, |at| done(at, count)).map_err(|(_, error)| error)?;
+    let again = judge_again(rules, &cases, &matches)?;
+    Ok(Outcome::new(rules, matches, again))
+}
+
+impl Case<'_> {
+    fn job(&self, rules: &Rules, fidelity: Fidelity) -> Job {
+        let seconds = |seconds: u64| Span::Time(Duration::from_secs(seconds));
+        Job {
+            machine: Arc::clone(&self.arena.machine),
+            workload: Arc::clone(&self.workload),
+            detail: Detail::new(fidelity, &self.arena.machine, &self.workload),
+            placer: Placer::Default,
+            times: Times {
+                warm_up: seconds(rules.warm_up),
+                length: seconds(rules.length),
+            },
+            seed: self.seed,
+        }
+    }
+
+    fn placer(&self, contestant: &Contestant) -> Placer {
+        let mut options = contestant.options.clone();
+        if contestant.calibrated {
+            let path = self.arena.calibration.display().to_string();
+            options.insert("calibration".to_owned(), toml::Value::String(path));
+        }
+        Placer::Policy {
+            name: contestant.policy.clone(),
+            options,
+            period: None,
+        }
+    }
+
+    fn play(&self, rules: &Rules) -> Result<Match, String> {
+        let job = self.job(rules, Fidelity::Interval);
+        let in_words = |error: String| {
+            let machine = &self.arena.machine.name;
+            format!("{machine}, {}: {error}", self.workload.name)
+        };
+        let mut default = Vec::new();
+        for seed in 0..rules.default_seeds {
+            let seed = self.seed.wrapping_add(seed);
+            default.push(
+                simulate(&Job {
+                    seed,
+                    ..job.clone()
+                })
+                .map_err(in_words)?,
+            );
+        }
+        let mut played: Vec<Vec<Sample>> = Vec::new();
+        for contestant in &rules.contestants {
+            let mut samples = Vec::new();
+            for seed in 0..rules.policy_seeds {
+                let seed = self.seed.wrapping_add(seed);
+                let placer = self.placer(contestant);
+                let job = Job {
+                    seed,
+                    placer,
+                    ..job.clone()
+                };
+                samples.push(simulate_seen(&job, contestant.sampled).map_err(in_words)?);
+            }
+            played.push(samples);
+        }
+        let found = played.iter().chain([&default]).flatten();
+        let starts: Vec<_> = found.map(Sample::placement).collect();
+        let alone = self.alone(&job).map_err(in_words)?;
+        let best = best::best(&job, &alone, &starts, self.seed).map_err(in_words)?;
+        let placer = Placer::Fixed(best.placement.clone());
+        let fixed = simulate(&Job {
+            placer,
+            ..job.clone()
+        })
+        .map_err(in_words)?;
+        Ok(Match::new(
+            &self.arena.machine.name,
+            self.number,
+            best.exhaustive,
+            &fixed,
+            &alone,
+            &default,
+            &played,
+        ))
+    }
+
+    /// What each thread does alone, in the order in which they start.
+    fn alone(&self, job: &Job) -> Result<Vec<Alone>, String> {
+        let mut alone = Vec::new();
+        for program in &self.workload.programs {
+            for thread in &program.threads {
+                let mut workload = (*self.workload).clone();
+                workload.programs = vec![program.clone()];
+                workload.programs[0].threads = vec![thread.clone()];
+                workload.programs[0].threads[0].count = 1;
+                let sample = simulate(&Job {
+                    workload: Arc::new(workload),
+                    ..job.clone()
+                })?;
+                let copies = (thread.count * program.count) as usize;
+                let cycles: u64 = sample.threads.iter().map(|thread| thread.cycles).sum();
+                let found = Alone {
+                    throughput: sample.throughput(),
+                    present: (cycles as f64 / sample.cycles).min(1.0),
+                };
+                alone.extend(std::iter::repeat_n(found, copies));
+            }
+        }
+        Ok(alone)
+    }
+}
+
+/// The last placements of some policies and of the default scheduler, at both levels.
+fn judge_again(rules: &Rules, cases: &[Case<'_>], matches: &[Match]) -> Result<Vec<Again>, String> {
+    let contestants = rules.contestants.len();
+    let results = cases.len() * contestants;
+    let wanted = (rules.judged_again as usize).min(results);
+    let mut random = Random::new(rules.seed).part(u64::MAX);
+    let mut chosen: Vec<usize> = (0..results).collect();
+    random.shuffle(&mut chosen);
+    chosen.truncate(wanted);
+    chosen.sort_unstable();
+    let work = |at: usize| {
+        let (case, contestant) = (chosen[at] / contestants, chosen[at] % contestants);
+        let (case, known) = (&cases[case], &matches[case]);
+        let ratio = |fidelity: Fidelity| -> Result<f64, String> {
+            let job = case.job(rules, fidelity);
+            let ours = best::look(&job, &known.lines[contestant].placement)?;
+            Ok(ours / best::look(&job, &known.default.placement)?)
+        };
+        Ok(Again {
+            machine: known.machine.clone(),
+            workload: known.workload,
+            contestant: rules.contestants[contestant].name.clone(),
+            interval: ratio(Fidelity::Interval)?,
+            cycle: ratio(Fidelity::Cycle)?,
+        })
+    };
+    each(chosen.len(), host_threads(), work, |_| ()).map_err(|(_, error): (usize, String)| error)
+}

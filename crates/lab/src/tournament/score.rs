@@ -1,0 +1,220 @@
+//! What came of a tournament: per workload, per policy, and what the cycle level says of it.
+
+use super::Rules;
+use crate::{placement::Placement, simulate::Sample};
+use serde::Serialize;
+
+/// Throughputs that differ by less than this part are a draw.
+const DRAW: f64 = 0.005;
+
+/// One workload under one policy, or the default scheduler: means over seeds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    /// Instructions of all threads / cycle of the machine, if each had the time on a PU that it has alone: so that it
+    /// does not count who gets time where there are more threads than PUs.
+    pub throughput: f64,
+    /// How far that is below the best, as a part of it.
+    pub regret: f64,
+    /// Throughput / the default scheduler's mean.
+    pub ratio: f64,
+    /// Moves of threads from one PU to another, a second of the operating system.
+    pub moves: f64,
+    /// Largest slowdown of a thread / smallest.
+    pub unfairness: f64,
+    /// Where the threads were at the end, with the first seed.
+    pub placement: Placement,
+}
+
+/// One workload.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Match {
+    /// The machine.
+    pub machine: String,
+    /// The workload's number on that machine.
+    pub workload: u64,
+    /// How many threads.
+    pub threads: usize,
+    /// The best throughput that was found.
+    pub best: f64,
+    /// Whether all placements were tried.
+    pub exhaustive: bool,
+    /// The default scheduler.
+    pub default: Line,
+    /// The policies, in the order of the rules.
+    pub lines: Vec<Line>,
+}
+
+/// A policy over all workloads, or those of one machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Standing {
+    /// The policy's name in the rules, or `default`.
+    pub name: String,
+    /// The machine; all if it is empty.
+    pub machine: String,
+    /// Of how many workloads.
+    pub workloads: usize,
+    /// Mean regret.
+    pub mean_regret: f64,
+    /// The largest.
+    pub worst_regret: f64,
+    /// Mean of throughput / the default scheduler's.
+    pub ratio: f64,
+    /// The least of that.
+    pub worst_ratio: f64,
+    /// Workloads on which it was better than the default scheduler's mean, and worse, by more than 0.5 %.
+    pub wins: usize,
+    /// See `wins`.
+    pub losses: usize,
+    /// Mean of moves a second.
+    pub moves: f64,
+    /// Mean unfairness.
+    pub unfairness: f64,
+}
+
+/// A result that was judged again: throughput of the policy's last placement / of the default scheduler's last one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Again {
+    /// The machine.
+    pub machine: String,
+    /// The workload's number.
+    pub workload: u64,
+    /// The policy.
+    pub contestant: String,
+    /// At the interval level.
+    pub interval: f64,
+    /// At the cycle level.
+    pub cycle: f64,
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The default scheduler and the policies over all machines, in the order of the rules.
+    pub standings: Vec<Standing>,
+    /// The same for each machine.
+    pub by_machine: Vec<Standing>,
+    /// Every workload.
+    pub matches: Vec<Match>,
+    /// Those that were judged again.
+    pub again: Vec<Again>,
+}
+
+impl Match {
+    pub(super) fn new(
+        machine: &str,
+        workload: u64,
+        exhaustive: bool,
+        fixed: &Sample,
+        alone: &[Alone],
+        default: &[Sample],
+        played: &[Vec<Sample>],
+    ) -> Self {
+        let throughput = |sample: &Sample| throughput(sample, alone);
+        let all = played.iter().flatten().chain(default).chain([fixed]);
+        let best = all.map(throughput).fold(0.0, f64::max);
+        let usual = mean(default.iter().map(throughput));
+        let line = |samples: &[Sample]| {
+            let throughput = mean(samples.iter().map(throughput));
+            Line {
+                throughput,
+                regret: 1.0 - throughput / best,
+                ratio: throughput / usual,
+                moves: mean(samples.iter().map(Sample::moves)),
+                unfairness: mean(samples.iter().map(|sample| unfairness(sample, alone))),
+                placement: samples.first().map(Sample::placement).unwrap_or_default(),
+            }
+        };
+        Self {
+            machine: machine.to_owned(),
+            workload,
+            threads: alone.len(),
+            best,
+            exhaustive,
+            default: line(default),
+            lines: played.iter().map(|samples| line(samples)).collect(),
+        }
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0usize), |(sum, count), value| {
+        (sum + value, count + 1)
+    });
+    sum / count.max(1) as f64
+}
+
+/// What a thread does alone.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Alone {
+    /// Instructions / cycle of the machine.
+    pub throughput: f64,
+    /// Part of the time on a PU.
+    pub present: f64,
+}
+
+/// What all threads do, each while it runs, by the part of the time that it runs alone.
+pub(super) fn throughput(sample: &Sample, alone: &[Alone]) -> f64 {
+    let threads = sample.threads.iter().zip(alone);
+    let ran = threads.filter(|(deeds, _)| deeds.cycles > 0);
+    ran.map(|(deeds, alone)| deeds.instructions as f64 / deeds.cycles as f64 * alone.present)
+        .sum()
+}
+
+fn unfairness(sample: &Sample, alone: &[Alone]) -> f64 {
+    let threads = sample.threads.iter().zip(alone);
+    let slowdowns = threads.filter(|(deeds, _)| deeds.instructions > 0);
+    let slowdowns = slowdowns.map(|(deeds, alone)| {
+        let speed = deeds.instructions as f64 / sample.cycles;
+        alone.throughput / speed
+    });
+    let (least, most) = slowdowns.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), s| {
+        (least.min(s), most.max(s))
+    });
+    if most > 0.0 { most / least } else { 1.0 }
+}
+
+impl Outcome {
+    pub(super) fn new(rules: &Rules, matches: Vec<Match>, again: Vec<Again>) -> Self {
+        let standings = |machine: &str| -> Vec<Standing> {
+            let there = |found: &&Match| machine.is_empty() || found.machine == machine;
+            let of: Vec<&Match> = matches.iter().filter(there).collect();
+            let names = rules.contestants.iter().map(|c| c.name.as_str());
+            let names = std::iter::once("default").chain(names).enumerate();
+            names
+                .map(|(at, name)| {
+                    let line = |found: &&Match| match at.checked_sub(1) {
+                        Some(at) => found.lines[at].clone(),
+                        None => found.default.clone(),
+                    };
+                    let lines: Vec<Line> = of.iter().map(line).collect();
+                    standing(name, machine, &lines)
+                })
+                .collect()
+        };
+        let by_machine = rules.machines.iter().flat_map(|m| standings(&m.name));
+        Self {
+            standings: standings(""),
+            by_machine: by_machine.collect(),
+            again,
+            matches: matches.clone(),
+        }
+    }
+}
+
+fn standing(name: &str, machine: &str, lines: &[Line]) -> Standing {
+    let all = || lines.iter();
+    let count = |is: &dyn Fn(f64) -> bool| all().filter(|line| is(line.ratio)).count();
+    Standing {
+        name: name.to_owned(),
+        machine: machine.to_owned(),
+        workloads: lines.len(),
+        mean_regret: mean(all().map(|line| line.regret)),
+        worst_regret: all().map(|line| line.regret).fold(0.0, f64::max),
+        ratio: mean(all().map(|line| line.ratio)),
+        worst_ratio: all().map(|line| line.ratio).fold(f64::INFINITY, f64::min),
+        wins: count(&|ratio| ratio > 1.0 + DRAW),
+        losses: count(&|ratio| ratio < 1.0 - DRAW),
+        moves: mean(all().map(|line| line.moves)),
+        unfairness: mean(all().map(|line| line.unfairness)),
+    }
+}

@@ -1,0 +1,211 @@
+//! Real threads that share memory, and others that do not, as sampling sees them.
+
+mod support;
+
+use perch_core::{Module, Sharing, ThreadId};
+use perch_linux::sampling::{Options, SamplerModule};
+use std::{
+    hint::black_box,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use support::{Periods, own_pid, thread_id};
+
+/// On a PU, not on the clock: some hundred samples.
+const WORK: Duration = Duration::from_millis(500);
+
+type Words = Arc<Vec<AtomicU64>>;
+
+fn words(bytes: usize) -> Words {
+    Arc::new((0..bytes / 8).map(|at| AtomicU64::new(at as u64)).collect())
+}
+
+/// Goes over its words, and over some that are its own.
+fn reads(words: &[AtomicU64]) {
+    let sum = words
+        .iter()
+        .fold(0u64, |sum, word| sum.wrapping_add(word.load(Relaxed)));
+    black_box(sum);
+}
+
+fn writes(words: &[AtomicU64]) {
+    for (at, word) in words.iter().enumerate() {
+        word.store(black_box(at as u64), Relaxed);
+    }
+}
+
+/// Adds to one word now and then, and computes.
+fn locks(words: &[AtomicU64]) {
+    words[0].fetch_add(1, Relaxed);
+    let mut x = black_box(88_172_645_463_325_252u64);
+    for _ in 0..20 {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    black_box(x);
+}
+
+/// A thread that does something with words, again and again.
+struct Touching {
+    id: ThreadId,
+    /// How often it has gone over its words.
+    rounds: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Touching {
+    fn start(words: &Words, what: fn(&[AtomicU64])) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let rounds = Arc::new(AtomicU64::new(0));
+        let (words, its_stop) = (Arc::clone(words), Arc::clone(&stop));
+        let its_rounds = Arc::clone(&rounds);
+        let handle = thread::spawn(move || {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get();
+            sender.send(tid).expect("receiver");
+            while !its_stop.load(Relaxed) {
+                what(&words);
+                its_rounds.fetch_add(1, Relaxed);
+            }
+        });
+        Self {
+            id: thread_id(receiver.recv().expect("sender")),
+            rounds,
+            stop,
+            handle: Some(handle),
+        }
+    }
+}
+
+impl Drop for Touching {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.handle.take().map(JoinHandle::join);
+    }
+}
+
+/// What is seen of these threads in each of so many periods.
+fn seen(threads: &[Touching], options: Options, count: usize) -> Option<Vec<Vec<Sharing>>> {
+    let module = SamplerModule::open(options).ok()?; // else perf events are refused here
+    let mut periods = Periods::new(module);
+    threads
+        .iter()
+        .for_each(|thread| periods.follow(thread.id, own_pid()));
+    let ids: Vec<ThreadId> = threads.iter().map(|thread| thread.id).collect();
+    let mut period = || {
+        periods.period_of_work(&ids, WORK);
+        periods.module.sharing()
+    };
+    Some((0..count).map(|_| period()).collect())
+}
+
+fn options() -> [Options; 2] {
+    let per_thread = Options {
+        per_thread: true,
+        ..Options::default()
+    };
+    [Options::default(), per_thread]
+}
+
+fn pair(a: &Touching, b: &Touching) -> (ThreadId, ThreadId) {
+    (a.id.min(b.id), a.id.max(b.id))
+}
+
+#[test]
+fn a_producer_and_its_consumer_are_found_among_others() {
+    for options in options() {
+        let buffer = words(64 << 10);
+        let table = words(64 << 10);
+        let threads = [
+            Touching::start(&buffer, writes),
+            Touching::start(&buffer, reads),
+            // Two with data of their own, and two that read the same.
+            Touching::start(&words(64 << 10), writes),
+            Touching::start(&words(64 << 10), reads),
+            Touching::start(&table, reads),
+            Touching::start(&table, reads),
+        ];
+        let Some(seen) = seen(&threads, options, 3) else {
+            return;
+        };
+        for sharing in &seen {
+            assert!(sharing.len() <= 1, "{seen:?}");
+        }
+        let last = seen.last().and_then(|sharing| sharing.first());
+        let last = last.unwrap_or_else(|| panic!("not found: {seen:?}"));
+        assert_eq!(last.threads, pair(&threads[0], &threads[1]));
+        assert!(last.confidence > 0.5 && last.transfers > 1e5, "{last:?}");
+    }
+}
+
+#[test]
+fn a_word_that_all_add_to_is_found() {
+    let word = words(8);
+    let threads = [
+        Touching::start(&word, locks),
+        Touching::start(&word, locks),
+        Touching::start(&words(8), locks),
+    ];
+    let Some(seen) = seen(&threads, Options::default(), 2) else {
+        return;
+    };
+    let last = seen.last().expect("two periods");
+    assert_eq!(last.len(), 1, "{seen:?}");
+    assert_eq!(last[0].threads, pair(&threads[0], &threads[1]));
+}
+
+/// How often pairs are found by the buffer's size; `--ignored --nocapture` prints the table of docs/sharing.md.
+#[test]
+#[ignore = "prints a table, takes minutes"]
+fn how_often_pairs_are_found() {
+    println!(
+        "| buffer | CPU time | found | confidence | transfers a second | at most | others told |"
+    );
+    for bytes in [4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20] {
+        let buffer = words(bytes);
+        let threads = [
+            Touching::start(&buffer, writes),
+            Touching::start(&buffer, reads),
+            Touching::start(&words(bytes), writes),
+            Touching::start(&words(bytes), reads),
+        ];
+        let wanted = pair(&threads[0], &threads[1]);
+        let begun = Instant::now();
+        let Some(seen) = seen(&threads, Options::default(), 12) else {
+            return;
+        };
+        // Nobody needs a line more often than either goes over all of them.
+        let rounds = [0, 1].map(|at: usize| threads[at].rounds.load(Relaxed));
+        let lines = rounds[0].min(rounds[1]) * (bytes as u64 / 64);
+        let most = lines as f64 / begun.elapsed().as_secs_f64();
+        for (first, last) in [(0, 1), (1, 2), (7, 12)] {
+            let periods = &seen[first..last];
+            let right = periods
+                .iter()
+                .flatten()
+                .filter(|sharing| sharing.threads == wanted);
+            let right: Vec<&Sharing> = right.collect();
+            let wrong = periods.iter().flatten().count() - right.len();
+            let mean = |of: fn(&Sharing) -> f64| {
+                let sum: f64 = right.iter().map(|sharing| of(sharing)).sum();
+                sum.max(0.0) / right.len().max(1) as f64
+            };
+            println!(
+                "| {} KiB | {:.1} s | {} of {} | {:.2} | {:.1e} | {most:.1e} | {wrong} |",
+                bytes >> 10,
+                0.5 * last as f64,
+                right.len(),
+                periods.len(),
+                mean(|sharing| sharing.confidence),
+                mean(|sharing| sharing.transfers),
+            );
+        }
+    }
+}

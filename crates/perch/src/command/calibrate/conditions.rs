@@ -1,0 +1,48 @@
+//! What spoils a calibration: clocks that change, others at work.
+
+use crate::command::compare::frequency_remarks;
+use std::{fs, path::Path};
+
+/// Others are at work from so many runnable threads a PU on, on average over a minute.
+const BUSY: f64 = 0.25;
+
+/// What a reader of the numbers should know of the machine while they were measured.
+pub fn conditions(pus: usize) -> Vec<String> {
+    let mut notes = frequency_remarks(Path::new("/sys/devices/system/cpu"));
+    if notes.is_empty() && !Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists() {
+        notes.push(
+            "turbo and frequency scaling: the kernel tells nothing of them here, as in most virtual machines"
+                .to_owned(),
+        );
+    }
+    notes.extend(
+        fs::read_to_string("/proc/loadavg")
+            .ok()
+            .and_then(|text| load(&text, pus)),
+    );
+    notes
+}
+
+/// What the load average from before the first kernel says.
+fn load(text: &str, pus: usize) -> Option<String> {
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    (load > BUSY * pus as f64).then(|| {
+        format!(
+            "others were at work: the load average was {load:.2} on {pus} PUs before the first kernel ran; measure again when \
+             the machine is idle"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_told_if_it_is_one() {
+        assert_eq!(load("0.30 0.10 0.05 1/100 4711", 2), None);
+        let told = load("1.75 0.10 0.05 1/100 4711", 2).unwrap();
+        assert!(told.contains("1.75 on 2 PUs"), "{told}");
+        assert_eq!(load("", 2), None);
+    }
+}

@@ -1,0 +1,234 @@
+//! Kernels on this machine.
+
+use super::{alone, conditions::conditions, today};
+use crate::{args::CalibrateArgs, processor, render::progress::Bar};
+use anyhow::{Result, bail};
+use perch_core::{Machine, PuSet, Topology};
+use perch_kernels::{Crew, KERNELS, Kernel, Rate, Seat, Window};
+use perch_lab::calibrate::{
+    Kind, Measured, Measurements, Run, Sites,
+    kernels::{Sizes as Caches, load_metrics},
+};
+use perch_linux::{
+    LinuxMachine,
+    topology::{Source, load},
+};
+use perch_policy::Calibration;
+use statrs::statistics::{Data, Median};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Seconds for all windows together: with the metrics' measurement, less than three minutes.
+const BUDGET: f64 = 120.0;
+const BUDGET_QUICK: f64 = 15.0;
+
+/// How often each run is repeated, in rounds over all runs, so that what changes slowly meets all alike.
+const PASSES: usize = 3;
+
+/// Of a window: for the caches to fill, and measured at least and at most.
+const WARM: f64 = 0.015;
+const SHORTEST: f64 = 0.015;
+const LONGEST: f64 = 0.060;
+
+/// A window in which a kernel was on its PU for less than this part is repeated, so often at most.
+const UNDISTURBED: f64 = 0.95;
+const AGAIN: usize = 3;
+
+/// Measures.
+///
+/// # Errors
+/// A topology that cannot be read, a kernel that cannot run.
+pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
+    let loaded = load(&Source::Native)?;
+    let profile = processor::choose(args.profile.as_deref(), &Source::Native, &loaded)?.profile;
+    let topology = loaded.topology;
+    let machine = LinuxMachine::builder()
+        .topology(topology.clone())
+        .counters(alone::mode(args.counters))
+        .build()?;
+    let mut usable = topology.usable().and(&machine.default_mask());
+    if let Some(pus) = &args.pus {
+        usable = usable.and(pus);
+    }
+    let fp_domains = profile.fp_domains(&topology);
+    let Some(sites) = Sites::new(&topology, &fp_domains, &usable) else {
+        bail!("none of these PUs can be used: see `perch topology`");
+    };
+    let caches = Caches::of(&topology);
+    let wanted =
+        |kernel: &&Kernel| (kernel.pure || !args.quick) && (caches.beyond || !kernel.needs_llc);
+    let kernels: Vec<&'static Kernel> = KERNELS.iter().filter(wanted).collect();
+    let kinds: Vec<Kind<'_>> = kernels.iter().map(|kernel| kind(kernel)).collect();
+    let budget = if args.quick { BUDGET_QUICK } else { BUDGET };
+    let plan = Plan::new(&sites, &kinds, budget);
+    let before = conditions(usable.len());
+
+    let looking = kernels.len() as f64 * alone::EACH.as_secs_f64();
+    let bar = Bar::new(true, ((looking + plan.seconds()) * 1000.0) as u64);
+    bar.says("kernels alone");
+    let seen = alone::metrics(machine, profile, &kernels, sites.first, &bar)?;
+    let at_once = plan
+        .runs
+        .iter()
+        .map(|run| run.seats.len())
+        .max()
+        .unwrap_or(1);
+    let mut crew = Crew::new(alone::sizes(&caches, at_once));
+    bar.says("beside each other");
+    let measured = measure(&mut crew, &kernels, &plan, &bar)?;
+    let measured = with_metrics(measured, &plan, &kernels, &sites, &seen.metrics);
+    drop(crew);
+    drop(bar);
+
+    let measurements = Measurements {
+        kernels: kinds,
+        sites: &sites,
+        runs: &plan.runs,
+        measured: &measured,
+    };
+    let mut calibration = measurements.calibration(name(&topology), today(), &load_metrics());
+    let notes = &mut calibration.notes;
+    notes.splice(0..0, before);
+    notes.push(format!("metrics alone: {}", seen.counting));
+    notes.push(spread(&measured, &usable));
+    Ok(calibration)
+}
+
+fn kind(kernel: &'static Kernel) -> Kind<'static> {
+    Kind {
+        name: kernel.name,
+        pure: kernel.pure,
+        core: kernel.core,
+    }
+}
+
+/// What the machine is called.
+fn name(topology: &Topology) -> String {
+    let models = topology.packages.iter().map(|package| package.model.trim());
+    let model = models.into_iter().find(|model| !model.is_empty());
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy().into_owned();
+    match model {
+        Some(model) => format!("{host}: {model}"),
+        None => host,
+    }
+}
+
+/// What is run, and for how long.
+struct Plan {
+    runs: Vec<Run>,
+    window: Window,
+}
+
+impl Plan {
+    /// With groups if there is time for them.
+    fn new(sites: &Sites, kinds: &[Kind<'_>], budget: f64) -> Self {
+        let each = |runs: &[Run]| budget / (runs.len().max(1) * PASSES) as f64 - WARM;
+        let mut runs = sites.runs(kinds, true);
+        if each(&runs) < SHORTEST {
+            runs = sites.runs(kinds, false);
+        }
+        let measured = each(&runs).clamp(SHORTEST, LONGEST);
+        Self {
+            runs,
+            window: Window {
+                warm: Duration::from_secs_f64(WARM),
+                measured: Duration::from_secs_f64(measured),
+            },
+        }
+    }
+
+    /// How long all of it takes.
+    fn seconds(&self) -> f64 {
+        let window = self.window.warm + self.window.measured;
+        (self.runs.len() * PASSES) as f64 * window.as_secs_f64()
+    }
+}
+
+/// Every run in every pass; of each seat the median and the spread.
+fn measure(
+    crew: &mut Crew,
+    kernels: &[&'static Kernel],
+    plan: &Plan,
+    bar: &Bar,
+) -> Result<Vec<Vec<Measured>>> {
+    let mut speeds: Vec<Vec<Vec<f64>>> = plan
+        .runs
+        .iter()
+        .map(|run| vec![Vec::new(); run.seats.len()])
+        .collect();
+    for _ in 0..PASSES {
+        for (run, speeds) in plan.runs.iter().zip(&mut speeds) {
+            let rates = undisturbed(crew, kernels, run, plan.window)?;
+            for (speeds, rate) in speeds.iter_mut().zip(rates) {
+                speeds.push(rate.speed);
+            }
+            bar.adds((plan.window.warm + plan.window.measured).as_millis() as u64);
+        }
+    }
+    let measured = |speeds: Vec<f64>| {
+        let most = speeds.iter().copied().fold(f64::MIN, f64::max);
+        let least = speeds.iter().copied().fold(f64::MAX, f64::min);
+        let speed = Data::new(speeds).median();
+        Measured {
+            speed,
+            spread: Some((most - least) / speed),
+            metrics: BTreeMap::new(),
+        }
+    };
+    let of_run = |speeds: Vec<Vec<f64>>| speeds.into_iter().map(measured).collect();
+    Ok(speeds.into_iter().map(of_run).collect())
+}
+
+/// One window; again if others took part of it, and of several the least disturbed.
+fn undisturbed(
+    crew: &mut Crew,
+    kernels: &[&'static Kernel],
+    run: &Run,
+    window: Window,
+) -> Result<Vec<Rate>> {
+    let seats = run.seats.iter().map(|seat| Seat {
+        pu: seat.pu,
+        kernel: kernels[seat.kernel],
+    });
+    let seats: Vec<Seat> = seats.collect();
+    let least = |rates: &[Rate]| rates.iter().map(|rate| rate.share).fold(1.0, f64::min);
+    let mut best = crew.run(&seats, window)?;
+    for _ in 1..AGAIN {
+        if least(&best) >= UNDISTURBED {
+            break;
+        }
+        let again = crew.run(&seats, window)?;
+        if least(&again) > least(&best) {
+            best = again;
+        }
+    }
+    Ok(best)
+}
+
+/// The same with the metrics of those that ran alone where metrics were measured.
+fn with_metrics(
+    mut measured: Vec<Vec<Measured>>,
+    plan: &Plan,
+    kernels: &[&'static Kernel],
+    sites: &Sites,
+    metrics: &BTreeMap<String, BTreeMap<String, f64>>,
+) -> Vec<Vec<Measured>> {
+    for (run, measured) in plan.runs.iter().zip(&mut measured) {
+        let seat = run.seats[0];
+        if run.level.is_none() && seat.pu == sites.first {
+            let seen = metrics.get(kernels[seat.kernel].name);
+            measured[0].metrics = seen.cloned().unwrap_or_default();
+        }
+    }
+    measured
+}
+
+/// How far the numbers can be trusted.
+fn spread(measured: &[Vec<Measured>], usable: &PuSet) -> String {
+    let all = measured.iter().flatten().filter_map(|one| one.spread);
+    let middle = Data::new(all.collect::<Vec<f64>>()).median();
+    format!(
+        "speeds of PUs {usable} differed by {:.1} % between repetitions (median of all)",
+        100.0 * middle
+    )
+}

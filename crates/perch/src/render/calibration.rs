@@ -1,0 +1,112 @@
+//! A calibration for people: who suffers from whom.
+
+use super::table::{Align, table};
+use perch_lab::calibrate::NOTICED;
+use perch_policy::{Calibration, Coupling, Share};
+use std::path::Path;
+
+/// Tables of slowdowns and of load metrics, notes, and where the file is.
+pub fn render(calibration: &Calibration, file: Option<&Path>) -> String {
+    let mut text = format!("{}, {}\n\n", calibration.machine, calibration.date);
+    text += &slowdowns(calibration);
+    if !calibration.metrics.is_empty() {
+        text += "\n\nLoad metrics in the order in which they are checked (policy masa):\n\n";
+        text += &metrics(calibration);
+    }
+    text += "\n\n";
+    for note in &calibration.notes {
+        text += &super::wrapped("* ", note);
+    }
+    if let Some(file) = file {
+        text += &format!("\nWritten to {}\n", file.display());
+    }
+    text
+}
+
+/// The levels that were measured, the closest first.
+fn levels(calibration: &Calibration) -> Vec<Share> {
+    let mut levels = Vec::new();
+    for coupling in &calibration.couplings {
+        if !levels.contains(&coupling.share) {
+            levels.push(coupling.share);
+        }
+    }
+    levels
+}
+
+/// What PUs of a level share, as a file says it.
+fn name(share: Share) -> &'static str {
+    match share {
+        Share::Fp => "fp",
+        Share::Core => "core",
+        Share::L2 => "l2",
+        Share::Llc => "llc",
+        Share::Node => "node",
+        Share::Package => "package",
+        Share::Machine => "machine",
+    }
+}
+
+/// Each kernel's largest slowdown beside one other, at each level, and who that was.
+fn slowdowns(calibration: &Calibration) -> String {
+    let levels = levels(calibration);
+    if levels.is_empty() {
+        return "Nothing can run beside anything.".to_owned();
+    }
+    let mut columns = vec![("kernel", Align::Left)];
+    columns.extend(levels.iter().map(|level| (name(*level), Align::Right)));
+    columns.push(("worst beside", Align::Left));
+    let row = |kernel: &str| {
+        let worst = |share: Option<Share>| {
+            let mut of_kernel: Vec<&Coupling> = calibration.couplings.iter().collect();
+            of_kernel.retain(|coupling| {
+                coupling.kernel == kernel
+                    && coupling.beside.len() == 1
+                    && share.is_none_or(|share| coupling.share == share)
+            });
+            of_kernel
+                .into_iter()
+                .max_by(|a, b| a.slowdown.total_cmp(&b.slowdown))
+        };
+        let mut cells = vec![kernel.to_owned()];
+        cells.extend(levels.iter().map(|level| {
+            worst(Some(*level)).map_or("-".to_owned(), |found| format!("{:.2}", found.slowdown))
+        }));
+        let beside = worst(None).filter(|found| found.slowdown > NOTICED);
+        cells.push(beside.map_or("-".to_owned(), |found| found.beside[0].clone()));
+        cells
+    };
+    let rows = calibration.kernels.iter().map(|kernel| row(&kernel.name));
+    format!(
+        "How much longer each kernel takes beside the worst of the others, on PUs that\nshare a {}:\n\n{}",
+        levels
+            .iter()
+            .map(|level| name(*level))
+            .collect::<Vec<_>>()
+            .join(", a "),
+        table(&columns, rows)
+    )
+}
+
+fn metrics(calibration: &Calibration) -> String {
+    let columns = [
+        ("metric", Align::Left),
+        ("shared by", Align::Left),
+        ("limit", Align::Right),
+        ("dT/dL", Align::Right),
+        ("lost at the limit", Align::Right),
+    ];
+    let rows = calibration.metrics.iter().map(|metric| {
+        let ratio = metric.ratio;
+        vec![
+            metric.name.clone(),
+            name(metric.share).to_owned(),
+            format!("{:.3e}", metric.limit),
+            ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2e}")),
+            ratio.map_or("-".to_owned(), |ratio| {
+                format!("{:.0} %", 100.0 * ratio * metric.limit)
+            }),
+        ]
+    });
+    table(&columns, rows)
+}

@@ -1,0 +1,242 @@
+//! What one thread costs another at each level of sharing, fitted to what kernels suffered on this machine.
+//!
+//! The logarithm of a slowdown is taken for a sum over neighbours of terms: the product of what both use of a resource,
+//! and what a shared cache can no longer hold of the one because of the other. Their coefficients, never negative, are
+//! those that explain the couplings of the calibration best (least squares). The terms are perch's own; that slowdowns
+//! follow from one's sensitivity times the other's pressure, resource by resource, is Bubble-Up's and SMiTe's idea
+//! (Mars et al., MICRO 2011; Zhang et al., MICRO 2014).
+
+use super::uses::{Basis, Resource, of_kernel};
+use crate::calibration::{Calibration, Share};
+use ndarray::{Array1, Array2};
+
+/// A small pull of all coefficients towards 0, as a part of the number of couplings: kernels that are alike must not
+/// make them arbitrary.
+const RIDGE: f64 = 0.01;
+
+/// Terms of each cache.
+const PER_CACHE: usize = 4;
+
+/// Terms that are no product of uses and of no cache: presence, own speed, the other's speed.
+const PLAIN: usize = 3;
+
+/// What is known of a thread or a kernel: its uses alone, way by way.
+pub(super) type Uses = [f64];
+
+/// The fitted costs of one machine.
+#[derive(Debug, Clone)]
+pub(super) struct Costs {
+    pub basis: Basis,
+    /// The largest use of any kernel, way by way.
+    scale: Vec<f64>,
+    /// Bytes of the caches of level 1, 2 and of the last, as far as the topology tells them.
+    caches: Vec<Cache>,
+    /// Those levels at which anything was measured.
+    pub levels: Vec<Level>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Cache {
+    bytes: f64,
+    /// The way that counts accesses to it, and the one that counts those that miss it.
+    accesses: Option<usize>,
+    misses: Option<usize>,
+}
+
+/// The costs at one level.
+#[derive(Debug, Clone)]
+pub(super) struct Level {
+    pub share: Share,
+    coefficients: Vec<f64>,
+    /// Root mean square of what the fit leaves unexplained, in the logarithm of slowdowns.
+    error: f64,
+}
+
+impl Costs {
+    /// Fits a calibration, its kernels read by this basis. `caches` are bytes by level, 1 first.
+    pub fn fit(calibration: &Calibration, basis: Basis, caches: &[Option<u64>; 3]) -> Self {
+        let kernels: Vec<(&str, Vec<f64>)> = calibration
+            .kernels
+            .iter()
+            .filter_map(|kernel| {
+                let uses = basis.read(&of_kernel(&kernel.metrics))?;
+                Some((kernel.name.as_str(), uses))
+            })
+            .collect();
+        let largest = |way: usize| {
+            let all = kernels.iter().map(|(_, uses)| uses[way]);
+            Some(all.fold(0.0, f64::max))
+                .filter(|largest| *largest > 0.0)
+                .unwrap_or(1.0)
+        };
+        let behind = [
+            (Resource::Access, Resource::L1),
+            (Resource::L1, Resource::L2),
+            (Resource::L2, Resource::Bus),
+        ];
+        let caches = caches
+            .iter()
+            .zip(behind)
+            .filter_map(|(bytes, (hit, miss))| {
+                Some(Cache {
+                    bytes: (*bytes)? as f64,
+                    accesses: basis.place(hit),
+                    misses: basis.place(miss),
+                })
+            });
+        let mut costs = Self {
+            scale: (0..basis.ways.len()).map(largest).collect(),
+            caches: caches.collect(),
+            basis,
+            levels: Vec::new(),
+        };
+        let find = |name: &str| {
+            let found = kernels.iter().find(|(known, _)| *known == name);
+            found.map(|(_, uses)| uses.as_slice())
+        };
+        let mut shares: Vec<Share> = Vec::new();
+        for coupling in &calibration.couplings {
+            if !shares.contains(&coupling.share) {
+                shares.push(coupling.share);
+            }
+        }
+        for share in shares {
+            let of_level = calibration.couplings.iter().filter(|c| c.share == share);
+            let rows: Vec<(Vec<f64>, f64)> = of_level
+                .filter_map(|coupling| {
+                    let own = find(&coupling.kernel)?;
+                    let mut terms = vec![0.0; costs.terms()];
+                    for name in &coupling.beside {
+                        costs.add_terms(own, find(name)?, &mut terms);
+                    }
+                    Some((terms, coupling.slowdown.max(1.0).ln()))
+                })
+                .collect();
+            if let Some(level) = solve(share, &rows) {
+                costs.levels.push(level);
+            }
+        }
+        costs
+    }
+
+    /// Root mean square of what the fit leaves unexplained: the largest of all levels.
+    pub fn error(&self) -> f64 {
+        let errors = self.levels.iter().map(|level| level.error);
+        errors.fold(0.0, f64::max)
+    }
+
+    fn terms(&self) -> usize {
+        self.scale.len() + PLAIN + self.caches.len() * PER_CACHE
+    }
+
+    /// Adds the terms of one neighbour.
+    fn add_terms(&self, own: &Uses, other: &Uses, terms: &mut [f64]) {
+        let ways = self.scale.len();
+        let use_of = |uses: &Uses, way: usize| uses[way] / self.scale[way];
+        for (way, term) in terms[..ways].iter_mut().enumerate() {
+            *term += use_of(own, way) * use_of(other, way);
+        }
+        let speed = |uses: &Uses| {
+            let place = self.basis.place(Resource::Issue);
+            place.map_or(0.0, |way| use_of(uses, way))
+        };
+        let plain = [1.0, speed(own), speed(other)];
+        for (term, value) in terms[ways..].iter_mut().zip(plain) {
+            *term += value;
+        }
+        let of_caches = terms[ways + PLAIN..].chunks_mut(PER_CACHE);
+        for (terms, cache) in of_caches.zip(&self.caches) {
+            let values = self.crowding(cache, own, other, speed(own));
+            for (term, value) in terms.iter_mut().zip(values) {
+                *term += value;
+            }
+        }
+    }
+
+    /// What a shared cache no longer holds of one thread because of another: if the footprints of both do not fit, the
+    /// one keeps a part in proportion to its accesses, but no less than the other leaves; of what hit before, as much
+    /// misses as no longer fits.
+    fn crowding(&self, cache: &Cache, own: &Uses, other: &Uses, speed: f64) -> [f64; PER_CACHE] {
+        let Some(footprint) = self.basis.place(Resource::Footprint) else {
+            return [0.0; PER_CACHE];
+        };
+        let held = |uses: &Uses| uses[footprint].min(cache.bytes);
+        let (mine, theirs) = (held(own), held(other));
+        let over = mine + theirs - cache.bytes;
+        if over <= 0.0 || mine <= 0.0 {
+            return [0.0; PER_CACHE];
+        }
+        let scaled = |uses: &Uses, way: Option<usize>| {
+            // Scaled by accesses to the first level, so that hits are accesses less misses.
+            way.map_or(0.0, |way| uses[way] / self.scale_of_accesses())
+        };
+        let accesses = |uses: &Uses| scaled(uses, cache.accesses);
+        let hits = match cache.accesses {
+            Some(_) => (accesses(own) - scaled(own, cache.misses)).max(0.0),
+            None => 1.0,
+        };
+        let both = accesses(own) + accesses(other);
+        let part = if both > 0.0 {
+            accesses(own) / both
+        } else {
+            0.5
+        };
+        let kept = (cache.bytes - theirs).max(cache.bytes * part).min(mine);
+        let least = (cache.bytes - theirs).max(cache.bytes / 2.0).min(mine);
+        let lost = hits * (1.0 - kept / mine);
+        let at_half = hits * (1.0 - least / mine);
+        [
+            lost,
+            at_half,
+            hits * over / cache.bytes,
+            lost / (speed + 0.1),
+        ]
+    }
+
+    fn scale_of_accesses(&self) -> f64 {
+        let place = self.basis.place(Resource::Access);
+        place.map_or(1.0, |way| self.scale[way])
+    }
+
+    /// The logarithm of by how much `other` slows `own` down at a level, from 0 on.
+    pub fn of(&self, level: usize, own: &Uses, other: &Uses, terms: &mut Vec<f64>) -> f64 {
+        terms.clear();
+        terms.resize(self.terms(), 0.0);
+        self.add_terms(own, other, terms);
+        let coefficients = &self.levels[level].coefficients;
+        let products = terms.iter().zip(coefficients).map(|(a, b)| a * b);
+        products.sum()
+    }
+}
+
+/// Least squares with coefficients from 0 on.
+fn solve(share: Share, rows: &[(Vec<f64>, f64)]) -> Option<Level> {
+    let terms = rows.first()?.0.len();
+    // All terms on one scale, so that the pull is the same for each.
+    let scale: Vec<f64> = (0..terms)
+        .map(|term| rows.iter().map(|(row, _)| row[term]).fold(1e-12, f64::max))
+        .collect();
+    let pull = (RIDGE * rows.len() as f64 / terms as f64).sqrt();
+    let matrix = Array2::from_shape_fn((rows.len() + terms, terms), |(row, term)| {
+        match rows.get(row) {
+            Some((values, _)) => values[term] / scale[term],
+            None if row - rows.len() == term => pull,
+            None => 0.0,
+        }
+    });
+    let wanted = Array1::from_shape_fn(rows.len() + terms, |row| {
+        rows.get(row).map_or(0.0, |(_, wanted)| *wanted)
+    });
+    let (found, _) = nnls::nnls(matrix.view(), wanted.view());
+    let coefficients: Vec<f64> = found.iter().zip(&scale).map(|(c, s)| c / s).collect();
+    let squares = rows.iter().map(|(row, wanted)| {
+        let predicted: f64 = row.iter().zip(&coefficients).map(|(a, b)| a * b).sum();
+        (predicted - wanted).powi(2)
+    });
+    let error = (squares.sum::<f64>() / rows.len() as f64).sqrt();
+    Some(Level {
+        share,
+        coefficients,
+        error,
+    })
+}

@@ -1,0 +1,115 @@
+//! The memory that a thread was seen to touch lately.
+
+use crate::footprint::LINE_BYTES;
+use std::collections::VecDeque;
+
+/// Accesses that are remembered.
+const WINDOW: usize = 1024;
+
+/// Periods that are looked back on.
+const PERIODS: usize = 16;
+
+/// Accesses that one sample tells of at most.
+pub(crate) const PER_SAMPLE: usize = 4;
+
+/// One access to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// The first byte's address.
+    pub address: u64,
+    /// Whether it writes; else it only reads.
+    pub write: bool,
+}
+
+/// The lines of a thread's sampled accesses: of the last 16 periods, 1,024 at most. One without any holds no heap memory.
+#[derive(Debug, Clone, Default)]
+pub struct Accesses {
+    /// Each line's number and, in the lowest bit, whether it was written.
+    lines: VecDeque<u64>,
+    /// How many of them are of each period, the present one last.
+    periods: VecDeque<usize>,
+}
+
+impl Accesses {
+    /// Adds one access.
+    #[inline]
+    pub fn add(&mut self, access: Access) {
+        if self.lines.len() == WINDOW {
+            self.lines.pop_front();
+            while self.periods.front() == Some(&0) {
+                self.periods.pop_front();
+            }
+            if let Some(oldest) = self.periods.front_mut() {
+                *oldest -= 1;
+            }
+        }
+        self.lines
+            .push_back(((access.address / LINE_BYTES) << 1) | u64::from(access.write));
+        match self.periods.back_mut() {
+            Some(present) => *present += 1,
+            None => self.periods.push_back(1),
+        }
+    }
+
+    /// A period is over: what is older than the last ones is forgotten.
+    pub fn end_period(&mut self) {
+        if self.lines.is_empty() {
+            *self = Self::default();
+            return;
+        }
+        self.periods.push_back(0);
+        if self.periods.len() > PERIODS {
+            let old = self.periods.pop_front().unwrap_or(0);
+            self.lines.drain(..old.min(self.lines.len()));
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The latest of them, so many at most: each line's number and whether it was written.
+    pub(crate) fn latest(&self, most: usize) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let latest = self.lines.iter().rev().take(most);
+        latest.map(|packed| (packed >> 1, packed & 1 == 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What is remembered is the end of what was added, and of the last periods only.
+        #[test]
+        fn the_latest_are_remembered(periods in prop::collection::vec(0usize..600, 1..40)) {
+            let mut accesses = Accesses::default();
+            let (mut all, mut ends) = (Vec::new(), Vec::new());
+            for count in periods {
+                for at in 0..count as u64 {
+                    let access = Access { address: at * 64 + 7, write: at % 3 == 0 };
+                    accesses.add(access);
+                    all.push((at, access.write));
+                }
+                prop_assert!(accesses.len() <= WINDOW);
+                accesses.end_period();
+                ends.push(all.len());
+                let seen: Vec<_> = accesses.latest(usize::MAX).collect();
+                let expected: Vec<_> = all.iter().rev().take(seen.len()).copied().collect();
+                prop_assert_eq!(&seen, &expected);
+                // The present and empty one is among the periods.
+                let old = ends.len().checked_sub(PERIODS).map_or(0, |at| ends[at]);
+                prop_assert!(seen.len() <= all.len() - old);
+                let recent = all.len() - old;
+                prop_assert!(seen.len() >= recent.min(WINDOW));
+            }
+        }
+    }
+}
