@@ -2,8 +2,9 @@
 /*
  * fakepmu: a core PMU for machines without one.
  *
- * Registers a PMU "cpu" that takes PERF_TYPE_HARDWARE and PERF_TYPE_RAW events of single tasks,
- * counting only. An event advances with the time that its task runs, at a rate chosen by rules.
+ * Registers a PMU "cpu" that takes PERF_TYPE_HARDWARE and PERF_TYPE_RAW events of single tasks and of
+ * whole CPUs, counting only. An event advances with the time that its task runs, at a rate chosen by
+ * rules; one of a whole CPU with that of each task that runs there, and not while it is idle.
  * Events are coded as on x86, event + (umask << 8); a code that nobody named opens and counts
  * nothing, as on hardware.
  *
@@ -20,11 +21,14 @@
 #include <linux/kernel.h>
 #include <linux/math64.h>
 #include <linux/module.h>
+#include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/sched.h>
+#include <linux/sched/clock.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
+#include <linux/tracepoint.h>
 
 #define MAX_EVENTS 32
 #define MAX_RULES 256
@@ -209,19 +213,12 @@ static const struct kernel_param_ops rules_ops = { .set = rules_set, .get = rule
 module_param_cb(rules, &rules_ops, NULL, 0644);
 MODULE_PARM_DESC(rules, "how fast events of which task advance");
 
-/* Events a second of a task's running time. */
-static u64 rate_of(struct task_struct *task, unsigned int event)
+/* The rule for a task, if there is one; with the lock held. */
+static const struct rule *rule_of(struct task_struct *task)
 {
 	const struct rule *best = NULL;
-	unsigned long flags;
 	unsigned int i;
-	u64 rate = 0;
 
-	if (lie)
-		return LIE_RATE;
-	if (event == SILENT)
-		return 0;
-	raw_spin_lock_irqsave(&rules_lock, flags);
 	for (i = 0; i < rule_count; i++) {
 		const struct rule *rule = &rules[i];
 		bool fits = rule->by == ANY || (rule->by == BY_TID && rule->tid == task->pid) ||
@@ -230,6 +227,22 @@ static u64 rate_of(struct task_struct *task, unsigned int event)
 		if (fits && (!best || rule->by < best->by))
 			best = rule;
 	}
+	return best;
+}
+
+/* Events a second of a task's running time. */
+static u64 rate_of(struct task_struct *task, unsigned int event)
+{
+	const struct rule *best;
+	unsigned long flags;
+	u64 rate = 0;
+
+	if (lie)
+		return LIE_RATE;
+	if (event == SILENT)
+		return 0;
+	raw_spin_lock_irqsave(&rules_lock, flags);
+	best = rule_of(task);
 	if (best)
 		rate = best->rate[event];
 	raw_spin_unlock_irqrestore(&rules_lock, flags);
@@ -241,9 +254,63 @@ static u64 rate_of(struct task_struct *task, unsigned int event)
  * call into a PMU. Reading a clock of our own a little later would add up to a third with tasks that
  * switch often in a slow emulated machine.
  */
-static u64 running_clock(struct perf_event *event)
+static u64 clock_of(struct perf_event *event)
 {
 	return event->ctx->time;
+}
+
+/* What happened on a CPU since the module was loaded: whole events, and billionths of the next one. */
+struct deeds {
+	u64 since;
+	u64 whole[MAX_EVENTS];
+	u64 rest[MAX_EVENTS];
+};
+static DEFINE_PER_CPU(struct deeds, deeds);
+/* Events of whole CPUs that were ever asked for: without any, switches cost nothing. */
+static atomic_t whole_cpus = ATOMIC_INIT(0);
+
+/* Charges this CPU with what the task on it did since the last time; with interrupts off. */
+static void charge(struct task_struct *task)
+{
+	struct deeds *here = this_cpu_ptr(&deeds);
+	u64 now = local_clock();
+	u64 ran = here->since ? now - here->since : 0;
+	const struct rule *rule;
+	unsigned long flags;
+	unsigned int i;
+
+	here->since = now;
+	if (is_idle_task(task))
+		return;
+	raw_spin_lock_irqsave(&rules_lock, flags);
+	rule = rule_of(task);
+	for (i = 0; i < named_count; i++) {
+		u64 rate = lie ? LIE_RATE : rule ? rule->rate[i] : 0;
+		u64 rest = ran % NSEC_PER_SEC * rate + here->rest[i];
+
+		here->whole[i] += ran / NSEC_PER_SEC * rate + rest / NSEC_PER_SEC;
+		here->rest[i] = rest % NSEC_PER_SEC;
+	}
+	raw_spin_unlock_irqrestore(&rules_lock, flags);
+}
+
+static void on_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next,
+		      unsigned int state)
+{
+	if (atomic_read(&whole_cpus))
+		charge(prev);
+}
+
+static bool is_whole_cpu(struct perf_event *event)
+{
+	return !(event->attach_state & PERF_ATTACH_TASK);
+}
+
+/* Up to now on this CPU, of the event. */
+static u64 happened_here(struct perf_event *event)
+{
+	charge(current);
+	return event->hw.idx == SILENT ? 0 : this_cpu_ptr(&deeds)->whole[event->hw.idx];
 }
 
 /*
@@ -252,20 +319,28 @@ static u64 running_clock(struct perf_event *event)
  */
 static void fakepmu_update(struct perf_event *event)
 {
-	u64 now = running_clock(event);
-	u64 ran = now - local64_xchg(&event->hw.prev_count, now);
 	struct task_struct *task = event->hw.target ? event->hw.target : current;
-	u64 rate = rate_of(task, event->hw.idx);
-	u64 whole = ran / NSEC_PER_SEC * rate;
-	u64 rest = ran % NSEC_PER_SEC * rate + local64_read(&event->hw.period_left);
+	u64 now, ran, rate, whole, rest;
 
+	if (is_whole_cpu(event)) {
+		now = happened_here(event);
+		local64_add(now - local64_xchg(&event->hw.prev_count, now), &event->count);
+		return;
+	}
+	now = clock_of(event);
+	ran = now - local64_xchg(&event->hw.prev_count, now);
+	rate = rate_of(task, event->hw.idx);
+	whole = ran / NSEC_PER_SEC * rate;
+	rest = ran % NSEC_PER_SEC * rate + local64_read(&event->hw.period_left);
 	local64_set(&event->hw.period_left, rest % NSEC_PER_SEC);
 	local64_add(whole + rest / NSEC_PER_SEC, &event->count);
 }
 
 static void fakepmu_start(struct perf_event *event, int flags)
 {
-	local64_set(&event->hw.prev_count, running_clock(event));
+	u64 now = is_whole_cpu(event) ? happened_here(event) : clock_of(event);
+
+	local64_set(&event->hw.prev_count, now);
 	event->hw.state = 0;
 }
 
@@ -314,9 +389,10 @@ static int fakepmu_event_init(struct perf_event *event)
 	} else {
 		return -ENOENT;
 	}
-	/* Whole CPUs would have to be charged to each task in turn. */
-	if (is_sampling_event(event) || !(event->attach_state & PERF_ATTACH_TASK))
+	if (is_sampling_event(event))
 		return -EOPNOTSUPP;
+	if (is_whole_cpu(event))
+		atomic_inc(&whole_cpus);
 	event->hw.idx = SILENT;
 	for (i = 0; i < named_count; i++)
 		if (named[i].code == code)
@@ -390,8 +466,15 @@ static int __init parse_events(void)
 	return error;
 }
 
+static void find_switch(struct tracepoint *tracepoint, void *found)
+{
+	if (!strcmp(tracepoint->name, "sched_switch"))
+		*(struct tracepoint **)found = tracepoint;
+}
+
 static int __init fakepmu_begin(void)
 {
+	struct tracepoint *sched_switch = NULL;
 	unsigned int i;
 	int error = 0;
 
@@ -408,7 +491,15 @@ static int __init fakepmu_begin(void)
 	rules = kcalloc(MAX_RULES, sizeof(*rules), GFP_KERNEL);
 	if (!rules)
 		return -ENOMEM;
+	for_each_kernel_tracepoint(find_switch, &sched_switch);
+	error = sched_switch ? tracepoint_probe_register(sched_switch, on_switch, NULL) : -ENOENT;
+	if (error) {
+		kfree(rules);
+		return error;
+	}
 	error = perf_pmu_register(&fakepmu, "cpu", PERF_TYPE_RAW);
+	if (error)
+		tracepoint_probe_unregister(sched_switch, on_switch, NULL);
 	if (error)
 		kfree(rules);
 	return error;

@@ -1,4 +1,4 @@
-//! Changing a thread's affinity mask without ever overwriting somebody else's.
+//! Changing affinity masks, of threads and of interrupts, without ever overwriting somebody else's.
 
 use crate::{Outcome, ProcessId, PuSet, ThreadId};
 
@@ -37,6 +37,31 @@ pub struct Relative {
     pub mask: PuSet,
 }
 
+/// Whose interrupt it is and where it may be delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IrqState {
+    /// The devices that it belongs to, as the kernel names them; a number alone may be another device's later.
+    pub device: String,
+    /// Its affinity mask.
+    pub mask: PuSet,
+    /// Whether the kernel lets anybody change the mask: not that of an interrupt which a driver manages or which
+    /// belongs to each PU.
+    pub movable: bool,
+}
+
+/// Sets an interrupt's mask to `set`, if it is still that device's and its mask still `expect`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IrqChange {
+    /// Its number.
+    pub irq: u32,
+    /// Its devices, as [`IrqState::device`].
+    pub device: String,
+    /// The mask that it must have now.
+    pub expect: PuSet,
+    /// The mask that it shall have.
+    pub set: PuSet,
+}
+
 /// The one knob of placement. Everything that changes masks goes through it, so that it can be journaled.
 pub trait Affinity {
     /// The thread's mask, offline PUs included.
@@ -47,6 +72,19 @@ pub trait Affinity {
 
     /// Compare and set: identity and present mask are checked right before.
     fn change(&mut self, change: &MaskChange) -> Outcome;
+
+    /// Whose interrupt that is, and its mask.
+    ///
+    /// # Errors
+    /// No interrupt of that number, as on every machine that has no interrupts.
+    fn irq(&self, _irq: u32) -> Result<IrqState, MaskError> {
+        Err(MaskError::Gone)
+    }
+
+    /// Compare and set of an interrupt's mask.
+    fn change_irq(&mut self, _change: &IrqChange) -> Outcome {
+        Outcome::Gone
+    }
 
     /// Live threads of these processes and of all that descend from them, and of processes that carry the session's
     /// mark in their environment.

@@ -24,7 +24,7 @@ pub mod thread;
 pub mod topology;
 pub mod units;
 
-pub use affinity::{Affinity, MaskChange, MaskError};
+pub use affinity::{Affinity, IrqChange, IrqState, MaskChange, MaskError};
 pub use error::MachineError;
 pub use event::{Count, CountQuality, EventChoice, EventPlan, EventSet};
 pub use machine::{Launch, Machine, Wake};

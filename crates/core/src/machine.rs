@@ -35,6 +35,10 @@ pub trait Machine {
     /// Events that cannot be opened, with the permission or sysctl that would allow it.
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError>;
 
+    /// Says whether PUs are to be observed besides threads ([`Observation::pus`]); before [`Machine::configure`], whose
+    /// events are then counted on PUs too, where that is possible. Machines that cannot observe them do not.
+    fn watch_pus(&mut self, _watch: bool) {}
+
     /// Starts a program and follows it and all that descends from it.
     ///
     /// # Errors

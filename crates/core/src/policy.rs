@@ -19,6 +19,11 @@ pub trait Policy {
         &[]
     }
 
+    /// Whether it looks at what PUs do ([`Snapshot::pus`]), which machines observe only then.
+    fn wants_pu_loads(&self) -> bool {
+        false
+    }
+
     /// The desired state after this period.
     fn decide(&mut self, snapshot: &Snapshot) -> Plan;
 }

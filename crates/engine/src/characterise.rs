@@ -3,7 +3,8 @@
 use crate::ownership::{Owned, Ownership};
 use perch_core::{
     Count, EventPlan, HandsOff, Metric, MetricName, MetricSource, Metrics, Observation, Outcome,
-    PuSet, SharingDomain, Snapshot, ThreadId, ThreadSample, ThreadState, Topology, metric::names,
+    PuLoad, PuSample, PuSet, SharingDomain, Snapshot, ThreadId, ThreadSample, ThreadState,
+    Topology, metric::names,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -28,10 +29,17 @@ pub trait Processor {
     /// All that defines it, as text, so that a recording can be replayed without the file.
     fn text(&self) -> &str;
 
-    /// What to count.
+    /// What to count whoever decides.
     fn event_plan(&self) -> EventPlan;
 
-    /// Metrics from the counts of a thread that ran for `cpu_time` nanoseconds on a core of the given kind
+    /// What to count for a policy that needs these metrics: [`Processor::event_plan`], and what is counted on demand
+    /// only.
+    fn event_plan_with(&self, _needs: &[&str]) -> EventPlan {
+        self.event_plan()
+    }
+
+    /// Metrics from the counts of a thread that ran for `cpu_time` nanoseconds on PUs, or of a PU that was busy for so
+    /// long; and why others are missing.
     fn metrics(&self, counts: &[Count], cpu_time: u64) -> (Metrics, Vec<String>);
 
     /// The PUs that share floating-point units.
@@ -116,7 +124,7 @@ impl Characteriser {
             fp_domains: Arc::clone(context.fp_domains),
             fp_threshold: context.processor.fp_threshold(self.source),
             threads,
-            pus: Vec::new(),
+            pus: self.pus(observation, context.processor, &mut remarks),
             sharing: observation.sharing.clone(),
             last_outcomes: context.last_outcomes,
         };
@@ -188,6 +196,36 @@ impl Characteriser {
             self.kept.insert(sample.info.id, metrics.clone());
         }
         metrics
+    }
+
+    /// What PUs did, by rising number: metrics of what they did while they were busy, as a thread's of what it did while
+    /// it was on a PU. Nothing is kept of earlier periods: then others may have run there.
+    fn pus(
+        &mut self,
+        observation: &Observation,
+        processor: &dyn Processor,
+        remarks: &mut Vec<String>,
+    ) -> Vec<PuLoad> {
+        let load = |sample: &PuSample| {
+            let share = |time: u64| (time as f64 / sample.interval.max(1) as f64).min(1.0);
+            let (metrics, wrong) = match sample.counts.is_empty() {
+                true => (Metrics::default(), Vec::new()),
+                false => processor.metrics(&sample.counts, sample.busy),
+            };
+            for text in wrong {
+                self.remark(format!("PU {}: {text}", sample.pu), remarks);
+            }
+            PuLoad {
+                pu: sample.pu,
+                busy: share(sample.busy),
+                interrupts: share(sample.interrupts),
+                metrics,
+            }
+        };
+        let mut loads: Vec<PuLoad> = observation.pus.iter().map(load).collect();
+        loads.sort_by_key(|load| load.pu);
+        loads.dedup_by_key(|load| load.pu);
+        loads
     }
 
     /// Says a thing once, whatever numbers of a thread are in it.

@@ -8,6 +8,7 @@
 
 mod act;
 pub mod characterise;
+pub mod irq;
 pub mod journal;
 pub mod observer;
 pub mod ownership;
@@ -20,6 +21,7 @@ pub mod restore;
 pub mod session;
 
 pub use characterise::Processor;
+pub use irq::IrqKeeper;
 pub use journal::{
     Journal,
     state_dir::{StateDir, StateDirError},
@@ -28,5 +30,5 @@ pub use observer::{Cause, Move, Observer, Period, SessionEnd, Start};
 pub use recording::{Reader, Recorder, Recording, RecordingError};
 pub use replay::RecordedMachine;
 pub use report::{Collector, Report};
-pub use restore::{Recovery, RestoreReport, recover_all, restore};
+pub use restore::{IrqReport, Recovery, RestoreReport, recover_all, restore};
 pub use session::{Acting, Options, Session, SessionError};

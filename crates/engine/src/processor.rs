@@ -17,6 +17,10 @@ impl Processor for Profile {
         self.event_plan()
     }
 
+    fn event_plan_with(&self, needs: &[&str]) -> EventPlan {
+        self.event_plan_with(needs)
+    }
+
     fn metrics(&self, counts: &[Count], cpu_time: u64) -> (Metrics, Vec<String>) {
         // On which kind of core a thread spent its time is not known: all kinds together.
         self.metrics(None, counts, cpu_time)

@@ -7,7 +7,7 @@ use crate::{
     },
     ownership::{inherited, refitted},
 };
-use perch_core::{Affinity, MaskChange, MaskError, Outcome, PuSet, ThreadId};
+use perch_core::{Affinity, IrqChange, MaskChange, MaskError, Outcome, PuSet, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
@@ -34,11 +34,41 @@ pub struct RestoreReport {
     pub left_alone: usize,
     /// Threads that could not be restored, and why.
     pub failed: Vec<(ThreadId, String)>,
+    /// Interrupts; none but after `perch irq --apply`.
+    #[serde(default, skip_serializing_if = "IrqReport::is_empty")]
+    pub irqs: IrqReport,
     /// Lines of the journal that could not be read.
     pub damaged: usize,
 }
 
+/// What came of restoring the masks of interrupts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqReport {
+    /// Interrupts that have the mask again that they had before perch.
+    pub restored: usize,
+    /// Interrupts that had it already.
+    pub already: usize,
+    /// Interrupts that are gone, or another device's now.
+    pub gone: usize,
+    /// Interrupts whose mask somebody else has changed since, and which were left alone.
+    pub left_alone: usize,
+    /// Interrupts that could not be restored, and why.
+    pub failed: Vec<(u32, String)>,
+}
+
+impl IrqReport {
+    /// Whether there was nothing to restore.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl RestoreReport {
+    /// Whether something could not be restored that should have been.
+    pub fn has_failed(&self) -> bool {
+        !self.failed.is_empty() || !self.irqs.failed.is_empty()
+    }
+
     fn count(&mut self, thread: ThreadId, outcome: Outcome) {
         match outcome {
             Outcome::Applied => self.restored += 1,
@@ -69,6 +99,7 @@ impl RestoreReport {
 pub fn restore(affinity: &mut dyn Affinity, journal: &Journal, usable: &PuSet) -> RestoreReport {
     let mut report = RestoreReport {
         damaged: journal.damaged,
+        irqs: restore_irqs(affinity, journal),
         ..RestoreReport::default()
     };
     let default = &journal.header.default;
@@ -118,6 +149,51 @@ pub fn restore(affinity: &mut dyn Affinity, journal: &Journal, usable: &PuSet) -
         }
         if !found {
             break;
+        }
+    }
+    report
+}
+
+/// Gives each interrupt of a journal the mask that it had before perch, if it still has one that perch may have set.
+pub fn restore_irqs(affinity: &mut dyn Affinity, journal: &Journal) -> IrqReport {
+    let mut report = IrqReport::default();
+    for record in journal.irqs() {
+        let outcome = match affinity.irq(record.irq) {
+            Ok(state) if state.device != record.device => Outcome::Gone,
+            Ok(state) if state.mask == record.before => {
+                report.already += 1;
+                continue;
+            }
+            Ok(state) if state.mask == record.set || state.mask == record.from => affinity
+                .change_irq(&IrqChange {
+                    irq: record.irq,
+                    device: record.device.clone(),
+                    expect: state.mask,
+                    set: record.before.clone(),
+                }),
+            Ok(_) => Outcome::ChangedByOthers,
+            Err(MaskError::Gone) => Outcome::Gone,
+            Err(MaskError::Other(why)) => {
+                report.failed.push((record.irq, why));
+                continue;
+            }
+        };
+        match outcome {
+            Outcome::Applied => report.restored += 1,
+            Outcome::Gone => report.gone += 1,
+            Outcome::ChangedByOthers => report.left_alone += 1,
+            Outcome::NotPermitted => {
+                let why = "not permitted: run it as root".to_owned();
+                report.failed.push((record.irq, why));
+            }
+            Outcome::NoUsablePu => {
+                let why = "none of the PUs that it had is online now".to_owned();
+                report.failed.push((record.irq, why));
+            }
+            Outcome::NotApplied => {
+                let why = "this machine does not change masks of interrupts".to_owned();
+                report.failed.push((record.irq, why));
+            }
         }
     }
     report
@@ -245,7 +321,7 @@ fn recover(
         return Ok(Some(Recovery::OtherBoot));
     }
     let report = restore(affinity, &journal, usable);
-    if report.failed.is_empty() {
+    if !report.has_failed() {
         remove(path)?;
     }
     Ok(Some(Recovery::Restored(report)))

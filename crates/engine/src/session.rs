@@ -84,7 +84,8 @@ impl<M: Machine> Session<M> {
     /// # Errors
     /// A machine that cannot count, a /proc that cannot be read.
     pub fn new(mut machine: M, options: Options) -> Result<Self, SessionError> {
-        machine.configure(&options.processor.event_plan())?;
+        machine.watch_pus(options.policy.wants_pu_loads());
+        machine.configure(&options.processor.event_plan_with(options.policy.needs()))?;
         let default = machine.default_mask();
         let (journal, paper, topology) = match options.acting {
             Acting::Live(dir) => {

@@ -60,14 +60,13 @@ impl Processor for SimProcessor {
     }
 
     fn event_plan(&self) -> EventPlan {
-        let mut plan = self.profile.event_plan();
-        let wanted: Vec<&str> = self.wanted.iter().map(String::as_str).collect();
-        for set in self.profile.event_plan_for(&wanted).sets {
-            if plan.sets.iter().all(|planned| planned.name != set.name) {
-                plan.sets.push(set);
-            }
-        }
-        plan
+        self.event_plan_with(&[])
+    }
+
+    fn event_plan_with(&self, needs: &[&str]) -> EventPlan {
+        let wanted = self.wanted.iter().map(String::as_str);
+        let wanted: Vec<&str> = wanted.chain(needs.iter().copied()).collect();
+        self.profile.event_plan_with(&wanted)
     }
 
     fn metrics(&self, counts: &[Count], cpu_time: u64) -> (Metrics, Vec<String>) {

@@ -5,6 +5,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod affinity;
+pub mod irq;
 pub mod launch;
 pub mod limits;
 pub mod load;

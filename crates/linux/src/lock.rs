@@ -3,7 +3,7 @@
 //! A lock is an abstract Unix socket (unix(7)): the kernel frees it when its holder ends, however it ends, and needs
 //! neither a directory nor permission. Containers with a network namespace of their own do not see each other's.
 
-use perch_core::PuSet;
+use perch_core::{MachineError, PuSet};
 use rustix::{
     fd::OwnedFd,
     io::Errno,
@@ -75,8 +75,37 @@ impl Lock {
     }
 }
 
+/// The right to place interrupts; given up when dropped.
+#[derive(Debug)]
+pub struct IrqLock {
+    _socket: OwnedFd,
+}
+
+impl IrqLock {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// Another perch has it, or the system refuses.
+    pub fn take() -> Result<Self, MachineError> {
+        match bind_name("perch-irq") {
+            Ok(socket) => Ok(Self { _socket: socket }),
+            Err(Errno::ADDRINUSE) => Err(MachineError::Other(
+                "another `perch irq --apply` is at work: stop it first".to_owned(),
+            )),
+            Err(errno) => Err(MachineError::Io {
+                what: "locking interrupts against another perch".to_owned(),
+                error: errno.into(),
+            }),
+        }
+    }
+}
+
 fn bind_pu(pu: u32) -> Result<OwnedFd, Errno> {
-    let address = SocketAddrUnix::new_abstract_name(format!("perch-pu-{pu}").as_bytes())?;
+    bind_name(&format!("perch-pu-{pu}"))
+}
+
+fn bind_name(name: &str) -> Result<OwnedFd, Errno> {
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
     let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::DGRAM,

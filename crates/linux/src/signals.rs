@@ -1,7 +1,11 @@
 //! SIGINT, SIGTERM, SIGHUP and SIGCHLD as something that can be waited for.
 
 use perch_core::MachineError;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, BorrowedFd},
+    io::Errno,
+};
 use signal_hook::{
     consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM},
     flag::register_conditional_default,
@@ -13,6 +17,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 /// Signals that ask perch to stop.
@@ -87,6 +92,39 @@ impl Signals {
     /// Readable when something arrived.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.delivery.get_read().as_fd()
+    }
+
+    /// Waits this long, or until something asks to stop: then the signal.
+    ///
+    /// # Errors
+    /// A system that does not let it wait.
+    pub fn wait(&mut self, time: Duration) -> Result<Option<i32>, MachineError> {
+        let due = Instant::now() + time;
+        loop {
+            if let Some(stop) = self.take().stop {
+                return Ok(Some(stop));
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let timeout = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            match poll(
+                &mut [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)],
+                Some(&timeout),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    return Err(MachineError::Io {
+                        what: "waiting".into(),
+                        error: errno.into(),
+                    });
+                }
+            }
+        }
     }
 
     /// What arrived since the last call; does not wait.

@@ -3,7 +3,7 @@
 mod support;
 
 use perch_core::{CountQuality, EventChoice, EventPlan, EventSet};
-use perch_linux::perf::Counters;
+use perch_linux::perf::{Counters, Privilege};
 use std::{fs, thread, time::Duration};
 use support::{Work, Worker};
 
@@ -131,4 +131,46 @@ fn a_thread_that_is_gone_is_no_error() {
     counters.attach(id, PID).expect("gone is no error");
     assert!(counters.read(id).is_empty());
     counters.detach(id);
+}
+
+#[test]
+fn whole_pus_are_counted_in_turns_where_that_is_permitted() {
+    let plan = EventPlan {
+        sets: vec![
+            set("time", vec![event("clock", &["cpu-clock"])]),
+            set("switches", vec![event("switches", &["context-switches"])]),
+        ],
+    };
+    let mut counters = Counters::open(&plan).expect("software events count everywhere");
+    let pus: Vec<u32> = perch_linux::perf::limits::online_cpus().iter().collect();
+    let permitted = Privilege::detect().is_ok_and(|privilege| privilege.system_wide);
+    let mut of_pus = match counters.of_pus(&pus) {
+        Ok(of_pus) => of_pus,
+        Err(error) => {
+            assert!(!permitted, "{error}");
+            assert!(error.to_string().contains("whole PUs"), "{error}");
+            return;
+        }
+    };
+    assert!(permitted && of_pus.is_counting());
+    assert!(of_pus.pus().eq(pus.iter().copied()));
+    for turn in 0..4 {
+        thread::sleep(Duration::from_millis(200));
+        for pu in &pus {
+            let counts = of_pus.read(*pu);
+            let [count] = &counts[..] else {
+                panic!("{counts:?}")
+            };
+            assert_eq!(&*count.alias, ["clock", "switches"][turn % 2]);
+            // The clock runs on idle PUs too: at least as long as this slept, and since the last turn no longer.
+            if turn % 2 == 0 {
+                assert!(count.value > 1.5e8, "{count:?}");
+            }
+        }
+    }
+    of_pus.remove(pus[0]);
+    assert!(of_pus.read(pus[0]).is_empty());
+    of_pus.add(pus[0]).expect("as before");
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(&*of_pus.read(pus[0])[0].alias, "clock");
 }

@@ -90,6 +90,7 @@ mod error;
 pub mod fixed;
 mod history;
 mod hysteresis;
+pub mod irq;
 pub mod masa;
 mod matching;
 pub mod observe;

@@ -18,6 +18,50 @@ impl Profile {
         self.plan(|_| true, false)
     }
 
+    /// What to count for a policy that needs these metrics: what perch always wants, and of the sets on demand the
+    /// events that they take. Sets take turns, so what a formula of a set on demand needs of other sets is counted
+    /// beside it once more. Metrics that the profile does not know are passed over: modules may provide them.
+    pub fn event_plan_with(&self, needs: &[&str]) -> EventPlan {
+        let mut on_demand = vec![Vec::new(); self.sets.len()];
+        let rules = self.metrics.iter();
+        let rules = rules.filter(|metric| needs.contains(&&*metric.name));
+        for plan in rules.flat_map(|metric| &metric.plans) {
+            let inputs = plan.inputs.iter().filter_map(|input| match input {
+                Input::Event(at) => Some(*at),
+                Input::Constant(_) | Input::CpuSeconds => None,
+            });
+            let inputs: Vec<usize> = inputs.collect();
+            let only_there = |at: &usize| self.set_of(*at).filter(|set| self.sets[*set].on_demand);
+            if let Some(set) = inputs.iter().find_map(only_there) {
+                on_demand[set].extend(inputs);
+            }
+        }
+        let mut plan = self.event_plan();
+        for (set, mut events) in self.sets.iter().zip(on_demand) {
+            // As in the file, so that what leads there leads here.
+            let order = |at: &usize| set.events.iter().position(|event| event == at);
+            events.sort_by_key(|at| (order(at).unwrap_or(usize::MAX), *at));
+            events.dedup();
+            if !events.is_empty() {
+                let events = events.iter().map(|at| self.events[*at].choice.clone());
+                plan.sets.push(EventSet {
+                    name: set.name.clone(),
+                    events: events.collect(),
+                });
+            }
+        }
+        plan
+    }
+
+    /// The set that an event is counted in: one that is always counted, if there is one.
+    fn set_of(&self, event: usize) -> Option<usize> {
+        let holds = |set: &&usize| self.sets[**set].events.contains(&event);
+        let all: Vec<usize> = (0..self.sets.len()).collect();
+        let always = |set: &&usize| holds(set) && !self.sets[**set].on_demand;
+        let found = all.iter().find(always).or_else(|| all.iter().find(holds));
+        found.copied()
+    }
+
     /// What to count for these metrics, and no more: cycles and instructions, on which plausibility rests, and what
     /// their formulas name. Metrics that the profile does not know are passed over: modules may provide them.
     pub fn event_plan_for(&self, wanted: &[&str]) -> EventPlan {

@@ -236,6 +236,70 @@ fn only_what_is_asked_for_is_counted() {
 }
 
 #[test]
+fn sets_on_demand_are_counted_with_all_that_their_formulas_take() {
+    let zen4 = profile("zen4");
+    let always = zen4.event_plan();
+    assert_eq!(
+        zen4.event_plan_with(&[names::FP_SHARE, "unheard_of"]),
+        always
+    );
+    let plan = zen4.event_plan_with(&[names::FP_SHARE, names::L2_MPKI]);
+    assert_eq!(plan.sets[..always.sets.len()], always.sets);
+    let [caches] = &plan.sets[always.sets.len()..] else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(&*caches.name, "caches");
+    let aliases: Vec<&str> = caches.events.iter().map(|event| &*event.alias).collect();
+    // The misses lead, and the instructions by which they are divided are counted in the same turn.
+    assert_eq!(aliases, ["l2_misses", "instructions"]);
+}
+
+#[test]
+fn every_metric_that_is_asked_for_can_be_had_in_one_turn() {
+    let library = Library::embedded();
+    let mut on_demand = 0;
+    // Of processors with several kinds of core each kind has its own sets.
+    for profile in library
+        .list()
+        .iter()
+        .filter(|profile| profile.kinds.is_empty())
+    {
+        let always = profile.event_plan().sets.len();
+        for rule in &profile.metrics {
+            let name = &*rule.name;
+            let plan = profile.event_plan_with(&[name]);
+            assert!(plan.sets.len() <= always + 1, "{}: {name}", profile.name);
+            let Some(set) = plan.sets.get(always) else {
+                continue;
+            };
+            on_demand += 1;
+            let whole = profile.event_plan_for(&[name]);
+            let needed = whole
+                .sets
+                .iter()
+                .find(|needed| needed.name == set.name)
+                .unwrap();
+            for event in &needed.events {
+                assert!(
+                    set.events.contains(event),
+                    "{}: {name} lacks {event:?}",
+                    profile.name
+                );
+            }
+            let counts = set.events.iter().map(|event| count(&event.alias, 2e9));
+            let counts: Vec<Count> = counts.collect();
+            let (metrics, problems) = profile.metrics(None, &counts, SECOND);
+            assert!(
+                metrics.get(name).is_some() || problems.iter().any(|p| p.contains(name)),
+                "{}: {name} cannot be had from {counts:?}: {problems:?}",
+                profile.name
+            );
+        }
+    }
+    assert!(on_demand > 40, "{on_demand}");
+}
+
+#[test]
 fn what_cannot_be_had_is_told_with_the_events_it_lacks() {
     let lacking =
         profile("zen4").lacking(&["cycles", "instructions", "memory_stalls", "smt_lost_slots"]);

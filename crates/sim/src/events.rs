@@ -101,7 +101,7 @@ pub const EVENTS: [(&str, &str, Read); 25] = [
         |d| d.occupancy,
     ),
     (
-        "FOOTPRINT",
+        FOOTPRINT,
         "bytes of distinct lines that it is expected to have touched in the period; of recordings 0",
         |d| d.footprint,
     ),
@@ -129,6 +129,9 @@ pub const EVENTS: [(&str, &str, Read); 25] = [
 
 /// The energy, which only a machine counts whose file says what its parts take.
 pub const ENERGY: &str = "ENERGY_NJ";
+
+/// Bytes touched, which are known of threads only.
+pub const FOOTPRINT: &str = "FOOTPRINT";
 
 /// The cache occupancy, for which all lines are looked at.
 pub const LLC_OCCUPANCY: &str = "LLC_OCCUPANCY";

@@ -4,14 +4,14 @@ use crate::{
     counters::Counters,
     events::{self, Deed},
     model::Op,
-    system::{SimError, System},
+    system::{PuDeed, SimError, System},
     topology::topology,
     units::Ps,
 };
 use perch_core::{
     Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
-    Metrics, Observation, Outcome, ProcessId, PuSet, Sharing, ThreadId, ThreadInfo, ThreadSample,
-    Topology, Wake, affinity::Relative,
+    Metrics, Observation, Outcome, ProcessId, PuSample, PuSet, Sharing, ThreadId, ThreadInfo,
+    ThreadSample, Topology, Wake, affinity::Relative,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -37,12 +37,16 @@ pub struct SimMachine {
     topology: Arc<Topology>,
     /// Each event's alias and how it is read.
     events: Vec<(Arc<str>, events::Read)>,
+    /// Those of them that PUs have too.
+    pu_events: Vec<(Arc<str>, events::Read)>,
     seen: Vec<Seen>,
     /// Threads whose end has not been told, in the order in which they started.
     living: Vec<usize>,
     /// Whether cache occupancy is among the events.
     occupancy: bool,
     masks: HashMap<usize, PuSet>,
+    /// What each PU had done when it was last observed, if somebody wants to know.
+    pus: Option<Vec<PuDeed>>,
     observed: u64,
     limit: Option<u64>,
 }
@@ -54,10 +58,12 @@ impl SimMachine {
             topology: Arc::new(topology(system.machine())),
             system,
             events: Vec::new(),
+            pu_events: Vec::new(),
             seen: Vec::new(),
             living: Vec::new(),
             occupancy: false,
             masks: HashMap::new(),
+            pus: None,
             observed: 0,
             limit: limit.map(|limit| limit.as_nanos() as u64),
         }
@@ -88,6 +94,44 @@ impl SimMachine {
             }
         }
         held
+    }
+
+    /// What PUs did since the last call, if somebody wants to know. `held` are the bytes that threads hold of the last
+    /// level of caches, which count for the PU where each was last.
+    fn pus(&mut self, interval: u64, held: &HashMap<u32, u64>) -> Vec<PuSample> {
+        let Some(seen) = &mut self.pus else {
+            return Vec::new();
+        };
+        let mut here: HashMap<u32, u64> = HashMap::new();
+        for (thread, bytes) in held {
+            let last = self.system.threads()[*thread as usize].last_pu;
+            *here.entry(last).or_default() += bytes;
+        }
+        let machine = self.system.machine();
+        let deeds = self.system.pus().iter().zip(seen.iter_mut());
+        let samples = (0u32..).zip(deeds).map(|(pu, (now, seen))| {
+            let before = std::mem::replace(seen, *now);
+            let deed = Deed {
+                cycles: now.cycles - before.cycles,
+                counters: now.counters.since(&before.counters),
+                energy: (now.energy - before.energy) as u64,
+                occupancy: here.get(&pu).copied().unwrap_or(0),
+                footprint: 0,
+            };
+            let counts = self.pu_events.iter().map(|(alias, read)| Count {
+                alias: Arc::clone(alias),
+                value: read(&deed) as f64,
+                quality: CountQuality::Exact,
+            });
+            PuSample {
+                pu,
+                interval,
+                busy: machine.os_time(now.busy - before.busy).min(interval),
+                interrupts: 0,
+                counts: counts.collect(),
+            }
+        });
+        samples.collect()
     }
 
     /// Who shares memory with whom, over an interval of the operating system's time.
@@ -138,7 +182,7 @@ impl Machine for SimMachine {
     }
 
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
-        let (mut events, mut occupancy) = (Vec::new(), false);
+        let (mut events, mut pu_events, mut occupancy) = (Vec::new(), Vec::new(), false);
         for event in plan.sets.iter().flat_map(|set| &set.events) {
             let Some(read) = event
                 .spellings
@@ -159,10 +203,23 @@ impl Machine for SimMachine {
                 continue;
             }
             occupancy |= is(events::LLC_OCCUPANCY);
+            // All sets are counted at once, so once is enough.
+            let known = |(alias, _): &(Arc<str>, events::Read)| *alias == event.alias;
+            if events.iter().any(known) {
+                continue;
+            }
             events.push((Arc::clone(&event.alias), read));
+            // What was touched is known of threads only.
+            if !is(events::FOOTPRINT) {
+                pu_events.push((Arc::clone(&event.alias), read));
+            }
         }
-        (self.events, self.occupancy) = (events, occupancy);
+        (self.events, self.pu_events, self.occupancy) = (events, pu_events, occupancy);
         Ok(())
+    }
+
+    fn watch_pus(&mut self, watch: bool) {
+        self.pus = watch.then(|| self.system.pus().to_vec());
     }
 
     fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
@@ -196,10 +253,12 @@ impl Machine for SimMachine {
         self.living.extend(self.seen.len()..threads);
         self.seen.resize_with(threads, Seen::default);
         let held = self.held();
+        let pus = self.pus(interval, &held);
         let living = std::mem::take(&mut self.living);
         let mut observation = Observation {
             at: now,
             interval,
+            pus,
             sharing: self.sharing(interval),
             ..Observation::default()
         };

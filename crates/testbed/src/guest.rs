@@ -11,7 +11,7 @@ use crate::host::cache_dir;
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::module::{self, FakePmu};
-use crate::qemu::{End, Qemu};
+use crate::qemu::{End, Machine, Qemu};
 use crate::topology::Topology;
 
 /// How long a boot may take; seen are 4 to 12 s, more on a loaded host.
@@ -34,6 +34,8 @@ pub struct Guest {
     limit: Duration,
     content: Vec<Content>,
     modules: Vec<String>,
+    devices: Vec<String>,
+    arguments: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +87,8 @@ impl Guest {
             limit: Duration::from_secs(120),
             content: Vec::new(),
             modules: PORT_MODULES.map(str::to_owned).to_vec(),
+            devices: Vec::new(),
+            arguments: Vec::new(),
         }
     }
 
@@ -127,6 +131,20 @@ impl Guest {
         self
     }
 
+    /// Plugs in a device, as `qemu-system-x86_64 -device help` names it, with its properties.
+    #[must_use]
+    pub fn device(mut self, device: &str) -> Self {
+        self.devices.push(device.to_owned());
+        self
+    }
+
+    /// Boots the kernel with one more argument.
+    #[must_use]
+    pub fn kernel_argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
     /// Puts the stand-in PMU at [`FakePmu::GUEST_PATH`]; the script loads it with the parameters it wants.
     #[must_use]
     pub fn fake_pmu(mut self) -> Self {
@@ -161,13 +179,13 @@ impl Guest {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut qemu = Qemu::start(
-                self.topology,
-                self.mebibytes,
-                &kernel.image(),
-                &initrd,
-                dir.path(),
-            )?;
+            let machine = Machine {
+                topology: self.topology,
+                mebibytes: self.mebibytes,
+                devices: &self.devices,
+                arguments: &self.arguments,
+            };
+            let mut qemu = Qemu::start(&machine, &kernel.image(), &initrd, dir.path())?;
             let end = qemu.wait(BOOT_LIMIT, self.limit)?;
             let why = match end {
                 End::Exit(status) => {

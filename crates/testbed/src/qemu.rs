@@ -32,6 +32,17 @@ pub(crate) enum End {
     TimeLimit,
 }
 
+/// What to emulate.
+pub(crate) struct Machine<'a> {
+    pub topology: Topology,
+    /// Memory.
+    pub mebibytes: usize,
+    /// Devices, as `-device` takes them.
+    pub devices: &'a [String],
+    /// Further arguments of the kernel.
+    pub arguments: &'a [String],
+}
+
 /// A running emulator, killed when dropped.
 pub(crate) struct Qemu {
     child: Child,
@@ -52,8 +63,7 @@ impl Qemu {
     /// # Errors
     /// When QEMU is not installed or cannot be started.
     pub(crate) fn start(
-        topology: Topology,
-        mebibytes: usize,
+        machine: &Machine<'_>,
         kernel: &Path,
         initrd: &Path,
         dir: &Path,
@@ -72,7 +82,7 @@ impl Qemu {
             ])
             // Several emulation threads race with the kernel while it patches its own text at boot.
             .args(["-accel", "tcg,thread=single"])
-            .args(topology.qemu_arguments(mebibytes))
+            .args(machine.topology.qemu_arguments(machine.mebibytes))
             .args([
                 "-nodefaults",
                 "-no-user-config",
@@ -94,13 +104,19 @@ impl Qemu {
                     "virtserialport,chardev=port{number},nr={number},name={name}"
                 ));
         }
+        for device in machine.devices {
+            command.arg("-device").arg(device);
+        }
         command
             .arg("-kernel")
             .arg(kernel)
             .arg("-initrd")
             .arg(initrd)
             .arg("-append")
-            .arg(KERNEL_ARGUMENTS);
+            .arg(format!(
+                "{KERNEL_ARGUMENTS} {}",
+                machine.arguments.join(" ")
+            ));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -19,17 +19,20 @@ pub enum Topology {
     Smt4x4,
     /// Two packages, each a NUMA node of 2 cores of 2 PUs.
     Numa2,
+    /// Two packages, each a NUMA node of one core of 2 PUs.
+    Packages2,
 }
 
 impl Topology {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Flat1,
         Self::Flat2,
         Self::Smt2,
         Self::Smt4,
         Self::Smt4x4,
         Self::Numa2,
+        Self::Packages2,
     ];
 
     /// (packages, cores per package, PUs per core).
@@ -41,6 +44,7 @@ impl Topology {
             Self::Smt4 => (1, 2, 4),
             Self::Smt4x4 => (1, 4, 4),
             Self::Numa2 => (2, 2, 2),
+            Self::Packages2 => (2, 1, 2),
         }
     }
 

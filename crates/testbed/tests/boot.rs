@@ -95,3 +95,8 @@ fn smt4_with_four_cores_boots() {
 fn numa2_boots() {
     check(Topology::Numa2);
 }
+
+#[test]
+fn two_packages_boot() {
+    check(Topology::Packages2);
+}

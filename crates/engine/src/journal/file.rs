@@ -78,7 +78,8 @@ impl JournalFile {
         let needed = 1
             + self.journal.threads.len()
             + self.journal.masks.len()
-            + self.journal.processes.len();
+            + self.journal.processes.len()
+            + self.journal.irqs.len();
         if self.lines > 2 * needed + SLACK {
             self.shorten()?;
         }

@@ -66,6 +66,21 @@ pub struct MaskRecord {
     pub at: u64,
 }
 
+/// An interrupt's mask is about to be changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqRecord {
+    /// Its number.
+    pub irq: u32,
+    /// Its devices: the number alone may be another's later.
+    pub device: String,
+    /// The mask that it goes back to.
+    pub before: PuSet,
+    /// The mask that it has now.
+    pub from: PuSet,
+    /// The mask that it gets.
+    pub set: PuSet,
+}
+
 /// One line after the header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,6 +103,15 @@ pub enum Record {
     Process(ProcessId),
     /// A mask that was set on a thread that has ended since (written when the file is made shorter).
     Mask(MaskRecord),
+    /// An interrupt's mask is about to be changed.
+    Irq(IrqRecord),
+    /// What became of it.
+    IrqDone {
+        /// The interrupt.
+        irq: u32,
+        /// What.
+        outcome: Outcome,
+    },
     /// The default mask has changed.
     Default {
         /// The new one.
@@ -139,6 +163,7 @@ pub struct Journal {
     threads: BTreeMap<ThreadId, Kept>,
     masks: Vec<MaskRecord>,
     processes: BTreeSet<ProcessId>,
+    irqs: BTreeMap<u32, IrqRecord>,
 }
 
 impl Journal {
@@ -150,6 +175,7 @@ impl Journal {
             threads: BTreeMap::new(),
             masks: Vec::new(),
             processes: BTreeSet::new(),
+            irqs: BTreeMap::new(),
         }
     }
 
@@ -192,6 +218,10 @@ impl Journal {
                 self.processes.insert(*process);
             }
             Record::Mask(mask) => self.add_mask(mask.clone()),
+            Record::Irq(irq) => {
+                self.irqs.insert(irq.irq, irq.clone());
+            }
+            Record::IrqDone { irq, outcome } => self.add_irq_outcome(*irq, *outcome),
             Record::Default { mask } => {
                 for kept in self.threads.values_mut() {
                     if let Kept::Held(held) = kept
@@ -257,6 +287,36 @@ impl Journal {
         }
     }
 
+    fn add_irq_outcome(&mut self, irq: u32, outcome: Outcome) {
+        let Some(record) = self.irqs.get_mut(&irq) else {
+            return;
+        };
+        match outcome {
+            Outcome::Applied => record.from = record.set.clone(),
+            Outcome::NotApplied | Outcome::NotPermitted | Outcome::NoUsablePu => {
+                record.set = record.from.clone();
+            }
+            // Another device's, or somebody else's doing: not to be touched.
+            Outcome::Gone | Outcome::ChangedByOthers => {
+                self.irqs.remove(&irq);
+                return;
+            }
+        }
+        if record.set == record.before {
+            self.irqs.remove(&irq);
+        }
+    }
+
+    /// The interrupts whose masks are perch's doing, or may be.
+    pub fn irqs(&self) -> impl Iterator<Item = &IrqRecord> {
+        self.irqs.values()
+    }
+
+    /// What is known of an interrupt whose mask is perch's doing.
+    pub fn irq(&self, irq: u32) -> Option<&IrqRecord> {
+        self.irqs.get(&irq)
+    }
+
     /// Forgets a thread that has ended.
     pub fn forget(&mut self, thread: ThreadId) {
         self.threads.remove(&thread);
@@ -302,6 +362,7 @@ impl Journal {
                 at: u64::MAX,
             }),
         });
-        masks.chain(processes).chain(threads).collect()
+        let irqs = self.irqs.values().cloned().map(Record::Irq);
+        masks.chain(processes).chain(threads).chain(irqs).collect()
     }
 }

@@ -2,9 +2,10 @@
 #![allow(dead_code)]
 
 use perch_core::{
-    Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
-    Metric, MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, PuSet,
-    ShareLevel, SharingDomain, Snapshot, ThreadId, ThreadInfo, ThreadSample, Topology, Wake,
+    Affinity, Count, CountQuality, EventPlan, EventSet, Launch, Machine, MachineError, MaskChange,
+    MaskError, Metric, MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId,
+    PuSample, PuSet, ShareLevel, SharingDomain, Snapshot, ThreadId, ThreadInfo, ThreadSample,
+    Topology, Wake,
     affinity::Relative,
     metric::names,
     topology::{Core, CoreKind, NumaNode, Package, Pu, PuState},
@@ -310,6 +311,10 @@ pub struct Scripted {
     pub silent_from: usize,
     /// Whether events are counted.
     pub counts: bool,
+    /// What it was told to count.
+    pub configured: EventPlan,
+    /// Whether PUs are watched: each is busy for a tenth of its number, and counted in every other period.
+    pub watches_pus: bool,
     last_cpuset: PuSet,
 }
 
@@ -327,6 +332,8 @@ impl Scripted {
             report_ended: false,
             silent_from: usize::MAX,
             counts: false,
+            configured: EventPlan::default(),
+            watches_pus: false,
             last_cpuset: cpuset,
         }
     }
@@ -338,8 +345,13 @@ impl Machine for Scripted {
         Arc::new(topology(self.cores, &self.last_cpuset))
     }
 
-    fn configure(&mut self, _: &EventPlan) -> Result<(), MachineError> {
+    fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
+        self.configured = plan.clone();
         Ok(())
+    }
+
+    fn watch_pus(&mut self, watch: bool) {
+        self.watches_pus = watch;
     }
 
     fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
@@ -393,10 +405,22 @@ impl Machine for Scripted {
             .filter(|_| self.report_ended)
             .map(|(id, task)| (id, task));
         let threads = kernel.tasks.iter().chain(told);
+        let pu = |pu: u32| PuSample {
+            pu,
+            interval: second,
+            busy: u64::from(pu) * second / 10,
+            interrupts: u64::from(pu) * second / 100,
+            counts: (self.at.is_multiple_of(2))
+                .then(|| pu_count(pu))
+                .into_iter()
+                .collect(),
+        };
+        let pus = kernel.pus.iter().filter(|_| self.watches_pus);
         let observation = Observation {
             at: (self.at as u64 + 1) * second,
             interval: second,
             threads: threads.map(|(id, task)| sample(id, task)).collect(),
+            pus: pus.map(pu).collect(),
             ended: ended.iter().map(|(id, _)| *id).collect(),
             own_cpu_time: 1_000_000,
             topology_changed: kernel.cpuset != self.last_cpuset,
@@ -446,6 +470,14 @@ fn fp_count(thread: &ThreadId) -> Count {
     }
 }
 
+fn pu_count(pu: u32) -> Count {
+    Count {
+        alias: "load".into(),
+        value: f64::from(pu),
+        quality: CountQuality::Exact,
+    }
+}
+
 /// A processor whose cores' PUs share floating-point units.
 pub struct TestProcessor;
 
@@ -460,6 +492,16 @@ impl Processor for TestProcessor {
 
     fn event_plan(&self) -> EventPlan {
         EventPlan::default()
+    }
+
+    fn event_plan_with(&self, needs: &[&str]) -> EventPlan {
+        let set = |name: &&str| EventSet {
+            name: (*name).into(),
+            events: Vec::new(),
+        };
+        EventPlan {
+            sets: needs.iter().map(set).collect(),
+        }
     }
 
     fn metrics(&self, counts: &[Count], _: u64) -> (Metrics, Vec<String>) {

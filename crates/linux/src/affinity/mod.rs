@@ -3,6 +3,7 @@
 //! Masks are read from `Cpus_allowed_list` of `/proc/…/status`, since sched_getaffinity(2) hides offline PUs.
 
 pub mod cpuset;
+mod irq;
 mod relatives;
 
 pub use relatives::SESSION_VARIABLE;
@@ -12,13 +13,15 @@ use crate::{
     topology::possible_pus,
 };
 use perch_core::{
-    Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId, affinity::Relative,
+    Affinity, IrqChange, IrqState, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId,
+    affinity::Relative,
 };
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{Mode, OFlags},
     io::Errno,
 };
+use std::path::Path;
 
 /// The masks of this machine's threads.
 #[derive(Debug, Default)]
@@ -141,6 +144,14 @@ impl LinuxAffinity {
 impl Affinity for LinuxAffinity {
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         Ok(Held::open(thread)?.mask()?)
+    }
+
+    fn irq(&self, number: u32) -> Result<IrqState, MaskError> {
+        irq::state(Path::new("/"), number)
+    }
+
+    fn change_irq(&mut self, change: &IrqChange) -> Outcome {
+        irq::change(Path::new("/"), change)
     }
 
     fn change(&mut self, change: &MaskChange) -> Outcome {

@@ -1,6 +1,6 @@
 //! Opening the machine.
 
-use super::{Changes, CountersMode, Counting, LinuxMachine};
+use super::{Changes, CountersMode, Counting, LinuxMachine, Pus};
 use crate::{
     affinity::LinuxAffinity,
     limits,
@@ -88,6 +88,7 @@ impl Builder {
             signals: Signals::catch()?,
             task_events: None,
             counting: Counting::new(self.counters, self.sampling_rate, self.modules),
+            pus: Pus::default(),
             child: None,
             attached: Vec::new(),
             subreaper: !self.leave_orphans,

@@ -80,6 +80,11 @@ impl Counting {
         Ok(())
     }
 
+    /// The counters of threads, if there are any.
+    pub(super) fn counters(&mut self) -> Option<&mut Counters> {
+        self.counters.as_mut()
+    }
+
     fn try_counters(&mut self, plan: &EventPlan) -> Option<Counters> {
         if plan.sets.iter().all(|set| set.events.is_empty()) {
             return None;

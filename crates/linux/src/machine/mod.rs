@@ -3,6 +3,7 @@
 mod builder;
 mod changes;
 mod counting;
+mod pus;
 mod waiting;
 
 pub use builder::Builder;
@@ -22,6 +23,7 @@ use perch_core::{
     Affinity, EventPlan, Launch, Machine, MachineError, Observation, PuSet, ThreadId, Topology,
     Wake,
 };
+use pus::Pus;
 use rustix::fd::OwnedFd;
 use std::{
     collections::HashSet,
@@ -38,6 +40,7 @@ pub struct LinuxMachine {
     signals: Signals,
     task_events: Option<TaskEvents>,
     counting: Counting,
+    pus: Pus,
     child: Option<Child>,
     /// Processes that perch was attached to, while they live: readable when they end.
     attached: Vec<(i32, Option<OwnedFd>)>,
@@ -149,7 +152,13 @@ impl Machine for LinuxMachine {
     }
 
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
-        self.counting.configure(plan, self.tracker.threads())
+        self.counting.configure(plan, self.tracker.threads())?;
+        self.pus.configure(self.counting.counters());
+        Ok(())
+    }
+
+    fn watch_pus(&mut self, watch: bool) {
+        self.pus.watch(watch);
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError> {
@@ -221,6 +230,7 @@ impl Machine for LinuxMachine {
             // Whoever changes a cpuset changes the masks of its threads.
             self.follow_default(topology_changed);
         }
+        let pus = self.pus.observe();
         self.counting
             .period(&self.topology, interval, &mut sampled)?;
         let said: Vec<String> = self
@@ -228,6 +238,7 @@ impl Machine for LinuxMachine {
             .take_remarks()
             .into_iter()
             .chain(self.counting.take_remarks())
+            .chain(self.pus.take_remarks())
             .collect();
         for remark in said {
             self.remark(remark);
@@ -237,7 +248,7 @@ impl Machine for LinuxMachine {
             at: (now - self.opened).as_nanos() as u64,
             interval,
             threads: sampled.threads,
-            pus: Vec::new(),
+            pus,
             sharing: self.counting.sharing(),
             ended: sampled.ended,
             unseen: self.tracker.take_unseen(),
@@ -256,6 +267,10 @@ impl Machine for LinuxMachine {
     }
 
     fn counting(&self) -> String {
-        self.counting.description()
+        let threads = self.counting.description();
+        match self.pus.description() {
+            Some(pus) => format!("{threads}; {pus}"),
+            None => threads,
+        }
     }
 }

@@ -4,11 +4,13 @@
 //! Source of all fields: proc(5), and `Documentation/scheduler/sched-stats.rst` of the kernel for `schedstat`.
 
 mod parse;
+mod pu_ticks;
 mod read;
 
 pub use parse::{
     Schedstat, Stat, Status, parse_migrations, parse_schedstat, parse_stat, parse_status,
 };
+pub use pu_ticks::{PuTicks, parse_pu_ticks};
 pub use read::{
     Gone, Reader, RunClock, last_task_number, process_numbers, session_of, start_of, task_numbers,
 };

@@ -65,6 +65,8 @@ pub enum Command {
     RecordTrace(RecordTraceArgs),
     /// Look at such a recording, or write it in another format
     Trace(TraceArgs),
+    /// Show which devices interrupt which PUs, and balance them
+    Irq(IrqArgs),
     /// Give threads back the masks that a killed perch left behind
     #[command(after_help = "Examples:\n  perch restore\n  perch restore --json")]
     Restore(JsonArgs),
@@ -368,6 +370,39 @@ pub struct ConfigArgs {
     /// Read settings from this TOML file
     #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
+}
+
+/// `perch irq`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  perch irq                      what comes where, and what would be better
+  perch irq --all --interval 5s
+  sudo perch irq --apply --for 10m
+
+Applied, interrupts are balanced anew in every interval; at the end, on Ctrl-C
+and by `perch restore` after `kill -9` each gets back the mask that it had.
+Interrupts that drivers manage, that every PU has of its own, and that somebody
+has bound to one PU are left alone.")]
+pub struct IrqArgs {
+    /// How long to watch, and with --apply how often to balance
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_period)]
+    pub interval: Duration,
+    /// Move interrupts, until --for is over or Ctrl-C; needs root
+    #[arg(long)]
+    pub apply: bool,
+    /// Hold them for so long [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", requires = "apply", value_parser = parse_period)]
+    pub duration: Option<Duration>,
+    /// Move also those which somebody, or their driver, has bound to some PUs, and beyond these
+    #[arg(long)]
+    pub take_over: bool,
+    /// Show also interrupts and PUs to which nothing came, and those that every PU has of its own
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON, one object an interval
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Only `--json`.

@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod compare;
 pub mod config;
 mod fidelity;
+pub mod irq;
 pub mod lab;
 pub mod manual;
 pub mod place;
@@ -41,6 +42,7 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Lab(args) => lab::lab(&args),
         Command::RecordTrace(args) => record_trace::record_trace(&args),
         Command::Trace(args) => trace::trace(&args),
+        Command::Irq(args) => irq::irq(&args),
         Command::Restore(args) => restore::restore(args),
         Command::Config(args) => config::config(&args),
         Command::Completions { shell } => manual::completions(shell),

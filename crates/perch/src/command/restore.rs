@@ -28,7 +28,7 @@ pub fn restore(args: JsonArgs) -> Result<ExitCode> {
     let usable = load(&Source::Native)?.topology.usable();
     let recovered = recover_all(&StateDir::standard()?, &mut LinuxAffinity::new(), &usable)?;
     let failed = recovered.iter().any(|(_, recovery)| match recovery {
-        Recovery::Restored(report) => !report.failed.is_empty(),
+        Recovery::Restored(report) => report.has_failed(),
         Recovery::Unreadable(_) => true,
         Recovery::Alive { .. } | Recovery::OtherBoot => false,
     });
@@ -96,6 +96,9 @@ fn sentence(recovery: &Recovery) -> String {
                     .iter()
                     .map(|(thread, why)| format!("{thread} failed: {why}")),
             );
+            if !report.irqs.is_empty() {
+                parts.push(crate::render::irq::restored(&report.irqs));
+            }
             parts.join("; ")
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod calibration;
 pub mod explain;
+pub mod irq;
 pub mod live;
 pub mod outcome;
 pub mod progress;

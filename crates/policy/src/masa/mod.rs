@@ -202,6 +202,10 @@ impl Policy for Masa {
         load::WANTED
     }
 
+    fn wants_pu_loads(&self) -> bool {
+        true
+    }
+
     fn decide(&mut self, snapshot: &Snapshot) -> Plan {
         self.memory.follow(&snapshot.threads);
         let mut field = Field::new(snapshot, &mut self.loads, &self.config);

@@ -9,6 +9,7 @@ pub use outcome::Outcome;
 
 use crate::{
     core::Finished,
+    counters::Counters,
     cycle::CycleLevel,
     detail::Detail,
     energy::Meter,
@@ -121,8 +122,23 @@ pub struct System {
     sleepers: BinaryHeap<Reverse<(Ps, usize)>>,
     /// Whether the scheduler may want others on PUs than are there.
     changed: bool,
+    /// What each PU has done, whoever was on it.
+    deeds: Vec<PuDeed>,
     /// Who was where, if that is to be remembered.
     stays: Option<Vec<Stay>>,
+}
+
+/// What a PU has done from the beginning on.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PuDeed {
+    /// Time with a thread on it.
+    pub busy: Ps,
+    /// Cycles of its core meanwhile.
+    pub cycles: u64,
+    /// What it counted.
+    pub counters: Counters,
+    /// Nanojoules that its threads took.
+    pub energy: f64,
 }
 
 /// A thread's time on a PU without a break.
@@ -213,6 +229,7 @@ impl System {
             finished: Vec::new(),
             sleepers: BinaryHeap::new(),
             changed: true,
+            deeds: vec![PuDeed::default(); machine.pus()],
             stays: None,
             machine,
             workload,
@@ -242,6 +259,12 @@ impl System {
     /// All processes that there were.
     pub fn processes(&self) -> &[Process] {
         &self.processes
+    }
+
+    /// What each PU has done so far. Its operating system and its devices take no time of PUs, so that is what threads
+    /// did there.
+    pub fn pus(&self) -> &[PuDeed] {
+        &self.deeds
     }
 
     /// Remembers from now on who is where, for [`System::stays`].
@@ -432,6 +455,11 @@ impl System {
             .meter
             .as_mut()
             .map_or(0.0, |meter| meter.take(pu, &counted, now));
+        let deed = &mut self.deeds[pu];
+        deed.busy += ran;
+        deed.cycles += cycles;
+        deed.counters += counted;
+        deed.energy += energy;
         let thread = &mut self.threads[index];
         thread.energy += energy;
         thread.cpu_time += ran;

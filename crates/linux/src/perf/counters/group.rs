@@ -1,4 +1,4 @@
-//! One group of counters of one thread: on the PMU together or not at all, read together.
+//! One group of counters of one thread or PU: on the PMU together or not at all, read together.
 
 use super::resolve::GroupPlan;
 use crate::perf::encode::{Encoded, Mode};
@@ -11,7 +11,18 @@ use std::{
 /// Most events in a group that is read: no PMU has as many counters.
 const MOST_EVENTS: usize = 32;
 
-/// Open counters of one thread.
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// The calling thread.
+    Own,
+    /// This thread.
+    Thread(i32),
+    /// Whatever runs on this PU, the kernel and interrupts among it.
+    Pu(u32),
+}
+
+/// Open counters of one thread or PU.
 pub(super) struct Group {
     leader: Counter,
     members: Vec<Counter>,
@@ -36,16 +47,16 @@ pub(super) struct Delta {
 }
 
 impl Group {
-    /// Opens a group for a thread, or for the calling thread, switched on.
-    pub(super) fn open(plan: &GroupPlan, tid: Option<i32>, user_only: bool) -> io::Result<Self> {
+    /// Opens a group, switched on.
+    pub(super) fn open(plan: &GroupPlan, target: Target, user_only: bool) -> io::Result<Self> {
         let mut events = plan.events.iter().map(|(_, event)| event);
         let Some(first) = events.next() else {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         };
-        let mut leader = builder(first, tid, user_only).enabled(false).build()?;
+        let mut leader = builder(first, target, user_only).enabled(false).build()?;
         let members: io::Result<Vec<Counter>> = events
             .map(|event| {
-                builder(event, tid, user_only)
+                builder(event, target, user_only)
                     .enabled(true)
                     .build_with_group(&mut leader)
             })
@@ -89,18 +100,18 @@ impl Group {
     }
 }
 
-fn builder(event: &Encoded, tid: Option<i32>, user_only: bool) -> Builder<'static> {
+fn builder(event: &Encoded, target: Target, user_only: bool) -> Builder<'static> {
     let mut builder = Builder::new(event.code);
     builder
         .read_format(
             ReadFormat::GROUP | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,
         )
         .exclude_kernel(user_only || event.mode == Mode::User)
-        .exclude_user(event.mode == Mode::Kernel)
-        .any_cpu();
-    match tid {
-        Some(tid) => builder.observe_pid(tid),
-        None => builder.observe_self(),
+        .exclude_user(event.mode == Mode::Kernel);
+    match target {
+        Target::Own => builder.observe_self().any_cpu(),
+        Target::Thread(tid) => builder.observe_pid(tid).any_cpu(),
+        Target::Pu(pu) => builder.any_pid().one_cpu(pu as usize),
     };
     builder
 }

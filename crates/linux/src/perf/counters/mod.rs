@@ -5,11 +5,14 @@
 //! turns. On hybrid processors there is a group for each kind of core; what both counted is added up.
 
 mod group;
+mod pus;
 mod resolve;
+
+pub use pus::PuCounters;
 
 use super::{Privilege, encode::Encoder, limits, privilege::refusal, probe};
 use crate::plausibility;
-use group::Group;
+use group::{Group, Target};
 use perch_core::{Count, CountQuality, EventPlan, MachineError, ThreadId, ThreadSample};
 use resolve::{GroupPlan, SetPlan};
 use std::{
@@ -188,6 +191,16 @@ impl Counters {
         }
     }
 
+    /// Counters of the same events and sets on whole PUs. They get a quarter of the descriptors.
+    ///
+    /// # Errors
+    /// Not permitted, with the remedy; fewer descriptors than one a PU and event.
+    pub fn of_pus(&mut self, pus: &[u32]) -> Result<PuCounters, MachineError> {
+        let counters = PuCounters::open(self.sets.clone(), pus, self.budget / 4)?;
+        self.budget -= counters.descriptors();
+        Ok(counters)
+    }
+
     /// Whether only user space is counted.
     pub fn user_only(&self) -> bool {
         self.user_only
@@ -249,7 +262,7 @@ impl Counters {
         }
         let plans = self.sets[set].groups.iter();
         let groups: io::Result<Vec<Group>> = plans
-            .map(|plan| Group::open(plan, Some(id.tid), self.user_only))
+            .map(|plan| Group::open(plan, Target::Thread(id.tid), self.user_only))
             .collect();
         thread.sets[set] = Some(groups?);
         self.used += cost;
@@ -303,10 +316,10 @@ impl Counters {
     }
 }
 
-/// Sums of one thread's reading over its groups.
+/// Sums of one reading over all groups of a set.
 #[derive(Default)]
 struct Tally {
-    /// Longest time that a group was switched on while the thread ran, in nanoseconds.
+    /// Longest time that a group was switched on (while the thread ran), in nanoseconds.
     enabled: u64,
     /// By alias: sum of counts, sum of times on a PMU, and whether one of them was impossible.
     counts: BTreeMap<Arc<str>, (u64, u64, bool)>,

@@ -1,6 +1,6 @@
 //! From a plan's spellings to groups that this machine's PMUs take.
 
-use super::group::Group;
+use super::group::{Group, Target};
 use crate::perf::{
     encode::{Encoded, Encoder},
     privilege::refusal,
@@ -99,7 +99,7 @@ fn first_that_counts(
         let alone = GroupPlan {
             events: vec![(event.alias.clone(), encoded.clone())],
         };
-        match Group::open(&alone, None, user_only) {
+        match Group::open(&alone, Target::Own, user_only) {
             Ok(_) => return Ok(Ok(encoded)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
                 return Err(refusal("counting events of one's own thread", error));
@@ -130,7 +130,7 @@ fn split(events: Vec<(Arc<str>, Encoded)>, user_only: bool) -> Vec<GroupPlan> {
     for event in events {
         if let Some(last) = groups.last_mut() {
             last.events.push(event.clone());
-            if Group::open(last, None, user_only).is_ok() {
+            if Group::open(last, Target::Own, user_only).is_ok() {
                 continue;
             }
             last.events.pop();

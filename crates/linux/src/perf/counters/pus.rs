@@ -1,0 +1,142 @@
+//! Hardware counters of whole PUs: the same sets as of threads, counting whatever runs there, in turns alike.
+
+use super::{
+    Tally,
+    group::{Group, Target},
+    resolve::SetPlan,
+};
+use crate::{
+    perf::{limits::NOFILE_REMEDY, privilege::refusal},
+    plausibility,
+};
+use perch_core::{Count, MachineError};
+use std::{collections::BTreeMap, io};
+
+/// Counters of the PUs of a machine. Reading is linear in PUs: a system call for each group, which interrupts the PU.
+pub struct PuCounters {
+    sets: Vec<SetPlan>,
+    pus: BTreeMap<u32, Pu>,
+    /// Descriptors that may be used.
+    budget: usize,
+}
+
+/// One PU's counters.
+struct Pu {
+    /// The set that counts now.
+    active: usize,
+    /// Groups of each set with their place in the plan; a group of another kind of core is missing.
+    sets: Vec<Vec<(usize, Group)>>,
+}
+
+impl PuCounters {
+    pub(super) fn open(
+        sets: Vec<SetPlan>,
+        pus: &[u32],
+        budget: usize,
+    ) -> Result<Self, MachineError> {
+        let mut counters = Self {
+            sets,
+            pus: BTreeMap::new(),
+            budget,
+        };
+        for pu in pus {
+            counters.add(*pu)?;
+        }
+        Ok(counters)
+    }
+
+    /// Starts to count a PU that has come online.
+    ///
+    /// # Errors
+    /// Not permitted, with the remedy; no descriptors left.
+    pub fn add(&mut self, pu: u32) -> Result<(), MachineError> {
+        const WHAT: &str = "counting events of whole PUs";
+        let groups = self.sets.iter().flat_map(|set| &set.groups);
+        let cost: usize = groups.map(|group| group.events.len()).sum();
+        if self.descriptors() + cost > self.budget {
+            return Err(MachineError::NotPermitted {
+                what: WHAT.to_owned(),
+                remedy: NOFILE_REMEDY.to_owned(),
+            });
+        }
+        let mut sets = Vec::new();
+        for (at, set) in self.sets.iter().enumerate() {
+            let mut groups = Vec::new();
+            for (number, plan) in set.groups.iter().enumerate() {
+                // Everything that runs there is meant, so the kernel is never left out.
+                match Group::open(plan, Target::Pu(pu), false) {
+                    Ok(group) => groups.push((number, group)),
+                    Err(error) if refuses(&error) => return Err(refusal(WHAT, error)),
+                    // Events of another kind of core; or the PU has just gone offline.
+                    Err(_) => {}
+                }
+            }
+            if at > 0 {
+                for (_, group) in &mut groups {
+                    group.disable().map_err(|error| refusal(WHAT, error))?;
+                }
+            }
+            sets.push(groups);
+        }
+        self.pus.insert(pu, Pu { active: 0, sets });
+        Ok(())
+    }
+
+    /// Stops to count a PU that has gone offline.
+    pub fn remove(&mut self, pu: u32) {
+        self.pus.remove(&pu);
+    }
+
+    /// The PUs that are counted.
+    pub fn pus(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pus.keys().copied()
+    }
+
+    /// Whether some event is counted on some PU.
+    pub fn is_counting(&self) -> bool {
+        self.descriptors() > 0
+    }
+
+    /// What happened on a PU since its last reading. Then its next set has its turn.
+    pub fn read(&mut self, pu: u32) -> Vec<Count> {
+        let plans = &self.sets;
+        let Some(pu) = self.pus.get_mut(&pu) else {
+            return Vec::new();
+        };
+        let mut tally = Tally::default();
+        for (number, group) in &mut pu.sets[pu.active] {
+            tally.add(group, &plans[pu.active].groups[*number]);
+        }
+        let enabled = tally.enabled;
+        if plans.len() > 1 {
+            let next = (pu.active + 1) % plans.len();
+            for (_, group) in &mut pu.sets[pu.active] {
+                // A PU that has gone offline counts nothing until it is added anew.
+                let _ = group.disable();
+            }
+            for (_, group) in &mut pu.sets[next] {
+                let _ = group.enable();
+            }
+            pu.active = next;
+        }
+        let (mut counts, _) = tally.counts();
+        // An idle PU counts next to nothing and that proves nothing: only what is too much is not believed.
+        plausibility::judge(&mut counts, enabled, true);
+        counts
+    }
+
+    /// Descriptors in use.
+    pub(super) fn descriptors(&self) -> usize {
+        let groups = self.pus.values().flat_map(|pu| pu.sets.iter().flatten());
+        groups.map(|(_, group)| group.descriptors()).sum()
+    }
+}
+
+/// Whether nobody may count that at all, or no more of it.
+fn refuses(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    matches!(
+        code,
+        Some(libc::EACCES | libc::EPERM | libc::EMFILE | libc::ENFILE)
+    )
+}

@@ -1,0 +1,191 @@
+//! Interrupts of real devices in a guest of two packages: shown, balanced, and put back whatever happens to perch.
+
+use std::path::Path;
+
+use perch_testbed::{Guest, Topology, perch_binary, vm_tests_skipped};
+use serde_json::Value;
+
+/// Two sources, a random number generator and the serial line, both on PU 0. One object a line: what was done, and then
+/// what perch says or what the kernel shows.
+const SCRIPT: &str = r#"
+rng=$(sed -n '/virtio.*-input$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts | tail -1)
+tty=$(sed -n '/ttyS0$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts)
+# The serial line has an interrupt while somebody has it open.
+sleep 1000 >/dev/ttyS0 &
+[ -n "$tty" ] || tty=$(sed -n '/ttyS0$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts)
+all=$(cat /proc/irq/$rng/smp_affinity_list)
+while :; do dd if=/dev/hwrng of=/dev/null bs=64 count=400; done 2>/dev/null &
+rngs=$!
+stty 115200 </dev/ttyS0
+yes >/dev/ttyS0 &
+ttys=$!
+# Both to PU 0, which takes their next interrupts; and then they may go anywhere again, but the kernel leaves them where
+# they are as long as their masks allow.
+together() {
+    for mask in 0 $all; do
+        for irq in $rng $tty; do
+            echo $mask >/proc/irq/$irq/smp_affinity_list
+        done
+        sleep 2
+    done
+}
+together
+masks() {
+    echo "{\"masks\":\"$1\",\"rng\":\"$(cat /proc/irq/$rng/smp_affinity_list)\",\"tty\":\"$(cat /proc/irq/$tty/smp_affinity_list)\"}"
+}
+# Lets perch work in the background until it has told so many intervals.
+hold() {
+    : >/tmp/held
+    perch irq --apply --interval 2s --json >/tmp/held 2>&1 &
+    held=$!
+    tries=0
+    until [ "$(wc -l </tmp/held)" -ge "$1" ] || [ $((tries += 1)) -gt 300 ]; do usleep 100000; done
+}
+ended() {
+    wait $held
+    echo "{\"ended\":$?}"
+    cat /tmp/held
+}
+echo "{\"irqs\":[$rng,$tty]}"
+masks before
+perch irq --interval 2s --json
+perch irq --interval 2s --all >&2
+hold 3
+masks held
+perch irq --apply --interval 1s 2>&1 | sed 's/"/./g;s/.*/{"second":"&"}/'
+kill -TERM $held
+ended
+masks stopped
+together
+hold 2
+masks again
+kill -9 $held
+ended
+masks killed
+perch restore --json | tr -d '\n'
+echo
+masks restored
+together
+hold 2
+# Somebody else decides, for a mask that perch never sets: after that perch leaves it alone, and so does restoring.
+echo 0-1 >/proc/irq/$rng/smp_affinity_list
+echo 0-1 >/proc/irq/$tty/smp_affinity_list
+masks foreign
+sleep 5
+kill -TERM $held
+ended
+masks left
+kill $rngs $ttys
+exit 0
+"#;
+
+fn masks<'a>(said: &'a [Value], when: &str) -> (&'a str, &'a str) {
+    let found = said.iter().find(|value| value["masks"] == when);
+    let found = found.unwrap_or_else(|| panic!("nothing of {when}"));
+    (
+        found["rng"].as_str().unwrap(),
+        found["tty"].as_str().unwrap(),
+    )
+}
+
+#[test]
+fn interrupts_are_shown_balanced_and_put_back() {
+    if vm_tests_skipped() {
+        return;
+    }
+    let output = Guest::new(Topology::Packages2)
+        .device("virtio-rng-pci")
+        .module("virtio-rng")
+        .program(perch_binary().unwrap())
+        .program(Path::new(env!("CARGO_BIN_EXE_guest-look")))
+        .run(SCRIPT)
+        .and_then(perch_testbed::Output::ok)
+        .unwrap();
+    eprintln!("{}\n{}", output.stdout, output.stderr);
+    let said: Vec<Value> = output
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with(['{', '[']))
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect();
+    let irqs = &said[0]["irqs"];
+
+    // Shown: both come on PU 0, nothing on the other package; one of them should go there.
+    let shown = said
+        .iter()
+        .find(|value| value["interrupts"].is_array())
+        .unwrap();
+    let line = |irq: &Value| {
+        let lines = shown["interrupts"].as_array().unwrap();
+        let label = irq.to_string();
+        lines
+            .iter()
+            .find(|line| line["label"] == label.as_str())
+            .unwrap()
+    };
+    for irq in irqs.as_array().unwrap() {
+        let line = line(irq);
+        assert!(line["rate"].as_f64().unwrap() > 100.0, "{line}");
+        assert_eq!(line["by_pu"][0][0], 0, "{line}");
+        assert_eq!(line["allowed"], "0-3", "{line}");
+    }
+    let moves = shown["moves"].as_array().unwrap();
+    let between: Vec<&Value> = moves
+        .iter()
+        .filter(|made| made["level"] == "package")
+        .collect();
+    assert_eq!(between.len(), 1, "{moves:?}");
+    assert!(
+        [2, 3].map(Value::from).contains(&between[0]["to"]),
+        "{moves:?}"
+    );
+
+    // Applied: one of them is in the other package, and it stays so.
+    assert_eq!(masks(&said, "before"), ("0-3", "0-3"));
+    let package = |mask: &str| mask.parse::<u32>().map_or(0, |pu| pu / 2);
+    for when in ["held", "again"] {
+        let (rng, tty) = masks(&said, when);
+        assert_ne!(package(rng), package(tty), "{when}: {rng} {tty}");
+    }
+    let second = said
+        .iter()
+        .find_map(|value| value["second"].as_str())
+        .unwrap();
+    assert!(
+        second.contains("another `perch irq --apply` is at work"),
+        "{second}"
+    );
+
+    // Put back: on a signal by perch, after a kill by the next one; and never what somebody else has set.
+    assert_eq!(masks(&said, "stopped"), ("0-3", "0-3"));
+    assert_eq!(masks(&said, "killed"), masks(&said, "again"));
+    assert_eq!(masks(&said, "restored"), ("0-3", "0-3"));
+    let restored = said.iter().find(|value| value.is_array()).unwrap();
+    assert!(
+        restored[0]["irqs"]["restored"].as_u64().unwrap() > 0,
+        "{restored}"
+    );
+    assert_eq!(masks(&said, "foreign"), ("0-1", "0-1"));
+    assert_eq!(masks(&said, "left"), ("0-1", "0-1"));
+    let ended: Vec<i64> = said
+        .iter()
+        .filter_map(|value| value["ended"].as_i64())
+        .collect();
+    assert_eq!(ended, [0, 128 + 9, 0]);
+
+    // In effect: after the first move the loads of the packages were closer than before.
+    let packages = |seen: &Value| -> Vec<f64> {
+        let loads = seen["packages"].as_array().unwrap();
+        loads.iter().map(|load| load[1].as_f64().unwrap()).collect()
+    };
+    let applied: Vec<&Value> = said
+        .iter()
+        .filter(|value| value["outcomes"].is_array())
+        .collect();
+    assert!(!applied.is_empty());
+    assert_eq!(applied[0]["outcomes"][0][1], "applied");
+    let settled = said
+        .iter()
+        .any(|seen| seen["packages"].is_array() && packages(seen).iter().all(|load| *load > 50.0));
+    assert!(settled);
+}

@@ -1,0 +1,256 @@
+//! The example of MASA's section 4 in a guest of two packages: floating-point threads on one, integer threads on the
+//! other; one swap, and no more.
+
+mod story;
+
+use std::collections::BTreeSet;
+
+use perch_testbed::load::Role;
+use perch_testbed::{Topology, vm_tests_skipped};
+use serde_json::Value;
+use story::{Run, guest, tell};
+
+/// Periods of 5 s that are looked at.
+const PERIODS: usize = 6;
+
+/// The stand-in PMU's processor: L2 misses are counted only if a policy asks for them, in a turn of their own.
+const PROFILE: &str = r#"name = "two-packages"
+title = "the stand-in PMU as MASA's processor"
+[[match]]
+any = true
+[[unit]]
+class = "fp"
+count = 1
+share = "core"
+source = "MASA, section 2: the logical processors of a package share them"
+[[event]]
+alias = "cycles"
+spellings = ["cycles"]
+source = "perf_event_open(2)"
+[[event]]
+alias = "instructions"
+spellings = ["instructions"]
+source = "perf_event_open(2)"
+[[event]]
+alias = "fp_ops"
+spellings = ["cpu/fpops/"]
+source = "the test"
+[[event]]
+alias = "l2_misses"
+spellings = ["cpu/l2miss/"]
+source = "the test"
+[[set]]
+name = "core"
+events = ["cycles", "instructions", "fp_ops"]
+[[set]]
+name = "memory"
+events = ["l2_misses"]
+on_demand = true
+[[metric]]
+name = "cycles"
+formula = "cycles"
+unit = "cycles"
+total = true
+description = "cycles"
+source = "the count itself"
+[[metric]]
+name = "fp_share"
+formula = "fp_ops / cycles"
+unit = "operations / cycle"
+range = [0, 8]
+description = "floating-point work per cycle"
+source = "the test"
+[[metric]]
+name = "fp_load"
+formula = "fp_ops / cpu_seconds"
+unit = "operations / second"
+description = "load of the floating-point units"
+source = "MASA, section 4"
+[[metric]]
+name = "l2_load"
+formula = "l2_misses / cpu_seconds"
+unit = "misses / second"
+description = "load of the caches"
+source = "MASA, section 4"
+[fp_threshold]
+counters = 0.05
+source = "the test"
+[limits]
+cycles_per_second = [10e6, 8e9]
+min_instructions_per_second = 1e6
+max_instructions_per_cycle = 16
+judge_after_ms = 10
+source = "no processor runs above 8 GHz"
+"#;
+
+/// Limits somewhat above what one floating-point thread does alone.
+const CALIBRATION: &str = r#"machine = "the test's guest"
+date = "2026-11-22"
+[[metric]]
+name = "l2_load"
+priority = 1
+share = "package"
+limit = 1e7
+[[metric]]
+name = "fp_load"
+priority = 2
+share = "package"
+limit = 6e8
+"#;
+
+/// Starts the workload with each kind of thread on a package of its own, and then lets all go anywhere. The kernel was
+/// told to balance nothing, so nobody but perch moves them.
+const WRONG: &str = r#"
+guest-load --orders /tmp/orders --seconds 900 --seed $1 --threads fp:2,int:2 --gap 0 \
+    --rates "fp=cpu-cycles=2000000000 instructions=1500000000 fpops=500000000 l2miss=2000" \
+    --rates "int=cpu-cycles=2000000000 instructions=3000000000 fpops=0 l2miss=4000" >/tmp/lines &
+until [ "$(wc -l </tmp/lines)" -ge 4 ]; do usleep 20000; done
+set -- $(sed -n '/"role":"fp"/s/.*"tid":\([0-9]*\).*/\1/p;' /tmp/lines) \
+    $(sed -n '/"role":"int"/s/.*"tid":\([0-9]*\).*/\1/p;' /tmp/lines)
+mask=1
+for tid in $*; do
+    taskset -p $mask $tid >/dev/null
+    mask=$((mask * 2))
+done
+for tid in $*; do
+    taskset -p f $tid >/dev/null
+done
+wait
+"#;
+
+fn script(variant: &str, seed: u32) -> String {
+    format!(
+        r#"
+begin "{variant} {seed}"
+: >$LINES
+printf '[policies.masa]\nvariant = "{variant}"\ncalibration = "/root/calibration.toml"\n' >/tmp/config.toml
+# The shell itself may only use the first PU.
+taskset f perch run --policy masa --config /tmp/config.toml --profile /root/profile.toml --counters pmu \
+    --log $LOG --output /tmp/report -- sh /root/wrong.sh {seed} 2>/tmp/said &
+perch=$!
+listen
+look settled 4 {PERIODS}
+order end
+ended $perch perch
+finish
+"#
+    )
+}
+
+/// The moves of a period that bind a thread.
+fn bound(period: &Value) -> Vec<&Value> {
+    let moves = period["moves"].as_array().unwrap();
+    moves.iter().filter(|made| made["to"].is_string()).collect()
+}
+
+fn check(run: &Run) {
+    let name = &run.name;
+    assert_eq!(run.ended["perch"], 0, "{name}");
+    let roles = run.first_roles();
+    let samples = |period: &Value| -> Vec<(i32, usize)> {
+        let threads = period["observation"]["threads"].as_array().unwrap();
+        let told = threads.iter().filter_map(|thread| {
+            let tid = i32::try_from(thread["info"]["id"]["tid"].as_i64()?).ok()?;
+            let pu = usize::try_from(thread["last_pu"].as_u64()?).ok()?;
+            roles.contains_key(&tid).then_some((tid, pu))
+        });
+        told.collect()
+    };
+    let packages = |period: &Value, role: Role| -> BTreeSet<usize> {
+        let of_role = samples(period)
+            .into_iter()
+            .filter(|(tid, _)| roles[tid] == role);
+        of_role
+            .map(|(_, pu)| Topology::Packages2.core_of(pu))
+            .collect()
+    };
+    let periods = &run.periods[..PERIODS];
+    let swaps: Vec<usize> = (0..PERIODS)
+        .filter(|at| !bound(&periods[*at]).is_empty())
+        .collect();
+    let told = || {
+        let lines = periods.iter().map(|period| {
+            format!(
+                "{:?} {} {}",
+                samples(period),
+                period["moves"],
+                period["observation"]["pus"]
+            )
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    // (FP, FP) (INT, INT) at first.
+    let [swap] = swaps[..] else {
+        panic!("{name}: swaps after periods {swaps:?} of\n{}", told())
+    };
+    let before = &periods[swap];
+    assert_eq!(packages(before, Role::Fp).len(), 1, "{name}: {}", told());
+    assert_eq!(packages(before, Role::Int).len(), 1, "{name}: {}", told());
+    // One of each kind changes places.
+    let moved = bound(before);
+    let kinds: BTreeSet<Role> = moved
+        .iter()
+        .map(|made| roles[&i32::try_from(made["thread"]["tid"].as_i64().unwrap()).unwrap()])
+        .collect();
+    assert_eq!((moved.len(), kinds.len()), (2, 2), "{name}: {}", told());
+    // (INT, FP) (INT, FP) at the end.
+    let last = &periods[PERIODS - 1];
+    assert_eq!(packages(last, Role::Fp).len(), 2, "{name}: {}", told());
+    assert_eq!(packages(last, Role::Int).len(), 2, "{name}: {}", told());
+
+    // What was on demand only was counted, and PUs as well as threads.
+    let counting = run.header["counting"].as_str().unwrap();
+    assert!(
+        counting.contains("in 2 sets by turns") && counting.contains("PUs counted"),
+        "{counting}"
+    );
+    let counted = |period: &Value, alias: &str| -> Vec<f64> {
+        let pus = period["observation"]["pus"].as_array().unwrap();
+        assert_eq!(pus.len(), Topology::Packages2.pus());
+        let counts = pus.iter().flat_map(|pu| pu["counts"].as_array().unwrap());
+        let counts = counts.filter(|count| count["alias"] == alias);
+        counts
+            .map(|count| count["value"].as_f64().unwrap())
+            .collect()
+    };
+    assert!(
+        periods
+            .iter()
+            .any(|period| counted(period, "l2_misses").len() == 4)
+    );
+    for period in periods
+        .iter()
+        .filter(|period| counted(period, "fp_ops").len() == 4)
+    {
+        // Two threads' work in 5 s, whoever has done it where.
+        let sum: f64 = counted(period, "fp_ops").into_iter().sum();
+        let seconds = period["observation"]["interval"].as_u64().unwrap() as f64 / 1e9;
+        let share = sum / (2.0 * 5e8 * seconds);
+        assert!(
+            (0.5..1.1).contains(&share),
+            "{name}: {share} of what two threads do"
+        );
+    }
+}
+
+#[test]
+fn one_swap_sets_it_right() {
+    if vm_tests_skipped() {
+        return;
+    }
+    let guest = guest(Topology::Packages2)
+        .kernel_argument("isolcpus=domain,1-3")
+        .fake_pmu()
+        .text("/root/profile.toml", PROFILE)
+        .text("/root/calibration.toml", CALIBRATION)
+        .text("/root/wrong.sh", WRONG);
+    let mut scripts = "insmod /testbed/fakepmu.ko events=fpops:0x8011,l2miss:0x8022 || exit 1\n\
+        echo '* cpu-cycles=1000000000 instructions=500000000' >/sys/module/fakepmu/parameters/rules\n"
+        .to_owned();
+    for (variant, seed) in [("paper", 1), ("perch", 2)] {
+        scripts += &script(variant, seed);
+    }
+    let runs = tell(&guest, &scripts);
+    assert_eq!(runs.len(), 2);
+    runs.iter().for_each(check);
+}
