@@ -253,6 +253,9 @@ pub fn user_folder() -> Option<PathBuf> {
     Some(base.join("perch"))
 }
 
+/// The option of policies that take a calibration.
+const CALIBRATION: &str = "calibration";
+
 impl Settings {
     /// The settings by name, for a recording's header.
     pub fn told(&self) -> BTreeMap<String, serde_json::Value> {
@@ -268,6 +271,27 @@ impl Settings {
             serde_json::json!(self.policy_config),
         );
         told
+    }
+
+    /// Whether the policy takes a calibration that the settings do not name.
+    pub fn lacks_calibration(&self) -> bool {
+        let takes = perch_policy::registry::default_config(&self.policy)
+            .is_ok_and(|options| options.contains_key(CALIBRATION));
+        // `limits` says what a calibration would.
+        let given = [CALIBRATION, "limits"];
+        takes
+            && given
+                .iter()
+                .all(|option| !self.policy_config.contains_key(*option))
+    }
+
+    /// Names the calibration for a policy that lacks one.
+    pub fn calibrated_by(&mut self, file: &Path) {
+        if self.lacks_calibration() {
+            let file = file.display().to_string();
+            self.policy_config
+                .insert(CALIBRATION.to_owned(), toml::Value::String(file));
+        }
     }
 
     /// Merges the command line (which already holds the environment) over the file over the defaults.

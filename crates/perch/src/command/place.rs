@@ -48,7 +48,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
             if args.explain { "--explain" } else { "--live" }
         );
     }
-    let settings = Settings::new(args)?;
+    let mut settings = Settings::new(args)?;
     let here = load(&Source::Native)?;
     let on_paper = args
         .topology
@@ -59,6 +59,9 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     // The profile says how the threads are counted, which is this machine's matter; on paper only the units count.
     let Chosen { profile, why } =
         processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
+    if let Some(calibration) = super::calibrate::where_to_read().filter(|_| on_paper.is_none()) {
+        settings.calibrated_by(&calibration);
+    }
     let policy = policy(&settings, &machine.topology)?;
     let mut remarks = Vec::new();
     if profile.name == "generic" {

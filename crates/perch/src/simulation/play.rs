@@ -11,7 +11,7 @@ use crate::{
     config::Settings,
     render::{explain::Explain, live::Live},
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use perch_core::{Policy, PuSet};
 use perch_engine::{
     Acting, Observer, Options, Period, Session, StateDir,
@@ -19,6 +19,7 @@ use perch_engine::{
     report::{Collector, Report},
 };
 use perch_lab::{
+    calibrate,
     placement::{Placement, shuffled},
     processor::SimProcessor,
 };
@@ -34,6 +35,7 @@ use perch_sim::{
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use tempfile::NamedTempFile;
 
 /// Into how many parts a simulation is cut to tell how far it is.
 const PARTS: u64 = 20;
@@ -96,7 +98,14 @@ pub fn decider(
     if [BEST, WORST].contains(&policy) {
         bail!("`{policy}` is no policy: give it to --compare, beside others");
     }
-    let settings = Settings::new(&args.place(policy))?;
+    let mut settings = Settings::new(&args.place(policy))?;
+    let calibration = match settings.lacks_calibration() {
+        true => Some(calibrated(machine)?),
+        false => None,
+    };
+    if let Some(calibration) = &calibration {
+        settings.calibrated_by(calibration.path());
+    }
     let decides = match policy {
         DEFAULT => registry::build("observe", &toml::Table::new())?,
         _ => place::policy(&settings, &perch_sim::topology::topology(machine)).map_err(|error| {
@@ -108,6 +117,17 @@ pub fn decider(
         })?,
     };
     Ok((decides, settings))
+}
+
+/// A file with the calibration of a simulated machine, measured anew as `perch calibrate` does; gone once it was read.
+fn calibrated(machine: &Arc<MachineModel>) -> Result<NamedTempFile> {
+    let how = calibrate::How::new("as it was played".to_owned());
+    let measured = calibrate::simulated(machine, &how, |_, _| ());
+    let measured =
+        measured.map_err(|why| anyhow!("{}: cannot be calibrated: {why}", machine.name))?;
+    let file = NamedTempFile::new().context("a file for the calibration")?;
+    std::fs::write(file.path(), measured.to_toml()?).context("a file for the calibration")?;
+    Ok(file)
 }
 
 /// Plays the workload under a policy, its threads started in the order of this seed; the result, and the report that
