@@ -18,7 +18,7 @@ use std::ops::Range;
 const SIZE: (u32, u32) = (720, 420);
 
 /// Okabe and Ito's colours, which also the colour-blind tell apart.
-const COLOURS: [RGBColor; 6] = [
+pub(crate) const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -256,8 +256,8 @@ fn size(bytes: f64) -> String {
 }
 
 /// An axis of groups, labelled in the middle of each.
-struct Slots {
-    groups: usize,
+pub(crate) struct Slots {
+    pub groups: usize,
 }
 
 impl Ranged for Slots {

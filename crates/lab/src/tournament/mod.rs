@@ -5,12 +5,16 @@
 //! and, where their rules ask for it, a calibration that was measured on that machine as `perch calibrate` measures;
 //! never the simulator's parameters.
 
+mod agreement;
 mod best;
 mod draw;
 mod file;
+mod picture;
 mod score;
 
+pub use agreement::Agreement;
 pub use file::{Contestant, Entry, Rules};
+pub use picture::picture;
 use score::Alone;
 pub use score::{Again, Line, Match, Outcome, Standing};
 

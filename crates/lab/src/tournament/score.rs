@@ -5,7 +5,7 @@ use crate::{placement::Placement, simulate::Sample};
 use serde::Serialize;
 
 /// Throughputs that differ by less than this part are a draw.
-const DRAW: f64 = 0.005;
+pub(super) const DRAW: f64 = 0.005;
 
 /// One workload under one policy, or the default scheduler: means over seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]

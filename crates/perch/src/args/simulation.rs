@@ -144,6 +144,7 @@ Examples:
   perch lab list
   perch lab run cmt/figure3           one experiment: a table of its claims
   perch lab report -o page.html       all experiments, on one page
+  perch lab run tournament            all policies against each other
   perch lab fidelity -m smt2-zen      how far `--fidelity interval` is off
 
 docs/lab.md says how to read the tables and how to write an experiment.")]
@@ -165,16 +166,22 @@ pub enum LabCommand {
     },
     /// Run experiments and hold what they give against what was published
     #[command(
-        after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/"
+        after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/\n  perch lab run tournament --workloads 2"
     )]
     Run {
-        /// Experiments by name, all below a name (`cmt`), or files
+        /// Experiments by name, all below a name (`cmt`), or files; or `tournament`
         #[arg(required = true, value_name = "NAME|FILE")]
         experiments: Vec<String>,
         /// Write the pictures (SVG) into this folder
         #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
         figures: Option<PathBuf>,
-        /// Print JSON: a list of claims
+        /// Of the tournament: at most so many workloads a machine, for a quick look
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        workloads: Option<u64>,
+        /// Of the tournament: only these of its machines
+        #[arg(long = "machine", short, value_name = "NAME", value_delimiter = ',')]
+        machines: Vec<String>,
+        /// Print JSON: a list of claims, or all that came of the tournament
         #[arg(long)]
         json: bool,
     },

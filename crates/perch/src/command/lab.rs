@@ -1,6 +1,9 @@
 //! `perch lab`: the papers' experiments on simulated machines.
 
-use super::fidelity::{Wanted, fidelity};
+use super::{
+    fidelity::{Wanted, fidelity},
+    tournament,
+};
 use crate::args::{LabArgs, LabCommand};
 use crate::render::table::{Align, table};
 use anyhow::{Context, Result, bail};
@@ -17,8 +20,20 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
         LabCommand::Run {
             experiments,
             figures,
+            workloads,
+            machines,
             json,
-        } => run(experiments, figures.as_deref(), *json),
+        } => {
+            let wanted = tournament::Wanted {
+                workloads: *workloads,
+                machines,
+                figures: figures.as_deref(),
+            };
+            match tournament::is_meant(experiments, &wanted)? {
+                true => tournament::tournament(&wanted, *json),
+                false => run(experiments, figures.as_deref(), *json),
+            }
+        }
         LabCommand::Report {
             experiments,
             output,
@@ -47,11 +62,13 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
 
 fn list(json: bool) -> Result<ExitCode> {
     let all = perch_lab::list()?;
+    let played = tournament::title();
     if json {
-        let values: Vec<_> = all
+        let mut values: Vec<_> = all
             .iter()
             .map(|e| serde_json::json!({ "name": e.name, "title": e.title, "claims": e.claims }))
             .collect();
+        values.push(serde_json::json!({ "name": tournament::NAME, "title": played, "claims": 0 }));
         super::print_json(&values)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -62,7 +79,8 @@ fn list(json: bool) -> Result<ExitCode> {
     ];
     let rows = all
         .into_iter()
-        .map(|e| vec![e.name, e.claims.to_string(), e.title]);
+        .map(|e| vec![e.name, e.claims.to_string(), e.title])
+        .chain([vec![tournament::NAME.into(), "-".into(), played]]);
     super::print(&table(&columns, rows))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -86,6 +104,11 @@ fn run(names: &[String], figures: Option<&Path>, json: bool) -> Result<ExitCode>
 }
 
 fn report(names: &[String], output: &Path) -> Result<ExitCode> {
+    if names.iter().any(|name| name == tournament::NAME) {
+        bail!(
+            "the tournament claims nothing and has no page: run it with `perch lab run tournament`"
+        );
+    }
     let page = perch_lab::report(&results(&chosen(names)?)?)?;
     std::fs::write(output, page)
         .with_context(|| format!("{}: cannot be written", output.display()))?;
@@ -134,12 +157,19 @@ fn write_figure(folder: &Path, results: &Results) -> Result<()> {
         Ok(svg) => svg,
         Err(why) => bail!("{}: the picture cannot be drawn: {why}", results.name),
     };
-    let file = folder.join(format!("{}.svg", results.name));
+    write(&folder.join(format!("{}.svg", results.name)), &svg)
+}
+
+/// Writes a picture, and makes its folder.
+///
+/// # Errors
+/// Either cannot be done.
+pub(super) fn write(file: &Path, svg: &str) -> Result<()> {
     if let Some(parent) = file.parent() {
         std::fs::create_dir_all(parent)
             .with_context(|| format!("{}: cannot be made", parent.display()))?;
     }
-    std::fs::write(&file, svg).with_context(|| format!("{}: cannot be written", file.display()))
+    std::fs::write(file, svg).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
 /// How far an experiment is, on a terminal.

@@ -17,6 +17,7 @@ pub mod restore;
 pub mod run;
 pub mod sim;
 pub mod topology;
+mod tournament;
 pub mod trace;
 
 use crate::args::{Args, Command};

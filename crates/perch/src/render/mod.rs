@@ -10,6 +10,7 @@ pub mod report;
 pub mod sim;
 pub mod table;
 pub mod topology;
+pub mod tournament;
 pub mod trace;
 
 /// The width that everything fits.
