@@ -40,6 +40,9 @@ const CAME_TRUE: f64 = 0.3;
 /// No thread is taken to have lost more than this (logarithm) when its speed alone is guessed: half of it.
 const MOST_LOST: f64 = 0.7;
 
+/// How often the speed alone of a new thread is guessed again with what it is then predicted to lose.
+const FIRST_GUESSES: usize = 4;
+
 /// Weight of a new guess of a speed alone.
 const GUESS: f64 = 0.3;
 
@@ -204,26 +207,37 @@ impl Symbiosis {
         }
         let now = |runner: usize| speeds[runner].unwrap_or(1.0);
         // What a thread would do alone follows from what it does and what it is predicted to lose, which depends on it
-        // in turn: a first guess is enough, and more would run away.
+        // in turn. Of one that is new this is followed a few times, for old ones once a period.
         let mut alone: Vec<f64> = (0..threads)
             .map(|runner| {
                 let memory = &self.memory[scene.runners[runner].at];
                 memory.alone.unwrap_or(now(runner))
             })
             .collect();
+        let any_new = (scene.runners.iter()).any(|runner| self.memory[runner.at].alone.is_none());
         let mut pairs = self.predict(scene, costs, &alone);
-        if costs.basis.counted {
+        let rounds = match (costs.basis.counted, any_new) {
+            (true, true) => FIRST_GUESSES,
+            (true, false) => 1,
+            (false, _) => 0,
+        };
+        let known: Vec<Option<f64>> = (scene.runners.iter())
+            .map(|runner| self.memory[runner.at].alone)
+            .collect();
+        for _ in 0..rounds {
             let placed = Placed::new(scene, &pairs, here(scene));
-            let lost: Vec<f64> = (0..threads).map(|runner| placed.lost(runner)).collect();
-            drop(placed);
-            for (runner, lost) in lost.into_iter().enumerate() {
-                let memory = &mut self.memory[scene.runners[runner].at];
-                let guess = now(runner) * lost.min(MOST_LOST).exp();
-                let known = memory.alone.get_or_insert(guess);
-                *known += GUESS * (guess - *known);
-                alone[runner] = *known;
+            for runner in 0..threads {
+                let guess = now(runner) * placed.lost(runner).min(MOST_LOST).exp();
+                alone[runner] =
+                    known[runner].map_or(guess, |known| known + GUESS * (guess - known));
             }
+            drop(placed);
             pairs = self.predict(scene, costs, &alone);
+        }
+        if costs.basis.counted {
+            for (runner, alone) in scene.runners.iter().zip(&alone) {
+                self.memory[runner.at].alone = Some(*alone);
+            }
         }
         pairs.talk = self.talk(snapshot, scene, costs);
         let now = (0..threads).map(now).collect();

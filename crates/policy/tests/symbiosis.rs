@@ -1,0 +1,376 @@
+//! The policy `symbiosis` on a machine on paper: four cores of two PUs and kernels that suffer as a calibration says.
+
+mod support;
+
+use perch_core::{
+    Metric, MetricName, MetricSource, Plan, Policy, PuSet, Sharing, Snapshot, ThreadId,
+    metric::names,
+};
+use perch_policy::{Calibration, Symbiosis, SymbiosisConfig};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use support::{Spec, World, cores, id};
+
+/// Floating-point kernels halve each other on a core; an integer kernel and anything else hardly meet.
+const CALIBRATION: &str = r#"
+machine = "on paper"
+date = "2026-11-22"
+
+[[metric]]
+name = "fp_share"
+priority = 1
+share = "core"
+limit = 1.0
+
+[[kernel]]
+name = "fp"
+metrics = { ipc = 2.0, fp_share = 0.8, load_share = 0.1, store_share = 0.0, branch_share = 0.1 }
+
+[[kernel]]
+name = "half"
+metrics = { ipc = 2.0, fp_share = 0.4, load_share = 0.1, store_share = 0.0, branch_share = 0.1 }
+
+[[kernel]]
+name = "integer"
+metrics = { ipc = 2.0, fp_share = 0.0, load_share = 0.1, store_share = 0.0, branch_share = 0.1 }
+
+[[coupling]]
+share = "core"
+kernel = "fp"
+beside = ["fp"]
+slowdown = 2.0
+
+[[coupling]]
+share = "core"
+kernel = "fp"
+beside = ["half"]
+slowdown = 1.4
+
+[[coupling]]
+share = "core"
+kernel = "half"
+beside = ["fp"]
+slowdown = 1.4
+
+[[coupling]]
+share = "core"
+kernel = "half"
+beside = ["half"]
+slowdown = 1.2
+
+[[coupling]]
+share = "core"
+kernel = "fp"
+beside = ["integer"]
+slowdown = 1.02
+
+[[coupling]]
+share = "core"
+kernel = "integer"
+beside = ["fp"]
+slowdown = 1.02
+
+[[coupling]]
+share = "core"
+kernel = "integer"
+beside = ["integer"]
+slowdown = 1.02
+
+[[transfer]]
+share = "core"
+seconds = 1e-8
+
+[[transfer]]
+share = "machine"
+seconds = 1e-6
+"#;
+
+fn policy() -> Symbiosis {
+    let calibration = Calibration::parse(CALIBRATION, "on paper").unwrap();
+    Symbiosis::with_calibration(SymbiosisConfig::default(), calibration).unwrap()
+}
+
+/// Counted metrics of a thread with this FP share, as fast as it would be alone divided by `slowdown`.
+fn counted(world: &mut World, at: usize, share: f64, slowdown: f64) {
+    let values = [
+        (names::IPC, 2.0 / slowdown),
+        (names::FP_SHARE, share),
+        (names::LOAD_SHARE, 0.1),
+        (names::STORE_SHARE, 0.0),
+        (names::BRANCH_SHARE, 0.1),
+    ];
+    for (name, value) in values {
+        let metric = Metric {
+            value,
+            confidence: 1.0,
+            source: MetricSource::Counters,
+        };
+        let metrics = &mut world.snapshot.threads[at].metrics;
+        metrics.set(MetricName::from(name), metric);
+    }
+}
+
+/// Threads with these FP shares, each on the PU of its number.
+fn world(cores_: usize, smt: usize, shares: &[f64]) -> World {
+    let specs: Vec<Spec> = (0..shares.len())
+        .map(|at| Spec {
+            activity: 1.0,
+            last_pu: at,
+            ..Spec::busy(shares[at])
+        })
+        .collect();
+    let mut world = World::new(&cores(1, cores_, smt), &specs);
+    react(&mut world, shares);
+    world
+}
+
+fn core_of(snapshot: &Snapshot, at: usize) -> usize {
+    let thread = &snapshot.threads[at];
+    let pu = thread.bound.as_ref().and_then(PuSet::first);
+    let pu = pu.or(thread.last_pu).unwrap();
+    snapshot.topology.pu(pu).unwrap().core
+}
+
+/// Threads slow each other down as the kernels do.
+fn react(world: &mut World, shares: &[f64]) {
+    let core: Vec<usize> = (0..shares.len())
+        .map(|at| core_of(&world.snapshot, at))
+        .collect();
+    for at in 0..shares.len() {
+        let beside = (0..shares.len()).filter(|other| *other != at && core[*other] == core[at]);
+        let lost: f64 = beside.map(|other| shares[at] * shares[other]).sum();
+        counted(world, at, shares[at], 1.0 + 1.5 * lost);
+    }
+}
+
+/// One period; threads go where they are bound and slow each other down there.
+fn step(world: &mut World, policy: &mut Symbiosis, shares: &[f64]) -> Plan {
+    let plan = policy.decide(&world.snapshot);
+    let bound: BTreeMap<ThreadId, &PuSet> =
+        plan.bindings.iter().map(|b| (b.thread, &b.pus)).collect();
+    for thread in &mut world.snapshot.threads {
+        thread.bound = bound.get(&thread.info.id).map(|pus| (*pus).clone());
+        if let Some(pus) = &thread.bound
+            && !pus.contains(thread.last_pu.unwrap())
+        {
+            thread.last_pu = pus.first();
+        }
+    }
+    world.snapshot.period += 1;
+    react(world, shares);
+    plan
+}
+
+/// How many floating-point threads share a core with another one.
+fn clashes(world: &World, shares: &[f64]) -> usize {
+    let heavy = |at: &usize| shares[*at] > 0.5;
+    (0..shares.len())
+        .filter(heavy)
+        .filter(|at| {
+            let mut others = (0..shares.len()).filter(heavy).filter(|other| other != at);
+            others.any(|other| core_of(&world.snapshot, other) == core_of(&world.snapshot, *at))
+        })
+        .count()
+}
+
+#[test]
+fn floating_point_threads_go_beside_integer_threads_and_then_nobody_moves() {
+    let shares = [0.8, 0.8, 0.8, 0.8, 0.0, 0.0, 0.0, 0.0];
+    let (mut world, mut policy) = (world(4, 2, &shares), policy());
+    assert_eq!(clashes(&world, &shares), 4);
+    for _ in 0..8 {
+        step(&mut world, &mut policy, &shares);
+    }
+    assert_eq!(clashes(&world, &shares), 0);
+    let settled: Vec<_> = world
+        .snapshot
+        .threads
+        .iter()
+        .map(|t| t.bound.clone())
+        .collect();
+    for _ in 0..30 {
+        step(&mut world, &mut policy, &shares);
+        let now: Vec<_> = world
+            .snapshot
+            .threads
+            .iter()
+            .map(|t| t.bound.clone())
+            .collect();
+        assert_eq!(now, settled);
+    }
+}
+
+#[test]
+fn nothing_is_bound_where_nothing_is_gained() {
+    let shares = [0.8, 0.0, 0.8, 0.0, 0.8, 0.0, 0.8, 0.0];
+    let (mut world, mut policy) = (world(4, 2, &shares), policy());
+    for _ in 0..20 {
+        assert_eq!(step(&mut world, &mut policy, &shares).bindings, []);
+    }
+}
+
+#[test]
+fn without_a_calibration_it_does_as_workover_and_says_so() {
+    let shares = [0.8, 0.8, 0.0, 0.0];
+    let world = world(2, 2, &shares);
+    let mut policy = Symbiosis::new(SymbiosisConfig::default()).unwrap();
+    let plan = policy.decide(&world.snapshot);
+    assert!(!plan.bindings.is_empty());
+    assert!(
+        plan.remarks
+            .iter()
+            .any(|remark| remark.contains("perch calibrate"))
+    );
+}
+
+#[test]
+fn a_calibration_without_kernels_is_refused() {
+    let text = CALIBRATION.split("[[kernel]]").next().unwrap();
+    let calibration = Calibration::parse(text, "on paper").unwrap();
+    let error = Symbiosis::with_calibration(SymbiosisConfig::default(), calibration).unwrap_err();
+    assert!(
+        error.to_string().contains("run `perch calibrate` again"),
+        "{error}"
+    );
+}
+
+/// Integer threads, each pair that shares on two cores.
+fn talkers(transfers: f64, confidence: f64) -> World {
+    let mut world = world(4, 2, &[0.0; 8]);
+    let pair = |one: usize| Sharing {
+        threads: (id(one), id(one + 4)),
+        transfers,
+        confidence,
+    };
+    world.snapshot.sharing = (0..4).map(pair).collect();
+    world
+}
+
+#[test]
+fn threads_that_share_memory_are_put_together_and_others_are_not() {
+    let together = |world: &World| {
+        let core = |at| core_of(&world.snapshot, at);
+        (0..4).filter(|at| core(*at) == core(at + 4)).count()
+    };
+    for (transfers, confidence, expected) in [(2e5, 1.0, 4), (0.0, 1.0, 0), (2e5, 0.1, 0)] {
+        let (mut world, mut policy) = (talkers(transfers, confidence), policy());
+        for _ in 0..6 {
+            let sharing = world.snapshot.sharing.clone();
+            step(&mut world, &mut policy, &[0.0; 8]);
+            world.snapshot.sharing = sharing;
+        }
+        assert_eq!(together(&world), expected, "{transfers} {confidence}");
+    }
+}
+
+#[test]
+fn many_threads_are_dealt_out_by_class() {
+    let shares: Vec<f64> = (0..600)
+        .map(|at| if at < 300 { 0.8 } else { 0.0 })
+        .collect();
+    let (mut world, mut policy) = (world(300, 2, &shares), policy());
+    assert_eq!(clashes(&world, &shares), 300);
+    for _ in 0..5 {
+        step(&mut world, &mut policy, &shares);
+    }
+    assert_eq!(clashes(&world, &shares), 0);
+}
+
+/// Where each thread's equals are: for each core the shares of those on it, sorted.
+fn company(world: &World, shares: &[f64]) -> Vec<Vec<u64>> {
+    let mut cores: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    for (at, share) in shares.iter().enumerate() {
+        let core = core_of(&world.snapshot, at);
+        cores.entry(core).or_default().push(share.to_bits());
+    }
+    let mut all: Vec<Vec<u64>> = cores.into_values().collect();
+    all.iter_mut().for_each(|core| core.sort_unstable());
+    all.sort_unstable();
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn plans_keep_to_allowed_pus_and_leave_others_alone(
+        threads in support::any_threads(),
+        machine in support::any_cores(),
+        sampled in any::<bool>(),
+    ) {
+        let mut world = World::new(&machine, &threads);
+        if !sampled {
+            let known = threads.iter().enumerate();
+            for (at, share) in known.filter_map(|(at, thread)| Some((at, thread.share?))) {
+                counted(&mut world, at, share, 1.0);
+            }
+        }
+        let mut policy = policy();
+        for _ in 0..5 {
+            let plan = policy.decide(&world.snapshot);
+            let usable = world.snapshot.topology.usable();
+            let mut seen = std::collections::BTreeSet::new();
+            for binding in &plan.bindings {
+                let thread = world.snapshot.thread(binding.thread).unwrap();
+                prop_assert!(thread.hands_off.is_none());
+                prop_assert!(seen.insert(binding.thread));
+                prop_assert!(!binding.pus.is_empty());
+                prop_assert!(binding.pus.is_subset(&usable.and(&thread.allowed)));
+            }
+            let bound: BTreeMap<ThreadId, PuSet> =
+                plan.bindings.into_iter().map(|b| (b.thread, b.pus)).collect();
+            for thread in &mut world.snapshot.threads {
+                thread.bound = bound.get(&thread.info.id).cloned();
+            }
+            world.snapshot.period += 1;
+        }
+    }
+
+    #[test]
+    fn what_it_ends_with_is_never_slower_than_what_it_found(
+        shares in proptest::collection::vec(prop_oneof![Just(0.0), Just(0.4), Just(0.8)], 2..9),
+    ) {
+        let speed = |world: &World| -> f64 {
+            let threads = world.snapshot.threads.iter();
+            threads.map(|thread| thread.metrics.value(names::IPC).unwrap()).sum()
+        };
+        let (mut world, mut policy) = (world(4, 2, &shares), policy());
+        let before = speed(&world);
+        for _ in 0..40 {
+            step(&mut world, &mut policy, &shares);
+        }
+        prop_assert!(speed(&world) >= before * 0.999, "{} after {before}", speed(&world));
+        let settled = world.snapshot.clone();
+        for _ in 0..20 {
+            step(&mut world, &mut policy, &shares);
+        }
+        let bound = |snapshot: &Snapshot| -> Vec<_> {
+            snapshot.threads.iter().map(|t| t.bound.clone()).collect()
+        };
+        prop_assert_eq!(bound(&world.snapshot), bound(&settled));
+    }
+
+    #[test]
+    fn other_numbers_for_the_same_threads_give_the_same_company(
+        order in Just((0..8usize).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let shares = [0.8, 0.8, 0.8, 0.8, 0.0, 0.0, 0.0, 0.0];
+        let end = |places: &[usize]| {
+            // The thread of number n has the share and the place of places[n].
+            let specs: Vec<Spec> = places
+                .iter()
+                .map(|at| Spec { activity: 1.0, last_pu: *at, ..Spec::busy(shares[*at]) })
+                .collect();
+            let mine: Vec<f64> = places.iter().map(|at| shares[*at]).collect();
+            let mut world = World::new(&cores(1, 4, 2), &specs);
+            react(&mut world, &mine);
+            let mut policy = policy();
+            for _ in 0..8 {
+                step(&mut world, &mut policy, &mine);
+            }
+            company(&world, &mine)
+        };
+        let plain: Vec<usize> = (0..8).collect();
+        prop_assert_eq!(end(&order), end(&plain));
+    }
+}
