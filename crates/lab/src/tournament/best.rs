@@ -19,8 +19,8 @@ const LOOK: (u64, u64) = (100_000, 200_000);
 /// Seconds of the operating system for threads that are not steady.
 const LONG_LOOK: (u64, u64) = (2, 16);
 
-/// Changes that are tried for each thread, of steady threads and of others.
-const TRIES: (usize, usize) = (20, 5);
+/// Changes that are tried for each thread and at most, of steady threads and of others.
+const TRIES: ((usize, usize), (usize, usize)) = ((20, 240), (5, 60));
 
 /// Fewer gains than this are chance.
 const BETTER: f64 = 1e-5;
@@ -141,7 +141,8 @@ pub(super) fn best(
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     found.truncate(2);
-    let tries = if looks.steady { TRIES.0 } else { TRIES.1 } * slots.len();
+    let (each, most) = if looks.steady { TRIES.0 } else { TRIES.1 };
+    let tries = (each * slots.len()).min(most);
     for (value, placement) in &mut found {
         for _ in 0..tries {
             let mut next = placement.clone();

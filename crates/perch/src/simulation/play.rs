@@ -92,7 +92,7 @@ pub struct SimulatedThread {
 /// A policy that is not there, settings that do not fit it or the machine.
 pub fn decider(
     policy: &str,
-    machine: &MachineModel,
+    machine: &Arc<MachineModel>,
     args: &SimArgs,
 ) -> Result<(Box<dyn Policy>, Settings)> {
     if [BEST, WORST].contains(&policy) {
