@@ -1,7 +1,8 @@
 //! What people see: pictures and tables fit 80 columns, and look as they did.
 
-use perch::render::{WIDTH, report, topology};
+use perch::render::{WIDTH, report, topology, tournament};
 use perch_engine::Report;
+use perch_lab::tournament::{Again, Line, Match, Outcome, Standing};
 use perch_linux::topology::{Source, load};
 use std::collections::BTreeMap;
 
@@ -76,4 +77,75 @@ fn machines_of_all_sizes_fit() {
     ] {
         assert_fits(&draw(description));
     }
+}
+
+/// A tournament of made-up numbers.
+fn played() -> Outcome {
+    let policies = [
+        "default",
+        "workover",
+        "masa",
+        "cpi",
+        "sos",
+        "symbiosis",
+        "symbiosis, sampled",
+    ];
+    let standing = |machine: &str, at: usize| Standing {
+        name: policies[at].to_owned(),
+        machine: machine.to_owned(),
+        workloads: 320,
+        mean_regret: 0.061 - 0.01 * at as f64,
+        worst_regret: 0.4321 - 0.05 * at as f64,
+        ratio: 1.0 + 0.0123 * at as f64,
+        worst_ratio: 0.98765,
+        wins: 40 * at,
+        losses: 7 * at,
+        moves: 12.3456 * at as f64,
+        unfairness: 3.21,
+    };
+    let standings =
+        |machine: &'static str| (0..policies.len()).map(move |at| standing(machine, at));
+    let line = Line {
+        throughput: 1.0,
+        regret: 0.0,
+        ratio: 1.0,
+        moves: 0.0,
+        unfairness: 1.0,
+        placement: vec![0],
+    };
+    let found = |exhaustive| Match {
+        machine: "numa-2".to_owned(),
+        workload: 0,
+        threads: 1,
+        best: 1.0,
+        exhaustive,
+        default: line.clone(),
+        lines: vec![line.clone(); policies.len() - 1],
+    };
+    let again = |interval, cycle| Again {
+        machine: "numa-2".to_owned(),
+        workload: 0,
+        contestant: "masa".to_owned(),
+        interval,
+        cycle,
+    };
+    let machines = ["ibm-power7-smt4", "intel-xeon-ht", "numa-2"];
+    Outcome {
+        standings: standings("").collect(),
+        by_machine: machines.into_iter().flat_map(standings).collect(),
+        matches: vec![found(true), found(false), found(false)],
+        again: vec![again(1.1, 1.08), again(0.9, 1.01), again(1.002, 0.99)],
+    }
+}
+
+#[test]
+fn a_tournament() {
+    let text = tournament::tournament(&played());
+    assert_fits(&text);
+    insta::assert_snapshot!(text);
+    let none = Outcome {
+        again: Vec::new(),
+        ..played()
+    };
+    assert!(!tournament::tournament(&none).contains("judged again"));
 }

@@ -273,6 +273,26 @@ fn wrong_files_and_names_are_refused_with_their_place() {
 }
 
 #[test]
+fn the_tournament_is_listed_and_tells_mistakes() {
+    assert!(told(&["lab", "list"]).contains("tournament"));
+    let all = json(&["lab", "list", "--json"]);
+    let all = all.as_array().unwrap();
+    assert!(all.iter().any(|entry| entry["name"] == "tournament"));
+    let error = refused(&["lab", "run", "tournament", "--workloads", "0"], 2);
+    assert!(error.contains("--workloads"), "{error}");
+    let error = refused(&["lab", "run", "tournament", "--machine", "numa-3"], 125);
+    assert!(error.contains("numa-2"), "{error}");
+    let error = refused(&["lab", "run", "tournament", "cmt"], 125);
+    assert!(error.contains("by itself"), "{error}");
+    let error = refused(&["lab", "run", "cmt/model", "--workloads", "2"], 125);
+    assert!(error.contains("lab run tournament"), "{error}");
+    let error = refused(&["lab", "report", "tournament"], 125);
+    assert!(error.contains("lab run tournament"), "{error}");
+    let error = refused(&["lab", "run", "tournamnt"], 125);
+    assert!(error.contains("`tournament`"), "{error}");
+}
+
+#[test]
 fn a_deadlock_is_reported_and_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("stuck.toml");

@@ -33,13 +33,18 @@ pub fn title() -> String {
 /// Whether these names mean the tournament.
 ///
 /// # Errors
-/// It is named together with experiments, or what only it takes is given without it.
+/// It is misspelt or named together with experiments, or what only it takes is given without it.
 pub fn is_meant(names: &[String], wanted: &Wanted<'_>) -> Result<bool> {
     if names == [NAME] {
         return Ok(true);
     }
     if names.iter().any(|name| name == NAME) {
         bail!("the tournament has tables of its own: run `perch lab run tournament` by itself");
+    }
+    for name in names.iter().filter(|name| !name.ends_with(".toml")) {
+        if let Some(hint) = did_you_mean(name, [NAME]) {
+            bail!("no experiment `{name}`; {hint}");
+        }
     }
     if wanted.workloads.is_some() || !wanted.machines.is_empty() {
         bail!("--workloads and --machine belong to `perch lab run tournament`");

@@ -87,17 +87,22 @@ fn by_machine(outcome: &Outcome) -> String {
 }
 
 fn judged_again(agreement: &Agreement, results: usize) -> String {
+    let clear = match agreement.decided {
+        0 => "the interval level tells none apart by more than 0.5 %".to_owned(),
+        decided => format!(
+            "of the {decided} that the interval level tells apart by more than 0.5 % both levels agree on the better one \
+             in {}",
+            agreement.agreed
+        ),
+    };
     wrapped(
         "",
         &format!(
-            "{} judged again at the cycle level: the ratio to the default scheduler's last placement differs by {:.2} % \
-             on the mean, by {:.2} % at most; of {} that the interval level tells apart by more than 0.5 % both levels \
-             agree in {} which is better",
+            "{} judged again at the cycle level: the ratio of a policy's last placement to the default scheduler's last \
+             one differs by {:.2} % on the mean, by {:.2} % at most; {clear}",
             count(results, "result"),
             100.0 * agreement.mean,
             100.0 * agreement.largest,
-            agreement.decided,
-            agreement.agreed,
         ),
     )
 }
