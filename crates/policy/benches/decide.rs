@@ -5,7 +5,10 @@ mod support;
 
 use divan::{Bencher, black_box};
 use perch_core::{Metric, MetricName, MetricSource, Policy, metric::names};
-use perch_policy::{Cpi, CpiConfig, WorkOver, WorkOverConfig, workover::Variant};
+use perch_policy::{
+    Calibration, Cpi, CpiConfig, Masa, MasaConfig, Symbiosis, SymbiosisConfig, WorkOver,
+    WorkOverConfig, workover::Variant,
+};
 use support::World;
 
 fn main() {
@@ -113,6 +116,78 @@ fn cpi_first(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
 fn cpi_steady(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
     let world = cpi_world(size, 0);
     let mut policy = Cpi::new(CpiConfig::default());
+    policy.decide(&world.snapshot);
+    bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
+}
+
+/// From 10 to 10,000 threads on 1,024 PUs; the first ones pair by pair, the others by classes.
+const GROWING: [(usize, u32, usize, usize); 6] = [
+    (10, 4, 128, 2),
+    (64, 4, 128, 2),
+    (256, 4, 128, 2),
+    (1_000, 4, 128, 2),
+    (3_000, 4, 128, 2),
+    (10_000, 4, 128, 2),
+];
+
+const CALIBRATION: &str = include_str!("../tests/data/calibration.toml");
+
+fn calibrated_world(size: (usize, u32, usize, usize)) -> World {
+    let mut world = cpi_world(size, 0);
+    for thread in &mut world.snapshot.threads {
+        for (name, value) in [
+            (names::LOAD_SHARE, 0.1),
+            (names::STORE_SHARE, 0.0),
+            (names::BRANCH_SHARE, 0.1),
+        ] {
+            let metric = Metric {
+                value,
+                confidence: 1.0,
+                source: MetricSource::Counters,
+            };
+            thread.metrics.set(MetricName::from(name), metric);
+        }
+    }
+    world
+}
+
+/// The decision in which it searches.
+#[divan::bench(args = GROWING)]
+fn symbiosis_search(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let calibration = Calibration::parse(CALIBRATION, "made up").expect("a calibration");
+    let mut world = calibrated_world(size);
+    let mut begun = || {
+        let mut policy =
+            Symbiosis::with_calibration(SymbiosisConfig::default(), calibration.clone())
+                .expect("a policy");
+        for period in 0..2 {
+            world.snapshot.period = period;
+            policy.decide(&world.snapshot);
+        }
+        world.snapshot.period = 2;
+        (world.clone(), policy)
+    };
+    bencher
+        .with_inputs(&mut begun)
+        .bench_local_values(|(world, mut policy)| policy.decide(black_box(&world.snapshot)));
+}
+
+/// A decision while it rests.
+#[divan::bench(args = GROWING)]
+fn symbiosis_steady(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let calibration = Calibration::parse(CALIBRATION, "made up").expect("a calibration");
+    let mut policy =
+        Symbiosis::with_calibration(SymbiosisConfig::default(), calibration).expect("a policy");
+    let world = calibrated_world(size);
+    policy.decide(&world.snapshot);
+    bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
+}
+
+#[divan::bench(args = GROWING)]
+fn masa(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let calibration = Calibration::parse(CALIBRATION, "made up").expect("a calibration");
+    let mut policy = Masa::with_calibration(MasaConfig::default(), &calibration).expect("a policy");
+    let world = calibrated_world(size);
     policy.decide(&world.snapshot);
     bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
 }

@@ -11,79 +11,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use support::{Spec, World, cores, id};
 
-/// Floating-point kernels halve each other on a core; an integer kernel and anything else hardly meet.
-const CALIBRATION: &str = r#"
-machine = "on paper"
-date = "2026-11-22"
-
-[[metric]]
-name = "fp_share"
-priority = 1
-share = "core"
-limit = 1.0
-
-[[kernel]]
-name = "fp"
-metrics = { ipc = 2.0, fp_share = 0.8, load_share = 0.1, store_share = 0.0, branch_share = 0.1 }
-
-[[kernel]]
-name = "half"
-metrics = { ipc = 2.0, fp_share = 0.4, load_share = 0.1, store_share = 0.0, branch_share = 0.1 }
-
-[[kernel]]
-name = "integer"
-metrics = { ipc = 2.0, fp_share = 0.0, load_share = 0.1, store_share = 0.0, branch_share = 0.1 }
-
-[[coupling]]
-share = "core"
-kernel = "fp"
-beside = ["fp"]
-slowdown = 2.0
-
-[[coupling]]
-share = "core"
-kernel = "fp"
-beside = ["half"]
-slowdown = 1.4
-
-[[coupling]]
-share = "core"
-kernel = "half"
-beside = ["fp"]
-slowdown = 1.4
-
-[[coupling]]
-share = "core"
-kernel = "half"
-beside = ["half"]
-slowdown = 1.2
-
-[[coupling]]
-share = "core"
-kernel = "fp"
-beside = ["integer"]
-slowdown = 1.02
-
-[[coupling]]
-share = "core"
-kernel = "integer"
-beside = ["fp"]
-slowdown = 1.02
-
-[[coupling]]
-share = "core"
-kernel = "integer"
-beside = ["integer"]
-slowdown = 1.02
-
-[[transfer]]
-share = "core"
-seconds = 1e-8
-
-[[transfer]]
-share = "machine"
-seconds = 1e-6
-"#;
+/// Made up: floating-point kernels halve each other on a core.
+const CALIBRATION: &str = include_str!("data/calibration.toml");
 
 fn policy() -> Symbiosis {
     let calibration = Calibration::parse(CALIBRATION, "on paper").unwrap();

@@ -43,10 +43,21 @@ pub(super) fn improve(placed: &mut Placed<'_>, scene: &Scene) {
                     consider(Change::Swap(runner, other));
                 }
             }
+            // Of empty units that share the same with others one stands for all.
+            let mut empty: Vec<(usize, &[usize])> = Vec::new();
+            let mask = scene.runners[runner].mask;
             for (unit, limit) in limits.iter().enumerate() {
-                if unit != here && placed.count(unit) < *limit {
-                    consider(Change::Move(runner, unit));
+                if unit == here || placed.count(unit) >= *limit || !scene.masks[mask][unit] {
+                    continue;
                 }
+                if placed.count(unit) == 0 {
+                    let alike = (scene.units[unit].width, scene.units[unit].groups.as_slice());
+                    if empty.contains(&alike) {
+                        continue;
+                    }
+                    empty.push(alike);
+                }
+                consider(Change::Move(runner, unit));
             }
             if let Some((_, change)) = best {
                 placed.make(change);
@@ -55,10 +66,10 @@ pub(super) fn improve(placed: &mut Placed<'_>, scene: &Scene) {
         }
         for one in 0..scene.units.len() {
             for other in one + 1..scene.units.len() {
-                let alike = scene.units[one].groups == scene.units[other].groups;
-                let change = Change::Exchange(one, other);
                 let full = placed.count(one) > 1 || placed.count(other) > 1;
-                if !alike && full && placed.allows(change) && placed.gain(change) > least {
+                let alike = || scene.units[one].groups == scene.units[other].groups;
+                let change = Change::Exchange(one, other);
+                if full && !alike() && placed.allows(change) && placed.gain(change) > least {
                     placed.make(change);
                     better = true;
                 }
