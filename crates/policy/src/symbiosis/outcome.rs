@@ -1,0 +1,125 @@
+//! What came of placements: how fast threads were beside whom, and whether a move brought what was predicted.
+
+use super::{
+    LONGEST_REST, SETTLE, Symbiosis, delivered, here,
+    learned::{self, Seen},
+    loss::{Pairs, Placed},
+    scene::Scene,
+};
+use perch_core::{Snapshot, ThreadId};
+use std::collections::HashMap;
+
+/// A gain that came true by less than this part of it is a disappointment.
+const CAME_TRUE: f64 = 0.3;
+
+/// A loss by more than this part is no chance: threads go back.
+const WORSE: f64 = 0.003;
+
+/// Each disappointment doubles the gain that is needed, up to so many.
+const MOST_DISAPPOINTED: u32 = 6;
+
+impl Symbiosis {
+    /// Remembers how fast threads are beside whom, and lets that correct what is predicted.
+    pub(super) fn learn(
+        &mut self,
+        snapshot: &Snapshot,
+        scene: &Scene,
+        pairs: &mut Pairs,
+        now: &[f64],
+    ) {
+        let id = |runner: usize| snapshot.threads[scene.runners[runner].at].info.id;
+        let runner_of: HashMap<ThreadId, usize> =
+            (0..scene.runners.len()).map(|r| (id(r), r)).collect();
+        let class = self.classes(snapshot, scene);
+        let placed = Placed::new(scene, pairs, here(scene));
+        let settled = self
+            .moved
+            .as_ref()
+            .is_none_or(|m| snapshot.period >= m.period + SETTLE);
+        let mut changed = Vec::new();
+        for (runner, of) in scene.runners.iter().enumerate() {
+            let members = placed.members(of.unit);
+            let mut beside: Vec<ThreadId> = members.iter().map(|other| id(*other)).collect();
+            beside.retain(|other| *other != id(runner));
+            beside.sort_unstable();
+            let first = scene.units[of.unit].pus.first().unwrap_or(0);
+            let width = scene.units[of.unit].width;
+            let memory = &mut self.memory[of.at];
+            let stayed = memory.stayed(first, &beside);
+            // Where threads take turns, who ran beside whom is not known.
+            if stayed && settled && now[runner] > 0.0 && members.len() <= width {
+                let speed = now[runner].ln() + placed.lost_afar(runner);
+                if memory.saw(beside, speed) {
+                    changed.push(id(runner));
+                }
+            }
+        }
+        drop(placed);
+        if !changed.is_empty() {
+            self.phase = snapshot.period;
+        }
+        let mut seen = Vec::new();
+        for (runner, of) in scene.runners.iter().enumerate() {
+            let memory = &mut self.memory[of.at];
+            if !changed.contains(&id(runner)) {
+                memory.forget(&changed);
+            }
+            seen.extend(memory.seen.iter().filter_map(|known| {
+                let beside = known.beside.iter();
+                let beside = beside.map(|id| runner_of.get(id).map(|other| class[*other]));
+                Some(Seen {
+                    runner: class[runner],
+                    beside: beside.collect::<Option<Vec<usize>>>()?,
+                    speed: known.speed,
+                })
+            }));
+        }
+        learned::correct(pairs, &seen, &class);
+    }
+
+    /// Threads of one process that use the same are of one class.
+    fn classes(&self, snapshot: &Snapshot, scene: &Scene) -> Vec<usize> {
+        let mut first: Vec<usize> = Vec::new();
+        let runners = scene.runners.iter().enumerate();
+        let class = runners.map(|(runner, of)| {
+            let pid = |at: usize| snapshot.threads[at].info.pid;
+            let alike = first.iter().position(|other| {
+                let other = &scene.runners[*other];
+                pid(other.at) == pid(of.at) && self.memory[other.at].is_like(&self.memory[of.at])
+            });
+            alike.unwrap_or_else(|| {
+                first.push(runner);
+                first.len() - 1
+            })
+        });
+        class.collect()
+    }
+
+    /// Whether the last move brought what was predicted. If it made things worse, the placement before.
+    pub(super) fn judge(
+        &mut self,
+        snapshot: &Snapshot,
+        scene: &Scene,
+        now: &[f64],
+    ) -> Option<Vec<usize>> {
+        let settled = |moved: &&super::Moved| snapshot.period > moved.period + SETTLE;
+        let moved = self.moved.as_ref().filter(settled)?;
+        let gained = delivered(scene, now) / moved.before - 1.0;
+        let came_true = gained >= CAME_TRUE * moved.predicted;
+        let worse = gained < -WORSE;
+        let back = worse.then(|| moved.from.clone());
+        // What came of it is not known if the threads are no longer what they were: where they change faster than that can
+        // be told, moving them does not pay.
+        let same = self.changed.max(self.phase) < moved.period;
+        self.moved = None;
+        self.disappointed = match came_true && same {
+            true => self.disappointed.saturating_sub(1),
+            false => (self.disappointed + 1).min(MOST_DISAPPOINTED),
+        };
+        if !same {
+            self.rest = (snapshot.period + LONGEST_REST / 2, LONGEST_REST);
+            return None;
+        }
+        back.filter(|from| from.len() == scene.runners.len())
+    }
+}
