@@ -3,7 +3,7 @@
 
 mod story;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use perch_testbed::load::Role;
 use perch_testbed::{Topology, vm_tests_skipped};
@@ -54,6 +54,13 @@ total = true
 description = "cycles"
 source = "the count itself"
 [[metric]]
+name = "ipc"
+formula = "instructions / cycles"
+unit = "instructions / cycle"
+range = [0, 16]
+description = "instructions per cycle"
+source = "definition"
+[[metric]]
 name = "fp_share"
 formula = "fp_ops / cycles"
 unit = "operations / cycle"
@@ -98,6 +105,36 @@ share = "package"
 limit = 6e8
 "#;
 
+/// What kernels like these threads suffer on one core of that machine.
+const COUPLINGS: &str = r#"
+[[kernel]]
+name = "fp"
+metrics = { ipc = 0.75, fp_share = 0.25, fp_load = 5e8 }
+[[kernel]]
+name = "integer"
+metrics = { ipc = 1.5, fp_share = 0.0, fp_load = 0.0 }
+[[coupling]]
+share = "core"
+kernel = "fp"
+beside = ["fp"]
+slowdown = 1.9
+[[coupling]]
+share = "core"
+kernel = "fp"
+beside = ["integer"]
+slowdown = 1.1
+[[coupling]]
+share = "core"
+kernel = "integer"
+beside = ["fp"]
+slowdown = 1.1
+[[coupling]]
+share = "core"
+kernel = "integer"
+beside = ["integer"]
+slowdown = 1.1
+"#;
+
 /// Starts the workload with each kind of thread on a package of its own, and then lets all go anywhere. The kernel was
 /// told to balance nothing, so nobody but perch moves them.
 const WRONG: &str = r#"
@@ -118,14 +155,18 @@ done
 wait
 "#;
 
-fn script(variant: &str, seed: u32) -> String {
+fn script(policy: &str, variant: &str, seed: u32) -> String {
+    let variant_line = match variant {
+        "" => String::new(),
+        _ => format!("variant = \"{variant}\"\\n"),
+    };
     format!(
         r#"
-begin "{variant} {seed}"
+begin "{policy} {variant} {seed}"
 : >$LINES
-printf '[policies.masa]\nvariant = "{variant}"\ncalibration = "/root/calibration.toml"\n' >/tmp/config.toml
+printf '[policies.{policy}]\n{variant_line}calibration = "/root/calibration.toml"\n' >/tmp/config.toml
 # The shell itself may only use the first PU.
-taskset f perch run --policy masa --config /tmp/config.toml --profile /root/profile.toml --counters pmu \
+taskset f perch run --policy {policy} --period 5s --config /tmp/config.toml --profile /root/profile.toml --counters pmu \
     --log $LOG --output /tmp/report -- sh /root/wrong.sh {seed} 2>/tmp/said &
 perch=$!
 listen
@@ -143,27 +184,68 @@ fn bound(period: &Value) -> Vec<&Value> {
     moves.iter().filter(|made| made["to"].is_string()).collect()
 }
 
+type Roles = BTreeMap<i32, Role>;
+
+/// The threads of the workload, and the PU where each was.
+fn places(period: &Value, roles: &Roles) -> Vec<(i32, usize)> {
+    let threads = period["observation"]["threads"].as_array().unwrap();
+    let told = threads.iter().filter_map(|thread| {
+        let tid = i32::try_from(thread["info"]["id"]["tid"].as_i64()?).ok()?;
+        let pu = usize::try_from(thread["last_pu"].as_u64()?).ok()?;
+        roles.contains_key(&tid).then_some((tid, pu))
+    });
+    told.collect()
+}
+
+/// The packages on which threads of a role were.
+fn packages(period: &Value, roles: &Roles, role: Role) -> BTreeSet<usize> {
+    let places = places(period, roles).into_iter();
+    places
+        .filter(|(tid, _)| roles[tid] == role)
+        .map(|(_, pu)| Topology::Packages2.core_of(pu))
+        .collect()
+}
+
+/// The policy that knows what kernels suffer: each kind is on both packages at the end, and nobody moved after that.
+fn set_right(run: &Run) {
+    let name = &run.name;
+    assert_eq!(run.ended["perch"], 0, "{name}");
+    let roles = run.first_roles();
+    let periods = &run.periods[..PERIODS];
+    let last = &periods[PERIODS - 1];
+    let told = || {
+        let lines = periods.iter();
+        let lines = lines.map(|period| format!("{:?} {}", places(period, &roles), period["moves"]));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(
+        packages(&periods[0], &roles, Role::Fp).len(),
+        1,
+        "{name}: {}",
+        told()
+    );
+    assert_eq!(
+        packages(last, &roles, Role::Fp).len(),
+        2,
+        "{name}: {}",
+        told()
+    );
+    assert_eq!(
+        packages(last, &roles, Role::Int).len(),
+        2,
+        "{name}: {}",
+        told()
+    );
+    let moved = periods.iter().filter(|period| !bound(period).is_empty());
+    assert_eq!(moved.count(), 1, "{name}: {}", told());
+}
+
 fn check(run: &Run) {
     let name = &run.name;
     assert_eq!(run.ended["perch"], 0, "{name}");
     let roles = run.first_roles();
-    let samples = |period: &Value| -> Vec<(i32, usize)> {
-        let threads = period["observation"]["threads"].as_array().unwrap();
-        let told = threads.iter().filter_map(|thread| {
-            let tid = i32::try_from(thread["info"]["id"]["tid"].as_i64()?).ok()?;
-            let pu = usize::try_from(thread["last_pu"].as_u64()?).ok()?;
-            roles.contains_key(&tid).then_some((tid, pu))
-        });
-        told.collect()
-    };
-    let packages = |period: &Value, role: Role| -> BTreeSet<usize> {
-        let of_role = samples(period)
-            .into_iter()
-            .filter(|(tid, _)| roles[tid] == role);
-        of_role
-            .map(|(_, pu)| Topology::Packages2.core_of(pu))
-            .collect()
-    };
+    let samples = |period: &Value| places(period, &roles);
+    let packages = |period: &Value, role: Role| packages(period, &roles, role);
     let periods = &run.periods[..PERIODS];
     let swaps: Vec<usize> = (0..PERIODS)
         .filter(|at| !bound(&periods[*at]).is_empty())
@@ -242,15 +324,20 @@ fn one_swap_sets_it_right() {
         .kernel_argument("isolcpus=domain,1-3")
         .fake_pmu()
         .text("/root/profile.toml", PROFILE)
-        .text("/root/calibration.toml", CALIBRATION)
+        .text(
+            "/root/calibration.toml",
+            format!("{CALIBRATION}{COUPLINGS}"),
+        )
         .text("/root/wrong.sh", WRONG);
     let mut scripts = "insmod /testbed/fakepmu.ko events=fpops:0x8011,l2miss:0x8022 || exit 1\n\
         echo '* cpu-cycles=1000000000 instructions=500000000' >/sys/module/fakepmu/parameters/rules\n"
         .to_owned();
     for (variant, seed) in [("paper", 1), ("perch", 2)] {
-        scripts += &script(variant, seed);
+        scripts += &script("masa", variant, seed);
     }
+    scripts += &script("symbiosis", "", 3);
     let runs = tell(&guest, &scripts);
-    assert_eq!(runs.len(), 2);
-    runs.iter().for_each(check);
+    assert_eq!(runs.len(), 3);
+    runs[..2].iter().for_each(check);
+    set_right(&runs[2]);
 }

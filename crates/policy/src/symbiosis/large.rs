@@ -149,16 +149,14 @@ impl Classes {
             .flat_map(|class| std::iter::repeat_n(*class, waiting[*class].len()))
             .collect();
         let mut quota = vec![0usize; scene.units.len() * classes];
-        let mut heavy = true;
-        while !cards.is_empty() {
+        for round in 0.. {
+            let heavy = round % 2 == 0;
             let mut dealt = false;
             for at in 0..scene.units.len() {
-                // Forth and back, so that the first units do not always get the heaviest.
-                let at = if heavy {
-                    at
-                } else {
-                    scene.units.len() - 1 - at
-                };
+                // The heaviest gets the lightest; two rounds forth and two back, so that the first units do not always get
+                // the heaviest.
+                let back = round % 4 >= 2;
+                let at = if back { scene.units.len() - 1 - at } else { at };
                 if room[at] == 0 {
                     continue;
                 }
@@ -175,7 +173,6 @@ impl Classes {
             if !dealt {
                 break;
             }
-            heavy = !heavy;
         }
         // Those who are where as many of their class belong stay.
         for class in 0..classes {

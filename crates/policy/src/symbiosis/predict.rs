@@ -78,6 +78,8 @@ impl Symbiosis {
         let least = self.config.min_confidence;
         let mut changed: Vec<ThreadId> = Vec::new();
         let mut speeds: Vec<Option<f64>> = Vec::with_capacity(threads);
+        // Where the processor itself counts what a sibling takes, that need not be predicted.
+        let mut counted: Vec<Option<f64>> = Vec::with_capacity(threads);
         for runner in &scene.runners {
             let thread = &snapshot.threads[runner.at];
             let value = believed(&thread.metrics, least);
@@ -87,6 +89,8 @@ impl Symbiosis {
             {
                 changed.push(thread.info.id);
             }
+            let taken = value(names::SMT_CONTENTION);
+            counted.push(taken.map(|taken| -(1.0 - taken.clamp(0.0, 0.9)).ln()));
             speeds.push(read.filter(|_| costs.basis.counted).map(|read| read[0]));
         }
         if !changed.is_empty() {
@@ -117,7 +121,11 @@ impl Symbiosis {
         for _ in 0..rounds {
             let placed = Placed::new(scene, &pairs, here(scene));
             for runner in 0..threads {
-                let guess = now(runner) * placed.lost(runner).min(MOST_LOST).exp();
+                let lost = match counted[runner] {
+                    Some(near) => near + placed.lost_afar(runner),
+                    None => placed.lost(runner),
+                };
+                let guess = now(runner) * lost.min(MOST_LOST).exp();
                 alone[runner] =
                     known[runner].map_or(guess, |known| known + GUESS * (guess - known));
             }

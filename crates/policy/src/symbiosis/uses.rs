@@ -99,6 +99,7 @@ pub(super) const WANTED: &[&str] = &[
     "tlb_load",
     "bus_load",
     names::FOOTPRINT,
+    names::SMT_CONTENTION,
 ];
 
 /// Shares that tell a phase of a thread from another and that no neighbour changes.
