@@ -195,7 +195,7 @@ impl ConfigFile {
             let Some(options) = options.as_table() else {
                 continue;
             };
-            let Err(error) = registry::build(name, options) else {
+            let Err(error) = accepted(name, options) else {
                 continue;
             };
             // The option that is refused by itself, if one is.
@@ -203,7 +203,7 @@ impl ConfigFile {
                 let only = [((*option).clone(), (*value).clone())]
                     .into_iter()
                     .collect();
-                registry::build(name, &only).is_err()
+                accepted(name, &only).is_err()
             });
             let at = place(
                 file.get_ref(),
@@ -253,8 +253,32 @@ pub fn user_folder() -> Option<PathBuf> {
     Some(base.join("perch"))
 }
 
-/// The option of policies that take a calibration.
+/// The option of policies that take a calibration, and that with which one says what a calibration would.
 const CALIBRATION: &str = "calibration";
+const LIMITS: &str = "limits";
+
+/// Whether these options name a calibration, or say what it would.
+fn is_calibrated(options: &toml::Table) -> bool {
+    let file = options.get(CALIBRATION).and_then(toml::Value::as_str);
+    let limits = options.get(LIMITS).and_then(toml::Value::as_array);
+    file.is_some_and(|file| !file.is_empty()) || limits.is_some_and(|limits| !limits.is_empty())
+}
+
+/// Whether a policy takes these options. A calibration may be missing: it is found, or asked for, when the policy is run.
+fn accepted(name: &str, options: &toml::Table) -> Result<(), perch_policy::PolicyError> {
+    let Err(error) = registry::build(name, options) else {
+        return Ok(());
+    };
+    let takes = registry::default_config(name).is_ok_and(|known| known.contains_key(LIMITS));
+    if !takes || is_calibrated(options) {
+        return Err(error);
+    }
+    let any = toml::toml! { limits = [{ metric = "any", share = "package", limit = 1.0 }] };
+    let mut with = options.clone();
+    with.remove(CALIBRATION);
+    with.extend(any);
+    registry::build(name, &with).map(|_| ())
+}
 
 impl Settings {
     /// The settings by name, for a recording's header.
@@ -277,12 +301,7 @@ impl Settings {
     pub fn lacks_calibration(&self) -> bool {
         let takes = perch_policy::registry::default_config(&self.policy)
             .is_ok_and(|options| options.contains_key(CALIBRATION));
-        // `limits` says what a calibration would.
-        let given = [CALIBRATION, "limits"];
-        takes
-            && given
-                .iter()
-                .all(|option| !self.policy_config.contains_key(*option))
+        takes && !is_calibrated(&self.policy_config)
     }
 
     /// Names the calibration for a policy that lacks one.
