@@ -77,10 +77,8 @@ fn packages_slow_each_other_down_by_what_they_fetch_over_one_bus() {
 fn both_levels_agree_on_what_a_shared_bus_costs() {
     let exact = played(Fidelity::Cycle, &packages(true), 2);
     let ours = played(Fidelity::Interval, &packages(true), 2);
-    // Two that wait for each load and fill the channel between them: the interval level's queue is too long for so few,
-    // by 15 to 17 % (docs/fidelity.md).
     for (exact, ours) in exact.iter().zip(&ours) {
-        assert!((ours - exact).abs() < 0.18 * exact, "{ours} {exact}");
+        assert!((ours - exact).abs() < 0.05 * exact, "{ours} {exact}");
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     layout::Layout,
     recorded,
     settle::{Seat, Seats, Speed, cycle, delays, settle},
-    traffic::{Running, fates},
+    traffic::{Running, Traffic},
 };
 use crate::{
     model::MachineModel,
@@ -63,8 +63,9 @@ pub struct Knowledge {
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
     /// By kind, mix, recorded thread and number of busy contexts.
     alone: Table<(usize, usize, usize, usize), Alone>,
-    /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted.
-    corrections: Table<(usize, Key), Arc<[f64]>>,
+    /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted: corrections, and speeds with nobody
+    /// elsewhere.
+    corrections: Table<(usize, Key), Arc<(Vec<f64>, Vec<f64>)>>,
 }
 
 impl Knowledge {
@@ -196,9 +197,14 @@ impl Knowledge {
             asked: Arc::clone(asked),
             alone: self.alone(*pu, asked, pus.len()),
         };
+        let cycle = cycle(&self.machine, core);
+        let seats: Vec<Seat> = pus.iter().map(seat).collect();
         let mut seats = Seats {
             core,
-            seats: pus.iter().map(seat).collect(),
+            guesses: (seats.iter())
+                .map(|seat| 1.0 / seat.alone.base / cycle)
+                .collect(),
+            seats,
             corrections: vec![1.0; pus.len()],
         };
         // The PUs of a core are in the order of their classes already.
@@ -207,13 +213,15 @@ impl Knowledge {
             pus.iter().map(|(_, asked)| asked.packed).collect(),
         );
         let found = self.corrections.get(&key);
-        let found = found.unwrap_or_else(|| self.corrections.put(key, self.correct(&seats).into()));
-        seats.corrections = found.to_vec();
+        let found =
+            found.unwrap_or_else(|| self.corrections.put(key, Arc::new(self.correct(&seats))));
+        (seats.corrections, seats.guesses) = (*found).clone();
         seats
     }
 
-    /// Finds out how wrong the closed formula is for these threads on a core, with nobody elsewhere.
-    fn correct(&self, seats: &Seats) -> Vec<f64> {
+    /// Finds out how wrong the closed formula is for these threads on a core, with nobody elsewhere, and how fast they are
+    /// then.
+    fn correct(&self, seats: &Seats) -> (Vec<f64>, Vec<f64>) {
         let mut seats = seats.clone();
         let kind = self.machine.kind(&self.machine.cores[seats.core]);
         for _ in 0..ROUNDS {
@@ -235,8 +243,9 @@ impl Knowledge {
                 .map(|(before, (speed, played))| before / (played * speed.speed * cycle))
                 .collect();
             level(&mut seats);
+            seats.guesses = settled.iter().map(|speed| speed.speed).collect();
         }
-        seats.corrections
+        (seats.corrections, seats.guesses)
     }
 
     /// How a class does alone on a core with so many busy contexts.
@@ -256,7 +265,7 @@ impl Knowledge {
                 home: asked.class.home,
             }];
             let speed = 0.3 / cycle(&self.machine, core);
-            let fate = &fates(&self.layout, &running, &[speed])[0];
+            let fate = &Traffic::new(&self.layout, &running).fates(&[speed])[0];
             let (delays, _) = delays(&self.layout, pu, asked, fate, 0.0);
             let kind = self.machine.kind(&self.machine.cores[core]);
             let found = alone(kind, &asked.demand, busy, &delays, self.layout.line);

@@ -4,6 +4,8 @@
 //! lines a stretch of visits touches (Eklov and Hagersten, StatStack, ISPASS 2010: the expected number is the sum over
 //! the stretch of the share of visits whose reuse reaches beyond it), and from that who evicts whom.
 
+use std::sync::Arc;
+
 /// The ends of the classes of reuse times of a random walk, as shares of all visits: fine at both ends, since caches
 /// that hold little or nearly all of a working set are decided there.
 const SHARES: [f64; 21] = [
@@ -23,7 +25,7 @@ pub(super) struct Point {
 /// The reuse times of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reuse {
-    points: Vec<Point>,
+    points: Arc<[Point]>,
 }
 
 impl Reuse {
@@ -56,13 +58,20 @@ impl Reuse {
             share: 1.0,
         };
         Self {
-            points: vec![point],
+            points: Arc::new([point]),
         }
     }
 
     /// As measured; the shares add up to 1.
     pub fn measured(points: Vec<Point>) -> Self {
-        Self { points }
+        Self {
+            points: points.into(),
+        }
+    }
+
+    /// Whether both are one, not only alike.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.points, &other.points)
     }
 
     /// The classes of reuse times, by rising time.
@@ -87,7 +96,9 @@ impl Reuse {
         if total <= 0.0 {
             return self.clone();
         }
-        let lines = self.weigh(&vec![1.0; misses.len()], |point| point.after);
+        let lines: f64 = (self.points.iter())
+            .map(|point| point.share * point.after)
+            .sum();
         let mean = self.weigh(misses, |point| point.after) / total;
         let points = self.points.iter().zip(misses).map(|(point, missed)| Point {
             after: (point.after * lines / mean).max(1.0),

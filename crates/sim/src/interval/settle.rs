@@ -5,7 +5,7 @@ use super::{
     contention::{Alone, Delay, Delays, share},
     demand::{Asked, Demand},
     layout::Layout,
-    traffic::{Fate, Running, fates},
+    traffic::{Fate, Running, Traffic},
 };
 use crate::model::{MachineModel, Op};
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub(super) struct Seats {
     pub seats: Vec<Seat>,
     /// By how much the closed formula is wrong for each.
     pub corrections: Vec<f64>,
+    /// Speeds to begin with, in instructions a picosecond.
+    pub guesses: Vec<f64>,
 }
 
 /// Picoseconds of a cycle of a core.
@@ -136,15 +138,13 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
             home: seat.asked.class.home,
         })
         .collect();
-    let of_core = |seat: &&Seat| cycle(machine, layout.pus[seat.pu].core);
-    let mut speeds: Vec<f64> = seats
-        .iter()
-        .map(|seat| 1.0 / seat.alone.base / of_core(seat))
-        .collect();
+    let guesses = cores.iter().flat_map(|core| &core.guesses);
+    let mut speeds: Vec<f64> = guesses.copied().collect();
     let mut queues = Vec::new();
     let mut result = vec![Speed::default(); seats.len()];
+    let mut traffic = Traffic::new(layout, &running);
     for _ in 0..STEPS {
-        let fates = fates(layout, &running, &speeds);
+        let fates = traffic.fates(&speeds);
         let (waits, moved) = waits(machine, layout, &running, &speeds, &fates, &mut queues);
         let mut change = moved;
         let mut at = 0;
@@ -214,10 +214,11 @@ fn cost_of_loads(layout: &Layout, seat: &Seat, delays: &Delays, costs: &mut [(us
 /// How long each thread's transfers wait for the channel of its memory, and by how much that changed. `queues` are the
 /// channels' from the step before; none at first.
 ///
-/// A queue is that of M/D/1, service · used / (2 · (1 - used)). Where threads ask for more than there is, it grows until
-/// they are slow enough; there a small change of use is a large one of the queue, so it is followed the other way round:
-/// the queue grows while more is used than it goes with, and shrinks while less is. One that waits for each of its loads
-/// does not wait for itself.
+/// Who comes finds those that wait and, half done, the one that is served: queue = sum of used · (wait + service / 2).
+/// From a thread that waits for each of its loads no other load is there when its next one comes: its wait is the queue
+/// less its own part. Where all wait for the same queue this is M/D/1, service · used / (2 · (1 - used)). Where threads ask
+/// for more than there is, it grows until they are slow enough; there a small change of use is a large one of the queue,
+/// so it is followed the other way round: the queue grows while more is used than it goes with, and shrinks while less is.
 fn waits(
     machine: &MachineModel,
     layout: &Layout,
@@ -233,6 +234,15 @@ fn waits(
     for (at, who) in running.iter().enumerate() {
         total[node(who)] += used(at);
     }
+    let wait = |at: usize, queue: f64| {
+        let who = &running[at];
+        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
+        let own = match kind.window <= 1 {
+            true => used(at) * who.demand.loads(),
+            false => 0.0,
+        };
+        ((queue - own * service / 2.0) / (1.0 + own)).max(0.0)
+    };
     let mut moved = 0.0f64;
     if queues.is_empty() {
         let guess = |used: &f64| {
@@ -242,24 +252,22 @@ fn waits(
         *queues = total.iter().map(guess).collect();
         moved = f64::INFINITY;
     } else {
-        for (queue, used) in queues.iter_mut().zip(&total) {
-            let goes_with = 2.0 * *queue / (service + 2.0 * *queue);
-            if goes_with > 0.0 && *used > 0.0 {
-                let factor = (used / goes_with).powf(FOLLOW).clamp(1.0 / LEAP, LEAP);
+        let mut found = vec![0.0; layout.nodes];
+        for (at, who) in running.iter().enumerate() {
+            found[node(who)] += used(at) * (wait(at, queues[node(who)]) + service / 2.0);
+        }
+        for ((queue, found), used) in queues.iter_mut().zip(found).zip(&total) {
+            if *queue > 0.0 && *used > 0.0 {
+                // Never more than all of the channel.
+                let factor = (found / *queue).max(*used).powf(FOLLOW);
+                let factor = factor.clamp(1.0 / LEAP, LEAP);
                 *queue *= factor;
                 // What nobody can notice is no change.
                 moved = moved.max(factor.ln().abs() * *queue / (*queue + service));
             }
         }
     }
-    let wait = |at: usize| {
-        let who = &running[at];
-        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
-        let own = match kind.window <= 1 {
-            true => used(at) * who.demand.loads() / total[node(who)].max(f64::MIN_POSITIVE),
-            false => 0.0,
-        };
-        queues[node(who)] * (1.0 - own)
-    };
-    ((0..running.len()).map(wait).collect(), moved)
+    let waits = running.iter().enumerate();
+    let waits = waits.map(|(at, who)| wait(at, queues[node(who)]));
+    (waits.collect(), moved)
 }

@@ -1,8 +1,10 @@
 //! Who misses where: caches, TLBs and memory channels for threads that go on at given speeds.
+//!
+//! Speeds that agree with each other are looked for step by step; what did not change since the step before is kept.
 
 use super::{
     demand::{Demand, Owner},
-    eviction::{Visitor, misses},
+    eviction::{Shape, Visitor, misses},
     layout::{LEVELS, Layout},
     reuse::{Point, Reuse},
 };
@@ -55,7 +57,6 @@ pub(super) struct Kept {
 /// The lines of one owner in one cache, whoever visits them there.
 struct Group {
     owner: Owner,
-    rate: f64,
     /// The threads that visit them here: each one's place in the flows.
     members: Vec<usize>,
 }
@@ -69,133 +70,231 @@ struct Flow {
     reuse: Reuse,
 }
 
-/// The fates of threads that go on at these speeds, in instructions a picosecond.
-pub(super) fn fates(layout: &Layout, running: &[Running<'_>], speeds: &[f64]) -> Vec<Fate> {
-    let mut fates = vec![Fate::default(); running.len()];
-    let mut flows: Vec<Flow> = Vec::new();
-    for (thread, who) in running.iter().enumerate() {
-        flows.extend(who.demand.lines.iter().enumerate().map(|(at, lines)| Flow {
-            thread,
-            lines: at,
-            visits: lines.visits,
-            reuse: lines.reuse.clone(),
-        }));
-    }
-    let lines_of = |flow: &Flow| &running[flow.thread].demand.lines[flow.lines];
-    // Stores of shared lines: on which PU, and how many in a picosecond.
-    let mut stores: BTreeMap<Owner, Vec<(usize, f64)>> = BTreeMap::new();
-    for flow in &flows {
-        let lines = lines_of(flow);
-        if lines.written > 0.0 && lines.owner != Owner::Thread {
-            let rate = lines.stores() * speeds[flow.thread];
-            let pu = running[flow.thread].pu;
-            stores.entry(lines.owner).or_default().push((pu, rate));
+/// Visitors of one cache or TLB, and what they last missed there. Only the proportions of their speeds matter: while these
+/// stay as they are, so does what was missed.
+#[derive(Default)]
+struct Known {
+    visitors: Vec<Visitor>,
+    missed: Vec<Missed>,
+}
+
+/// What a visitor misses.
+struct Missed {
+    /// The share of all its visits.
+    ratio: f64,
+    /// What the next level sees.
+    rest: Reuse,
+}
+
+/// Proportions of speeds that differ by less than this part are the same.
+const SAME: f64 = 3e-5;
+
+impl Known {
+    /// Brings it up to date with these visitors.
+    fn update(&mut self, shape: Shape, visitors: Vec<Visitor>) {
+        if self.holds_for(&visitors) {
+            return;
         }
+        let missed = misses(shape, &visitors);
+        let of_visitor = |(visitor, missed): (&Visitor, Vec<f64>)| {
+            let points = visitor.reuse.points().iter();
+            Missed {
+                ratio: points.zip(&missed).map(|(p, m)| p.share * m).sum(),
+                rest: visitor.reuse.missed(&missed),
+            }
+        };
+        self.missed = visitors.iter().zip(missed).map(of_visitor).collect();
+        self.visitors = visitors;
     }
-    for (number, cache) in layout.caches.iter().enumerate() {
-        let mut groups: BTreeMap<(Owner, usize, usize), Group> = BTreeMap::new();
+
+    fn holds_for(&self, visitors: &[Visitor]) -> bool {
+        let total = |all: &[Visitor]| all.iter().map(|visitor| visitor.rate).sum::<f64>();
+        let (before, now) = (total(&self.visitors), total(visitors));
+        let near = |then: f64, value: f64| {
+            let (then, value) = (then / before, value / now);
+            (then - value).abs() <= SAME * then.max(value)
+        };
+        !visitors.is_empty()
+            && self.visitors.len() == visitors.len()
+            && self.visitors.iter().zip(visitors).all(|(then, visitor)| {
+                then.reuse.is(&visitor.reuse)
+                    && near(then.rate, visitor.rate)
+                    && near(then.taken, visitor.taken)
+            })
+    }
+}
+
+/// Who visits what on a machine while the same threads run.
+pub(super) struct Traffic<'a> {
+    layout: &'a Layout,
+    running: &'a [Running<'a>],
+    flows: Vec<Flow>,
+    /// By cache.
+    groups: Vec<Vec<Group>>,
+    known: Vec<Known>,
+    tlbs: Vec<Tlb>,
+}
+
+/// Who visits pages through a TLB.
+struct Tlb {
+    number: usize,
+    /// Place of a thread, of its lines, and of the visitor to whom they belong.
+    members: Vec<(usize, usize, usize)>,
+    known: Known,
+}
+
+impl<'a> Traffic<'a> {
+    /// Of threads on their PUs.
+    pub fn new(layout: &'a Layout, running: &'a [Running<'a>]) -> Self {
+        let mut flows: Vec<Flow> = Vec::new();
+        for (thread, who) in running.iter().enumerate() {
+            flows.extend(who.demand.lines.iter().enumerate().map(|(at, lines)| Flow {
+                thread,
+                lines: at,
+                visits: lines.visits,
+                reuse: lines.reuse.clone(),
+            }));
+        }
+        let mut groups: Vec<BTreeMap<(Owner, usize, usize), Group>> = Vec::new();
+        groups.resize_with(layout.caches.len(), BTreeMap::new);
         for (at, flow) in flows.iter().enumerate() {
             let pu = &layout.pus[running[flow.thread].pu];
-            let lines = lines_of(flow);
+            let lines = &running[flow.thread].demand.lines[flow.lines];
             let path = if lines.code { &pu.fetch } else { &pu.data };
-            if !path.contains(&number) || flow.visits <= 0.0 {
-                continue;
-            }
-            let thread = if lines.owner == Owner::Thread {
-                flow.thread
-            } else {
-                usize::MAX
+            let whose = match lines.owner {
+                Owner::Thread => (lines.owner, flow.thread, flow.lines),
+                _ => (lines.owner, usize::MAX, 0),
             };
-            let part = if lines.owner == Owner::Thread {
-                flow.lines
-            } else {
-                0
-            };
-            let group = groups
-                .entry((lines.owner, thread, part))
-                .or_insert_with(|| Group {
+            for cache in path {
+                let group = groups[*cache].entry(whose).or_insert_with(|| Group {
                     owner: lines.owner,
-                    rate: 0.0,
                     members: Vec::new(),
                 });
-            let speed = speeds[flow.thread];
-            group.rate += flow.visits * speed;
-            group.members.push(at);
+                group.members.push(at);
+            }
         }
-        let groups: Vec<Group> = groups.into_values().collect();
-        let visitors: Vec<Visitor> = groups
-            .iter()
-            .map(|group| {
-                let first = &flows[group.members[0]];
+        let groups: Vec<Vec<Group>> = groups
+            .into_iter()
+            .map(|of_cache| of_cache.into_values().collect())
+            .collect();
+        Self {
+            layout,
+            running,
+            flows,
+            known: groups.iter().map(|_| Known::default()).collect(),
+            groups,
+            tlbs: tlbs(layout, running),
+        }
+    }
+
+    /// The fates of the threads if they go on at these speeds, in instructions a picosecond.
+    pub fn fates(&mut self, speeds: &[f64]) -> Vec<Fate> {
+        let (layout, running) = (self.layout, self.running);
+        let mut fates = vec![Fate::default(); running.len()];
+        for flow in &mut self.flows {
+            let lines = &running[flow.thread].demand.lines[flow.lines];
+            flow.visits = lines.visits;
+            flow.reuse = lines.reuse.clone();
+        }
+        let flows = &mut self.flows;
+        let lines_of = |flow: &Flow| &running[flow.thread].demand.lines[flow.lines];
+        // Stores of shared lines: on which PU, and how many in a picosecond.
+        let mut stores: BTreeMap<Owner, Vec<(usize, f64)>> = BTreeMap::new();
+        for flow in flows.iter() {
+            let lines = lines_of(flow);
+            if lines.written > 0.0 && lines.owner != Owner::Thread {
+                let rate = lines.stores() * speeds[flow.thread];
+                let pu = running[flow.thread].pu;
+                stores.entry(lines.owner).or_default().push((pu, rate));
+            }
+        }
+        for (number, cache) in layout.caches.iter().enumerate() {
+            let visits = |group: &&Group| {
+                let mut members = group.members.iter();
+                members.any(|at| flows[*at].visits > 0.0)
+            };
+            let groups: Vec<&Group> = self.groups[number].iter().filter(visits).collect();
+            let visitor = |group: &&Group| {
+                let mut members = group.members.iter().map(|at| &flows[*at]);
+                let rates = members.clone();
+                let rates = rates.map(|flow| flow.visits * speeds[flow.thread]);
+                let first = members.find(|flow| flow.visits > 0.0)?;
                 let lines = lines_of(first);
                 let elsewhere = elsewhere(layout, &stores, group.owner, number);
                 let elsewhere: f64 = elsewhere.map(|(_, rate)| rate).sum();
-                Visitor {
-                    rate: group.rate,
+                Some(Visitor {
+                    rate: rates.sum(),
                     lines: lines.lines,
                     reuse: first.reuse.clone(),
                     skips: lines.skips,
                     taken: elsewhere / lines.lines,
-                }
-            })
-            .collect();
-        let missed = misses(cache.shape, &visitors);
-        for ((group, visitor), missed) in groups.iter().zip(&visitors).zip(missed) {
-            let points = visitor.reuse.points().iter();
-            let ratio: f64 = points.zip(&missed).map(|(p, m)| p.share * m).sum();
-            let rest = visitor.reuse.missed(&missed);
-            for at in &group.members {
-                let flow = &mut flows[*at];
-                let lines = &running[flow.thread].demand.lines[flow.lines];
-                let fate = &mut fates[flow.thread];
-                let (hits, gone) = (flow.visits * (1.0 - ratio), flow.visits * ratio);
-                let time = |after: f64| after / visitor.rate.max(1e-30);
-                let taken = |point: &Point| 1.0 - (-visitor.taken * time(point.after)).exp();
-                if visitor.taken > 0.0 {
-                    let points = visitor.reuse.points().iter();
-                    let share: f64 = points.map(|point| point.share * taken(point)).sum();
-                    let taken = flow.visits * share;
-                    let pu = &layout.pus[running[flow.thread].pu];
-                    let path = if lines.code { &pu.fetch } else { &pu.data };
-                    // What one level has lost to others is looked for in vain in the next ones too: that is one loss.
-                    if path.first() == Some(&number) {
-                        fate.coherence += taken;
+                })
+            };
+            let visitors = groups.iter().filter_map(visitor).collect();
+            let known = &mut self.known[number];
+            known.update(cache.shape, visitors);
+            let found = known.visitors.iter().zip(&known.missed);
+            for (group, (visitor, missed)) in groups.iter().zip(found) {
+                let ratio = missed.ratio;
+                for at in &group.members {
+                    let flow = &mut flows[*at];
+                    if flow.visits <= 0.0 {
+                        continue;
                     }
-                    if path.last() == Some(&number) {
-                        // It is written back and brought again, from where the writer is.
-                        let from = running[flow.thread];
-                        fate.transfers += taken;
-                        fate.farther += taken * farther(layout, &stores, group.owner, number, from);
+                    let lines = &running[flow.thread].demand.lines[flow.lines];
+                    let fate = &mut fates[flow.thread];
+                    let (hits, gone) = (flow.visits * (1.0 - ratio), flow.visits * ratio);
+                    let time = |after: f64| after / visitor.rate.max(1e-30);
+                    let taken = |point: &Point| 1.0 - (-visitor.taken * time(point.after)).exp();
+                    if visitor.taken > 0.0 {
+                        let points = visitor.reuse.points().iter();
+                        let share: f64 = points.map(|point| point.share * taken(point)).sum();
+                        let taken = flow.visits * share;
+                        let pu = &layout.pus[running[flow.thread].pu];
+                        let path = if lines.code { &pu.fetch } else { &pu.data };
+                        // What one level has lost to others is looked for in vain in the next ones too: that is one loss.
+                        if path.first() == Some(&number) {
+                            fate.coherence += taken;
+                        }
+                        if path.last() == Some(&number) {
+                            // It is written back and brought again, from where the writer is.
+                            let from = running[flow.thread];
+                            fate.transfers += taken;
+                            fate.farther +=
+                                taken * farther(layout, &stores, group.owner, number, from);
+                        }
                     }
+                    fate.kept.push(Kept {
+                        cache: number,
+                        which: flow.lines,
+                        lines: visitor.lines * (1.0 - ratio),
+                        hits,
+                        misses: gone,
+                    });
+                    let counts = if lines.code {
+                        &mut fate.fetch
+                    } else {
+                        &mut fate.data
+                    };
+                    counts[cache.level] += gone;
+                    flow.visits = gone;
+                    flow.reuse = missed.rest.clone();
                 }
-                fate.kept.push(Kept {
-                    cache: number,
-                    which: flow.lines,
-                    lines: visitor.lines * (1.0 - ratio),
-                    hits,
-                    misses: gone,
-                });
-                let counts = if lines.code {
-                    &mut fate.fetch
-                } else {
-                    &mut fate.data
-                };
-                counts[cache.level] += gone;
-                flow.visits = gone;
-                flow.reuse = rest.clone();
             }
         }
+        for flow in flows.iter() {
+            let lines = lines_of(flow);
+            let fate = &mut fates[flow.thread];
+            // A line goes back if anything wrote to it while it was there.
+            let stay = lines.visits * lines.accesses / flow.visits.max(1e-30);
+            let dirty = 1.0 - (1.0 - lines.written).powf(stay.min(1e9));
+            fate.transfers += flow.visits * (1.0 + dirty);
+        }
+        for tlb in &mut self.tlbs {
+            tlb.translate(layout, running, speeds, &mut fates);
+        }
+        fates
     }
-    for flow in &flows {
-        let lines = lines_of(flow);
-        let fate = &mut fates[flow.thread];
-        // A line goes back if anything wrote to it while it was there.
-        let stay = lines.visits * lines.accesses / flow.visits.max(1e-30);
-        let dirty = 1.0 - (1.0 - lines.written).powf(stay.min(1e9));
-        fate.transfers += flow.visits * (1.0 + dirty);
-    }
-    translate(layout, running, speeds, &mut fates);
-    fates
 }
 
 /// The stores of an owner's lines by PUs that do not use a cache: on which PU, and how many in a picosecond.
@@ -226,57 +325,78 @@ fn farther(
     if all > 0.0 { sum / all } else { 0.0 }
 }
 
-/// TLB misses.
-fn translate(layout: &Layout, running: &[Running<'_>], speeds: &[f64], fates: &mut [Fate]) {
-    let Some((shape, _)) = layout.tlb else { return };
+/// The TLBs that are visited.
+fn tlbs(layout: &Layout, running: &[Running<'_>]) -> Vec<Tlb> {
+    if layout.tlb.is_none() {
+        return Vec::new();
+    }
     let mut of_tlb: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (thread, who) in running.iter().enumerate() {
-        of_tlb
-            .entry(layout.pus[who.pu].tlb)
-            .or_default()
-            .push(thread);
+        let tlb = layout.pus[who.pu].tlb;
+        of_tlb.entry(tlb).or_default().push(thread);
     }
-    for (tlb, threads) in of_tlb {
+    let mut tlbs = Vec::new();
+    for (number, threads) in of_tlb {
         let mut shared: Vec<(Owner, usize)> = Vec::new();
-        let mut visitors: Vec<Visitor> = Vec::new();
-        let mut members: Vec<(usize, usize, usize)> = Vec::new();
+        let mut visitors = 0;
+        let mut members = Vec::new();
         for thread in threads {
             let sets = running[thread].demand.lines.iter().enumerate();
             for (which, lines) in sets.filter(|(_, lines)| lines.page_visits > 0.0) {
-                let rate = lines.page_visits * speeds[thread];
                 let known = shared.iter().find(|(owner, _)| *owner == lines.owner);
-                let at = match known {
-                    Some((_, at)) => {
-                        visitors[*at].rate += rate;
-                        *at
+                let at = known.map(|(_, at)| *at).unwrap_or_else(|| {
+                    if lines.owner != Owner::Thread {
+                        shared.push((lines.owner, visitors));
                     }
-                    None => {
-                        if lines.owner != Owner::Thread {
-                            shared.push((lines.owner, visitors.len()));
-                        }
-                        visitors.push(Visitor {
-                            rate,
-                            lines: lines.pages,
-                            reuse: lines.page_reuse.clone(),
-                            skips: 1.0,
-                            taken: 0.0,
-                        });
-                        visitors.len() - 1
-                    }
-                };
+                    visitors += 1;
+                    visitors - 1
+                });
                 members.push((thread, which, at));
             }
         }
-        let missed = misses(shape, &visitors);
-        for (thread, which, at) in members {
-            let visits = running[thread].demand.lines[which].page_visits;
-            let points = visitors[at].reuse.points().iter();
-            let ratio: f64 = points.zip(&missed[at]).map(|(p, m)| p.share * m).sum();
-            fates[thread].tlb += visits * ratio;
-            fates[thread].kept.push(Kept {
-                cache: layout.caches.len() + tlb,
-                which,
-                lines: visitors[at].lines * (1.0 - ratio),
+        tlbs.push(Tlb {
+            number,
+            members,
+            known: Known::default(),
+        });
+    }
+    tlbs
+}
+
+impl Tlb {
+    fn translate(
+        &mut self,
+        layout: &Layout,
+        running: &[Running<'_>],
+        speeds: &[f64],
+        fates: &mut [Fate],
+    ) {
+        let Some((shape, _)) = layout.tlb else { return };
+        let mut visitors: Vec<Visitor> = Vec::new();
+        for (thread, which, at) in &self.members {
+            let lines = &running[*thread].demand.lines[*which];
+            let rate = lines.page_visits * speeds[*thread];
+            match visitors.get_mut(*at) {
+                Some(visitor) => visitor.rate += rate,
+                None => visitors.push(Visitor {
+                    rate,
+                    lines: lines.pages,
+                    reuse: lines.page_reuse.clone(),
+                    skips: 1.0,
+                    taken: 0.0,
+                }),
+            }
+        }
+        self.known.update(shape, visitors);
+        for (thread, which, at) in &self.members {
+            let visits = running[*thread].demand.lines[*which].page_visits;
+            let ratio = self.known.missed[*at].ratio;
+            let fate = &mut fates[*thread];
+            fate.tlb += visits * ratio;
+            fate.kept.push(Kept {
+                cache: layout.caches.len() + self.number,
+                which: *which,
+                lines: self.known.visitors[*at].lines * (1.0 - ratio),
                 hits: visits * (1.0 - ratio),
                 misses: visits * ratio,
             });
