@@ -349,7 +349,7 @@ mod tests {
             fp_instructions: 10,
             fp_empty_cycles: Some(25),
             l2_misses: 3,
-            marks: Vec::new(),
+            ..Deeds::default()
         };
         Sample {
             cycles,

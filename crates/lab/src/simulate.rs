@@ -7,7 +7,7 @@ use crate::{
     processor::SimProcessor,
     sampled::Sampled,
 };
-use perch_core::{Outcome, Policy, PuSet, ThreadId};
+use perch_core::{Outcome, Policy, PuSet, ThreadId, ThreadSample};
 use perch_engine::{Acting, Observer, Options, Period, Session, StateDir};
 use perch_policy::registry;
 use perch_sim::{
@@ -72,8 +72,14 @@ pub struct Deeds {
     pub pu: u32,
     /// Instructions.
     pub instructions: u64,
+    /// Instructions before it was counted.
+    #[serde(skip)]
+    pub before: u64,
     /// Cycles on a PU.
     pub cycles: u64,
+    /// Seconds of the operating system in which it was on a PU or waited for one.
+    #[serde(skip)]
+    pub wanted: f64,
     /// Loads and stores.
     pub accesses: u64,
     /// Those of them that missed L1.
@@ -224,7 +230,9 @@ fn without_policy(
     }
     // Those that started meanwhile had done nothing before.
     for (thread, before) in threads.iter_mut().zip(before) {
+        thread.before = before.instructions;
         thread.instructions -= before.instructions;
+        thread.wanted -= before.wanted;
         thread.cycles -= before.cycles;
         thread.accesses -= before.accesses;
         thread.l1_misses -= before.l1_misses;
@@ -305,7 +313,14 @@ fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
                 .clone(),
             pu: thread.last_pu,
             instructions: counters.instructions(),
+            before: 0,
             cycles: thread.cycles,
+            wanted: {
+                let since = |since| system.now().saturating_sub(since);
+                let waits = thread.waiting_since.map_or(0, since);
+                let time = thread.cpu_time + thread.wait_time + waits;
+                seconds(time, system.machine())
+            },
             accesses: counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize],
             l1_misses: counters.data_misses[0],
             migrations: thread.migrations,
@@ -365,6 +380,7 @@ fn with_policy(
     let mut watcher = Watcher {
         warm_up: warm_up.as_nanos() as u64,
         time: 0,
+        before: BTreeMap::new(),
         threads: BTreeMap::new(),
         moves: Vec::new(),
         workload: &job.workload,
@@ -390,15 +406,27 @@ fn with_policy(
 struct Watcher<'a> {
     warm_up: u64,
     time: u64,
+    /// Instructions of each thread in periods that are not counted.
+    before: BTreeMap<ThreadId, u64>,
     threads: BTreeMap<ThreadId, Deeds>,
     moves: Vec<String>,
     workload: &'a WorkloadModel,
+}
+
+/// How many instructions a thread did in a period.
+fn instructions(sample: &ThreadSample) -> u64 {
+    let counts = sample.counts.iter();
+    let counts = counts.filter(|count| &*count.alias == "instructions");
+    counts.map(|count| count.value as u64).sum()
 }
 
 impl Observer for Watcher<'_> {
     fn period(&mut self, period: &Period<'_>) {
         let observation = period.observation;
         if observation.at - observation.interval < self.warm_up {
+            for sample in &observation.threads {
+                *self.before.entry(sample.info.id).or_default() += instructions(sample);
+            }
             return;
         }
         self.time += observation.interval;
@@ -409,16 +437,19 @@ impl Observer for Watcher<'_> {
             .extend(applied.map(|moved| moved.reason.text.clone()));
         for sample in &observation.threads {
             let info = &sample.info;
+            let before = self.before.get(&info.id).copied().unwrap_or(0);
             let deeds = self.threads.entry(info.id).or_insert_with(|| Deeds {
                 name: kind(self.workload, &info.process, &info.name),
+                before,
                 ..Deeds::default()
             });
+            deeds.wanted += (sample.cpu_time + sample.wait_time) as f64 * 1e-9;
+            deeds.instructions += instructions(sample);
             deeds.pu = sample.last_pu.unwrap_or(deeds.pu);
             deeds.migrations += sample.migrations.unwrap_or(0);
             for count in &sample.counts {
                 let value = count.value as u64;
                 match &*count.alias {
-                    "instructions" => deeds.instructions += value,
                     "cycles" => deeds.cycles += value,
                     "loads" | "stores" => deeds.accesses += value,
                     "l1d_misses" => deeds.l1_misses += value,

@@ -65,7 +65,7 @@ fn check(outcome: &Outcome, rules: &Rules) {
         for (line, found) in lines(at).zip(&outcome.matches) {
             // Means of equal numbers may differ from them by rounding.
             assert!((-1e-9..1.0).contains(&line.regret), "{line:?}");
-            assert!(line.throughput <= found.best * (1.0 + 1e-9), "{line:?}");
+            assert!(line.speedup <= found.best * (1.0 + 1e-9), "{line:?}");
             assert!(line.unfairness >= 1.0, "{line:?}");
             assert_eq!(line.placement.len(), found.threads);
         }

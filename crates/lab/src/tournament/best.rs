@@ -1,6 +1,10 @@
 //! The best placement of a workload: all that differ, or else a long search from those that others found.
 
-use super::{draw, score::Alone, score::throughput};
+use super::{
+    alone::{Alone, seconds_of_cycle},
+    draw,
+    score::speedup,
+};
 use crate::{
     experiment::{Span, Times},
     placement::{self, Placement},
@@ -57,7 +61,7 @@ impl Looks<'_> {
                     },
                     ..self.job.clone()
                 };
-                simulate(&job).map(|sample| throughput(&sample, self.alone))
+                simulate(&job).map(|sample| speedup(&sample, self.alone))
             }
         }?;
         self.known.insert(placement.clone(), found);
@@ -80,23 +84,29 @@ impl Looks<'_> {
         }
         system.warm();
         let cycle = machine.kind(&machine.cores[0]).cycle;
-        let done = |system: &System| -> u64 {
+        let done = |system: &System| -> Vec<u64> {
             let threads = system.threads().iter();
-            threads.map(|thread| thread.counters.instructions()).sum()
+            threads
+                .map(|thread| thread.counters.instructions())
+                .collect()
         };
         system.run(LOOK.0 * cycle).map_err(words)?;
         let before = done(&system);
         system.run((LOOK.0 + LOOK.1) * cycle).map_err(words)?;
-        Ok((done(&system) - before) as f64)
+        let seconds = LOOK.1 as f64 * seconds_of_cycle(machine);
+        let each = self.alone.iter().zip(before.iter().zip(done(&system)));
+        Ok(each
+            .map(|(alone, (before, after))| alone.steady_progress(after - before, seconds))
+            .sum())
     }
 }
 
 /// What a placement delivers in a short look.
-pub(super) fn look(job: &Job, placement: &Placement) -> Result<f64, String> {
+pub(super) fn look(job: &Job, alone: &[Alone], placement: &Placement) -> Result<f64, String> {
     let mut looks = Looks {
         steady: true,
         job,
-        alone: &[],
+        alone,
         known: HashMap::new(),
     };
     looks.at(placement)

@@ -1,11 +1,12 @@
 //! All policies against each other on random workloads and several machines (`perch lab run tournament`).
 //!
-//! A workload's **regret** under a policy is how far its throughput is below that of the best placement: of all of them
+//! A workload's **regret** under a policy is how far its speedup is below that of the best placement: of all of them
 //! where there are few, else the best that a long search, the default scheduler or any policy found. Policies see metrics
 //! and, where their rules ask for it, a calibration that was measured on that machine as `perch calibrate` measures;
 //! never the simulator's parameters.
 
 mod agreement;
+mod alone;
 mod best;
 mod draw;
 mod file;
@@ -15,7 +16,6 @@ mod score;
 pub use agreement::Agreement;
 pub use file::{Contestant, Entry, Rules};
 pub use picture::picture;
-use score::Alone;
 pub use score::{Again, Line, Match, Outcome, Standing};
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     parallel::{each, host_threads},
     simulate::{Job, Placer, Sample, simulate, simulate_seen},
 };
+use alone::Alone;
 use perch_sim::{
     detail::{Detail, Fidelity},
     model::MachineModel,
@@ -153,7 +154,7 @@ impl Case<'_> {
         }
         let found = played.iter().chain([&default]).flatten();
         let starts: Vec<_> = found.map(Sample::placement).collect();
-        let alone = self.alone(&job).map_err(in_words)?;
+        let alone = Alone::of_all(&job).map_err(in_words)?;
         let best = best::best(&job, &alone, &starts, self.seed).map_err(in_words)?;
         let placer = Placer::Fixed(best.placement.clone());
         let fixed = simulate(&Job {
@@ -171,31 +172,6 @@ impl Case<'_> {
             &played,
         ))
     }
-
-    /// What each thread does alone, in the order in which they start.
-    fn alone(&self, job: &Job) -> Result<Vec<Alone>, String> {
-        let mut alone = Vec::new();
-        for program in &self.workload.programs {
-            for thread in &program.threads {
-                let mut workload = (*self.workload).clone();
-                workload.programs = vec![program.clone()];
-                workload.programs[0].threads = vec![thread.clone()];
-                workload.programs[0].threads[0].count = 1;
-                let sample = simulate(&Job {
-                    workload: Arc::new(workload),
-                    ..job.clone()
-                })?;
-                let copies = (thread.count * program.count) as usize;
-                let cycles: u64 = sample.threads.iter().map(|thread| thread.cycles).sum();
-                let found = Alone {
-                    throughput: sample.throughput(),
-                    present: (cycles as f64 / sample.cycles).min(1.0),
-                };
-                alone.extend(std::iter::repeat_n(found, copies));
-            }
-        }
-        Ok(alone)
-    }
 }
 
 /// The last placements of some policies and of the default scheduler, at both levels.
@@ -211,10 +187,11 @@ fn judge_again(rules: &Rules, cases: &[Case<'_>], matches: &[Match]) -> Result<V
     let work = |at: usize| {
         let (case, contestant) = (chosen[at] / contestants, chosen[at] % contestants);
         let (case, known) = (&cases[case], &matches[case]);
+        let alone = Alone::of_all(&case.job(rules, Fidelity::Interval))?;
         let ratio = |fidelity: Fidelity| -> Result<f64, String> {
             let job = case.job(rules, fidelity);
-            let ours = best::look(&job, &known.lines[contestant].placement)?;
-            Ok(ours / best::look(&job, &known.default.placement)?)
+            let ours = best::look(&job, &alone, &known.lines[contestant].placement)?;
+            Ok(ours / best::look(&job, &alone, &known.default.placement)?)
         };
         Ok(Again {
             machine: known.machine.clone(),

@@ -65,7 +65,7 @@ fn draw(outcome: &Outcome, text: &mut String) -> Result<(), Box<dyn std::error::
         .configure_mesh()
         .disable_y_mesh()
         .light_line_style(TRANSPARENT)
-        .x_desc("regret (% of the best throughput; the axis grows like its square)")
+        .x_desc("regret (% of the best speedup; the axis grows like its square)")
         .x_label_formatter(&|percent| format!("{percent}"))
         .y_labels(rows + 1)
         .y_label_formatter(&name)

@@ -1,21 +1,21 @@
 //! What came of a tournament: per workload, per policy, and what the cycle level says of it.
 
-use super::Rules;
+use super::{Rules, alone::Alone};
 use crate::{placement::Placement, simulate::Sample};
 use serde::Serialize;
 
-/// Throughputs that differ by less than this part are a draw.
+/// Speedups that differ by less than this part are a draw.
 pub(super) const DRAW: f64 = 0.005;
 
 /// One workload under one policy, or the default scheduler: means over seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// Instructions of all threads / cycle of the machine, if each had the time on a PU that it has alone: so that it
-    /// does not count who gets time where there are more threads than PUs.
-    pub throughput: f64,
+    /// Sum over threads of how fast each went on while it wanted a PU, 1 as alone, by the part of the time that it wants
+    /// one alone: weighted speedup.
+    pub speedup: f64,
     /// How far that is below the best, as a part of it.
     pub regret: f64,
-    /// Throughput / the default scheduler's mean.
+    /// Speedup / the default scheduler's mean.
     pub ratio: f64,
     /// Moves of threads from one PU to another, a second of the operating system.
     pub moves: f64,
@@ -34,8 +34,10 @@ pub struct Match {
     pub workload: u64,
     /// How many threads.
     pub threads: usize,
-    /// The best throughput that was found.
+    /// The best speedup that was found.
     pub best: f64,
+    /// The best placement that does not change.
+    pub best_placement: Placement,
     /// Whether all placements were tried.
     pub exhaustive: bool,
     /// The default scheduler.
@@ -57,7 +59,7 @@ pub struct Standing {
     pub mean_regret: f64,
     /// The largest.
     pub worst_regret: f64,
-    /// Mean of throughput / the default scheduler's.
+    /// Mean of speedup / the default scheduler's.
     pub ratio: f64,
     /// The least of that.
     pub worst_ratio: f64,
@@ -71,7 +73,7 @@ pub struct Standing {
     pub unfairness: f64,
 }
 
-/// A result that was judged again: throughput of the policy's last placement / of the default scheduler's last one.
+/// A result that was judged again: speedup of the policy's last placement / of the default scheduler's last one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Again {
     /// The machine.
@@ -109,16 +111,16 @@ impl Match {
         default: &[Sample],
         played: &[Vec<Sample>],
     ) -> Self {
-        let throughput = |sample: &Sample| throughput(sample, alone);
+        let speedup = |sample: &Sample| speedup(sample, alone);
         let all = played.iter().flatten().chain(default).chain([fixed]);
-        let best = all.map(throughput).fold(0.0, f64::max);
-        let usual = mean(default.iter().map(throughput));
+        let best = all.map(speedup).fold(0.0, f64::max);
+        let usual = mean(default.iter().map(speedup));
         let line = |samples: &[Sample]| {
-            let throughput = mean(samples.iter().map(throughput));
+            let speedup = mean(samples.iter().map(speedup));
             Line {
-                throughput,
-                regret: 1.0 - throughput / best,
-                ratio: throughput / usual,
+                speedup,
+                regret: 1.0 - speedup / best,
+                ratio: speedup / usual,
                 moves: mean(samples.iter().map(Sample::moves)),
                 unfairness: mean(samples.iter().map(|sample| unfairness(sample, alone))),
                 placement: samples.first().map(Sample::placement).unwrap_or_default(),
@@ -129,6 +131,7 @@ impl Match {
             workload,
             threads: alone.len(),
             best,
+            best_placement: fixed.placement(),
             exhaustive,
             default: line(default),
             lines: played.iter().map(|samples| line(samples)).collect(),
@@ -143,32 +146,22 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count.max(1) as f64
 }
 
-/// What a thread does alone.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Alone {
-    /// Instructions / cycle of the machine.
-    pub throughput: f64,
-    /// Part of the time on a PU.
-    pub present: f64,
-}
-
-/// What all threads do, each while it runs, by the part of the time that it runs alone.
-pub(super) fn throughput(sample: &Sample, alone: &[Alone]) -> f64 {
+/// How fast all threads went on while they wanted a PU, each by the part of the time that it would want one alone: as
+/// many as there are if nobody is disturbed. This is weighted speedup (Snavely and Tullsen, ASPLOS 2000), without the time
+/// in which threads sleep.
+pub(super) fn speedup(sample: &Sample, alone: &[Alone]) -> f64 {
     let threads = sample.threads.iter().zip(alone);
-    let ran = threads.filter(|(deeds, _)| deeds.cycles > 0);
-    ran.map(|(deeds, alone)| deeds.instructions as f64 / deeds.cycles as f64 * alone.present)
+    threads
+        .map(|(deeds, alone)| alone.progress(deeds).unwrap_or(1.0) * alone.present)
         .sum()
 }
 
 fn unfairness(sample: &Sample, alone: &[Alone]) -> f64 {
     let threads = sample.threads.iter().zip(alone);
-    let slowdowns = threads.filter(|(deeds, _)| deeds.instructions > 0);
-    let slowdowns = slowdowns.map(|(deeds, alone)| {
-        let speed = deeds.instructions as f64 / sample.cycles;
-        alone.throughput / speed
-    });
-    let (least, most) = slowdowns.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), s| {
-        (least.min(s), most.max(s))
+    let all = threads.filter_map(|(deeds, alone)| alone.progress(deeds));
+    let running = all.filter(|progress| *progress > 0.0);
+    let (least, most) = running.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), one| {
+        (least.min(one), most.max(one))
     });
     if most > 0.0 { most / least } else { 1.0 }
 }

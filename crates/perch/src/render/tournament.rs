@@ -22,8 +22,8 @@ pub fn tournament(outcome: &Outcome) -> String {
     text.push('\n');
     text += &all(&outcome.standings);
     text += "\n\n\
-        regret, worst: % that the throughput is below the best placement's\n\
-        ratio, worst: throughput / the default scheduler's mean\n\
+        regret, worst: % that the speedup is below the best placement's\n\
+        ratio, worst: speedup / the default scheduler's mean\n\
         wins, losses: workloads with more or less than that, by more than 0.5 %\n\
         moves/s: of threads to another PU, a second\n\
         unfair: largest slowdown of a thread / smallest\n\n";

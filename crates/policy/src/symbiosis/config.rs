@@ -33,7 +33,7 @@ impl Default for SymbiosisConfig {
     fn default() -> Self {
         Self {
             calibration: String::new(),
-            gain: 0.01,
+            gain: 0.003,
             move_cost: 0.001,
             learn: true,
             min_activity: 0.1,

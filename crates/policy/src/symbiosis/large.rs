@@ -21,15 +21,14 @@ const STEPS: u32 = 32;
 pub(super) struct Classes {
     /// The class of each runner.
     pub of: Vec<usize>,
-    /// Mean speed alone of its threads, class by class.
-    speed: Vec<f64>,
+    count: usize,
     /// Row by row, as [`super::loss::Pairs::levels`] at the closest level.
     cost: Vec<f64>,
 }
 
 impl Classes {
-    /// Classes of runners with these uses and speeds alone; those of which nothing is known are of one class.
-    pub fn new(costs: &Costs, level: usize, uses: &[Option<Vec<f64>>], speed: &[f64]) -> Self {
+    /// Classes of runners with these uses; those of which nothing is known are of one class.
+    pub fn new(costs: &Costs, level: usize, uses: &[Option<Vec<f64>>]) -> Self {
         let ways = costs.basis.ways.len();
         let mut largest = vec![0.0; ways];
         for uses in uses.iter().flatten() {
@@ -56,18 +55,16 @@ impl Classes {
             }
             steps /= 2;
         };
-        let mut means = vec![(vec![0.0; ways], 0.0, 0.0); count];
-        for ((class, uses), speed) in of.iter().zip(uses).zip(speed) {
-            let (sums, speeds, threads) = &mut means[*class];
+        let mut means = vec![(vec![0.0; ways], 0.0); count];
+        for (class, uses) in of.iter().zip(uses) {
+            let (sums, threads) = &mut means[*class];
             for (sum, value) in sums.iter_mut().zip(uses.iter().flatten()) {
                 *sum += value;
             }
-            *speeds += speed;
             *threads += 1.0;
         }
-        for (sums, speeds, threads) in &mut means {
+        for (sums, threads) in &mut means {
             sums.iter_mut().for_each(|sum| *sum /= *threads);
-            *speeds /= *threads;
         }
         let mut terms = Vec::new();
         let cost = (0..count * count)
@@ -80,20 +77,12 @@ impl Classes {
                 )
             })
             .collect();
-        Self {
-            of,
-            speed: means.iter().map(|(_, speed, _)| *speed).collect(),
-            cost,
-        }
-    }
-
-    fn count(&self) -> usize {
-        self.speed.len()
+        Self { of, count, cost }
     }
 
     /// What all deliver with each runner on its unit.
     pub fn value(&self, scene: &Scene, unit: &[usize]) -> f64 {
-        let classes = self.count();
+        let classes = self.count;
         let mut present = vec![0.0; scene.units.len() * classes];
         for (runner, unit) in unit.iter().enumerate() {
             present[unit * classes + self.of[runner]] += scene.runners[runner].present;
@@ -112,7 +101,7 @@ impl Classes {
                     let row = &self.cost[class * classes..][..classes];
                     let all: f64 = row.iter().zip(present).map(|(cost, p)| cost * p).sum();
                     let others = (all - row[class] * threads.min(1.0)) * beside;
-                    delivered += self.speed[class] * threads * time * (-others).exp();
+                    delivered += threads * time * (-others).exp();
                 }
                 delivered
             })
@@ -122,7 +111,7 @@ impl Classes {
     /// A unit for each runner: dealt out by what their classes do to each other. Those that may not be anywhere stay, and
     /// so do threads of a class as far as their unit gets as many of them.
     pub fn deal(&self, scene: &Scene) -> Vec<usize> {
-        let classes = self.count();
+        let classes = self.count;
         let weight = |class: usize| -> f64 {
             let others = 0..classes;
             others

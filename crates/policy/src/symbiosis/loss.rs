@@ -1,9 +1,14 @@
-//! What a placement is predicted to deliver: the speed of all threads, each slowed down by those around it.
+//! What a placement is predicted to deliver: how fast all threads are, 1 for each as alone, slowed down by those around it
+//! and by waiting for a PU.
 
 use super::scene::Scene;
 
 /// Costs below this are as good as none: a level all of whose costs are below is not looked at.
 const NOTHING: f64 = 1e-4;
+
+/// What it costs, in threads, that one more waits on a PU than elsewhere: an even spread is as good as one in which the
+/// same wait at one place, and fairer.
+const UNEVEN: f64 = 0.1;
 
 /// What each thread does to each other at each level, for up to some hundred threads.
 #[derive(Debug, Clone)]
@@ -53,8 +58,6 @@ pub(super) struct Placed<'a> {
     between: Vec<u8>,
     /// The pairs that talk, runner by runner.
     talks: Vec<Vec<usize>>,
-    /// Mean speed alone.
-    mean: f64,
     /// PUs that the runners of each unit want.
     load: Vec<f64>,
 }
@@ -106,7 +109,6 @@ impl<'a> Placed<'a> {
             between,
             talks,
             load: vec![0.0; units],
-            mean: pairs.speed.iter().sum::<f64>() / pairs.threads.max(1) as f64,
         };
         placed.recount();
         placed
@@ -173,13 +175,11 @@ impl<'a> Placed<'a> {
             let near: f64 = others
                 .map(|other| self.pairs.cost(0, runner, *other) * runners[*other].present)
                 .sum();
-            let speed = self.pairs.speed[runner] * runners[runner].present;
-            speed * (-(near * beside + far(runner))).exp()
+            runners[runner].present * (-(near * beside + far(runner))).exp()
         };
-        // Who waits there for a PU is no matter of placement: all are taken to be equally fast, so that nothing is gained
-        // by making the slow ones wait. It costs the more the more wait at one place.
-        let waiting = self.mean * waiting(load, width);
-        members.iter().map(|runner| one(*runner)).sum::<f64>() - waiting
+        let speeds: f64 = members.iter().map(|runner| one(*runner)).sum();
+        let time = if over > 0.0 { width / load } else { 1.0 };
+        speeds * time - UNEVEN * over * over / width
     }
 
     /// What a talk costs between two units.
@@ -188,8 +188,7 @@ impl<'a> Placed<'a> {
             NONE => talk.cost.len() - 1,
             level => usize::from(level),
         };
-        let (a, b) = talk.pair;
-        talk.cost[level] * (self.pairs.speed[a] + self.pairs.speed[b]) / 2.0
+        talk.cost[level]
     }
 
     /// What all deliver.
@@ -202,10 +201,7 @@ impl<'a> Placed<'a> {
         let talk: f64 = talks
             .map(|talk| self.talk(talk, self.unit[talk.pair.0], self.unit[talk.pair.1]))
             .sum();
-        // That some wait is no fault of the placement where there are more threads than PUs.
-        let width: f64 = self.scene.units.iter().map(|unit| unit.width as f64).sum();
-        let even = self.mean * waiting(self.load.iter().sum(), width);
-        speed + even - talk
+        speed - talk
     }
 
     /// What a runner loses (logarithm) to all around it, as long as it runs.
@@ -286,9 +282,8 @@ impl<'a> Placed<'a> {
                 if *at == one || *at == other {
                     far_now.push((bystander, self.far[bystander] + change));
                 } else if change != 0.0 {
-                    let now = self.pairs.speed[bystander] * (-self.far[bystander]).exp();
                     let lost = -(-change).exp_m1();
-                    gain -= now * lost * self.scene.runners[bystander].present;
+                    gain -= (-self.far[bystander]).exp() * lost * self.present(bystander);
                 }
             }
         }
@@ -342,11 +337,4 @@ impl<'a> Placed<'a> {
             runner.ours && self.scene.masks[runner.mask][*unit]
         })
     }
-}
-
-/// What it costs that more want a PU than there are, in threads: more than in proportion, so that an even spread costs
-/// least.
-fn waiting(load: f64, width: f64) -> f64 {
-    let over = (load - width).max(0.0);
-    over + 0.5 * over * over / width
 }

@@ -10,6 +10,7 @@ mod large;
 mod learned;
 mod loss;
 mod memory;
+mod noise;
 mod outcome;
 mod predict;
 mod scene;
@@ -23,13 +24,20 @@ use cost::Costs;
 use large::Classes;
 use loss::{Pairs, Placed};
 use memory::Memory;
+use noise::Noise;
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId};
 use scene::Scene;
 use std::{path::Path, time::Duration};
 use uses::believed;
 
+/// A gain is above the noise if it is so many times as large.
+const ABOVE: f64 = 2.0;
+
 /// Periods after a change before anything is concluded: one in which threads moved, one in which caches fill.
 const SETTLE: u64 = 2;
+
+/// Periods after a thread entered another phase before anybody moves.
+const CALM: u64 = 1;
 
 /// So much of the prediction's error must be gained where nothing corrects it.
 const UNCORRECTED: f64 = 0.5;
@@ -54,6 +62,8 @@ pub struct Symbiosis {
     changed: u64,
     phase: u64,
     busy: Vec<ThreadId>,
+    /// How much all together vary from period to period while nothing changes.
+    noise: Noise,
     /// No search before this period, and how long the last rest was.
     rest: (u64, u64),
 }
@@ -62,7 +72,8 @@ pub struct Symbiosis {
 struct Moved {
     period: u64,
     predicted: f64,
-    before: f64,
+    /// How fast each busy thread was.
+    before: Vec<f64>,
     /// The units on which the busy threads were.
     from: Vec<usize>,
 }
@@ -112,6 +123,7 @@ impl Symbiosis {
             changed: 0,
             phase: 0,
             busy: Vec::new(),
+            noise: Noise::default(),
             rest: (0, 1),
         })
     }
@@ -127,8 +139,7 @@ impl Symbiosis {
             let moves = moves.filter(|(unit, runner)| **unit != runner.unit);
             let cost: f64 =
                 moves.map(|(_, runner)| runner.present).sum::<f64>() * self.config.move_cost;
-            let mean = placed.value() / scene.runners.len() as f64;
-            (placed.value() - cost * mean, placed)
+            (placed.value() - cost, placed)
         });
         let mut best: Option<(f64, Placed<'a>)> = None;
         for (value, placed) in improved {
@@ -184,12 +195,6 @@ fn here(scene: &Scene) -> Vec<usize> {
     scene.runners.iter().map(|runner| runner.unit).collect()
 }
 
-/// What all threads do now.
-fn delivered(scene: &Scene, now: &[f64]) -> f64 {
-    let each = scene.runners.iter().zip(now);
-    each.map(|(runner, speed)| runner.present * speed).sum()
-}
-
 impl Policy for Symbiosis {
     fn name(&self) -> &'static str {
         "symbiosis"
@@ -233,6 +238,7 @@ impl Policy for Symbiosis {
             self.changed = snapshot.period;
             self.disappointed /= 2;
             self.moved = None;
+            self.noise.pause(snapshot.period + SETTLE);
         }
         if scene.runners.len() > search::MATCHED {
             if snapshot.period >= self.rest.0.max(self.changed + SETTLE) {
@@ -243,14 +249,20 @@ impl Policy for Symbiosis {
         let (mut pairs, now) = self.pairs(snapshot, &scene, &costs);
         let corrected = costs.basis.counted && self.config.learn;
         let mut back = None;
+        if self.phase == snapshot.period {
+            self.noise.pause(snapshot.period + 1);
+        }
+        self.noise.take(snapshot.period, &scene, &pairs.speed, &now);
         if corrected {
             self.learn(snapshot, &scene, &mut pairs, &now);
-            back = self.judge(snapshot, &scene, &now);
+            back = self.judge(snapshot, &scene, &pairs.speed, &now);
         }
         if self.changed.max(self.phase) == snapshot.period {
             self.rest.1 = 1;
         }
-        let settling = self.moved.is_some() || snapshot.period < self.changed + SETTLE;
+        let settling = self.moved.is_some()
+            || snapshot.period < self.changed + SETTLE
+            || snapshot.period < self.phase + CALM;
         if let Some(from) = back {
             let placed = Placed::new(&scene, &pairs, from);
             self.adopt(snapshot, &scene, &placed, "back to where all were faster");
@@ -267,16 +279,11 @@ impl Symbiosis {
     fn deal(&mut self, snapshot: &Snapshot, scene: &Scene, costs: &Costs) {
         let least = self.config.min_confidence;
         let mut uses = Vec::with_capacity(scene.runners.len());
-        let mut speeds = Vec::with_capacity(scene.runners.len());
         for of in &scene.runners {
-            let read = costs
-                .basis
-                .read(&believed(&snapshot.threads[of.at].metrics, least));
-            let speed = read.as_ref().filter(|_| costs.basis.counted);
-            speeds.push(speed.map_or(1.0, |read| read[0]));
-            uses.push(read);
+            let metrics = &snapshot.threads[of.at].metrics;
+            uses.push(costs.basis.read(&believed(metrics, least)));
         }
-        let classes = Classes::new(costs, scene.levels[0], &uses, &speeds);
+        let classes = Classes::new(costs, scene.levels[0], &uses);
         let current = classes.value(scene, &here(scene));
         let dealt = classes.deal(scene);
         let gain = classes.value(scene, &dealt) / current - 1.0;
@@ -315,9 +322,10 @@ impl Symbiosis {
         let (value, best) = self.best(scene, pairs);
         let gain = value / current - 1.0;
         let corrected = costs.basis.counted && self.config.learn;
-        // Errors of the prediction that nothing will correct are noise; over many threads they even out.
+        // What nobody could tell from chance is no gain. Errors of the prediction that nothing will correct are noise too; over
+        // many threads they even out.
         let noise = match corrected {
-            true => 0.0,
+            true => self.noise.level() * ABOVE,
             false => costs.error() / (scene.runners.len() as f64).sqrt() * UNCORRECTED,
         };
         let needed = self.config.gain.max(noise) * f64::from(1u32 << self.disappointed);
@@ -325,7 +333,7 @@ impl Symbiosis {
             self.moved = corrected.then(|| Moved {
                 period: snapshot.period,
                 predicted: gain,
-                before: delivered(scene, now),
+                before: now.to_vec(),
                 from: here(scene),
             });
             let text = format!("least predicted loss, {:.1} % more in all", 100.0 * gain);

@@ -1,9 +1,10 @@
 //! What came of placements: how fast threads were beside whom, and whether a move brought what was predicted.
 
 use super::{
-    LONGEST_REST, SETTLE, Symbiosis, delivered, here,
+    LONGEST_REST, SETTLE, Symbiosis, here,
     learned::{self, Seen},
     loss::{Pairs, Placed},
+    noise::changed,
     scene::Scene,
 };
 use perch_core::{Snapshot, ThreadId};
@@ -100,13 +101,14 @@ impl Symbiosis {
         &mut self,
         snapshot: &Snapshot,
         scene: &Scene,
+        alone: &[f64],
         now: &[f64],
     ) -> Option<Vec<usize>> {
         let settled = |moved: &&super::Moved| snapshot.period > moved.period + SETTLE;
         let moved = self.moved.as_ref().filter(settled)?;
-        let gained = delivered(scene, now) / moved.before - 1.0;
+        let gained = changed(scene, alone, &moved.before, now);
         let came_true = gained >= CAME_TRUE * moved.predicted;
-        let worse = gained < -WORSE;
+        let worse = gained < -self.noise.level().max(WORSE);
         let back = worse.then(|| moved.from.clone());
         // What came of it is not known if the threads are no longer what they were: where they change faster than that can
         // be told, moving them does not pay.

@@ -15,7 +15,7 @@ const SWEEPS: usize = 24;
 /// Exact matching up to so many threads and empty places: its time grows with the cube (0.6 ms for 64, 32 ms for 256).
 pub(super) const MATCHED: usize = 256;
 
-/// Speeds are matched as whole numbers: the fastest thread's is this.
+/// Speeds are matched as whole numbers: that of a thread alone is this.
 const WHOLE: f64 = 1e7;
 
 /// Improves a placement by the best change of each runner in turn until there is none.
@@ -108,33 +108,29 @@ pub(super) fn matched(scene: &Scene, pairs: &Pairs) -> Option<Vec<usize>> {
     if all > MATCHED || !all.is_multiple_of(2) {
         return None;
     }
-    let fastest = pairs.speed.iter().copied().fold(0.0, f64::max);
-    if fastest <= 0.0 {
-        return None;
-    }
     let present = |runner: usize| scene.runners[runner].present;
-    let alone = |runner: usize| pairs.speed[runner] * present(runner);
-    let beside =
-        |one: usize, other: usize| alone(one) * (-pairs.cost(0, one, other) * present(other)).exp();
+    let beside = |one: usize, other: usize| {
+        present(one) * (-pairs.cost(0, one, other) * present(other)).exp()
+    };
     let mut value = vec![0.0; all * all];
     for one in 0..threads {
         for other in 0..one {
             value[other * all + one] = beside(one, other) + beside(other, one);
         }
         for nobody in threads..all {
-            value[one * all + nobody] = alone(one);
+            value[one * all + nobody] = present(one);
         }
     }
     for talk in &pairs.talk {
         let (a, b) = talk.pair;
         let apart = talk.cost.last().copied().unwrap_or(0.0);
         let (low, high) = (a.min(b), a.max(b));
-        value[low * all + high] += (apart - talk.cost[0]) * (pairs.speed[a] + pairs.speed[b]) / 2.0;
+        value[low * all + high] += apart - talk.cost[0];
     }
     let greatest = value.iter().copied().fold(0.0, f64::max);
     let cost: Vec<i64> = value
         .iter()
-        .map(|value| ((greatest - value) / fastest * WHOLE) as i64)
+        .map(|value| ((greatest - value) * WHOLE) as i64)
         .collect();
     let mate = min_weight_perfect_matching(&cost, all);
     let groups = (0..threads).filter_map(|one| match mate[one] {
