@@ -1,7 +1,8 @@
 //! What one thread costs another at each level of sharing, fitted to what kernels suffered on this machine.
 //!
-//! The logarithm of a slowdown is taken for a sum over neighbours of terms: the product of what both use of a resource,
-//! and what a shared cache can no longer hold of the one because of the other. Their coefficients, never negative, are
+//! The logarithm of a slowdown is taken for a sum over neighbours of terms: the products of what the one uses of a resource
+//! and the other of the same or another one (divisions keep additions waiting), and what a shared cache can no longer hold of
+//! the one because of the other. Their coefficients, never negative, are
 //! those that explain the couplings of the calibration best (least squares). The terms are perch's own; that slowdowns
 //! follow from one's sensitivity times the other's pressure, resource by resource, is Bubble-Up's and SMiTe's idea
 //! (Mars et al., MICRO 2011; Zhang et al., MICRO 2014).
@@ -12,7 +13,7 @@ use ndarray::{Array1, Array2};
 
 /// A small pull of all coefficients towards 0, as a part of the number of couplings: kernels that are alike must not
 /// make them arbitrary.
-const RIDGE: f64 = 0.01;
+const RIDGE: f64 = 0.1;
 
 /// No neighbour is taken to cost more (logarithm): beyond what kernels suffered nothing is known.
 const MOST: f64 = 1.5;
@@ -129,25 +130,29 @@ impl Costs {
     }
 
     fn terms(&self) -> usize {
-        self.scale.len() + PLAIN + self.caches.len() * PER_CACHE
+        self.scale.len().pow(2) + PLAIN + self.caches.len() * PER_CACHE
     }
 
     /// Adds the terms of one neighbour.
     fn add_terms(&self, own: &Uses, other: &Uses, terms: &mut [f64]) {
         let ways = self.scale.len();
+        let products = ways * ways;
         let use_of = |uses: &Uses, way: usize| uses[way] / self.scale[way];
-        for (way, term) in terms[..ways].iter_mut().enumerate() {
-            *term += use_of(own, way) * use_of(other, way);
+        for (way, terms) in terms[..products].chunks_mut(ways.max(1)).enumerate() {
+            let own = use_of(own, way);
+            for (other_way, term) in terms.iter_mut().enumerate() {
+                *term += own * use_of(other, other_way);
+            }
         }
         let speed = |uses: &Uses| {
             let place = self.basis.place(Resource::Issue);
             place.map_or(0.0, |way| use_of(uses, way))
         };
         let plain = [1.0, speed(own), speed(other)];
-        for (term, value) in terms[ways..].iter_mut().zip(plain) {
+        for (term, value) in terms[products..].iter_mut().zip(plain) {
             *term += value;
         }
-        let of_caches = terms[ways + PLAIN..].chunks_mut(PER_CACHE);
+        let of_caches = terms[products + PLAIN..].chunks_mut(PER_CACHE);
         for (terms, cache) in of_caches.zip(&self.caches) {
             let values = self.crowding(cache, own, other, speed(own));
             for (term, value) in terms.iter_mut().zip(values) {
