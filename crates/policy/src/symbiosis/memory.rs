@@ -33,6 +33,8 @@ pub(super) struct Memory {
     place: Option<(u32, Vec<ThreadId>)>,
     /// Speeds beside others, the latest last.
     pub seen: Vec<Neighbours>,
+    /// The period in which it began to do something else; 0 if it never did.
+    pub phase: u64,
     /// Where it is to be, and why.
     pub target: Option<(PuSet, Reason)>,
 }
@@ -43,6 +45,8 @@ pub(super) struct Neighbours {
     pub beside: Vec<ThreadId>,
     /// Logarithm of its speed, less what it lost to others elsewhere.
     pub speed: f64,
+    /// Whether it was another one the last time.
+    off: bool,
 }
 
 impl Memory {
@@ -141,7 +145,15 @@ impl Memory {
     pub fn saw(&mut self, beside: Vec<ThreadId>, speed: f64) -> bool {
         if let Some(at) = self.seen.iter().position(|known| known.beside == beside) {
             let mut known = self.seen.remove(at);
-            let other = (speed - known.speed).abs() > OTHER_SPEED;
+            let off = (speed - known.speed).abs() > OTHER_SPEED;
+            // Once may be chance: somebody was there for a moment.
+            let other = off && known.off;
+            if off && !other {
+                known.off = true;
+                self.seen.push(known);
+                return false;
+            }
+            known.off = false;
             if other {
                 self.seen.clear();
                 self.uses.clear();
@@ -155,7 +167,11 @@ impl Memory {
         if self.seen.len() >= REMEMBERED {
             self.seen.remove(0);
         }
-        self.seen.push(Neighbours { beside, speed });
+        self.seen.push(Neighbours {
+            beside,
+            speed,
+            off: false,
+        });
         false
     }
 

@@ -31,7 +31,7 @@ use std::{path::Path, time::Duration};
 use uses::believed;
 
 /// A gain is above the noise if it is so many times as large.
-const ABOVE: f64 = 2.0;
+const ABOVE: f64 = 1.0;
 
 /// Periods after a change before anything is concluded: one in which threads moved, one in which caches fill.
 const SETTLE: u64 = 2;
@@ -56,8 +56,8 @@ pub struct Symbiosis {
     memory: PerThread<Memory>,
     /// When threads were moved last, what was predicted to come of it, and what had been measured before.
     moved: Option<Moved>,
-    /// How often a gain did not come true with these threads.
-    disappointed: u32,
+    /// A gain must be above this: gains of this size did not come true with these threads.
+    bar: f64,
     /// The period in which threads came or went last, and that in which one entered another phase.
     changed: u64,
     phase: u64,
@@ -119,7 +119,7 @@ impl Symbiosis {
             costs: None,
             memory: PerThread::default(),
             moved: None,
-            disappointed: 0,
+            bar: 0.0,
             changed: 0,
             phase: 0,
             busy: Vec::new(),
@@ -236,7 +236,7 @@ impl Policy for Symbiosis {
         if busy != self.busy {
             self.busy = busy;
             self.changed = snapshot.period;
-            self.disappointed /= 2;
+            self.bar /= 2.0;
             self.moved = None;
             self.noise.pause(snapshot.period + SETTLE);
         }
@@ -328,7 +328,7 @@ impl Symbiosis {
             true => self.noise.level() * ABOVE,
             false => costs.error() / (scene.runners.len() as f64).sqrt() * UNCORRECTED,
         };
-        let needed = self.config.gain.max(noise) * f64::from(1u32 << self.disappointed);
+        let needed = self.config.gain.max(noise).max(self.bar);
         if current > 0.0 && gain > needed {
             self.moved = corrected.then(|| Moved {
                 period: snapshot.period,

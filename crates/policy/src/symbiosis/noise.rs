@@ -1,7 +1,7 @@
 //! How much the speed of all threads varies from period to period though nobody moved: no smaller gain can be told from
 //! chance.
 
-use super::scene::Scene;
+use super::scene::{Runner, Scene};
 
 /// Weight of a new period.
 const NEW: f64 = 0.2;
@@ -33,7 +33,7 @@ impl Noise {
         }
         if let Some((before, there)) = known {
             if there == units {
-                let square = changed(scene, alone, &before, now).powi(2);
+                let square = changed(scene, alone, &before, now, |_| true).powi(2);
                 let known = self.square.get_or_insert(square);
                 *known += NEW * (square - *known);
             } else {
@@ -50,11 +50,18 @@ impl Noise {
     }
 }
 
-/// By how much all busy threads together are faster than before, as a part of their speed; each counts as it is alone.
-pub(super) fn changed(scene: &Scene, alone: &[f64], before: &[f64], now: &[f64]) -> f64 {
+/// By how much those busy threads that count are together faster than before, as a part of their speed; each weighs as it
+/// is alone.
+pub(super) fn changed(
+    scene: &Scene,
+    alone: &[f64],
+    before: &[f64],
+    now: &[f64],
+    counts: impl Fn(&Runner) -> bool,
+) -> f64 {
     let (mut then, mut after) = (0.0, 0.0);
     for (at, runner) in scene.runners.iter().enumerate() {
-        if let (Some(before), true) = (before.get(at), alone[at] > 0.0) {
+        if let (Some(before), true) = (before.get(at), alone[at] > 0.0 && counts(runner)) {
             then += runner.present * before / alone[at];
             after += runner.present * now[at] / alone[at];
         }

@@ -5,7 +5,7 @@ use super::{
     learned::{self, Seen},
     loss::{Pairs, Placed},
     noise::changed,
-    scene::Scene,
+    scene::{Runner, Scene},
 };
 use perch_core::{Snapshot, ThreadId};
 use std::collections::HashMap;
@@ -16,8 +16,14 @@ const CAME_TRUE: f64 = 0.3;
 /// A loss by more than this part is no chance: threads go back.
 const WORSE: f64 = 0.003;
 
-/// Each disappointment doubles the gain that is needed, up to so many.
-const MOST_DISAPPOINTED: u32 = 6;
+/// So many of the threads, as a part of all, must still do what they did before a move for it to be judged.
+const JUDGES: f64 = 0.5;
+
+/// A thread that wants a PU for this part of the time is taken to have been there.
+const AWAKE: f64 = 0.9;
+
+/// After a gain that did not come true the next one must be so many times as large; this is enough at last.
+const BAR: (f64, f64) = (1.5, 0.5);
 
 impl Symbiosis {
     /// Remembers how fast threads are beside whom, and lets that correct what is predicted.
@@ -47,10 +53,13 @@ impl Symbiosis {
             let width = scene.units[of.unit].width;
             let memory = &mut self.memory[of.at];
             let stayed = memory.stayed(first, &beside);
-            // Where threads take turns, who ran beside whom is not known.
-            if stayed && settled && now[runner] > 0.0 && members.len() <= width {
+            // Where threads take turns or sleep, who ran beside whom is not known.
+            let awake = |other: &usize| scene.runners[*other].present >= AWAKE;
+            let known = members.len() <= width && members.iter().all(awake);
+            if stayed && settled && now[runner] > 0.0 && known {
                 let speed = now[runner].ln() + placed.lost_afar(runner);
                 if memory.saw(beside, speed) {
+                    memory.phase = snapshot.period;
                     changed.push(id(runner));
                 }
             }
@@ -106,18 +115,22 @@ impl Symbiosis {
     ) -> Option<Vec<usize>> {
         let settled = |moved: &&super::Moved| snapshot.period > moved.period + SETTLE;
         let moved = self.moved.as_ref().filter(settled)?;
-        let gained = changed(scene, alone, &moved.before, now);
+        // By those who do what they did before.
+        let steady = |runner: &Runner| self.memory[runner.at].phase < moved.period;
+        let weight = |of: &mut dyn Iterator<Item = &Runner>| of.map(|r| r.present).sum::<f64>();
+        let all = weight(&mut scene.runners.iter());
+        let known = weight(&mut scene.runners.iter().filter(|runner| steady(runner)));
+        let gained = changed(scene, alone, &moved.before, now, steady);
         let came_true = gained >= CAME_TRUE * moved.predicted;
         let worse = gained < -self.noise.level().max(WORSE);
         let back = worse.then(|| moved.from.clone());
-        // What came of it is not known if the threads are no longer what they were: where they change faster than that can
-        // be told, moving them does not pay.
-        let same = self.changed.max(self.phase) < moved.period;
-        self.moved = None;
-        self.disappointed = match came_true && same {
-            true => self.disappointed.saturating_sub(1),
-            false => (self.disappointed + 1).min(MOST_DISAPPOINTED),
+        // Where most change faster than what came of a move can be told, moving them does not pay.
+        let same = self.changed < moved.period && known >= JUDGES * all;
+        self.bar = match came_true && same {
+            true => self.bar / 2.0,
+            false => (BAR.0 * moved.predicted).max(2.0 * self.bar).min(BAR.1),
         };
+        self.moved = None;
         if !same {
             self.rest = (snapshot.period + LONGEST_REST / 2, LONGEST_REST);
             return None;

@@ -88,6 +88,7 @@ impl Symbiosis {
                 && self.memory[runner.at].take(&costs.basis, read, &value)
             {
                 changed.push(thread.info.id);
+                self.memory[runner.at].phase = snapshot.period;
             }
             let taken = value(names::SMT_CONTENTION);
             counted.push(taken.map(|taken| -(1.0 - taken.clamp(0.0, 0.9)).ln()));
