@@ -14,13 +14,15 @@ const SEEDS: usize = 10;
 /// Seeds on machines that differ from the first in one thing only.
 const FEWER: usize = 5;
 
+/// Periods are half as long again as usual: on a loaded host emulated threads run little, and so are sampled little.
+///
 /// Starts the workload under perch; after two periods looks, deals the roles anew, and looks again after the
 /// period of the change and two more.
 fn script(mix: &str, seeds: usize) -> String {
     let per_seed = format!(
         r#"
     begin "{mix} seed $seed"
-    perch run --log $LOG --output /tmp/report -- $LOAD --seed $seed --threads {mix} >$LINES 2>/tmp/said &
+    perch run --period 1500ms --log $LOG --output /tmp/report -- $LOAD --seed $seed --threads {mix} >$LINES 2>/tmp/said &
     perch=$!
     listen
     look started 8 2
