@@ -44,6 +44,8 @@ run: build examples
 test-packages: packages
 	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES))
 
+# Virtual machines get the perch that cargo builds for the tests before it runs them.
+test: export PERCH_BIN ?= $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/perch
 test: test-packages examples
 	$(CARGO) test --workspace --no-fail-fast
 

@@ -1,6 +1,6 @@
 //! The trait of machines: live, simulated, or a recording played back.
 
-use crate::{Affinity, EventPlan, MachineError, Observation, PuSet, Topology};
+use crate::{Affinity, EventPlan, MachineError, Observation, ProcessId, PuSet, Topology};
 use std::{ffi::OsString, sync::Arc, time::Duration};
 
 /// A program to start.
@@ -62,6 +62,13 @@ pub trait Machine {
     /// # Errors
     /// A machine that cannot go on.
     fn observe(&mut self) -> Result<Observation, MachineError>;
+
+    /// The processes that are followed at this moment, with those that were born since the last observation: so that
+    /// none is missed when masks are given back. Machines on which [`Affinity::relatives`] finds all of them need not
+    /// say.
+    fn processes(&mut self) -> Vec<ProcessId> {
+        Vec::new()
+    }
 
     /// The mask that threads have which nobody placed: for a launched program the one that perch inherited, for an
     /// attached one the effective cpuset. Offline PUs included.

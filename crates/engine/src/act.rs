@@ -9,7 +9,7 @@ use crate::{
     observer::{Move, unread},
     ownership::Noticed,
     plan_check,
-    restore::{RestoreReport, restore},
+    restore::{ROUNDS, RestoreReport, restore},
     session::Session,
 };
 use perch_core::{Machine, MaskChange, ProcessId, ThreadId};
@@ -187,11 +187,25 @@ impl<M: Machine> Session<M> {
 
     /// Gives every thread its mask back. Harmless when called again.
     pub(crate) fn give_back(&mut self) -> RestoreReport {
-        let Some(file) = self.journal.as_mut().and_then(|place| place.file.take()) else {
+        let Some(mut file) = self.journal.as_mut().and_then(|place| place.file.take()) else {
             return RestoreReport::default();
         };
         let usable = self.machine.topology().usable();
         let mut report = restore(self.machine.affinity(), file.journal(), &usable);
+        // Nothing hands on a mask any more. Daemons that were born meanwhile of processes that are gone already are
+        // known to the machine only.
+        for _ in 0..ROUNDS {
+            let known: HashSet<ProcessId> = file.journal().processes().collect();
+            let mut new = self.machine.processes();
+            new.retain(|process| !known.contains(process));
+            if new.is_empty() {
+                break;
+            }
+            let records: Vec<Record> = new.into_iter().map(Record::Process).collect();
+            // If the disk is full, this perch knows them all the same.
+            let _ = file.conclude(&records);
+            report.and_then(restore(self.machine.affinity(), file.journal(), &usable));
+        }
         // Left for `perch restore` if somebody with more rights must do it.
         if report.failed.is_empty() {
             let path = file.path().to_owned();

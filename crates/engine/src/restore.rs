@@ -17,7 +17,7 @@ use std::{
 
 /// A thread that is born while its parent is being restored is found by looking again; more rounds than this are
 /// only needed by a fork bomb.
-const ROUNDS: usize = 64;
+pub(crate) const ROUNDS: usize = 64;
 
 /// What came of restoring.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +67,14 @@ impl RestoreReport {
     /// Whether something could not be restored that should have been.
     pub fn has_failed(&self) -> bool {
         !self.failed.is_empty() || !self.irqs.failed.is_empty()
+    }
+
+    /// Adds what came of restoring once more: threads that were counted before had their mask then.
+    pub(crate) fn and_then(&mut self, again: Self) {
+        self.restored += again.restored;
+        self.inherited += again.inherited;
+        self.left_alone = again.left_alone;
+        self.failed = again.failed;
     }
 
     fn count(&mut self, thread: ThreadId, outcome: Outcome) {

@@ -295,7 +295,11 @@ impl<M: Machine> Session<M> {
             pids.insert(sample.info.pid);
             if id.tid == sample.info.pid {
                 let (pid, start) = (id.tid, id.start);
-                self.processes.insert(pid, ProcessId { pid, start });
+                let process = ProcessId { pid, start };
+                if self.processes.insert(pid, process) != Some(process) {
+                    // Known to whoever undoes a killed perch's work, whatever it starts before anything is changed.
+                    records.push(Record::Process(process));
+                }
             }
         }
         if let Some(paper) = &mut self.paper {

@@ -8,7 +8,7 @@ use perch_core::{
     ThreadId, Wake, metric::names,
 };
 use perch_engine::{
-    Acting, Cause, Journal, Options, Recovery, Session, SessionEnd, StateDir,
+    Acting, Cause, Journal, Observer, Options, Period, Recovery, Session, SessionEnd, StateDir,
     journal::{Header, file::JournalFile, state_dir},
     recover_all, restore,
 };
@@ -454,6 +454,86 @@ fn only_threads_born_after_a_mask_was_set_can_have_inherited_it() {
     assert_eq!((report.restored, report.inherited), (1, 1));
     assert_eq!(masks(&kernel)[&before], set("3"));
     assert_eq!(masks(&kernel)[&after], all);
+}
+
+/// Starts a daemon after the last look at the threads, and hears how the session ended.
+struct LateDaemon {
+    kernel: Shared,
+    of: ThreadId,
+    daemon: Option<ThreadId>,
+}
+
+impl Observer for LateDaemon {
+    fn period(&mut self, period: &Period<'_>) {
+        if period.last {
+            let mut kernel = self.kernel.borrow_mut();
+            let daemon = kernel.fork(self.of, true).unwrap();
+            kernel.daemons.insert(daemon.tid);
+            self.daemon = Some(daemon);
+        }
+    }
+}
+
+#[test]
+fn a_daemon_born_after_the_last_look_gets_the_mask_that_its_parent_had() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let placed = kernel.borrow_mut().spawn(None, &set("2"), 0.5);
+    let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+    let mut ended = Vec::new();
+    for of in [thread, placed] {
+        let mut late = LateDaemon {
+            kernel: Rc::clone(&kernel),
+            of,
+            daemon: None,
+        };
+        let (_dir, acting) = live();
+        let mut session = session(&kernel, steps(2), policy, acting, false);
+        let end = session.run(&mut late).unwrap();
+        ended.push((late.daemon.unwrap(), end.restored));
+    }
+    let [(ours, report), (theirs, _)] = &ended[..] else {
+        panic!("{ended:?}")
+    };
+    assert_eq!((report.restored, report.inherited), (2, 1), "{report:?}");
+    assert_eq!(masks(&kernel)[ours], all);
+    assert_eq!(masks(&kernel)[theirs], set("2"));
+}
+
+#[test]
+fn a_process_is_journaled_when_it_is_first_seen() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (dir, acting) = live();
+    let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+    // Bound in the first period; another process comes in the second, and nothing more is changed.
+    let mut script = steps(4);
+    script[1].before.push(Op::Fork {
+        of: 0,
+        own_process: true,
+    });
+    let mut session = session(&kernel, script, policy, acting, false);
+    let mut journaled = Journaled {
+        dir: dir.path().to_owned(),
+        processes: Vec::new(),
+    };
+    session.run(&mut journaled).unwrap();
+    assert_eq!(journaled.processes[..3], [1, 2, 2]);
+}
+
+/// How many processes the journal names at each period's end.
+struct Journaled {
+    dir: std::path::PathBuf,
+    processes: Vec<usize>,
+}
+
+impl Observer for Journaled {
+    fn period(&mut self, _: &Period<'_>) {
+        let file = std::fs::read_dir(&self.dir).unwrap().next().unwrap();
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        let journal = Journal::parse(&bytes).unwrap();
+        self.processes.push(journal.processes().count());
+    }
 }
 
 #[test]

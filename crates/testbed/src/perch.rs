@@ -12,7 +12,8 @@ const BINARY_VARIABLE: &str = "PERCH_BIN";
 
 /// The `perch` command, built from this workspace (or the one that `PERCH_BIN` names).
 ///
-/// It is built with optimisation: in an emulated guest an unoptimised one is slower than its own period.
+/// It is built by the profile of tests, with what they are built of, rather than once more for a release: that alone
+/// takes minutes.
 ///
 /// # Errors
 /// When it does not build.
@@ -27,7 +28,6 @@ pub fn perch_binary() -> Result<PathBuf> {
     let output = Command::new(cargo)
         .args([
             "build",
-            "--release",
             "-p",
             "perch",
             "--bin",

@@ -136,7 +136,11 @@ source = "no processor runs above 8 GHz"
 "#
             )
         };
-        let pmu = one("pmu", "--counters pmu --profile /root/unheard-of.toml");
+        let pmu = one(
+            "pmu",
+            // Counts are exact, so that less time will do.
+            "--period 500ms --counters pmu --profile /root/unheard-of.toml",
+        );
         let sampling = one("sampling", "--counters sampling");
         let lied = one("lied", "--counters auto --profile /root/unheard-of.toml");
         format!(

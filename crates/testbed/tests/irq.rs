@@ -9,16 +9,15 @@ use serde_json::Value;
 /// what perch says or what the kernel shows.
 const SCRIPT: &str = r#"
 rng=$(sed -n '/virtio.*-input$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts | tail -1)
-tty=$(sed -n '/ttyS0$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts)
 # The serial line has an interrupt while somebody has it open.
 sleep 1000 >/dev/ttyS0 &
-[ -n "$tty" ] || tty=$(sed -n '/ttyS0$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts)
+tty=$(sed -n '/ttyS0$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts)
 all=$(cat /proc/irq/$rng/smp_affinity_list)
-while :; do dd if=/dev/hwrng of=/dev/null bs=64 count=400; done 2>/dev/null &
-rngs=$!
-stty 115200 </dev/ttyS0
-yes >/dev/ttyS0 &
-ttys=$!
+# An interrupt of the generator brings 64 bytes, one of the serial line takes 1 to 16, here about 2. By turns similarly
+# many of either come however fast the host is, and no more than the kernel's timer lets the generator be asked.
+letters=$(printf '%0128d' 0)
+while dd if=/dev/hwrng of=/dev/null bs=64 count=32 2>/dev/null; do echo $letters; done >/dev/ttyS0 &
+sources=$!
 # Both to PU 0, which takes their next interrupts; and then they may go anywhere again, but the kernel leaves them where
 # they are as long as their masks allow.
 together() {
@@ -26,20 +25,23 @@ together() {
         for irq in $rng $tty; do
             echo $mask >/proc/irq/$irq/smp_affinity_list
         done
-        sleep 2
+        sleep 1
     done
 }
 together
 masks() {
     echo "{\"masks\":\"$1\",\"rng\":\"$(cat /proc/irq/$rng/smp_affinity_list)\",\"tty\":\"$(cat /proc/irq/$tty/smp_affinity_list)\"}"
 }
-# Lets perch work in the background until it has told so many intervals.
+# Waits until perch in the background has told so many intervals.
+told() {
+    tries=0
+    until [ "$(wc -l </tmp/held)" -ge "$1" ] || [ $((tries += 1)) -gt 600 ]; do usleep 50000; done
+}
 hold() {
     : >/tmp/held
-    perch irq --apply --interval 2s --json >/tmp/held 2>&1 &
+    perch irq --apply --interval 1s --json >/tmp/held 2>&1 &
     held=$!
-    tries=0
-    until [ "$(wc -l </tmp/held)" -ge "$1" ] || [ $((tries += 1)) -gt 300 ]; do usleep 100000; done
+    told $1
 }
 ended() {
     wait $held
@@ -48,8 +50,8 @@ ended() {
 }
 echo "{\"irqs\":[$rng,$tty]}"
 masks before
-perch irq --interval 2s --json
-perch irq --interval 2s --all >&2
+perch irq --interval 1s --json
+perch irq --interval 1s --all >&2
 hold 3
 masks held
 perch irq --apply --interval 1s 2>&1 | sed 's/"/./g;s/.*/{"second":"&"}/'
@@ -71,11 +73,11 @@ hold 2
 echo 0-1 >/proc/irq/$rng/smp_affinity_list
 echo 0-1 >/proc/irq/$tty/smp_affinity_list
 masks foreign
-sleep 5
+told $(($(wc -l </tmp/held) + 3))
 kill -TERM $held
 ended
 masks left
-kill $rngs $ttys
+kill $sources
 exit 0
 "#;
 
@@ -125,7 +127,7 @@ fn interrupts_are_shown_balanced_and_put_back() {
     };
     for irq in irqs.as_array().unwrap() {
         let line = line(irq);
-        assert!(line["rate"].as_f64().unwrap() > 100.0, "{line}");
+        assert!(line["rate"].as_f64().unwrap() > 0.0, "{line}");
         assert_eq!(line["by_pu"][0][0], 0, "{line}");
         assert_eq!(line["allowed"], "0-3", "{line}");
     }
@@ -184,8 +186,13 @@ fn interrupts_are_shown_balanced_and_put_back() {
         .collect();
     assert!(!applied.is_empty());
     assert_eq!(applied[0]["outcomes"][0][1], "applied");
+    let even = |loads: &[f64]| {
+        let total: f64 = loads.iter().sum();
+        loads.iter().all(|load| *load > 0.1 * total)
+    };
+    assert!(!even(&packages(shown)), "{shown}");
     let settled = said
         .iter()
-        .any(|seen| seen["packages"].is_array() && packages(seen).iter().all(|load| *load > 50.0));
+        .any(|seen| seen["packages"].is_array() && even(&packages(seen)));
     assert!(settled);
 }

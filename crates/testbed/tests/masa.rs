@@ -10,7 +10,7 @@ use perch_testbed::{Topology, vm_tests_skipped};
 use serde_json::Value;
 use story::{Run, guest, tell};
 
-/// Periods of 5 s that are looked at.
+/// Periods of 2 s that are looked at.
 const PERIODS: usize = 6;
 
 /// The stand-in PMU's processor: L2 misses are counted only if a policy asks for them, in a turn of their own.
@@ -166,7 +166,7 @@ begin "{policy} {variant} {seed}"
 : >$LINES
 printf '[policies.{policy}]\n{variant_line}calibration = "/root/calibration.toml"\n' >/tmp/config.toml
 # The shell itself may only use the first PU.
-taskset f perch run --policy {policy} --period 5s --config /tmp/config.toml --profile /root/profile.toml --counters pmu \
+taskset f perch run --policy {policy} --period 2s --config /tmp/config.toml --profile /root/profile.toml --counters pmu \
     --log $LOG --output /tmp/report -- sh /root/wrong.sh {seed} 2>/tmp/said &
 perch=$!
 listen
@@ -304,7 +304,7 @@ fn check(run: &Run) {
         .iter()
         .filter(|period| counted(period, "fp_ops").len() == 4)
     {
-        // Two threads' work in 5 s, whoever has done it where.
+        // Two threads' work in a period, whoever has done it where.
         let sum: f64 = counted(period, "fp_ops").into_iter().sum();
         let seconds = period["observation"]["interval"].as_u64().unwrap() as f64 / 1e9;
         let share = sum / (2.0 * 5e8 * seconds);

@@ -92,13 +92,39 @@ finish
 killall guest-load
 "#;
 
+/// Daemons whose parents are gone before perch looks, also while it ends.
+const DAEMONS: &str = r"
+begin daemons
+$LOAD --seed 7 --threads fp:4,int:4 >$LINES &
+load=$!
+listen
+look alone 8
+perch attach --log $LOG --output /tmp/report $load >/tmp/said 2>&1 &
+perch=$!
+look bound 8 2
+for number in 1 2 3 4 5 6 7 8; do
+    order spawn daemon idle
+done
+look spawned 16 1
+for number in 1 2 3 4; do
+    order spawn daemon idle
+done
+look more 17
+kill -TERM $perch
+ended $perch perch
+look restored 20
+order end
+finish
+killall guest-load
+";
+
 #[test]
 fn masks_come_back_after_kill_and_after_stop() {
     if vm_tests_skipped() {
         return;
     }
-    let runs = tell(&guest(Topology::Smt2), &[KILLED, STOPPED].concat());
-    let [killed, stopped] = &runs[..] else {
+    let runs = tell(&guest(Topology::Smt2), &[KILLED, STOPPED, DAEMONS].concat());
+    let [killed, stopped, daemons] = &runs[..] else {
         panic!("{runs:?}")
     };
 
@@ -121,6 +147,12 @@ fn masks_come_back_after_kill_and_after_stop() {
     assert_eq!((killed.ended["restore"], killed.ended["again"]), (0, 0));
     killed.assert_allowed("restored", ALL);
     killed.assert_allowed("again", ALL);
+
+    // Whoever starts a daemon is bound; perch itself lets the idle go that it has found.
+    let bound = daemons.look("bound").tasks.iter();
+    assert!(bound.filter(|task| task.allowed != ALL).count() >= 8);
+    assert_eq!(daemons.lines.len(), 20);
+    daemons.assert_allowed("restored", ALL);
 
     let placed = stopped
         .others

@@ -111,6 +111,8 @@ pub struct Kernel {
     /// The journals on disk when perch was killed: nothing that it does later counts.
     pub killed: Option<Vec<Vec<u8>>>,
     pub dir: PathBuf,
+    /// Processes that have left their family, so that only the machine knows whose they are.
+    pub daemons: BTreeSet<i32>,
 }
 
 impl Kernel {
@@ -235,10 +237,14 @@ impl Affinity for Knob {
         outcome
     }
 
-    /// All processes of this kernel descend from the session's.
-    fn relatives(&self, _: &str, _: &[ProcessId]) -> Vec<Relative> {
+    /// All processes of this kernel descend from the session's, which shows of all but the daemons.
+    fn relatives(&self, _: &str, processes: &[ProcessId]) -> Vec<Relative> {
         let kernel = self.0.borrow();
-        let relatives = kernel.tasks.iter().map(|(thread, task)| Relative {
+        let shows = |pid: &i32| {
+            !kernel.daemons.contains(pid) || processes.iter().any(|known| known.pid == *pid)
+        };
+        let tasks = kernel.tasks.iter().filter(|(_, task)| shows(&task.pid));
+        let relatives = tasks.map(|(thread, task)| Relative {
             thread: *thread,
             process: ProcessId {
                 pid: task.pid,
@@ -435,6 +441,16 @@ impl Machine for Scripted {
         }
         self.at += 1;
         Ok(observation)
+    }
+
+    fn processes(&mut self) -> Vec<ProcessId> {
+        let kernel = self.kernel.borrow();
+        let first = kernel.tasks.iter().filter(|(id, task)| id.tid == task.pid);
+        let processes = first.map(|(id, task)| ProcessId {
+            pid: task.pid,
+            start: id.start,
+        });
+        processes.collect()
     }
 
     fn default_mask(&self) -> PuSet {

@@ -20,8 +20,8 @@ use crate::{
 use changes::Changes;
 use counting::Counting;
 use perch_core::{
-    Affinity, EventPlan, Launch, Machine, MachineError, Observation, PuSet, ThreadId, Topology,
-    Wake,
+    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, ThreadId,
+    Topology, Wake,
 };
 use pus::Pus;
 use rustix::fd::OwnedFd;
@@ -256,6 +256,12 @@ impl Machine for LinuxMachine {
             own_cpu_time: self.own_cpu_time - before,
             topology_changed,
         })
+    }
+
+    fn processes(&mut self) -> Vec<ProcessId> {
+        self.drain_task_events();
+        self.tracker.discover();
+        self.tracker.processes().collect()
     }
 
     fn default_mask(&self) -> PuSet {

@@ -19,7 +19,7 @@ impl Tracker {
     /// Task numbers rise, so the newest one (`/proc/loadavg`) tells whether there is anything new, and where. When
     /// the kernel's task records arrive they find the same threads; this look then costs one read of one file.
     pub fn discover(&mut self) {
-        for (tid, pid) in std::mem::take(&mut self.forked) {
+        for (tid, pid) in self.lineage.take() {
             self.consider(tid, pid);
         }
         let before = self.last_number;
@@ -97,6 +97,9 @@ impl Tracker {
         };
         if !added {
             self.unseen += 1;
+            if tid == pid {
+                self.lineage.departed(pid);
+            }
         }
     }
 
@@ -137,10 +140,10 @@ impl Tracker {
         session: i32,
         start: u64,
     ) -> bool {
-        let leads = |leader| {
-            self.processes
-                .get(&leader)
-                .is_some_and(|of| of.start <= start)
+        // While a group lives its number is given to nobody, so a leader that ended lately is still the one.
+        let leads = |leader| match self.processes.get(&leader) {
+            Some(of) => of.start <= start,
+            None => self.lineage.has_departed(leader),
         };
         let to_init = parent <= 1;
         if let Some(launched) = &self.launched

@@ -4,6 +4,7 @@
 //! enough. A thread is told from a later one of the same number by its start time.
 
 mod discover;
+mod lineage;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use crate::{
     limits,
     proc::{Gone, Reader, RunClock, Schedstat},
 };
+use lineage::Lineage;
 use perch_core::{ProcessId, PuSet, ThreadId, ThreadInfo};
 use rustix::fd::OwnedFd;
 use std::{
@@ -92,8 +94,7 @@ pub struct Tracker {
     /// How many descriptors may be kept open, and how many are.
     budget: usize,
     files: usize,
-    /// Forks that were told and not yet looked at: thread and its process.
-    forked: BTreeMap<i32, i32>,
+    lineage: Lineage,
     /// Threads whose fork and exit were both told before they were looked at.
     unseen: u64,
     remarks: Vec<String>,
@@ -124,7 +125,7 @@ impl Tracker {
             since_full: 0,
             budget: limits::proc_budget(),
             files: 0,
-            forked: BTreeMap::new(),
+            lineage: Lineage::default(),
             unseen: 0,
             remarks,
             said_budget: false,
@@ -172,15 +173,13 @@ impl Tracker {
 
     /// The kernel told that a thread was created.
     pub fn forked(&mut self, pid: i32, tid: i32, parent: i32) {
-        let ours = |pid| self.processes.contains_key(&pid) || self.forked.contains_key(&pid);
-        if ours(parent) || ours(pid) {
-            self.forked.insert(tid, pid);
-        }
+        let followed = |pid| self.processes.contains_key(&pid);
+        self.lineage.created(pid, tid, parent, followed);
     }
 
     /// The kernel told that a thread ended.
     pub fn exited(&mut self, tid: i32) {
-        if self.forked.remove(&tid).is_some() {
+        if self.lineage.ended(tid) {
             self.unseen += 1;
         } else if let Some(thread) = self.threads.get_mut(&tid) {
             thread.ended = true;
@@ -345,6 +344,7 @@ impl Tracker {
             process.threads -= 1;
             if process.threads == 0 {
                 self.processes.remove(&thread.pid);
+                self.lineage.departed(thread.pid);
             }
         }
         Some(thread)

@@ -168,6 +168,76 @@ fn records_of_threads_that_were_never_seen_are_counted() {
     assert_eq!(tracker.take_unseen(), 0);
 }
 
+/// A process that sleeps until it is dropped, and whose parent is this one.
+struct Sleeper(std::process::Child);
+
+impl Sleeper {
+    fn new() -> Self {
+        let mut command = std::process::Command::new("sleep");
+        Self(command.arg("600").spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Which of the two ancestors of a daemon live when is decided here; the daemon itself is a process that `/proc` shows
+/// to be a stranger.
+#[test]
+fn a_daemon_is_followed_though_nobody_has_seen_its_parents() {
+    const PARENT: i32 = i32::MAX;
+    let follows = |records: &dyn Fn(&mut Tracker, i32, i32)| {
+        let (given, daemon) = (Sleeper::new(), Sleeper::new());
+        let mut tracker = Tracker::new();
+        assert!(tracker.follow_running(given.pid()));
+        tracker.discover();
+        tracker.sample(1_000_000);
+        records(&mut tracker, given.pid(), daemon.pid());
+        tracker.discover();
+        tracker
+            .processes()
+            .any(|process| process.pid == daemon.pid())
+    };
+    // The parent was told, but gone when it was looked at; then its child is told.
+    assert!(follows(&|tracker, given, daemon| {
+        tracker.forked(PARENT, PARENT, given);
+        tracker.discover();
+        tracker.forked(daemon, daemon, PARENT);
+        tracker.exited(PARENT);
+    }));
+    // The parent ends after it was seen and before its child is told.
+    assert!(follows(&|tracker, given, daemon| {
+        let parent = Sleeper::new();
+        tracker.forked(parent.pid(), parent.pid(), given);
+        tracker.discover();
+        let pid = parent.pid();
+        drop(parent);
+        tracker.sample(1_000_000);
+        tracker.forked(daemon, daemon, pid);
+    }));
+    // The child's record is read before its parent's, of another CPU.
+    assert!(follows(&|tracker, given, daemon| {
+        tracker.forked(daemon, daemon, PARENT);
+        tracker.exited(PARENT);
+        tracker.discover();
+        tracker.forked(PARENT, PARENT, given);
+    }));
+    // Somebody else's daemon.
+    assert!(!follows(&|tracker, given, daemon| {
+        tracker.forked(PARENT - 1, PARENT - 1, given);
+        tracker.forked(PARENT, PARENT, 1);
+        tracker.forked(daemon, daemon, PARENT);
+    }));
+}
+
 #[test]
 fn a_told_name_counts_for_thread_and_process() {
     let mut tracker = Tracker::new();

@@ -10,7 +10,12 @@ use super::Role;
 const ROUNDS: u64 = 20_000;
 
 /// Does a bit of what the role is, then returns.
+///
+/// Software emulation on one host thread lets a busy PU run for a tenth of a second before the next one's turn, so that
+/// with eight of them whatever else happens in the guest takes most of a second. At a `pause` instruction it goes on to
+/// the next PU at once.
 pub(super) fn work(role: Role) {
+    std::hint::spin_loop();
     match role {
         Role::Fp => floating_point(ROUNDS),
         Role::Int => integer(ROUNDS),

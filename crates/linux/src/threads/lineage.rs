@@ -1,0 +1,196 @@
+//! Which of the creations that the kernel tells are ours: those by processes that are followed, were followed until
+//! just now, or were told to be created by such.
+//!
+//! A daemon leaves its family within a millisecond: its parent and its parent's parent may both be gone before anybody
+//! has looked into `/proc`, and then nothing there tells whose it is. The kernel's records do, but they come in several
+//! rings, and a CPU may be held up between taking a record's time and writing it (a virtual one, by its host); so a
+//! child's record may be read before its parent's.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    mem,
+};
+
+/// Creations by strangers of which no more are remembered, so that a machine that forks wildly costs no memory.
+const STRANGERS: usize = 1 << 16;
+
+/// A new thread.
+#[derive(Debug, Clone, Copy)]
+struct Created {
+    pid: i32,
+    tid: i32,
+}
+
+/// What is remembered for one more look than the present one: records that come later than that are lost ones.
+#[derive(Debug, Default)]
+struct Recent {
+    /// Processes of ours that have ended.
+    departed: HashSet<i32>,
+    /// Creations by processes that are not known to be ours, by the creator.
+    strangers: HashMap<i32, Vec<Created>>,
+    count: usize,
+}
+
+/// Told creations and ends.
+#[derive(Debug, Default)]
+pub(super) struct Lineage {
+    /// Threads of ours that were told and not yet looked at, with their processes.
+    told: BTreeMap<i32, i32>,
+    present: Recent,
+    last: Recent,
+}
+
+impl Lineage {
+    /// A thread was created by `parent`, a process; `followed` says which are.
+    pub fn created(&mut self, pid: i32, tid: i32, parent: i32, followed: impl Fn(i32) -> bool) {
+        let created = Created { pid, tid };
+        if !self.is_ours(parent, &followed) && !followed(pid) {
+            // The number of a process of ours that ended was given out again.
+            self.present.departed.remove(&pid);
+            self.last.departed.remove(&pid);
+            if self.present.count < STRANGERS {
+                self.present.count += 1;
+                let children = self.present.strangers.entry(parent).or_default();
+                children.push(created);
+            }
+            return;
+        }
+        let mut ours = vec![created];
+        while let Some(Created { pid, tid }) = ours.pop() {
+            self.told.insert(tid, pid);
+            for recent in [&mut self.present, &mut self.last] {
+                let children = recent.strangers.remove(&pid).unwrap_or_default();
+                recent.count -= children.len();
+                ours.extend(children);
+            }
+        }
+    }
+
+    /// A thread has ended. True if it was told and not yet looked at.
+    pub fn ended(&mut self, tid: i32) -> bool {
+        let pid = self.told.remove(&tid);
+        if pid == Some(tid) {
+            self.departed(tid);
+        }
+        pid.is_some()
+    }
+
+    /// A process of ours has ended; what it created may be told later.
+    pub fn departed(&mut self, pid: i32) {
+        self.present.departed.insert(pid);
+    }
+
+    /// Whether a process of ours with this number ended lately.
+    pub fn has_departed(&self, pid: i32) -> bool {
+        self.present.departed.contains(&pid) || self.last.departed.contains(&pid)
+    }
+
+    /// The threads to look at, each with its process. What was remembered at the last look is forgotten.
+    pub fn take(&mut self) -> BTreeMap<i32, i32> {
+        self.last = mem::take(&mut self.present);
+        mem::take(&mut self.told)
+    }
+
+    fn is_ours(&self, pid: i32, followed: impl Fn(i32) -> bool) -> bool {
+        followed(pid) || self.told.contains_key(&pid) || self.has_departed(pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A process that was there before, and followed.
+    const FIRST: i32 = 1;
+
+    fn followed(pid: i32) -> bool {
+        pid == FIRST
+    }
+
+    proptest! {
+        /// Each process is created by an earlier one or a stranger. In whatever order and with whatever looks between
+        /// the records come, all that descend from the first and nobody else are found.
+        #[test]
+        fn descendants_are_found_in_any_order(
+            parents in proptest::collection::vec(proptest::option::weighted(0.75, 0..20usize), 1..20),
+            order in any::<u64>(),
+            look in any::<proptest::sample::Index>(),
+            ended in any::<u32>(),
+        ) {
+            let pid = |at: usize| 100 + at as i32;
+            let mut ours = vec![];
+            let mut records = vec![];
+            for (at, parent) in parents.iter().enumerate() {
+                let parent = match parent {
+                    None => 9,
+                    Some(0) => FIRST,
+                    Some(earlier) => pid((earlier - 1) % (at + 1)),
+                };
+                // Nobody creates itself.
+                let parent = if parent == pid(at) { FIRST } else { parent };
+                if parent == FIRST || ours.contains(&parent) {
+                    ours.push(pid(at));
+                }
+                records.push((pid(at), parent));
+            }
+            let mut state = order;
+            records.sort_by_cached_key(|_| {
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                state >> 33
+            });
+            let look = look.index(records.len());
+            let mut lineage = Lineage::default();
+            let mut found = vec![];
+            for (at, (pid, parent)) in records.iter().enumerate() {
+                lineage.created(*pid, *pid, *parent, followed);
+                // Some end at once; each is looked at or departs.
+                if ended >> at & 1 == 1 && lineage.ended(*pid) {
+                    found.push(*pid);
+                }
+                if at == look {
+                    for pid in lineage.take().into_values() {
+                        lineage.departed(pid);
+                        found.push(pid);
+                    }
+                }
+            }
+            found.extend(lineage.take().into_values());
+            found.sort_unstable();
+            ours.sort_unstable();
+            prop_assert_eq!(found, ours);
+        }
+    }
+
+    #[test]
+    fn threads_of_a_process_that_turns_out_to_be_ours_come_with_it() {
+        let mut lineage = Lineage::default();
+        lineage.created(20, 21, 20, followed);
+        lineage.created(20, 20, FIRST, followed);
+        assert_eq!(lineage.take(), BTreeMap::from([(20, 20), (21, 20)]));
+    }
+
+    #[test]
+    fn a_number_that_was_given_out_again_is_a_stranger() {
+        let mut lineage = Lineage::default();
+        lineage.created(20, 20, FIRST, followed);
+        assert!(lineage.ended(20));
+        lineage.created(20, 20, 9, followed);
+        lineage.created(30, 30, 20, followed);
+        assert!(lineage.take().is_empty());
+    }
+
+    #[test]
+    fn what_ended_long_ago_has_no_children() {
+        let mut lineage = Lineage::default();
+        lineage.created(20, 20, FIRST, followed);
+        assert!(lineage.ended(20));
+        for _ in 0..2 {
+            lineage.take();
+        }
+        lineage.created(30, 30, 20, followed);
+        lineage.created(40, 40, 9, followed);
+        assert!(lineage.take().is_empty());
+        assert_eq!((lineage.last.count, lineage.present.count), (2, 0));
+    }
+}
