@@ -361,3 +361,30 @@ proptest! {
         prop_assert_eq!(end(&order), end(&plain));
     }
 }
+
+#[test]
+fn nobody_moves_for_less_than_what_all_vary_by_chance() {
+    // Two threads on one core lose 12 % each: 3 % of all are to be gained.
+    let shares = [0.3, 0.3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let moved = |swing: f64| {
+        let (mut world, mut policy) = (world(4, 2, &shares), policy());
+        (0..30).any(|period| {
+            let factor = if period % 2 == 0 {
+                1.0 + swing
+            } else {
+                1.0 - swing
+            };
+            for thread in &mut world.snapshot.threads {
+                let name = MetricName::from(names::IPC);
+                let ipc = *thread.metrics.get(names::IPC).unwrap();
+                let value = ipc.value * factor;
+                thread.metrics.set(name, Metric { value, ..ipc });
+            }
+            let plan = step(&mut world, &mut policy, &shares);
+            !plan.bindings.is_empty()
+        })
+    };
+    assert!(moved(0.0));
+    assert!(moved(0.002));
+    assert!(!moved(0.05));
+}

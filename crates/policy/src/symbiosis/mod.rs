@@ -262,7 +262,8 @@ impl Policy for Symbiosis {
         }
         let settling = self.moved.is_some()
             || snapshot.period < self.changed + SETTLE
-            || snapshot.period < self.phase + CALM;
+            || snapshot.period < self.phase + CALM
+            || corrected && !self.noise.is_known() && snapshot.period < self.changed + 2 * SETTLE;
         if let Some(from) = back {
             let placed = Placed::new(&scene, &pairs, from);
             self.adopt(snapshot, &scene, &placed, "back to where all were faster");

@@ -44,6 +44,11 @@ impl Noise {
         self.before = Some((now.to_vec(), units));
     }
 
+    /// Whether two periods in a row were alike enough to tell.
+    pub fn is_known(&self) -> bool {
+        self.square.is_some()
+    }
+
     /// Root mean square of the relative change of all together; 0 before anything is known.
     pub fn level(&self) -> f64 {
         self.square.unwrap_or(0.0).sqrt()
