@@ -345,6 +345,9 @@ pub struct ReplayArgs {
     /// Read settings from this TOML file
     #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
+    /// Record the replay, as a dry run of the policy: two of them can be compared line by line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
     /// Say each move with the numbers behind it
     #[arg(long)]
     pub explain: bool,
