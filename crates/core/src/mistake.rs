@@ -107,9 +107,15 @@ impl std::error::Error for Mistake {}
 
 /// The candidate that looks most like `wrong`, if any looks like it at all.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |candidate: &str| {
+        let like = strsim::jaro_winkler(wrong, candidate);
+        // Two letters swapped, one too few or too many: short names are not alike by the other measure then.
+        let slip = wrong.len() > 2 && strsim::damerau_levenshtein(wrong, candidate) == 1;
+        if slip { 1.0 + like } else { like }
+    };
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(wrong, candidate), candidate))
+        .map(|candidate| (likeness(candidate), candidate))
         .filter(|(likeness, _)| *likeness > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
@@ -121,4 +127,38 @@ pub fn did_you_mean<'a>(
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
     nearest(wrong, candidates).map(|near| format!("did you mean `{near}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NAMES: [&str; 7] = [
+        "symbiosis",
+        "workover",
+        "masa",
+        "cpi",
+        "sos",
+        "observe",
+        "fixed",
+    ];
+
+    proptest! {
+        #[test]
+        fn two_letters_swapped_are_found(name in 0..NAMES.len(), at in 0..8usize) {
+            let mut letters: Vec<char> = NAMES[name].chars().collect();
+            let at = at % (letters.len() - 1);
+            letters.swap(at, at + 1);
+            let wrong: String = letters.into_iter().collect();
+            prop_assert_eq!(nearest(&wrong, NAMES), Some(NAMES[name]));
+        }
+    }
+
+    #[test]
+    fn what_looks_like_none_finds_none() {
+        for wrong in ["", "x", "zzz", "policy"] {
+            assert_eq!(nearest(wrong, NAMES), None, "{wrong}");
+        }
+    }
 }

@@ -59,6 +59,9 @@ pub struct Header {
     /// The PUs to which perch was limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pus: Option<PuSet>,
+    /// The text of a calibration of the machine, if there was one: the one that the policy read, else the machine's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<String>,
 }
 
 /// One period.
@@ -109,6 +112,7 @@ pub struct Recorder<W: Write = File> {
     path: String,
     command: Vec<String>,
     configuration: BTreeMap<String, serde_json::Value>,
+    calibration: Option<String>,
     topology: Option<Arc<Topology>>,
     elsewhere: bool,
     error: Option<io::Error>,
@@ -136,6 +140,7 @@ impl<W: Write> Recorder<W> {
             path: path.to_owned(),
             command: command.to_vec(),
             configuration: BTreeMap::new(),
+            calibration: None,
             topology: None,
             elsewhere: false,
             error: None,
@@ -146,6 +151,13 @@ impl<W: Write> Recorder<W> {
     #[must_use]
     pub fn with_configuration(mut self, settings: BTreeMap<String, serde_json::Value>) -> Self {
         self.configuration = settings;
+        self
+    }
+
+    /// The text of the calibration, for the header.
+    #[must_use]
+    pub fn with_calibration(mut self, text: Option<String>) -> Self {
+        self.calibration = text;
         self
     }
 
@@ -206,6 +218,7 @@ impl<W: Write> Observer for Recorder<W> {
             dry_run: start.dry_run,
             take_over: start.take_over,
             pus: start.pus.clone(),
+            calibration: self.calibration.clone(),
         })));
     }
 

@@ -109,8 +109,12 @@ pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
         embedded(&EXPERIMENTS, &file).filter(|_| names().iter().any(|name| name == name_or_path));
     let Some(text) = text else {
         let names = names();
-        let hint =
-            perch_core::mistake::did_you_mean(name_or_path, names.iter().map(String::as_str));
+        // A paper's name alone stands for all of its experiments.
+        let papers = names
+            .iter()
+            .filter_map(|name| Some(name.split_once('/')?.0));
+        let all = names.iter().map(String::as_str).chain(papers);
+        let hint = perch_core::mistake::did_you_mean(name_or_path, all);
         return Err(LabError::Unknown {
             name: name_or_path.to_owned(),
             hint: hint.map(|hint| format!("; {hint}")).unwrap_or_default(),

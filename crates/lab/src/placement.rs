@@ -8,7 +8,7 @@ use perch_core::PuSet;
 use perch_sim::{
     model::MachineModel,
     stream::Random,
-    workload::{Step, ThreadModel, WorkloadModel},
+    workload::{ProgramModel, Step, ThreadModel, WorkloadModel},
 };
 use std::collections::BTreeMap;
 
@@ -73,9 +73,11 @@ pub fn slots(workload: &WorkloadModel) -> Vec<Slot> {
     slots
 }
 
-/// The same workload with its programs, and the threads of each, in an order of chance.
+/// The same workload with its programs, each copy by itself, and the threads of each, in an order of chance.
 pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel {
     let mut workload = workload.clone();
+    let programs = std::mem::take(&mut workload.programs);
+    workload.programs = programs.into_iter().flat_map(copies).collect();
     for program in &mut workload.programs {
         let kinds = std::mem::take(&mut program.threads);
         let mut all = Vec::new();
@@ -98,6 +100,22 @@ pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel 
     }
     random.shuffle(&mut workload.programs);
     workload
+}
+
+/// Each copy of a program that is started more than once as a program of its own, so that others may start between them.
+/// Copies that serve requests stay together: what became of those is told for all.
+fn copies(program: ProgramModel) -> Vec<ProgramModel> {
+    if program.count < 2 || program.requests.is_some() {
+        return vec![program];
+    }
+    let copies = program.count as usize;
+    vec![
+        ProgramModel {
+            count: 1,
+            ..program
+        };
+        copies
+    ]
 }
 
 /// A placement by chance: every PU has as many threads as any other, give or take one.

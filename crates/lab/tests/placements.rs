@@ -1,9 +1,14 @@
 //! Placements that differ are all found, each once.
 
-use perch_lab::placement::{Placement, Slot, every, random};
-use perch_sim::{config::find_machine, model::MachineModel, stream::Random};
+use perch_lab::placement::{Placement, Slot, every, random, shuffled, slots as slots_of};
+use perch_sim::{
+    config::{find_machine, find_workload},
+    model::MachineModel,
+    stream::Random,
+    workload::WorkloadModel,
+};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A chip of so many cores of so many contexts: all cores alike.
 fn flat(cores: usize, contexts: u32) -> MachineModel {
@@ -154,4 +159,51 @@ fn numa_nodes_are_told_apart() {
     let mut machine = flat(2, 1);
     machine.cores[1].numa_node = 1;
     assert_eq!(every(&machine, &slots(&[0, 1]), 10).unwrap().len(), 2);
+}
+
+/// Which programs' threads start one after the other.
+fn in_order(workload: &WorkloadModel) -> Vec<String> {
+    let slots = slots_of(workload);
+    let name = |slot: &Slot| workload.programs[slot.program].name.clone();
+    slots.iter().map(name).collect()
+}
+
+#[test]
+fn copies_of_a_program_start_in_any_order_among_the_others() {
+    // Two of each.
+    let workload = find_workload("masa-int-fp").unwrap();
+    let mut seen: BTreeMap<Vec<String>, u32> = BTreeMap::new();
+    for seed in 0..600 {
+        let order = in_order(&shuffled(&workload, &mut Random::new(seed)));
+        let mut sorted = order.clone();
+        sorted.sort();
+        assert_eq!(sorted, ["fp", "fp", "int", "int"]);
+        *seen.entry(order).or_default() += 1;
+    }
+    // All six ways, each about as often as any other.
+    assert_eq!(seen.len(), 6, "{seen:?}");
+    assert!(
+        seen.values().all(|times| (60..150).contains(times)),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn copies_that_serve_requests_are_told_together() {
+    let mut workload = find_workload("web-server").unwrap();
+    let served = |workload: &WorkloadModel| {
+        let programs = workload.programs.iter();
+        programs
+            .filter(|program| program.requests.is_some())
+            .count()
+    };
+    let before = served(&workload);
+    assert!(before > 0);
+    workload
+        .programs
+        .iter_mut()
+        .for_each(|program| program.count = 3);
+    let after = shuffled(&workload, &mut Random::new(1));
+    assert_eq!(served(&after), before);
+    assert_eq!(slots_of(&after).len(), slots_of(&workload).len());
 }

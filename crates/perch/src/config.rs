@@ -3,6 +3,7 @@
 use crate::args::{Counters, PlaceArgs, parse_period};
 use anyhow::{Context, Result};
 use perch_core::{Mistake, PuSet, mistake::did_you_mean};
+use perch_engine::recording::Header;
 use perch_policy::registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,8 @@ pub struct Settings {
     pub pin: Vec<String>,
     /// A file of such rules.
     pub pin_file: Option<PathBuf>,
+    /// The text of a calibration of the machine, for a recording's header.
+    pub calibration: Option<String>,
 }
 
 /// The policy where nothing else is said.
@@ -280,6 +283,11 @@ fn accepted(name: &str, options: &toml::Table) -> Result<(), perch_policy::Polic
     registry::build(name, &with).map(|_| ())
 }
 
+/// What a recording calls a policy's options.
+fn options_name(policy: &str) -> String {
+    format!("policies.{policy}")
+}
+
 impl Settings {
     /// The settings by name, for a recording's header.
     pub fn told(&self) -> BTreeMap<String, serde_json::Value> {
@@ -291,7 +299,7 @@ impl Settings {
         );
         told.insert("pin".to_owned(), serde_json::json!(self.pin));
         told.insert(
-            format!("policies.{}", self.policy),
+            options_name(&self.policy),
             serde_json::json!(self.policy_config),
         );
         told
@@ -310,6 +318,26 @@ impl Settings {
             let file = file.display().to_string();
             self.policy_config
                 .insert(CALIBRATION.to_owned(), toml::Value::String(file));
+        }
+    }
+
+    /// Keeps the text of the calibration that the policy reads, else of the machine's `own`: a recording is to be replayed
+    /// with what was known then.
+    pub fn keep_calibration(&mut self, own: Option<&Path>) {
+        let named = self.policy_config.get(CALIBRATION);
+        let named = named.and_then(toml::Value::as_str).map(Path::new);
+        let file = named.filter(|file| !file.as_os_str().is_empty()).or(own);
+        self.calibration = file.and_then(|file| std::fs::read_to_string(file).ok());
+    }
+
+    /// Takes the options with which a policy was recorded.
+    pub fn options_of(&mut self, recorded: &Header) {
+        let options = recorded.configuration.get(&options_name(&self.policy));
+        let options = options.and_then(|options| toml::Table::try_from(options).ok());
+        self.policy_config = options.unwrap_or_default();
+        // Whatever is in that file by now.
+        if recorded.calibration.is_some() {
+            self.policy_config.remove(CALIBRATION);
         }
     }
 
@@ -361,6 +389,7 @@ impl Settings {
                 file.pin.unwrap_or_default()
             },
             pin_file: args.pin_file.clone(),
+            calibration: None,
             pus,
             policy,
         })

@@ -12,6 +12,24 @@ pub const NOT_FOUND: u8 = 127;
 /// Killed by signal N: 128 + N.
 pub const SIGNALLED: u8 = 128;
 
+/// The user stopped perch before it had done what it was asked for.
+#[derive(Debug)]
+pub struct Stopped {
+    /// The signal.
+    pub signal: i32,
+    /// What is left of the work.
+    pub left: &'static str,
+}
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = signal_hook::low_level::signal_name(self.signal).unwrap_or("a signal");
+        write!(to, "stopped by {name}: {}", self.left)
+    }
+}
+
+impl std::error::Error for Stopped {}
+
 /// The exit code that stands for a wait status (wait(2)).
 pub fn from_wait_status(status: i32) -> u8 {
     let status = std::process::ExitStatus::from_raw(status);
@@ -26,6 +44,9 @@ pub fn from_wait_status(status: i32) -> u8 {
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let style = anstyle::AnsiColor::Red.on_default().bold();
     anstream::eprintln!("{style}perch:{style:#} {}", describe(error));
+    if let Some(stopped) = error.downcast_ref::<Stopped>() {
+        return ExitCode::from(SIGNALLED.wrapping_add(stopped.signal as u8));
+    }
     let code = match error.downcast_ref::<MachineError>() {
         Some(MachineError::NotFound { .. }) => NOT_FOUND,
         Some(MachineError::NotExecutable { .. }) => NOT_EXECUTABLE,

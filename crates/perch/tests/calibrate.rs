@@ -1,11 +1,13 @@
 //! `perch calibrate` as a user calls it.
 
 use perch_policy::Calibration;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     fs,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    time::Duration,
 };
 
 fn perch(folder: &Path, arguments: &[&str]) -> Output {
@@ -193,4 +195,85 @@ fn kernels_do_here_what_they_claim() {
     is("memory", "load_share", &|share| share > 0.3);
     is("tlb", "load_share", &|share| share > 0.1);
     is("memory", "fp_share", &|share| share < 0.05);
+}
+
+/// What /proc tells of a process, if it is still there.
+fn told_by_proc(pid: i32, file: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
+}
+
+/// The processes whose parent it is.
+fn children(pid: i32) -> Vec<i32> {
+    let all = fs::read_dir("/proc").unwrap();
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let parent = |child: &i32| {
+        let status = told_by_proc(*child, "status");
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        line.is_some_and(|parent| parent.trim() == pid.to_string())
+    };
+    pids.filter(parent).collect()
+}
+
+/// The names of its threads.
+fn threads(pid: i32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
+    tasks.filter_map(name).collect()
+}
+
+/// Starts a calibration, stops it as Ctrl-C and `kill` do once it has come so far, and sees what is left.
+fn stopped(signal: Signal, far_enough: impl Fn(i32) -> bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let old = "# an older calibration\n";
+    fs::write(folder.path().join("here.toml"), old).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perch"));
+    command
+        .args(["calibrate", "--quick", "-o", "here.toml"])
+        .current_dir(folder.path())
+        .env("XDG_CONFIG_HOME", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut perch = command.spawn().unwrap();
+    let pid = perch.id() as i32;
+    while !far_enough(pid) {
+        assert!(perch.try_wait().unwrap().is_none(), "it has ended already");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let kernels = children(pid);
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    let output = perch.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(128 + signal.as_raw()),
+        "{errors}"
+    );
+    assert!(errors.contains("nothing was written"), "{errors}");
+    assert!(output.stdout.is_empty(), "no table of half of it");
+    assert_eq!(names(folder.path()), ["here.toml"]);
+    let left = fs::read_to_string(folder.path().join("here.toml")).unwrap();
+    assert_eq!(left, old);
+    for kernel in kernels {
+        // It dies with perch, and somebody reaps it.
+        while told_by_proc(kernel, "cmdline").contains("kernel") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn stopped_while_kernels_run_alone_it_leaves_nothing() {
+    stopped(Signal::INT, |pid| {
+        children(pid)
+            .iter()
+            .any(|child| told_by_proc(*child, "cmdline").contains("kernel"))
+    });
+}
+
+#[test]
+fn stopped_while_kernels_run_beside_each_other_it_leaves_nothing() {
+    stopped(Signal::TERM, |pid| {
+        threads(pid).iter().any(|name| name.starts_with("kernel-"))
+    });
 }

@@ -126,7 +126,7 @@ pub struct PlaceArgs {
     )]
     pub policy: Option<String>,
     /// How often to look and decide, such as 1s or 250ms [default: the policy's own]
-    #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", value_parser = parse_period, help_heading = "Deciding")]
+    #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Deciding")]
     pub period: Option<Duration>,
     /// The processor profile: a name or a file [default: detected]
     #[arg(
@@ -345,6 +345,9 @@ pub struct ReplayArgs {
     /// Read settings from this TOML file
     #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
+    /// Record the replay, as a dry run of the policy: two of them can be compared line by line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
     /// Say each move with the numbers behind it
     #[arg(long)]
     pub explain: bool,
@@ -386,13 +389,13 @@ Interrupts that drivers manage, that every PU has of its own, and that somebody
 has bound to one PU are left alone.")]
 pub struct IrqArgs {
     /// How long to watch, and with --apply how often to balance
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_period)]
+    #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_period)]
     pub interval: Duration,
     /// Move interrupts, until --for is over or Ctrl-C; needs root
     #[arg(long)]
     pub apply: bool,
     /// Hold them for so long [default: until Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", requires = "apply", value_parser = parse_period)]
+    #[arg(long = "for", value_name = "TIME", requires = "apply", allow_hyphen_values = true, value_parser = parse_period)]
     pub duration: Option<Duration>,
     /// Move also those which somebody, or their driver, has bound to some PUs, and beyond these
     #[arg(long)]
@@ -421,6 +424,9 @@ pub const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 /// # Errors
 /// A text that is no duration, or one that is too short.
 pub fn parse_period(text: &str) -> Result<Duration, String> {
+    if text.trim_start().starts_with('-') {
+        return Err("a time cannot be negative; write one such as 1s, 250ms or 1m".to_owned());
+    }
     let plain = text
         .trim()
         .parse::<f64>()
@@ -472,6 +478,16 @@ mod tests {
         assert_eq!(parse_period("250ms").unwrap(), Duration::from_millis(250));
         for wrong in ["", "0", "-1", "1ns", "soon", "nan", "inf", "1e300"] {
             assert!(parse_period(wrong).is_err(), "{wrong}");
+        }
+        // Taken for a value, not for a flag that is not there.
+        for line in [
+            ["sim", "-t", "-5s"],
+            ["irq", "--interval", "-1"],
+            ["run", "--period", "-250ms"],
+        ] {
+            let error = Args::command().try_get_matches_from([&["perch"], &line[..]].concat());
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("cannot be negative"), "{error}");
         }
     }
 }

@@ -62,14 +62,14 @@ pub struct SimArgs {
     pub search: usize,
     /// How long to play the workload, from its start, in the operating system's time; it ends before if every program
     /// has ended once. A machine of scale 1000 plays a second of it in a millisecond of its own clocks
-    #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = parse_period)]
+    #[arg(long, short, value_name = "TIME", default_value = "10s", allow_hyphen_values = true, value_parser = parse_period)]
     pub time: Duration,
     /// How finely to play: every instruction and access by itself, or steady speeds between events of the operating
     /// system, which is far faster, near with warm caches and rough while they fill (docs/fidelity.md)
     #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = fidelity())]
     pub fidelity: Fidelity,
     /// How often the policy decides, such as 1s or 250ms [default: the policy's own]
-    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period)]
     pub period: Option<Duration>,
     /// What chance decides, it decides by this: the order in which threads start, their instructions, …
     #[arg(long, value_name = "N", default_value_t = 1)]

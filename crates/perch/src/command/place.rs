@@ -59,9 +59,11 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     // The profile says how the threads are counted, which is this machine's matter; on paper only the units count.
     let Chosen { profile, why } =
         processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
-    if let Some(calibration) = super::calibrate::where_to_read().filter(|_| on_paper.is_none()) {
-        settings.calibrated_by(&calibration);
+    let calibration = super::calibrate::where_to_read().filter(|_| on_paper.is_none());
+    if let Some(calibration) = &calibration {
+        settings.calibrated_by(calibration);
     }
+    settings.keep_calibration(calibration.as_deref());
     let policy = policy(&settings, &machine.topology)?;
     let mut remarks = Vec::new();
     if profile.name == "generic" {
@@ -89,7 +91,10 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         },
     )?;
     let recorder = match &args.log {
-        Some(path) => Some(Recorder::create(path, command)?.with_configuration(settings.told())),
+        Some(path) => {
+            let recorder = Recorder::create(path, command)?.with_configuration(settings.told());
+            Some(recorder.with_calibration(settings.calibration))
+        }
         None => None,
     };
     Ok(Placing {

@@ -2,19 +2,23 @@
 
 use crate::{
     args::{PlaceArgs, ReplayArgs},
-    command::place,
+    command::{calibrate::where_to_read, place},
     config::Settings,
     processor,
     render::explain::Explain,
 };
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use perch_engine::{
-    Acting, Observer, Options, Session, recording::Recording, replay::RecordedMachine,
+    Acting, Observer, Options, Session,
+    recording::{Header, Recorder, Recording},
+    replay::RecordedMachine,
     report::Collector,
 };
 use perch_linux::topology::{Source, load};
+use perch_policy::Calibration;
 use perch_profile::Profile;
 use std::{process::ExitCode, sync::Arc};
+use tempfile::NamedTempFile;
 
 /// Replays and reports on standard output.
 ///
@@ -22,18 +26,16 @@ use std::{process::ExitCode, sync::Arc};
 /// A file that is no recording, settings that are wrong.
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let recording = Recording::open(&args.file)?;
+    if let Some(log) = &args.log
+        && log.canonicalize().ok() == args.file.canonicalize().ok()
+    {
+        bail!(
+            "--log {}: that is what is replayed; give another file",
+            log.display()
+        );
+    }
     let header = Arc::clone(recording.header());
-    let asked = PlaceArgs {
-        policy: args
-            .policy
-            .clone()
-            .or_else(|| args.pin.is_empty().then(|| header.policy.clone())),
-        pin: args.pin.clone(),
-        pin_file: args.pin_file.clone(),
-        config: args.config.clone(),
-        ..PlaceArgs::default()
-    };
-    let settings = Settings::new(&asked)?;
+    let mut settings = settings(args, &header)?;
     let other = args
         .topology
         .as_deref()
@@ -50,8 +52,10 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
             &format!("{}: profile {}", args.file.display(), header.profile),
         )?,
     };
+    let _calibration = calibrate(&mut settings, args, &header)?;
     let policy = place::policy(&settings, topology.as_ref().unwrap_or(&header.topology))?;
     let command = header.command.clone();
+    let configuration = settings.told();
     let period = settings.period.unwrap_or(header.period);
     let mut session = Session::new(
         RecordedMachine::new(recording),
@@ -66,11 +70,25 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     )?;
     let mut collector = Collector::new(&command);
     let mut explain = Explain::default();
+    let mut recorder = match &args.log {
+        Some(path) => Some(
+            Recorder::create(path, &command)?
+                .with_configuration(configuration)
+                .with_calibration(header.calibration.clone()),
+        ),
+        None => None,
+    };
     let mut observers: Vec<&mut dyn Observer> = vec![&mut collector];
     if args.explain {
         observers.push(&mut explain);
     }
+    if let Some(recorder) = &mut recorder {
+        observers.push(recorder);
+    }
     session.run(&mut observers)?;
+    if let Some(recorder) = &mut recorder {
+        recorder.finish()?;
+    }
     let report = collector.report();
     if args.json {
         super::print_json(&report)?;
@@ -78,4 +96,63 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         super::print(&crate::render::report::render(&report))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Those of the recording where it is asked for no others: its policy again has the options that it had.
+fn settings(args: &ReplayArgs, header: &Header) -> Result<Settings> {
+    let pins_given = !args.pin.is_empty() || args.pin_file.is_some();
+    let mut asked = PlaceArgs {
+        policy: args
+            .policy
+            .clone()
+            .or_else(|| (!pins_given).then(|| header.policy.clone())),
+        pin: args.pin.clone(),
+        pin_file: args.pin_file.clone(),
+        config: args.config.clone(),
+        ..PlaceArgs::default()
+    };
+    let again =
+        !pins_given && args.config.is_none() && asked.policy.as_ref() == Some(&header.policy);
+    if again
+        && header.policy == "fixed"
+        && let Some(pins) = header.configuration.get("pin")
+    {
+        asked.pin = serde_json::from_value(pins.clone()).unwrap_or_default();
+    }
+    let mut settings = Settings::new(&asked)?;
+    if again {
+        settings.options_of(header);
+    }
+    if args.topology.is_none() {
+        settings.pus = settings.pus.or_else(|| header.pus.clone());
+    }
+    settings.take_over |= header.take_over;
+    Ok(settings)
+}
+
+/// Gives a policy that needs one the calibration that was recorded, else this machine's own if the recording was made
+/// here; the file is needed until the policy is built.
+fn calibrate(
+    settings: &mut Settings,
+    args: &ReplayArgs,
+    header: &Header,
+) -> Result<Option<NamedTempFile>> {
+    if !settings.lacks_calibration() || args.topology.is_some() {
+        return Ok(None);
+    }
+    if let Some(text) = &header.calibration {
+        let name = format!("{}: calibration", args.file.display());
+        Calibration::parse(text, &name)?;
+        let file = NamedTempFile::new().context("a file for the calibration")?;
+        std::fs::write(file.path(), text).context("a file for the calibration")?;
+        settings.calibrated_by(file.path());
+        return Ok(Some(file));
+    }
+    if let Some(own) = where_to_read()
+        && header.paper.is_none()
+        && load(&Source::Native)?.topology == *header.topology
+    {
+        settings.calibrated_by(&own);
+    }
+    Ok(None)
 }

@@ -54,6 +54,19 @@ fn name(share: Share) -> &'static str {
     }
 }
 
+/// The same in a sentence: PUs share …
+fn in_words(share: Share) -> &'static str {
+    match share {
+        Share::Fp => "FP units",
+        Share::Core => "a core",
+        Share::L2 => "an L2 cache",
+        Share::Llc => "an LLC",
+        Share::Node => "a NUMA node",
+        Share::Package => "a package",
+        Share::Machine => "nothing but the machine's memory",
+    }
+}
+
 /// Each kernel's largest slowdown beside one other, at each level, and who that was.
 fn slowdowns(calibration: &Calibration) -> String {
     let levels = levels(calibration);
@@ -84,15 +97,12 @@ fn slowdowns(calibration: &Calibration) -> String {
         cells
     };
     let rows = calibration.kernels.iter().map(|kernel| row(&kernel.name));
-    format!(
-        "How much longer each kernel takes beside the worst of the others, on PUs that\nshare a {}:\n\n{}",
-        levels
-            .iter()
-            .map(|level| name(*level))
-            .collect::<Vec<_>>()
-            .join(", a "),
-        table(&columns, rows)
-    )
+    let shared = levels.iter().map(|level| in_words(*level));
+    let shared = shared.collect::<Vec<_>>().join(", ");
+    let what = format!(
+        "How much longer each kernel takes beside the worst of the others, on PUs that share {shared}:"
+    );
+    format!("{}\n{}", super::wrapped("", &what), table(&columns, rows))
 }
 
 fn metrics(calibration: &Calibration) -> String {

@@ -106,6 +106,7 @@ pub fn decider(
     if let Some(calibration) = &calibration {
         settings.calibrated_by(calibration.path());
     }
+    settings.keep_calibration(None);
     let decides = match policy {
         DEFAULT => registry::build("observe", &toml::Table::new())?,
         _ => place::policy(&settings, &perch_sim::topology::topology(machine)).map_err(|error| {
@@ -173,7 +174,10 @@ pub fn play(
     let command = [format!("{} on {}", scene.workload.name, machine.name)];
     let mut collector = Collector::new(&command);
     let mut recorder = match &args.log {
-        Some(path) => Some(Recorder::create(path, &command)?.with_configuration(settings.told())),
+        Some(path) => {
+            let recorder = Recorder::create(path, &command)?.with_configuration(settings.told());
+            Some(recorder.with_calibration(settings.calibration))
+        }
         None => None,
     };
     let (mut live, mut explain) = (Live::default(), Explain::default());

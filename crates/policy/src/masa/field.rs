@@ -7,21 +7,47 @@ use std::cmp::Ordering;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// A busy thread on its PU.
+/// A busy thread on its PU. Its loads are [`Field::load`].
 #[derive(Debug, Clone)]
 pub(crate) struct Runner {
     /// Its place in the snapshot.
     pub at: usize,
+    /// Its place among the busy threads.
+    row: usize,
     /// Where it is, or will be after the moves so far.
     pub pu: u32,
     /// Whether it may be moved.
     pub ours: bool,
     /// Whether it took part in a move of this period.
     pub moved: bool,
-    /// By metric; 0 where it is not known.
-    pub loads: Vec<f64>,
-    /// By metric, whether the load is known.
-    pub known: Vec<bool>,
+}
+
+/// The loads of all busy threads, a row each, in one piece of memory: at ten thousand threads a small one for each takes
+/// longer than the decision.
+#[derive(Debug, Clone)]
+struct Table {
+    /// Metrics.
+    width: usize,
+    loads: Vec<Option<f64>>,
+}
+
+impl Table {
+    /// From what threads do while they are on a PU, by metric.
+    fn new(threads: &[&ThreadState], rates: &[Vec<Option<f64>>]) -> Self {
+        let mut loads = Vec::with_capacity(threads.len() * rates.len());
+        for (row, thread) in threads.iter().enumerate() {
+            let load = |rate: f64| rate * thread.activity;
+            loads.extend(rates.iter().map(|rates| rates[row].map(load)));
+        }
+        Self {
+            width: rates.len(),
+            loads,
+        }
+    }
+
+    fn row(&self, row: usize) -> &[Option<f64>] {
+        &self.loads[row * self.width..(row + 1) * self.width]
+    }
 }
 
 /// The groups of PUs that share one metric's resource.
@@ -52,56 +78,60 @@ pub(crate) struct Field<'a> {
     pub missing: Vec<String>,
     /// In an order that depends on what the threads do and where they are, not on their numbers.
     pub runners: Vec<Runner>,
+    table: Table,
     /// By metric.
     pub levels: Vec<Level>,
     /// By PU, the runners there; empty vectors where a PU cannot be used.
     pub on_pu: Vec<Vec<usize>>,
+    /// By PU, how many of them are tied to it.
+    tied_to: Vec<u32>,
     /// The PUs that can be used and that some busy thread of ours may use, and those where others are.
     pub usable: PuSet,
 }
 
 impl<'a> Field<'a> {
     pub fn new(snapshot: &'a Snapshot, loads: &mut Loads, config: &MasaConfig) -> Self {
-        let busy = |thread: &&ThreadState| cpi::is_busy(thread, config.min_activity);
-        let threads: Vec<&ThreadState> = snapshot.threads.iter().filter(busy).collect();
-        let (metrics, missing) = loads.present(&threads, snapshot.interval, config);
+        let busy: Vec<usize> = (0..snapshot.threads.len())
+            .filter(|at| cpi::is_busy(&snapshot.threads[*at], config.min_activity))
+            .collect();
+        let threads: Vec<&ThreadState> = busy.iter().map(|at| &snapshot.threads[*at]).collect();
+        let present = loads.present(&threads, snapshot.interval, config);
+        let table = Table::new(&threads, &present.rates);
         let topology = &snapshot.topology;
         let all_usable = topology.usable();
         let mut usable = cpi::reachable(snapshot, config.min_activity).and(&all_usable);
         let mut runners = Vec::with_capacity(threads.len());
-        for (at, thread) in snapshot.threads.iter().enumerate() {
-            if !busy(&thread) {
-                continue;
-            }
+        for (row, (&at, thread)) in busy.iter().zip(&threads).enumerate() {
             let Some(pu) = pu_of(thread).filter(|pu| all_usable.contains(*pu)) else {
                 continue;
             };
             usable.insert(pu);
-            let seen = metrics.iter().map(|metric| metric.load(thread, config));
-            let seen: Vec<Option<f64>> = seen.collect();
             runners.push(Runner {
                 at,
+                row,
                 pu,
                 ours: thread.hands_off.is_none() && thread.allowed.contains(pu),
                 moved: false,
-                loads: seen.iter().map(|load| load.unwrap_or(0.0)).collect(),
-                known: seen.iter().map(Option::is_some).collect(),
             });
         }
         // Sums of floating-point numbers and ties depend on the order: it must not be that of the threads' numbers.
-        runners.sort_by(|a, b| in_order(a, b, snapshot));
+        runners.sort_by(|a, b| in_order(a, b, &table, snapshot));
         let highest = topology.pus.iter().map(|pu| pu.os as usize + 1).max();
         let mut on_pu = vec![Vec::new(); highest.unwrap_or(0)];
+        let mut tied_to = vec![0; on_pu.len()];
         for (place, runner) in runners.iter().enumerate() {
             on_pu[runner.pu as usize].push(place);
+            tied_to[runner.pu as usize] += u32::from(is_tied(runner, snapshot));
         }
         let mut field = Self {
             snapshot,
             levels: Vec::new(),
-            metrics,
-            missing,
+            metrics: present.metrics,
+            missing: present.missing,
             runners,
+            table,
             on_pu,
+            tied_to,
             usable,
         };
         for metric in 0..field.metrics.len() {
@@ -169,11 +199,11 @@ impl<'a> Field<'a> {
                 measured[pu.pu as usize] = true;
             }
         }
-        for runner in &self.runners {
+        for (at, runner) in self.runners.iter().enumerate() {
             if let Some(group) = level.of(runner.pu)
                 && !measured[runner.pu as usize]
             {
-                level.load[group] += runner.loads[metric];
+                level.load[group] += self.load(at, metric);
             }
         }
     }
@@ -190,25 +220,39 @@ impl<'a> Field<'a> {
             && self.thread(runner).allowed.contains(pu)
     }
 
+    /// A runner's load; 0 where it is not known.
+    pub fn load(&self, runner: usize, metric: usize) -> f64 {
+        self.known(runner, metric).unwrap_or(0.0)
+    }
+
+    /// A runner's load, if it is known.
+    pub fn known(&self, runner: usize, metric: usize) -> Option<f64> {
+        self.table.row(self.runners[runner].row)[metric]
+    }
+
     /// Whether a runner is tied to its PU: by us, in this period or before, or by others.
     pub fn tied(&self, runner: usize) -> bool {
-        let thread = self.thread(runner);
-        self.runners[runner].moved || thread.bound.is_some() || thread.hands_off.is_some()
+        is_tied(&self.runners[runner], self.snapshot)
     }
 
     /// Whether a PU has a tied runner other than `but`: then no second one is tied to it.
     pub fn held(&self, pu: u32, but: Option<usize>) -> bool {
-        let mut there = self.on_pu[pu as usize].iter();
-        there.any(|at| Some(*at) != but && self.tied(*at))
+        let own = but.filter(|at| self.runners[*at].pu == pu && self.tied(*at));
+        self.tied_to[pu as usize] > u32::from(own.is_some())
     }
 
     /// Puts a runner on another PU.
     pub fn put(&mut self, runner: usize, pu: u32) {
+        let was_tied = self.tied(runner);
         let from = std::mem::replace(&mut self.runners[runner].pu, pu);
         self.runners[runner].moved = true;
         self.on_pu[from as usize].retain(|other| *other != runner);
         self.on_pu[pu as usize].push(runner);
-        for (level, load) in self.levels.iter_mut().zip(&self.runners[runner].loads) {
+        self.tied_to[from as usize] -= u32::from(was_tied);
+        self.tied_to[pu as usize] += 1;
+        let loads = self.table.row(self.runners[runner].row);
+        for (level, load) in self.levels.iter_mut().zip(loads) {
+            let load = load.unwrap_or(0.0);
             if let Some(group) = level.of(from) {
                 level.load[group] -= load;
             }
@@ -238,15 +282,23 @@ fn pu_of(thread: &ThreadState) -> Option<u32> {
     bound.and_then(single).or_else(pinned).or(thread.last_pu)
 }
 
-fn in_order(a: &Runner, b: &Runner, snapshot: &Snapshot) -> Ordering {
-    let loads = a.loads.iter().zip(&b.loads);
-    let loads = loads.map(|(a, b)| a.total_cmp(b));
-    let loads = loads.fold(Ordering::Equal, Ordering::then);
+fn is_tied(runner: &Runner, snapshot: &Snapshot) -> bool {
+    let thread = &snapshot.threads[runner.at];
+    runner.moved || thread.bound.is_some() || thread.hands_off.is_some()
+}
+
+fn in_order(a: &Runner, b: &Runner, table: &Table, snapshot: &Snapshot) -> Ordering {
     let (left, right) = (&snapshot.threads[a.at], &snapshot.threads[b.at]);
-    loads
-        .then_with(|| a.known.cmp(&b.known))
+    (table.row(a.row).iter().zip(table.row(b.row)))
+        .map(|(a, b)| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0)))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+        .then_with(|| {
+            let known = |row| table.row(row).iter().map(Option::is_some);
+            known(a.row).cmp(known(b.row))
+        })
         .then(a.pu.cmp(&b.pu))
-        .then(left.activity.total_cmp(&right.activity))
+        .then_with(|| left.activity.total_cmp(&right.activity))
         .then(a.ours.cmp(&b.ours))
         .then_with(|| left.bound.cmp(&right.bound))
         .then_with(|| left.allowed.cmp(&right.allowed))

@@ -49,6 +49,17 @@ pub(crate) struct Loads {
     clock: f64,
 }
 
+/// What is checked in one period.
+#[derive(Debug, Default)]
+pub(crate) struct Present {
+    /// In order of priority.
+    pub metrics: Vec<LoadMetric>,
+    /// By metric, what each busy thread does while it is on a PU.
+    pub rates: Vec<Vec<Option<f64>>>,
+    /// Resources of which no busy thread's load is known.
+    pub missing: Vec<String>,
+}
+
 /// A built-in way to read a resource's load.
 struct BuiltIn {
     resource: &'static str,
@@ -186,7 +197,7 @@ impl Loads {
         threads: &[&ThreadState],
         interval: u64,
         config: &MasaConfig,
-    ) -> (Vec<LoadMetric>, Vec<String>) {
+    ) -> Present {
         for thread in threads {
             let on_pu = thread.activity * interval as f64 / 1e9;
             if let Some(cycles) = value(&thread.metrics, names::CYCLES, config.min_confidence)
@@ -195,26 +206,27 @@ impl Loads {
                 self.clock = self.clock.max(cycles / on_pu);
             }
         }
-        let (mut present, mut missing) = (Vec::new(), Vec::new());
+        let mut present = Present::default();
         for resource in &mut self.resources {
-            let known = |way: &&mut LoadMetric| {
-                let mut threads = threads.iter();
-                threads.any(|thread| way.rate(thread, config).is_some())
-            };
-            let Some(way) = resource.ways.iter_mut().find(known) else {
+            let seen = resource.ways.iter_mut().find_map(|way| {
+                let rates = threads.iter().map(|thread| way.rate(thread, config));
+                let rates: Vec<Option<f64>> = rates.collect();
+                rates.iter().any(Option::is_some).then_some((way, rates))
+            });
+            let Some((way, rates)) = seen else {
                 let ways = resource.ways.iter().map(|way| way.name.as_str());
                 let ways = ways.collect::<Vec<_>>().join(" or ");
-                missing.push(match resource.name {
+                present.missing.push(match resource.name {
                     "" => ways,
                     name => format!("{name} ({ways})"),
                 });
                 continue;
             };
-            let rates = threads.iter().filter_map(|thread| way.rate(thread, config));
-            way.highest = rates.fold(way.highest, f64::max);
-            present.push(way.clone());
+            way.highest = rates.iter().flatten().copied().fold(way.highest, f64::max);
+            present.metrics.push(way.clone());
+            present.rates.push(rates);
         }
-        (present, missing)
+        present
     }
 
     /// The limit of one group of PUs.
@@ -251,11 +263,6 @@ impl LoadMetric {
         parts
             .map(|part| value(metrics, part, config.min_confidence))
             .sum()
-    }
-
-    /// The thread's load on its PU over the period: what it does while it is there, by the share of time that it is.
-    pub fn load(&self, thread: &ThreadState, config: &MasaConfig) -> Option<f64> {
-        Some(self.rate(thread, config)? * thread.activity)
     }
 }
 

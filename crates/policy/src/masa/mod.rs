@@ -110,7 +110,7 @@ impl Masa {
             "several outstanding threads of {} on one PU: to PU {} of the package",
             field.metrics[swap.metric].name, swap.to
         );
-        let reason = Reason::new(text).with("load", field.runners[swap.down].loads[swap.metric]);
+        let reason = Reason::new(text).with("load", field.load(swap.down, swap.metric));
         self.memory[field.runners[swap.down].at].reason = Some(reason);
     }
 
@@ -145,7 +145,7 @@ impl Masa {
                 .map_or(0.0, |group| level.limit[group]);
             let text = format!("{} above its limit: {with}", metric.name);
             let reason = Reason::new(text)
-                .with("load", field.runners[runner].loads[swap.metric])
+                .with("load", field.load(runner, swap.metric))
                 .with("limit", limit)
                 .with("highest before", swap.before.0)
                 .with("lowest before", swap.before.1)
@@ -169,9 +169,11 @@ impl Masa {
         let mut go = Vec::new();
         for there in field.on_pu.iter().filter(|there| there.len() > 1) {
             let free = |at: &usize| {
-                let bound = field.thread(*at).bound.is_some() && !field.runners[*at].moved;
-                let room = idle.iter().position(|pu| field.may(*at, *pu));
-                room.filter(|_| bound).map(|room| (*at, room))
+                if field.thread(*at).bound.is_none() || field.runners[*at].moved {
+                    return None;
+                }
+                let room = idle.iter().position(|pu| field.may(*at, *pu))?;
+                Some((*at, room))
             };
             // The order of `there` is that of past moves; that of the runners is not.
             let mut there = there.clone();

@@ -44,7 +44,7 @@ pub(crate) fn inside_packages(field: &mut Field<'_>, config: &MasaConfig) -> Vec
         for package in &packages {
             let counts = |pu: &u32| {
                 let there = field.on_pu[*pu as usize].iter();
-                let outstanding = there.filter(|at| field.runners[**at].loads[metric] > threshold);
+                let outstanding = there.filter(|at| field.load(**at, metric) > threshold);
                 (outstanding.count(), field.on_pu[*pu as usize].len())
             };
             let moved = |pu: &&u32| {
@@ -72,7 +72,7 @@ pub(crate) fn inside_packages(field: &mut Field<'_>, config: &MasaConfig) -> Vec
             let load = |pu: u32| {
                 field.on_pu[pu as usize]
                     .iter()
-                    .map(|at| field.runners[*at].loads[metric])
+                    .map(|at| field.load(*at, metric))
                     .sum::<f64>()
             };
             let (high, low) = (load(from), load(to));
@@ -80,15 +80,13 @@ pub(crate) fn inside_packages(field: &mut Field<'_>, config: &MasaConfig) -> Vec
             let there = field.on_pu[from as usize].iter().copied();
             let movable = there.filter(|at| {
                 let bound = field.thread(*at).bound.is_some();
-                field.runners[*at].loads[metric] > threshold
-                    && field.may(*at, to)
-                    && (paper || bound)
+                field.load(*at, metric) > threshold && field.may(*at, to) && (paper || bound)
             });
-            let off = |at: &usize| (field.runners[*at].loads[metric] - half).abs();
+            let off = |at: &usize| (field.load(*at, metric) - half).abs();
             let Some(down) = movable.min_by(|a, b| off(a).total_cmp(&off(b)).then(a.cmp(b))) else {
                 continue;
             };
-            let load = field.runners[down].loads[metric];
+            let load = field.load(down, metric);
             moves.push(Swap {
                 down,
                 up: None,
@@ -185,7 +183,7 @@ fn best(
 ) -> Option<Swap> {
     let level = &field.levels[metric];
     let half = (level.load[high] - level.load[low]) / 2.0;
-    let load = |at: usize| field.runners[at].loads[metric];
+    let load = |at: usize| field.load(at, metric);
     let candidates = |group: usize| {
         let pus = level.pus[group].iter();
         let mut there: Vec<usize> = pus
@@ -193,7 +191,7 @@ fn best(
             .collect();
         there.retain(|at| {
             let runner = &field.runners[*at];
-            runner.ours && runner.known[metric] && !runner.moved && !waits[*at]
+            runner.ours && field.known(*at, metric).is_some() && !runner.moved && !waits[*at]
         });
         there.sort_by(|a, b| load(*a).total_cmp(&load(*b)).then(a.cmp(b)));
         there
@@ -255,8 +253,7 @@ fn check(
         let (Some(high), Some(low)) = (level.of(from), level.of(to)) else {
             return None;
         };
-        let change =
-            field.runners[down].loads[at] - up.map_or(0.0, |up| field.runners[up].loads[at]);
+        let change = field.load(down, at) - up.map_or(0.0, |up| field.load(up, at));
         let before = (level.load[high], level.load[low]);
         let after = match high == low {
             true => before,

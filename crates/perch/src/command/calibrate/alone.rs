@@ -1,6 +1,7 @@
 //! The metrics of kernels alone, measured as perch measures those of any program: perch starts itself as a program that
 //! runs the kernels, and watches it.
 
+use super::live::stopped;
 use crate::{
     args::{Counters, KernelArgs},
     render::progress::Bar,
@@ -84,7 +85,7 @@ pub fn metrics(
         Cause::Ended(status) => bail!("the kernels' process failed ({status:?})"),
         Cause::Stopped(signal) => {
             session.machine().forward(signal);
-            bail!("stopped; nothing was written")
+            Err(stopped(signal))
         }
     }
 }

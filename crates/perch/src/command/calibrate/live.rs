@@ -1,7 +1,7 @@
 //! Kernels on this machine.
 
 use super::{alone, conditions::conditions, siblings, today};
-use crate::{args::CalibrateArgs, processor, render::progress::Bar};
+use crate::{args::CalibrateArgs, exit::Stopped, processor, render::progress::Bar};
 use anyhow::{Result, bail};
 use perch_core::{Machine, PuSet, Topology};
 use perch_kernels::{Crew, KERNELS, Kernel, Rate, Seat, Window};
@@ -11,6 +11,7 @@ use perch_lab::calibrate::{
 };
 use perch_linux::{
     LinuxMachine,
+    signals::Signals,
     topology::{Source, load},
 };
 use perch_policy::{Calibration, Transfer};
@@ -45,8 +46,9 @@ pub const AGAIN: usize = 3;
 /// Measures.
 ///
 /// # Errors
-/// A topology that cannot be read, a kernel that cannot run.
+/// A topology that cannot be read, a kernel that cannot run, the user who stops it.
 pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
+    let mut signals = Signals::catch()?;
     let loaded = load(&Source::Native)?;
     let profile = processor::choose(args.profile.as_deref(), &Source::Native, &loaded)?.profile;
     let topology = loaded.topology;
@@ -86,13 +88,20 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
         .unwrap_or(1);
     let mut crew = Crew::new(alone::sizes(&caches, at_once));
     bar.says("beside each other");
-    let measured = measure(&mut crew, &kernels, &plan, &bar)?;
+    let each = (plan.window.warm + plan.window.measured).as_millis() as u64;
+    let (measured, short) = measure(&mut crew, &kernels, &plan, || {
+        bar.adds(each);
+        heed(&mut signals)
+    })?;
     let measured = with_metrics(measured, &plan, &kernels, &sites, &seen.metrics);
     bar.says("who shares a core");
     let mut wrong = Vec::new();
     let mut handed = Vec::new();
     if let Some(kernel) = perch_kernels::find("integer") {
-        let done = || bar.adds((trying * 1000.0) as u64);
+        let done = || {
+            bar.adds((trying * 1000.0) as u64);
+            heed(&mut signals)
+        };
         wrong = siblings::check(&mut crew, &topology, &fp_domains, &tried, kernel, done)?;
     }
     for level in &sites.levels {
@@ -100,6 +109,7 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
             share: level.share,
             seconds: crew.hand_over(level.pus[0], level.pus[1], HAND_OVER)?,
         });
+        heed(&mut signals)?;
     }
     drop(crew);
     drop(bar);
@@ -117,7 +127,26 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
     notes.splice(0..0, before);
     notes.push(format!("metrics alone: {}", seen.counting));
     notes.push(spread(&measured, &usable));
+    notes.extend(short.map(|pass| {
+        format!(
+            "the time was over in pass {pass} of {PASSES}: medians are of fewer repetitions; others at work make it slow"
+        )
+    }));
     Ok(calibration)
+}
+
+/// An error if the user has asked to stop.
+fn heed(signals: &mut Signals) -> Result<()> {
+    signals
+        .take()
+        .stop
+        .map_or(Ok(()), |signal| Err(stopped(signal)))
+}
+
+/// What the user is told who stopped it.
+pub fn stopped(signal: i32) -> anyhow::Error {
+    let left = "what was measured so far is dropped, nothing was written";
+    Stopped { signal, left }.into()
 }
 
 fn kind(kernel: &'static Kernel) -> Kind<'static> {
@@ -171,13 +200,14 @@ impl Plan {
     }
 }
 
-/// Every run in every pass; of each seat the median and the spread.
+/// Every run in every pass, each of them told; of each seat the median and the spread. And in which pass the time was
+/// over, if it was.
 fn measure(
     crew: &mut Crew,
     kernels: &[&'static Kernel],
     plan: &Plan,
-    bar: &Bar,
-) -> Result<Vec<Vec<Measured>>> {
+    mut told: impl FnMut() -> Result<()>,
+) -> Result<(Vec<Vec<Measured>>, Option<usize>)> {
     let mut speeds: Vec<Vec<Vec<f64>>> = plan
         .runs
         .iter()
@@ -187,8 +217,13 @@ fn measure(
     let each = (plan.window.warm + plan.window.measured).as_secs_f64();
     let late = |done: usize| begun.elapsed().as_secs_f64() > LATE * each * done as f64 + 1.0;
     let mut done = 0;
-    for _ in 0..PASSES {
+    let mut short = None;
+    'passes: for pass in 1..=PASSES {
         for (run, speeds) in plan.runs.iter().zip(&mut speeds) {
+            if pass > 1 && late(plan.runs.len() * PASSES) {
+                short = Some(pass);
+                break 'passes;
+            }
             let seats = run.seats.iter().map(|seat| Seat {
                 pu: seat.pu,
                 kernel: kernels[seat.kernel],
@@ -201,21 +236,22 @@ fn measure(
             for (speeds, rate) in speeds.iter_mut().zip(rates) {
                 speeds.push(rate.speed);
             }
-            bar.adds((plan.window.warm + plan.window.measured).as_millis() as u64);
+            told()?;
         }
     }
     let measured = |speeds: Vec<f64>| {
+        let repeated = speeds.len() > 1;
         let most = speeds.iter().copied().fold(f64::MIN, f64::max);
         let least = speeds.iter().copied().fold(f64::MAX, f64::min);
         let speed = Data::new(speeds).median();
         Measured {
             speed,
-            spread: Some((most - least) / speed),
+            spread: repeated.then_some((most - least) / speed),
             metrics: BTreeMap::new(),
         }
     };
     let of_run = |speeds: Vec<Vec<f64>>| speeds.into_iter().map(measured).collect();
-    Ok(speeds.into_iter().map(of_run).collect())
+    Ok((speeds.into_iter().map(of_run).collect(), short))
 }
 
 /// One window; again if others took part of it, and of several the least disturbed.

@@ -44,14 +44,14 @@ pub fn pairs(pus: &[u32]) -> Vec<(u32, u32)> {
 /// Runs a kernel that only siblings can slow down on all these pairs; what does not fit the topology.
 ///
 /// # Errors
-/// A PU on which nothing can run.
+/// A PU on which nothing can run; what `done` says after each pair.
 pub fn check(
     crew: &mut Crew,
     topology: &Topology,
     fp_domains: &[SharingDomain],
     pairs: &[(u32, u32)],
     kernel: &'static Kernel,
-    mut done: impl FnMut(),
+    mut done: impl FnMut() -> Result<()>,
 ) -> Result<Vec<String>> {
     let closest = Closest::new(topology, fp_domains);
     let mut speed = |pus: &[u32]| -> Result<f64> {
@@ -82,7 +82,7 @@ pub fn check(
             false if least >= SIBLINGS => hidden.push(format!("{a}-{b} ({least:.2})")),
             _ => {}
         }
-        done();
+        done()?;
     }
     let mut notes = Vec::new();
     if !hidden.is_empty() {

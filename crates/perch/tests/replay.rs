@@ -1,0 +1,173 @@
+//! Recordings replay identically, whatever the policy: a replay is recorded, and that recording is replayed again.
+
+use perch_policy::Calibration;
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// Names the settings of the test.
+const CONFIG: [&str; 2] = ["--config", "settings.toml"];
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn perch(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_perch"));
+        // No settings of whoever runs the tests.
+        command
+            .env_clear()
+            .env("XDG_CONFIG_HOME", self.0.path())
+            .current_dir(self.0.path())
+            .args(arguments);
+        command.output().unwrap()
+    }
+
+    fn told(&self, arguments: &[&str]) -> String {
+        let output = self.perch(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Plays a simulated machine, live as far as the policy knows, and records it.
+    fn record(&self, machine: &str, workload: &str, policy: &str) -> String {
+        let log = format!("{policy}.jsonl");
+        let sim = ["sim", "-m", machine, "-w", workload, "-p", policy];
+        let more = ["-t", "20s", "--fidelity", "interval", "--log", &log];
+        let with = if self.file("settings.toml").exists() {
+            &CONFIG[..]
+        } else {
+            &[]
+        };
+        self.told(&[&sim[..], &more[..], with].concat());
+        log
+    }
+}
+
+fn periods(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().skip(1).map(str::to_owned).collect()
+}
+
+fn header(file: &Path) -> Value {
+    let text = fs::read_to_string(file).unwrap();
+    serde_json::from_str(text.lines().next().unwrap()).unwrap()
+}
+
+/// How often a policy asked for something.
+fn bindings(periods: &[String]) -> usize {
+    let bindings = |line: &String| -> usize {
+        let period: Value = serde_json::from_str(line).unwrap();
+        period["plan"]["bindings"].as_array().map_or(0, Vec::len)
+    };
+    periods.iter().map(bindings).sum()
+}
+
+/// A calibration of the machine in which one thread is more than any resource bears, so that `masa` has something to do.
+fn calibration(folder: &Folder, machine: &str) {
+    folder.told(&["calibrate", "-m", machine, "--quick", "-o", "own.toml"]);
+    let mut own = Calibration::read(&folder.file("own.toml")).unwrap();
+    own.metrics.iter_mut().for_each(|metric| metric.limit = 1.0);
+    fs::write(folder.file("own.toml"), own.to_toml().unwrap()).unwrap();
+    let settings = "[policies.masa]\ncalibration = \"own.toml\"\n[policies.symbiosis]\ncalibration = \"own.toml\"\n";
+    fs::write(folder.file("settings.toml"), settings).unwrap();
+}
+
+/// Loads of PUs (masa), shared memory (symbiosis) and a calibration are in the recordings.
+#[test]
+fn each_policy_replays_each_recording_identically() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    calibration(&folder, "smt2-zen");
+    let policies = [
+        ("masa", "phases", "\"pus\":["),
+        ("workover", "fp-int-8", "fp_share"),
+        ("symbiosis", "producer-consumer", "\"sharing\":["),
+    ];
+    for (policy, workload, seen) in policies {
+        let log = folder.record("smt2-zen", workload, policy);
+        let recorded = periods(&folder.file(&log));
+        let all = recorded.concat();
+        assert!(all.contains(seen), "{policy}: no {seen}");
+        assert!(bindings(&recorded) > 0, "{policy} bound nothing");
+        for (asked, ..) in policies {
+            let again = asked == policy;
+            // A policy again finds its options and its calibration in the recording.
+            let (kept, moved) = (folder.file("own.toml"), folder.file("elsewhere.toml"));
+            let with = if again { &[][..] } else { &CONFIG[..] };
+            if again {
+                fs::rename(&kept, &moved).unwrap();
+            }
+            let [first, second] = [1, 2].map(|turn| format!("{policy}-{asked}-{turn}.jsonl"));
+            let replay = |log: &str, into: &str| {
+                let flags = ["replay", log, "--policy", asked, "--log", into, "--json"];
+                let report = folder.told(&[&flags[..], with].concat());
+                let mut report: Value = serde_json::from_str(&report).unwrap();
+                // Each replay adds that it is one.
+                report["counting"] = Value::Null;
+                report
+            };
+            let reports = [replay(&log, &first), replay(&first, &second)];
+            let plans = [&first, &second].map(|file| periods(&folder.file(file)));
+            if again {
+                fs::rename(&moved, &kept).unwrap();
+                assert!(
+                    bindings(&plans[0]) > 0,
+                    "{policy} bound nothing in the replay"
+                );
+            }
+            assert_eq!(reports[0], reports[1], "{policy}, {asked}");
+            assert_eq!(plans[0], plans[1], "{policy}, {asked}");
+        }
+    }
+}
+
+#[test]
+fn what_was_in_force_is_in_force_again() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let settings = "[policies.masa]\nvariant = \"paper\"\nimbalance = 0.5\n";
+    fs::write(folder.file("settings.toml"), settings).unwrap();
+    let sim = [
+        "sim",
+        "-m",
+        "intel-xeon-ht",
+        "-w",
+        "masa-int-fp",
+        "-t",
+        "20s",
+    ];
+    let more = ["-p", "masa", "--fidelity", "interval", "--log", "run.jsonl"];
+    folder.told(&[&sim[..], &more[..], &CONFIG[..]].concat());
+    folder.told(&["replay", "run.jsonl", "--log", "again.jsonl"]);
+    let again = header(&folder.file("again.jsonl"));
+    let options = &again["configuration"]["policies.masa"];
+    assert_eq!(options["variant"], "paper");
+    assert_eq!(options["imbalance"], 0.5);
+    let recorded = header(&folder.file("run.jsonl"));
+    assert!(
+        recorded["calibration"]
+            .as_str()
+            .unwrap()
+            .contains("[[metric]]")
+    );
+    assert_eq!(again["calibration"], recorded["calibration"]);
+}
+
+#[test]
+fn a_recording_is_not_written_over_by_its_replay() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let log = folder.record("intel-xeon-ht", "masa-int-fp", "workover");
+    let before = fs::read(folder.file(&log)).unwrap();
+    let same = format!("./{log}");
+    let output = folder.perch(&["replay", &log, "--log", &same]);
+    assert_eq!(output.status.code(), Some(125));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("another file"), "{errors}");
+    assert_eq!(fs::read(folder.file(&log)).unwrap(), before);
+}
