@@ -33,6 +33,9 @@ use uses::believed;
 /// A gain is above the noise if it is so many times as large.
 const ABOVE: f64 = 1.0;
 
+/// What is said when nobody is moved.
+const NOTHING: &str = "no placement promises enough more than the present one (options gain and move_cost; chance; what earlier moves brought)";
+
 /// Periods after a change before anything is concluded: one in which threads moved, one in which caches fill.
 const SETTLE: u64 = 2;
 
@@ -64,6 +67,8 @@ pub struct Symbiosis {
     busy: Vec<ThreadId>,
     /// How much all together vary from period to period while nothing changes.
     noise: Noise,
+    /// Whether the last search found nothing better than the present placement.
+    nothing: bool,
     /// No search before this period, and how long the last rest was.
     rest: (u64, u64),
 }
@@ -124,6 +129,7 @@ impl Symbiosis {
             phase: 0,
             busy: Vec::new(),
             noise: Noise::default(),
+            nothing: false,
             rest: (0, 1),
         })
     }
@@ -171,6 +177,9 @@ impl Symbiosis {
         }
         for (at, _) in busy.iter().enumerate().filter(|(_, busy)| !**busy) {
             self.memory[at].target = None;
+        }
+        if plan.bindings.is_empty() && self.nothing {
+            plan.remarks.push(NOTHING.to_owned());
         }
         plan
     }
@@ -341,6 +350,7 @@ impl Symbiosis {
             self.adopt(snapshot, scene, &best, &text);
             self.rest = (0, 1);
         } else {
+            self.nothing = true;
             self.rest(snapshot.period);
         }
     }
