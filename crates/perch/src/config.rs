@@ -78,6 +78,9 @@ pub struct Settings {
 /// The policy where nothing else is said.
 pub const DEFAULT_POLICY: &str = "workover";
 
+/// The one where nothing else is said on a machine that was calibrated.
+pub const CALIBRATED_POLICY: &str = "symbiosis";
+
 /// The names of all settings.
 const SETTINGS: [&str; 9] = [
     "policy",
@@ -346,16 +349,22 @@ impl Settings {
     /// # Errors
     /// A configuration file that cannot be read or is wrong.
     pub fn new(args: &PlaceArgs) -> Result<Self> {
+        Self::with_default(args, DEFAULT_POLICY)
+    }
+
+    /// As [`Settings::new`], with another policy where nothing is said.
+    ///
+    /// # Errors
+    /// A configuration file that cannot be read or is wrong.
+    pub fn with_default(args: &PlaceArgs, policy: &str) -> Result<Self> {
+        let default = policy.to_owned();
         let file = ConfigFile::load(args.config.as_deref())?;
         let pins_given = !args.pin.is_empty() || args.pin_file.is_some();
         // Pin rules without a policy can only mean the policy that uses them.
         let policy = match (&args.policy, pins_given) {
             (Some(policy), _) => policy.clone(),
             (None, true) => "fixed".to_owned(),
-            (None, false) => file
-                .policy
-                .clone()
-                .unwrap_or_else(|| DEFAULT_POLICY.to_owned()),
+            (None, false) => file.policy.clone().unwrap_or(default),
         };
         if pins_given && policy != "fixed" {
             anyhow::bail!(

@@ -106,7 +106,7 @@ fn played() -> Outcome {
     let standings =
         |machine: &'static str| (0..policies.len()).map(move |at| standing(machine, at));
     let line = Line {
-        throughput: 1.0,
+        speedup: 1.0,
         regret: 0.0,
         ratio: 1.0,
         moves: 0.0,
@@ -118,6 +118,7 @@ fn played() -> Outcome {
         workload: 0,
         threads: 1,
         best: 1.0,
+        best_placement: Vec::new(),
         exhaustive,
         default: line.clone(),
         lines: vec![line.clone(); policies.len() - 1],

@@ -116,7 +116,8 @@ pub enum Counters {
 /// What all commands that place threads share.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct PlaceArgs {
-    /// The policy that decides (see `perch policies`) [default: workover]
+    /// The policy that decides (see `perch policies`) [default: symbiosis on a machine that `perch calibrate` has measured, else
+    /// workover]
     #[arg(
         long,
         short = 'p',

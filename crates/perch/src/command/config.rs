@@ -2,7 +2,7 @@
 
 use crate::{
     args::{ConfigArgs, Counters, PlaceArgs},
-    config::{ConfigFile, DEFAULT_POLICY, Settings},
+    config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY},
 };
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -50,7 +50,9 @@ fn defaults() -> Result<String> {
     let mut text =
         String::from("# perch's settings and their defaults. A line without '#' is in force.\n");
     let default = |name: &str| match name {
-        "policy" => format!("policy = \"{DEFAULT_POLICY}\""),
+        "policy" => format!(
+            "# policy = \"{DEFAULT_POLICY}\"    # {CALIBRATED_POLICY} on a machine that was calibrated"
+        ),
         "counters" => "counters = \"auto\"".to_owned(),
         "take-over" => "take-over = false".to_owned(),
         "period" => "# period = \"1s\"          # the policy's own".to_owned(),
@@ -108,7 +110,7 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
         },
         Err(error) => error.exit(),
     };
-    let settings = Settings::new(&place)?;
+    let (settings, _) = super::place::settings(&place)?;
     let mut policy = registry::default_config(&settings.policy)?;
     policy.extend(settings.policy_config.clone());
     // The policy `fixed` cannot be built without rules; its period is then not known either.

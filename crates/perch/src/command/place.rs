@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Counters, PlaceArgs},
-    config::Settings,
+    config::{CALIBRATED_POLICY, DEFAULT_POLICY, Settings},
     processor::{self, Chosen},
     render,
     render::{explain::Explain, live::Live},
@@ -22,8 +22,13 @@ use perch_linux::{
     machine::CountersMode,
     topology::{Source, load},
 };
-use perch_policy::{Fixed, fixed::Rule, registry};
-use std::{fs::File, io::Write, path::Path, sync::Arc};
+use perch_policy::{Calibration, Fixed, fixed::Rule, registry};
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Everything that is needed before a program is launched or attached.
 pub struct Placing {
@@ -37,6 +42,21 @@ pub struct Placing {
     _lock: Option<Lock>,
 }
 
+/// The settings in force, and this machine's calibration file if there is one and no other machine is asked for. A file
+/// that cannot be read changes no default; policies that need it say what is wrong with it.
+///
+/// # Errors
+/// A configuration file that cannot be read or is wrong.
+pub fn settings(args: &PlaceArgs) -> Result<(Settings, Option<PathBuf>)> {
+    let calibration = super::calibrate::where_to_read().filter(|_| args.topology.is_none());
+    let read = calibration.as_deref().map(Calibration::read);
+    let default = match read {
+        Some(Ok(calibration)) if calibration.tells_of_kernels() => CALIBRATED_POLICY,
+        _ => DEFAULT_POLICY,
+    };
+    Ok((Settings::with_default(args, default)?, calibration))
+}
+
 /// Reads settings, chooses profile and policy, recovers what a dead perch left, and opens the machine.
 ///
 /// # Errors
@@ -48,7 +68,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
             if args.explain { "--explain" } else { "--live" }
         );
     }
-    let mut settings = Settings::new(args)?;
+    let (mut settings, calibration) = settings(args)?;
     let here = load(&Source::Native)?;
     let on_paper = args
         .topology
@@ -59,7 +79,6 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     // The profile says how the threads are counted, which is this machine's matter; on paper only the units count.
     let Chosen { profile, why } =
         processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
-    let calibration = super::calibrate::where_to_read().filter(|_| on_paper.is_none());
     if let Some(calibration) = &calibration {
         settings.calibrated_by(calibration);
     }

@@ -169,6 +169,11 @@ pub enum CalibrationError {
 }
 
 impl Calibration {
+    /// Whether it says what kernels suffer beside each other, from which others can be predicted.
+    pub fn tells_of_kernels(&self) -> bool {
+        !self.kernels.is_empty() && !self.couplings.is_empty()
+    }
+
     /// Reads a file.
     ///
     /// # Errors

@@ -110,7 +110,7 @@ impl Symbiosis {
     fn of(config: SymbiosisConfig, calibration: Option<Calibration>) -> Result<Self, PolicyError> {
         config.check().map_err(bad)?;
         if let Some(calibration) = &calibration
-            && (calibration.kernels.is_empty() || calibration.couplings.is_empty())
+            && !calibration.tells_of_kernels()
         {
             return Err(bad(format!(
                 "the calibration of {} says nothing of kernels beside each other: run `perch calibrate` again",

@@ -52,6 +52,14 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
     }
 }
 
+/// The threads of a core with nobody elsewhere.
+struct Corrected {
+    /// By how much the closed formula is wrong for each.
+    corrections: Vec<f64>,
+    /// Their speeds, in instructions a picosecond.
+    speeds: Vec<f64>,
+}
+
 /// What was found out about a machine and some mixes. Simulations of these may share it.
 pub struct Knowledge {
     pub(super) machine: Arc<MachineModel>,
@@ -63,9 +71,8 @@ pub struct Knowledge {
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
     /// By kind, mix, recorded thread and number of busy contexts.
     alone: Table<(usize, usize, usize, usize), Alone>,
-    /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted: corrections, and speeds with nobody
-    /// elsewhere.
-    corrections: Table<(usize, Key), Arc<(Vec<f64>, Vec<f64>)>>,
+    /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted.
+    corrections: Table<(usize, Key), Arc<Corrected>>,
 }
 
 impl Knowledge {
@@ -215,13 +222,14 @@ impl Knowledge {
         let found = self.corrections.get(&key);
         let found =
             found.unwrap_or_else(|| self.corrections.put(key, Arc::new(self.correct(&seats))));
-        (seats.corrections, seats.guesses) = (*found).clone();
+        seats.corrections.clone_from(&found.corrections);
+        seats.guesses.clone_from(&found.speeds);
         seats
     }
 
     /// Finds out how wrong the closed formula is for these threads on a core, with nobody elsewhere, and how fast they are
     /// then.
-    fn correct(&self, seats: &Seats) -> (Vec<f64>, Vec<f64>) {
+    fn correct(&self, seats: &Seats) -> Corrected {
         let mut seats = seats.clone();
         let kind = self.machine.kind(&self.machine.cores[seats.core]);
         for _ in 0..ROUNDS {
@@ -245,7 +253,10 @@ impl Knowledge {
             level(&mut seats);
             seats.guesses = settled.iter().map(|speed| speed.speed).collect();
         }
-        (seats.corrections, seats.guesses)
+        Corrected {
+            corrections: seats.corrections,
+            speeds: seats.guesses,
+        }
     }
 
     /// How a class does alone on a core with so many busy contexts.
