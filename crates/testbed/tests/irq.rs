@@ -15,7 +15,7 @@ tty=$(sed -n '/ttyS0$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts)
 all=$(cat /proc/irq/$rng/smp_affinity_list)
 # An interrupt of the generator brings 64 bytes, one of the serial line takes 1 to 16, here about 2. By turns similarly
 # many of either come however fast the host is, and no more than the kernel's timer lets the generator be asked.
-letters=$(printf '%0128d' 0)
+letters=$(printf '%0256d' 0)
 while dd if=/dev/hwrng of=/dev/null bs=64 count=32 2>/dev/null; do echo $letters; done >/dev/ttyS0 &
 sources=$!
 # Both to PU 0, which takes their next interrupts; and then they may go anywhere again, but the kernel leaves them where
@@ -188,7 +188,8 @@ fn interrupts_are_shown_balanced_and_put_back() {
     assert_eq!(applied[0]["outcomes"][0][1], "applied");
     let even = |loads: &[f64]| {
         let total: f64 = loads.iter().sum();
-        loads.iter().all(|load| *load > 0.1 * total)
+        // How many interrupts a letter takes depends on the host.
+        loads.iter().all(|load| *load > 0.02 * total)
     };
     assert!(!even(&packages(shown)), "{shown}");
     let settled = said
