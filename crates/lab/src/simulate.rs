@@ -437,10 +437,9 @@ impl Observer for Watcher<'_> {
             .extend(applied.map(|moved| moved.reason.text.clone()));
         for sample in &observation.threads {
             let info = &sample.info;
-            let before = self.before.get(&info.id).copied().unwrap_or(0);
             let deeds = self.threads.entry(info.id).or_insert_with(|| Deeds {
                 name: kind(self.workload, &info.process, &info.name),
-                before,
+                before: self.before.get(&info.id).copied().unwrap_or(0),
                 ..Deeds::default()
             });
             deeds.wanted += (sample.cpu_time + sample.wait_time) as f64 * 1e-9;

@@ -349,22 +349,21 @@ impl Settings {
     /// # Errors
     /// A configuration file that cannot be read or is wrong.
     pub fn new(args: &PlaceArgs) -> Result<Self> {
-        Self::with_default(args, DEFAULT_POLICY)
+        Self::with_default(args, || DEFAULT_POLICY)
     }
 
-    /// As [`Settings::new`], with another policy where nothing is said.
+    /// As [`Settings::new`]; only where nothing is said `policy` is asked for one.
     ///
     /// # Errors
     /// A configuration file that cannot be read or is wrong.
-    pub fn with_default(args: &PlaceArgs, policy: &str) -> Result<Self> {
-        let default = policy.to_owned();
+    pub fn with_default(args: &PlaceArgs, policy: impl FnOnce() -> &'static str) -> Result<Self> {
         let file = ConfigFile::load(args.config.as_deref())?;
         let pins_given = !args.pin.is_empty() || args.pin_file.is_some();
         // Pin rules without a policy can only mean the policy that uses them.
         let policy = match (&args.policy, pins_given) {
             (Some(policy), _) => policy.clone(),
             (None, true) => "fixed".to_owned(),
-            (None, false) => file.policy.clone().unwrap_or(default),
+            (None, false) => (file.policy.clone()).unwrap_or_else(|| policy().to_owned()),
         };
         if pins_given && policy != "fixed" {
             anyhow::bail!(

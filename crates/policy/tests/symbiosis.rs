@@ -75,19 +75,15 @@ fn react(world: &mut World, shares: &[f64]) {
 /// One period; threads go where they are bound and slow each other down there.
 fn step(world: &mut World, policy: &mut Symbiosis, shares: &[f64]) -> Plan {
     let plan = policy.decide(&world.snapshot);
-    let bound: BTreeMap<ThreadId, &PuSet> =
-        plan.bindings.iter().map(|b| (b.thread, &b.pus)).collect();
-    for thread in &mut world.snapshot.threads {
-        thread.bound = bound.get(&thread.info.id).map(|pus| (*pus).clone());
-        if let Some(pus) = &thread.bound
-            && !pus.contains(thread.last_pu.unwrap())
-        {
-            thread.last_pu = pus.first();
-        }
-    }
-    world.snapshot.period += 1;
+    world.apply(&plan);
     react(world, shares);
     plan
+}
+
+/// Where each thread is bound.
+fn bound(world: &World) -> Vec<Option<PuSet>> {
+    let threads = world.snapshot.threads.iter();
+    threads.map(|thread| thread.bound.clone()).collect()
 }
 
 /// How many floating-point threads share a core with another one.
@@ -111,21 +107,10 @@ fn floating_point_threads_go_beside_integer_threads_and_then_nobody_moves() {
         step(&mut world, &mut policy, &shares);
     }
     assert_eq!(clashes(&world, &shares), 0);
-    let settled: Vec<_> = world
-        .snapshot
-        .threads
-        .iter()
-        .map(|t| t.bound.clone())
-        .collect();
+    let settled = bound(&world);
     for _ in 0..30 {
         step(&mut world, &mut policy, &shares);
-        let now: Vec<_> = world
-            .snapshot
-            .threads
-            .iter()
-            .map(|t| t.bound.clone())
-            .collect();
-        assert_eq!(now, settled);
+        assert_eq!(bound(&world), settled);
     }
 }
 

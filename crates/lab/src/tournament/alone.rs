@@ -4,7 +4,7 @@ use crate::{
     experiment::{Span, Times},
     simulate::{Deeds, Job, Placer, simulate},
 };
-use perch_sim::{model::MachineModel, units::SECOND, workload::Step};
+use perch_sim::workload::Step;
 use std::{collections::HashMap, sync::Arc};
 
 /// Cycles of the first core before the speed of a mix alone is counted, and while it is.
@@ -63,7 +63,7 @@ impl Alone {
         let rounds = (instructions / round).floor();
         let whole: f64 = self.phases.iter().map(|(count, pace)| count * pace).sum();
         let mut left = instructions - rounds * round;
-        let mut needs = if rounds > 0.0 { rounds * whole } else { 0.0 };
+        let mut needs = rounds * whole;
         for (count, pace) in &self.phases {
             let here = left.min(*count);
             needs += here * pace;
@@ -107,17 +107,15 @@ fn pace(job: &Job, program: usize, mix: usize) -> Result<f64, String> {
         warm: true,
         ..job.clone()
     })?;
-    match sample.throughput() {
-        speed if speed > 0.0 => Ok(seconds_of_cycle(&job.machine) / speed),
-        _ => Err(format!("mix {mix} does nothing alone")),
+    let instructions: u64 = sample
+        .threads
+        .iter()
+        .map(|thread| thread.instructions)
+        .sum();
+    match instructions {
+        0 => Err(format!("mix {mix} does nothing alone")),
+        _ => Ok(sample.seconds / instructions as f64),
     }
-}
-
-/// Seconds of the operating system in a cycle of the first core.
-pub(super) fn seconds_of_cycle(machine: &MachineModel) -> f64 {
-    let first = machine.cores.first();
-    let cycle = first.map_or(1, |core| machine.kind(core).cycle);
-    cycle as f64 * machine.scale / SECOND as f64
 }
 
 #[cfg(test)]

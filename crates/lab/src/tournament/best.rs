@@ -1,18 +1,13 @@
 //! The best placement of a workload: all that differ, or else a long search from those that others found.
 
-use super::{
-    alone::{Alone, seconds_of_cycle},
-    draw,
-    score::speedup,
-};
+use super::{alone::Alone, draw, score::speedup};
 use crate::{
     experiment::{Span, Times},
     placement::{self, Placement},
-    simulate::{Job, Placer, simulate},
+    simulate::{Job, Placer, Sample, simulate},
 };
-use perch_core::PuSet;
-use perch_sim::{os::SchedulerModel, stream::Random, system::System};
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use perch_sim::stream::Random;
+use std::{collections::HashMap, time::Duration};
 
 /// As many placements are all tried.
 const ALL: usize = 200;
@@ -50,55 +45,34 @@ impl Looks<'_> {
         if let Some(known) = self.known.get(placement) {
             return Ok(*known);
         }
+        let (warm_up, length) = match self.steady {
+            true => (Span::Cycles(LOOK.0), Span::Cycles(LOOK.1)),
+            false => (
+                Span::Time(Duration::from_secs(LONG_LOOK.0)),
+                Span::Time(Duration::from_secs(LONG_LOOK.1)),
+            ),
+        };
+        let sample = simulate(&Job {
+            placer: Placer::Fixed(placement.clone()),
+            times: Times { warm_up, length },
+            warm: self.steady,
+            ..self.job.clone()
+        })?;
         let found = match self.steady {
-            true => self.short(placement),
-            false => {
-                let job = Job {
-                    placer: Placer::Fixed(placement.clone()),
-                    times: Times {
-                        warm_up: Span::Time(Duration::from_secs(LONG_LOOK.0)),
-                        length: Span::Time(Duration::from_secs(LONG_LOOK.1)),
-                    },
-                    ..self.job.clone()
-                };
-                simulate(&job).map(|sample| speedup(&sample, self.alone))
-            }
-        }?;
+            true => steady_speedup(&sample, self.alone),
+            false => speedup(&sample, self.alone),
+        };
         self.known.insert(placement.clone(), found);
         Ok(found)
     }
+}
 
-    fn short(&self, placement: &Placement) -> Result<f64, String> {
-        let words = |error: perch_sim::system::SimError| error.to_string();
-        let machine = &self.job.machine;
-        let mut system = System::at(
-            &self.job.detail,
-            Arc::clone(machine),
-            Arc::clone(&self.job.workload),
-            SchedulerModel::default(),
-            self.job.seed,
-        );
-        system.run(1).map_err(words)?;
-        for (thread, pu) in placement.iter().enumerate() {
-            system.set_mask(thread, PuSet::single(*pu));
-        }
-        system.warm();
-        let cycle = machine.kind(&machine.cores[0]).cycle;
-        let done = |system: &System| -> Vec<u64> {
-            let threads = system.threads().iter();
-            threads
-                .map(|thread| thread.counters.instructions())
-                .collect()
-        };
-        system.run(LOOK.0 * cycle).map_err(words)?;
-        let before = done(&system);
-        system.run((LOOK.0 + LOOK.1) * cycle).map_err(words)?;
-        let seconds = LOOK.1 as f64 * seconds_of_cycle(machine);
-        let each = self.alone.iter().zip(before.iter().zip(done(&system)));
-        Ok(each
-            .map(|(alone, (before, after))| alone.steady_progress(after - before, seconds))
-            .sum())
-    }
+/// How fast all threads went on if each always wanted a PU.
+fn steady_speedup(sample: &Sample, alone: &[Alone]) -> f64 {
+    let threads = alone.iter().zip(&sample.threads);
+    threads
+        .map(|(alone, deeds)| alone.steady_progress(deeds.instructions, sample.seconds))
+        .sum()
 }
 
 /// What a placement delivers in a short look.

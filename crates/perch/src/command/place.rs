@@ -49,8 +49,7 @@ pub struct Placing {
 /// A configuration file that cannot be read or is wrong.
 pub fn settings(args: &PlaceArgs) -> Result<(Settings, Option<PathBuf>)> {
     let calibration = super::calibrate::where_to_read().filter(|_| args.topology.is_none());
-    let read = calibration.as_deref().map(Calibration::read);
-    let default = match read {
+    let default = || match calibration.as_deref().map(Calibration::read) {
         Some(Ok(calibration)) if calibration.tells_of_kernels() => CALIBRATED_POLICY,
         _ => DEFAULT_POLICY,
     };
@@ -82,7 +81,9 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     if let Some(calibration) = &calibration {
         settings.calibrated_by(calibration);
     }
-    settings.keep_calibration(calibration.as_deref());
+    if args.log.is_some() {
+        settings.keep_calibration(calibration.as_deref());
+    }
     let policy = policy(&settings, &machine.topology)?;
     let mut remarks = Vec::new();
     if profile.name == "generic" {

@@ -106,7 +106,9 @@ pub fn decider(
     if let Some(calibration) = &calibration {
         settings.calibrated_by(calibration.path());
     }
-    settings.keep_calibration(None);
+    if args.log.is_some() {
+        settings.keep_calibration(None);
+    }
     let decides = match policy {
         DEFAULT => registry::build("observe", &toml::Table::new())?,
         _ => place::policy(&settings, &perch_sim::topology::topology(machine)).map_err(|error| {

@@ -1,7 +1,10 @@
 //! How much the speed of all threads varies from period to period though nobody moved: no smaller gain can be told from
 //! chance.
 
-use super::scene::{Runner, Scene};
+use super::{
+    SETTLE,
+    scene::{Runner, Scene},
+};
 
 /// Weight of a new period.
 const NEW: f64 = 0.2;
@@ -37,7 +40,7 @@ impl Noise {
                 let known = self.square.get_or_insert(square);
                 *known += NEW * (square - *known);
             } else {
-                self.pause(period + 2);
+                self.pause(period + SETTLE);
                 return;
             }
         }

@@ -117,9 +117,9 @@ impl Symbiosis {
         let moved = self.moved.as_ref().filter(settled)?;
         // By those who do what they did before.
         let steady = |runner: &Runner| self.memory[runner.at].phase < moved.period;
-        let weight = |of: &mut dyn Iterator<Item = &Runner>| of.map(|r| r.present).sum::<f64>();
-        let all = weight(&mut scene.runners.iter());
-        let known = weight(&mut scene.runners.iter().filter(|runner| steady(runner)));
+        let all: f64 = scene.runners.iter().map(|runner| runner.present).sum();
+        let judges = scene.runners.iter().filter(|runner| steady(runner));
+        let known: f64 = judges.map(|runner| runner.present).sum();
         let gained = changed(scene, alone, &moved.before, now, steady);
         let came_true = gained >= CAME_TRUE * moved.predicted;
         let worse = gained < -self.noise.level().max(WORSE);

@@ -214,6 +214,12 @@ impl World {
     pub fn step(&mut self, policy: &mut dyn Policy) -> Plan {
         let plan = policy.decide(&self.snapshot);
         self.check(&plan);
+        self.apply(&plan);
+        plan
+    }
+
+    /// Binds threads as a plan says; those that may not stay go where they are bound. The next period begins.
+    pub fn apply(&mut self, plan: &Plan) {
         let bound: BTreeMap<ThreadId, &PuSet> =
             plan.bindings.iter().map(|b| (b.thread, &b.pus)).collect();
         for thread in &mut self.snapshot.threads {
@@ -226,7 +232,6 @@ impl World {
         }
         self.snapshot.period += 1;
         self.snapshot.at += self.snapshot.interval;
-        plan
     }
 
     /// A plan binds live threads that perch may touch, once each, to usable PUs that they may use, one on each PU.

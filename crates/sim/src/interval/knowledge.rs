@@ -204,34 +204,37 @@ impl Knowledge {
             asked: Arc::clone(asked),
             alone: self.alone(*pu, asked, pus.len()),
         };
-        let cycle = cycle(&self.machine, core);
         let seats: Vec<Seat> = pus.iter().map(seat).collect();
-        let mut seats = Seats {
-            core,
-            guesses: (seats.iter())
-                .map(|seat| 1.0 / seat.alone.base / cycle)
-                .collect(),
-            seats,
-            corrections: vec![1.0; pus.len()],
-        };
         // The PUs of a core are in the order of their classes already.
         let key = (
             self.layout.alike[core],
             pus.iter().map(|(_, asked)| asked.packed).collect(),
         );
         let found = self.corrections.get(&key);
-        let found =
-            found.unwrap_or_else(|| self.corrections.put(key, Arc::new(self.correct(&seats))));
-        seats.corrections.clone_from(&found.corrections);
-        seats.guesses.clone_from(&found.speeds);
-        seats
+        let found = found.unwrap_or_else(|| {
+            let corrected = self.correct(core, seats.clone());
+            self.corrections.put(key, Arc::new(corrected))
+        });
+        Seats {
+            core,
+            seats,
+            corrections: found.corrections.clone(),
+            guesses: found.speeds.clone(),
+        }
     }
 
     /// Finds out how wrong the closed formula is for these threads on a core, with nobody elsewhere, and how fast they are
     /// then.
-    fn correct(&self, seats: &Seats) -> Corrected {
-        let mut seats = seats.clone();
-        let kind = self.machine.kind(&self.machine.cores[seats.core]);
+    fn correct(&self, core: usize, seats: Vec<Seat>) -> Corrected {
+        let kind = self.machine.kind(&self.machine.cores[core]);
+        let cycle = cycle(&self.machine, core);
+        let guess = |seat: &Seat| 1.0 / seat.alone.base / cycle;
+        let mut seats = Seats {
+            core,
+            corrections: vec![1.0; seats.len()],
+            guesses: seats.iter().map(guess).collect(),
+            seats,
+        };
         for _ in 0..ROUNDS {
             let settled = settle(&self.machine, &self.layout, std::slice::from_ref(&seats));
             let members: Vec<_> = seats
@@ -245,7 +248,6 @@ impl Knowledge {
                 })
                 .collect();
             let played = play(kind, &members, self.layout.line);
-            let cycle = cycle(&self.machine, seats.core);
             let found = seats.corrections.iter().zip(settled.iter().zip(&played));
             seats.corrections = found
                 .map(|(before, (speed, played))| before / (played * speed.speed * cycle))
