@@ -34,6 +34,12 @@ pub(crate) trait Processor: Send {
         finished: &mut Vec<Finished>,
     ) -> Ps;
 
+    /// Whether a long span is played as well as the same in many short ones, and faster. Then the timer's ticks at which the
+    /// operating system has nothing to do are left out.
+    fn plays_long_spans(&self) -> bool {
+        false
+    }
+
     /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model.
     fn occupancy(&self, level: u8) -> Vec<Occupancy>;
 

@@ -69,9 +69,14 @@ pub fn play(rules: &Rules, mut done: impl FnMut(usize, usize)) -> Result<Outcome
     }
     let mut cases = Vec::new();
     for (arena, entry) in arenas.iter().zip(&rules.machines) {
+        // The same workloads whichever other machines there are.
+        let name = arena.machine.name.bytes();
+        let name = name.fold(0, |hash: u64, byte| {
+            hash.wrapping_mul(31).wrapping_add(byte.into())
+        });
+        let of_machine = Random::new(rules.seed).part(name);
         for number in 0..entry.workloads {
-            let part = (cases.len() as u64) << 16;
-            let mut random = Random::new(rules.seed).part(part);
+            let mut random = of_machine.part(number << 16);
             let workload = draw::workload(number, &arena.machine, &mut random);
             cases.push(Case {
                 arena,

@@ -297,78 +297,98 @@ struct Station {
     visits: Vec<(f64, f64)>,
 }
 
-fn stations(kind: &CoreKind, demands: &[&Demand]) -> Vec<Station> {
-    let slots = Station {
-        visits: vec![(1.0, 1.0 / f64::from(kind.width.max(1))); demands.len()],
-    };
-    let of_pool = |ops: &[Op], count: u32, demand: &Demand| {
-        let visits: f64 = ops.iter().map(|op| demand.ops[*op as usize]).sum();
-        let busy = |op: &Op| {
-            demand.ops[*op as usize] * f64::from(kind.latencies[*op as usize].busy.max(1))
-        };
-        let time: f64 = ops.iter().map(busy).sum();
-        (visits, time / visits.max(1e-12) / f64::from(count.max(1)))
-    };
-    let pools = kind.units.iter().filter(|pool| !pool.private);
-    let pools = pools.map(|pool| Station {
-        visits: demands
-            .iter()
-            .map(|demand| of_pool(&pool.ops, pool.count, demand))
-            .collect(),
-    });
-    std::iter::once(slots).chain(pools).collect()
+/// Threads that share a core.
+pub(super) struct Sharers<'a> {
+    stations: Vec<Station>,
+    kind: &'a CoreKind,
+    demands: Vec<&'a Demand>,
 }
 
-/// Instructions a cycle of threads that share a core, of which each would take `own` cycles for one if nobody else used
-/// a slot or a unit.
-pub(super) fn share(kind: &CoreKind, demands: &[&Demand], own: &[f64]) -> Vec<f64> {
-    let stations = stations(kind, demands);
-    let threads = own.len();
-    let mut speeds: Vec<f64> = own.iter().map(|own| 1.0 / own).collect();
-    // How many instructions of each thread are at each station, on the average.
-    let mut queues = vec![vec![0.0; threads]; stations.len()];
-    for _ in 0..60 {
-        let mut change = 0.0f64;
-        for thread in 0..threads {
-            let mut waiting = 0.0;
-            let mut there = vec![0.0; stations.len()];
-            for (at, station) in stations.iter().enumerate() {
-                let (visits, time) = station.visits[thread];
-                let others = (0..threads).filter(|other| *other != thread).map(|other| {
-                    let (visits, time) = station.visits[other];
-                    // Of the one that is served just now half is over.
-                    let served = (speeds[other] * visits * time).min(queues[at][other]);
-                    (queues[at][other] - served / 2.0) * time
-                });
-                let wait = visits * others.sum::<f64>();
-                waiting += wait;
-                there[at] = visits * time + wait;
-            }
-            let speed = 1.0 / (own[thread] + waiting);
-            change = change.max((speed / speeds[thread]).ln().abs());
-            speeds[thread] = (speed * speeds[thread]).sqrt();
-            for (at, there) in there.into_iter().enumerate() {
-                queues[at][thread] = (speeds[thread] * there).min(1.0);
-            }
-        }
-        if change < 1e-4 {
-            break;
+impl<'a> Sharers<'a> {
+    /// Threads with these demands on a core of a kind.
+    pub fn new(kind: &'a CoreKind, demands: Vec<&'a Demand>) -> Self {
+        let slots = Station {
+            visits: vec![(1.0, 1.0 / f64::from(kind.width.max(1))); demands.len()],
+        };
+        let of_pool = |ops: &[Op], count: u32, demand: &Demand| {
+            let visits: f64 = ops.iter().map(|op| demand.ops[*op as usize]).sum();
+            let busy = |op: &Op| {
+                demand.ops[*op as usize] * f64::from(kind.latencies[*op as usize].busy.max(1))
+            };
+            let time: f64 = ops.iter().map(busy).sum();
+            (visits, time / visits.max(1e-12) / f64::from(count.max(1)))
+        };
+        let pools = kind.units.iter().filter(|pool| !pool.private);
+        let pools = pools.map(|pool| Station {
+            visits: demands
+                .iter()
+                .map(|demand| of_pool(&pool.ops, pool.count, demand))
+                .collect(),
+        });
+        Self {
+            stations: std::iter::once(slots).chain(pools).collect(),
+            kind,
+            demands,
         }
     }
-    // What no queue can tell: nobody gets more than there is.
-    for station in &stations {
-        let used: f64 = (0..threads)
-            .map(|thread| {
-                let (visits, time) = station.visits[thread];
-                speeds[thread] * visits * time
-            })
-            .sum();
-        if used > 1.0 {
-            let uses = |thread: usize| station.visits[thread].0 > 0.0;
-            (0..threads)
-                .filter(|thread| uses(*thread))
-                .for_each(|thread| speeds[thread] /= used);
+
+    /// Instructions a cycle of each, if alone each would take `own` cycles for one.
+    pub fn speeds(&self, own: &[f64]) -> Vec<f64> {
+        let stations = &self.stations;
+        let threads = own.len();
+        let mut speeds: Vec<f64> = own.iter().map(|own| 1.0 / own).collect();
+        // How many instructions of each thread are at each station, on the average.
+        let mut queues = vec![vec![0.0; threads]; stations.len()];
+        let mut there = vec![0.0; stations.len()];
+        for _ in 0..60 {
+            let mut change = 0.0f64;
+            for thread in 0..threads {
+                let mut waiting = 0.0;
+                for (at, station) in stations.iter().enumerate() {
+                    let (visits, time) = station.visits[thread];
+                    let others = (0..threads).filter(|other| *other != thread).map(|other| {
+                        let (visits, time) = station.visits[other];
+                        // Of the one that is served just now half is over.
+                        let served = (speeds[other] * visits * time).min(queues[at][other]);
+                        (queues[at][other] - served / 2.0) * time
+                    });
+                    let wait = visits * others.sum::<f64>();
+                    waiting += wait;
+                    there[at] = visits * time + wait;
+                }
+                let speed = 1.0 / (own[thread] + waiting);
+                change = change.max((speed / speeds[thread]).ln().abs());
+                speeds[thread] = (speed * speeds[thread]).sqrt();
+                for (queue, there) in queues.iter_mut().zip(&there) {
+                    queue[thread] = (speeds[thread] * there).min(1.0);
+                }
+            }
+            if change < 1e-4 {
+                break;
+            }
         }
+        // What no queue can tell: nobody gets more than there is.
+        for station in stations {
+            let used: f64 = (0..threads)
+                .map(|thread| {
+                    let (visits, time) = station.visits[thread];
+                    speeds[thread] * visits * time
+                })
+                .sum();
+            if used > 1.0 {
+                let uses = |thread: usize| station.visits[thread].0 > 0.0;
+                (0..threads)
+                    .filter(|thread| uses(*thread))
+                    .for_each(|thread| speeds[thread] /= used);
+            }
+        }
+        speeds
     }
-    speeds
+
+    /// Part of the time in which a floating-point unit has something to do, at these speeds.
+    pub fn fp_busy(&self, speeds: &[f64]) -> f64 {
+        let idle = self.demands.iter().zip(speeds);
+        let idle = idle.map(|(demand, speed)| (1.0 - speed * demand.fp_cycles(self.kind)).max(0.0));
+        1.0 - idle.product::<f64>()
+    }
 }

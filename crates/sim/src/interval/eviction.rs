@@ -20,6 +20,9 @@ const END: f64 = 4.0;
 /// Up to so many ways sums are exact.
 const FEW_WAYS: usize = 8;
 
+/// Smaller chances are none.
+const UNLIKELY: f64 = 1e-7;
+
 /// A cache or TLB as far as this is concerned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Shape {
@@ -171,12 +174,27 @@ fn at_least(least: f64, mean: f64, variance: f64) -> f64 {
 /// The number of touched lines in a set: the chance of each number below the ways.
 type Numbers = [f64; FEW_WAYS];
 
-/// Adds one line that was touched with this chance.
-fn add_line(numbers: &mut Numbers, chance: f64) {
-    for at in (1..FEW_WAYS).rev() {
-        numbers[at] = numbers[at] * (1.0 - chance) + numbers[at - 1] * chance;
+/// Of so many lines each was touched with this chance.
+fn binomial(lines: usize, chance: f64) -> Numbers {
+    let mut numbers: Numbers = [0.0; FEW_WAYS];
+    if chance >= 1.0 {
+        if let Some(all) = numbers.get_mut(lines) {
+            *all = 1.0;
+        }
+        return numbers;
     }
-    numbers[0] *= 1.0 - chance;
+    let odds = chance / (1.0 - chance);
+    let mut here = (1.0 - chance).powi(lines as i32);
+    for (at, number) in numbers.iter_mut().enumerate().take(lines + 1) {
+        *number = here;
+        here *= (lines - at) as f64 / (at + 1) as f64 * odds;
+    }
+    numbers
+}
+
+/// The numbers of two kinds of lines together.
+fn together(one: &Numbers, other: &Numbers) -> Numbers {
+    std::array::from_fn(|n| (0..=n).map(|k| one[k] * other[n - k]).sum())
 }
 
 /// The chance that a line of `own` is gone after a time, by exact sums.
@@ -195,6 +213,9 @@ fn evicted(shape: Shape, visitors: &[Visitor], own: usize, time: f64) -> f64 {
             number = (number - 1.0).max(0.0);
         }
         let mut chance = visitor.chance(time);
+        if number * chance < UNLIKELY / 64.0 {
+            continue;
+        }
         if visitor.reuse.in_order() {
             // One after the other: as many in each set, or one more.
             (number, chance) = (number * chance, 1.0);
@@ -208,20 +229,42 @@ fn evicted(shape: Shape, visitors: &[Visitor], own: usize, time: f64) -> f64 {
             }
             // So many that it is a matter of their mean only.
             let mean = number * chance;
-            let poisson: Numbers = std::array::from_fn(|n| {
-                (1..=n).fold((-mean).exp(), |product, k| product * mean / k as f64)
-            });
-            let before = numbers;
-            numbers = std::array::from_fn(|n| (0..=n).map(|k| before[k] * poisson[n - k]).sum());
+            let mut poisson: Numbers = [(-mean).exp(); FEW_WAYS];
+            for at in 1..FEW_WAYS {
+                poisson[at] = poisson[at - 1] * mean / at as f64;
+            }
+            numbers = together(&numbers, &poisson);
             continue;
         }
-        for _ in 0..number as usize {
-            add_line(&mut numbers, chance);
-        }
+        numbers = together(&numbers, &binomial(number as usize, chance));
         // Some sets have one more.
-        add_line(&mut numbers, chance * number.fract());
+        let more = chance * number.fract();
+        if more > 0.0 {
+            numbers = together(&numbers, &binomial(1, more));
+        }
     }
     (1.0 - numbers[..ways].iter().sum::<f64>()).clamp(0.0, 1.0)
+}
+
+/// The values of a chance that rises with the place. Beyond where it is next to never, or as good as sure, nothing is
+/// computed.
+fn rising_values(places: usize, chance: impl Fn(usize) -> f64) -> Vec<f64> {
+    let mut values = vec![0.0; places];
+    let middle = places / 2;
+    for at in middle..places {
+        values[at] = chance(at);
+        if values[at] >= 1.0 - UNLIKELY {
+            values[at..].fill(1.0);
+            break;
+        }
+    }
+    for at in (0..middle).rev() {
+        values[at] = chance(at);
+        if values[at] <= UNLIKELY {
+            break;
+        }
+    }
+    values
 }
 
 /// Whether no set can ever be too small.
@@ -245,20 +288,23 @@ pub(super) fn misses(shape: Shape, visitors: &[Visitor]) -> Vec<Vec<f64>> {
         }
         let curve = curves.iter().find(|(skips, _)| *skips == visitor.skips);
         let curve = curve.and_then(|(_, curve)| curve.as_ref());
-        let of_class = |after: f64| {
-            if visitor.rate <= 0.0 {
-                return 1.0;
-            }
-            let time = after / visitor.rate;
-            let evicted = match fit {
-                true => 0.0,
-                false if exact => evicted(shape, visitors, own, time),
-                false => curve.map_or(0.0, |curve| curve.chance(time)),
-            };
-            1.0 - (1.0 - evicted) * (-visitor.taken * time).exp()
+        let points = visitor.reuse.points();
+        if visitor.rate <= 0.0 {
+            return vec![1.0; points.len()];
+        }
+        let time = |at: usize| points[at].after / visitor.rate;
+        let mut misses = match exact && !fit {
+            true => rising_values(points.len(), |at| evicted(shape, visitors, own, time(at))),
+            false => (0..points.len())
+                .map(|at| curve.map_or(0.0, |curve| curve.chance(time(at))))
+                .collect(),
         };
-        let points = visitor.reuse.points().iter();
-        points.map(|point| of_class(point.after)).collect()
+        if visitor.taken > 0.0 {
+            for (at, misses) in misses.iter_mut().enumerate() {
+                *misses = 1.0 - (1.0 - *misses) * (-visitor.taken * time(at)).exp();
+            }
+        }
+        misses
     };
     visitors.iter().enumerate().map(&mut of_visitor).collect()
 }

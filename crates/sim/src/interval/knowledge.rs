@@ -242,7 +242,7 @@ impl Knowledge {
                 .iter()
                 .zip(&settled)
                 .map(|(seat, speed)| {
-                    let (delays, _) =
+                    let delays =
                         delays(&self.layout, seat.pu, &seat.asked, &speed.fate, speed.wait);
                     (&seat.asked.demand, delays)
                 })
@@ -279,7 +279,7 @@ impl Knowledge {
             }];
             let speed = 0.3 / cycle(&self.machine, core);
             let fate = &Traffic::new(&self.layout, &running).fates(&[speed])[0];
-            let (delays, _) = delays(&self.layout, pu, asked, fate, 0.0);
+            let delays = delays(&self.layout, pu, asked, fate, 0.0);
             let kind = self.machine.kind(&self.machine.cores[core]);
             let found = alone(kind, &asked.demand, busy, &delays, self.layout.line);
             self.alone.put(key, found)

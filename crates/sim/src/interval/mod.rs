@@ -342,6 +342,10 @@ impl Processor for IntervalLevel {
         to
     }
 
+    fn plays_long_spans(&self) -> bool {
+        true
+    }
+
     fn occupancy(&self, level: u8) -> Vec<Occupancy> {
         let caches = self.known.layout.caches.iter().enumerate();
         let of_level = caches.filter(|(_, cache)| cache.level + 1 == usize::from(level));

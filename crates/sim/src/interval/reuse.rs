@@ -23,9 +23,18 @@ pub(super) struct Point {
 }
 
 /// The reuse times of a stream.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) struct Reuse {
-    points: Arc<[Point]>,
+    times: Arc<Times>,
+}
+
+#[derive(Debug)]
+struct Times {
+    /// By rising time.
+    points: Box<[Point]>,
+    /// Before each point, and after the last: how many different lines the earlier ones touch at most, and the share of
+    /// all visits that the others are.
+    sums: Box<[(f64, f64)]>,
 }
 
 impl Reuse {
@@ -46,9 +55,7 @@ impl Reuse {
                 share,
             }
         });
-        Self {
-            points: points.collect(),
-        }
+        Self::measured(points.collect())
     }
 
     /// All lines one after the other, again and again.
@@ -57,37 +64,51 @@ impl Reuse {
             after: lines.max(1.0),
             share: 1.0,
         };
-        Self {
-            points: Arc::new([point]),
-        }
+        Self::measured(vec![point])
     }
 
-    /// As measured; the shares add up to 1.
+    /// As measured, by rising time; the shares add up to 1.
     pub fn measured(points: Vec<Point>) -> Self {
-        Self {
+        let mut sums: Vec<(f64, f64)> = vec![(0.0, 0.0); points.len() + 1];
+        for (at, point) in points.iter().enumerate() {
+            sums[at + 1].0 = sums[at].0 + point.share * point.after;
+        }
+        for (at, point) in points.iter().enumerate().rev() {
+            sums[at].1 = sums[at + 1].1 + point.share;
+        }
+        let times = Times {
             points: points.into(),
+            sums: sums.into(),
+        };
+        Self {
+            times: Arc::new(times),
         }
     }
 
     /// Whether both are one, not only alike.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.points, &other.points)
+        Arc::ptr_eq(&self.times, &other.times)
     }
 
     /// The classes of reuse times, by rising time.
     pub fn points(&self) -> &[Point] {
-        &self.points
+        &self.times.points
     }
 
     /// Whether all lines are visited one after the other.
     pub fn in_order(&self) -> bool {
-        self.points.len() == 1
+        self.points().len() == 1
     }
 
     /// How many different lines so many visits touch.
     pub fn distinct(&self, visits: f64) -> f64 {
-        let of_class = |point: &Point| point.share * point.after.min(visits);
-        self.points.iter().map(of_class).sum()
+        let times = &self.times;
+        let (touched, later) = times.sums[times.points.partition_point(|p| p.after <= visits)];
+        if later > 0.0 {
+            touched + later * visits
+        } else {
+            touched
+        }
     }
 
     /// What the next level sees, if of each class this share misses. The number of lines stays what it is.
@@ -96,21 +117,21 @@ impl Reuse {
         if total <= 0.0 {
             return self.clone();
         }
-        let lines: f64 = (self.points.iter())
-            .map(|point| point.share * point.after)
-            .sum();
+        let lines = self.distinct(f64::INFINITY);
         let mean = self.weigh(misses, |point| point.after) / total;
-        let points = self.points.iter().zip(misses).map(|(point, missed)| Point {
-            after: (point.after * lines / mean).max(1.0),
-            share: point.share * missed / total,
-        });
-        Self {
-            points: points.filter(|point| point.share > 0.0).collect(),
-        }
+        let points = self
+            .points()
+            .iter()
+            .zip(misses)
+            .map(|(point, missed)| Point {
+                after: (point.after * lines / mean).max(1.0),
+                share: point.share * missed / total,
+            });
+        Self::measured(points.filter(|point| point.share > 0.0).collect())
     }
 
     fn weigh(&self, weights: &[f64], value: impl Fn(&Point) -> f64) -> f64 {
-        let weighed = self.points.iter().zip(weights);
+        let weighed = self.points().iter().zip(weights);
         weighed
             .map(|(point, weight)| point.share * weight * value(point))
             .sum()

@@ -2,8 +2,8 @@
 //! solved until it no longer changes.
 
 use super::{
-    contention::{Alone, Delay, Delays, share},
-    demand::{Asked, Demand},
+    contention::{Alone, Delay, Delays, Sharers},
+    demand::Asked,
     layout::Layout,
     traffic::{Fate, Running, Traffic},
 };
@@ -71,60 +71,89 @@ pub(super) fn cycle(machine: &MachineModel, core: usize) -> f64 {
     kind.cycle as f64 / kind.duty
 }
 
-/// The delays of a thread's accesses, and what a miss of each cache costs, data and code apart.
-pub(super) fn delays(
-    layout: &Layout,
-    pu: usize,
-    asked: &Asked,
-    fate: &Fate,
-    wait: f64,
-) -> (Delays, Vec<(usize, f64, f64)>) {
-    let at = &layout.pus[pu];
-    let demand = &asked.demand;
+/// How long a PU's accesses wait for memory on the average, in picoseconds: of data, and of code.
+fn memory_times(layout: &Layout, pu: usize, asked: &Asked, fate: &Fate, wait: f64) -> (f64, f64) {
     let memory = layout.latency(pu, asked.class.home) + wait;
-    let mut costs: Vec<(usize, f64, f64)> = Vec::new();
-    let missed = at.data.last().map_or(demand.accesses(), |last| {
+    let last = layout.pus[pu].data.last();
+    let missed = last.map_or(asked.demand.accesses(), |last| {
         fate.data[layout.caches[*last].level]
     });
-    let data_memory = match missed > 0.0 {
-        true => memory + fate.farther / missed,
-        false => memory,
+    let farther = if missed > 0.0 {
+        fate.farther / missed
+    } else {
+        0.0
     };
-    let mut along = |path: &[usize], misses: &[f64], visits: f64, code: bool| {
-        let memory = if code { memory } else { data_memory };
-        let mut delays = Vec::with_capacity(path.len().max(1));
-        let mut sum = 0.0;
-        for (step, cache) in path.iter().enumerate() {
-            let next = path.get(step + 1).map(|next| &layout.caches[*next]);
-            let cost = next.map_or(memory, |next| next.latency as f64);
-            match costs.iter_mut().find(|(known, ..)| known == cache) {
-                Some((_, _, of_code)) if code => *of_code = cost,
-                _ => costs.push((*cache, cost, if code { cost } else { 0.0 })),
-            }
-            sum += cost;
-            let here = misses[layout.caches[*cache].level];
-            let further = next.map_or(0.0, |next| misses[next.level]);
-            delays.push(Delay {
-                chance: ((here - further).max(0.0) / visits.max(1e-30)).min(1.0),
-                time: sum,
-            });
-        }
+    (memory + farther, memory)
+}
+
+/// What a miss in each cache of a path costs: the next one's time, or memory's.
+fn steps<'a>(
+    layout: &'a Layout,
+    path: &'a [usize],
+    memory: f64,
+) -> impl Iterator<Item = (usize, f64)> + 'a {
+    path.iter().enumerate().map(move |(step, cache)| {
+        let next = path.get(step + 1).map(|next| &layout.caches[*next]);
+        (*cache, next.map_or(memory, |next| next.latency as f64))
+    })
+}
+
+/// The delays of a thread's accesses.
+pub(super) fn delays(layout: &Layout, pu: usize, asked: &Asked, fate: &Fate, wait: f64) -> Delays {
+    let at = &layout.pus[pu];
+    let demand = &asked.demand;
+    let (data_memory, code_memory) = memory_times(layout, pu, asked, fate, wait);
+    let along = |path: &[usize], misses: &[f64], visits: f64, memory: f64| -> Vec<Delay> {
         if path.is_empty() {
-            delays.push(Delay {
+            return vec![Delay {
                 chance: 1.0,
                 time: memory,
-            });
+            }];
         }
-        delays
+        let mut sum = 0.0;
+        let steps = steps(layout, path, memory).enumerate();
+        let delays = steps.map(|(step, (cache, cost))| {
+            sum += cost;
+            let here = misses[layout.caches[cache].level];
+            let next = path.get(step + 1);
+            let further = next.map_or(0.0, |next| misses[layout.caches[*next].level]);
+            Delay {
+                chance: ((here - further).max(0.0) / visits.max(1e-30)).min(1.0),
+                time: sum,
+            }
+        });
+        delays.collect()
     };
-    let load = along(&at.data, &fate.data, demand.accesses(), false);
-    let fetch = along(&at.fetch, &fate.fetch, demand.fetches(), true);
-    let walk = Delay {
-        chance: (fate.tlb / demand.accesses().max(1e-30)).min(1.0),
-        time: layout.tlb.map_or(0.0, |(_, miss)| miss),
-    };
-    costs.push((layout.caches.len() + at.tlb, walk.time, 0.0));
-    (Delays { load, fetch, walk }, costs)
+    Delays {
+        load: along(&at.data, &fate.data, demand.accesses(), data_memory),
+        fetch: along(&at.fetch, &fate.fetch, demand.fetches(), code_memory),
+        walk: Delay {
+            chance: (fate.tlb / demand.accesses().max(1e-30)).min(1.0),
+            time: layout.tlb.map_or(0.0, |(_, miss)| miss),
+        },
+    }
+}
+
+/// What a miss of each cache costs a thread: of its loads by one instruction, hidden as far as it hides them, since nobody
+/// waits for stores; and of its code.
+fn costs(layout: &Layout, seat: &Seat, fate: &Fate, wait: f64) -> Vec<(usize, f64, f64)> {
+    let at = &layout.pus[seat.pu];
+    let loads = seat.asked.demand.loads();
+    let delays = delays(layout, seat.pu, &seat.asked, fate, wait);
+    let mut costs: Vec<(usize, f64, f64)> = Vec::with_capacity(at.data.len() + at.fetch.len() + 1);
+    for (step, cache) in at.data.iter().enumerate() {
+        costs.push((*cache, loads * seat.alone.further(&delays, step), 0.0));
+    }
+    let (_, memory) = memory_times(layout, seat.pu, &seat.asked, fate, wait);
+    let walk = loads * seat.alone.exposed_walk * delays.walk.time;
+    for (cache, cost) in steps(layout, &at.fetch, memory) {
+        match costs.iter_mut().find(|(known, ..)| *known == cache) {
+            Some((_, _, of_code)) => *of_code = cost,
+            None => costs.push((cache, 0.0, cost)),
+        }
+    }
+    costs.push((layout.caches.len() + at.tlb, walk, 0.0));
+    costs
 }
 
 /// Speeds that agree with the delays that they cause: of all seats, core by core.
@@ -143,18 +172,26 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
     let mut queues = Vec::new();
     let mut result = vec![Speed::default(); seats.len()];
     let mut traffic = Traffic::new(layout, &running);
+    let mut last = Vec::new();
+    let shared: Vec<Sharers<'_>> = cores
+        .iter()
+        .map(|core| {
+            let demands = core.seats.iter().map(|seat| &seat.asked.demand);
+            Sharers::new(machine.kind(&machine.cores[core.core]), demands.collect())
+        })
+        .collect();
     for _ in 0..STEPS {
         let fates = traffic.fates(&speeds);
         let (waits, moved) = waits(machine, layout, &running, &speeds, &fates, &mut queues);
         let mut change = moved;
         let mut at = 0;
-        for core in cores {
+        for (core, sharers) in cores.iter().zip(&shared) {
             let cycle = cycle(machine, core.core);
             let first = at;
             let mut own = Vec::with_capacity(core.seats.len());
             for seat in &core.seats {
                 let demand = &seat.asked.demand;
-                let (delays, costs) = delays(layout, seat.pu, &seat.asked, &fates[at], waits[at]);
+                let delays = delays(layout, seat.pu, &seat.asked, &fates[at], waits[at]);
                 let loads = demand.ops[Op::Load as usize] * delays.of_load() / cycle;
                 let fetches = demand.fetches() * delays.of_fetch() / cycle;
                 let held_up = seat.alone.held_up(&delays) * demand.ops[Op::Load as usize];
@@ -164,18 +201,10 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
                 result.wait = waits[at];
                 result.memory_stall = stall;
                 result.memory_cycles = loads;
-                result.costs = costs;
-                cost_of_loads(layout, seat, &delays, &mut result.costs);
                 at += 1;
             }
-            let demands: Vec<&Demand> = core.seats.iter().map(|seat| &seat.asked.demand).collect();
-            let kind = machine.kind(&machine.cores[core.core]);
-            let shared = share(kind, &demands, &own);
-            let idle = demands
-                .iter()
-                .zip(&shared)
-                .map(|(demand, speed)| (1.0 - speed * demand.fp_cycles(kind)).max(0.0));
-            let fp_busy = 1.0 - idle.product::<f64>();
+            let shared = sharers.speeds(&own);
+            let fp_busy = sharers.fp_busy(&shared);
             for (step, (speed, correction)) in shared.iter().zip(&core.corrections).enumerate() {
                 let speed = speed * correction;
                 result[first + step].contention = (1.0 / speed - own[step]).max(0.0);
@@ -186,29 +215,18 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
                 *before = before.powf(0.4) * speed.powf(0.6);
             }
         }
-        for (result, (fate, speed)) in result.iter_mut().zip(fates.into_iter().zip(&speeds)) {
-            result.fate = fate;
-            result.speed = *speed;
-        }
+        last = fates;
         if change < STILL {
             break;
         }
     }
-    result
-}
-
-/// What loads that miss cost a thread, hidden as far as it hides them. Nobody waits for stores.
-fn cost_of_loads(layout: &Layout, seat: &Seat, delays: &Delays, costs: &mut [(usize, f64, f64)]) {
-    let at = &layout.pus[seat.pu];
-    let loads = seat.asked.demand.loads();
-    for (cache, data, _) in costs {
-        let step = at.data.iter().position(|other| other == cache);
-        *data = loads
-            * match step {
-                Some(step) => seat.alone.further(delays, step),
-                None => seat.alone.exposed_walk * *data,
-            };
+    let seats = seats.iter().zip(last.into_iter().zip(speeds));
+    for (result, (seat, (fate, speed))) in result.iter_mut().zip(seats) {
+        result.costs = costs(layout, seat, &fate, result.wait);
+        result.fate = fate;
+        result.speed = speed;
     }
+    result
 }
 
 /// How long each thread's transfers wait for the channel of its memory, and by how much that changed. `queues` are the

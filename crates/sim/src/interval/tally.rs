@@ -63,9 +63,9 @@ impl Tally {
     /// Hands out whole numbers; the rest is for the next time. All instructions are handed out.
     pub fn take(&mut self) -> Counters {
         let whole = |sum: &mut f64| {
-            let whole = sum.floor().max(0.0);
-            *sum -= whole;
-            whole as u64
+            let whole = *sum as u64;
+            *sum -= whole as f64;
+            whole
         };
         let mut ops = [0; Op::COUNT];
         let mut left = std::mem::take(&mut self.instructions);

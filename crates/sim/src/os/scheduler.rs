@@ -269,6 +269,24 @@ impl Scheduler {
         }
     }
 
+    /// Whether no tick changes anything before somebody stops, wakes or gets another mask: nobody waits for a PU, and no
+    /// thread may go from a crowded core to an idle one.
+    pub fn is_still(&self, threads: &[Thread]) -> bool {
+        let waits = |queue: &Queue| !queue.waiting.is_empty();
+        !self.queues.iter().any(waits)
+            && (0..self.queues.len()).all(|pu| self.crowded(pu, threads).is_none())
+    }
+
+    /// Ticks at which nothing happened are over.
+    pub fn pass(&mut self, now: Ps) {
+        let after = |next: Ps, step: Ps| match next > now {
+            true => next,
+            false => next + ((now - next) / step + 1) * step,
+        };
+        self.next_tick = after(self.next_tick, self.tick);
+        self.next_balance = after(self.next_balance, self.balance);
+    }
+
     /// The timer: slices end, and now and then load is balanced.
     pub fn tick(&mut self, threads: &mut [Thread], now: Ps) {
         while self.next_tick <= now {
@@ -331,25 +349,7 @@ impl Scheduler {
 
     /// Active balance: a PU of an idle core takes a running thread from a core that has several.
     fn spread(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
-        if !self.siblings[pu]
-            .iter()
-            .all(|other| self.queues[*other as usize].is_idle())
-        {
-            return;
-        }
-        let crowded = (0..self.queues.len()).find_map(|other| {
-            let core = &self.siblings[other];
-            let running = core
-                .iter()
-                .filter(|pu| self.queues[**pu as usize].current.is_some())
-                .count();
-            let index = self.queues[other].current.filter(|_| running >= 2)?;
-            threads[index]
-                .mask
-                .contains(pu as u32)
-                .then_some((other, index))
-        });
-        if let Some((from, index)) = crowded {
+        if let Some((from, index)) = self.crowded(pu, threads) {
             self.dequeue(index, threads);
             threads[index].switches += 1;
             self.enqueue(pu as u32, index, threads, now);
@@ -357,8 +357,51 @@ impl Scheduler {
         }
     }
 
+    /// If the core of a PU is idle: another PU whose core has several running threads, and its one that may go here.
+    fn crowded(&self, pu: usize, threads: &[Thread]) -> Option<(usize, Index)> {
+        let idle = |other: &u32| self.queues[*other as usize].is_idle();
+        if !self.siblings[pu].iter().all(idle) {
+            return None;
+        }
+        (0..self.queues.len()).find_map(|other| {
+            let index = self.queues[other].current?;
+            let runs = |pu: &&u32| self.queues[**pu as usize].current.is_some();
+            let running = self.siblings[other].iter().filter(runs).count();
+            let may_go = running >= 2 && threads[index].mask.contains(pu as u32);
+            may_go.then_some((other, index))
+        })
+    }
+
     /// Whether nobody runs anywhere.
     pub fn is_idle(&self) -> bool {
         self.queues.iter().all(Queue::is_idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Ticks and balances come when they would have come if none had been left out.
+        #[test]
+        fn ticks_that_are_left_out_do_not_shift_those_that_follow(moments in proptest::collection::vec(1u64..100, 1..20)) {
+            let machine = crate::config::find_machine("core2-quad").unwrap();
+            let model = SchedulerModel::default();
+            let mut passed = Scheduler::new(&machine, model, Random::new(1));
+            let mut ticked = passed.clone();
+            let mut now = 0;
+            for step in moments {
+                now += step * passed.tick / 7;
+                passed.pass(now);
+                while ticked.next_tick() <= now {
+                    let tick = ticked.next_tick();
+                    ticked.tick(&mut [], tick);
+                }
+                prop_assert_eq!(passed.next_tick(), ticked.next_tick());
+                prop_assert_eq!(passed.next_balance, ticked.next_balance);
+            }
+        }
     }
 }

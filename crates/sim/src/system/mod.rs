@@ -342,8 +342,14 @@ impl System {
             if wake.is_none() && self.scheduler.is_idle() {
                 return Err(self.deadlock());
             }
+            let still = self.processor.plays_long_spans() && self.scheduler.is_still(&self.threads);
+            let tick = if still {
+                Ps::MAX
+            } else {
+                self.scheduler.next_tick()
+            };
             let next = until
-                .min(self.scheduler.next_tick().max(self.now + 1))
+                .min(tick.max(self.now + 1))
                 .min(wake.unwrap_or(Ps::MAX).max(self.now + 1));
             // With nobody on a PU nothing happens until somebody wakes.
             let next = match wake.filter(|_| self.scheduler.is_idle()) {
@@ -352,6 +358,10 @@ impl System {
             };
             let (from, processor) = (self.now, &mut self.processor);
             self.now = processor.run(from, next, &mut self.threads, &mut self.finished);
+            if still {
+                self.account();
+                self.scheduler.pass(self.now);
+            }
             self.handle_finished();
             self.wake();
             if self.scheduler.next_tick() <= self.now {
