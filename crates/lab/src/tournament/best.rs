@@ -19,7 +19,10 @@ const LOOK: (u64, u64) = (100_000, 200_000);
 const LONG_LOOK: (u64, u64) = (2, 16);
 
 /// Changes that are tried for each thread and at most, of steady threads and of others.
-const TRIES: ((usize, usize), (usize, usize)) = ((20, 240), (5, 60));
+const TRIES: ((usize, usize), (usize, usize)) = ((20, 240), (5, 40));
+
+/// So many of the placements that others found are looked at, and so many by chance.
+const STARTS: (usize, usize) = (4, 2);
 
 /// Fewer gains than this are chance.
 const BETTER: f64 = 1e-5;
@@ -86,11 +89,11 @@ pub(super) fn look(job: &Job, alone: &[Alone], placement: &Placement) -> Result<
     looks.at(placement)
 }
 
-/// Searches; `starts` are placements that others found. The same whatever the host does.
+/// Searches; `starts` are placements that others found, the best first. The same whatever the host does.
 pub(super) fn best(
     job: &Job,
     alone: &[Alone],
-    starts: &[Placement],
+    starts: impl Iterator<Item = Placement>,
     seed: u64,
 ) -> Result<Best, String> {
     let mut looks = Looks {
@@ -117,11 +120,15 @@ pub(super) fn best(
     let pus = job.machine.pus();
     let mut random = Random::new(seed);
     let mut found: Vec<(f64, Placement)> = Vec::new();
-    let drawn = (0..2).map(|_| placement::random(pus, slots.len(), &mut random));
-    for start in starts.iter().cloned().chain(drawn.collect::<Vec<_>>()) {
-        if start.len() == slots.len() {
-            found.push((looks.at(&start)?, start));
+    let mut begin: Vec<Placement> = Vec::new();
+    for start in starts.filter(|start| start.len() == slots.len()) {
+        if begin.len() < STARTS.0 && !begin.contains(&start) {
+            begin.push(start);
         }
+    }
+    begin.extend((0..STARTS.1).map(|_| placement::random(pus, slots.len(), &mut random)));
+    for start in begin {
+        found.push((looks.at(&start)?, start));
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     found.truncate(2);

@@ -157,10 +157,14 @@ impl Case<'_> {
             }
             played.push(samples);
         }
-        let found = played.iter().chain([&default]).flatten();
-        let starts: Vec<_> = found.map(Sample::placement).collect();
         let alone = Alone::of_all(&job).map_err(in_words)?;
-        let best = best::best(&job, &alone, &starts, self.seed).map_err(in_words)?;
+        let found = played.iter().chain([&default]).flatten();
+        let mut found: Vec<_> = found
+            .map(|sample| (score::speedup(sample, &alone), sample.placement()))
+            .collect();
+        found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let starts = found.into_iter().map(|(_, placement)| placement);
+        let best = best::best(&job, &alone, starts, self.seed).map_err(in_words)?;
         let placer = Placer::Fixed(best.placement.clone());
         let fixed = simulate(&Job {
             placer,

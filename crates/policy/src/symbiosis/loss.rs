@@ -165,11 +165,11 @@ impl<'a> Placed<'a> {
         let runners = &self.scene.runners;
         let load: f64 = members.iter().map(|runner| runners[*runner].present).sum();
         // Where there are more threads than PUs, each runs beside a part of the others.
-        let over = (load - width).max(0.0);
-        let beside = match over > 0.0 {
+        let beside = match load > width {
             true => ((width - 1.0) / (load - 1.0)).max(0.0),
             false => 1.0,
         };
+        let over = self.waiting(unit, members);
         let one = |runner: usize| {
             let others = members.iter().filter(|other| **other != runner);
             let near: f64 = others
@@ -178,8 +178,33 @@ impl<'a> Placed<'a> {
             runners[runner].present * (-(near * beside + far(runner))).exp()
         };
         let speeds: f64 = members.iter().map(|runner| one(*runner)).sum();
-        let time = if over > 0.0 { width / load } else { 1.0 };
+        let time = if over > 0.0 { 1.0 - over / load } else { 1.0 };
         speeds * time - UNEVEN * over * over / width
+    }
+
+    /// How many of these wait for a PU of a unit on the average, if each wants one whenever it likes.
+    fn waiting(&self, unit: usize, members: &[usize]) -> f64 {
+        let width = self.scene.units[unit].width;
+        if members.len() <= width {
+            return 0.0;
+        }
+        // The chance that so many want one, below the width.
+        let mut wanted = vec![0.0; width];
+        wanted[0] = 1.0;
+        let mut load = 0.0;
+        for runner in members {
+            let present = self.scene.runners[*runner].present;
+            load += present;
+            for number in (0..width).rev() {
+                let one_less = number.checked_sub(1).map_or(0.0, |less| wanted[less]);
+                wanted[number] = wanted[number] * (1.0 - present) + one_less * present;
+            }
+        }
+        let idle = wanted.iter().enumerate();
+        let idle: f64 = idle
+            .map(|(number, chance)| (width - number) as f64 * chance)
+            .sum();
+        (load - width as f64 + idle).max(0.0)
     }
 
     /// What a talk costs between two units.

@@ -1,6 +1,9 @@
 //! What is remembered of a thread: what it would use alone, and how fast it was beside whom.
 
-use super::uses::{Basis, SIGNATURE, Values};
+use super::{
+    cold::Ramp,
+    uses::{Basis, SIGNATURE, Values},
+};
 use perch_core::{PuSet, Reason, ThreadId, ThreadState};
 
 /// Weight of a new value in the mean of those before.
@@ -13,8 +16,12 @@ const OTHER_PHASE: (f64, f64) = (0.3, 0.04);
 /// Speeds beside the same others that differ by more than this (logarithm) are not chance.
 const OTHER_SPEED: f64 = 0.15;
 
-/// Uses that differ by less than this part and this much more are the same.
-const ALIKE: (f64, f64) = (0.1, 1e-3);
+/// Shares of instructions that differ by less than this part and this much more are the same.
+const ALIKE: (f64, f64) = (0.03, 0.005);
+
+/// Weight of a new period in the mean share of the time that a thread wants a PU: what sleeps for a second or two must not
+/// look like somebody else each time.
+const NEW_PRESENCE: f64 = 0.2;
 
 /// Neighbourhoods remembered of each thread.
 const REMEMBERED: usize = 48;
@@ -37,6 +44,8 @@ pub(super) struct Memory {
     pub phase: u64,
     /// Where it is to be, and why.
     pub target: Option<(PuSet, Reason)>,
+    /// How it got warm where it is.
+    pub ramp: Ramp,
 }
 
 /// Who was on its unit, and how fast it was.
@@ -55,7 +64,7 @@ impl Memory {
     pub fn wanted(&mut self, thread: &ThreadState, least: f64) -> f64 {
         let now = thread.activity + thread.waiting;
         let mean = self.present.get_or_insert(now);
-        *mean += NEW_COUNTED * (now - *mean);
+        *mean += NEW_PRESENCE * (now - *mean);
         let least = least * if self.target.is_some() { 0.5 } else { 1.0 };
         if *mean >= least { *mean } else { 0.0 }
     }
@@ -122,14 +131,12 @@ impl Memory {
         })
     }
 
-    /// Whether both use about the same.
+    /// Whether both execute the same kinds of instructions. How often they miss is their neighbours' doing too.
     pub fn is_like(&self, other: &Self) -> bool {
         let (part, much) = ALIKE;
-        let near =
-            |(one, other): (&f64, &f64)| (one - other).abs() <= part * one.max(*other) + much;
-        !self.uses.is_empty()
-            && self.uses.len() == other.uses.len()
-            && self.uses.iter().zip(&other.uses).all(near)
+        let near = |(one, other): (f64, f64)| (one - other).abs() <= part * one.max(other) + much;
+        let both = self.signature.zip(other.signature);
+        both.is_some_and(|(one, other)| one.into_iter().zip(other).all(near))
     }
 
     /// Whether the thread spent this period where it spent the last one, with the same others.

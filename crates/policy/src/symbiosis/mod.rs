@@ -4,6 +4,7 @@
 //! each thread's metrics the policy predicts what every thread would do to every other, finds the placement in which all
 //! together are fastest, and moves threads there if the gain is above the noise. What came of it corrects the prediction.
 
+mod cold;
 mod config;
 mod cost;
 mod large;
@@ -20,6 +21,7 @@ mod uses;
 pub use config::SymbiosisConfig;
 
 use crate::{PolicyError, WorkOver, WorkOverConfig, calibration::Calibration, history::PerThread};
+use cold::ColdCost;
 use cost::Costs;
 use large::Classes;
 use loss::{Pairs, Placed};
@@ -67,6 +69,8 @@ pub struct Symbiosis {
     busy: Vec<ThreadId>,
     /// How much all together vary from period to period while nothing changes.
     noise: Noise,
+    /// What moves cost as far as that was seen.
+    cold: ColdCost,
     /// Whether the last search found nothing better than the present placement.
     nothing: bool,
     /// No search before this period, and how long the last rest was.
@@ -129,6 +133,7 @@ impl Symbiosis {
             phase: 0,
             busy: Vec::new(),
             noise: Noise::default(),
+            cold: ColdCost::default(),
             nothing: false,
             rest: (0, 1),
         })
@@ -136,6 +141,7 @@ impl Symbiosis {
 
     /// The best placement that is found, from the placement as it is and from the best pairs.
     fn best<'a>(&self, scene: &'a Scene, pairs: &'a Pairs) -> (f64, Placed<'a>) {
+        let of_move = self.config.move_cost.max(self.cold.part());
         let mut starts = vec![here(scene)];
         starts.extend(search::matched(scene, pairs));
         let improved = starts.into_iter().map(|start| {
@@ -143,8 +149,7 @@ impl Symbiosis {
             search::improve(&mut placed, scene);
             let moves = placed.unit.iter().zip(&scene.runners);
             let moves = moves.filter(|(unit, runner)| **unit != runner.unit);
-            let cost: f64 =
-                moves.map(|(_, runner)| runner.present).sum::<f64>() * self.config.move_cost;
+            let cost = moves.map(|(_, runner)| runner.present).sum::<f64>() * of_move;
             (placed.value() - cost, placed)
         });
         let mut best: Option<(f64, Placed<'a>)> = None;

@@ -19,8 +19,9 @@ const WORSE: f64 = 0.003;
 /// So many of the threads, as a part of all, must still do what they did before a move for it to be judged.
 const JUDGES: f64 = 0.5;
 
-/// A thread that wants a PU for this part of the time is taken to have been there.
+/// A thread that wants a PU for this part of a period is taken to have been there, and for that part to have slept.
 const AWAKE: f64 = 0.9;
+const ASLEEP: f64 = 0.3;
 
 /// After a gain that did not come true the next one must be so many times as large; this is enough at last.
 const BAR: (f64, f64) = (1.5, 0.5);
@@ -52,10 +53,28 @@ impl Symbiosis {
             let first = scene.units[of.unit].pus.first().unwrap_or(0);
             let width = scene.units[of.unit].width;
             let memory = &mut self.memory[of.at];
+            if memory.phase == snapshot.period {
+                memory.ramp.spoil();
+            }
+            if let Some(lost) = memory.ramp.take(first, now[runner]) {
+                self.cold.take(lost, snapshot.interval);
+            }
             let stayed = memory.stayed(first, &beside);
-            // Where threads take turns or sleep, who ran beside whom is not known.
-            let awake = |other: &usize| scene.runners[*other].present >= AWAKE;
-            let known = members.len() <= width && members.iter().all(awake);
+            // Where threads take turns it is not known who ran beside whom, and who slept for a part of the period was
+            // there for a part of it.
+            let wanted = |at: usize| {
+                let thread = &snapshot.threads[scene.runners[at].at];
+                thread.activity + thread.waiting
+            };
+            let away = |other: usize| wanted(other) <= ASLEEP && wanted(runner) >= AWAKE;
+            let known = members.len() <= width
+                && members
+                    .iter()
+                    .all(|other| wanted(*other) >= AWAKE || away(*other));
+            let slept = members.iter().filter(|other| away(**other));
+            for slept in slept.map(|other| id(*other)) {
+                beside.retain(|other| *other != slept);
+            }
             if stayed && settled && now[runner] > 0.0 && known {
                 let speed = now[runner].ln() + placed.lost_afar(runner);
                 if memory.saw(beside, speed) {
