@@ -1,6 +1,6 @@
 //! A small tournament of the shipped kind, and the shipped rules.
 
-use perch_lab::tournament::{Line, Outcome, Rules, picture, play};
+use perch_lab::tournament::{Contestant, Line, Outcome, Rules, picture, play};
 use std::collections::BTreeSet;
 
 #[test]
@@ -103,6 +103,32 @@ fn a_small_tournament_is_consistent_and_always_the_same() {
     );
     for name in outcome.standings.iter().map(|standing| &standing.name) {
         assert!(drawn.contains(name.as_str()), "{name}");
+    }
+}
+
+#[test]
+fn a_machine_gets_the_same_workloads_whoever_else_plays() {
+    let all = small();
+    let mut one = all.clone();
+    one.machines.retain(|machine| machine.name == "core2-quad");
+    (one.judged_again, one.policy_seeds) = (0, 1);
+    one.contestants = vec![Contestant {
+        name: "nobody".to_owned(),
+        policy: "observe".to_owned(),
+        options: toml::Table::new(),
+        calibrated: false,
+        sampled: false,
+    }];
+    let (all, one) = (
+        play(&all, |_, _| ()).unwrap(),
+        play(&one, |_, _| ()).unwrap(),
+    );
+    let alike = all.matches.iter().filter(|m| m.machine == "core2-quad");
+    for (one, other) in one.matches.iter().zip(alike) {
+        assert_eq!(one.threads, other.threads);
+        assert_eq!(one.default.speedup, other.default.speedup);
+        // Who moves nobody is as good as the default scheduler, whatever the seed.
+        assert!((one.lines[0].ratio - 1.0).abs() < 1e-3, "{one:?}");
     }
 }
 

@@ -15,7 +15,8 @@ pub struct Line {
     pub speedup: f64,
     /// How far that is below the best, as a part of it.
     pub regret: f64,
-    /// Speedup / the default scheduler's mean.
+    /// 1, and by how much it is above the default scheduler with the same seeds, as a part of the default scheduler's mean
+    /// over all of its seeds: who moves nobody has 1, however lucky the seeds are.
     pub ratio: f64,
     /// Moves of threads from one PU to another, a second of the operating system.
     pub moves: f64,
@@ -59,7 +60,7 @@ pub struct Standing {
     pub mean_regret: f64,
     /// The largest.
     pub worst_regret: f64,
-    /// Mean of speedup / the default scheduler's.
+    /// Mean of [`Line::ratio`].
     pub ratio: f64,
     /// The least of that.
     pub worst_ratio: f64,
@@ -116,11 +117,12 @@ impl Match {
         let best = all.map(speedup).fold(0.0, f64::max);
         let usual = mean(default.iter().map(speedup));
         let line = |samples: &[Sample]| {
+            let same = mean(default.iter().take(samples.len()).map(speedup));
             let speedup = mean(samples.iter().map(speedup));
             Line {
                 speedup,
                 regret: 1.0 - speedup / best,
-                ratio: speedup / usual,
+                ratio: 1.0 + (speedup - same) / usual,
                 moves: mean(samples.iter().map(Sample::moves)),
                 unfairness: mean(samples.iter().map(|sample| unfairness(sample, alone))),
                 placement: samples.first().map(Sample::placement).unwrap_or_default(),

@@ -15,7 +15,8 @@ pub struct SymbiosisConfig {
     /// by chance. After a gain that did not come true it takes more.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gain: f64,
-    /// Part of its speed (0 to 1) that a thread loses in the next minute by moving once: cold caches.
+    /// Part of its speed (0 to 1) that a thread loses in the next minute by moving once, at least: cold caches. Where speeds
+    /// are counted and learned from, it is more if more was seen.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub move_cost: f64,
     /// Whether the speeds that were seen correct what the calibration predicts.

@@ -362,6 +362,7 @@ impl Symbiosis {
 
     /// Remembers where threads shall be, and why.
     fn adopt(&mut self, snapshot: &Snapshot, scene: &Scene, best: &Placed<'_>, why: &str) {
+        self.nothing = false;
         for (runner, of) in scene.runners.iter().enumerate().filter(|(_, of)| of.ours) {
             let unit = best.unit[runner];
             let others = best.members(unit).iter().filter(|other| **other != runner);
