@@ -28,6 +28,13 @@ impl Reason {
         self.numbers.push((name.into(), value));
         self
     }
+
+    /// The same reason with more numbers; for many reasons, which share the names.
+    #[must_use]
+    pub fn with_all(mut self, names: &[MetricName], values: impl IntoIterator<Item = f64>) -> Self {
+        self.numbers.extend(names.iter().cloned().zip(values));
+        self
+    }
 }
 
 /// A thread, where it shall run, and why.

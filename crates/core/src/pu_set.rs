@@ -1,13 +1,17 @@
 //! Sets of PUs (hardware threads), by operating-system number.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    str::FromStr,
+};
 
 /// The largest PU number that a set may hold; a guard against `0-4000000000` in a file.
 pub const MAX_PU: u32 = 65_535;
 
 /// A set of PUs, written like the kernel writes CPU lists: `0-3,8,10-11`. The empty set is written ``.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, Eq, PartialOrd, Ord)]
 pub struct PuSet(bit_set::BitSet);
 
 impl PuSet {
@@ -113,6 +117,19 @@ impl PuSet {
                     .map(move |bit| i as u32 * 4 + bit)
             })
             .collect())
+    }
+}
+
+// Word by word; the library compares PU by PU.
+impl PartialEq for PuSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_subset(other) && other.is_subset(self)
+    }
+}
+
+impl Hash for PuSet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
     }
 }
 

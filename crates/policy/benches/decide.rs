@@ -120,6 +120,39 @@ fn cpi_steady(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
     bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
 }
 
+/// The threads that ask for much are all on one half of the cores: everybody is bound, with a reason.
+#[divan::bench(args = CPI_BINDS_SIZES)]
+fn cpi_binds(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
+    let mut world = world(size, 0);
+    let half = world.snapshot.topology.pus.len() as u32 / 2;
+    for (at, thread) in world.snapshot.threads.iter_mut().enumerate() {
+        let many = thread.last_pu.is_some_and(|pu| pu < half);
+        let metric = Metric {
+            value: if many { 0.4 } else { 0.05 } + (at * 7919 % 191) as f64 * 0.0003,
+            confidence: 1.0,
+            source: MetricSource::Counters,
+        };
+        thread.metrics.set(MetricName::from(names::IPC), metric);
+    }
+    let config = CpiConfig {
+        width: 0.5,
+        ..CpiConfig::default()
+    };
+    let plan = Cpi::new(config.clone()).decide(&world.snapshot);
+    assert_eq!(plan.bindings.len(), size.0, "{:?}", plan.remarks);
+    bencher
+        .with_inputs(|| Cpi::new(config.clone()))
+        .bench_values(|mut policy| policy.decide(black_box(&world.snapshot)));
+}
+
+/// Enough threads to fill a machine, and ten times as many.
+const CPI_BINDS_SIZES: [(usize, u32, usize, usize); 4] = [
+    (10, 1, 4, 2),
+    (100, 2, 16, 2),
+    (1_000, 4, 128, 2),
+    (10_000, 4, 128, 2),
+];
+
 /// From 10 to 10,000 threads on 1,024 PUs; the first ones pair by pair, the others by classes.
 const GROWING: [(usize, u32, usize, usize); 6] = [
     (10, 4, 128, 2),

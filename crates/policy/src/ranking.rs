@@ -1,6 +1,6 @@
 //! Who is busy, who is known, and who uses the floating-point units most.
 
-use perch_core::{MetricSource, Snapshot, ThreadState, metric::names};
+use perch_core::{MetricSource, PuSet, Snapshot, ThreadState, metric::names};
 use std::cmp::Ordering;
 
 /// Standard deviation of the FP share from sample to sample in the most mixed programs.
@@ -34,6 +34,8 @@ pub(crate) struct Census {
     pub unknown: Vec<usize>,
     /// Busy threads that must be left alone.
     pub hands_off: Vec<usize>,
+    /// All PUs on which any ranked thread may run.
+    pub reachable: PuSet,
 }
 
 impl Census {
@@ -53,7 +55,12 @@ impl Census {
                 continue;
             }
             match candidate(at, thread, min_confidence) {
-                Some(candidate) if !thread.allowed.is_empty() => census.ranked.push(candidate),
+                Some(candidate) if !thread.allowed.is_empty() => {
+                    census.ranked.push(candidate);
+                    if !thread.allowed.is_subset(&census.reachable) {
+                        census.reachable = census.reachable.or(&thread.allowed);
+                    }
+                }
                 _ => census.unknown.push(at),
             }
         }

@@ -7,7 +7,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, HashMap},
+    collections::{BTreeSet, BinaryHeap, VecDeque},
 };
 
 /// A thread to be placed.
@@ -234,23 +234,25 @@ pub(crate) fn deal(items: &[Item], field: &Field, margin: f64) -> Vec<Option<usi
             }
         }
     }
-    stay_at_home(items, &mut placed, margin);
+    stay_at_home(items, &mut placed, field, margin);
     placed
 }
 
 /// Lets items that are as good as equal exchange what they were dealt, so that as many as possible stay at home.
-fn stay_at_home(items: &[Item], placed: &mut [Option<usize>], margin: f64) {
+fn stay_at_home(items: &[Item], placed: &mut [Option<usize>], field: &Field, margin: f64) {
+    let cores = field.cores.len();
+    // What was dealt to whom: by reach, how often each core. Nothing is left of it after each class.
+    let mut dealt = vec![0u32; field.reaches.len() * cores];
+    let mut left: Vec<VecDeque<usize>> = vec![VecDeque::new(); field.reaches.len()];
     let mut from = 0;
     while from < items.len() {
         let first = items[from].demand;
         let equal = |item: &Item| item.demand >= first * (1.0 - margin);
         let to = from + items[from..].partition_point(equal).max(1);
-        // What was dealt to whom: by reach, how often each core.
-        let mut dealt: HashMap<(usize, usize), usize> = HashMap::new();
         let class = from..to;
         for at in class.clone() {
             if let Some(core) = placed[at] {
-                *dealt.entry((items[at].reach, core)).or_default() += 1;
+                dealt[items[at].reach * cores + core] += 1;
             }
         }
         let mut waiting = Vec::new();
@@ -258,36 +260,29 @@ fn stay_at_home(items: &[Item], placed: &mut [Option<usize>], margin: f64) {
         order.sort_by_key(|at| !items[*at].settled);
         let mut next = placed[class.clone()].to_vec();
         for at in order {
-            let wish = items[at]
-                .home
-                .and_then(|home| dealt.get_mut(&(items[at].reach, home)));
-            match wish.filter(|count| **count > 0) {
-                Some(count) => {
-                    *count -= 1;
+            let place = |home: usize| items[at].reach * cores + home;
+            let wish = items[at].home.map(place);
+            match wish.filter(|place| dealt[*place] > 0) {
+                Some(place) => {
+                    dealt[place] -= 1;
                     next[at - from] = items[at].home;
                 }
                 None => waiting.push(at),
             }
         }
         // The rest takes what is left, in the order in which it was dealt.
-        let mut left: Vec<(usize, usize)> = Vec::new();
         for at in class.clone() {
+            let reach = items[at].reach;
             if let Some(core) = placed[at]
-                && let Some(count) = dealt.get_mut(&(items[at].reach, core))
-                && *count > 0
+                && dealt[reach * cores + core] > 0
             {
-                *count -= 1;
-                left.push((items[at].reach, core));
+                dealt[reach * cores + core] -= 1;
+                left[reach].push_back(core);
             }
         }
         waiting.sort_unstable();
-        let mut queues: HashMap<usize, std::collections::VecDeque<usize>> = HashMap::new();
-        for (reach, core) in left {
-            queues.entry(reach).or_default().push_back(core);
-        }
         for at in waiting {
-            let queue = queues.get_mut(&items[at].reach);
-            next[at - from] = queue.and_then(std::collections::VecDeque::pop_front);
+            next[at - from] = left[items[at].reach].pop_front();
         }
         placed[class].copy_from_slice(&next);
         from = to;

@@ -8,7 +8,7 @@ use super::{
     view::{Candidate, Census, core_of},
 };
 use crate::{history::PerThread, matching};
-use perch_core::{PuSet, Reason, Snapshot, ThreadState};
+use perch_core::{MetricName, PuSet, Reason, Snapshot, ThreadState};
 
 /// Demands that differ by no more than this part stand for each other with `perch`.
 const ALIKE: f64 = 0.05;
@@ -232,21 +232,52 @@ impl<'a> Field<'a> {
                 members[core].push(item);
             }
         }
+        let names = [
+            "demand",
+            "measured_ipc",
+            "confidence",
+            "core_demand",
+            "activity",
+        ];
+        let names = names.map(MetricName::from);
+        // An item of each reach: its mask stands for all others', which are far apart in memory.
+        let mut one_of = vec![0; self.field.reaches.len()];
+        for (at, item) in self.items.iter().enumerate() {
+            one_of[item.reach] = at;
+        }
         let mut bindings = Vec::with_capacity(self.items.len());
         for (core, members) in members.iter().enumerate() {
             // More threads than PUs queue for the whole core; the kernel takes turns among them.
             let queues = counts[core] > self.field.cores[core].contexts;
             let pus = if queues {
-                let set = &self.cores[core].set;
-                let allowed = |item: &usize| &self.thread(*item).allowed;
-                members.iter().map(|m| Some(allowed(m).and(set))).collect()
+                let pus = |item: &usize| {
+                    let allowed = &self.thread(one_of[self.items[*item].reach]).allowed;
+                    let pus = self.cores[core].pus.iter().copied();
+                    Some(pus.filter(|pu| allowed.contains(*pu)).collect())
+                };
+                members.iter().map(pus).collect()
             } else {
                 self.one_each(core, members)
             };
+            let width = self.census.widths[self.cores[core].kind];
+            let load = loads[core];
+            let with = format!(
+                "{} with its threads for {load:.2} of {width:.2}",
+                self.label(core)
+            );
             for (item, pus) in members.iter().zip(pus) {
                 if let Some(pus) = pus {
-                    let reason = self.reason(*item, core, &pus, loads[core]);
-                    bindings.push((self.candidates[*item].at, pus, reason));
+                    let candidate = &self.candidates[*item];
+                    let numbers = [
+                        candidate.demand,
+                        candidate.measured,
+                        candidate.confidence,
+                        load,
+                        candidate.activity,
+                    ];
+                    let text = self.text(*item, core, &pus, &with);
+                    let reason = Reason::new(text).with_all(&names, numbers);
+                    bindings.push((candidate.at, pus, reason));
                 }
             }
         }
@@ -290,29 +321,23 @@ impl<'a> Field<'a> {
         &self.snapshot.threads[self.candidates[item].at]
     }
 
-    fn reason(&self, item: usize, core: usize, pus: &PuSet, load: f64) -> Reason {
-        let (candidate, thread) = (&self.candidates[item], self.thread(item));
-        let width = self.census.widths[self.cores[core].kind];
-        let label = |core: usize| format!("core {}", self.cores[core].index);
+    fn label(&self, core: usize) -> String {
+        format!("core {}", self.cores[core].index)
+    }
+
+    /// Why an item is on these PUs of a core; `with` tells what is asked of the core.
+    fn text(&self, item: usize, core: usize, pus: &PuSet, with: &str) -> String {
+        let candidate = &self.candidates[item];
         let came = match (self.items[item].home, self.items[item].settled) {
             (Some(home), true) if home == core => "stays".to_owned(),
             (Some(home), false) if home == core => "bound where it runs".to_owned(),
-            (Some(home), true) => format!("moved from {}", label(home)),
-            (Some(home), false) => format!("brought from {}", label(home)),
+            (Some(home), true) => format!("moved from {}", self.label(home)),
+            (Some(home), false) => format!("brought from {}", self.label(home)),
             (None, _) => "bound".to_owned(),
         };
-        let text = format!(
-            "asks for {:.2} instructions a cycle (measured {:.2}), {} with its threads for {load:.2} of {width:.2}: \
-             PU {pus}; {came}",
-            candidate.demand,
-            candidate.measured,
-            label(core),
-        );
-        Reason::new(text)
-            .with("demand", candidate.demand)
-            .with("measured_ipc", candidate.measured)
-            .with("confidence", candidate.confidence)
-            .with("core_demand", load)
-            .with("activity", thread.activity)
+        format!(
+            "asks for {:.2} instructions a cycle (measured {:.2}), {with}: PU {pus}; {came}",
+            candidate.demand, candidate.measured,
+        )
     }
 }

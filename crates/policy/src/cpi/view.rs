@@ -21,6 +21,8 @@ pub(super) struct Candidate {
     pub measured: f64,
     /// How far the demand can be trusted.
     pub confidence: f64,
+    /// Share of the period on a PU.
+    pub activity: f64,
 }
 
 /// The threads, sorted out.
@@ -152,17 +154,18 @@ pub(super) fn census(
                 demand,
                 measured: seen.at_least,
                 confidence: seen.confidence,
+                activity: thread.activity,
             }),
             _ => census.unknown.push(at),
         }
     }
-    let delivered = |c: &Candidate| c.measured * threads[c.at].activity;
+    let delivered = |c: &Candidate| c.measured * c.activity;
     census.delivered = (basis == Basis::Counted).then(|| census.ranked.iter().map(delivered).sum());
     // What tells two threads apart is what they do and where, not what they are called.
     census.ranked.sort_unstable_by(|a, b| {
         let last = |c: &Candidate| threads[c.at].last_pu;
         (b.demand.total_cmp(&a.demand))
-            .then(last(a).cmp(&last(b)))
+            .then_with(|| last(a).cmp(&last(b)))
             .then(a.at.cmp(&b.at))
     });
     census

@@ -4,7 +4,7 @@ use crate::{
     domains::Domains,
     ranking::{Candidate, Census},
 };
-use perch_core::{Reason, Snapshot, metric::names};
+use perch_core::{MetricName, Reason, Snapshot, metric::names};
 
 /// No two PUs share anything.
 pub(super) fn nothing_shared() -> String {
@@ -44,13 +44,39 @@ pub(super) fn alike(census: &Census, heavy: bool, threshold: f64) -> String {
     )
 }
 
-/// The numbers of a ranked thread, for every reason.
-pub(super) fn numbers(reason: Reason, rank: usize, candidate: &Candidate, pu: u32) -> Reason {
-    reason
-        .with("fp_rank", (rank + 1) as f64)
-        .with(names::FP_SHARE, candidate.share)
-        .with("activity", candidate.activity)
-        .with("pu", f64::from(pu))
+/// The names of the numbers behind the reasons of ranked threads.
+pub(super) struct Names([MetricName; 5]);
+
+impl Names {
+    pub fn new() -> Self {
+        let names = [
+            "fp_rank",
+            names::FP_SHARE,
+            "activity",
+            "pu",
+            "fp_heavy_in_domain",
+        ];
+        Self(names.map(MetricName::from))
+    }
+
+    /// The reason of a ranked thread; `heavy` is how many FP-heavy threads its domain has, if that counts.
+    pub fn reason(
+        &self,
+        text: String,
+        rank: usize,
+        candidate: &Candidate,
+        pu: u32,
+        heavy: Option<usize>,
+    ) -> Reason {
+        let numbers = [
+            (rank + 1) as f64,
+            candidate.share,
+            candidate.activity,
+            f64::from(pu),
+        ];
+        let heavy = heavy.map(|heavy| heavy as f64);
+        Reason::new(text).with_all(&self.0, numbers.into_iter().chain(heavy))
+    }
 }
 
 /// How many FP-heavy threads share FP units with a thread.

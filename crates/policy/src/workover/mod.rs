@@ -46,18 +46,6 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// All PUs on which any ranked thread may run.
-    fn reachable(&self, census: &Census) -> PuSet {
-        census.ranked.iter().fold(PuSet::new(), |all, candidate| {
-            let allowed = &self.snapshot.threads[candidate.at].allowed;
-            if allowed.is_subset(&all) {
-                all
-            } else {
-                all.or(allowed)
-            }
-        })
-    }
-
     /// Why there is nothing to do, whatever the threads' FP shares are. `domains` are those that can be reached.
     fn nothing_to_do(&self, census: &Census, domains: &Domains) -> Option<String> {
         let known = !census.ranked.is_empty();

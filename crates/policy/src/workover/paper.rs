@@ -7,7 +7,6 @@ use crate::{
     matching,
     ranking::{Candidate, Census},
 };
-use perch_core::Reason;
 use std::collections::HashMap;
 
 pub(super) fn decide(
@@ -26,7 +25,7 @@ pub(super) fn decide(
             .then(b.activity.total_cmp(&a.activity))
             .then(group(a).cmp(&group(b)))
     });
-    let domains = Domains::new(snapshot, &view.reachable(&census));
+    let domains = Domains::new(snapshot, &census.reachable);
     let before: Vec<Option<usize>> = census.ranked.iter().map(|c| memory[c.at].group).collect();
     for at in 0..snapshot.threads.len() {
         memory[at].group = None;
@@ -39,6 +38,7 @@ pub(super) fn decide(
         pus: domains.pus(),
         ..Decision::default()
     };
+    let names = explain::Names::new();
     let mut first = 0;
     for group in 0..domains.width() {
         let slots: Vec<u32> = domains
@@ -80,7 +80,7 @@ pub(super) fn decide(
             decision.placed.push(Placed {
                 at: candidate.at,
                 pu,
-                reason: explain::numbers(Reason::new(text), rank, candidate, pu),
+                reason: names.reason(text, rank, candidate, pu, None),
             });
         }
         first = last;

@@ -20,7 +20,7 @@ pub(super) fn decide(
         let least = config.min_activity * if bound { 0.5 } else { 1.0 };
         thread.activity + thread.waiting >= least
     });
-    let domains = Domains::new(snapshot, &view.reachable(&census));
+    let domains = Domains::new(snapshot, &census.reachable);
     if let Some(why) = view.nothing_to_do(&census, &domains) {
         return Decision::nothing(why);
     }
@@ -47,8 +47,8 @@ pub(super) fn decide(
         return Decision::nothing(explain::alike(&census, heavy, snapshot.fp_threshold));
     }
     let fixed = Fixed::new(view, memory, &census, &domains);
-    let mut placement = Placement::new(view, memory, &census, &levels, &domains, &fixed);
-    placement.select(fixed.free(&domains));
+    let mut placement = Placement::new(view, &census, &levels, &domains, &fixed);
+    placement.select(memory, fixed.free(&domains));
     let pus = placement.decide();
     let placed = placement.explain(&pus, census.ranked.len());
     Decision {

@@ -9,7 +9,7 @@ use crate::{
     ranking::{Candidate, Census},
     spread::{Ground, Item, spread},
 };
-use perch_core::{PuSet, Reason};
+use perch_core::PuSet;
 use std::cmp::Reverse;
 
 /// The candidates in order of choice, and what they are placed on.
@@ -25,7 +25,8 @@ struct Thread {
     candidate: Candidate,
     rank: usize,
     level: u8,
-    /// The PU where it is bound, else the one that it used most, else the one where it was last seen.
+    /// The PU where it is bound; of those that are selected else the one that they used most, else where they were last
+    /// seen.
     home: Option<u32>,
     /// Whether it is bound there, and nobody else.
     settled: bool,
@@ -40,7 +41,6 @@ impl Thread {
 impl<'a> Placement<'a> {
     pub fn new(
         view: &'a View<'a>,
-        memory: &PerThread<Memory>,
         census: &Census,
         levels: &[u8],
         domains: &'a Domains,
@@ -50,18 +50,15 @@ impl<'a> Placement<'a> {
         let ranked = census.ranked.iter().zip(levels).enumerate();
         let threads = ranked.map(|(rank, (candidate, level))| {
             let thread = &view.snapshot.threads[candidate.at];
-            let usable = |pu: u32| domains.of(pu).is_some() && thread.allowed.contains(pu);
-            let present = view.present[candidate.at].filter(|pu| usable(*pu));
+            let usable = |pu: &u32| domains.of(*pu).is_some() && thread.allowed.contains(*pu);
+            let present = view.present[candidate.at].filter(usable);
             let alone = |pu: u32| !std::mem::replace(&mut taken[pu as usize], true);
-            let settled = present.is_some_and(alone);
-            let used = || memory[candidate.at].usage.most_used(usable);
-            let last = || thread.last_pu.filter(|pu| usable(*pu));
             Thread {
                 candidate: *candidate,
                 rank,
                 level: *level,
-                home: present.or_else(used).or_else(last),
-                settled,
+                home: present,
+                settled: present.is_some_and(alone),
             }
         });
         Self {
@@ -74,7 +71,7 @@ impl<'a> Placement<'a> {
 
     /// Puts the threads in order of choice and, if there are more than `free` PUs, keeps as many FP-heavy ones as
     /// there are domains and fills up with FP-light ones; bound threads first, so that nobody is replaced by his like.
-    pub fn select(&mut self, free: usize) {
+    pub fn select(&mut self, memory: &PerThread<Memory>, free: usize) {
         let (mut heavies, mut lights): (Vec<Thread>, Vec<Thread>) =
             self.threads.iter().partition(|thread| thread.is_heavy());
         heavies.sort_by_key(|thread| (thread.level, !thread.settled, thread.rank));
@@ -87,7 +84,19 @@ impl<'a> Placement<'a> {
             lights.truncate(free - heavies.len());
         }
         heavies.append(&mut lights);
+        for thread in &mut heavies {
+            thread.home = thread.home.or_else(|| self.last_home(memory, thread));
+        }
         self.threads = heavies;
+    }
+
+    /// The PU that a thread used most, else the one where it was last seen.
+    fn last_home(&self, memory: &PerThread<Memory>, thread: &Thread) -> Option<u32> {
+        let at = thread.candidate.at;
+        let state = &self.view.snapshot.threads[at];
+        let usable = |pu: u32| self.domains.of(pu).is_some() && state.allowed.contains(pu);
+        let last = || state.last_pu.filter(|pu| usable(*pu));
+        memory[at].usage.most_used(usable).or_else(last)
     }
 
     /// Each thread's PU. The present placement is kept unless the new one is better.
@@ -124,11 +133,12 @@ impl<'a> Placement<'a> {
         let mut sets: Vec<&PuSet> = Vec::new();
         let threads = self.threads.iter().map(|thread| {
             let allowed = &self.view.snapshot.threads[thread.candidate.at].allowed;
-            let same = |set: &PuSet| set.is_subset(allowed) && allowed.is_subset(set);
-            sets.iter().rposition(|set| same(set)).unwrap_or_else(|| {
-                sets.push(allowed);
-                sets.len() - 1
-            })
+            sets.iter()
+                .rposition(|set| *set == allowed)
+                .unwrap_or_else(|| {
+                    sets.push(allowed);
+                    sets.len() - 1
+                })
         });
         let reach_of = threads.collect();
         let reach = |set: &&PuSet| {
@@ -223,6 +233,7 @@ impl<'a> Placement<'a> {
                 heavy[domain] += 1;
             }
         }
+        let names = explain::Names::new();
         self.threads
             .iter()
             .zip(pus)
@@ -244,9 +255,8 @@ impl<'a> Placement<'a> {
                         self.domains
                     ),
                 );
-                let reason =
-                    explain::numbers(Reason::new(text), thread.rank, &thread.candidate, pu);
-                let reason = reason.with("fp_heavy_in_domain", heavy[domain] as f64);
+                let heavy = Some(heavy[domain]);
+                let reason = names.reason(text, thread.rank, &thread.candidate, pu, heavy);
                 Some(Placed { at, pu, reason })
             })
     }
