@@ -71,12 +71,10 @@ impl Symbiosis {
                 && members
                     .iter()
                     .all(|other| wanted(*other) >= AWAKE || away(*other));
-            let slept = members.iter().filter(|other| away(**other));
-            for slept in slept.map(|other| id(*other)) {
-                beside.retain(|other| *other != slept);
-            }
             if stayed && settled && now[runner] > 0.0 && known {
                 let speed = now[runner].ln() + placed.lost_afar(runner);
+                let slept = |other: &ThreadId| away(runner_of[other]);
+                beside.retain(|other| !slept(other));
                 if memory.saw(beside, speed) {
                     memory.phase = snapshot.period;
                     changed.push(id(runner));

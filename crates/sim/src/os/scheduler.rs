@@ -279,19 +279,13 @@ impl Scheduler {
 
     /// Ticks at which nothing happened are over.
     pub fn pass(&mut self, now: Ps) {
-        let after = |next: Ps, step: Ps| match next > now {
-            true => next,
-            false => next + ((now - next) / step + 1) * step,
-        };
-        self.next_tick = after(self.next_tick, self.tick);
-        self.next_balance = after(self.next_balance, self.balance);
+        self.next_tick = after(now, self.next_tick, self.tick);
+        self.next_balance = after(now, self.next_balance, self.balance);
     }
 
     /// The timer: slices end, and now and then load is balanced.
     pub fn tick(&mut self, threads: &mut [Thread], now: Ps) {
-        while self.next_tick <= now {
-            self.next_tick += self.tick;
-        }
+        self.next_tick = after(now, self.next_tick, self.tick);
         for pu in 0..self.queues.len() {
             let queue = &mut self.queues[pu];
             let over = now.saturating_sub(queue.since) >= self.slice;
@@ -375,6 +369,14 @@ impl Scheduler {
     /// Whether nobody runs anywhere.
     pub fn is_idle(&self) -> bool {
         self.queues.iter().all(Queue::is_idle)
+    }
+}
+
+/// The first moment after `now` of those that come with this step from `next` on.
+fn after(now: Ps, next: Ps, step: Ps) -> Ps {
+    match next > now {
+        true => next,
+        false => next + ((now - next) / step + 1) * step,
     }
 }
 
