@@ -4,6 +4,7 @@ mod support;
 
 use perch_core::PuSet;
 use perch_sim::{
+    config::find_machine,
     counters::Counters,
     detail::{Detail, Fidelity},
     model::{CoreAt, MachineModel, Multithreading, Op},
@@ -206,6 +207,36 @@ fn misses_agree_with_real_caches() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn who_fights_for_a_cache_is_as_fast_as_at_the_cycle_level() {
+    // Two threads of one core that have hits of the second level under way all the time: whoever is a little slower loses
+    // lines to the other, and is slower still.
+    let machine = find_machine("smt2-zen").unwrap();
+    let stores = |stores| {
+        [
+            (Op::Alu, 0.5),
+            (Op::Load, 0.4),
+            (Op::Store, stores),
+            (Op::Branch, 0.1),
+        ]
+    };
+    let mut mixes = vec![
+        mix("half", &stores(0.0), 256 << 10),
+        mix("most", &stores(0.1), 434 << 10),
+    ];
+    mixes[1].mispredicted = 0.02;
+    for mix in &mut mixes {
+        mix.depends = 0;
+        mix.working_sets[0].pattern = Pattern::Random;
+    }
+    let workload = endless(mixes, &[0, 1]);
+    let [exact, ours] = both(&machine, &workload, &[0, 1], 500_000_000, 200_000_000);
+    for (thread, (exact, ours)) in exact.iter().zip(&ours).enumerate() {
+        let (ours, exact) = (ours.instructions() as f64, exact.instructions() as f64);
+        near(ours, exact, 0.15, &format!("thread {thread}"));
     }
 }
 

@@ -367,22 +367,27 @@ impl<'a> Sharers<'a> {
                 break;
             }
         }
-        // What no queue can tell: nobody gets more than there is.
-        for station in stations {
-            let used: f64 = (0..threads)
-                .map(|thread| {
-                    let (visits, time) = station.visits[thread];
-                    speeds[thread] * visits * time
-                })
+        // What no queue can tell.
+        self.limit(&mut speeds, 1.0);
+        speeds
+    }
+
+    /// Nobody gets more than there is, times this.
+    pub fn limit(&self, speeds: &mut [f64], times: f64) {
+        for station in &self.stations {
+            let both = speeds.iter().zip(&station.visits);
+            let used: f64 = both
+                .map(|(speed, (visits, time))| speed * visits * time)
                 .sum();
-            if used > 1.0 {
-                let uses = |thread: usize| station.visits[thread].0 > 0.0;
-                (0..threads)
-                    .filter(|thread| uses(*thread))
-                    .for_each(|thread| speeds[thread] /= used);
+            if used <= times {
+                continue;
+            }
+            for (speed, (visits, _)) in speeds.iter_mut().zip(&station.visits) {
+                if *visits > 0.0 {
+                    *speed *= times / used;
+                }
             }
         }
-        speeds
     }
 
     /// Part of the time in which a floating-point unit has something to do, at these speeds.

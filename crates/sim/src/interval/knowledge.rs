@@ -6,7 +6,7 @@ use super::{
     demand::{Asked, Class, Demand, IDLE, Packed},
     layout::Layout,
     recorded,
-    settle::{Seat, Seats, Speed, cycle, delays, settle},
+    settle::{Seat, Seats, Speed, cycle, delays, hold, settle},
     traffic::{Running, Traffic},
 };
 use crate::{
@@ -24,6 +24,14 @@ const REMEMBERED: usize = 1 << 16;
 
 /// Rounds in which the correction and the delays for which it holds are brought together.
 const ROUNDS: usize = 2;
+
+/// If the formula and what was played are then farther apart than this (logarithm), it is done again step by step, in so
+/// many rounds at most.
+const APART: f64 = 0.1;
+const CAREFUL_ROUNDS: usize = 12;
+
+/// Of what was played, this part is followed in a careful round.
+const STEP: f64 = 0.5;
 
 /// Threads by their classes, in an order of PUs.
 type Key = Box<[Packed]>;
@@ -54,6 +62,8 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
 
 /// The threads of a core with nobody elsewhere.
 struct Corrected {
+    /// How each does alone in its part of the core.
+    alone: Vec<Alone>,
     /// By how much the closed formula is wrong for each.
     corrections: Vec<f64>,
     /// Their speeds, in instructions a picosecond.
@@ -215,9 +225,14 @@ impl Knowledge {
             let corrected = self.correct(core, seats.clone());
             self.corrections.put(key, Arc::new(corrected))
         });
+        let seats = seats.into_iter().zip(&found.alone);
+        let seats = seats.map(|(seat, alone)| Seat {
+            alone: alone.clone(),
+            ..seat
+        });
         Seats {
             core,
-            seats,
+            seats: seats.collect(),
             corrections: found.corrections.clone(),
             guesses: found.speeds.clone(),
         }
@@ -226,7 +241,6 @@ impl Knowledge {
     /// Finds out how wrong the closed formula is for these threads on a core, with nobody elsewhere, and how fast they are
     /// then.
     fn correct(&self, core: usize, seats: Vec<Seat>) -> Corrected {
-        let kind = self.machine.kind(&self.machine.cores[core]);
         let cycle = cycle(&self.machine, core);
         let guess = |seat: &Seat| 1.0 / seat.alone.base / cycle;
         let mut seats = Seats {
@@ -235,30 +249,81 @@ impl Knowledge {
             guesses: seats.iter().map(guess).collect(),
             seats,
         };
+        let mut apart = f64::INFINITY;
         for _ in 0..ROUNDS {
             let settled = settle(&self.machine, &self.layout, std::slice::from_ref(&seats));
-            let members: Vec<_> = seats
-                .seats
-                .iter()
-                .zip(&settled)
-                .map(|(seat, speed)| {
-                    let delays =
-                        delays(&self.layout, seat.pu, &seat.asked, &speed.fate, speed.wait);
-                    (&seat.asked.demand, delays)
-                })
-                .collect();
-            let played = play(kind, &members, self.layout.line);
-            let found = seats.corrections.iter().zip(settled.iter().zip(&played));
+            let speeds: Vec<f64> = settled.iter().map(|speed| speed.speed).collect();
+            let played = self.played(&seats, &settled);
+            apart = farthest(&speeds, &played);
+            let found = seats.corrections.iter().zip(speeds.iter().zip(&played));
             seats.corrections = found
-                .map(|(before, (speed, played))| before / (played * speed.speed * cycle))
+                .map(|(before, (speed, played))| before * played / speed)
                 .collect();
             level(&mut seats);
-            seats.guesses = settled.iter().map(|speed| speed.speed).collect();
+            seats.guesses = speeds;
+        }
+        if apart > APART {
+            self.correct_carefully(&mut seats);
         }
         Corrected {
+            alone: seats.seats.into_iter().map(|seat| seat.alone).collect(),
             corrections: seats.corrections,
             speeds: seats.guesses,
         }
+    }
+
+    /// Where caches are fought for, who is a little slower loses lines and is slower still: the formula alone may settle
+    /// far from where the threads do. Here it follows what is played, and what hides delays is measured where they end up.
+    fn correct_carefully(&self, seats: &mut Seats) {
+        let kind = self.machine.kind(&self.machine.cores[seats.core]);
+        let cycle = cycle(&self.machine, seats.core);
+        let busy = seats.seats.len();
+        // As if each had its part of the core's slots.
+        let fair = f64::from(kind.width.max(1)) / busy as f64 / cycle;
+        let mut speeds: Vec<f64> = seats
+            .seats
+            .iter()
+            .map(|seat| fair.min(1.0 / seat.alone.base / cycle))
+            .collect();
+        for _ in 0..CAREFUL_ROUNDS {
+            let settled = hold(&self.machine, &self.layout, seats, &speeds);
+            let played = self.played(seats, &settled);
+            let apart = farthest(&speeds, &played);
+            for (speed, played) in speeds.iter_mut().zip(&played) {
+                *speed *= (played / *speed).powf(STEP);
+            }
+            if apart < APART / 2.0 {
+                break;
+            }
+        }
+        let held = hold(&self.machine, &self.layout, seats, &speeds);
+        for (seat, speed) in seats.seats.iter_mut().zip(&held) {
+            let delays = delays(&self.layout, seat.pu, &seat.asked, &speed.fate, speed.wait);
+            seat.alone = alone(kind, &seat.asked.demand, busy, &delays, self.layout.line);
+        }
+        seats.corrections.fill(1.0);
+        let formula = hold(&self.machine, &self.layout, seats, &speeds);
+        let found = speeds.iter().zip(&formula);
+        seats.corrections = found
+            .map(|(speed, formula)| speed / formula.speed)
+            .collect();
+        seats.guesses = speeds;
+        level(seats);
+    }
+
+    /// How fast the threads of a core are played with these delays, in instructions a picosecond.
+    fn played(&self, seats: &Seats, settled: &[Speed]) -> Vec<f64> {
+        let kind = self.machine.kind(&self.machine.cores[seats.core]);
+        let cycle = cycle(&self.machine, seats.core);
+        let both = seats.seats.iter().zip(settled);
+        let members: Vec<_> = both
+            .map(|(seat, speed)| {
+                let delays = delays(&self.layout, seat.pu, &seat.asked, &speed.fate, speed.wait);
+                (&seat.asked.demand, delays)
+            })
+            .collect();
+        let played = play(kind, &members, self.layout.line);
+        played.iter().map(|cycles| 1.0 / (cycles * cycle)).collect()
     }
 
     /// How a class does alone on a core with so many busy contexts.
@@ -285,6 +350,13 @@ impl Knowledge {
             self.alone.put(key, found)
         })
     }
+}
+
+/// By how much speeds differ at most (logarithm).
+fn farthest(some: &[f64], others: &[f64]) -> f64 {
+    let both = some.iter().zip(others);
+    both.map(|(one, other)| (one / other).ln().abs())
+        .fold(0.0, f64::max)
 }
 
 /// Gives threads of the same class the same: their mean.

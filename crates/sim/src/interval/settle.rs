@@ -16,11 +16,17 @@ const STILL: f64 = 3e-4;
 /// Steps at most.
 const STEPS: usize = 100;
 
+/// Steps in which queues follow speeds that are held.
+const HELD: usize = 8;
+
 /// How far a channel's queue follows at each step what it should be: not all the way, since speeds follow it in turn.
 const FOLLOW: f64 = 0.6;
 
 /// By so much it changes in one step at most.
 const LEAP: f64 = 4.0;
+
+/// A correction holds for one setting of delays; at others it may promise no more than this, times what the core has.
+const SPARE: f64 = 1.05;
 
 /// The first guess of a channel's use is at most this.
 const GUESS: f64 = 0.9;
@@ -158,6 +164,32 @@ fn costs(layout: &Layout, seat: &Seat, fate: &Fate, wait: f64) -> Vec<(usize, f6
 
 /// Speeds that agree with the delays that they cause: of all seats, core by core.
 pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -> Vec<Speed> {
+    let guesses = cores.iter().flat_map(|core| &core.guesses);
+    iterate(machine, layout, cores, guesses.copied().collect(), false)
+}
+
+/// What the accesses of a core's threads meet while these go on at given speeds, and how fast the formula takes them to be
+/// with that.
+pub(super) fn hold(
+    machine: &MachineModel,
+    layout: &Layout,
+    core: &Seats,
+    speeds: &[f64],
+) -> Vec<Speed> {
+    let core = std::slice::from_ref(core);
+    iterate(machine, layout, core, speeds.to_vec(), true)
+}
+
+/// If speeds are `held` only the channels' queues follow them.
+fn iterate(
+    machine: &MachineModel,
+    layout: &Layout,
+    cores: &[Seats],
+    mut speeds: Vec<f64>,
+    held: bool,
+) -> Vec<Speed> {
+    let most = if held { HELD } else { STEPS };
+    let mut formula = speeds.clone();
     let seats: Vec<&Seat> = cores.iter().flat_map(|core| &core.seats).collect();
     let running: Vec<Running<'_>> = seats
         .iter()
@@ -167,8 +199,6 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
             home: seat.asked.class.home,
         })
         .collect();
-    let guesses = cores.iter().flat_map(|core| &core.guesses);
-    let mut speeds: Vec<f64> = guesses.copied().collect();
     let mut queues = Vec::new();
     let mut result = vec![Speed::default(); seats.len()];
     let mut traffic = Traffic::new(layout, &running);
@@ -180,7 +210,7 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
             Sharers::new(machine.kind(&machine.cores[core.core]), demands.collect())
         })
         .collect();
-    for _ in 0..STEPS {
+    for _ in 0..most {
         let fates = traffic.fates(&speeds);
         let (waits, moved) = waits(machine, layout, &running, &speeds, &fates, &mut queues);
         let mut change = moved;
@@ -203,13 +233,20 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
                 result.memory_cycles = loads;
                 at += 1;
             }
-            let shared = sharers.speeds(&own);
+            let mut shared = sharers.speeds(&own);
             let fp_busy = sharers.fp_busy(&shared);
-            for (step, (speed, correction)) in shared.iter().zip(&core.corrections).enumerate() {
-                let speed = speed * correction;
+            for (speed, correction) in shared.iter_mut().zip(&core.corrections) {
+                *speed *= correction;
+            }
+            sharers.limit(&mut shared, SPARE);
+            for (step, speed) in shared.into_iter().enumerate() {
                 result[first + step].contention = (1.0 / speed - own[step]).max(0.0);
                 result[first + step].fp_busy = fp_busy;
                 let speed = speed / cycle;
+                formula[first + step] = speed;
+                if held {
+                    continue;
+                }
                 let before = &mut speeds[first + step];
                 change = change.max((speed / *before).ln().abs());
                 *before = before.powf(0.4) * speed.powf(0.6);
@@ -220,6 +257,7 @@ pub(super) fn settle(machine: &MachineModel, layout: &Layout, cores: &[Seats]) -
             break;
         }
     }
+    let speeds = if held { formula } else { speeds };
     let seats = seats.iter().zip(last.into_iter().zip(speeds));
     for (result, (seat, (fate, speed))) in result.iter_mut().zip(seats) {
         result.costs = costs(layout, seat, &fate, result.wait);
