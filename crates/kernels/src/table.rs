@@ -101,7 +101,7 @@ impl Kernel {
 }
 
 /// All kernels, from what only a core's PUs share to what all do.
-pub const KERNELS: [Kernel; 19] = [
+pub const KERNELS: [Kernel; 21] = [
     kernel(
         "fp",
         "floating-point operations that do not wait for each other",
@@ -183,6 +183,12 @@ pub const KERNELS: [Kernel; 19] = [
     )
     .pure(),
     kernel(
+        "l2-chain",
+        "lines by chance out of as much, each waits for the one before",
+        |sizes| power(sizes.l2 / 2),
+        loops::chase,
+    ),
+    kernel(
         "l2-large",
         "lines by chance out of twice the second level, some floating-point work",
         |sizes| power(2 * sizes.l2),
@@ -203,6 +209,13 @@ pub const KERNELS: [Kernel; 19] = [
         loops::random,
     )
     .pure()
+    .beyond(),
+    kernel(
+        "llc-chain",
+        "lines by chance out of a core's share of it, each waits for the one before",
+        |sizes| power(sizes.share.min(sizes.most)),
+        loops::chase,
+    )
     .beyond(),
     kernel(
         "memory",

@@ -3,7 +3,7 @@
 use super::{
     evaluate::{Measured, Measurements},
     kernels::{self, SimKernel},
-    plan::{Run, Sites},
+    plan::{Run, Seat, Sites},
     transfers::transfers,
     watch::{ASLEEP, period, watch},
 };
@@ -163,9 +163,17 @@ impl<'a> Rig<'a> {
         for (seat, seen) in seats.into_iter().zip(seen) {
             of_seats[seat] = seen;
         }
-        match of_seats.iter().all(|seen| seen.speed > 0.0) {
-            true => Ok(of_seats),
-            false => Err("a kernel did nothing in its time".to_owned()),
+        match of_seats.iter().position(|seen| seen.speed <= 0.0) {
+            None => Ok(of_seats),
+            Some(seat) => {
+                let name = |seat: &Seat| self.workload.mixes[seat.kernel].name.as_str();
+                let all: Vec<&str> = run.seats.iter().map(name).collect();
+                Err(format!(
+                    "kernel {} did nothing in its time, of those that ran: {}",
+                    all[seat],
+                    all.join(", ")
+                ))
+            }
         }
     }
 

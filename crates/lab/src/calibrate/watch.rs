@@ -9,7 +9,7 @@ use perch_sim::{machine::SimMachine, model::MachineModel, system::System};
 use std::time::Duration;
 
 /// Cycles of the first PU's core while it is measured, and before that.
-const MEASURED: u64 = 300_000;
+const MEASURED: u64 = 3_000_000;
 
 /// For which threads sleep at first, in nanoseconds of the operating system: long enough to bind them before they have
 /// touched any memory.
