@@ -1,8 +1,14 @@
 //! What one thread costs another at each level of sharing, fitted to what kernels suffered on this machine.
 //!
-//! The logarithm of a slowdown is taken for a sum over neighbours of terms: the products of what the one uses of a resource
-//! and the other of the same or another one (divisions keep additions waiting), and what a shared cache can no longer hold of
-//! the one because of the other. Their coefficients, never negative, are
+//! The logarithm of a slowdown is taken for a sum over neighbours of terms:
+//!
+//! - the products of what the one uses of a resource and the other of the same or another one (divisions keep additions
+//!   waiting), or of what one of them uses alone (who hides delays by many loads at once has half of the core's window
+//!   whoever the neighbour is);
+//! - for each resource by how much more both want of it than there is;
+//! - what a shared cache can no longer hold of the one because of the other.
+//!
+//! Their coefficients, never negative, are
 //! those that explain the couplings of the calibration best (least squares). The terms are perch's own; that slowdowns
 //! follow from one's sensitivity times the other's pressure, resource by resource, is Bubble-Up's and SMiTe's idea
 //! (Mars et al., MICRO 2011; Zhang et al., MICRO 2014).
@@ -20,9 +26,6 @@ const MOST: f64 = 1.5;
 
 /// Terms of each cache.
 const PER_CACHE: usize = 4;
-
-/// Terms that are no product of uses and of no cache: presence, own speed, the other's speed.
-const PLAIN: usize = 3;
 
 /// What is known of a thread or a kernel: its uses alone, way by way.
 pub(super) type Uses = [f64];
@@ -130,31 +133,34 @@ impl Costs {
     }
 
     fn terms(&self) -> usize {
-        self.scale.len().pow(2) + PLAIN + self.caches.len() * PER_CACHE
+        let ways = self.scale.len();
+        (ways + 1).pow(2) + ways + self.caches.len() * PER_CACHE
     }
 
     /// Adds the terms of one neighbour.
     fn add_terms(&self, own: &Uses, other: &Uses, terms: &mut [f64]) {
         let ways = self.scale.len();
-        let products = ways * ways;
-        let use_of = |uses: &Uses, way: usize| uses[way] / self.scale[way];
-        for (way, terms) in terms[..products].chunks_mut(ways.max(1)).enumerate() {
+        // The last is being there.
+        let use_of = |uses: &Uses, way: usize| match self.scale.get(way) {
+            Some(scale) => uses[way] / scale,
+            None => 1.0,
+        };
+        let (products, rest) = terms.split_at_mut((ways + 1).pow(2));
+        for (way, terms) in products.chunks_mut(ways + 1).enumerate() {
             let own = use_of(own, way);
             for (other_way, term) in terms.iter_mut().enumerate() {
                 *term += own * use_of(other, other_way);
             }
         }
-        let speed = |uses: &Uses| {
-            let place = self.basis.place(Resource::Issue);
-            place.map_or(0.0, |way| use_of(uses, way))
-        };
-        let plain = [1.0, speed(own), speed(other)];
-        for (term, value) in terms[products..].iter_mut().zip(plain) {
-            *term += value;
+        let (over, of_caches) = rest.split_at_mut(ways);
+        for (way, term) in over.iter_mut().enumerate() {
+            let (own, other) = (use_of(own, way), use_of(other, way));
+            *term += own * (own + other - 1.0).max(0.0);
         }
-        let of_caches = terms[products + PLAIN..].chunks_mut(PER_CACHE);
-        for (terms, cache) in of_caches.zip(&self.caches) {
-            let values = self.crowding(cache, own, other, speed(own));
+        let speed = self.basis.place(Resource::Issue);
+        let speed = speed.map_or(0.0, |way| use_of(own, way));
+        for (terms, cache) in of_caches.chunks_mut(PER_CACHE).zip(&self.caches) {
+            let values = self.crowding(cache, own, other, speed);
             for (term, value) in terms.iter_mut().zip(values) {
                 *term += value;
             }

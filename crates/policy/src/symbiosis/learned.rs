@@ -13,6 +13,9 @@ const FURTHEST: f64 = 1.5;
 
 const ROUNDS: usize = 30;
 
+/// What is left is not spread over less time together than this (a square of a part): it would be magnified.
+const LEAST_TIME: f64 = 0.25;
+
 /// A pair may gain from being together, by at most this (logarithm): more is chance.
 const GAIN: f64 = 0.25;
 
@@ -21,25 +24,25 @@ const GAIN: f64 = 0.25;
 pub(super) struct Seen {
     /// Its class.
     pub runner: usize,
-    /// The classes of those beside it: all on its unit.
-    pub beside: Vec<usize>,
-    /// Logarithm of its speed, less what it is predicted to have lost to threads on other units.
+    /// The classes of those who share with it what is closest, and the part of its time that each was there.
+    pub beside: Vec<(usize, f64)>,
+    /// Logarithm of its speed, less what it is predicted to have lost to threads farther away.
     pub speed: f64,
 }
 
-/// Corrects speeds and the costs of the closest level; `class` is each thread's, numbered from 0. Linear in what was
-/// seen.
-pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen], class: &[usize]) {
+/// Corrects speeds and the costs of a level, the closest at which anything was measured; `class` is each thread's,
+/// numbered from 0. Linear in what was seen.
+pub(super) fn correct(pairs: &mut Pairs, level: usize, seen: &[Seen], class: &[usize]) {
     let classes = class.iter().max().map_or(0, |most| most + 1);
-    let base = of_classes(pairs, class, classes);
+    let base = of_classes(pairs, level, class, classes);
     let threads = classes;
     let (mut suffers, mut presses) = (vec![0.0; threads], vec![0.0; threads]);
     let mut of_runner: Vec<Vec<usize>> = vec![Vec::new(); threads];
-    let mut of_other: Vec<Vec<usize>> = vec![Vec::new(); threads];
+    let mut of_other: Vec<Vec<(usize, f64)>> = vec![Vec::new(); threads];
     for (at, one) in seen.iter().enumerate() {
         of_runner[one.runner].push(at);
-        for other in &one.beside {
-            of_other[*other].push(at);
+        for (other, part) in &one.beside {
+            of_other[*other].push((at, *part));
         }
     }
     let cost = |one: usize, other: usize, suffers: &[f64], presses: &[f64]| {
@@ -48,7 +51,7 @@ pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen], class: &[usize]) {
     let lost = |one: &Seen, suffers: &[f64], presses: &[f64]| -> f64 {
         let beside = one.beside.iter();
         beside
-            .map(|other| cost(one.runner, *other, suffers, presses))
+            .map(|(other, part)| part * cost(one.runner, *other, suffers, presses))
             .sum()
     };
     let mut alone: Vec<Option<f64>> = vec![None; threads];
@@ -76,7 +79,7 @@ pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen], class: &[usize]) {
         }
         for other in 0..threads {
             let (mut up, mut down) = (-HELD * presses[other], HELD);
-            for at in &of_other[other] {
+            for (at, time) in &of_other[other] {
                 let one = &seen[*at];
                 let Some(speed) = alone[one.runner] else {
                     continue;
@@ -85,7 +88,7 @@ pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen], class: &[usize]) {
                 if of_runner[one.runner].len() < 2 {
                     continue;
                 }
-                let part = cost(one.runner, other, &suffers, &presses);
+                let part = time * cost(one.runner, other, &suffers, &presses);
                 up += (speed - one.speed - lost(one, &suffers, &presses)) * part;
                 down += part * part;
             }
@@ -105,9 +108,10 @@ pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen], class: &[usize]) {
             continue;
         };
         let rest = speed - one.speed - lost(one, &suffers, &presses);
-        for other in &one.beside {
+        let squares: f64 = one.beside.iter().map(|(_, part)| part * part).sum();
+        for (other, part) in &one.beside {
             let (sum, count) = &mut left[one.runner * threads + other];
-            *sum += rest / one.beside.len() as f64;
+            *sum += rest * part / squares.max(LEAST_TIME);
             *count += 1.0;
         }
     }
@@ -118,7 +122,7 @@ pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen], class: &[usize]) {
     }
     for (one, of) in class.iter().enumerate() {
         for (other, of_other) in class.iter().enumerate() {
-            pairs.levels[0][one * pairs.threads + other] = corrected[of * threads + of_other];
+            pairs.levels[level][one * pairs.threads + other] = corrected[of * threads + of_other];
         }
         if let Some(speed) = alone[*of] {
             pairs.speed[one] = speed.exp();
@@ -126,18 +130,55 @@ pub(super) fn correct(pairs: &mut Pairs, seen: &[Seen], class: &[usize]) {
     }
 }
 
-/// The costs of the closest level between classes: means over their threads.
-fn of_classes(pairs: &Pairs, class: &[usize], classes: usize) -> Vec<f64> {
+/// The costs of a level between classes: means over their threads.
+fn of_classes(pairs: &Pairs, level: usize, class: &[usize], classes: usize) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); classes * classes];
     for (one, of) in class.iter().enumerate() {
         for (other, of_other) in class.iter().enumerate() {
             if one != other {
                 let (sum, count) = &mut sums[of * classes + of_other];
-                *sum += pairs.cost(0, one, other);
+                *sum += pairs.cost(level, one, other);
                 *count += 1.0;
             }
         }
     }
     let mean = |(sum, count): (f64, f64)| if count > 0.0 { sum / count } else { 0.0 };
     sums.into_iter().map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_there_for_half_of_the_time_is_believed_by_half() {
+        let threads = 3;
+        let mut pairs = Pairs {
+            threads,
+            levels: vec![vec![0.0; threads * threads], vec![0.2; threads * threads]],
+            talk: Vec::new(),
+            speed: vec![1.0; threads],
+        };
+        // Alone it is as fast as predicted; beside two who took turns it lost three times as much.
+        let seen = [
+            Seen {
+                runner: 0,
+                beside: Vec::new(),
+                speed: 0.0,
+            },
+            Seen {
+                runner: 0,
+                beside: vec![(1, 0.5), (2, 0.5)],
+                speed: -0.6,
+            },
+        ];
+        correct(&mut pairs, 1, &seen, &[0, 1, 2]);
+        let lost = 0.5 * pairs.cost(1, 0, 1) + 0.5 * pairs.cost(1, 0, 2);
+        let alone = pairs.speed[0].ln();
+        assert!(alone > -0.1, "{alone}");
+        assert!((alone - lost + 0.6).abs() < 0.12, "{alone} {lost}");
+        // The other level is as it was, and so are those of whom nothing was seen.
+        assert!(pairs.levels[0].iter().all(|cost| *cost == 0.0));
+        assert!((pairs.cost(1, 1, 0) - 0.2).abs() < 1e-9);
+    }
 }

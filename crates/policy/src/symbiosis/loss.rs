@@ -243,6 +243,25 @@ impl<'a> Placed<'a> {
         self.far[runner]
     }
 
+    /// Those who share a level with a runner and nothing closer.
+    pub fn around(&self, runner: usize, level: usize) -> Vec<usize> {
+        let unit = self.unit[runner];
+        let others = (0..self.unit.len()).filter(|other| *other != runner);
+        others
+            .filter(|other| self.scene.between(unit, self.unit[*other]) == Some(level))
+            .collect()
+    }
+
+    /// What it loses to those with whom it shares less than a level.
+    pub fn lost_beyond(&self, runner: usize, level: usize) -> f64 {
+        if level == 0 {
+            return self.far[runner];
+        }
+        let around = self.around(runner, level).into_iter();
+        let near = around.map(|other| self.pairs.cost(level, runner, other) * self.present(other));
+        self.far[runner] - near.sum::<f64>()
+    }
+
     /// How many runners a unit has.
     pub fn count(&self, unit: usize) -> usize {
         self.members[unit].len()

@@ -48,11 +48,12 @@ pub(super) struct Memory {
     pub ramp: Ramp,
 }
 
-/// Who was on its unit, and how fast it was.
+/// Who shared with it what is closest, and how fast it was.
 #[derive(Debug, Clone)]
 pub(super) struct Neighbours {
-    pub beside: Vec<ThreadId>,
-    /// Logarithm of its speed, less what it lost to others elsewhere.
+    /// By rising id, and the part of the period that each ran.
+    pub beside: Vec<(ThreadId, f64)>,
+    /// Logarithm of its speed, less what it lost to others farther away.
     pub speed: f64,
     /// Whether it was another one the last time.
     off: bool,
@@ -149,8 +150,12 @@ impl Memory {
 
     /// Remembers a speed beside others. Whether that is another speed than it had beside the same others: then it does
     /// something else, though its instructions are of the same kinds, and all that was known is forgotten.
-    pub fn saw(&mut self, beside: Vec<ThreadId>, speed: f64) -> bool {
-        if let Some(at) = self.seen.iter().position(|known| known.beside == beside) {
+    pub fn saw(&mut self, beside: Vec<(ThreadId, f64)>, speed: f64) -> bool {
+        let ids = |beside: &[(ThreadId, f64)]| -> Vec<ThreadId> {
+            beside.iter().map(|(id, _)| *id).collect()
+        };
+        let now = ids(&beside);
+        if let Some(at) = (self.seen.iter()).position(|known| ids(&known.beside) == now) {
             let mut known = self.seen.remove(at);
             let off = (speed - known.speed).abs() > OTHER_SPEED;
             // Once may be chance: somebody was there for a moment.
@@ -168,6 +173,9 @@ impl Memory {
                 known.speed = speed;
             }
             known.speed += 0.5 * (speed - known.speed);
+            for ((_, known), (_, now)) in known.beside.iter_mut().zip(&beside) {
+                *known += 0.5 * (now - *known);
+            }
             self.seen.push(known);
             return other;
         }
@@ -184,7 +192,7 @@ impl Memory {
 
     /// Forgets what it did beside a thread that is no longer what it was.
     pub fn forget(&mut self, changed: &[ThreadId]) {
-        let has = |seen: &Neighbours| seen.beside.iter().any(|id| changed.contains(id));
+        let has = |seen: &Neighbours| seen.beside.iter().any(|(id, _)| changed.contains(id));
         self.seen.retain(|seen| !has(seen));
     }
 }

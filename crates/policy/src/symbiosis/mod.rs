@@ -81,7 +81,7 @@ pub struct Symbiosis {
 struct Moved {
     period: u64,
     predicted: f64,
-    /// How fast each busy thread was.
+    /// How fast each busy thread was, waiting included.
     before: Vec<f64>,
     /// The units on which the busy threads were.
     from: Vec<usize>,
@@ -209,6 +209,22 @@ fn here(scene: &Scene) -> Vec<usize> {
     scene.runners.iter().map(|runner| runner.unit).collect()
 }
 
+/// How fast each busy thread went on while it wanted a PU: what it did in a cycle, less the part that it waited.
+fn done(snapshot: &Snapshot, scene: &Scene, now: &[f64]) -> Vec<f64> {
+    let runners = scene.runners.iter().zip(now);
+    runners
+        .map(|(runner, now)| {
+            let thread = &snapshot.threads[runner.at];
+            let wanted = thread.activity + thread.waiting;
+            now * if wanted > 0.0 {
+                thread.activity / wanted
+            } else {
+                1.0
+            }
+        })
+        .collect()
+}
+
 impl Policy for Symbiosis {
     fn name(&self) -> &'static str {
         "symbiosis"
@@ -266,10 +282,12 @@ impl Policy for Symbiosis {
         if self.phase == snapshot.period {
             self.noise.pause(snapshot.period + 1);
         }
-        self.noise.take(snapshot.period, &scene, &pairs.speed, &now);
+        let done = done(snapshot, &scene, &now);
+        self.noise
+            .take(snapshot.period, &scene, &pairs.speed, &done);
         if corrected {
             self.learn(snapshot, &scene, &mut pairs, &now);
-            back = self.judge(snapshot, &scene, &pairs.speed, &now);
+            back = self.judge(snapshot, &scene, &pairs.speed, &done);
         }
         if self.changed.max(self.phase) == snapshot.period {
             self.rest.1 = 1;
@@ -283,7 +301,7 @@ impl Policy for Symbiosis {
             self.adopt(snapshot, &scene, &placed, "back to where all were faster");
             self.rest = (snapshot.period + SETTLE, 1);
         } else if !settling && snapshot.period >= self.rest.0 {
-            self.search(snapshot, &scene, &costs, &pairs, &now);
+            self.search(snapshot, &scene, &costs, &pairs, done);
         }
         self.plan(snapshot, &scene)
     }
@@ -331,7 +349,7 @@ impl Symbiosis {
         scene: &Scene,
         costs: &Costs,
         pairs: &Pairs,
-        now: &[f64],
+        done: Vec<f64>,
     ) {
         let current = Placed::new(scene, pairs, here(scene)).value();
         let (value, best) = self.best(scene, pairs);
@@ -348,7 +366,7 @@ impl Symbiosis {
             self.moved = corrected.then(|| Moved {
                 period: snapshot.period,
                 predicted: gain,
-                before: now.to_vec(),
+                before: done,
                 from: here(scene),
             });
             let text = format!("least predicted loss, {:.1} % more in all", 100.0 * gain);

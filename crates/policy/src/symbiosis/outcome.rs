@@ -45,11 +45,16 @@ impl Symbiosis {
             .as_ref()
             .is_none_or(|m| snapshot.period >= m.period + SETTLE);
         let mut changed = Vec::new();
+        // Threads that take turns on a PU never run beside each other: what they share is one level up.
+        let level = usize::from(scene.turns);
+        let wanted = |at: usize| {
+            let thread = &snapshot.threads[scene.runners[at].at];
+            thread.activity + thread.waiting
+        };
         for (runner, of) in scene.runners.iter().enumerate() {
-            let members = placed.members(of.unit);
-            let mut beside: Vec<ThreadId> = members.iter().map(|other| id(*other)).collect();
-            beside.retain(|other| *other != id(runner));
-            beside.sort_unstable();
+            let mut beside = placed.around(runner, level);
+            beside.sort_unstable_by_key(|other| id(*other));
+            let beside_ids: Vec<ThreadId> = beside.iter().map(|other| id(*other)).collect();
             let first = scene.units[of.unit].pus.first().unwrap_or(0);
             let width = scene.units[of.unit].width;
             let memory = &mut self.memory[of.at];
@@ -59,23 +64,22 @@ impl Symbiosis {
             if let Some(lost) = memory.ramp.take(first, now[runner]) {
                 self.cold.take(lost, snapshot.interval);
             }
-            let stayed = memory.stayed(first, &beside);
-            // Where threads take turns it is not known who ran beside whom, and who slept for a part of the period was
-            // there for a part of it.
-            let wanted = |at: usize| {
-                let thread = &snapshot.threads[scene.runners[at].at];
-                thread.activity + thread.waiting
-            };
+            let stayed = memory.stayed(first, &beside_ids);
+            // Where more threads than PUs are on a unit it is not known who ran beside whom, and who slept for a part of
+            // the period was there for a part of it.
             let away = |other: usize| wanted(other) <= ASLEEP && wanted(runner) >= AWAKE;
-            let known = members.len() <= width
-                && members
-                    .iter()
-                    .all(|other| wanted(*other) >= AWAKE || away(*other));
+            let known = (scene.turns || placed.count(of.unit) <= width)
+                && wanted(runner) >= AWAKE
+                && (beside.iter()).all(|other| wanted(*other) >= AWAKE || away(*other));
             if stayed && settled && now[runner] > 0.0 && known {
-                let speed = now[runner].ln() + placed.lost_afar(runner);
-                let slept = |other: &ThreadId| away(runner_of[other]);
-                beside.retain(|other| !slept(other));
-                if memory.saw(beside, speed) {
+                let speed = now[runner].ln() + placed.lost_beyond(runner, level);
+                beside.retain(|other| !away(*other));
+                let ran = |other: &usize| match scene.turns {
+                    true => snapshot.threads[scene.runners[*other].at].activity,
+                    false => 1.0,
+                };
+                let beside = beside.iter().map(|other| (id(*other), ran(other)));
+                if memory.saw(beside.collect(), speed) {
                     memory.phase = snapshot.period;
                     changed.push(id(runner));
                 }
@@ -93,15 +97,15 @@ impl Symbiosis {
             }
             seen.extend(memory.seen.iter().filter_map(|known| {
                 let beside = known.beside.iter();
-                let beside = beside.map(|id| runner_of.get(id).map(|other| class[*other]));
+                let beside = beside.map(|(id, part)| Some((class[*runner_of.get(id)?], *part)));
                 Some(Seen {
                     runner: class[runner],
-                    beside: beside.collect::<Option<Vec<usize>>>()?,
+                    beside: beside.collect::<Option<Vec<_>>>()?,
                     speed: known.speed,
                 })
             }));
         }
-        learned::correct(pairs, &seen, &class);
+        learned::correct(pairs, level, &seen, &class);
     }
 
     /// Threads of one process that use the same are of one class.
