@@ -124,6 +124,17 @@ fn nothing_is_bound_where_nothing_is_gained() {
 }
 
 #[test]
+fn threads_that_take_turns_on_pus_that_share_nothing_are_spread_and_no_more() {
+    let shares = [0.9, 0.1, 0.5];
+    let mut world = world(2, 1, &shares);
+    let mut policy = policy();
+    for _ in 0..6 {
+        let plan = step(&mut world, &mut policy, &shares);
+        assert!(plan.bindings.iter().all(|binding| binding.pus.len() == 1));
+    }
+}
+
+#[test]
 fn without_a_calibration_it_does_as_workover_and_says_so() {
     let shares = [0.8, 0.8, 0.0, 0.0];
     let world = world(2, 2, &shares);

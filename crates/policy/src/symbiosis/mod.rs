@@ -81,7 +81,7 @@ pub struct Symbiosis {
 struct Moved {
     period: u64,
     predicted: f64,
-    /// How fast each busy thread was, waiting included.
+    /// How fast each busy thread went on.
     before: Vec<f64>,
     /// The units on which the busy threads were.
     from: Vec<usize>,
@@ -209,17 +209,17 @@ fn here(scene: &Scene) -> Vec<usize> {
     scene.runners.iter().map(|runner| runner.unit).collect()
 }
 
-/// How fast each busy thread went on while it wanted a PU: what it did in a cycle, less the part that it waited.
+/// How fast each busy thread went on while it wanted a PU: what it did in a cycle, less the part that it waited where threads
+/// take turns. Elsewhere who waits does so until the kernel has spread those of a unit, which no placement is to blame for.
 fn done(snapshot: &Snapshot, scene: &Scene, now: &[f64]) -> Vec<f64> {
     let runners = scene.runners.iter().zip(now);
     runners
         .map(|(runner, now)| {
             let thread = &snapshot.threads[runner.at];
             let wanted = thread.activity + thread.waiting;
-            now * if wanted > 0.0 {
-                thread.activity / wanted
-            } else {
-                1.0
+            match scene.turns && wanted > 0.0 {
+                true => now * thread.activity / wanted,
+                false => *now,
             }
         })
         .collect()

@@ -35,6 +35,11 @@ impl Symbiosis {
         pairs: &mut Pairs,
         now: &[f64],
     ) {
+        // Threads that take turns on a PU never run beside each other: what they share is one level up, if anything.
+        let level = usize::from(scene.turns);
+        if level >= pairs.levels.len() {
+            return;
+        }
         let id = |runner: usize| snapshot.threads[scene.runners[runner].at].info.id;
         let runner_of: HashMap<ThreadId, usize> =
             (0..scene.runners.len()).map(|r| (id(r), r)).collect();
@@ -45,8 +50,6 @@ impl Symbiosis {
             .as_ref()
             .is_none_or(|m| snapshot.period >= m.period + SETTLE);
         let mut changed = Vec::new();
-        // Threads that take turns on a PU never run beside each other: what they share is one level up.
-        let level = usize::from(scene.turns);
         let wanted = |at: usize| {
             let thread = &snapshot.threads[scene.runners[at].at];
             thread.activity + thread.waiting
