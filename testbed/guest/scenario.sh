@@ -26,6 +26,12 @@ look() {
     guest-look "$1" ${2:+--lines $LINES=$2} ${3:+--periods $LOG=$3} || giveup "look $1"
 }
 
+# settle LABEL LINES [STATE]: every mask, after so many lines of the workload and then as soon as things are as they
+# should be and stay so; or, if they never are, when perch has seen enough of every thread.
+settle() {
+    guest-look "$1" --lines $LINES=$2 --log $LOG --until ${3:-even} || giveup "settle $1"
+}
+
 # Says how a background job ended.
 ended() {
     wait "$1"

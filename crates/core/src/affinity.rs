@@ -1,6 +1,7 @@
 //! Changing affinity masks, of threads and of interrupts, without ever overwriting somebody else's.
 
 use crate::{Outcome, ProcessId, PuSet, ThreadId};
+use serde::{Deserialize, Serialize};
 
 /// Sets `thread`'s mask to `set`, if it is still `expect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +12,8 @@ pub struct MaskChange {
     pub expect: PuSet,
     /// The mask that it shall have.
     pub set: PuSet,
-    /// Whether `set` is a default mask: then all PUs are asked for, so that those that come online later are in.
+    /// Whether `set` is all that the thread's CPU set allows: then all PUs are asked for, so that the mask grows with the
+    /// CPU set and takes in PUs that come online later.
     pub to_default: bool,
 }
 
@@ -21,6 +23,11 @@ pub enum MaskError {
     /// The thread ended.
     #[error("the thread has ended")]
     Gone,
+    /// The thread is there, but `/proc` does not show it.
+    #[error(
+        "/proc does not show this thread (hidepid, or another user's now): run `perch restore` as root"
+    )]
+    Hidden,
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -33,8 +40,19 @@ pub struct Relative {
     pub thread: ThreadId,
     /// Its process.
     pub process: ProcessId,
+    /// The parent process's number.
+    pub parent: i32,
     /// Its mask, offline PUs included.
     pub mask: PuSet,
+}
+
+/// What tells one program that a process executes from the next: addresses that execve(2) chooses anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Start of the code (`/proc/PID/stat`, field 26, proc(5)).
+    pub code: u64,
+    /// Start of the stack (field 28).
+    pub stack: u64,
 }
 
 /// Whose interrupt it is and where it may be delivered.
@@ -86,7 +104,31 @@ pub trait Affinity {
         Outcome::Gone
     }
 
+    /// The PUs that are online and in the thread's CPU set; `None` if that cannot be told.
+    fn allowed(&self, thread: ThreadId) -> Option<PuSet>;
+
+    /// Waits a moment for the kernel to finish a change of PUs or CPU sets.
+    fn settle(&self) {}
+
+    /// Which program the process executes; `None` if that cannot be told.
+    fn image(&self, _process: ProcessId) -> Option<Image> {
+        None
+    }
+
+    /// Whether the thread runs on behalf of this user: its real, effective or saved user number is this one.
+    fn belongs_to(&self, _thread: ThreadId, _user: u32) -> bool {
+        true
+    }
+
     /// Live threads of these processes and of all that descend from them, and of processes that carry the session's
-    /// mark in their environment.
-    fn relatives(&self, session: &str, processes: &[ProcessId]) -> Vec<Relative>;
+    /// mark in their environment; without those that `known` knows.
+    ///
+    /// # Errors
+    /// Processes or threads that cannot be listed: then some may be missed.
+    fn relatives(
+        &self,
+        session: &str,
+        processes: &[ProcessId],
+        known: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError>;
 }

@@ -17,8 +17,9 @@ pub struct Launch {
 pub enum Wake {
     /// The period is over.
     Period,
-    /// Every thread that was given to perch has ended; with the launched program's wait status (wait(2)), if one was
-    /// launched.
+    /// The launched program has ended, whatever it has left running, with its wait status (wait(2)); or all processes
+    /// that perch was attached to, with all their descendants. `None` where there is no status: nothing was launched,
+    /// or somebody else in this process has reaped the program.
     Ended(Option<i32>),
     /// The user asked to stop (a signal's number).
     Stop(i32),
@@ -63,18 +64,24 @@ pub trait Machine {
     /// A machine that cannot go on.
     fn observe(&mut self) -> Result<Observation, MachineError>;
 
-    /// The processes that are followed at this moment, with those that were born since the last observation: so that
-    /// none is missed when masks are given back. Machines on which [`Affinity::relatives`] finds all of them need not
-    /// say.
-    fn processes(&mut self) -> Vec<ProcessId> {
+    /// Nanoseconds since the machine was opened, as [`Observation::at`]; `None` where its time stands still between
+    /// observations.
+    fn now(&self) -> Option<u64> {
+        None
+    }
+
+    /// The processes that are followed at this moment, each with its target, and with those that were born since the last
+    /// observation: so that none is missed when masks are given back. Machines on which [`Affinity::relatives`] finds all
+    /// of them need not say.
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
         Vec::new()
     }
 
-    /// The mask that threads have which nobody placed: for a launched program the one that perch inherited, for an
-    /// attached one the effective cpuset. Offline PUs included.
+    /// The mask that threads have which nobody placed, where [`Observation::processes`] says nothing else: for a launched
+    /// program the one that perch inherited, for an attached one the effective cpuset. Offline PUs included.
     fn default_mask(&self) -> PuSet;
 
-    /// The knob.
+    /// Reads and changes masks.
     fn affinity(&mut self) -> &mut dyn Affinity;
 
     /// How threads are characterised, for the report: `hardware counters (…)`, `instruction sampling, 251 Hz, per CPU`.

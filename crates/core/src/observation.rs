@@ -1,6 +1,6 @@
 //! What a machine saw in one interval.
 
-use crate::{Count, Metrics, PuSet, ThreadId, ThreadInfo};
+use crate::{Count, Metrics, ProcessId, PuSet, ThreadId, ThreadInfo};
 use serde::{Deserialize, Serialize};
 
 /// One thread over its own interval. Times are in nanoseconds.
@@ -58,6 +58,47 @@ pub struct Sharing {
     pub confidence: f64,
 }
 
+/// Which PUs a process may use when nobody places it, and to which target it belongs. A target is a program that perch
+/// launched or a process that it was attached to, with all that descends from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessState {
+    /// The process.
+    pub process: ProcessId,
+    /// Its target's number, in the order in which they were given to perch.
+    pub target: u32,
+    /// The mask of its threads that nobody placed. Offline PUs are in where the kernel would keep them in.
+    pub default: PuSet,
+    /// Whether `default` is all that its CPU set allows: then it grows with the CPU set.
+    pub whole: bool,
+    /// The PUs that are online and in its CPU set.
+    pub allowed: PuSet,
+}
+
+/// Where a thread's mask comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// From this thread.
+    Thread(ThreadId),
+    /// From one of this process's threads; nobody saw from which.
+    Process(i32),
+}
+
+/// How a thread came to its mask, as far as somebody saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Whose mask it got.
+    pub from: Source,
+    /// It did not inherit the mask but was that thread: execve(2) by another thread than the first gives the caller the
+    /// first one's number, and the caller keeps its mask.
+    pub exec: bool,
+    /// When the kernel said so, in nanoseconds since the machine was opened; `None` if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
+}
+
 /// One interval on one machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
@@ -75,6 +116,12 @@ pub struct Observation {
     pub sharing: Vec<Sharing>,
     /// Threads that ended in the interval.
     pub ended: Vec<ThreadId>,
+    /// Processes that are new, or whose state has changed since they were last told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessState>,
+    /// Threads that were created or that took over another's number, in that order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<Origin>,
     /// Threads that came and went unseen within the interval.
     pub unseen: u64,
     /// What the machine noticed and the user should know, once each (lost samples, CPUs that went away, …).

@@ -75,6 +75,8 @@ pub enum Outcome {
     ChangedByOthers,
     /// The kernel refused.
     NotPermitted,
+    /// It could not be tried now (no file descriptor or memory left); it may work later.
+    Failed,
     /// None of the PUs is usable any more (offline, or out of the cpuset).
     NoUsablePu,
 }

@@ -12,6 +12,9 @@ pub enum HandsOff {
     PlacedBefore,
     /// Somebody changed its mask after perch had set one.
     ChangedByOthers,
+    /// Its mask is one that perch has set on other threads of its process. It may have inherited it or may have been
+    /// placed there, and nobody saw which.
+    Unknown,
     /// The kernel refuses (another user's thread, a kernel thread, SCHED_DEADLINE).
     NotPermitted,
 }

@@ -274,9 +274,7 @@ fn live(owned: Option<&Owned>, context: &Context<'_>) -> Placement {
     let before = owned.map_or(context.ownership.default_mask(), |owned| &owned.before);
     Placement {
         allowed: before.and(context.usable),
-        bound: owned
-            .filter(|owned| owned.held)
-            .map(|owned| owned.current.clone()),
+        bound: owned.and_then(Owned::bound).cloned(),
         hands_off: owned.and_then(|owned| owned.hands_off),
     }
 }

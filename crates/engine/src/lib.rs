@@ -18,6 +18,7 @@ pub mod recording;
 pub mod replay;
 pub mod report;
 pub mod restore;
+mod said;
 pub mod session;
 
 pub use characterise::Processor;
@@ -30,5 +31,5 @@ pub use observer::{Cause, Move, Observer, Period, SessionEnd, Start};
 pub use recording::{Reader, Recorder, Recording, RecordingError};
 pub use replay::RecordedMachine;
 pub use report::{Collector, Report};
-pub use restore::{IrqReport, Recovery, RestoreReport, recover_all, restore};
+pub use restore::{IrqReport, Recovery, RestoreReport, recover_all, recover_one, restore};
 pub use session::{Acting, Options, Session, SessionError};

@@ -70,7 +70,7 @@ pub struct Period<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// Every thread has ended; with the launched program's wait status (wait(2)).
+    /// The program or all processes have ended; with the launched program's wait status (wait(2)), if it is known.
     Ended(Option<i32>),
     /// The user asked for it (a signal's number).
     Stopped(i32),
@@ -125,6 +125,7 @@ impl Observer for Vec<&mut dyn Observer> {
 pub(crate) fn unread(error: &MaskError) -> Outcome {
     match error {
         MaskError::Gone => Outcome::Gone,
-        MaskError::Other(_) => Outcome::NotPermitted,
+        MaskError::Hidden => Outcome::NotPermitted,
+        MaskError::Other(_) => Outcome::Failed,
     }
 }

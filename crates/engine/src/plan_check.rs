@@ -87,6 +87,8 @@ pub(crate) fn difference(plan: &Plan, snapshot: &Snapshot) -> Vec<Move> {
 pub(crate) fn target(ownership: &Ownership, change: &Move) -> Option<(PuSet, bool)> {
     let owned = ownership.get(change.thread)?;
     let set = change.to.clone().unwrap_or_else(|| owned.before.clone());
-    let changes = set != owned.current;
+    // A binding that the kernel has replaced is asked for, or let go, anew: it remembers the old one.
+    let let_go = set == owned.before && owned.asked.is_some();
+    let changes = set != owned.current || owned.lapsed() || let_go;
     Some((set, changes))
 }

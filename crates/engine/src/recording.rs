@@ -5,9 +5,11 @@ use crate::{
     observer::{Cause, Move, Observer, Period, SessionEnd, Start},
     restore::RestoreReport,
 };
-use perch_core::{Observation, Plan, PuSet, Topology};
+use perch_core::{Observation, Plan, PuSet, Topology, text};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs::File,
     io::{self, BufRead, BufReader, Write},
@@ -125,7 +127,7 @@ impl Recorder<File> {
     /// A file that cannot be made.
     pub fn create(path: &Path, command: &[String]) -> Result<Self, RecordingError> {
         let name = path.display().to_string();
-        match File::create(path) {
+        match perch_files::output(path) {
             Ok(file) => Ok(Self::new(file, &name, command)),
             Err(error) => Err(RecordingError::Io { path: name, error }),
         }
@@ -274,7 +276,7 @@ pub enum RecordingError {
 }
 
 /// A recording in a file.
-pub type Recording = Reader<BufReader<File>>;
+pub type Recording = Reader<BufReader<perch_files::Input>>;
 
 impl Recording {
     /// Opens a recording and reads its header.
@@ -283,7 +285,7 @@ impl Recording {
     /// A file that cannot be read or is no recording.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let name = path.display().to_string();
-        match File::open(path) {
+        match perch_files::input(path) {
             Ok(file) => Self::new(BufReader::new(file), &name),
             Err(error) => Err(RecordingError::Io { path: name, error }),
         }
@@ -296,6 +298,44 @@ pub struct Reader<R: BufRead> {
     lines: Lines<R>,
     header: Arc<Header>,
     torn: bool,
+}
+
+/// Texts of the header that are read by machines, and have line ends.
+const TEXTS: [&str; 2] = ["profile_text", "calibration"];
+
+/// Reads a line. Its strings are made printable: names of threads, remarks and reasons are shown.
+fn record(line: &str) -> serde_json::Result<Record> {
+    // JSON writes control characters as escapes; the others that are not printable are not ASCII.
+    if line.is_ascii() && !line.contains('\\') && !line.contains('\x7f') {
+        return serde_json::from_str(line);
+    }
+    let mut value = serde_json::from_str(line)?;
+    make_printable(&mut value);
+    serde_json::from_value(value)
+}
+
+fn make_printable(value: &mut Value) {
+    match value {
+        Value::String(string) => {
+            if let Cow::Owned(printable) = text::printable(string) {
+                *string = printable;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(make_printable),
+        Value::Object(fields) => {
+            let names: Vec<String> = fields.keys().cloned().collect();
+            for name in names {
+                let Some(mut value) = fields.remove(&name) else {
+                    continue;
+                };
+                if !TEXTS.contains(&name.as_str()) {
+                    make_printable(&mut value);
+                }
+                fields.insert(text::printable(&name).into_owned(), value);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A text file's lines, counted.
@@ -332,7 +372,7 @@ impl<R: BufRead> Reader<R> {
                 version.version
             )));
         }
-        match serde_json::from_str(&line) {
+        match record(&line) {
             Ok(Record::Header(header)) => Ok(Self {
                 lines,
                 header: Arc::from(header),
@@ -372,7 +412,7 @@ impl<R: BufRead> Reader<R> {
         let Some(line) = self.lines.next()? else {
             return Ok(None);
         };
-        match serde_json::from_str(&line) {
+        match record(&line) {
             Ok(Record::Header(_)) => Err(self.lines.wrong("a second header")),
             Ok(record) => Ok(Some(record)),
             Err(_) if !line.ends_with('\n') => {

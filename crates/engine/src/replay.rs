@@ -72,14 +72,16 @@ impl<R: BufRead> RecordedMachine<R> {
     /// Takes out of the masks what perch had set, and follows what it did next.
     fn undo(&mut self, period: &mut PeriodRecord) {
         let usable = self.topology.usable();
-        self.ownership.observe(&period.observation, &usable);
+        let nobody_asks = |_: ThreadId| None;
+        self.ownership
+            .observe(&period.observation, &usable, &nobody_asks);
         for ended in &period.observation.ended {
             self.masks.0.remove(ended);
         }
         for sample in &mut period.observation.threads {
             let id = sample.info.id;
             if let (Some(mask), Some(owned)) = (&mut sample.mask, self.ownership.get(id)) {
-                if owned.held {
+                if owned.held() {
                     *mask = owned.before.clone();
                 }
                 self.masks.0.insert(id, mask.clone());
@@ -91,8 +93,8 @@ impl<R: BufRead> RecordedMachine<R> {
                 .get(made.thread)
                 .map(|owned| owned.before.clone());
             if let Some(set) = made.to.clone().or(before) {
-                self.ownership.will_set(made.thread, &set);
-                self.ownership.outcome(made.thread, &set, made.outcome);
+                self.ownership
+                    .outcome(made.thread, &set, made.outcome, None);
             }
         }
     }
@@ -170,7 +172,16 @@ impl Affinity for Masks {
         Outcome::NotApplied
     }
 
-    fn relatives(&self, _: &str, _: &[ProcessId]) -> Vec<Relative> {
-        Vec::new()
+    fn allowed(&self, _: ThreadId) -> Option<PuSet> {
+        None
+    }
+
+    fn relatives(
+        &self,
+        _: &str,
+        _: &[ProcessId],
+        _: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        Ok(Vec::new())
     }
 }

@@ -4,22 +4,29 @@ use crate::{
     act::JournalPlace,
     characterise::{Characteriser, Context, Paper, Processor},
     journal::{
-        Record,
+        Kept, Record,
         state_dir::{self, StateDir, StateDirError},
     },
     observer::{Cause, Move, Observer, Period, SessionEnd, Start},
-    ownership::Ownership,
+    ownership::{Noticed, Ownership},
     plan_check,
+    restore::RestoreReport,
+    said::Said,
 };
 use perch_core::{
-    Machine, MachineError, Observation, Outcome, Plan, Policy, ProcessId, PuSet, SharingDomain,
-    Snapshot, ThreadId, Topology, Wake,
+    Affinity, Machine, MachineError, MaskError, Observation, Outcome, Plan, Policy, ProcessId,
+    PuSet, SharingDomain, Snapshot, ThreadId, Topology, Wake,
 };
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
+
+/// Periods for which a process that ended is remembered: what it has started may be told later.
+const LINGER: u64 = 3;
+/// And at least so many nanoseconds, as periods may be short.
+const LINGER_TIME: u64 = 3_000_000_000;
 
 /// Whether masks are changed.
 pub enum Acting {
@@ -51,9 +58,27 @@ pub enum SessionError {
     /// The machine.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// The machine; and some masks could not be given back, so that the journal is kept.
+    #[error(
+        "{error}\nThese threads keep the masks that perch set: {}. Run `perch restore` as root",
+        names(left)
+    )]
+    LeftBehind {
+        /// Why the session cannot go on.
+        error: MachineError,
+        /// What came of giving masks back.
+        left: Box<RestoreReport>,
+    },
     /// The journal's place.
     #[error(transparent)]
     StateDir(#[from] StateDirError),
+}
+
+/// The threads of a report that could not be restored, and why.
+fn names(left: &RestoreReport) -> String {
+    let failed = left.failed.iter();
+    let failed = failed.map(|(thread, why)| format!("{thread} ({why})"));
+    failed.collect::<Vec<_>>().join(", ")
 }
 
 /// One run of perch over one machine.
@@ -73,7 +98,10 @@ pub struct Session<M: Machine> {
     characteriser: Characteriser,
     pub(crate) processes: BTreeMap<i32, ProcessId>,
     outcomes: Vec<(ThreadId, Outcome)>,
-    said: HashSet<String>,
+    /// Processes that have ended lately, each with the period and the time after which nobody can have anything from them that is not
+    /// known.
+    departed: VecDeque<(u64, u64, ProcessId)>,
+    said: Said,
     periods: u64,
 }
 
@@ -92,7 +120,7 @@ impl<M: Machine> Session<M> {
                 let place = JournalPlace {
                     dir,
                     header: state_dir::header(default.clone())?,
-                    file: None,
+                    files: BTreeMap::new(),
                     failed: None,
                     clock: state_dir::boot_ticks,
                 };
@@ -126,7 +154,8 @@ impl<M: Machine> Session<M> {
             characteriser: Characteriser::default(),
             processes: BTreeMap::new(),
             outcomes: Vec::new(),
-            said: HashSet::new(),
+            departed: VecDeque::new(),
+            said: Said::default(),
             periods: 0,
         };
         session.learn_topology(topology);
@@ -159,8 +188,18 @@ impl<M: Machine> Session<M> {
         observer.start(&self.start());
         let ended = self.periods(observer);
         let restored = self.give_back();
+        let cause = match ended {
+            Ok(cause) => cause,
+            Err(error) if restored.has_failed() => {
+                return Err(SessionError::LeftBehind {
+                    error,
+                    left: Box::new(restored),
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
         let end = SessionEnd {
-            cause: ended?,
+            cause,
             periods: self.periods,
             counting: self.machine.counting(),
             restored,
@@ -222,8 +261,7 @@ impl<M: Machine> Session<M> {
             self.decide(&snapshot, &mut remarks)
         };
         remarks.extend(plan.remarks.iter().cloned());
-        // A guard against remarks that differ each time.
-        remarks.retain(|remark| self.said.len() < 1000 && self.said.insert(remark.clone()));
+        self.said.only_new(&mut remarks);
         self.outcomes = moves
             .iter()
             .map(|made| (made.thread, made.outcome))
@@ -251,7 +289,7 @@ impl<M: Machine> Session<M> {
                 };
             }
         } else {
-            self.apply(&mut moves, remarks);
+            self.apply(snapshot, &mut moves, remarks);
         }
         (plan, moves)
     }
@@ -264,41 +302,33 @@ impl<M: Machine> Session<M> {
                 self.learn_topology(self.machine.topology());
             }
         }
-        let mut records = Vec::new();
-        let default = self.machine.default_mask();
-        if self.ownership.set_default(default.clone()) {
-            if let Some(journal) = &mut self.journal {
-                journal.header.default = default.clone();
-            }
-            records.push(Record::Default { mask: default });
-        }
-        let usable = self.machine.topology().usable();
-        let mut noticed = self.ownership.observe(observation, &usable);
-        let doubted = self
-            .outcomes
-            .iter()
-            .filter(|(_, outcome)| *outcome == Outcome::ChangedByOthers);
-        let doubted: HashSet<ThreadId> = doubted.map(|(thread, _)| *thread).collect();
-        for sample in &observation.threads {
-            let id = sample.info.id;
-            if sample.mask.is_none()
-                && doubted.contains(&id)
-                && let Ok(mask) = self.machine.affinity().mask(id)
-            {
-                noticed.extend(self.ownership.learn(id, &mask, &usable));
+        self.ownership.set_default(self.machine.default_mask());
+        let noticed = self.judge(observation);
+        let mut records = BTreeMap::<u32, Vec<Record>>::new();
+        for noticed in &noticed {
+            if let Some((target, record)) = self.record(noticed) {
+                records.entry(target).or_default().push(record);
             }
         }
-        records.extend(noticed.iter().filter_map(|noticed| self.record(noticed)));
         let mut pids = HashSet::new();
+        // Of a process whose first thread has ended only its state tells.
+        let told = observation.processes.iter().map(|state| state.process);
+        let mut processes: Vec<ProcessId> = told.collect();
         for sample in &observation.threads {
-            let id = sample.info.id;
-            pids.insert(sample.info.pid);
-            if id.tid == sample.info.pid {
-                let (pid, start) = (id.tid, id.start);
-                let process = ProcessId { pid, start };
-                if self.processes.insert(pid, process) != Some(process) {
-                    // Known to whoever undoes a killed perch's work, whatever it starts before anything is changed.
-                    records.push(Record::Process(process));
+            let (id, pid) = (sample.info.id, sample.info.pid);
+            pids.insert(pid);
+            if id.tid == pid {
+                let start = id.start;
+                processes.push(ProcessId { pid, start });
+            }
+        }
+        for process in processes {
+            if self.processes.insert(process.pid, process) != Some(process) {
+                // Known to whoever undoes a killed perch's work, whatever it starts before anything is changed.
+                let target = self.ownership.target(process.pid);
+                if self.has_journal(target) {
+                    let record = self.process_record(process);
+                    records.entry(target).or_default().push(record);
                 }
             }
         }
@@ -307,31 +337,81 @@ impl<M: Machine> Session<M> {
                 paper.bound.remove(thread);
             });
         }
-        if !observation.ended.is_empty() {
-            self.forget(&observation.ended, &pids);
-        }
-        if let Some(file) = self.journal.as_mut().and_then(|place| place.file.as_mut())
-            && let Err(error) = file.conclude(&records)
-        {
-            remarks.push(format!("{}: {error}", file.path().display()));
+        self.forget(&observation.ended, &pids, observation.at);
+        if let Some(place) = &mut self.journal {
+            place.conclude(records, remarks);
         }
     }
 
-    fn forget(&mut self, ended: &[ThreadId], live: &HashSet<i32>) {
-        let gone: Vec<ProcessId> = self
-            .processes
-            .values()
-            .filter(|process| !live.contains(&process.pid))
-            .copied()
-            .collect();
-        for process in &gone {
-            self.processes.remove(&process.pid);
+    pub(crate) fn has_journal(&self, target: u32) -> bool {
+        let place = self.journal.as_ref();
+        place.is_some_and(|place| place.files.contains_key(&target))
+    }
+
+    /// Whose the masks are that were read, and those of threads that could not be changed last time.
+    fn judge(&mut self, observation: &Observation) -> Vec<Noticed> {
+        let usable = self.machine.topology().usable();
+        let affinity: &dyn Affinity = self.machine.affinity();
+        let allowed = |thread| affinity.allowed(thread);
+        let mut noticed = self.ownership.observe(observation, &usable, &allowed);
+        let doubted = self
+            .outcomes
+            .iter()
+            .filter(|(_, outcome)| *outcome == Outcome::ChangedByOthers);
+        let doubted: HashSet<ThreadId> = doubted.map(|(thread, _)| *thread).collect();
+        for sample in &observation.threads {
+            let (id, pid) = (sample.info.id, sample.info.pid);
+            if sample.mask.is_none()
+                && doubted.contains(&id)
+                && let Ok(mask) = affinity.mask(id)
+            {
+                noticed.extend(self.ownership.learn(id, pid, &mask, &allowed));
+            }
         }
-        if let Some(file) = self.journal.as_mut().and_then(|place| place.file.as_mut()) {
-            let journal = file.journal_mut();
-            ended.iter().for_each(|thread| journal.forget(*thread));
-            gone.iter()
-                .for_each(|process| journal.forget_process(*process));
+        noticed
+    }
+
+    /// Forgets what has ended: threads at once, but for those that only hide; processes when what they have started is
+    /// known.
+    fn forget(&mut self, ended: &[ThreadId], live: &HashSet<i32>, at: u64) {
+        if !ended.is_empty() {
+            let gone = self.processes.values();
+            let gone: Vec<ProcessId> = gone
+                .filter(|process| !live.contains(&process.pid))
+                .copied()
+                .collect();
+            for process in gone {
+                self.processes.remove(&process.pid);
+                let due = (self.periods + LINGER, at + LINGER_TIME);
+                self.departed.push_back((due.0, due.1, process));
+            }
+        }
+        let hides = |machine: &mut M, thread| {
+            matches!(machine.affinity().mask(thread), Err(MaskError::Hidden))
+        };
+        if let Some(place) = &mut self.journal {
+            for file in place.files.values_mut() {
+                for thread in ended {
+                    let held = matches!(file.journal().thread(*thread), Some(Kept::Held(_)));
+                    if !held || !hides(&mut self.machine, *thread) {
+                        file.journal_mut().forget(*thread);
+                    }
+                }
+            }
+        }
+        while let Some((period, time, process)) = self.departed.front().copied()
+            && period <= self.periods
+            && time <= at
+        {
+            self.departed.pop_front();
+            self.ownership.forget_process(process);
+            for file in self
+                .journal
+                .iter_mut()
+                .flat_map(|place| place.files.values_mut())
+            {
+                file.journal_mut().forget_process(process);
+            }
         }
     }
 

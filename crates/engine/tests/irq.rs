@@ -6,7 +6,7 @@ use perch_core::{
 };
 use perch_engine::{
     IrqKeeper, Journal, StateDir,
-    journal::{IrqRecord, Record, state_dir},
+    journal::{IrqRecord, Record, file::JournalFile, state_dir},
     restore,
 };
 use proptest::prelude::*;
@@ -77,8 +77,17 @@ impl Affinity for Irqs {
         }
     }
 
-    fn relatives(&self, _: &str, _: &[ProcessId]) -> Vec<Relative> {
-        Vec::new()
+    fn allowed(&self, _: ThreadId) -> Option<PuSet> {
+        None
+    }
+
+    fn relatives(
+        &self,
+        _: &str,
+        _: &[ProcessId],
+        _: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        Ok(Vec::new())
     }
 }
 
@@ -201,18 +210,18 @@ proptest! {
                 break;
             }
         }
-        let mut text = serde_json::to_vec(&state_dir::header(PuSet::new()).unwrap()).unwrap();
-        for record in &written {
-            text.push(b'\n');
-            serde_json::to_writer(&mut text, record).unwrap();
-        }
-        let journal = Journal::parse(&text).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let dir = StateDir::open(dir.path()).unwrap();
+        let header = state_dir::header(PuSet::new()).unwrap();
+        let mut file = JournalFile::create(&dir, header).unwrap();
+        file.announce(&written).unwrap();
+        let journal = Journal::parse(&std::fs::read(file.path()).unwrap()).unwrap();
         prop_assert_eq!(journal.damaged, 0);
         // Made shorter it says the same.
         let mut shortened = Journal::new(journal.header.clone());
         journal.records().iter().for_each(|record| shortened.add(record));
         prop_assert_eq!(journal.irqs().collect::<Vec<_>>(), shortened.irqs().collect::<Vec<_>>());
-        let report = restore(&mut irqs, &journal, &set("0-3"));
+        let report = restore(&mut irqs, &journal, None);
         prop_assert_eq!(irqs.masks(), first);
         prop_assert!(!report.has_failed() && report.irqs.left_alone == 0);
     }

@@ -1,7 +1,8 @@
 //! Whose mask is whose, when the kernel changes it.
 
 use perch_core::{
-    HandsOff, Metrics, Observation, Outcome, PuSet, ThreadId, ThreadInfo, ThreadSample,
+    HandsOff, Metrics, Observation, Origin, Outcome, PuSet, Source, ThreadId, ThreadInfo,
+    ThreadSample,
 };
 use perch_engine::ownership::Ownership;
 
@@ -9,6 +10,10 @@ const THREAD: ThreadId = ThreadId { tid: 7, start: 1 };
 
 fn set(text: &str) -> PuSet {
     text.parse().unwrap()
+}
+
+fn nobody(_: ThreadId) -> Option<PuSet> {
+    None
 }
 
 fn seen(mask: &str) -> Observation {
@@ -39,9 +44,8 @@ fn seen(mask: &str) -> Observation {
 /// A thread that nobody placed, bound by perch to PU 3 of eight.
 fn bound() -> Ownership {
     let mut ownership = Ownership::new(set("0-7"), false);
-    ownership.observe(&seen("0-7"), &set("0-7"));
-    ownership.will_set(THREAD, &set("3"));
-    ownership.outcome(THREAD, &set("3"), Outcome::Applied);
+    ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
+    ownership.outcome(THREAD, &set("3"), Outcome::Applied, None);
     ownership
 }
 
@@ -50,22 +54,27 @@ fn a_changed_cpuset_gives_the_whole_of_it_and_the_thread_stays_ours_to_place() {
     let mut ownership = bound();
     for cpuset in ["0-5", "0-7", "2-5"] {
         assert!(ownership.set_default(set(cpuset)));
-        ownership.observe(&seen(cpuset), &set("0-7"));
+        ownership.observe(&seen(cpuset), &set("0-7"), &nobody);
         let owned = ownership.get(THREAD).unwrap();
+        // The kernel may remember the mask that perch asked for.
         assert_eq!(
-            (owned.hands_off, &owned.before, owned.held),
-            (None, &set(cpuset), false),
+            (
+                owned.hands_off,
+                &owned.before,
+                owned.bound(),
+                owned.lapsed()
+            ),
+            (None, &set(cpuset), None, true),
             "{cpuset}"
         );
-        ownership.will_set(THREAD, &set("3"));
-        ownership.outcome(THREAD, &set("3"), Outcome::Applied);
+        ownership.outcome(THREAD, &set("3"), Outcome::Applied, None);
     }
 }
 
 #[test]
 fn the_same_mask_without_a_changed_cpuset_is_somebodys() {
     let mut ownership = bound();
-    ownership.observe(&seen("0-7"), &set("0-7"));
+    ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
     assert_eq!(
         ownership.get(THREAD).unwrap().hands_off,
         Some(HandsOff::ChangedByOthers)
@@ -76,55 +85,174 @@ fn the_same_mask_without_a_changed_cpuset_is_somebodys() {
 fn another_mask_than_the_new_cpuset_is_somebodys_too() {
     let mut ownership = bound();
     ownership.set_default(set("0-5"));
-    ownership.observe(&seen("1-2"), &set("0-7"));
+    ownership.observe(&seen("1-2"), &set("0-7"), &nobody);
     assert_eq!(
         ownership.get(THREAD).unwrap().hands_off,
         Some(HandsOff::ChangedByOthers)
     );
 }
 
-/// A child that a thread bound to PU 3 started while that PU was away: it may use all others until the PU is back.
-fn with_a_child() -> (Ownership, ThreadId) {
-    let mut ownership = bound();
+/// A thread that is new in an observation, with what the kernel told of its creation.
+fn born(mask: &str, from: Option<Source>) -> Observation {
     let child = ThreadId { tid: 8, start: 2 };
-    let mut observation = seen("0-7");
-    observation.threads[0].info.id = child;
-    ownership.observe(&observation, &set("0-2,4-7"));
-    assert!(!ownership.get(child).unwrap().held);
-    (ownership, child)
-}
-
-fn shown(child: ThreadId, mask: &str) -> Observation {
     let mut observation = seen(mask);
     observation.threads[0].info.id = child;
+    observation.origins.extend(from.map(|from| Origin {
+        thread: child,
+        from,
+        exec: false,
+        at: None,
+    }));
     observation
 }
 
+fn child(ownership: &Ownership) -> (bool, Option<HandsOff>) {
+    let owned = ownership.get(ThreadId { tid: 8, start: 2 }).unwrap();
+    (owned.held(), owned.hands_off)
+}
+
 #[test]
-fn a_mask_that_comes_back_with_its_pu_is_known_in_that_period_and_in_the_next() {
-    for late in [false, true] {
-        let (mut ownership, child) = with_a_child();
-        if late {
-            ownership.observe(&shown(child, "0-7"), &set("0-7"));
-        }
-        ownership.observe(&shown(child, "3"), &set("0-7"));
-        let owned = ownership.get(child).unwrap();
-        assert!(owned.held && owned.hands_off.is_none(), "late: {late}");
-        assert_eq!(owned.before, set("0-7"));
+fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
+    let (bound_one, free_one) = (Source::Thread(THREAD), ThreadId { tid: 9, start: 1 });
+    let inherited = (true, None);
+    let placed = (false, Some(HandsOff::PlacedBefore));
+    let unknown = (false, Some(HandsOff::Unknown));
+    for (mask, from, expected) in [
+        ("3", Some(bound_one), inherited),
+        ("0-7", Some(bound_one), (false, None)),
+        ("4", Some(bound_one), placed),
+        // A thread that nobody bound cannot have handed on a mask that perch has set elsewhere.
+        ("3", Some(Source::Thread(free_one)), placed),
+        ("3", None, placed),
+        // One of the two threads has that mask, the other has not.
+        ("3", Some(Source::Process(7)), unknown),
+        ("4", Some(Source::Process(7)), placed),
+        ("0-7", Some(Source::Process(7)), (false, None)),
+    ] {
+        let mut ownership = bound();
+        let mut other = seen("0-7");
+        other.threads[0].info.id = free_one;
+        ownership.observe(&other, &set("0-7"), &nobody);
+        ownership.observe(&born(mask, from), &set("0-7"), &nobody);
+        assert_eq!(child(&ownership), expected, "{mask} from {from:?}");
+    }
+    // The only one that can have created it is bound.
+    let mut ownership = bound();
+    ownership.observe(&born("3", Some(Source::Process(7))), &set("0-7"), &nobody);
+    assert_eq!(child(&ownership), inherited);
+}
+
+#[test]
+fn who_created_a_thread_may_be_told_late() {
+    let mut ownership = bound();
+    ownership.observe(&born("3", None), &set("0-7"), &nobody);
+    assert_eq!(child(&ownership).1, Some(HandsOff::PlacedBefore));
+    ownership.observe(
+        &born("3", Some(Source::Thread(THREAD))),
+        &set("0-7"),
+        &nobody,
+    );
+    assert_eq!(child(&ownership), (true, None));
+}
+
+#[test]
+fn a_child_inherits_the_mask_that_its_creator_had_when_it_was_created() {
+    for (at, mask, held) in [
+        (150, "3", true),
+        (150, "5", false),
+        (1_000_000_000, "3", false),
+        (1_000_000_000, "5", true),
+    ] {
+        let mut ownership = Ownership::new(set("0-7"), false);
+        ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
+        ownership.outcome(THREAD, &set("3"), Outcome::Applied, Some((100, 110)));
+        ownership.outcome(THREAD, &set("5"), Outcome::Applied, Some((200, 210)));
+        let mut observation = born(mask, Some(Source::Thread(THREAD)));
+        observation.origins[0].at = Some(at);
+        ownership.observe(&observation, &set("0-7"), &nobody);
+        assert_eq!(child(&ownership).0, held, "{mask} at {at}");
     }
 }
 
 #[test]
-fn a_mask_that_perch_also_uses_is_somebodys_long_after_pus_came_back() {
-    let (mut ownership, child) = with_a_child();
-    for _ in 0..2 {
-        ownership.observe(&shown(child, "0-7"), &set("0-7"));
-    }
-    ownership.observe(&shown(child, "3"), &set("0-7"));
-    assert_eq!(
-        ownership.get(child).unwrap().hands_off,
-        Some(HandsOff::PlacedBefore)
+fn a_mask_that_a_child_cannot_have_now_is_known_as_its_creators() {
+    // PU 3 is away when the child is born: it may use all others until the PU is back.
+    let mut ownership = bound();
+    let from = Some(Source::Thread(THREAD));
+    ownership.observe(&born("0-7", from), &set("0-2,4-7"), &nobody);
+    assert!(
+        ownership
+            .get(ThreadId { tid: 8, start: 2 })
+            .unwrap()
+            .lapsed()
     );
+    ownership.observe(&born("3", None), &set("0-7"), &nobody);
+    assert_eq!(child(&ownership), (true, None));
+}
+
+#[test]
+fn whoever_calls_execve_keeps_its_mask_under_the_first_threads_number() {
+    let first = ThreadId { tid: 6, start: 1 };
+    let executed = |mask: &str, caller| {
+        let mut observation = seen(mask);
+        observation.threads[0].info.id = first;
+        observation.ended.push(THREAD);
+        observation.origins.push(Origin {
+            thread: first,
+            from: Source::Thread(caller),
+            exec: true,
+            at: None,
+        });
+        observation
+    };
+    let with_first = |mask: &str| {
+        let mut ownership = bound();
+        let mut other = seen(mask);
+        other.threads[0].info.id = first;
+        ownership.observe(&other, &set("0-7"), &nobody);
+        ownership
+    };
+    // The caller was bound by perch.
+    let mut ownership = with_first("0-7");
+    ownership.observe(&executed("3", THREAD), &set("0-7"), &nobody);
+    let owned = ownership.get(first).unwrap();
+    assert_eq!(
+        (owned.bound(), &owned.before),
+        (Some(&set("3")), &set("0-7"))
+    );
+    assert!(ownership.get(THREAD).is_none());
+    // The first thread itself: it stays somebody's.
+    let mut ownership = with_first("3");
+    ownership.observe(&executed("3", first), &set("0-7"), &nobody);
+    let owned = ownership.get(first).unwrap();
+    assert_eq!(
+        (owned.bound(), owned.hands_off),
+        (None, Some(HandsOff::PlacedBefore))
+    );
+}
+
+#[test]
+fn a_mask_that_perch_has_used_is_somebodys_on_a_thread_that_it_let_go() {
+    let mut ownership = bound();
+    ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, None);
+    ownership.observe(&seen("3"), &set("0-7"), &nobody);
+    let owned = ownership.get(THREAD).unwrap();
+    assert_eq!(
+        (owned.held(), owned.hands_off),
+        (false, Some(HandsOff::ChangedByOthers))
+    );
+}
+
+#[test]
+fn somebodys_mask_that_the_kernel_replaces_is_still_theirs() {
+    let mut ownership = Ownership::new(set("0-7"), false);
+    ownership.observe(&seen("3"), &set("0-7"), &nobody);
+    ownership.set_default(set("4-7"));
+    for _ in 0..5 {
+        ownership.observe(&seen("4-7"), &set("4-7"), &nobody);
+        let owned = ownership.get(THREAD).unwrap();
+        assert_eq!(owned.hands_off, Some(HandsOff::PlacedBefore));
+    }
 }
 
 #[test]
@@ -132,19 +260,19 @@ fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_somebodys() {
     for periods in [0, 1, 2, 5] {
         let mut ownership = bound();
         for _ in 0..=periods {
-            ownership.observe(&seen("0-7"), &set("0-7"));
+            ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
             // Until the PU has gone it may just as well have been somebody.
             let owned = ownership.get(THREAD).unwrap();
             assert_eq!(owned.hands_off, Some(HandsOff::ChangedByOthers));
         }
-        ownership.observe(&seen("0-7"), &set("0-2,4-7"));
+        ownership.observe(&seen("0-7"), &set("0-2,4-7"), &nobody);
         let owned = ownership.get(THREAD).unwrap();
         let (held, hands_off) = match periods {
             5 => (false, Some(HandsOff::ChangedByOthers)),
             _ => (true, None),
         };
         assert_eq!(
-            (owned.held, owned.hands_off, &owned.before),
+            (owned.held(), owned.hands_off, &owned.before),
             (held, hands_off, &set("0-7")),
             "{periods}"
         );
@@ -154,10 +282,27 @@ fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_somebodys() {
 #[test]
 fn a_pu_that_goes_explains_no_other_mask() {
     let mut ownership = bound();
-    ownership.observe(&seen("5"), &set("0-7"));
-    ownership.observe(&seen("5"), &set("0-2,4-7"));
+    ownership.observe(&seen("5"), &set("0-7"), &nobody);
+    ownership.observe(&seen("5"), &set("0-2,4-7"), &nobody);
     assert_eq!(
         ownership.get(THREAD).unwrap().hands_off,
         Some(HandsOff::ChangedByOthers)
     );
+}
+
+#[test]
+fn a_mask_from_which_the_kernel_has_struck_an_offline_pu_is_not_somebodys() {
+    let mut ownership = bound();
+    ownership.observe(&seen("0-2,4-7"), &set("0-2,4-7"), &nobody);
+    ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, None);
+    // Before and after PU 3 is back.
+    for usable in ["0-2,4-7", "0-7", "0-7", "0-7", "0-7", "0-7"] {
+        ownership.observe(&seen("0-2,4-7"), &set(usable), &nobody);
+        let owned = ownership.get(THREAD).unwrap();
+        assert_eq!(
+            (owned.hands_off, &owned.before),
+            (None, &set("0-7")),
+            "{usable}"
+        );
+    }
 }

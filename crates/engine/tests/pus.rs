@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Kernel, Scripted, Seen, Step, TestProcessor, set};
+use common::{Heard, Kernel, Scripted, Step, TestProcessor, set};
 use perch_core::{Plan, Policy, Snapshot};
 use perch_engine::{
     Acting, Options, Session,
@@ -63,7 +63,7 @@ fn a_policy_gets_what_it_needs_counted_and_pus_watched_only_if_it_asks() {
             .map(|set| &*set.name)
             .collect();
         assert_eq!(sets, ["l2_load"]);
-        let mut seen = Seen::default();
+        let mut seen = Heard::default();
         session.run(&mut seen).unwrap();
         let told = seen.snapshots.iter().map(|snapshot| snapshot.pus.len());
         assert!(
@@ -75,7 +75,7 @@ fn a_policy_gets_what_it_needs_counted_and_pus_watched_only_if_it_asks() {
 
 #[test]
 fn loads_of_pus_are_shares_and_metrics_of_this_period() {
-    let mut seen = Seen::default();
+    let mut seen = Heard::default();
     session(true).run(&mut seen).unwrap();
     for (period, snapshot) in seen.snapshots.iter().enumerate() {
         for (number, load) in (0u32..).zip(&snapshot.pus) {
@@ -97,7 +97,7 @@ fn loads_of_pus_are_shares_and_metrics_of_this_period() {
 
 #[test]
 fn a_recording_carries_what_pus_did() {
-    let (mut seen, mut played) = (Seen::default(), Seen::default());
+    let (mut seen, mut played) = (Heard::default(), Heard::default());
     let mut recorder = Recorder::new(Vec::new(), "memory", &[]);
     {
         let mut observers: Vec<&mut dyn perch_engine::Observer> = vec![&mut seen, &mut recorder];
@@ -108,7 +108,7 @@ fn a_recording_carries_what_pus_did() {
     let reader = Reader::new(&text[..], "memory").unwrap();
     let mut replay = Session::new(RecordedMachine::new(reader), options(true)).unwrap();
     replay.run(&mut played).unwrap();
-    let pus = |seen: &Seen| -> Vec<_> { seen.snapshots.iter().map(|s| s.pus.clone()).collect() };
+    let pus = |seen: &Heard| -> Vec<_> { seen.snapshots.iter().map(|s| s.pus.clone()).collect() };
     assert_eq!(pus(&played), pus(&seen));
     assert!(pus(&played).iter().all(|pus| pus.len() == 4));
 }

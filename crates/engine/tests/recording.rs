@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Decide, Kernel, Op, Scripted, Seen, Step, TestProcessor, now, set};
+use common::{Decide, Heard, Kernel, Op, Scripted, Step, TestProcessor, now, set};
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
 use perch_engine::{
     Acting, Collector, Observer, Options, Reader, RecordedMachine, Recorder, Session, StateDir,
@@ -63,23 +63,23 @@ fn kernel() -> Rc<RefCell<Kernel>> {
     Rc::new(RefCell::new(kernel))
 }
 
-fn record(steps: Vec<Step>, acting: Acting) -> (Vec<u8>, Seen) {
+fn record(steps: Vec<Step>, acting: Acting) -> (Vec<u8>, Heard) {
     let mut session = Session::new(Scripted::new(&kernel(), 4, steps), options(acting)).unwrap();
     session.set_clock(now);
     let mut recorder = Recorder::new(Vec::new(), "a test", &["app".to_owned()]);
-    let mut seen = Seen::default();
+    let mut seen = Heard::default();
     let mut observers: Vec<&mut dyn Observer> = vec![&mut recorder, &mut seen];
     session.run(&mut observers).unwrap();
     recorder.finish().unwrap();
     (recorder.into_inner(), seen)
 }
 
-fn replay(recording: &[u8]) -> (Vec<u8>, Seen) {
+fn replay(recording: &[u8]) -> (Vec<u8>, Heard) {
     let reader = Reader::new(recording, "a recording").unwrap();
     let mut session =
         Session::new(RecordedMachine::new(reader), options(Acting::Paper(None))).unwrap();
     let mut recorder = Recorder::new(Vec::new(), "a test", &["app".to_owned()]);
-    let mut seen = Seen::default();
+    let mut seen = Heard::default();
     let mut observers: Vec<&mut dyn Observer> = vec![&mut recorder, &mut seen];
     session.run(&mut observers).unwrap();
     (recorder.into_inner(), seen)
@@ -94,7 +94,10 @@ fn op() -> impl Strategy<Value = Op> {
             of,
             mask: set("0,3")
         }),
-        prop::sample::select(vec!["0-7", "0-5"]).prop_map(|mask| Op::Cpuset { mask: set(mask) }),
+        prop::sample::select(vec!["0-7", "0-5"]).prop_map(|mask| Op::Cpuset {
+            group: 0,
+            mask: set(mask)
+        }),
     ]
 }
 
@@ -113,7 +116,7 @@ fn periods(recording: &[u8]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_dry_run_played_back_with_its_policy_is_the_same(steps in steps()) {
@@ -135,8 +138,11 @@ proptest! {
         for (live, replayed) in live.snapshots.iter().zip(&replayed.snapshots) {
             for (live, replayed) in live.threads.iter().zip(&replayed.threads) {
                 prop_assert_eq!(live.info.id, replayed.info.id);
-                prop_assert_eq!(&live.allowed, &replayed.allowed);
                 prop_assert_eq!(live.hands_off.is_some(), replayed.hands_off.is_some());
+                // Of one that is given up for now it is not known.
+                if live.hands_off.is_none() {
+                    prop_assert_eq!(&live.allowed, &replayed.allowed);
+                }
                 prop_assert_eq!(&live.metrics, &replayed.metrics);
             }
         }
@@ -213,11 +219,9 @@ fn the_documented_lines_are_right() {
 
 #[test]
 fn a_report_adds_up() {
-    let mut session = Session::new(
-        Scripted::new(&kernel(), 4, vec![Step::default(); 300]),
-        options(Acting::Paper(None)),
-    )
-    .unwrap();
+    let mut machine = Scripted::new(&kernel(), 4, vec![Step::default(); 300]);
+    machine.has_clock = false;
+    let mut session = Session::new(machine, options(Acting::Paper(None))).unwrap();
     let mut collector = Collector::new(&["app".to_owned()]);
     session.run(&mut collector).unwrap();
     let report = collector.report();

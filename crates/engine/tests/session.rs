@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::{Decide, Kernel, Knob, Op, Scripted, Seen, Step, TestProcessor, masks, now, set};
+use common::{Decide, Heard, Kernel, Knob, Op, Scripted, Step, TestProcessor, masks, now, set};
 use perch_core::{
-    Binding, HandsOff, Machine, MetricSource, Outcome, Plan, Policy, PuSet, Reason, Snapshot,
-    ThreadId, Wake, metric::names,
+    Affinity, Binding, HandsOff, Machine, MaskChange, MaskError, MetricSource, Outcome, Plan,
+    Policy, ProcessId, PuSet, Reason, Snapshot, ThreadId, Wake, affinity::Relative, metric::names,
 };
 use perch_engine::{
     Acting, Cause, Journal, Observer, Options, Period, Recovery, Session, SessionEnd, StateDir,
-    journal::{Header, file::JournalFile, state_dir},
+    journal::{Header, Knob as What, Record, SetRecord, file::JournalFile, state_dir},
     recover_all, restore,
 };
 use std::{cell::RefCell, rc::Rc, sync::Arc};
@@ -49,8 +49,8 @@ fn live() -> (tempfile::TempDir, Acting) {
     (dir, acting)
 }
 
-fn run(session: &mut Session<Scripted>) -> (Seen, SessionEnd) {
-    let mut seen = Seen::default();
+fn run(session: &mut Session<Scripted>) -> (Heard, SessionEnd) {
+    let mut seen = Heard::default();
     let end = session.run(&mut seen).unwrap();
     (seen, end)
 }
@@ -374,64 +374,160 @@ fn without_a_journal_nothing_is_changed() {
     assert_eq!(seen.remarks.len(), 1, "said once");
 }
 
+/// A journal that says that this thread's mask is perch's.
+fn journal_of(state: &StateDir, header: Header, thread: ThreadId, before: &PuSet) -> JournalFile {
+    let mut file = JournalFile::create(state, header).unwrap();
+    let record = Record::Set(SetRecord {
+        thread,
+        process: thread.tid,
+        knob: What::Affinity,
+        before: before.clone(),
+        whole: Some(true),
+        from: vec![before.clone()],
+        set: set("3"),
+        let_go: Some(false),
+        at: 0,
+    });
+    file.announce(&[record]).unwrap();
+    file
+}
+
 #[test]
 fn recovery_undoes_the_dead_and_spares_the_living() {
     let (kernel, all) = kernel(4);
     let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path()).unwrap();
-    let me = state_dir::header(all.clone()).unwrap();
-    let dead = Header {
-        perch: perch_core::ProcessId {
-            pid: 1,
-            start: u64::MAX,
-        },
-        ..me.clone()
-    };
-    let old = Header {
-        boot: "another".to_owned(),
-        perch: perch_core::ProcessId { pid: 2, start: 2 },
-        ..me.clone()
-    };
-    for header in [me, dead, old] {
-        let mut file = JournalFile::create(&state, header).unwrap();
-        let record = perch_engine::journal::SetRecord {
-            thread,
-            knob: perch_engine::journal::Knob::Affinity,
-            before: all.clone(),
-            from: vec![all.clone()],
-            set: set("3"),
-            at: 0,
-        };
-        file.announce(&[perch_engine::journal::Record::Set(record)])
-            .unwrap();
+    let header = || state_dir::header(all.clone()).unwrap();
+    // Held open it is locked, so that its perch lives, whatever its process number is.
+    let alive = journal_of(&state, header(), thread, &all);
+    let mut elsewhere = header();
+    elsewhere.namespaces.pid += 1;
+    let mut other_clock = header();
+    other_clock.namespaces.time += 1;
+    let mut old = header();
+    old.boot = "another".to_owned();
+    for header in [header(), elsewhere, other_clock, old] {
+        drop(journal_of(&state, header, thread, &all));
     }
-    std::fs::write(dir.path().join("0-0.journal"), "garbage").unwrap();
+    let damaged = journal_of(&state, header(), thread, &all).path().to_owned();
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&damaged, bytes).unwrap();
+    std::fs::write(dir.path().join("garbage.journal"), "garbage").unwrap();
+    std::fs::write(dir.path().join("unfinished.new"), "").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link.journal")).unwrap();
+    std::fs::create_dir(dir.path().join("dir.journal")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        dir.path().join("fifo.journal"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
     kernel
         .borrow_mut()
         .tasks
         .get_mut(&thread)
         .unwrap()
         .requested = set("3");
-    let recovered = recover_all(&state, &mut Knob(Rc::clone(&kernel)), &all).unwrap();
+
+    let recovered = recover_all(&state, &mut Knob(Rc::clone(&kernel))).unwrap();
     assert_eq!(masks(&kernel)[&thread], all);
-    let what: Vec<&str> = recovered
+    let told = |recovery: &Recovery| match recovery {
+        Recovery::Alive { .. } => "alive",
+        Recovery::Elsewhere => "elsewhere",
+        Recovery::OtherBoot => "other boot",
+        Recovery::Restored(report) => {
+            assert_eq!(report.restored + report.already, 1);
+            "restored"
+        }
+        Recovery::Damaged { .. } => "damaged",
+        Recovery::Unreadable { .. } => "unreadable",
+    };
+    let mut what: Vec<&str> = recovered
         .iter()
-        .map(|(_, recovery)| match recovery {
-            Recovery::Alive { .. } => "alive",
-            Recovery::OtherBoot => "other boot",
-            Recovery::Restored(report) => {
-                assert_eq!(report.restored, 1);
-                "restored"
-            }
-            Recovery::Unreadable(_) => "unreadable",
-        })
+        .map(|(_, recovery)| told(recovery))
         .collect();
-    let mut sorted = what.clone();
-    sorted.sort_unstable();
-    assert_eq!(sorted, ["alive", "other boot", "restored", "unreadable"]);
-    let left = std::fs::read_dir(dir.path()).unwrap().count();
-    assert_eq!(left, 2, "the living one's, and the garbage");
+    what.sort_unstable();
+    let unreadable = ["unreadable"; 4];
+    let others = [
+        "alive",
+        "damaged",
+        "elsewhere",
+        "elsewhere",
+        "other boot",
+        "restored",
+    ];
+    assert_eq!(what, [&others[..], &unreadable[..]].concat());
+    // Nothing goes that somebody may need.
+    let mut left: Vec<String> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .map(|name| name.rsplit_once('.').unwrap().1.to_owned())
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, [&["damaged"][..], &["journal"; 7][..]].concat());
+    drop(alive);
+}
+
+#[test]
+fn another_users_journal_moves_nobody_elses_threads() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    kernel
+        .borrow_mut()
+        .tasks
+        .get_mut(&thread)
+        .unwrap()
+        .requested = set("3");
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    let file = journal_of(
+        &state,
+        state_dir::header(all.clone()).unwrap(),
+        thread,
+        &all,
+    );
+    let mut knob = Strangers(Knob(Rc::clone(&kernel)));
+    let report = restore(&mut knob, file.journal(), Some(1000));
+    assert_eq!((report.restored, report.failed.len()), (0, 1));
+    assert_eq!(masks(&kernel)[&thread], set("3"));
+    // Who names the journal trusts it.
+    let report = restore(&mut knob, file.journal(), None);
+    assert_eq!((report.restored, report.failed.len()), (1, 0));
+    assert_eq!(masks(&kernel)[&thread], all);
+}
+
+/// A kernel on which all threads are somebody else's.
+struct Strangers(Knob);
+
+impl Affinity for Strangers {
+    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
+        self.0.mask(thread)
+    }
+
+    fn change(&mut self, change: &MaskChange) -> Outcome {
+        self.0.change(change)
+    }
+
+    fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
+        self.0.allowed(thread)
+    }
+
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        false
+    }
+
+    fn relatives(
+        &self,
+        session: &str,
+        processes: &[ProcessId],
+        known: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        self.0.relatives(session, processes, known)
+    }
 }
 
 #[test]
@@ -439,18 +535,18 @@ fn only_threads_born_after_a_mask_was_set_can_have_inherited_it() {
     let (kernel, all) = kernel(4);
     let before = kernel.borrow_mut().spawn(None, &all, 0.5);
     let mut journal = Journal::new(state_dir::header(all.clone()).unwrap());
-    journal.add(&perch_engine::journal::Record::Mask(
-        perch_engine::journal::MaskRecord {
-            set: set("3"),
-            before: all.clone(),
-            at: before.start + 1,
-        },
-    ));
+    journal.add(&Record::Mask(perch_engine::journal::MaskRecord {
+        process: 0,
+        set: set("3"),
+        before: all.clone(),
+        whole: Some(true),
+        at: before.start + 1,
+    }));
     kernel.borrow_mut().taskset(before, &set("3"));
     let mut machine = Scripted::new(&kernel, 4, Vec::new());
     machine.wait(std::time::Duration::ZERO).unwrap();
     let after = kernel.borrow_mut().spawn(None, &set("3"), 0.5);
-    let report = restore(&mut machine.knob, &journal, &all);
+    let report = restore(&mut machine.knob, &journal, None);
     assert_eq!((report.restored, report.inherited), (1, 1));
     assert_eq!(masks(&kernel)[&before], set("3"));
     assert_eq!(masks(&kernel)[&after], all);
@@ -587,4 +683,60 @@ fn what_is_wrong_with_counts_is_said_once() {
         .unwrap();
     assert_eq!((share.value, share.source), (0.75, MetricSource::Counters));
     assert_eq!(seen.snapshots[0].fp_threshold, 0.5);
+}
+
+#[test]
+fn a_bound_thread_that_calls_execve_gives_its_mask_back_under_its_new_number() {
+    for late in [false, true] {
+        let (kernel, all) = kernel(4);
+        let first = kernel.borrow_mut().spawn(None, &all, 0.5);
+        let worker = kernel.borrow_mut().spawn(Some(first.tid), &all, 0.9);
+        let (_dir, acting) = live();
+        let policy = move |snapshot: &Snapshot| {
+            let here = snapshot.thread(worker).is_some();
+            bindings(here.then(|| bind(worker, "3")).into_iter().collect())
+        };
+        let mut script = steps(4);
+        // Before perch looks, or between its look and its deed.
+        let exec = vec![Op::Exec { of: 1 }];
+        match late {
+            false => script[2].before = exec,
+            true => script[2].race = exec,
+        }
+        let mut session = session(&kernel, script, policy, acting, false);
+        let (seen, _) = run(&mut session);
+        assert_eq!(masks(&kernel)[&first], all, "late: {late}");
+        let bound = |at: usize| seen.snapshots[at].thread(first).unwrap().bound.clone();
+        assert_eq!(
+            bound(if late { 3 } else { 2 }),
+            Some(set("3")),
+            "late: {late}"
+        );
+    }
+}
+
+#[test]
+fn a_child_born_before_somebody_places_its_creator_is_perchs() {
+    let (kernel, all) = kernel(4);
+    let parent = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let policy = move |snapshot: &Snapshot| {
+        let pus = if snapshot.period < 2 { "5" } else { "6" };
+        let free = snapshot
+            .thread(parent)
+            .is_some_and(|thread| thread.hands_off.is_none());
+        bindings(free.then(|| bind(parent, pus)).into_iter().collect())
+    };
+    let mut script = steps(6);
+    script[2].race.push(Op::Fork {
+        of: 0,
+        own_process: false,
+    });
+    script[3].before.push(Op::Taskset {
+        of: 0,
+        mask: set("0,2"),
+    });
+    run(&mut session(&kernel, script, policy, acting, false));
+    let masks: Vec<PuSet> = masks(&kernel).into_values().collect();
+    assert_eq!(masks, [set("0,2"), all]);
 }

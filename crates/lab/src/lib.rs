@@ -40,7 +40,7 @@ pub use run::{Progress, run, run_on};
 
 use include_dir::{Dir, DirEntry};
 use published::EXPERIMENTS;
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// A shipped experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,13 +94,13 @@ pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
         .extension()
         .is_some_and(|extension| extension == "toml")
     {
-        let text = fs::read_to_string(path).map_err(|error| LabError::Read {
+        let text = perch_files::read_to_string(path).map_err(|error| LabError::Read {
             path: path.to_owned(),
             error,
         })?;
         let directory = path.parent().unwrap_or(Path::new(""));
         let sibling = |name: &str| {
-            fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+            perch_files::read_to_string(&directory.join(name)).map_err(|error| error.to_string())
         };
         return experiment::parse(name_or_path, &text, path, &sibling);
     }

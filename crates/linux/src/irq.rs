@@ -36,7 +36,9 @@ impl Line {
 /// Reads the text. Accepts arbitrary bytes; a line that does not fit the heading is left out, as those are which tell
 /// one number for the whole machine (`ERR`).
 pub fn parse_interrupts(bytes: &[u8]) -> Interrupts {
+    // Devices' names come from drivers, and those of USB devices from the device.
     let text = String::from_utf8_lossy(bytes);
+    let text = perch_core::text::printable_lines(&text);
     let mut lines = text.lines();
     let heading = lines.next().unwrap_or_default();
     let pus: Option<Vec<u32>> = heading

@@ -5,6 +5,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod affinity;
+mod capability;
 pub mod irq;
 pub mod launch;
 pub mod limits;

@@ -1,10 +1,16 @@
-//! perch's own limit of open files: raised for itself, never for the program that it starts.
+//! perch's own limit of open files: raised for itself, never for the program that it starts; and who may keep how many
+//! of them open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::sync::OnceLock;
+use std::{
+    fs,
+    ops::{Deref, DerefMut},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
-/// Descriptors that stay free for files, sockets, and the reading of `/proc`.
-const RESERVED: u64 = 256;
+/// Descriptors that nobody keeps open, so that the journal can be written, `/proc` read and masks restored: this many,
+/// or half of what there is.
+const RESERVED: usize = 256;
 
 /// The limit of open files as it was before perch raised it.
 static INHERITED: OnceLock<Rlimit> = OnceLock::new();
@@ -29,10 +35,143 @@ pub fn inherited_open_files() -> Rlimit {
     *INHERITED.get_or_init(|| getrlimit(Resource::Nofile))
 }
 
-/// How many descriptors may be kept open on files of `/proc`: half of what there is, since counters need the others.
-pub fn proc_budget() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
-    (limit.saturating_sub(RESERVED.min(limit / 2)) / 2) as usize
+/// What descriptors are kept open for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Files of `/proc`, one or two a thread.
+    Threads,
+    /// Hardware counters of threads.
+    ThreadCounters,
+    /// Hardware counters of whole PUs.
+    PuCounters,
+    /// Sampling of instructions, by CPU or by thread.
+    Samples,
+    /// The kernel's records of forks, ends and names.
+    TaskEvents,
+    /// Processes' memory and the files that they execute.
+    Code,
+}
+
+/// Of every 16 descriptors those that each purpose has to itself, in the order of [`Purpose`]. The rest is for whoever
+/// comes first.
+const OWN_PARTS: [usize; 6] = [2, 2, 1, 2, 1, 1];
+
+/// The descriptors that perch may keep open, shared by all that keep some.
+///
+/// Each purpose has a part that others cannot use up, so that threads that are many do not leave the sampler blind.
+#[derive(Debug, Clone)]
+pub struct Budget(Arc<Shares>);
+
+#[derive(Debug)]
+struct Shares {
+    total: usize,
+    used: Mutex<[usize; OWN_PARTS.len()]>,
+}
+
+impl Budget {
+    /// The one of this process: what its limit allows, raised as far as it goes, beyond what is open already and what
+    /// is to stay free.
+    pub fn of_process() -> Self {
+        static ONE: OnceLock<Budget> = OnceLock::new();
+        let new = || {
+            raise_open_files();
+            let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20) as usize;
+            let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+            let free = limit.saturating_sub(open);
+            Self::of(free - RESERVED.min(free / 2))
+        };
+        ONE.get_or_init(new).clone()
+    }
+
+    /// One of this many descriptors.
+    pub fn of(total: usize) -> Self {
+        Self(Arc::new(Shares {
+            total,
+            used: Mutex::default(),
+        }))
+    }
+
+    /// Sets some aside until the result is dropped; `None` if there are not as many left.
+    pub fn reserve(&self, purpose: Purpose, count: usize) -> Option<Reserved> {
+        let mut used = self.0.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if count > self.left(&used, purpose) {
+            return None;
+        }
+        used[purpose as usize] += count;
+        Some(Reserved {
+            budget: self.clone(),
+            purpose,
+            count,
+        })
+    }
+
+    /// How many may still be reserved for that.
+    pub fn available(&self, purpose: Purpose) -> usize {
+        let used = self.0.used.lock().unwrap_or_else(PoisonError::into_inner);
+        self.left(&used, purpose)
+    }
+
+    /// How many are reserved for that.
+    pub fn used(&self, purpose: Purpose) -> usize {
+        self.0.used.lock().unwrap_or_else(PoisonError::into_inner)[purpose as usize]
+    }
+
+    fn left(&self, used: &[usize; OWN_PARTS.len()], purpose: Purpose) -> usize {
+        let all = used.iter().zip(OWN_PARTS).enumerate();
+        // What others use, or have to themselves.
+        let taken = all.map(|(of, (used, part))| match of == purpose as usize {
+            true => *used,
+            false => (*used).max(self.0.total * part / 16),
+        });
+        self.0.total.saturating_sub(taken.sum())
+    }
+}
+
+/// Descriptors that are set aside, given back when this is dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    budget: Budget,
+    purpose: Purpose,
+    count: usize,
+}
+
+impl Reserved {
+    /// Gives them back when this is dropped.
+    pub fn keep<T>(self, inner: T) -> Kept<T> {
+        Kept {
+            inner,
+            _reserved: self,
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let used = &self.budget.0.used;
+        used.lock().unwrap_or_else(PoisonError::into_inner)[self.purpose as usize] -= self.count;
+    }
+}
+
+/// Something that holds descriptors, with its place in the budget.
+#[derive(Debug)]
+pub struct Kept<T> {
+    // Closed first.
+    inner: T,
+    _reserved: Reserved,
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for Kept<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
 }
 
 /// What a user does about too few descriptors.
@@ -42,6 +181,7 @@ pub const REMEDY: &str = "raise the limit of open files: `ulimit -n 65536`, `nof
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn raising_remembers_what_was_inherited() {
@@ -50,6 +190,62 @@ mod tests {
         let inherited = inherited_open_files();
         assert_eq!(inherited.maximum, before.maximum);
         assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);
-        assert!(proc_budget() > 0);
+        assert!(Budget::of_process().available(Purpose::Threads) > 0);
+    }
+
+    const ALL: [Purpose; 6] = [
+        Purpose::Threads,
+        Purpose::ThreadCounters,
+        Purpose::PuCounters,
+        Purpose::Samples,
+        Purpose::TaskEvents,
+        Purpose::Code,
+    ];
+
+    /// Everything that may still be reserved for that.
+    fn rest(budget: &Budget, purpose: Purpose) -> Vec<Reserved> {
+        std::iter::from_fn(|| budget.reserve(purpose, 1)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_there_are(
+            total in 0usize..1000,
+            wishes in proptest::collection::vec((0usize..6, 0usize..300, any::<bool>()), 0..40),
+        ) {
+            let budget = Budget::of(total);
+            let mut held = Vec::new();
+            for (purpose, count, give_back) in wishes {
+                if give_back {
+                    held.pop();
+                }
+                let available = budget.available(ALL[purpose]);
+                let reserved = budget.reserve(ALL[purpose], count);
+                prop_assert_eq!(reserved.is_some(), count <= available);
+                held.extend(reserved);
+                let used: usize = ALL.iter().map(|purpose| budget.used(*purpose)).sum();
+                prop_assert!(used <= total);
+                // Nobody is left without his own part.
+                for (purpose, part) in ALL.iter().zip(OWN_PARTS) {
+                    let of_it = budget.used(*purpose) + budget.available(*purpose);
+                    prop_assert!(of_it >= total * part / 16);
+                }
+            }
+            drop(held);
+            prop_assert!(ALL.iter().all(|purpose| budget.used(*purpose) == 0));
+        }
+    }
+
+    #[test]
+    fn whoever_comes_first_leaves_the_others_their_parts() {
+        let budget = Budget::of(160);
+        let threads = rest(&budget, Purpose::Threads);
+        assert_eq!(threads.len(), 90);
+        let others = ALL.iter().filter(|purpose| **purpose != Purpose::Threads);
+        let others: Vec<usize> = others.map(|of| rest(&budget, *of).len()).collect();
+        assert_eq!(others, [20, 10, 20, 10, 10]);
+        let kept = budget.clone().reserve(Purpose::Code, 10);
+        let kept = kept.expect("given back").keep(5);
+        assert_eq!((*kept, budget.used(Purpose::Code)), (5, 10));
     }
 }

@@ -41,7 +41,11 @@ fn threads() -> HashMap<i32, (u64, u32, String)> {
             let stat = task.stat().ok()?;
             Some((
                 stat.pid,
-                (stat.utime + stat.stime, stat.processor? as u32, stat.comm),
+                (
+                    stat.utime + stat.stime,
+                    stat.processor? as u32,
+                    perch_core::text::name(stat.comm.as_bytes()),
+                ),
             ))
         })
         .collect()

@@ -10,6 +10,7 @@ use perch_linux::{
     affinity::{LinuxAffinity, SESSION_VARIABLE},
     proc::start_of,
 };
+use perch_skip::skip;
 use std::{
     collections::BTreeSet,
     process::{Child, Command},
@@ -88,7 +89,7 @@ fn a_mask_that_somebody_else_set_is_left_alone() {
     let default = affinity.mask(id).unwrap();
     let pus: Vec<PuSet> = default.iter().map(PuSet::single).collect();
     let [first, second, ..] = &pus[..] else {
-        return; // One PU: nobody can set another mask.
+        return skip!(Pus, "nobody can set another mask on one PU");
     };
     affinity.change(&change(id, &default, first));
     let status = Command::new("taskset")
@@ -104,18 +105,24 @@ fn a_mask_that_somebody_else_set_is_left_alone() {
 }
 
 #[test]
-fn a_default_narrower_than_the_cpu_set_does_not_grow() {
+fn only_what_was_the_whole_of_its_cpu_set_is_made_that_again() {
     let sleeper = Sleeper::new("sleep 30", "");
     let id = sleeper.id();
     let mut affinity = LinuxAffinity::new();
     let default = affinity.mask(id).unwrap();
     let narrow = PuSet::single(default.last().unwrap());
-    let to_narrow = MaskChange {
-        to_default: true,
-        ..change(id, &default, &narrow)
-    };
-    assert_eq!(affinity.change(&to_narrow), Outcome::Applied);
+    assert_eq!(
+        affinity.change(&change(id, &default, &narrow)),
+        Outcome::Applied
+    );
     assert_eq!(affinity.mask(id).unwrap(), narrow);
+    // Whatever the CPU set was when it was whole.
+    let whole = MaskChange {
+        to_default: true,
+        ..change(id, &narrow, &narrow)
+    };
+    assert_eq!(affinity.change(&whole), Outcome::Applied);
+    assert_eq!(affinity.mask(id).unwrap(), default);
 }
 
 #[test]
@@ -155,7 +162,9 @@ fn per_cpu_kernel_threads_are_not_permitted() {
             std::fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|c| c.trim() == "migration/0")
         });
-    let Some(tid) = stopper else { return };
+    let Some(tid) = stopper else {
+        return skip!(KernelThreads, "there is no migration/0 in /proc");
+    };
     let id = ThreadId {
         tid,
         start: start_of(tid).unwrap(),
@@ -175,6 +184,9 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
     // A child, and a daemon that leaves its family.
     let sleeper = Sleeper::new("sleep 30 & (setsid sleep 29 &) ; wait", &session);
     let affinity = LinuxAffinity::new();
+    let relatives = |session: &str, processes: &[ProcessId]| {
+        affinity.relatives(session, processes, &|_| false).unwrap()
+    };
     let names = |relatives: &[perch_core::affinity::Relative]| -> BTreeSet<String> {
         let comm =
             |tid| std::fs::read_to_string(format!("/proc/{tid}/cmdline")).unwrap_or_default();
@@ -185,7 +197,7 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
     };
     let wait_for = |count: usize, session: &str, known: &[ProcessId]| {
         for _ in 0..200 {
-            let found = affinity.relatives(session, known);
+            let found = relatives(session, known);
             let ready = names(&found)
                 .iter()
                 .filter(|n| n.starts_with("sleep"))
@@ -195,7 +207,7 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        affinity.relatives(session, known)
+        relatives(session, known)
     };
     let marked = wait_for(3, &session, &[]);
     let seen = names(&marked);
@@ -205,7 +217,7 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
     );
     assert!(marked.iter().all(|r| !r.mask.is_empty()));
     // By descent alone the daemon is not known.
-    let by_descent = names(&affinity.relatives("", &[sleeper.process()]));
+    let by_descent = names(&relatives("", &[sleeper.process()]));
     assert!(
         by_descent.contains("sleep 30 ") && !by_descent.contains("sleep 29 "),
         "{by_descent:?}"
@@ -215,7 +227,7 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
         start: sleeper.process().start - 1,
         ..sleeper.process()
     };
-    assert!(affinity.relatives("", &[stranger]).is_empty());
+    assert!(relatives("", &[stranger]).is_empty());
     for relative in &marked {
         let pid = rustix::process::Pid::from_raw(relative.process.pid).unwrap();
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

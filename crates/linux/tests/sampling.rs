@@ -7,6 +7,7 @@ use perch_linux::{
     perf::{TaskEvent, TaskEvents, task_events::Buffering},
     sampling::{Options, SamplerModule},
 };
+use perch_skip::skip;
 use std::{
     fs,
     process::{Child, Command, Stdio},
@@ -129,8 +130,9 @@ fn another_process_is_sampled() {
 
 #[test]
 fn a_program_that_executes_another_is_read_anew() {
-    let Ok(module) = SamplerModule::open(Options::default()) else {
-        return; // perf events are refused here
+    let module = match SamplerModule::open(Options::default()) {
+        Ok(module) => module,
+        Err(error) => return skip!(Perf, "{error}"),
     };
     // An endless loop of the shell, then on a signal another program in the same process.
     let program = std::env::current_exe().expect("this test");
@@ -188,8 +190,9 @@ fn a_thousand_threads_leave_no_descriptor() {
 
 #[test]
 fn threads_that_switch_often_are_left_out_and_reported_once() {
-    let Ok(module) = SamplerModule::open(per_thread()) else {
-        return; // perf events are refused here
+    let module = match SamplerModule::open(per_thread()) {
+        Ok(module) => module,
+        Err(error) => return skip!(Perf, "{error}"),
     };
     assert!(!module.system_wide());
     let mut periods = Periods::new(module);

@@ -7,6 +7,7 @@ use perch_linux::{
     machine::{CountersMode, LinuxMachine},
     sampling::{Options, SamplerModule},
 };
+use perch_skip::skip;
 use std::{
     hint::black_box,
     process::{Child, Command, Stdio},
@@ -96,8 +97,8 @@ impl Drop for Touching {
 }
 
 /// What is seen of these threads in each of so many periods.
-fn seen(threads: &[Touching], options: Options, count: usize) -> Option<Vec<Vec<Sharing>>> {
-    let module = SamplerModule::open(options).ok()?; // else perf events are refused here
+fn seen(threads: &[Touching], options: Options, count: usize) -> Result<Vec<Vec<Sharing>>, String> {
+    let module = SamplerModule::open(options).map_err(|error| error.to_string())?;
     let mut periods = Periods::new(module);
     threads
         .iter()
@@ -107,7 +108,7 @@ fn seen(threads: &[Touching], options: Options, count: usize) -> Option<Vec<Vec<
         periods.period_of_work(&ids, WORK);
         periods.module.sharing()
     };
-    Some((0..count).map(|_| period()).collect())
+    Ok((0..count).map(|_| period()).collect())
 }
 
 fn options() -> [Options; 2] {
@@ -136,8 +137,9 @@ fn a_producer_and_its_consumer_are_found_among_others() {
             Touching::start(&table, reads),
             Touching::start(&table, reads),
         ];
-        let Some(seen) = seen(&threads, options, 3) else {
-            return;
+        let seen = match seen(&threads, options, 3) {
+            Ok(seen) => seen,
+            Err(error) => return skip!(Perf, "{error}"),
         };
         for sharing in &seen {
             assert!(sharing.len() <= 1, "{seen:?}");
@@ -157,8 +159,9 @@ fn a_word_that_all_add_to_is_found() {
         Touching::start(&word, locks),
         Touching::start(&words(8), locks),
     ];
-    let Some(seen) = seen(&threads, Options::default(), 2) else {
-        return;
+    let seen = match seen(&threads, Options::default(), 2) {
+        Ok(seen) => seen,
+        Err(error) => return skip!(Perf, "{error}"),
     };
     let last = seen.last().expect("two periods");
     assert_eq!(last.len(), 1, "{seen:?}");
@@ -210,8 +213,8 @@ fn the_machine_observes_who_shares() {
         .counters(CountersMode::Sampling)
         .build()
         .expect("a machine");
-    if machine.configure(&EventPlan::default()).is_err() {
-        return; // perf events are refused here
+    if let Err(error) = machine.configure(&EventPlan::default()) {
+        return skip!(Perf, "{error}");
     }
     machine.attach(other.0.id() as i32).expect("alive");
     let mut found = None;
@@ -254,8 +257,9 @@ fn how_often_pairs_are_found() {
         ];
         let wanted = pair(&threads[0], &threads[1]);
         let begun = Instant::now();
-        let Some(seen) = seen(&threads, Options::default(), 12) else {
-            return;
+        let seen = match seen(&threads, Options::default(), 12) {
+            Ok(seen) => seen,
+            Err(error) => return skip!(Perf, "{error}"),
         };
         // Nobody needs a line more often than either goes over all of them.
         let rounds = [0, 1].map(|at: usize| threads[at].rounds.load(Relaxed));

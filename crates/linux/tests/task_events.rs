@@ -1,6 +1,7 @@
 //! Task events of real processes: of this one, and of a program that is being started.
 
 use perch_linux::perf::{TaskEvent, TaskEvents, task_events::Buffering};
+use perch_skip::skip;
 use std::{
     os::unix::process::CommandExt,
     process::{Command, Stdio},
@@ -49,8 +50,9 @@ fn drain_soon(source: &mut TaskEvents) -> Vec<TaskEvent> {
 #[test]
 fn a_running_process_s_threads_are_followed() {
     let pid = std::process::id() as i32;
-    let Ok(mut source) = TaskEvents::for_process(pid, Buffering::default()) else {
-        return; // perf events are refused here
+    let mut source = match TaskEvents::for_process(pid, Buffering::default()) {
+        Ok(source) => source,
+        Err(error) => return skip!(Perf, "{error}"),
     };
     let first = short_thread("first");
     let second = thread::spawn(|| short_thread("second"))
@@ -64,8 +66,9 @@ fn a_running_process_s_threads_are_followed() {
 
 #[test]
 fn all_threads_are_seen_where_permitted() {
-    let Ok(mut source) = TaskEvents::system_wide(Buffering::default()) else {
-        return; // not permitted to see other users' threads
+    let mut source = match TaskEvents::system_wide(Buffering::default()) {
+        Ok(source) => source,
+        Err(error) => return skip!(SystemWidePerf, "{error}"),
     };
     let tid = short_thread("anybody");
     let events = drain_soon(&mut source);
@@ -85,10 +88,13 @@ fn a_launched_program_is_followed_through_its_descendants() {
         .spawn()
         .expect("sh");
     let pid = child.id() as i32;
-    let Ok(mut source) = TaskEvents::for_launch(pid, Buffering::default()) else {
-        child.kill().expect("kill");
-        child.wait().expect("wait");
-        return; // perf events are refused here
+    let mut source = match TaskEvents::for_launch(pid, Buffering::default()) {
+        Ok(source) => source,
+        Err(error) => {
+            child.kill().expect("kill");
+            child.wait().expect("wait");
+            return skip!(Perf, "{error}");
+        }
     };
     use std::io::Write;
     let mut stdin = child.stdin.take().expect("piped");

@@ -234,7 +234,7 @@ impl ConfigFile {
                 None => return Ok(Self::default()),
             },
         };
-        match std::fs::read_to_string(&path) {
+        match perch_files::read_to_string(&path) {
             Ok(text) => Ok(Self::parse(&text, &path)?),
             // Nobody asked for it: HOME may be another user's, as under sudo or setpriv.
             Err(error) if !must && matches!(error.kind(), NotFound | PermissionDenied) => {
@@ -330,7 +330,7 @@ impl Settings {
         let named = self.policy_config.get(CALIBRATION);
         let named = named.and_then(toml::Value::as_str).map(Path::new);
         let file = named.filter(|file| !file.as_os_str().is_empty()).or(own);
-        self.calibration = file.and_then(|file| std::fs::read_to_string(file).ok());
+        self.calibration = file.and_then(|file| perch_files::read_to_string(file).ok());
     }
 
     /// Takes the options with which a policy was recorded.

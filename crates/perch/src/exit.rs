@@ -23,7 +23,7 @@ pub struct Stopped {
 
 impl std::fmt::Display for Stopped {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = signal_hook::low_level::signal_name(self.signal).unwrap_or("a signal");
+        let name = perch_linux::signals::name(self.signal);
         write!(to, "stopped by {name}: {}", self.left)
     }
 }
@@ -40,10 +40,28 @@ pub fn from_wait_status(status: i32) -> u8 {
     }
 }
 
+/// Says something of perch's own on standard error, where it can be written at all.
+pub fn say(text: &str) {
+    use std::io::Write;
+    let style = anstyle::AnsiColor::Red.on_default().bold();
+    let text = perch_core::text::printable_lines(text);
+    let _ = writeln!(anstream::stderr(), "{style}perch:{style:#} {text}");
+}
+
+/// Says, once, that signals are ignored that are for programs which perch has started.
+pub fn say_ignored(received: perch_linux::signals::Received) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        say(&format!(
+            "{} is ignored, as are all signals that mean nothing to this command",
+            perch_linux::signals::name(received.signal)
+        ));
+    });
+}
+
 /// Prints an error and everything that caused it, and gives the exit code for it.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    let style = anstyle::AnsiColor::Red.on_default().bold();
-    anstream::eprintln!("{style}perch:{style:#} {}", describe(error));
+    say(&describe(error));
     if let Some(stopped) = error.downcast_ref::<Stopped>() {
         return ExitCode::from(SIGNALLED.wrapping_add(stopped.signal as u8));
     }

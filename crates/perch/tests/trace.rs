@@ -1,5 +1,6 @@
 //! `perch record-trace` and `perch trace` as a user calls them.
 
+use perch_skip::skip;
 use serde_json::Value;
 use std::{
     path::Path,
@@ -32,8 +33,7 @@ fn a_program_is_recorded_looked_at_and_written_for_champsim() {
         &["record-trace", "--json", "--", "/bin/false"],
     );
     if error(&recorded, recorded.status.code().unwrap()).contains("package qemu-user") {
-        eprintln!("skipped: there is no qemu-x86_64");
-        return;
+        return skip!(Tool, "there is no qemu-x86_64");
     }
     // The program's own code.
     assert_eq!(recorded.status.code(), Some(1), "{recorded:?}");

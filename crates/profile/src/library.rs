@@ -169,7 +169,7 @@ fn toml_files(directory: &Path) -> Result<Vec<PathBuf>, LibraryError> {
 }
 
 fn read(path: &Path) -> Result<Profile, LibraryError> {
-    let text = fs::read_to_string(path).map_err(|error| LibraryError::Io {
+    let text = perch_files::read_to_string(path).map_err(|error| LibraryError::Io {
         path: path.to_owned(),
         error,
     })?;

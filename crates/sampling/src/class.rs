@@ -84,17 +84,3 @@ impl Class {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indices_follow_the_order_and_names_are_distinct() {
-        for (position, class) in Class::ALL.into_iter().enumerate() {
-            assert_eq!(class.index(), position);
-        }
-        let names: std::collections::BTreeSet<_> = Class::ALL.iter().map(|c| c.name()).collect();
-        assert_eq!(names.len(), Class::COUNT);
-    }
-}

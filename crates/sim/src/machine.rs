@@ -364,8 +364,17 @@ impl Affinity for SimMachine {
         Outcome::Applied
     }
 
-    fn relatives(&self, _: &str, _: &[ProcessId]) -> Vec<Relative> {
+    fn allowed(&self, _: ThreadId) -> Option<PuSet> {
+        Some(self.system.default_mask().clone())
+    }
+
+    fn relatives(
+        &self,
+        _: &str,
+        _: &[ProcessId],
+        _: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
         // A thread of a simulated program never inherits a mask: each starts with the default one.
-        Vec::new()
+        Ok(Vec::new())
     }
 }

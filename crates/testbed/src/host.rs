@@ -38,11 +38,7 @@ pub fn cache_dir() -> Result<PathBuf> {
 ///
 /// There is no other way around a VM test: a missing tool fails it.
 pub fn vm_tests_skipped() -> bool {
-    let skip = std::env::var_os("PERCH_SKIP_VM").is_some_and(|v| v == "1");
-    if skip {
-        eprintln!("skipped: PERCH_SKIP_VM=1");
-    }
-    skip
+    std::env::var_os("PERCH_SKIP_VM").is_some_and(|v| v == "1")
 }
 
 /// Holds `name.lock` in the cache folder, so that two test processes do not prepare the same thing at once.

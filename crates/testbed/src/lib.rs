@@ -13,11 +13,16 @@
 //! # anyhow::Ok(())
 //! ```
 //!
+//! A guest lives on the host's clock, and on a busy host gets little done in a second. So no test judges what has become
+//! of a number of periods: it waits for a state that must come and last before perch has seen a given amount of every
+//! thread's work ([`until`]).
+//!
 //! The kernel, its headers and the modules built against them are kept in `target/testbed`
 //! (`PERCH_TESTBED_DIR` overrides it); nothing is installed on the host. The Debian packages that
 //! the host itself needs are listed in `testbed/apt-packages.txt`.
 
 pub mod count;
+pub mod even;
 mod guest;
 mod host;
 mod initramfs;
@@ -28,6 +33,7 @@ mod module;
 mod perch;
 mod qemu;
 mod topology;
+pub mod until;
 
 pub use guest::{Guest, Output};
 pub use host::{cache_dir, repository, vm_tests_skipped};

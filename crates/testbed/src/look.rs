@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::until::{State, Waiting, core_of_pus, read_lines};
+
 /// How often files are looked at while waiting.
 const POLL: Duration = Duration::from_millis(20);
 
 /// How a complete period begins in perch's log.
-const PERIOD_RECORD: &str = r#"{"record":"period""#;
+pub(crate) const PERIOD_RECORD: &str = r#"{"record":"period""#;
 
 /// When to look, and at what.
 #[derive(clap::Parser, Debug)]
@@ -27,8 +29,14 @@ pub struct Options {
     /// Then wait until perch's log has so many more periods
     #[arg(long, value_name = "FILE=COUNT", value_parser = file_and_count)]
     pub periods: Option<(PathBuf, usize)>,
+    /// Then wait until things are so, or perch has seen enough to have made them so; with `--lines` and `--log`
+    #[arg(long, value_name = "STATE", requires_all = ["lines", "log"])]
+    pub until: Option<State>,
+    /// perch's log
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
     /// Give up after so many seconds
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 300.0)]
     pub limit: f64,
 }
 
@@ -47,6 +55,9 @@ pub struct Look {
     pub label: String,
     /// Complete periods in perch's log.
     pub periods: usize,
+    /// Whether the state that was waited for had lasted; nothing where none was.
+    #[serde(default)]
+    pub settled: Option<bool>,
     /// The threads, kernel threads left out.
     pub tasks: Vec<Task>,
 }
@@ -109,16 +120,49 @@ pub fn run(options: &Options) -> Result<Look> {
     if let Some((path, wanted)) = &options.lines {
         wait(path, &lines, *wanted)?;
     }
-    let mut seen = 0;
     if let Some((path, more)) = &options.periods {
         wait(path, &periods, periods(path) + more)?;
-        seen = periods(path);
     }
-    Ok(Look {
-        label: options.label.clone(),
-        periods: seen,
-        tasks: tasks(),
+    let log = options.log.as_ref();
+    let log = log.or(options.periods.as_ref().map(|(path, _)| path));
+    if let (Some(state), Some((lines, _)), Some(log)) = (options.until, &options.lines, log) {
+        let cores = core_of_pus();
+        let mut waiting = Waiting::new(state);
+        loop {
+            let mut look = still_look(log, &options.label);
+            let text = fs::read_to_string(log).unwrap_or_default();
+            if waiting.is_over(&mut look, &read_lines(lines), &cores, &text) {
+                return Ok(look);
+            }
+            // The state is judged once a period, at its end.
+            wait(log, &periods, look.periods + 1)?;
+        }
+    }
+    Ok(match log {
+        Some(log) => still_look(log, &options.label),
+        None => Look {
+            label: options.label.clone(),
+            periods: 0,
+            settled: None,
+            tasks: tasks(),
+        },
     })
+}
+
+/// All tasks, and the period in which they were so: no other began while they were read.
+fn still_look(log: &Path, label: &str) -> Look {
+    loop {
+        let before = periods(log);
+        let tasks = tasks();
+        if periods(log) == before {
+            return Look {
+                label: label.to_owned(),
+                periods: before,
+                settled: None,
+                tasks,
+            };
+        }
+    }
 }
 
 /// Complete lines of a file, 0 if there is none yet.

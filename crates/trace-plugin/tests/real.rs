@@ -8,6 +8,7 @@ use perch_sim::{
     os::SchedulerModel,
     system::System,
 };
+use perch_skip::skip;
 use perch_trace::{
     Class, Cursor, Limits, Recording,
     record::{Format, Options, Outcome, PACKAGE, PLUGIN, Tools, record},
@@ -27,7 +28,7 @@ const STRIDE: u64 = 256;
 const CELLS: usize = 1000;
 
 /// qemu and the plugin, which cargo builds beside the tests; nothing where there is no qemu.
-fn tools() -> Option<Tools> {
+fn tools() -> Result<Tools, impl std::fmt::Display> {
     let test = std::env::current_exe().unwrap();
     let folders = test.ancestors().skip(1).take(2);
     let plugin = folders.map(|f| f.join(PLUGIN)).find(|file| file.is_file());
@@ -35,9 +36,8 @@ fn tools() -> Option<Tools> {
     let found = Tools::find(Some(&plugin));
     if let Err(error) = &found {
         assert!(error.to_string().contains(PACKAGE), "{error}");
-        eprintln!("skipped: {error}");
     }
-    found.ok()
+    found
 }
 
 /// The program of `counted.c`.
@@ -86,7 +86,10 @@ fn executions(recording: &Arc<Recording>, thread: usize) -> Vec<Vec<u64>> {
 
 #[test]
 fn a_program_is_recorded_as_it_is_known_to_run() {
-    let Some(tools) = tools() else { return };
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(error) => return skip!(Tool, "{error}"),
+    };
     let folder = TempDir::new().unwrap();
     let options = options(counted(folder.path()), folder.path().join("counted.trace"));
     let outcome = made(&options, &tools);
@@ -132,7 +135,10 @@ fn a_program_is_recorded_as_it_is_known_to_run() {
 
 #[test]
 fn every_instruction_follows_the_one_before() {
-    let Some(tools) = tools() else { return };
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(error) => return skip!(Tool, "{error}"),
+    };
     let folder = TempDir::new().unwrap();
     let options = options("/bin/true".into(), folder.path().join("true.trace"));
     let outcome = made(&options, &tools);
@@ -155,7 +161,10 @@ fn every_instruction_follows_the_one_before() {
 
 #[test]
 fn only_what_was_asked_for_is_recorded() {
-    let Some(tools) = tools() else { return };
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(error) => return skip!(Tool, "{error}"),
+    };
     let folder = TempDir::new().unwrap();
     let whole = options(counted(folder.path()), folder.path().join("whole.trace"));
     let all = made(&whole, &tools).summary;
@@ -183,7 +192,10 @@ fn only_what_was_asked_for_is_recorded() {
 
 #[test]
 fn a_recording_is_simulated_in_address_spaces_of_its_own() {
-    let Some(tools) = tools() else { return };
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(error) => return skip!(Tool, "{error}"),
+    };
     let folder = TempDir::new().unwrap();
     let options = options(counted(folder.path()), folder.path().join("counted.trace"));
     made(&options, &tools);
@@ -258,7 +270,10 @@ steps = [{ compute = "counted", instructions = "300k" }]
 /// Whatever is recorded for ChampSim, it reads as branches of the kinds that they are.
 #[test]
 fn champsim_gets_each_thread_as_a_file() {
-    let Some(tools) = tools() else { return };
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(error) => return skip!(Tool, "{error}"),
+    };
     let folder = TempDir::new().unwrap();
     let program = counted(folder.path());
     let options = Options {

@@ -1,45 +1,51 @@
 //! Writing a journal.
 
-use super::{Header, Journal, Record, state_dir::StateDir};
+use super::{Header, Journal, Record, codec, state_dir::StateDir};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 /// Lines beyond twice those that the state needs, after which the file is written anew.
 const SLACK: usize = 512;
 
+/// How often a new file is begun again.
+const TRIES: usize = 8;
+
 /// A journal on disk, with the state that stands in it.
 ///
-/// Every write is one write(2), without a buffer of our own. There is no fsync on purpose: what the kernel has taken
-/// survives the death of the process, and a crash of the kernel takes the masks with it.
+/// The file is locked (flock(2)) while its perch lives: whoever gets the lock may undo what stands in it, in whatever
+/// namespace either of them is. There is no fsync on purpose: what the kernel has taken survives the death of the
+/// process, and a crash of the kernel takes the masks with it.
 #[derive(Debug)]
 pub struct JournalFile {
     file: File,
     path: PathBuf,
     journal: Journal,
-    lines: usize,
-    /// A write failed half-way: the next one starts a new line.
-    torn: bool,
+    /// Bytes that are known to be there; what stands behind them was cut short.
+    length: u64,
+    /// The number of the next line.
+    next: u64,
 }
 
 impl JournalFile {
-    /// A new journal.
+    /// A new journal, beside those of other sessions and of the session's other targets.
     ///
     /// # Errors
-    /// A file that cannot be made or written.
+    /// A file that cannot be made, locked or written, or is there already.
     pub fn create(dir: &StateDir, header: Header) -> io::Result<Self> {
         let path = dir.journal(&header);
         let journal = Journal::new(header);
-        let file = write_whole(&path, &journal)?;
+        let (file, length, next) = write_whole(&path, &journal, RenameFlags::NOREPLACE)?;
         Ok(Self {
             file,
             path,
             journal,
-            lines: 1,
-            torn: false,
+            length,
+            next,
         })
     }
 
@@ -53,12 +59,12 @@ impl JournalFile {
         &self.journal
     }
 
-    /// What stands in it, to forget what has ended; the file follows when it is next made shorter.
+    /// What stands in it, to forget what has ended; the file follows when it is next compacted.
     pub fn journal_mut(&mut self) -> &mut Journal {
         &mut self.journal
     }
 
-    /// Writes what is about to be done. On an error it must not be done.
+    /// Writes what is about to be done. On an error it must not be done, and nothing of it stands in the file.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -75,13 +81,8 @@ impl JournalFile {
     pub fn conclude(&mut self, records: &[Record]) -> io::Result<()> {
         records.iter().for_each(|record| self.journal.add(record));
         self.write(records)?;
-        let needed = 1
-            + self.journal.threads.len()
-            + self.journal.masks.len()
-            + self.journal.processes.len()
-            + self.journal.irqs.len();
-        if self.lines > 2 * needed + SLACK {
-            self.shorten()?;
+        if self.next as usize > 2 * self.journal.len() + SLACK {
+            self.compact()?;
         }
         Ok(())
     }
@@ -98,47 +99,65 @@ impl JournalFile {
         if records.is_empty() {
             return Ok(());
         }
-        let mut text = Vec::new();
-        if self.torn {
-            text.push(b'\n');
+        let text = codec::lines(records, self.next)?;
+        let length = self.length + text.len() as u64;
+        let written = self.file.write_all_at(&text, self.length).and_then(|()| {
+            self.file
+                .write_all_at(codec::length(length).as_bytes(), codec::LENGTH_AT)
+        });
+        if let Err(error) = written {
+            // Of what is not going to be done nobody must read.
+            let _ = self.file.set_len(self.length);
+            return Err(error);
         }
-        for record in records {
-            serde_json::to_writer(&mut text, record)?;
-            text.push(b'\n');
-        }
-        let written = self.file.write_all(&text);
-        self.torn = written.is_err();
-        self.lines += records.len();
-        written
+        self.length = length;
+        self.next += records.len() as u64;
+        Ok(())
     }
 
-    fn shorten(&mut self) -> io::Result<()> {
-        self.file = write_whole(&self.path, &self.journal)?;
-        self.lines = 1 + self.journal.records().len();
-        self.torn = false;
+    fn compact(&mut self) -> io::Result<()> {
+        (self.file, self.length, self.next) =
+            write_whole(&self.path, &self.journal, RenameFlags::empty())?;
         Ok(())
     }
 }
 
-/// Writes a whole journal beside the place where it belongs and moves it there: at any moment a whole one stands there.
-fn write_whole(path: &Path, journal: &Journal) -> io::Result<File> {
-    let mut text = serde_json::to_vec(&journal.header)?;
-    text.push(b'\n');
-    for record in journal.records() {
-        serde_json::to_writer(&mut text, &record)?;
-        text.push(b'\n');
+/// Writes a whole journal beside the place where it belongs, locks it and moves it there: at any moment a whole and
+/// locked one stands there.
+fn write_whole(
+    path: &Path,
+    journal: &Journal,
+    rename: RenameFlags,
+) -> io::Result<(File, u64, u64)> {
+    let (text, next) = codec::whole(journal)?;
+    // Before it is locked, another perch may take the new file for one that was left behind.
+    for _ in 0..TRIES {
+        match place(path, &text, rename) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            placed => return Ok((placed?, text.len() as u64, next)),
+        }
     }
+    Ok((place(path, &text, rename)?, text.len() as u64, next))
+}
+
+fn place(path: &Path, text: &[u8], rename: RenameFlags) -> io::Result<File> {
     let new = path.with_extension("new");
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new()
-        .append(true)
+    let file = OpenOptions::new()
+        .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&new)?;
-    file.write_all(&text)?;
-    std::fs::rename(&new, path)?;
+    let placed = file
+        .lock()
+        .and_then(|()| file.write_all_at(text, 0))
+        .and_then(|()| Ok(renameat_with(CWD, &new, CWD, path, rename)?));
+    if let Err(error) = placed {
+        let _ = std::fs::remove_file(&new);
+        return Err(error);
+    }
     Ok(file)
 }

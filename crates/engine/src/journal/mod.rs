@@ -1,18 +1,18 @@
 //! The journal: what perch has changed, on disk before it is changed, so that it can be undone after any death.
 //!
-//! One file a session, JSON lines. The first line is the [`Header`]; each later one a [`Record`]. Reading it gives a
-//! [`Journal`], the state that the records add up to; [`file::JournalFile`] writes it, [`state_dir`] says where, and
-//! [`crate::restore`] undoes it.
+//! One file for each target of a session: a [`Header`] and [`Record`]s. Reading it gives a [`Journal`], the state that the
+//! records add up to; [`file::JournalFile`] writes it, [`state_dir`] says where, and [`crate::restore`] undoes it.
 
+mod codec;
 pub mod file;
 pub mod state_dir;
 
-use perch_core::{Outcome, ProcessId, PuSet, ThreadId};
+use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The format's version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Whose journal it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,12 +21,36 @@ pub struct Header {
     pub journal: u32,
     /// The session's mark: its name, and the value that its program finds in its environment.
     pub session: String,
+    /// The target's number in the session.
+    #[serde(default)]
+    pub target: u32,
     /// The kernel's boot (`/proc/sys/kernel/random/boot_id`); masks do not survive it.
     pub boot: String,
     /// The perch that writes it.
     pub perch: ProcessId,
+    /// The namespaces by which threads are numbered and their starts counted (`/proc/self/ns/pid` and `time`); 0 where
+    /// it is not known.
+    #[serde(default)]
+    pub namespaces: Namespaces,
     /// The mask of threads that nobody placed.
     pub default: PuSet,
+    /// Whether that is all that the CPU set allows.
+    #[serde(default = "yes")]
+    pub whole: bool,
+}
+
+/// Inode numbers of namespaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespaces {
+    /// Of process numbers.
+    pub pid: u64,
+    /// Of the clock since boot.
+    pub time: u64,
+}
+
+/// In format 1 every default mask was taken for all that the CPU set allows.
+fn yes() -> bool {
+    true
 }
 
 /// What can be changed of a thread.
@@ -41,27 +65,45 @@ pub enum Knob {
 /// one that perch set when PUs went away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetRecord {
-    /// Who.
+    /// The thread.
     pub thread: ThreadId,
-    /// What.
+    /// Its process; 0 in format 1.
+    #[serde(default)]
+    pub process: i32,
+    /// What is changed of it.
     pub knob: Knob,
     /// The mask that it goes back to.
     pub before: PuSet,
-    /// The mask that it has; and the one that was asked for, if the kernel has made that of it.
+    /// Whether that is all that its CPU set allows: then it gets that, whatever the CPU set is by then. In format 1 it is
+    /// if it equals the header's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<bool>,
+    /// Masks that perch has asked for before, one of which it may still have, or the kernel may have made its mask of. In
+    /// format 1 the mask that it has, whoever set it, and the one that was asked for.
     pub from: Vec<PuSet>,
     /// The mask that it gets.
     pub set: PuSet,
+    /// Whether it is let go thereby. In format 1 it is if `set` equals `before`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_go: Option<bool>,
     /// When, in clock ticks after boot, as threads' starts are; the largest number where nothing is set now.
     pub at: u64,
 }
 
-/// A mask that the session has set on some thread: whoever is born later with it may have inherited it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A mask that the session has set on some thread of a process: what that process starts later and has this mask may
+/// have inherited it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MaskRecord {
+    /// The process; 0 in format 1.
+    #[serde(default)]
+    pub process: i32,
     /// The mask.
     pub set: PuSet,
     /// The mask that such a thread had before.
     pub before: PuSet,
+    /// Whether `before` is all that the CPU set allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<bool>,
     /// When it was first set, in clock ticks after boot.
     pub at: u64,
 }
@@ -81,6 +123,20 @@ pub struct IrqRecord {
     pub set: PuSet,
 }
 
+/// A process of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessRecord {
+    /// The process.
+    #[serde(flatten)]
+    pub id: ProcessId,
+    /// Which program it executes, as far as that could be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
+    /// Whether perch had no time to look at its threads: their masks may come from whoever started it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
+}
+
 /// One line after the header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -89,18 +145,38 @@ pub enum Record {
     Set(SetRecord),
     /// What became of it.
     Done {
-        /// Who.
+        /// The thread.
         thread: ThreadId,
-        /// What.
+        /// What came of it.
         outcome: Outcome,
     },
-    /// A thread that somebody else has placed, or that has its mask back: not to be touched.
-    Free {
-        /// Who.
+    /// A thread that somebody else has placed: not to be touched, nor what has its mask from it.
+    Placed {
+        /// The thread.
         thread: ThreadId,
+        /// Its process.
+        process: i32,
+        /// The mask that somebody gave to it, as far as that is known.
+        mask: PuSet,
     },
-    /// A process of the session.
-    Process(ProcessId),
+    /// A thread that has its mask back: not to be touched. In format 1 also one that somebody else has placed.
+    Free {
+        /// The thread.
+        thread: ThreadId,
+        /// Its process; 0 in format 1.
+        #[serde(default)]
+        process: i32,
+    },
+    /// A thread whose mask perch had set has this one, which is somebody else's unless a change of PUs or CPU sets that
+    /// is not yet seen explains it.
+    Doubt {
+        /// The thread.
+        thread: ThreadId,
+        /// The mask that it has.
+        mask: PuSet,
+    },
+    /// A process of the session, or the program that it executes now.
+    Process(ProcessRecord),
     /// A mask that was set on a thread that has ended since (written when the file is made shorter).
     Mask(MaskRecord),
     /// An interrupt's mask is about to be changed.
@@ -109,10 +185,10 @@ pub enum Record {
     IrqDone {
         /// The interrupt.
         irq: u32,
-        /// What.
+        /// What came of it.
         outcome: Outcome,
     },
-    /// The default mask has changed.
+    /// The default mask has changed (format 1 only).
     Default {
         /// The new one.
         mask: PuSet,
@@ -124,33 +200,58 @@ pub enum Record {
 pub enum Kept {
     /// Its mask is perch's doing.
     Held(Held),
+    /// Leave it alone, and what has its mask from it: somebody has placed it.
+    Placed {
+        /// Its process.
+        process: i32,
+        /// The mask that it was given.
+        mask: PuSet,
+    },
     /// Leave it alone.
-    Free,
+    Free {
+        /// Its process; 0 where that is not known.
+        process: i32,
+    },
 }
 
 /// A mask that is perch's doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
+    /// Its process; 0 where that is not known.
+    pub process: i32,
     /// The mask that it goes back to.
     pub before: PuSet,
-    /// Other masks that it may have from perch: until a change is known to be done, those of before it; and what the
-    /// kernel has made of the mask that was asked for.
+    /// Whether that is all that its CPU set allows.
+    pub whole: bool,
+    /// Other masks that perch may have asked for: until a change is known to be done, those of before it.
     pub from: Vec<PuSet>,
     /// The mask that it has, or was about to get.
     pub set: PuSet,
+    /// Whether it was let go thereby: the CPU set may have shrunk to a mask that was asked for, so that does not tell.
+    pub let_go: bool,
+    /// A mask that it had since, and that was probably somebody's.
+    pub doubt: Option<PuSet>,
 }
 
 /// A journal that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// The first line is no header.
-    #[error("line 1 is no journal header: {0}")]
+    /// No header can be read.
+    #[error("no header can be read: {0}")]
     Header(String),
     /// Written by another perch.
     #[error(
-        "journal format {0} is not known to this perch (it knows {VERSION}): use the perch that wrote it"
+        "journal format {0} is not known to this perch (it knows 1 and {VERSION}): use the perch that wrote it"
     )]
     Version(u32),
+}
+
+impl Held {
+    /// The masks that perch has asked for, or was about to.
+    pub fn asked(&self) -> impl Iterator<Item = &PuSet> {
+        let set = (!self.let_go).then_some(&self.set);
+        self.from.iter().chain(set)
+    }
 }
 
 /// What the records of a journal add up to.
@@ -161,8 +262,9 @@ pub struct Journal {
     /// Lines that could not be read.
     pub damaged: usize,
     threads: BTreeMap<ThreadId, Kept>,
-    masks: Vec<MaskRecord>,
-    processes: BTreeSet<ProcessId>,
+    /// Since when which masks were set.
+    masks: BTreeMap<(i32, PuSet, PuSet, bool), u64>,
+    processes: BTreeMap<ProcessId, ProcessRecord>,
     irqs: BTreeMap<u32, IrqRecord>,
 }
 
@@ -173,37 +275,24 @@ impl Journal {
             header,
             damaged: 0,
             threads: BTreeMap::new(),
-            masks: Vec::new(),
-            processes: BTreeSet::new(),
+            masks: BTreeMap::new(),
+            processes: BTreeMap::new(),
             irqs: BTreeMap::new(),
         }
     }
 
-    /// Reads a journal. A line that is cut short or makes no sense is counted and passed over: the changes that the
-    /// other lines tell of must be undone all the same.
+    /// Reads a journal of any format that was ever written. Lines that are damaged or missing are counted and passed
+    /// over: the changes that the other lines tell of must be undone all the same.
     ///
     /// # Errors
-    /// A first line that is no header, a version that is not known.
+    /// No header, a version that is not known.
     pub fn parse(bytes: &[u8]) -> Result<Self, JournalError> {
-        #[derive(Deserialize)]
-        struct Version {
-            journal: u32,
-        }
-        let mut lines = bytes.split(|byte| *byte == b'\n');
-        let first = lines.next().unwrap_or_default();
-        let error = |error: serde_json::Error| JournalError::Header(error.to_string());
-        let version: Version = serde_json::from_slice(first).map_err(error)?;
-        if version.journal != VERSION {
-            return Err(JournalError::Version(version.journal));
-        }
-        let mut journal = Self::new(serde_json::from_slice(first).map_err(error)?);
-        for line in lines.filter(|line| !line.is_empty()) {
-            match serde_json::from_slice::<Record>(line) {
-                Ok(record) => journal.add(&record),
-                Err(_) => journal.damaged += 1,
-            }
-        }
-        Ok(journal)
+        codec::parse(bytes)
+    }
+
+    /// How many records its state needs.
+    pub(crate) fn len(&self) -> usize {
+        2 + self.threads.len() + self.masks.len() + self.processes.len() + self.irqs.len()
     }
 
     /// Takes in one record.
@@ -211,13 +300,27 @@ impl Journal {
         match record {
             Record::Set(set) => self.add_set(set),
             Record::Done { thread, outcome } => self.add_outcome(*thread, *outcome),
-            Record::Free { thread } => {
-                self.threads.insert(*thread, Kept::Free);
+            Record::Free { thread, process } => {
+                self.threads
+                    .insert(*thread, Kept::Free { process: *process });
+            }
+            Record::Placed {
+                thread,
+                process,
+                mask,
+            } => {
+                let (process, mask) = (*process, mask.clone());
+                self.threads.insert(*thread, Kept::Placed { process, mask });
+            }
+            Record::Doubt { thread, mask } => {
+                if let Some(Kept::Held(held)) = self.threads.get_mut(thread) {
+                    held.doubt = Some(mask.clone());
+                }
             }
             Record::Process(process) => {
-                self.processes.insert(*process);
+                self.processes.insert(process.id, *process);
             }
-            Record::Mask(mask) => self.add_mask(mask.clone()),
+            Record::Mask(mask) => self.add_mask(mask),
             Record::Irq(irq) => {
                 self.irqs.insert(irq.irq, irq.clone());
             }
@@ -236,30 +339,42 @@ impl Journal {
     }
 
     fn add_set(&mut self, record: &SetRecord) {
-        if record.set != record.before && record.at != u64::MAX {
-            self.add_mask(MaskRecord {
+        let whole = self.is_whole(&record.before, record.whole);
+        let let_go = record.let_go.unwrap_or(record.set == record.before);
+        if !let_go && record.at != u64::MAX {
+            self.add_mask(&MaskRecord {
+                process: record.process,
                 set: record.set.clone(),
                 before: record.before.clone(),
+                whole: Some(whole),
                 at: record.at,
             });
         }
+        let mut from = record.from.clone();
+        if self.header.journal == 1 {
+            from.retain(|from| *from != record.before);
+        }
         let held = Held {
+            process: record.process,
             before: record.before.clone(),
-            from: record.from.clone(),
+            whole,
+            from,
             set: record.set.clone(),
+            let_go,
+            doubt: None,
         };
         self.threads.insert(record.thread, Kept::Held(held));
     }
 
-    fn add_mask(&mut self, mask: MaskRecord) {
-        let known = self
-            .masks
-            .iter_mut()
-            .find(|known| known.set == mask.set && known.before == mask.before);
-        match known {
-            Some(known) => known.at = known.at.min(mask.at),
-            None => self.masks.push(mask),
-        }
+    fn is_whole(&self, before: &PuSet, told: Option<bool>) -> bool {
+        told.unwrap_or(*before == self.header.default)
+    }
+
+    fn add_mask(&mut self, mask: &MaskRecord) {
+        let whole = self.is_whole(&mask.before, mask.whole);
+        let key = (mask.process, mask.set.clone(), mask.before.clone(), whole);
+        let at = self.masks.entry(key).or_insert(mask.at);
+        *at = mask.at.min(*at);
     }
 
     fn add_outcome(&mut self, thread: ThreadId, outcome: Outcome) {
@@ -272,9 +387,12 @@ impl Journal {
             Outcome::NotApplied
             | Outcome::NotPermitted
             | Outcome::NoUsablePu
+            | Outcome::Failed
             | Outcome::ChangedByOthers => {
                 if let Some(asked) = held.from.pop() {
-                    held.set = asked;
+                    (held.set, held.let_go) = (asked, false);
+                } else {
+                    held.let_go = true;
                 }
             }
             Outcome::Gone => {
@@ -282,8 +400,9 @@ impl Journal {
                 return;
             }
         }
-        if held.set == held.before {
-            self.threads.insert(thread, Kept::Free);
+        if held.let_go && held.from.is_empty() {
+            let process = held.process;
+            self.threads.insert(thread, Kept::Free { process });
         }
     }
 
@@ -293,7 +412,7 @@ impl Journal {
         };
         match outcome {
             Outcome::Applied => record.from = record.set.clone(),
-            Outcome::NotApplied | Outcome::NotPermitted | Outcome::NoUsablePu => {
+            Outcome::NotApplied | Outcome::NotPermitted | Outcome::Failed | Outcome::NoUsablePu => {
                 record.set = record.from.clone();
             }
             // Another device's, or somebody else's doing: not to be touched.
@@ -322,9 +441,22 @@ impl Journal {
         self.threads.remove(&thread);
     }
 
-    /// Forgets a process that has ended.
+    /// Forgets a process that has ended, and with it the masks that were set in it: what it has started is known by now.
     pub fn forget_process(&mut self, process: ProcessId) {
         self.processes.remove(&process);
+        let pid = process.pid;
+        let of_that_number = |start| ProcessId { pid, start };
+        let mut left = self
+            .processes
+            .range(of_that_number(0)..=of_that_number(u64::MAX));
+        if left.next().is_none() {
+            let first = (pid, PuSet::new(), PuSet::new(), false);
+            let masks = self.masks.range(first..).map(|(key, _)| key);
+            let masks: Vec<_> = masks.take_while(|key| key.0 == pid).cloned().collect();
+            for key in masks {
+                self.masks.remove(&key);
+            }
+        }
     }
 
     /// The threads that it knows.
@@ -338,31 +470,73 @@ impl Journal {
     }
 
     /// The masks that the session has set.
-    pub fn masks(&self) -> &[MaskRecord] {
-        &self.masks
+    pub fn masks(&self) -> impl Iterator<Item = MaskRecord> {
+        self.masks
+            .iter()
+            .map(|((process, set, before, whole), at)| MaskRecord {
+                process: *process,
+                set: set.clone(),
+                before: before.clone(),
+                whole: Some(*whole),
+                at: *at,
+            })
     }
 
     /// The processes of the session.
     pub fn processes(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        self.processes.iter().copied()
+        self.processes.keys().copied()
+    }
+
+    /// The program that a process executed when it was last looked at.
+    pub fn image(&self, process: ProcessId) -> Option<Image> {
+        self.processes.get(&process)?.image
+    }
+
+    /// The numbers of processes whose threads perch has looked at.
+    pub fn looked_at(&self) -> impl Iterator<Item = i32> + '_ {
+        let seen = self.processes.values().filter(|process| !process.unseen);
+        seen.map(|process| process.id.pid)
     }
 
     /// The shortest records that add up to this state.
     pub fn records(&self) -> Vec<Record> {
-        let masks = self.masks.iter().cloned().map(Record::Mask);
-        let processes = self.processes.iter().copied().map(Record::Process);
+        let masks = self.masks().map(Record::Mask);
+        let processes = self.processes.values().copied().map(Record::Process);
+        let doubts = self.threads.iter().filter_map(|(thread, kept)| match kept {
+            Kept::Held(held) => held.doubt.clone().map(|mask| Record::Doubt {
+                thread: *thread,
+                mask,
+            }),
+            Kept::Placed { .. } | Kept::Free { .. } => None,
+        });
         let threads = self.threads.iter().map(|(thread, kept)| match kept {
-            Kept::Free => Record::Free { thread: *thread },
+            Kept::Placed { process, mask } => Record::Placed {
+                thread: *thread,
+                process: *process,
+                mask: mask.clone(),
+            },
+            Kept::Free { process } => Record::Free {
+                thread: *thread,
+                process: *process,
+            },
             Kept::Held(held) => Record::Set(SetRecord {
                 thread: *thread,
+                process: held.process,
                 knob: Knob::Affinity,
                 before: held.before.clone(),
+                whole: Some(held.whole),
                 from: held.from.clone(),
                 set: held.set.clone(),
+                let_go: Some(held.let_go),
                 at: u64::MAX,
             }),
         });
         let irqs = self.irqs.values().cloned().map(Record::Irq);
-        masks.chain(processes).chain(threads).chain(irqs).collect()
+        masks
+            .chain(processes)
+            .chain(threads)
+            .chain(doubts)
+            .chain(irqs)
+            .collect()
     }
 }

@@ -1,11 +1,13 @@
 //! Where journals are kept, and which perch is alive.
 
-use super::{Header, VERSION};
+use super::{Header, Namespaces, VERSION};
 use perch_core::{ProcessId, PuSet};
 use procfs::ProcResult;
 use rustix::fs::Mode;
 use std::{
-    fs, io,
+    fs,
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
@@ -27,11 +29,22 @@ pub enum StateDirError {
     },
     /// It belongs to somebody else, or others may write to it.
     #[error(
-        "{path}: not a directory that only you can write to; remove it, or set {VARIABLE} to a directory of your own",
+        "{path}: not a directory that only you can write to: have its owner or root remove it, or set {VARIABLE} to a \
+         directory of your own",
         path = path.display()
     )]
     Unsafe {
         /// The directory.
+        path: PathBuf,
+    },
+    /// The variable does not name a place.
+    #[error(
+        "{VARIABLE}={path}: not an absolute path; another directory would be meant from another place, so name it from \
+         the root: {VARIABLE}=/…",
+        path = path.display()
+    )]
+    Relative {
+        /// What it says.
         path: PathBuf,
     },
     /// /proc does not tell who perch is.
@@ -43,6 +56,8 @@ pub enum StateDirError {
 #[derive(Debug, Clone)]
 pub struct StateDir {
     path: PathBuf,
+    /// The user to whom it belongs, if it is not the caller.
+    owner: Option<u32>,
 }
 
 impl StateDir {
@@ -53,6 +68,10 @@ impl StateDir {
     /// A directory that cannot be made or that others may write to.
     pub fn standard() -> Result<Self, StateDirError> {
         if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+            let path = PathBuf::from(path);
+            if path.is_relative() {
+                return Err(StateDirError::Relative { path });
+            }
             return Self::open(path);
         }
         let user = rustix::process::geteuid();
@@ -63,6 +82,35 @@ impl StateDir {
             Some(runtime) if runtime.is_dir() => Self::open(runtime.join("perch")),
             _ => Self::open(format!("/tmp/perch-{}", user.as_raw())),
         }
+    }
+
+    /// The directories of all other users' perches: for root, who may undo what any of them left. They are those that
+    /// [`StateDir::standard`] gives to them.
+    pub fn of_other_users() -> Vec<Self> {
+        let entries = |parent: &str| {
+            let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let runtime = entries("/run/user")
+            .into_iter()
+            .map(|dir| dir.join("perch"));
+        let named = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let user = name.strip_prefix("perch-");
+            user.is_some_and(|user| user.parse::<u32>().is_ok())
+        };
+        let others = runtime.chain(entries("/tmp").into_iter().filter(named));
+        let mut others: Vec<Self> = others.filter_map(Self::of_its_owner).collect();
+        others.sort_by(|a, b| a.path.cmp(&b.path));
+        others
+    }
+
+    /// A directory that is there, whoever its owner is; `None` if others than the owner may write to it.
+    pub fn of_its_owner(path: PathBuf) -> Option<Self> {
+        let found = fs::symlink_metadata(&path).ok()?;
+        let user = found.uid();
+        let owner = (user != rustix::process::geteuid().as_raw()).then_some(user);
+        is_private(&found).then_some(Self { path, owner })
     }
 
     /// That directory, made if it is not there.
@@ -86,11 +134,10 @@ impl StateDir {
         // Of a link's target nobody knows who may exchange it: the link itself is looked at.
         let found = fs::symlink_metadata(&path).map_err(fail)?;
         let ours = found.uid() == rustix::process::geteuid().as_raw();
-        let writable = Mode::WGRP | Mode::WOTH;
-        if !found.is_dir() || !ours || Mode::from_raw_mode(found.mode()).intersects(writable) {
+        if !ours || !is_private(&found) {
             return Err(StateDirError::Unsafe { path });
         }
-        Ok(Self { path })
+        Ok(Self { path, owner: None })
     }
 
     /// Its path.
@@ -98,10 +145,15 @@ impl StateDir {
         &self.path
     }
 
-    /// The path of a session's journal.
+    /// The user to whom it belongs, if it is not the caller.
+    pub fn owner(&self) -> Option<u32> {
+        self.owner
+    }
+
+    /// The path of the journal of a session's target.
     pub fn journal(&self, header: &Header) -> PathBuf {
-        let ProcessId { pid, start } = header.perch;
-        self.path.join(format!("{pid}-{start}.journal"))
+        let (session, target) = (&header.session, header.target);
+        self.path.join(format!("{session}-{target}.journal"))
     }
 
     /// The journals in it, in the order of their names.
@@ -109,6 +161,18 @@ impl StateDir {
     /// # Errors
     /// A directory that cannot be read.
     pub fn journals(&self) -> Result<Vec<PathBuf>, StateDirError> {
+        self.files("journal")
+    }
+
+    /// Journals that were being written when their perch was killed, and say nothing yet.
+    ///
+    /// # Errors
+    /// A directory that cannot be read.
+    pub fn unfinished(&self) -> Result<Vec<PathBuf>, StateDirError> {
+        self.files("new")
+    }
+
+    fn files(&self, wanted: &str) -> Result<Vec<PathBuf>, StateDirError> {
         let fail = |error| StateDirError::Io {
             path: self.path.clone(),
             error,
@@ -118,7 +182,7 @@ impl StateDir {
             let path = entry.map_err(fail)?.path();
             if path
                 .extension()
-                .is_some_and(|extension| extension == "journal")
+                .is_some_and(|extension| extension == wanted)
             {
                 found.push(path);
             }
@@ -148,14 +212,32 @@ impl Boot {
         .map_err(|error| StateDirError::Proc(error.to_string()))
     }
 
-    /// Whether the perch that wrote a journal still runs. A zombie does not.
+    /// Whether the perch that wrote a journal of format 1 still runs: such journals are not locked. A zombie does not.
     pub fn is_alive(&self, header: &Header) -> bool {
         header.boot == self.id
             && process(header.perch.pid).is_ok_and(|(id, state)| id == header.perch && state != 'Z')
     }
 }
 
-/// A header for the calling process.
+/// Whether it is a directory to which only its owner can write.
+fn is_private(found: &fs::Metadata) -> bool {
+    let writable = Mode::WGRP | Mode::WOTH;
+    found.is_dir() && !Mode::from_raw_mode(found.mode()).intersects(writable)
+}
+
+/// The namespaces of the calling process.
+pub fn namespaces() -> Namespaces {
+    let inode = |name: &str| {
+        let found = fs::metadata(format!("/proc/self/ns/{name}"));
+        found.map_or(0, |found| found.ino())
+    };
+    Namespaces {
+        pid: inode("pid"),
+        time: inode("time"),
+    }
+}
+
+/// A header for a session of the calling process.
 ///
 /// # Errors
 /// A /proc that cannot be read.
@@ -163,13 +245,17 @@ pub fn header(default: PuSet) -> Result<Header, StateDirError> {
     let boot = Boot::now()?;
     let (perch, _) = process(std::process::id() as i32)
         .map_err(|error| StateDirError::Proc(error.to_string()))?;
-    let unique: String = boot.id.chars().take(8).collect();
+    // Process numbers repeat in other namespaces, and one process may have several sessions.
+    let unique = RandomState::new().build_hasher().finish() as u32;
     Ok(Header {
         journal: VERSION,
-        session: format!("{}-{}-{unique}", perch.pid, perch.start),
+        session: format!("{}-{}-{unique:08x}", perch.pid, perch.start),
+        target: 0,
         boot: boot.id,
         perch,
+        namespaces: namespaces(),
         default,
+        whole: true,
     })
 }
 

@@ -75,11 +75,7 @@ pub struct CpusetFile {
 impl CpusetFile {
     /// The file for a process, if CPU sets are controlled at all.
     pub fn of(pid: i32) -> Option<Self> {
-        let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let hierarchy = hierarchy(&mountinfo)?;
-        let group = group_in(&cgroup, hierarchy.version)?;
-        Self::find(&hierarchy, Path::new(group))
+        Cpusets::new().file(&group_text(pid, pid)?)
     }
 
     /// The nearest group upwards that has the controller.
@@ -118,17 +114,67 @@ impl CpusetFile {
     }
 }
 
-/// The mask of a thread of that process which nobody has placed: all PUs that could ever be there, or those of its
-/// CPU set where that is narrower.
-pub fn unplaced_mask(pid: i32, possible: &PuSet, online: &PuSet) -> PuSet {
-    let Some(file) = CpusetFile::of(pid) else {
-        return possible.clone();
-    };
-    // A container may show its own group as the root; then only the set itself tells.
-    let unlimited = |set: &PuSet| file.is_root && online.is_subset(set);
-    file.effective()
-        .filter(|set| !set.is_empty() && !unlimited(set))
-        .unwrap_or_else(|| possible.clone())
+/// `/proc/PID/task/TID/cgroup`: in which groups a thread is.
+pub fn group_text(pid: i32, tid: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/task/{tid}/cgroup")).ok()
+}
+
+/// What a CPU set allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    /// The mask of threads that nobody has placed: all PUs that could ever be there, or those of the CPU set where that
+    /// is narrower.
+    pub unplaced: PuSet,
+    /// The PUs that are online and in the CPU set.
+    pub online: PuSet,
+}
+
+/// The CPU sets of the machine.
+#[derive(Debug)]
+pub struct Cpusets {
+    hierarchy: Option<Hierarchy>,
+}
+
+impl Cpusets {
+    /// Looks which hierarchy controls CPU sets here.
+    pub fn new() -> Self {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        Self {
+            hierarchy: hierarchy(&mountinfo),
+        }
+    }
+
+    fn file(&self, groups: &str) -> Option<CpusetFile> {
+        let hierarchy = self.hierarchy.as_ref()?;
+        let group = group_in(groups, hierarchy.version)?;
+        CpusetFile::find(hierarchy, Path::new(group))
+    }
+
+    /// What a thread may use that is in these groups (see [`group_text`]); `possible` and `online` are the machine's PUs.
+    pub fn allowed(&self, groups: &str, possible: &PuSet, online: &PuSet) -> Allowed {
+        let everything = || Allowed {
+            unplaced: possible.clone(),
+            online: online.clone(),
+        };
+        let Some(file) = self.file(groups) else {
+            return everything();
+        };
+        // A container may show its own group as the root; then only the set itself tells.
+        let unlimited = |set: &PuSet| set.is_empty() || file.is_root && online.is_subset(set);
+        match file.effective() {
+            Some(set) if !unlimited(&set) => Allowed {
+                online: set.and(online),
+                unplaced: set,
+            },
+            _ => everything(),
+        }
+    }
+}
+
+impl Default for Cpusets {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 #[cfg(test)]
@@ -181,12 +227,32 @@ mod tests {
     }
 
     #[test]
-    fn an_unplaced_process_of_the_root_group_may_use_all() {
-        let possible: PuSet = "0-3".parse().unwrap();
-        let none_online = PuSet::new();
-        // Whatever this host's groups are, the answer is never empty.
-        let mask = unplaced_mask(std::process::id() as i32, &possible, &none_online);
-        assert!(!mask.is_empty());
-        assert_eq!(unplaced_mask(0, &possible, &none_online), possible);
+    fn a_set_limits_those_in_it_and_the_root_group_nobody() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("job")).unwrap();
+        let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();
+        write("cpuset.cpus.effective", "0-2\n");
+        write("job/cpuset.cpus.effective", "1-2\n");
+        let mut cpusets = Cpusets {
+            hierarchy: Some(Hierarchy {
+                mount: root.path().to_owned(),
+                top: "/".into(),
+                version: 2,
+            }),
+        };
+        let (possible, online) = ("0-3".parse().unwrap(), "0-2".parse().unwrap());
+        let told = |cpusets: &Cpusets, groups: &str| {
+            let allowed = cpusets.allowed(groups, &possible, &online);
+            (allowed.unplaced.to_string(), allowed.online.to_string())
+        };
+        let both = |unplaced: &str, online: &str| (unplaced.to_owned(), online.to_owned());
+        // PU 3 is offline: threads that nobody placed may use it when it is back.
+        assert_eq!(told(&cpusets, "0::/\n"), both("0-3", "0-2"));
+        assert_eq!(told(&cpusets, "0::/job\n"), both("1-2", "1-2"));
+        // A set that is empty, or that cannot be read, says nothing.
+        write("job/cpuset.cpus.effective", "\n");
+        assert_eq!(told(&cpusets, "0::/job\n"), both("0-3", "0-2"));
+        cpusets.hierarchy = None;
+        assert_eq!(told(&cpusets, "0::/job\n"), both("0-3", "0-2"));
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn state(root: &Path, irq: u32) -> Result<IrqState, MaskError> {
 pub(super) fn change(root: &Path, change: &IrqChange) -> Outcome {
     match state(root, change.irq) {
         Err(MaskError::Gone) => return Outcome::Gone,
-        Err(MaskError::Other(_)) => return Outcome::NotPermitted,
+        Err(MaskError::Hidden | MaskError::Other(_)) => return Outcome::NotPermitted,
         Ok(found) if found.device != change.device => return Outcome::Gone,
         Ok(found) if found.mask != change.expect => return Outcome::ChangedByOthers,
         Ok(_) => {}

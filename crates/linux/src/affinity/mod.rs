@@ -9,79 +9,70 @@ mod relatives;
 pub use relatives::SESSION_VARIABLE;
 
 use crate::{
-    proc::{Gone, parse_stat, parse_status},
-    topology::possible_pus,
+    proc::{Gone, Reader, Stat, Status},
+    topology::{online_pus, possible_pus},
 };
+use cpuset::{Cpusets, group_text};
 use perch_core::{
     Affinity, IrqChange, IrqState, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId,
-    affinity::Relative,
+    affinity::{Image, Relative},
 };
-use rustix::{
-    fd::{AsFd, OwnedFd},
-    fs::{Mode, OFlags},
-    io::Errno,
-};
-use std::path::Path;
+use rustix::io::Errno;
+use std::{cell::RefCell, path::Path, time::Duration};
 
 /// The masks of this machine's threads.
 #[derive(Debug, Default)]
 pub struct LinuxAffinity {
-    _private: (),
+    reader: RefCell<Reader>,
+    cpusets: Cpusets,
 }
 
-/// A thread's directory in `/proc`, kept open: it stays this thread's whoever gets the number later.
-struct Held {
-    directory: OwnedFd,
+/// The part of a thread's mask that sched_getaffinity(2) shows, which is that of online PUs; in words as [`bits`] has
+/// them.
+fn visible(tid: i32) -> Result<Vec<u64>, Errno> {
+    // More than the kernel's largest NR_CPUS, 8,192.
+    let mut words = vec![0u64; 256];
+    // SAFETY: the kernel writes at most the length that is given with the buffer.
+    let length = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            tid,
+            size_of_val(&words[..]),
+            words.as_mut_ptr(),
+        )
+    };
+    if length < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
+    }
+    let used = words.iter().rposition(|word| *word != 0).unwrap_or(0) + 1;
+    words.truncate(used);
+    Ok(words)
 }
 
-impl Held {
-    fn open(thread: ThreadId) -> Result<Self, Gone> {
-        let path = format!("/proc/{}", thread.tid);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let held = Self {
-            directory: rustix::fs::open(path, flags, Mode::empty())?,
-        };
-        let bytes = held.read("stat")?;
-        match parse_stat(&bytes) {
-            Some(stat) if stat.start == thread.start && !stat.is_dead() => Ok(held),
-            _ => Err(Gone::Ended),
-        }
-    }
+/// Whether the kernel has a thread of that number, which `/proc` may hide.
+fn exists(tid: i32) -> bool {
+    visible(tid) != Err(Errno::SRCH)
+}
 
-    fn read(&self, file: &str) -> Result<Vec<u8>, Gone> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(self.directory.as_fd(), file, flags, Mode::empty())?;
-        let mut bytes = Vec::with_capacity(4096);
-        loop {
-            bytes.reserve(4096);
-            if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes))? == 0 {
-                return Ok(bytes);
-            }
-        }
-    }
-
-    fn mask(&self) -> Result<PuSet, Gone> {
-        parse_status(&self.read("status")?)
-            .mask
-            .ok_or(Gone::Refused(Errno::NOTSUP))
-    }
-
-    /// Whether the kernel lets nobody place this thread.
-    fn refuses(&self) -> bool {
-        self.read("stat")
-            .is_ok_and(|bytes| parse_stat(&bytes).is_some_and(|stat| stat.refuses_affinity()))
+/// What a file of `/proc` that cannot be read says of its thread.
+fn unreadable(thread: ThreadId, gone: Gone) -> MaskError {
+    match gone {
+        // With hidepid, `/proc` has nothing of other users' threads; nor of those that may not be traced.
+        Gone::Ended if exists(thread.tid) => MaskError::Hidden,
+        Gone::Ended => MaskError::Gone,
+        Gone::Refused(Errno::ACCESS | Errno::PERM) => MaskError::Hidden,
+        Gone::Refused(errno) => MaskError::Other(format!(
+            "the affinity mask cannot be read from /proc: {}",
+            std::io::Error::from(errno)
+        )),
     }
 }
 
-impl From<Gone> for MaskError {
-    fn from(gone: Gone) -> Self {
-        match gone {
-            Gone::Ended => Self::Gone,
-            Gone::Refused(errno) => Self::Other(format!(
-                "the affinity mask cannot be read from /proc: {}",
-                std::io::Error::from(errno)
-            )),
-        }
+fn refused(error: &MaskError) -> Outcome {
+    match error {
+        MaskError::Gone => Outcome::Gone,
+        MaskError::Hidden => Outcome::NotPermitted,
+        MaskError::Other(_) => Outcome::Failed,
     }
 }
 
@@ -124,26 +115,40 @@ impl LinuxAffinity {
         Self::default()
     }
 
-    /// What to ask the kernel for. A default mask that is narrower than the thread's CPU set was inherited from
-    /// whoever started perch (taskset(1)), and must not grow.
-    fn wanted(change: &MaskChange) -> Vec<u64> {
-        if !change.to_default {
-            return bits(&change.set);
+    /// What the thread's `stat` says, if it is still this thread. `/proc/TID/stat` would add up the times of all threads
+    /// of its process first.
+    fn stat<T>(&self, thread: ThreadId, take: impl FnOnce(Stat<'_>) -> T) -> Result<T, MaskError> {
+        let mut reader = self.reader.borrow_mut();
+        match reader.stat(thread.tid, thread.tid) {
+            Ok(stat) if stat.start == thread.start && !stat.is_dead() => Ok(take(stat)),
+            Ok(_) => Err(MaskError::Gone),
+            Err(gone) => Err(unreadable(thread, gone)),
         }
-        let possible = possible_pus();
-        let widest =
-            cpuset::unplaced_mask(change.thread.tid, &possible, &crate::topology::online_pus());
-        if widest.is_subset(&change.set) {
-            all_bits()
-        } else {
-            bits(&change.set)
+    }
+
+    /// Whether the thread has this mask.
+    fn has_mask(&self, thread: ThreadId, mask: &PuSet) -> Result<bool, MaskError> {
+        self.stat(thread, |_| ())?;
+        // Without the text of `status`, as long as no offline PU is in the mask.
+        if visible(thread.tid).is_ok_and(|visible| visible == bits(mask)) {
+            return Ok(true);
         }
+        Ok(self.mask(thread)? == *mask)
+    }
+
+    fn status(&self, thread: ThreadId) -> Result<Status, MaskError> {
+        // Between this look and the next lie microseconds; for the number to pass to another thread meanwhile, the
+        // kernel would have to give out all other numbers first.
+        self.stat(thread, |_| ())?;
+        let status = self.reader.borrow_mut().status(thread.tid, thread.tid);
+        status.map_err(|gone| unreadable(thread, gone))
     }
 }
 
 impl Affinity for LinuxAffinity {
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
-        Ok(Held::open(thread)?.mask()?)
+        let mask = self.status(thread)?.mask;
+        mask.ok_or_else(|| MaskError::Other("/proc/TID/status tells no Cpus_allowed_list".into()))
     }
 
     fn irq(&self, number: u32) -> Result<IrqState, MaskError> {
@@ -155,32 +160,62 @@ impl Affinity for LinuxAffinity {
     }
 
     fn change(&mut self, change: &MaskChange) -> Outcome {
-        let wanted = Self::wanted(change);
-        let refused = |gone| match gone {
-            Gone::Ended => Outcome::Gone,
-            Gone::Refused(_) => Outcome::NotPermitted,
-        };
-        let held = match Held::open(change.thread) {
-            Ok(held) => held,
-            Err(gone) => return refused(gone),
-        };
-        match held.mask() {
-            Ok(mask) if mask == change.expect => {}
-            Ok(_) => return Outcome::ChangedByOthers,
-            Err(gone) => return refused(gone),
+        match self.has_mask(change.thread, &change.expect) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::ChangedByOthers,
+            Err(error) => return refused(&error),
         }
-        // Between the checks and this call lie microseconds; for the number to pass to another thread meanwhile, the
-        // kernel would have to give out all other numbers first.
+        let wanted = if change.to_default {
+            all_bits()
+        } else {
+            bits(&change.set)
+        };
         match set_affinity(change.thread.tid, &wanted) {
             Ok(()) => Outcome::Applied,
             Err(Errno::SRCH) => Outcome::Gone,
-            Err(Errno::INVAL) if !held.refuses() => Outcome::NoUsablePu,
+            Err(Errno::NOMEM) => Outcome::Failed,
+            Err(Errno::INVAL)
+                if self.stat(change.thread, |stat| stat.refuses_affinity()) != Ok(true) =>
+            {
+                Outcome::NoUsablePu
+            }
             Err(_) => Outcome::NotPermitted,
         }
     }
 
-    fn relatives(&self, session: &str, processes: &[ProcessId]) -> Vec<Relative> {
-        relatives::find(session, processes)
+    fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
+        let groups = group_text(thread.tid, thread.tid)?;
+        let allowed = self
+            .cpusets
+            .allowed(&groups, &possible_pus(), &online_pus());
+        Some(allowed.online)
+    }
+
+    fn settle(&self) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    fn image(&self, process: ProcessId) -> Option<Image> {
+        let ProcessId { pid, start } = process;
+        let (code, stack) = self
+            .stat(ThreadId { tid: pid, start }, |stat| stat.image)
+            .ok()?;
+        // Whoever may not trace the process is told 0 or 1.
+        (code > 1 && stack > 1).then_some(Image { code, stack })
+    }
+
+    fn belongs_to(&self, thread: ThreadId, user: u32) -> bool {
+        let users = self.status(thread).ok().and_then(|status| status.users);
+        users.is_some_and(|users| users.contains(&user))
+    }
+
+    fn relatives(
+        &self,
+        session: &str,
+        processes: &[ProcessId],
+        known: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        relatives::find(session, processes, known)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which live threads belong to processes that perch has started or placed, also when perch itself died meanwhile.
 
-use crate::proc::{Reader, parse_stat, process_numbers, session_of, task_numbers};
-use perch_core::{ProcessId, ThreadId, affinity::Relative};
+use crate::proc::{Gone, Reader, list_processes, list_tasks, session_of};
+use perch_core::{MaskError, ProcessId, ThreadId, affinity::Relative};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The environment variable by which processes are recognised that a session started.
@@ -66,56 +67,89 @@ pub fn related(
 }
 
 /// See [`perch_core::Affinity::relatives`].
-pub fn find(session: &str, known: &[ProcessId]) -> Vec<Relative> {
+pub fn find(
+    session: &str,
+    processes: &[ProcessId],
+    known: &dyn Fn(ThreadId) -> bool,
+) -> Result<Vec<Relative>, MaskError> {
+    let unlisted = |gone: Gone| match gone {
+        Gone::Ended => MaskError::Other("/proc is not mounted".to_owned()),
+        Gone::Refused(errno) => MaskError::Other(format!(
+            "/proc cannot be read: {}",
+            std::io::Error::from(errno)
+        )),
+    };
     let mut reader = Reader::new();
     let mut all = BTreeMap::new();
-    for pid in process_numbers() {
-        let stat = reader
-            .file(&format!("/proc/{pid}/stat"))
-            .ok()
-            .and_then(parse_stat);
-        if let Some(stat) = stat {
-            let kin = Kin {
-                parent: stat.parent,
-                group: stat.group,
-                session: stat.session,
-                start: stat.start,
-            };
-            all.insert(pid, kin);
+    for pid in list_processes().map_err(unlisted)? {
+        // `/proc/PID/stat` would add up the times of all threads first.
+        match reader.stat(pid, pid) {
+            Ok(stat) => {
+                let kin = Kin {
+                    parent: stat.parent,
+                    group: stat.group,
+                    session: stat.session,
+                    start: stat.start,
+                };
+                all.insert(pid, kin);
+            }
+            Err(gone) if is_not_ours(gone) => {}
+            Err(gone) => return Err(unlisted(gone)),
         }
     }
     // perch itself and its own kind are never relatives, though they may carry a mark (perch run under perch run).
     let own = std::process::id() as i32;
-    let found = related(&all, known, |pid| {
+    let found = related(&all, processes, |pid| {
         !session.is_empty()
             && session_of(pid, SESSION_VARIABLE).is_some_and(|value| value == session)
     });
     let mut relatives = Vec::new();
     for pid in found.into_iter().filter(|pid| *pid != own) {
-        for tid in task_numbers(pid) {
-            let Ok(start) = reader.stat(pid, tid).map(|stat| stat.start) else {
-                continue;
-            };
-            let Ok(status) = reader.status(pid, tid) else {
-                continue;
+        let tasks = match list_tasks(pid) {
+            Ok(tasks) => tasks,
+            Err(gone) if is_not_ours(gone) => continue,
+            Err(gone) => return Err(unlisted(gone)),
+        };
+        for tid in tasks {
+            let start = match reader.stat(pid, tid) {
+                Ok(stat) => stat.start,
+                Err(gone) if is_not_ours(gone) => continue,
+                Err(gone) => return Err(unlisted(gone)),
             };
             // The directory of a process number that went to another process meanwhile.
             if tid == pid && start != all[&pid].start {
                 break;
             }
-            if let Some(mask) = status.mask {
-                relatives.push(Relative {
-                    thread: ThreadId { tid, start },
-                    process: ProcessId {
-                        pid,
-                        start: all[&pid].start,
-                    },
-                    mask,
-                });
+            let thread = ThreadId { tid, start };
+            if known(thread) {
+                continue;
             }
+            let mask = match reader.status(pid, tid) {
+                Ok(status) => status.mask,
+                Err(gone) if is_not_ours(gone) => continue,
+                Err(gone) => return Err(unlisted(gone)),
+            };
+            let process = ProcessId {
+                pid,
+                start: all[&pid].start,
+            };
+            relatives.extend(mask.map(|mask| Relative {
+                thread,
+                process,
+                parent: all[&pid].parent,
+                mask,
+            }));
         }
     }
-    relatives
+    Ok(relatives)
+}
+
+/// Whether a file cannot be read because its thread has ended or is another user's, rather than for want of means.
+fn is_not_ours(gone: Gone) -> bool {
+    matches!(
+        gone,
+        Gone::Ended | Gone::Refused(Errno::ACCESS | Errno::PERM)
+    )
 }
 
 #[cfg(test)]

@@ -88,6 +88,8 @@ fn check(file: &Path) -> Result<(), Fault> {
             _ => Err(Fault::Hidden(reason(&error))),
         },
         Ok(meta) if meta.is_dir() => Err(Fault::Refused("it is a directory".into())),
+        // Opening a FIFO to look into it would wait for a writer.
+        Ok(meta) if !meta.is_file() => Err(Fault::Refused("it is not a regular file".into())),
         Ok(_) => access(file, Access::EXEC_OK).map_err(|errno| {
             Fault::Refused(match errno {
                 Errno::ACCESS => format!(

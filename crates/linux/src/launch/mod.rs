@@ -5,7 +5,7 @@ mod lookup;
 
 pub use lookup::{find, spawn_error};
 
-use crate::limits;
+use crate::{limits, signals};
 use perch_core::{Launch, MachineError};
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -37,7 +37,27 @@ pub struct Child {
     pid: i32,
     /// Readable when the child has ended; `None` on kernels without pidfd_open(2) (before 5.3).
     pidfd: Option<OwnedFd>,
-    status: Option<i32>,
+    /// Once it is reaped.
+    end: Option<End>,
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With this wait status (wait(2)).
+    Status(i32),
+    /// Somebody else in this process has reaped it, and the status is lost.
+    Unknown,
+}
+
+impl End {
+    /// The wait status, if it is known.
+    pub fn status(self) -> Option<i32> {
+        match self {
+            Self::Status(status) => Some(status),
+            Self::Unknown => None,
+        }
+    }
 }
 
 /// Where `execve(2)` takes its arguments from; made before the fork, as the child must not allocate.
@@ -135,7 +155,7 @@ pub fn prepare(launch: &Launch) -> Result<Waiting, MachineError> {
         child: Child {
             pid,
             pidfd,
-            status: None,
+            end: None,
         },
         program,
         file,
@@ -216,6 +236,7 @@ unsafe fn become_program(
                 libc::sigaction(signal, &raw const action, ptr::null_mut());
             }
         }
+        signals::reset_reserved();
         libc::setrlimit(libc::RLIMIT_NOFILE, open_files);
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut());
         // Own copy of perch's end: with it open, the end of perch would never be noticed.
@@ -252,13 +273,20 @@ impl Waiting {
         self.child.pid
     }
 
-    /// Lets the child become the program, and waits until it has.
+    /// Lets the child become the program, and waits until it has. If a signal has asked perch to stop meanwhile, the
+    /// child ends of that signal instead: it may have come from a terminal before there was a child to get it too.
     ///
     /// # Errors
     /// The kernel's refusal to execute it.
     pub fn start(mut self) -> Result<Child, MachineError> {
         self.started = true;
-        let told = rustix::io::write(&self.go, &[1]);
+        let told = match signals::stop_pending() {
+            Some(signal) => {
+                self.child.signal(signal);
+                Ok(0)
+            }
+            None => rustix::io::write(&self.go, &[1]),
+        };
         // The pipe closes when the program runs; what comes before is the reason why it does not.
         let mut reason = [0; size_of::<i32>()];
         let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.failure, &mut reason));
@@ -268,7 +296,7 @@ impl Waiting {
             Child {
                 pid: 0,
                 pidfd: None,
-                status: None,
+                end: None,
             },
         );
         if refused || told.is_err() {
@@ -307,16 +335,16 @@ impl Child {
 
     /// Sends a signal, unless it has ended already.
     pub fn signal(&self, signal: i32) {
-        if self.status.is_none() {
+        if self.end.is_none() {
             // SAFETY: not yet reaped, so the number is still this child's.
             unsafe { libc::kill(self.pid, signal) };
         }
     }
 
-    /// Its wait status (wait(2)), if it has ended. It is not reaped yet, so that `/proc` still tells its last numbers.
-    pub fn ended(&mut self) -> Option<i32> {
-        if self.status.is_some() {
-            return self.status;
+    /// How it ended, if it has. It is not reaped yet, so that `/proc` still tells its last numbers.
+    pub fn ended(&mut self) -> Option<End> {
+        if self.end.is_some() {
+            return self.end;
         }
         // SAFETY: a zeroed siginfo_t is valid, and only read where waitid has filled it in.
         unsafe {
@@ -324,44 +352,41 @@ impl Child {
             let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
             let result = libc::waitid(libc::P_PID, self.pid as libc::id_t, &raw mut info, flags);
             if result == -1 && *libc::__errno_location() == libc::ECHILD {
-                // Somebody else has reaped it: the status is lost, the end is not.
-                return self.reap();
+                self.end = Some(End::Unknown);
+                return self.end;
             }
             if result != 0 || info.si_pid() != self.pid {
                 return None;
             }
-            Some(match info.si_code {
+            Some(End::Status(match info.si_code {
                 libc::CLD_EXITED => (info.si_status() & 0xff) << 8,
                 libc::CLD_DUMPED => info.si_status() | 0x80,
                 _ => info.si_status(),
-            })
+            }))
         }
     }
 
-    /// Waits for its end, reaps it, and returns its wait status (wait(2)).
-    pub fn wait(&mut self) -> Option<i32> {
-        self.reap()
-    }
-
-    fn reap(&mut self) -> Option<i32> {
-        while self.status.is_none() {
+    /// Waits for its end and reaps it.
+    pub fn wait(&mut self) -> End {
+        loop {
+            if let Some(end) = self.end {
+                return end;
+            }
             let mut status = 0;
             // SAFETY: waits for our own child, once.
             match unsafe { libc::waitpid(self.pid, &raw mut status, 0) } {
-                pid if pid == self.pid => self.status = Some(status),
+                pid if pid == self.pid => self.end = Some(End::Status(status)),
                 -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                // Somebody else has reaped it: the status is lost, the end is not.
-                _ => self.status = Some(0),
+                _ => self.end = Some(End::Unknown),
             }
         }
-        self.status
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
         if self.pid > 0 && self.ended().is_some() {
-            self.reap();
+            self.wait();
         }
     }
 }

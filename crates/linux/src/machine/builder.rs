@@ -1,6 +1,6 @@
 //! Opening the machine.
 
-use super::{Changes, CountersMode, Counting, LinuxMachine, Pus};
+use super::{Changes, CountersMode, Counting, LinuxMachine, Places, Pus};
 use crate::{
     affinity::LinuxAffinity,
     limits,
@@ -82,7 +82,7 @@ impl Builder {
         Ok(LinuxMachine {
             topology: Arc::new(topology),
             changes,
-            default_mask: own_mask()?,
+            places: Places::new(own_mask()?),
             tracker: Tracker::new(),
             affinity: LinuxAffinity::new(),
             signals: Signals::catch()?,
@@ -93,6 +93,7 @@ impl Builder {
             attached: Vec::new(),
             subreaper: !self.leave_orphans,
             opened: now,
+            opened_monotonic: crate::perf::task_events::monotonic(),
             period_end: now,
             observed: now,
             own_cpu_time: LinuxMachine::own_cpu_time(),

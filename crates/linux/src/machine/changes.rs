@@ -113,9 +113,12 @@ impl LinuxMachine {
         }
         self.topology = Arc::new(now);
         self.tracker.read_masks_again();
-        if let Some(events) = &mut self.task_events {
-            // A failure leaves finding the threads of new PUs to /proc.
-            let _ = events.follow_cpus();
+        if let Some(events) = &mut self.task_events
+            && let Err(error) = events.follow_cpus()
+        {
+            self.remark(format!(
+                "threads that start on a PU that has come online are found by looking into /proc alone: {error}"
+            ));
         }
         true
     }

@@ -34,6 +34,8 @@ pub(super) struct Counting {
     /// Users' own modules.
     pub(super) modules: Vec<Box<dyn Module>>,
     remarks: Vec<String>,
+    /// Modules of which was said that they fail.
+    failed: BTreeSet<&'static str>,
 }
 
 impl Counting {
@@ -151,15 +153,15 @@ impl Counting {
     }
 
     /// Reads the counters of the threads that ran.
-    fn read_counters(&mut self, sampled: &mut Sampled) -> Result<(), MachineError> {
+    fn read_counters(&mut self, sampled: &mut Sampled) {
         if self.counters.is_none() {
-            return Ok(());
+            return;
         }
         for (id, pid) in &sampled.new {
             self.count(*id, *pid);
         }
         let Some(counters) = &mut self.counters else {
-            return Ok(());
+            return;
         };
         let ended: BTreeSet<ThreadId> = sampled.ended.iter().copied().collect();
         let (mut counted, mut doubtful) = (0, 0);
@@ -180,9 +182,9 @@ impl Counting {
             self.remarks.push(format!(
                 "the counts of {doubtful} of {counted} threads cannot be true: instructions are sampled besides"
             ));
-            self.sample()?;
+            // With `auto` a refusal is a remark.
+            let _ = self.sample();
         }
-        Ok(())
     }
 
     /// The kernel told something of a thread.
@@ -211,14 +213,16 @@ impl Counting {
         sampler.chain(self.modules.iter_mut().map(|module| &mut **module))
     }
 
-    /// Adds to the threads of a period what is known of them.
+    /// Adds to the threads of a period what is known of them. A module that fails is asked again in the next period: the
+    /// threads are placed by what is known without it.
     pub(super) fn period(
         &mut self,
         topology: &Arc<Topology>,
         interval: u64,
         sampled: &mut Sampled,
-    ) -> Result<(), MachineError> {
-        self.read_counters(sampled)?;
+    ) {
+        self.read_counters(sampled);
+        let mut failed = Vec::new();
         let Sampled { threads, ended, .. } = sampled;
         let threads: &mut [ThreadSample] = threads;
         for module in self.all() {
@@ -227,7 +231,14 @@ impl Counting {
                 interval,
                 threads,
                 ended,
-            })?;
+            });
+            let added = match added {
+                Ok(added) => added,
+                Err(error) => {
+                    failed.push((module.name(), error));
+                    continue;
+                }
+            };
             for (id, metrics) in added {
                 if let Ok(at) = threads.binary_search_by_key(&id, |sample| sample.info.id) {
                     for (name, metric) in metrics.iter() {
@@ -236,7 +247,13 @@ impl Counting {
                 }
             }
         }
-        Ok(())
+        for (name, error) in failed {
+            if self.failed.insert(name) {
+                self.remarks.push(format!(
+                    "module '{name}' fails, so that less is known of threads: {error}"
+                ));
+            }
+        }
     }
 
     /// Who shares memory, as far as the period that just ended has shown, by rising ids.

@@ -3,6 +3,7 @@
 mod builder;
 mod changes;
 mod counting;
+mod places;
 mod pus;
 mod waiting;
 
@@ -10,12 +11,11 @@ pub use builder::Builder;
 pub use counting::CountersMode;
 
 use crate::{
-    affinity::{LinuxAffinity, SESSION_VARIABLE, cpuset},
+    affinity::{LinuxAffinity, SESSION_VARIABLE},
     launch::{self, Child},
     perf::{TaskEvent, TaskEvents, task_events::Buffering},
     signals::Signals,
-    threads::{Launched, Tracker},
-    topology::{online_pus, possible_pus},
+    threads::{Created, Launched, Tracker},
 };
 use changes::Changes;
 use counting::Counting;
@@ -23,6 +23,7 @@ use perch_core::{
     Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, ThreadId,
     Topology, Wake,
 };
+use places::Places;
 use pus::Pus;
 use rustix::fd::OwnedFd;
 use std::{
@@ -45,8 +46,10 @@ pub struct LinuxMachine {
     /// Processes that perch was attached to, while they live: readable when they end.
     attached: Vec<(i32, Option<OwnedFd>)>,
     subreaper: bool,
-    default_mask: PuSet,
+    places: Places,
     opened: Instant,
+    /// The same moment, as records of the kernel count it.
+    opened_monotonic: u64,
     /// When the last period ended, from which the next is counted.
     period_end: Instant,
     observed: Instant,
@@ -92,9 +95,33 @@ impl LinuxMachine {
         for event in events.drain() {
             self.counting.note(&event);
             match event {
-                TaskEvent::Fork { pid, tid, ppid, .. } => self.tracker.forked(pid, tid, ppid),
+                TaskEvent::Fork {
+                    pid,
+                    tid,
+                    ppid,
+                    ptid,
+                    time,
+                } => self.tracker.forked(Created {
+                    pid,
+                    tid,
+                    by_pid: ppid,
+                    by_tid: ptid,
+                    at: time.saturating_sub(self.opened_monotonic),
+                }),
                 TaskEvent::Exit { tid, .. } => self.tracker.exited(tid),
-                TaskEvent::Comm { tid, name, .. } => self.tracker.renamed(tid, &name),
+                TaskEvent::Comm {
+                    pid,
+                    tid,
+                    name,
+                    exec,
+                    time,
+                } => {
+                    if exec {
+                        let at = time.saturating_sub(self.opened_monotonic);
+                        self.tracker.executed(pid, at);
+                    }
+                    self.tracker.renamed(tid, &name);
+                }
                 TaskEvent::Mapped { .. } => {}
                 TaskEvent::Lost(_) => self.tracker.look_everywhere_next(),
             }
@@ -121,21 +148,14 @@ impl LinuxMachine {
             }
         });
         match opened {
-            Ok(events) => self.task_events = Some(events),
+            Ok(events) => {
+                self.task_events = Some(events);
+                self.tracker.expect_records();
+            }
             Err(error) => self.remark(format!(
                 "threads are found by looking into /proc alone, so those that live shorter than a period are not \
-                 counted ({error})"
+                 counted, and one whose mask may be inherited from perch or set by its program is left alone ({error})"
             )),
-        }
-    }
-
-    /// Brings the mask of unplaced threads up to date after a cpuset has changed: of attached processes that of their
-    /// own cpuset; of launched ones that which perch itself has now, unless somebody has placed perch meanwhile.
-    fn follow_default(&mut self, own_cpuset_changed: bool) {
-        if let Some((pid, _)) = self.attached.first() {
-            self.default_mask = cpuset::unplaced_mask(*pid, &possible_pus(), &online_pus());
-        } else if own_cpuset_changed && let Ok(mask) = builder::own_mask() {
-            self.default_mask = mask;
         }
     }
 
@@ -184,7 +204,8 @@ impl Machine for LinuxMachine {
             subreaper: self.subreaper,
         };
         let since = launched.since;
-        self.tracker.follow_launched(pid, launched);
+        let target = self.places.add_launched();
+        self.tracker.follow_launched(pid, launched, target);
         self.counting.launched(ThreadId {
             tid: pid,
             start: since,
@@ -200,13 +221,12 @@ impl Machine for LinuxMachine {
         }
         waiting::check_owner(pid)?;
         self.open_task_events(pid, false);
-        if !self.tracker.follow_running(pid) {
+        let target = self.places.add_attached();
+        if !self.tracker.follow_running(pid, target) {
             return Err(MachineError::NoSuchProcess(pid));
         }
         self.counting.attached(pid);
-        if self.attached.is_empty() && self.child.is_none() {
-            self.default_mask = cpuset::unplaced_mask(pid, &possible_pus(), &online_pus());
-        }
+        self.places.look(self.tracker.processes());
         self.attached.push((pid, end));
         Ok(())
     }
@@ -227,12 +247,20 @@ impl Machine for LinuxMachine {
         if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
             // A PU that goes while masks are read changes some of them: whoever judges these must know that it went.
             topology_changed |= self.follow_topology();
-            // Whoever changes a cpuset changes the masks of its threads.
-            self.follow_default(topology_changed);
         }
+        // Likewise a CPU set; and a thread that changed its number while they were read.
+        let changed = sampled
+            .threads
+            .iter()
+            .filter(|thread| thread.mask.is_some());
+        self.places
+            .look_again(changed.map(|thread| thread.info.pid));
+        self.places.look(self.tracker.processes());
+        let processes = self.places.take_news();
+        self.drain_task_events();
+        let origins = self.tracker.take_origins();
         let pus = self.pus.observe();
-        self.counting
-            .period(&self.topology, interval, &mut sampled)?;
+        self.counting.period(&self.topology, interval, &mut sampled);
         let said: Vec<String> = self
             .tracker
             .take_remarks()
@@ -251,6 +279,8 @@ impl Machine for LinuxMachine {
             pus,
             sharing: self.counting.sharing(),
             ended: sampled.ended,
+            processes,
+            origins,
             unseen: self.tracker.take_unseen(),
             remarks: std::mem::take(&mut self.remarks),
             own_cpu_time: self.own_cpu_time - before,
@@ -258,14 +288,18 @@ impl Machine for LinuxMachine {
         })
     }
 
-    fn processes(&mut self) -> Vec<ProcessId> {
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
         self.drain_task_events();
         self.tracker.discover();
         self.tracker.processes().collect()
     }
 
+    fn now(&self) -> Option<u64> {
+        Some(self.opened.elapsed().as_nanos() as u64)
+    }
+
     fn default_mask(&self) -> PuSet {
-        self.default_mask.clone()
+        self.places.first_default()
     }
 
     fn affinity(&mut self) -> &mut dyn Affinity {

@@ -1,8 +1,11 @@
 //! Sleeping until something happens: a period's end, the program's end, a signal, full rings.
 
 use super::LinuxMachine;
-use crate::proc::{Reader, parse_stat};
-use perch_core::{MachineError, Wake};
+use crate::{
+    proc::{Reader, parse_stat},
+    signals::{self, Received, Sender},
+};
+use perch_core::{Affinity, MachineError, ProcessId, Wake, text};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, OwnedFd},
@@ -19,11 +22,14 @@ impl LinuxMachine {
             if arrived.child {
                 self.reap_orphans();
             }
-            if let Some(status) = self.child.as_mut().and_then(|child| child.ended()) {
-                return Ok(Wake::Ended(Some(status)));
+            for received in arrived.passed {
+                self.pass(received);
             }
-            if let Some(signal) = arrived.stop {
-                return Ok(Wake::Stop(signal));
+            if let Some(end) = self.child.as_mut().and_then(|child| child.ended()) {
+                return Ok(Wake::Ended(end.status()));
+            }
+            if let Some(stop) = arrived.stop {
+                return Ok(Wake::Stop(stop.signal));
             }
             if self.child.is_none() && !self.attached_live() {
                 return Ok(Wake::Ended(None));
@@ -38,6 +44,57 @@ impl LinuxMachine {
             self.drain_task_events();
             self.counting.drain();
         }
+    }
+
+    /// Passes the signal that stopped perch last on to the launched program, as sudo(8) does: not one that the program
+    /// sent itself; and of the kernel's none that a terminal sends to the whole group, the program included, or that
+    /// is about perch's own limits.
+    pub fn pass_stop(&mut self) {
+        let Some(received) = self.signals.stopped_by() else {
+            return;
+        };
+        let own = matches!(
+            received.signal,
+            libc::SIGINT | libc::SIGQUIT | libc::SIGXCPU | libc::SIGXFSZ
+        );
+        if received.sender != Sender::Kernel || !own {
+            self.pass(received);
+        }
+    }
+
+    /// Passes a signal on to the launched program, unless it comes from there.
+    fn pass(&mut self, received: Received) {
+        let Received { signal, times, .. } = received;
+        if self.child.is_none() {
+            self.remark(format!(
+                "{} is ignored: perch passes signals on to a program that it has started (perch run)",
+                signals::name(signal)
+            ));
+            return;
+        }
+        if matches!(received.sender, Sender::Process(pid) if self.is_followed(pid)) {
+            return;
+        }
+        if let Some(child) = &self.child {
+            (0..times).for_each(|_| child.signal(signal));
+        }
+    }
+
+    /// Whether a process is followed, or descends from one that is. One that has ended since is not known any more.
+    fn is_followed(&mut self, pid: i32) -> bool {
+        let known: Vec<ProcessId> = self
+            .tracker
+            .processes()
+            .map(|(process, _)| process)
+            .collect();
+        // A look at all processes takes longer.
+        known.iter().any(|process| process.pid == pid)
+            || self
+                .affinity
+                .relatives("", &known, &|_| false)
+                .unwrap_or_default()
+                .iter()
+                .any(|relative| relative.process.pid == pid)
     }
 
     /// Sleeps this long, or until a descriptor tells something.
@@ -110,7 +167,9 @@ impl LinuxMachine {
         if !self.attached.is_empty() {
             return true;
         }
-        self.tracker.processes().any(|process| lives(process.pid))
+        self.tracker
+            .processes()
+            .any(|(process, _)| lives(process.pid))
     }
 
     /// Reaps orphans of the launched program that came to perch and ended.
@@ -133,7 +192,11 @@ impl LinuxMachine {
             };
             if pid == child {
                 // It is reaped at the very end and hides the others until then: ask for those that are known.
-                let known: Vec<i32> = self.tracker.processes().map(|p| p.pid).collect();
+                let known: Vec<i32> = self
+                    .tracker
+                    .processes()
+                    .map(|(process, _)| process.pid)
+                    .collect();
                 for pid in known.into_iter().filter(|pid| *pid != child) {
                     self.reap(pid);
                 }
@@ -176,9 +239,15 @@ pub(super) fn check_owner(pid: i32) -> Result<(), MachineError> {
         return Ok(());
     }
     Err(MachineError::NotPermitted {
-        what: format!("attaching to process {pid} ({}) of user {}", theirs.name, theirs.euid),
-        remedy: "run perch as that user or as root, or give it the capability CAP_SYS_NICE (`setcap cap_sys_nice+ep`)"
-            .into(),
+        what: format!(
+            "attaching to process {pid} ({}) of user {}",
+            text::printable(&theirs.name),
+            theirs.euid
+        ),
+        remedy: format!(
+            "run perch as that user or as root, or {}",
+            crate::capability::advice("CAP_SYS_NICE")
+        ),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Limits that perf events run into: file descriptors, locked memory, and which CPUs there are.
+//! Limits that perf events run into: locked memory, and which CPUs there are.
 
 use perch_core::PuSet;
 use rustix::process::{Resource, getrlimit};
@@ -6,13 +6,6 @@ use std::fs;
 
 /// What a user does about too few file descriptors.
 pub const NOFILE_REMEDY: &str = crate::limits::REMEDY;
-
-/// Raises the limit of open files as far as it goes and returns how many descriptors perf events may use: half of
-/// them, since the files of `/proc` need the others.
-pub fn descriptors() -> usize {
-    crate::limits::raise_open_files();
-    crate::limits::proc_budget()
-}
 
 /// Bytes of rings that an ordinary user may map: `kernel.perf_event_mlock_kb` for each online CPU, and what
 /// RLIMIT_MEMLOCK allows beyond (perf_event_open(2), mmap layout).
@@ -29,10 +22,19 @@ pub fn ring_bytes() -> usize {
 
 /// The CPUs that are online, by the kernel's numbers.
 pub fn online_cpus() -> PuSet {
+    online_cpus_or(PuSet::new())
+}
+
+/// The same; where they cannot be read, for instance for want of descriptors, those that were known.
+pub fn online_cpus_or(known: PuSet) -> PuSet {
+    let known = match known.is_empty() {
+        true => PuSet::single(0),
+        false => known,
+    };
     fs::read_to_string("/sys/devices/system/cpu/online")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or_else(|| PuSet::single(0))
+        .unwrap_or(known)
 }
 
 #[cfg(test)]
@@ -41,7 +43,6 @@ mod tests {
 
     #[test]
     fn limits_are_usable() {
-        assert!(descriptors() > 0);
         assert!(ring_bytes() >= 4096);
         assert!(!online_cpus().is_empty());
     }

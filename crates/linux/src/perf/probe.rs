@@ -145,18 +145,36 @@ fn run_loop() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perch_skip::skip;
 
     #[test]
-    fn without_a_pmu_it_says_so_and_with_one_it_counts() {
+    fn without_a_pmu_it_says_so() {
         let probe = probe();
         let listed = crate::perf::encode::Encoder::new().pmus().of_cores();
         if listed.is_empty() && cfg!(target_arch = "x86_64") {
             assert!(!probe.pmu_usable, "{probe:?}");
         }
         assert!(!probe.why.is_empty());
-        if probe.pmu_usable {
-            assert!(attempt(probe.user_only).is_ok());
+    }
+
+    #[test]
+    fn a_usable_pmu_counts_as_many_instructions_as_there_are() {
+        let probe = probe();
+        if !probe.pmu_usable {
+            return skip!(Pmu, "{}", probe.why);
         }
+        let (mut cycles, mut instructions) = open(probe.user_only).unwrap();
+        let mut count = |loops: u64| {
+            cycles.reset_group().unwrap();
+            cycles.enable_group().unwrap();
+            let known: u64 = (0..loops).map(|_| run_loop()).sum();
+            cycles.disable_group().unwrap();
+            (known, instructions.read().unwrap())
+        };
+        // What the loops themselves take cancels out, and so does what the kernel does at each start.
+        let ((few, of_few), (many, of_many)) = (count(1), count(5));
+        let seen = (of_many - of_few) as f64 / (many - few) as f64;
+        assert!((0.95..1.2).contains(&seen), "{seen} of what was executed");
     }
 
     #[test]

@@ -43,6 +43,17 @@ pub enum Abi {
     Bits64,
 }
 
+/// Which file is mapped, as `/proc/PID/maps` shows it too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The device's major number.
+    pub major: u32,
+    /// The device's minor number.
+    pub minor: u32,
+    /// The inode on that device.
+    pub inode: u64,
+}
+
 /// One sampled instruction address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample<'a> {
@@ -121,8 +132,10 @@ pub enum Record<'a> {
         length: u64,
         /// Where in the file it starts, in bytes.
         offset: u64,
-        /// The mapped file, or `//anon` and the like.
+        /// The name of the mapped file, or `//anon` and the like.
         file: &'a [u8],
+        /// Which file that was; `None` where the kernel gives the build id instead.
+        id: Option<FileId>,
         /// When, in the event's clock; 0 without a trailer.
         time: u64,
     },
@@ -215,8 +228,8 @@ pub fn parse(kind: u32, misc: u16, body: &[u8], layout: Layout) -> Option<Record
             let (pid, _tid) = (bytes.id()?, bytes.id()?);
             let (address, length) = (bytes.u64()?, bytes.u64()?);
             let offset = bytes.u64()?;
-            // device and inode or build id, protection and flags
-            bytes.take(24 + 8)?;
+            let id = file_id(Bytes(bytes.take(24)?), misc);
+            let _protection_and_flags = bytes.take(8)?;
             let (file, time) = bytes.text_and_time(layout)?;
             Record::Mmap {
                 pid,
@@ -224,6 +237,7 @@ pub fn parse(kind: u32, misc: u16, body: &[u8], layout: Layout) -> Option<Record
                 length,
                 offset,
                 file,
+                id,
                 time,
             }
         }
@@ -234,6 +248,18 @@ pub fn parse(kind: u32, misc: u16, body: &[u8], layout: Layout) -> Option<Record
         sys::PERF_RECORD_LOST_SAMPLES => Record::Lost(bytes.u64()?),
         sys::PERF_RECORD_THROTTLE => Record::Throttle,
         _ => Record::Other,
+    })
+}
+
+/// Device, inode and the inode's generation, unless a build id stands in their place.
+fn file_id(mut bytes: Bytes<'_>, misc: u16) -> Option<FileId> {
+    if u32::from(misc) & sys::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
+        return None;
+    }
+    Some(FileId {
+        major: bytes.u32()?,
+        minor: bytes.u32()?,
+        inode: bytes.u64()?,
     })
 }
 
@@ -343,18 +369,26 @@ mod tests {
             time: 5,
         };
         assert_eq!(parse(3, 1 << 13, &comm, layout), Some(expected));
-        let mut mmap = words(&[pair(10, 11), 0x1000, 0x2000, 0x3000, 0, 0, 0, 0]);
+        let mut mmap = words(&[pair(10, 11), 0x1000, 0x2000, 0x3000, pair(8, 1), 42, 7, 0]);
         mmap.extend(b"//anon\0\0");
         mmap.extend(words(&[pair(10, 11), 6]));
-        let expected = Record::Mmap {
+        let expected = |id| Record::Mmap {
             pid: 10,
             address: 0x1000,
             length: 0x2000,
             offset: 0x3000,
             file: b"//anon",
+            id,
             time: 6,
         };
-        assert_eq!(parse(10, 2, &mmap, layout), Some(expected));
+        let id = FileId {
+            major: 8,
+            minor: 1,
+            inode: 42,
+        };
+        assert_eq!(parse(10, 2, &mmap, layout), Some(expected(Some(id))));
+        let build_id = 2 | sys::PERF_RECORD_MISC_MMAP_BUILD_ID as u16;
+        assert_eq!(parse(10, build_id, &mmap, layout), Some(expected(None)));
         assert_eq!(
             parse(2, 0, &words(&[1, 17]), layout),
             Some(Record::Lost(17))

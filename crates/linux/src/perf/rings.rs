@@ -118,6 +118,8 @@ fn check(status: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memmap2::MmapMut;
+    use perch_skip::skip;
     use perf_event::{Builder, SampleFlag, events::Software};
 
     fn switches() -> Builder<'static> {
@@ -128,20 +130,21 @@ mod tests {
         builder
     }
 
-    /// Touches fresh pages; the memory is returned so that the next call gets other pages.
-    fn touch_pages(pages: usize) -> Vec<u8> {
+    /// Touches fresh pages: of a mapping of their own, since an allocator may give pages that were touched before.
+    fn touch_pages(pages: usize) -> MmapMut {
         let page = rustix::param::page_size();
-        let mut memory = vec![0u8; pages * page];
+        let mut memory = MmapMut::map_anon(pages * page).expect("memory");
         for at in (0..memory.len()).step_by(page) {
             memory[at] = 1;
         }
-        std::hint::black_box(memory)
+        memory
     }
 
     #[test]
     fn records_survive_the_ring_s_end_and_a_pause_drops_them() {
-        let Ok(counter) = switches().build() else {
-            return; // perf events are refused here
+        let counter = match switches().build() {
+            Ok(counter) => counter,
+            Err(error) => return skip!(Perf, "{error}"),
         };
         let mut ring = Ring::map(counter, 1, Layout::default()).expect("one page");
         ring.enable().expect("enable");
@@ -169,8 +172,9 @@ mod tests {
 
     #[test]
     fn another_event_writes_into_the_ring() {
-        let (Ok(owner), Ok(mut other)) = (switches().build(), switches().build()) else {
-            return; // perf events are refused here
+        let (owner, mut other) = match (switches().build(), switches().build()) {
+            (Ok(owner), Ok(other)) => (owner, other),
+            (Err(error), _) | (_, Err(error)) => return skip!(Perf, "{error}"),
         };
         let mut ring = Ring::map(owner, 64 << 10, Layout::default()).expect("16 pages");
         ring.collect_from(&other).expect("same thread");

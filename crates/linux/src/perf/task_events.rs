@@ -5,9 +5,10 @@ use super::{
     limits,
     poll::Poll,
     privilege::refusal,
-    record::{Layout, Record, TRAILER_TYPE},
+    record::{FileId, Layout, Record, TRAILER_TYPE},
     rings::Ring,
 };
+use crate::limits::{Budget, Kept, Purpose, Reserved};
 use perch_core::MachineError;
 use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};
 use rustix::time::{ClockId, clock_gettime};
@@ -72,6 +73,8 @@ pub enum TaskEvent {
         offset: u64,
         /// The file, as the process names it; `None` for anonymous memory (code made at run time).
         file: Option<PathBuf>,
+        /// Which file that was, whatever has the name now; `None` where the kernel does not say.
+        id: Option<FileId>,
         /// When.
         time: u64,
     },
@@ -115,7 +118,7 @@ impl TaskEvent {
             } => Self::Comm {
                 pid,
                 tid,
-                name: String::from_utf8_lossy(name).into_owned(),
+                name: perch_core::text::name(name),
                 exec,
                 time,
             },
@@ -125,6 +128,7 @@ impl TaskEvent {
                 length,
                 offset,
                 file,
+                id,
                 time,
             } => Self::Mapped {
                 pid,
@@ -134,6 +138,7 @@ impl TaskEvent {
                 // `//anon`, `[vdso]` and the like are no files
                 file: (file.starts_with(b"/") && !file.starts_with(b"//"))
                     .then(|| PathBuf::from(OsStr::from_bytes(file))),
+                id,
                 time,
             },
             Record::Lost(count) => Self::Lost(count),
@@ -165,9 +170,10 @@ impl Default for Buffering {
 ///
 /// One ring for each online CPU: an inherited event without a CPU cannot be mapped.
 pub struct TaskEvents {
-    rings: Vec<(u32, Ring)>,
+    rings: Vec<(u32, Kept<Ring>)>,
     /// Events of single threads that write into the rings.
-    feeders: Vec<Counter>,
+    feeders: Vec<Kept<Counter>>,
+    budget: Budget,
     system_wide: bool,
     buffering: Buffering,
     poll: Poll,
@@ -222,7 +228,6 @@ impl TaskEvents {
         if self.system_wide {
             return Ok(());
         }
-        let budget = limits::descriptors() / 4;
         let cpus = limits::online_cpus();
         let mut known = BTreeSet::new();
         let mut passed_over = 0;
@@ -233,7 +238,7 @@ impl TaskEvents {
                 break;
             }
             for tid in new {
-                if self.feeders.len() + cpus.len() > budget {
+                if self.budget.available(Purpose::TaskEvents) < cpus.len() {
                     passed_over += 1;
                     continue;
                 }
@@ -268,7 +273,8 @@ impl TaskEvents {
         };
         ring.collect_from(&counter)
             .map_err(|error| refusal("redirecting task events", error))?;
-        self.feeders.push(counter);
+        let place = self.place()?;
+        self.feeders.push(place.keep(counter));
         Ok(())
     }
 
@@ -281,7 +287,8 @@ impl TaskEvents {
         if !self.system_wide {
             return Ok(());
         }
-        let online = limits::online_cpus();
+        let have = self.rings.iter().map(|(cpu, _)| *cpu).collect();
+        let online = limits::online_cpus_or(have);
         self.rings.retain(|(cpu, _)| online.contains(*cpu));
         for cpu in online.iter() {
             if self.rings.iter().any(|(of, _)| *of == cpu) {
@@ -334,6 +341,7 @@ impl TaskEvents {
         Ok(Self {
             rings: Vec::new(),
             feeders: Vec::new(),
+            budget: Budget::of_process(),
             system_wide,
             buffering,
             poll: Poll::new()?,
@@ -348,9 +356,19 @@ impl TaskEvents {
             trailer: true,
         };
         let ring = Ring::map(counter, self.buffering.ring, layout).map_err(ring_refused)?;
+        let place = self.place()?;
         self.poll.add(&ring)?;
-        self.rings.push((cpu, ring));
+        self.rings.push((cpu, place.keep(ring)));
         Ok(())
+    }
+
+    /// Room for one more descriptor.
+    fn place(&self) -> Result<Reserved, MachineError> {
+        let place = self.budget.reserve(Purpose::TaskEvents, 1);
+        place.ok_or_else(|| MachineError::NotPermitted {
+            what: "task events".to_owned(),
+            remedy: limits::NOFILE_REMEDY.to_owned(),
+        })
     }
 }
 
@@ -406,7 +424,8 @@ fn tasks(pid: i32) -> impl Iterator<Item = i32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-fn monotonic() -> u64 {
+/// Nanoseconds of CLOCK_MONOTONIC, by which records tell their times.
+pub fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

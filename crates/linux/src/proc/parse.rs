@@ -34,6 +34,8 @@ pub struct Stat<'a> {
     pub ticks: u64,
     /// When it started, in clock ticks after boot.
     pub start: u64,
+    /// Where its program's code and stack begin; 0 or 1 where the caller may not know.
+    pub image: (u64, u64),
     /// The PU on which it runs or ran last.
     pub last_pu: Option<u32>,
 }
@@ -52,9 +54,9 @@ impl Stat<'_> {
         self.flags & Self::NO_SETAFFINITY != 0
     }
 
-    /// The name as text; bytes that are no UTF-8 are replaced.
+    /// The name as printable text.
     pub fn name(&self) -> String {
-        String::from_utf8_lossy(self.comm).into_owned()
+        perch_core::text::name(self.comm)
     }
 }
 
@@ -65,6 +67,8 @@ pub struct Status {
     pub process: i32,
     /// The parent process.
     pub parent: i32,
+    /// Real, effective and saved user.
+    pub users: Option<[u32; 3]>,
     /// The affinity mask, offline PUs included.
     pub mask: Option<PuSet>,
     /// Context switches, voluntary and not, since the thread started.
@@ -106,7 +110,9 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
     let user: u64 = number(fields.nth(4)?)?;
     let system: u64 = number(fields.next()?)?;
     let start = number(fields.nth(6)?)?;
-    let last_pu = fields.nth(16).and_then(number);
+    let code = fields.nth(3).and_then(number).unwrap_or_default();
+    let stack = fields.nth(1).and_then(number).unwrap_or_default();
+    let last_pu = fields.nth(10).and_then(number);
     Some(Stat {
         number: number(&bytes[..open])?,
         comm,
@@ -117,6 +123,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
         flags,
         ticks: user.saturating_add(system),
         start,
+        image: (code, stack),
         last_pu,
     })
 }
@@ -133,6 +140,7 @@ pub fn parse_status(bytes: &[u8]) -> Status {
         match &line[..colon] {
             b"Tgid" => status.process = number(value).unwrap_or_default(),
             b"PPid" => status.parent = number(value).unwrap_or_default(),
+            b"Uid" => status.users = users(value),
             b"Cpus_allowed_list" => status.mask = number(value),
             b"voluntary_ctxt_switches" | b"nonvoluntary_ctxt_switches" => {
                 if let Some(count) = number::<u64>(value) {
@@ -144,6 +152,14 @@ pub fn parse_status(bytes: &[u8]) -> Status {
     }
     status.switches = switches;
     status
+}
+
+fn users(value: &[u8]) -> Option<[u32; 3]> {
+    let mut fields = value
+        .split(u8::is_ascii_whitespace)
+        .filter(|field| !field.is_empty())
+        .map(number::<u32>);
+    Some([fields.next()??, fields.next()??, fields.next()??])
 }
 
 /// Reads `se.nr_migrations` from `sched` (there on kernels with scheduler debugging, which is nearly all).
@@ -185,6 +201,7 @@ mod tests {
             prop_assert_eq!(stat.comm, &comm[..]);
             prop_assert_eq!((stat.parent, stat.group, stat.session), (parent, 7, 8));
             prop_assert_eq!((stat.start, stat.ticks, stat.last_pu), (start, 15, Some(pu)));
+            prop_assert_eq!(stat.image, (26, 28));
             prop_assert!(stat.refuses_affinity() && !stat.is_dead());
         }
 
@@ -196,11 +213,11 @@ mod tests {
 
         #[test]
         fn status_sums_both_kinds_of_switches(v in 0..1u64 << 60, n in 0..1u64 << 60, pid in 1..i32::MAX) {
-            let text = format!("Name:\tx: y\nTgid:\t{pid}\nPPid:\t1\nCpus_allowed_list:\t0-3,9\n\
+            let text = format!("Name:\tx: y\nTgid:\t{pid}\nPPid:\t1\nUid:\t7\t8\t9\t8\nCpus_allowed_list:\t0-3,9\n\
                 voluntary_ctxt_switches:\t{v}\nnonvoluntary_ctxt_switches:\t{n}\n");
             let status = parse_status(text.as_bytes());
             prop_assert_eq!(status.switches, Some(v + n));
-            prop_assert_eq!((status.process, status.parent), (pid, 1));
+            prop_assert_eq!((status.process, status.parent, status.users), (pid, 1, Some([7, 8, 9])));
             prop_assert_eq!(status.mask.unwrap().to_string(), "0-3,9");
         }
 

@@ -183,39 +183,60 @@ impl Reader {
 
 /// When the process (or thread) of that number started, in clock ticks after boot.
 pub fn start_of(number: i32) -> Option<u64> {
-    let mut reader = Reader::new();
-    let bytes = reader.file(&format!("/proc/{number}/stat")).ok()?;
-    parse_stat(bytes).map(|stat| stat.start)
+    // `/proc/PID/stat` would add up the times of all threads of the process first.
+    Reader::new()
+        .stat(number, number)
+        .ok()
+        .map(|stat| stat.start)
 }
 
-/// The numbers that a directory's entries are named by; empty if it is gone.
-fn numbers(path: &str) -> Vec<i32> {
-    let Ok(dir) = rustix::fs::open(
+/// The numbers that a directory's entries are named by.
+fn numbers(path: &str) -> Result<Vec<i32>, Gone> {
+    let dir = rustix::fs::open(
         path,
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
-    ) else {
-        return Vec::new();
-    };
+    )?;
     let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
     let mut entries = RawDir::new(dir, &mut buffer);
     let mut numbers = Vec::new();
-    while let Some(Ok(entry)) = entries.next() {
-        if let Some(number) = entry.file_name().to_str().ok().and_then(|n| n.parse().ok()) {
+    while let Some(entry) = entries.next() {
+        if let Some(number) = entry?
+            .file_name()
+            .to_str()
+            .ok()
+            .and_then(|n| n.parse().ok())
+        {
             numbers.push(number);
         }
     }
-    numbers
+    Ok(numbers)
 }
 
 /// All processes that we may see.
-pub fn process_numbers() -> Vec<i32> {
+///
+/// # Errors
+/// A `/proc` that cannot be listed (no descriptor left, not mounted).
+pub fn list_processes() -> Result<Vec<i32>, Gone> {
     numbers("/proc")
 }
 
-/// The threads of a process; empty if it is gone.
-pub fn task_numbers(process: i32) -> Vec<i32> {
+/// The threads of a process.
+///
+/// # Errors
+/// A process that has ended, or cannot be listed.
+pub fn list_tasks(process: i32) -> Result<Vec<i32>, Gone> {
     numbers(&format!("/proc/{process}/task"))
+}
+
+/// As [`list_processes`], for those who look again soon: empty if they cannot be listed.
+pub fn process_numbers() -> Vec<i32> {
+    list_processes().unwrap_or_default()
+}
+
+/// As [`list_tasks`], for those who look again soon: empty if they cannot be listed.
+pub fn task_numbers(process: i32) -> Vec<i32> {
+    list_tasks(process).unwrap_or_default()
 }
 
 /// The number that the kernel gave to the newest process or thread (`/proc/loadavg`, last field). As numbers are given

@@ -1,17 +1,24 @@
 //! Where a process's code bytes come from: its memory, or the files that it has mapped.
 
-use super::process::Reported;
+use super::{
+    mapped_file::{self, MappedFile},
+    reported::Reported,
+};
+use crate::{
+    limits::{Budget, Kept, Purpose},
+    perf::record::FileId,
+};
 use perch_sampling::{Arch, CodeSource};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::File,
     hash::{DefaultHasher, Hash, Hasher},
-    io::ErrorKind,
+    io::{self, ErrorKind},
     ops::Range,
     os::unix::fs::FileExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 /// Pieces of changeable code that are compared in each drain; beyond, all of it is forgotten each time.
@@ -21,22 +28,35 @@ const MOST_SERVED: usize = 2048;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mapping {
     range: Range<u64>,
-    file: Option<(PathBuf, u64)>,
+    file: Option<MappedFile>,
     /// Whether its bytes may change without a new mapping: made at run time, writable or shared.
     changeable: bool,
+}
+
+/// Files by what the process calls them; `None` for one that is not under that name any more.
+type Files = HashMap<(PathBuf, FileId), Option<Kept<File>>>;
+
+/// `/proc/PID/mem`.
+enum Memory {
+    /// Kept open.
+    Open(Kept<File>),
+    /// Opened for each reading, for want of descriptors.
+    Reopened,
+    /// Reading it is not permitted (ptrace(2), "access mode checking"), or the process has ended.
+    Closed,
 }
 
 /// The code of one process.
 pub(super) struct Code {
     pid: i32,
     arch: Arch,
-    /// `/proc/PID/mem`; `None` where reading it is not permitted (ptrace(2), "access mode checking").
-    memory: Option<File>,
-    /// Whether that is why there is none.
+    memory: Memory,
+    /// Whether that may not be read.
     refused: bool,
+    budget: Budget,
     /// By rising address.
     mappings: Vec<Mapping>,
-    files: RefCell<HashMap<PathBuf, Option<File>>>,
+    files: RefCell<Files>,
     /// Bytes of changeable code that were decoded: address and length, and their hash.
     served: RefCell<BTreeMap<(u64, usize), u64>>,
 }
@@ -47,8 +67,9 @@ impl Code {
         let mut code = Self {
             pid,
             arch,
-            memory: None,
+            memory: Memory::Closed,
             refused: false,
+            budget: Budget::of_process(),
             mappings: mappings(pid, reported),
             files: RefCell::default(),
             served: RefCell::default(),
@@ -58,9 +79,18 @@ impl Code {
     }
 
     fn open_memory(&mut self) {
-        let opened = File::open(format!("/proc/{}/mem", self.pid));
+        // Gives back its place before another one is asked for.
+        self.memory = Memory::Closed;
+        let opened = self.memory_file();
         self.refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::PermissionDenied);
-        self.memory = opened.ok();
+        if let Ok(file) = opened {
+            let place = self.budget.reserve(Purpose::Code, 1);
+            self.memory = place.map_or(Memory::Reopened, |place| Memory::Open(place.keep(file)));
+        }
+    }
+
+    fn memory_file(&self) -> io::Result<File> {
+        File::open(format!("/proc/{}/mem", self.pid))
     }
 
     /// Whether the address lies in a known executable mapping.
@@ -81,6 +111,10 @@ impl Code {
         let gone = self.mappings.iter().filter(|old| !new.contains(old));
         let gone: Vec<_> = gone.map(|old| old.range.clone()).collect();
         self.mappings = new;
+        let mapped = self.mappings.iter().filter_map(|m| m.file.as_ref());
+        let mapped: HashSet<_> = mapped.map(|file| (&file.path, file.id)).collect();
+        let known = |(path, id): &(PathBuf, FileId)| mapped.contains(&(path, *id));
+        self.files.get_mut().retain(|key, _| known(key));
         gone
     }
 
@@ -118,27 +152,46 @@ impl Code {
     }
 
     fn read_memory(&self, address: u64, buffer: &mut [u8]) -> usize {
-        let memory = self.memory.as_ref();
-        memory
-            .and_then(|memory| memory.read_at(buffer, address).ok())
-            .unwrap_or(0)
+        let read = match &self.memory {
+            Memory::Open(file) => file.read_at(buffer, address),
+            Memory::Reopened => self
+                .memory_file()
+                .and_then(|file| file.read_at(buffer, address)),
+            Memory::Closed => return 0,
+        };
+        read.unwrap_or(0)
     }
 
     /// Bytes from the file behind an executable mapping. What the program itself has changed in memory, such as the
     /// pointers of linkage tables, is not there.
     fn read_file(&self, mapping: &Mapping, address: u64, buffer: &mut [u8]) -> usize {
-        let Some((path, offset)) = &mapping.file else {
+        let Some(mapped) = &mapping.file else {
             return 0;
         };
-        let mut files = self.files.borrow_mut();
-        let file = files
-            .entry(path.clone())
-            .or_insert_with(|| open_as_seen_by(self.pid, path));
-        let Some(file) = file else { return 0 };
         let left = usize::try_from(mapping.range.end - address).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);
-        let at = offset + (address - mapping.range.start);
-        file.read_at(&mut buffer[..wanted], at).unwrap_or(0)
+        let at = mapped.offset + (address - mapping.range.start);
+        let mut read = |file: &File| file.read_at(&mut buffer[..wanted], at).unwrap_or(0);
+        let mut files = self.files.borrow_mut();
+        let key = (mapped.path.clone(), mapped.id);
+        if let Some(known) = files.get(&key) {
+            return known.as_ref().map_or(0, |file| read(file));
+        }
+        match mapped_file::open_mapped(self.pid, mapped) {
+            Ok(Some(file)) => {
+                let got = read(&file);
+                if let Some(place) = self.budget.reserve(Purpose::Code, 1) {
+                    files.insert(key, Some(place.keep(file)));
+                }
+                got
+            }
+            Ok(None) => {
+                files.insert(key, None);
+                0
+            }
+            // Perhaps the next time.
+            Err(_) => 0,
+        }
     }
 }
 
@@ -149,7 +202,7 @@ impl CodeSource for Code {
 
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mapping = self.mapping(address);
-        if self.memory.is_some() {
+        if !matches!(self.memory, Memory::Closed) {
             let read = self.read_memory(address, buffer);
             // Code that no mapping is known for may be anything.
             if mapping.is_none_or(|m| m.changeable) && buffer.len() > self.arch.pointer_size() {
@@ -166,12 +219,6 @@ fn hash_of(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Opens a file by the name that a process knows it by, in that process's root if we may look there.
-fn open_as_seen_by(pid: i32, path: &Path) -> Option<File> {
-    let inside = PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").ok()?);
-    File::open(inside).or_else(|_| File::open(path)).ok()
 }
 
 /// The executable mappings: from `/proc/PID/maps`, or from what perf reported where that may not be read.
@@ -193,7 +240,12 @@ fn from_maps(map: MemoryMap) -> Option<Mapping> {
         .intersects(MMPermissions::WRITE | MMPermissions::SHARED);
     let (file, changeable) = match map.pathname {
         MMapPath::Path(path) if !path.to_string_lossy().ends_with(" (deleted)") => {
-            (Some((path, map.offset)), !fixed)
+            let file = MappedFile {
+                path,
+                id: mapped_file::id_of(map.dev, map.inode),
+                offset: map.offset,
+            };
+            (Some(file), !fixed)
         }
         MMapPath::Path(_) => (None, !fixed),
         MMapPath::Vdso | MMapPath::Vsyscall | MMapPath::Vvar => (None, false),
@@ -209,7 +261,7 @@ fn from_maps(map: MemoryMap) -> Option<Mapping> {
 fn from_report(report: &Reported) -> Mapping {
     Mapping {
         range: report.address..report.address.saturating_add(report.length),
-        file: Some((report.file.clone(), report.offset)),
+        file: Some(report.file.clone()),
         changeable: false,
     }
 }
@@ -229,7 +281,7 @@ mod tests {
         assert!(code.covers(address) && !code.covers(8));
         let (mut from_memory, mut from_file) = ([0; 256], [0; 256]);
         assert_eq!(code.read(address, &mut from_memory), 256);
-        code.memory = None;
+        code.memory = Memory::Closed;
         assert_eq!(code.read(address, &mut from_file), 256);
         assert_eq!(from_memory, from_file);
         assert_eq!(code.read(8, &mut from_file), 0);
@@ -240,12 +292,10 @@ mod tests {
         let code = Code::open(own(), Arch::X86_64, &[]);
         let address = reported_files_stand_in_for_the_mappings as fn() as usize as u64;
         let mapping = code.mapping(address).expect("this function is mapped");
-        let (file, offset) = mapping.file.clone().expect("from a file");
         let reported = [Reported {
             address: mapping.range.start,
             length: mapping.range.end - mapping.range.start,
-            offset,
-            file,
+            file: mapping.file.clone().expect("from a file"),
         }];
         let mapped = super::mappings(i32::MAX, &reported);
         assert_eq!(mapped, std::slice::from_ref(mapping));

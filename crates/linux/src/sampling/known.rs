@@ -2,7 +2,8 @@
 
 use super::{
     history::{History, Names, in_kernel},
-    process::{Process, Reported},
+    process::Process,
+    reported::Reported,
     steer::Whereabouts,
     system_wide::SystemWide,
 };

@@ -8,11 +8,13 @@
 mod code;
 mod history;
 mod known;
+mod mapped_file;
 mod module;
 mod options;
 mod pace;
 mod per_thread;
 mod process;
+mod reported;
 mod source;
 mod steer;
 mod system_wide;

@@ -4,9 +4,10 @@ use super::{
     Options,
     history::{Names, PROVIDED},
     known::Known,
+    mapped_file::MappedFile,
     pace::Pace,
     per_thread::{Candidate, PerThread},
-    process::Reported,
+    reported::Reported,
     source::allowed_rate,
     system_wide::SystemWide,
     walks::Walks,
@@ -105,13 +106,18 @@ impl SamplerModule {
                 length,
                 offset,
                 file,
+                id,
                 ..
             } => {
-                let reported = file.clone().map(|file| Reported {
+                // Of a file that is not identified nobody knows whether its name still leads to it.
+                let reported = file.clone().zip(*id).map(|(path, id)| Reported {
                     address: *address,
                     length: *length,
-                    offset: *offset,
-                    file,
+                    file: MappedFile {
+                        path,
+                        id,
+                        offset: *offset,
+                    },
                 });
                 self.known.mapped(*pid, *address, *length, reported);
             }
@@ -140,15 +146,21 @@ impl SamplerModule {
     }
 
     /// Decides where, or whom, to sample in the next period.
-    fn steer(&mut self, context: &ModuleContext<'_>) -> Result<(), MachineError> {
+    fn steer(&mut self, context: &ModuleContext<'_>) {
         match &mut self.source {
             Source::System(system) => {
-                system.follow_cpus()?;
+                let followed = system.follow_cpus();
                 let wanted = self.known.wanted_cpus(context, system);
                 system.sample_only(&wanted);
                 let seconds = context.interval as f64 / 1e9;
                 if self.options.adapt {
                     system.set_rate(self.pace.next(seconds, wanted.len(), self.options.cpu_hz));
+                }
+                if let Err(error) = followed {
+                    let text = format!(
+                        "what runs on a CPU that has come online cannot be sampled for now: {error}"
+                    );
+                    self.remark_once("cpus", text);
                 }
             }
             Source::Threads(threads) => {
@@ -170,7 +182,6 @@ impl SamplerModule {
                 self.remark_left_out(busy.len(), candidates.len(), slots, refused);
             }
         }
-        Ok(())
     }
 
     /// Tells the pace what a thread did.
@@ -182,8 +193,10 @@ impl SamplerModule {
     }
 
     fn remark_left_out(&mut self, busy: usize, running: usize, slots: usize, refused: usize) {
-        let remedy = "sample whole CPUs instead: `sysctl kernel.perf_event_paranoid=0`, or give perch the capability \
-                      CAP_PERFMON (`setcap cap_perfmon+ep`)";
+        let remedy = format!(
+            "sample whole CPUs instead: `sysctl kernel.perf_event_paranoid=0`, or {}",
+            crate::capability::advice("cap_perfmon")
+        );
         if busy > 0 {
             let text = format!(
                 "threads that switch more than {} times a second are not sampled ({busy} now), because that would slow \
@@ -262,7 +275,7 @@ impl Module for SamplerModule {
                 self.tell_pace(&context.threads[at], metrics);
             }
         }
-        self.steer(context)?;
+        self.steer(context);
         self.remark_losses();
         if let Some((process, name)) = self.known.unreadable(context) {
             let text = format!(

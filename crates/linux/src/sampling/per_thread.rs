@@ -5,7 +5,10 @@
 //! rings they take turns.
 
 use super::source::{allowed_rate, cpu_clock, layout, sample_bytes};
-use crate::perf::{Poll, Record, Ring, limits};
+use crate::{
+    limits::{Budget, Kept, Purpose},
+    perf::{Poll, Record, Ring, limits},
+};
 use perch_core::{MachineError, ThreadId};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,7 +26,7 @@ const MOST_CHANGES: usize = 128;
 const IDLE_PERIODS: u32 = 2;
 
 struct Event {
-    ring: Ring,
+    ring: Kept<Ring>,
     /// Since when its thread did not run.
     idle: u32,
     /// Periods for which it has been open.
@@ -49,6 +52,7 @@ pub(super) struct PerThread {
     ring: usize,
     /// Most events at once; shrinks when the system refuses more.
     slots: usize,
+    budget: Budget,
     /// When each thread that waits for its turn was last sampled, in periods.
     last_turn: HashMap<ThreadId, u64>,
     period: u64,
@@ -65,7 +69,8 @@ impl PerThread {
         let ring = second.next_power_of_two().max(page);
         // A quarter is left to task events and to other users of perf.
         let memory = limits::ring_bytes() / 4 * 3;
-        let descriptors = limits::descriptors() / 2;
+        let budget = Budget::of_process();
+        let descriptors = budget.available(Purpose::Samples);
         let mut source = Self {
             events: BTreeMap::new(),
             hz,
@@ -73,6 +78,7 @@ impl PerThread {
             poll: Poll::new()?,
             ring,
             slots: 0,
+            budget,
             last_turn: HashMap::new(),
             period: 0,
             changes: MOST_CHANGES,
@@ -167,7 +173,9 @@ impl PerThread {
         }
     }
 
-    fn open_ring(&mut self, id: ThreadId) -> io::Result<Ring> {
+    fn open_ring(&mut self, id: ThreadId) -> io::Result<Kept<Ring>> {
+        let place = self.budget.reserve(Purpose::Samples, 1);
+        let place = place.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
         loop {
             let mut builder = cpu_clock(self.hz, self.ring / 2);
             builder
@@ -179,7 +187,7 @@ impl PerThread {
                 Ok(ring) => {
                     // Without it the ring is only read at the period's end.
                     let _ = self.poll.add(&ring);
-                    return Ok(ring);
+                    return Ok(place.keep(ring));
                 }
                 // Locked memory is used up: smaller rings, and then fewer.
                 Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -233,6 +241,7 @@ impl PerThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perch_skip::skip;
     use std::sync::{
         Arc, Barrier,
         atomic::{AtomicBool, Ordering},
@@ -298,7 +307,7 @@ mod tests {
     #[test]
     fn with_few_slots_everybody_has_a_turn() {
         let Some(mut source) = source() else {
-            return; // perf events are refused here
+            return skip!(Perf, "threads cannot be sampled");
         };
         let crowd = Crowd::new(10);
         source.slots = 3;
@@ -318,7 +327,7 @@ mod tests {
     #[test]
     fn only_threads_that_run_keep_an_event() {
         let Some(mut source) = source() else {
-            return; // perf events are refused here
+            return skip!(Perf, "threads cannot be sampled");
         };
         let crowd = Crowd::new(4);
         source.choose(&crowd.candidates());
@@ -339,7 +348,7 @@ mod tests {
     #[test]
     fn threads_that_are_gone_are_passed_over() {
         let Some(mut source) = source() else {
-            return; // perf events are refused here
+            return skip!(Perf, "threads cannot be sampled");
         };
         let gone = Candidate {
             id: ThreadId {

@@ -1,9 +1,12 @@
 //! One process's code: what is mapped executable, where its bytes are read, and what was learnt from them.
 
-use super::code::Code;
+use super::{
+    code::Code,
+    reported::{Mappings, Reported},
+};
 use crate::perf::record::{Abi, Sample as Record};
 use perch_sampling::{Arch, CodeSource, Estimator, Regs, Sample, SampledMetrics, ThreadMix};
-use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
+use std::{fs, os::unix::fs::MetadataExt};
 
 /// Drains (one or two a period) after which mappings are read again although nothing hints at a change: where new
 /// mappings are not reported, a library may have been closed and another opened in its place.
@@ -18,7 +21,7 @@ pub(super) struct Process {
     /// The last drain in which its code was checked for changes.
     checked: u64,
     /// Executable files that the kernel reported, for when `/proc/PID/maps` may not be read.
-    reported: Vec<Reported>,
+    reported: Mappings,
 }
 
 /// What is known of the present program's code.
@@ -28,15 +31,6 @@ struct Space {
     mapped: u64,
 }
 
-/// A file mapping as perf reported it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reported {
-    pub address: u64,
-    pub length: u64,
-    pub offset: u64,
-    pub file: PathBuf,
-}
-
 impl Process {
     pub(super) fn new(pid: i32) -> Self {
         Self {
@@ -44,7 +38,7 @@ impl Process {
             program: program(pid),
             space: None,
             checked: 0,
-            reported: Vec::new(),
+            reported: Mappings::default(),
         }
     }
 
@@ -56,7 +50,7 @@ impl Process {
         let space = match &mut self.space {
             Some(space) if space.code.arch() == arch => space,
             stale => {
-                let code = Code::open(self.pid, arch, &self.reported);
+                let code = Code::open(self.pid, arch, self.reported.all());
                 stale.insert(Space {
                     estimator: Estimator::new(arch),
                     code,
@@ -65,7 +59,7 @@ impl Process {
             }
         };
         if !space.code.covers(record.ip) && space.mapped != drain {
-            space.remap(self.pid, drain, &self.reported);
+            space.remap(self.pid, drain, self.reported.all());
         }
         let regs = (record.abi != Abi::None).then(|| {
             let mut regs = Regs::empty(arch);
@@ -108,7 +102,7 @@ impl Process {
             space.estimator.invalidate(range);
         }
         if drain - space.mapped >= REREAD {
-            space.remap(self.pid, drain, &self.reported);
+            space.remap(self.pid, drain, self.reported.all());
         }
     }
 
@@ -125,7 +119,8 @@ impl Process {
             space.estimator.invalidate(address..end);
             space.code.forget_mapping(address);
         }
-        self.reported.extend(file);
+        self.reported
+            .map(address..address.saturating_add(length), file);
     }
 
     /// Whether code bytes can be had only from files, since the process's memory may not be read.

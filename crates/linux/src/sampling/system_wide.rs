@@ -1,16 +1,22 @@
 //! One event a CPU, of whatever runs there: no cost at context switches.
 
 use super::source::{allowed_rate, cpu_clock, layout};
-use crate::perf::{Poll, Record, Ring, limits, privilege::refusal, task_events::ring_refused};
+use crate::{
+    limits::{Budget, Kept, Purpose},
+    perf::{Poll, Record, Ring, limits, privilege::refusal, task_events::ring_refused},
+};
 use perch_core::{MachineError, PuSet};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 /// A ring holds three seconds of samples at 251 Hz; its reader is woken when it is half full.
 const RING: usize = 128 << 10;
 
 struct Cpu {
     number: u32,
-    ring: Ring,
+    ring: Kept<Ring>,
     enabled: bool,
 }
 
@@ -21,6 +27,7 @@ pub(super) struct SystemWide {
     rate: u32,
     /// At most.
     fastest: u32,
+    budget: Budget,
     poll: Poll,
 }
 
@@ -32,42 +39,54 @@ impl SystemWide {
             cpus: Vec::new(),
             rate: fastest,
             fastest,
+            budget: Budget::of_process(),
             poll: Poll::new()?,
         };
         source.follow_cpus()?;
         Ok(source)
     }
 
-    /// Opens events on CPUs that came online and drops those of CPUs that went. Returns whether any did.
-    pub(super) fn follow_cpus(&mut self) -> Result<bool, MachineError> {
-        let online = limits::online_cpus();
-        let before = self.cpus.len();
+    /// Opens events on CPUs that came online and drops those of CPUs that went.
+    ///
+    /// # Errors
+    /// Of the first CPU that cannot be sampled; it is tried again next time. All others are sampled.
+    pub(super) fn follow_cpus(&mut self) -> Result<(), MachineError> {
+        let online = limits::online_cpus_or(self.cpus());
         self.cpus.retain(|cpu| online.contains(cpu.number));
-        let mut changed = self.cpus.len() != before;
+        let mut refused = Ok(());
         for number in online.iter() {
             if self.cpus.iter().any(|cpu| cpu.number == number) {
                 continue;
             }
-            let mut builder = cpu_clock(self.rate, RING / 2);
-            builder.any_pid().one_cpu(number as usize).include_kernel();
-            let counter = match builder.build() {
-                Ok(counter) => counter,
-                // went offline meanwhile
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
-                Err(error) => return Err(refusal("sampling all threads of a CPU", error)),
-            };
-            let mut ring = Ring::map(counter, RING, layout()).map_err(ring_refused)?;
-            ring.enable()
-                .map_err(|error| refusal("sampling all threads of a CPU", error))?;
-            self.poll.add(&ring)?;
-            self.cpus.push(Cpu {
-                number,
-                ring,
-                enabled: true,
-            });
-            changed = true;
+            match self.open_cpu(number) {
+                Ok(cpu) => self.cpus.extend(cpu),
+                Err(error) => refused = refused.and(Err(error)),
+            }
         }
-        Ok(changed)
+        refused
+    }
+
+    /// An event on one CPU, switched on; `None` if it went offline meanwhile.
+    fn open_cpu(&self, number: u32) -> Result<Option<Cpu>, MachineError> {
+        const WHAT: &str = "sampling all threads of a CPU";
+        let place = self.budget.reserve(Purpose::Samples, 1);
+        let place =
+            place.ok_or_else(|| refusal(WHAT, io::Error::from_raw_os_error(libc::EMFILE)))?;
+        let mut builder = cpu_clock(self.rate, RING / 2);
+        builder.any_pid().one_cpu(number as usize).include_kernel();
+        let counter = match builder.build() {
+            Ok(counter) => counter,
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+            Err(error) => return Err(refusal(WHAT, error)),
+        };
+        let mut ring = Ring::map(counter, RING, layout()).map_err(ring_refused)?;
+        ring.enable().map_err(|error| refusal(WHAT, error))?;
+        self.poll.add(&ring)?;
+        Ok(Some(Cpu {
+            number,
+            ring: place.keep(ring),
+            enabled: true,
+        }))
     }
 
     /// Hands over every record with its CPU.
@@ -128,5 +147,31 @@ impl SystemWide {
     /// Readable when a ring is half full.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.poll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_without_room_is_tried_again() {
+        let online = limits::online_cpus();
+        let Ok(mut source) = SystemWide::open(99) else {
+            eprintln!("skipped: whole CPUs may not be sampled here");
+            return;
+        };
+        assert_eq!(source.cpus(), online);
+        source.cpus.clear();
+        source.budget = Budget::of(0);
+        assert!(source.follow_cpus().is_err());
+        assert!(source.cpus().is_empty());
+        source.budget = Budget::of(1);
+        let first = source.follow_cpus();
+        assert_eq!(first.is_err(), online.len() > 1);
+        assert!(!source.cpus().is_empty());
+        source.budget = Budget::of(1000 * online.len());
+        source.follow_cpus().expect("room for all");
+        assert_eq!(source.cpus(), online);
     }
 }

@@ -1,13 +1,17 @@
 //! Finding new threads and processes in `/proc`.
 
-use super::Tracker;
+use super::{Created, Tracker};
 use crate::{
     affinity::SESSION_VARIABLE,
     proc::{last_task_number, parse_stat, process_numbers, session_of, start_of},
 };
+use std::time::{Duration, Instant};
 
 /// Every so many looks everything is looked at, whatever the cheap tests say.
 const FULL_EVERY: u32 = 30;
+/// What is remembered of threads that are gone grows older so often: with periods that are shorter, records may be many of
+/// them late.
+const AGE: Duration = Duration::from_secs(1);
 /// Up to so many new task numbers are looked at one by one; more cost more than looking at everything.
 const FEW: i32 = 512;
 /// A number is given out a moment before its task shows in `/proc`, so the last ones are looked at again.
@@ -19,8 +23,13 @@ impl Tracker {
     /// Task numbers rise, so the newest one (`/proc/loadavg`) tells whether there is anything new, and where. When
     /// the kernel's task records arrive they find the same threads; this look then costs one read of one file.
     pub fn discover(&mut self) {
-        for (tid, pid) in self.lineage.take() {
-            self.consider(tid, pid);
+        if self.aged.elapsed() >= AGE {
+            self.aged = Instant::now();
+            self.lineage.age();
+            self.origins.age();
+        }
+        for told in self.lineage.take().into_values() {
+            self.consider(&told);
         }
         let before = self.last_number;
         self.last_number = last_task_number();
@@ -85,17 +94,20 @@ impl Tracker {
     }
 
     /// Follows a thread whose creation was told.
-    fn consider(&mut self, tid: i32, pid: i32) {
-        if self.threads.contains_key(&tid) {
-            return;
-        }
-        let added = if self.processes.contains_key(&pid) {
-            self.add_thread(pid, tid, true)
+    fn consider(&mut self, told: &Created) {
+        let (tid, pid) = (told.tid, told.pid);
+        let followed = self.threads.contains_key(&tid);
+        let added = followed
+            || if self.processes.contains_key(&pid) {
+                self.add_thread(pid, tid, true)
+            } else {
+                // The record said that its parent is followed; it may have lost it since.
+                self.add_process(pid, true, self.target_of(told.by_pid))
+            };
+        if added {
+            self.origins.told(told);
         } else {
-            // The record said that its parent is followed; it may have lost it since.
-            self.add_process(pid, true)
-        };
-        if !added {
+            self.origins.unseen(told);
             self.unseen += 1;
             if tid == pid {
                 self.lineage.departed(pid);
@@ -128,7 +140,13 @@ impl Tracker {
             of.start <= start && start_of(parent) == Some(of.start)
         });
         let ours = child || self.is_orphan_of_ours(pid, parent, group, session, start);
-        ours && !dead && self.add_process(pid, born)
+        let target = || {
+            let of = [parent, group, session]
+                .into_iter()
+                .find(|of| self.processes.contains_key(of));
+            self.target_of(of.unwrap_or(group))
+        };
+        ours && !dead && self.add_process(pid, born, target())
     }
 
     /// Whether a process that lost its parent descends from a followed one.

@@ -14,11 +14,19 @@ use std::{
 /// Creations by strangers of which no more are remembered, so that a machine that forks wildly costs no memory.
 const STRANGERS: usize = 1 << 16;
 
-/// A new thread.
-#[derive(Debug, Clone, Copy)]
-struct Created {
-    pid: i32,
-    tid: i32,
+/// A new thread, as the kernel's record tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    /// Its process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// The process that created it: its own, or its parent.
+    pub by_pid: i32,
+    /// The thread that created it.
+    pub by_tid: i32,
+    /// When, in nanoseconds since the machine was opened.
+    pub at: u64,
 }
 
 /// What is remembered for one more look than the present one: records that come later than that are lost ones.
@@ -34,16 +42,16 @@ struct Recent {
 /// Told creations and ends.
 #[derive(Debug, Default)]
 pub(super) struct Lineage {
-    /// Threads of ours that were told and not yet looked at, with their processes.
-    told: BTreeMap<i32, i32>,
+    /// Threads of ours that were told and not yet looked at.
+    told: BTreeMap<i32, Created>,
     present: Recent,
     last: Recent,
 }
 
 impl Lineage {
-    /// A thread was created by `parent`, a process; `followed` says which are.
-    pub fn created(&mut self, pid: i32, tid: i32, parent: i32, followed: impl Fn(i32) -> bool) {
-        let created = Created { pid, tid };
+    /// A thread was created; `followed` says which processes are followed.
+    pub fn created(&mut self, created: Created, followed: impl Fn(i32) -> bool) {
+        let (pid, parent) = (created.pid, created.by_pid);
         if !self.is_ours(parent, &followed) && !followed(pid) {
             // The number of a process of ours that ended was given out again.
             self.present.departed.remove(&pid);
@@ -56,23 +64,29 @@ impl Lineage {
             return;
         }
         let mut ours = vec![created];
-        while let Some(Created { pid, tid }) = ours.pop() {
-            self.told.insert(tid, pid);
+        while let Some(created) = ours.pop() {
+            self.told.insert(created.tid, created);
             for recent in [&mut self.present, &mut self.last] {
-                let children = recent.strangers.remove(&pid).unwrap_or_default();
+                let children = recent.strangers.remove(&created.pid).unwrap_or_default();
                 recent.count -= children.len();
                 ours.extend(children);
             }
         }
     }
 
-    /// A thread has ended. True if it was told and not yet looked at.
-    pub fn ended(&mut self, tid: i32) -> bool {
-        let pid = self.told.remove(&tid);
-        if pid == Some(tid) {
+    /// A thread has ended. What was told of it if it was not yet looked at.
+    pub fn ended(&mut self, tid: i32) -> Option<Created> {
+        let told = self.told.remove(&tid);
+        if told.is_some_and(|told| told.pid == tid) {
             self.departed(tid);
         }
-        pid.is_some()
+        told
+    }
+
+    /// The threads of a process that were told and not yet looked at.
+    pub fn told_of(&self, pid: i32) -> impl Iterator<Item = Created> {
+        let told = self.told.values().copied();
+        told.filter(move |told| told.pid == pid)
     }
 
     /// A process of ours has ended; what it created may be told later.
@@ -85,10 +99,14 @@ impl Lineage {
         self.present.departed.contains(&pid) || self.last.departed.contains(&pid)
     }
 
-    /// The threads to look at, each with its process. What was remembered at the last look is forgotten.
-    pub fn take(&mut self) -> BTreeMap<i32, i32> {
-        self.last = mem::take(&mut self.present);
+    /// The threads to look at.
+    pub fn take(&mut self) -> BTreeMap<i32, Created> {
         mem::take(&mut self.told)
+    }
+
+    /// What is remembered grows older: what was old already is forgotten.
+    pub fn age(&mut self) {
+        self.last = mem::take(&mut self.present);
     }
 
     fn is_ours(&self, pid: i32, followed: impl Fn(i32) -> bool) -> bool {
@@ -103,6 +121,16 @@ mod tests {
 
     /// A process that was there before, and followed.
     const FIRST: i32 = 1;
+
+    fn new(pid: i32, tid: i32, by: i32) -> Created {
+        Created {
+            pid,
+            tid,
+            by_pid: by,
+            by_tid: by,
+            at: 0,
+        }
+    }
 
     fn followed(pid: i32) -> bool {
         pid == FIRST
@@ -143,19 +171,20 @@ mod tests {
             let mut lineage = Lineage::default();
             let mut found = vec![];
             for (at, (pid, parent)) in records.iter().enumerate() {
-                lineage.created(*pid, *pid, *parent, followed);
+                lineage.created(new(*pid, *pid, *parent), followed);
                 // Some end at once; each is looked at or departs.
-                if ended >> at & 1 == 1 && lineage.ended(*pid) {
+                if ended >> at & 1 == 1 && lineage.ended(*pid).is_some() {
                     found.push(*pid);
                 }
                 if at == look {
-                    for pid in lineage.take().into_values() {
+                    lineage.age();
+                    for pid in lineage.take().into_keys() {
                         lineage.departed(pid);
                         found.push(pid);
                     }
                 }
             }
-            found.extend(lineage.take().into_values());
+            found.extend(lineage.take().into_keys());
             found.sort_unstable();
             ours.sort_unstable();
             prop_assert_eq!(found, ours);
@@ -165,31 +194,37 @@ mod tests {
     #[test]
     fn threads_of_a_process_that_turns_out_to_be_ours_come_with_it() {
         let mut lineage = Lineage::default();
-        lineage.created(20, 21, 20, followed);
-        lineage.created(20, 20, FIRST, followed);
-        assert_eq!(lineage.take(), BTreeMap::from([(20, 20), (21, 20)]));
+        lineage.created(new(20, 21, 20), followed);
+        lineage.created(new(20, 20, FIRST), followed);
+        let told = lineage
+            .take()
+            .into_values()
+            .map(|told| (told.tid, told.pid));
+        assert_eq!(told.collect::<Vec<_>>(), [(20, 20), (21, 20)]);
     }
 
     #[test]
     fn a_number_that_was_given_out_again_is_a_stranger() {
         let mut lineage = Lineage::default();
-        lineage.created(20, 20, FIRST, followed);
-        assert!(lineage.ended(20));
-        lineage.created(20, 20, 9, followed);
-        lineage.created(30, 30, 20, followed);
+        lineage.created(new(20, 20, FIRST), followed);
+        assert!(lineage.ended(20).is_some());
+        lineage.created(new(20, 20, 9), followed);
+        lineage.created(new(30, 30, 20), followed);
         assert!(lineage.take().is_empty());
     }
 
     #[test]
     fn what_ended_long_ago_has_no_children() {
         let mut lineage = Lineage::default();
-        lineage.created(20, 20, FIRST, followed);
-        assert!(lineage.ended(20));
+        lineage.created(new(20, 20, FIRST), followed);
+        assert!(lineage.ended(20).is_some());
         for _ in 0..2 {
+            lineage.age();
             lineage.take();
         }
-        lineage.created(30, 30, 20, followed);
-        lineage.created(40, 40, 9, followed);
+        lineage.created(new(30, 30, 20), followed);
+        lineage.created(new(40, 40, 9), followed);
+        lineage.age();
         assert!(lineage.take().is_empty());
         assert_eq!((lineage.last.count, lineage.present.count), (2, 0));
     }

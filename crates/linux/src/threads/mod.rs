@@ -5,23 +5,30 @@
 
 mod discover;
 mod lineage;
+mod origins;
 mod sample;
 #[cfg(test)]
 mod tests;
 
+pub use lineage::Created;
 pub use sample::Sampled;
 
 use crate::{
-    limits,
+    limits::{self, Budget, Kept, Purpose},
     proc::{Gone, Reader, RunClock, Schedstat},
 };
 use lineage::Lineage;
-use perch_core::{ProcessId, PuSet, ThreadId, ThreadInfo};
+use origins::Origins;
+use perch_core::{Origin, ProcessId, PuSet, ThreadId, ThreadInfo};
 use rustix::fd::OwnedFd;
 use std::{
     collections::BTreeMap,
     hash::{Hash, Hasher},
+    time::Instant,
 };
+
+/// Of so many threads the migrations are read when they begin to be followed.
+const MIGRATIONS_AT_ONCE: usize = 1000;
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -30,6 +37,8 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Debug, Clone)]
 struct Process {
     start: u64,
+    /// The target that it belongs to.
+    target: u32,
     /// Its first thread's name.
     name: String,
     /// How many of its threads are followed.
@@ -43,9 +52,9 @@ struct Thread {
     pid: i32,
     name: String,
     /// Its run-time file, kept open while descriptors suffice.
-    file: Option<OwnedFd>,
+    file: Option<Kept<OwnedFd>>,
     /// Its `stat`, kept open once it has run in two periods.
-    stat: Option<OwnedFd>,
+    stat: Option<Kept<OwnedFd>>,
     /// Since its start.
     spent: Schedstat,
     /// Context switches since its start, where they are read on their own.
@@ -54,6 +63,8 @@ struct Thread {
     /// Periods in which it ran since its migrations were read.
     unread: u32,
     last_pu: Option<u32>,
+    /// Where its program's code and stack begin: another program's begin elsewhere.
+    image: (u64, u64),
     /// Not yet told in a sample; then it goes with the next one.
     new_mask: Option<PuSet>,
     /// A digest of what sched_getaffinity(2) shows of its mask.
@@ -91,10 +102,14 @@ pub struct Tracker {
     last_number: Option<i32>,
     /// Looks since the last full one.
     since_full: u32,
-    /// How many descriptors may be kept open, and how many are.
-    budget: usize,
-    files: usize,
+    /// How many descriptors may be kept open.
+    budget: Budget,
     lineage: Lineage,
+    origins: Origins,
+    /// When what these remember of the past last grew older.
+    aged: Instant,
+    /// Whether the kernel tells of creations, ends and executions.
+    has_records: bool,
     /// Threads whose fork and exit were both told before they were looked at.
     unseen: u64,
     remarks: Vec<String>,
@@ -123,9 +138,11 @@ impl Tracker {
             reader: Reader::new(),
             last_number: None,
             since_full: 0,
-            budget: limits::proc_budget(),
-            files: 0,
+            budget: Budget::of_process(),
             lineage: Lineage::default(),
+            origins: Origins::default(),
+            aged: Instant::now(),
+            has_records: false,
             unseen: 0,
             remarks,
             said_budget: false,
@@ -133,14 +150,14 @@ impl Tracker {
     }
 
     /// Follows a program that was just launched, and everything that it will start.
-    pub fn follow_launched(&mut self, pid: i32, launched: Launched) -> bool {
+    pub fn follow_launched(&mut self, pid: i32, launched: Launched, target: u32) -> bool {
         self.launched = Some(launched);
-        self.add_process(pid, true)
+        self.add_process(pid, true, target)
     }
 
     /// Follows a process that runs already, and all that descends from it. False if there is none.
-    pub fn follow_running(&mut self, pid: i32) -> bool {
-        let added = self.add_process(pid, false);
+    pub fn follow_running(&mut self, pid: i32, target: u32) -> bool {
+        let added = self.processes.contains_key(&pid) || self.add_process(pid, false, target);
         if added {
             // Its descendants are found by a look at all processes.
             self.look_everywhere(false);
@@ -163,24 +180,67 @@ impl Tracker {
         self.threads.values().map(|thread| (thread.id, thread.pid))
     }
 
-    /// The followed processes.
-    pub fn processes(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        self.processes.iter().map(|(pid, process)| ProcessId {
-            pid: *pid,
-            start: process.start,
+    /// The followed processes, each with its target.
+    pub fn processes(&self) -> impl Iterator<Item = (ProcessId, u32)> + '_ {
+        self.processes.iter().map(|(pid, process)| {
+            let start = process.start;
+            (ProcessId { pid: *pid, start }, process.target)
         })
     }
 
-    /// The kernel told that a thread was created.
-    pub fn forked(&mut self, pid: i32, tid: i32, parent: i32) {
+    /// From now on the kernel tells of creations, ends and executions.
+    pub fn expect_records(&mut self) {
+        self.has_records = true;
+    }
+
+    /// The kernel told that a thread was created, by a thread of some process.
+    pub fn forked(&mut self, created: Created) {
         let followed = |pid| self.processes.contains_key(&pid);
-        self.lineage.created(pid, tid, parent, followed);
+        self.lineage.created(created, followed);
+    }
+
+    /// The kernel told that a process executes another program. All other threads of it have ended, and this was told
+    /// before; the one that has not is the caller, whatever its number. `at` is in nanoseconds since the machine was opened.
+    pub fn executed(&mut self, pid: i32, at: u64) {
+        let Some(process) = self.processes.get(&pid) else {
+            return;
+        };
+        let first = ThreadId {
+            tid: pid,
+            start: process.start,
+        };
+        let lives = self.threads.get(&pid).is_some_and(|thread| !thread.ended);
+        if lives && process.threads == 1 {
+            self.origins.executed(first, Some(pid), Some(at));
+            return;
+        }
+        let known = self.threads.values();
+        let known = known.filter(|thread| thread.pid == pid && !thread.ended);
+        let unseen = self.lineage.told_of(pid);
+        let unseen = unseen.filter(|told| !self.threads.contains_key(&told.tid));
+        let mut callers = known
+            .map(|thread| thread.id.tid)
+            .chain(unseen.map(|told| told.tid));
+        let caller = match (callers.next(), callers.next()) {
+            (Some(one), None) => Some(one),
+            _ => None,
+        };
+        drop(callers);
+        self.origins.executed(first, caller, Some(at));
+    }
+
+    /// Where masks of threads come from that were created or that executed another program since the last call.
+    pub fn take_origins(&mut self) -> Vec<Origin> {
+        let threads = &self.threads;
+        self.origins
+            .take(|tid| threads.get(&tid).map(|thread| thread.id))
     }
 
     /// The kernel told that a thread ended.
     pub fn exited(&mut self, tid: i32) {
-        if self.lineage.ended(tid) {
+        if let Some(told) = self.lineage.ended(tid) {
             self.unseen += 1;
+            self.origins.unseen(&told);
         } else if let Some(thread) = self.threads.get_mut(&tid) {
             thread.ended = true;
         }
@@ -229,13 +289,20 @@ impl Tracker {
         self.last_number = None;
     }
 
+    /// The target of a process that is followed or was until just now; else the first.
+    fn target_of(&self, pid: i32) -> u32 {
+        let followed = self.processes.get(&pid).map(|process| process.target);
+        followed.or_else(|| self.origins.target(pid)).unwrap_or(0)
+    }
+
     /// Begins to follow a process with all of its threads.
-    fn add_process(&mut self, pid: i32, born: bool) -> bool {
+    fn add_process(&mut self, pid: i32, born: bool, target: u32) -> bool {
         let Ok(stat) = self.reader.stat(pid, pid) else {
             return false;
         };
         let process = Process {
             start: stat.start,
+            target,
             name: stat.name(),
             threads: 0,
         };
@@ -272,6 +339,7 @@ impl Tracker {
         if stat.is_dead() {
             return false;
         }
+        let parent = if tid == pid { stat.parent } else { pid };
         let mut thread = Thread {
             id: ThreadId {
                 tid,
@@ -286,6 +354,7 @@ impl Tracker {
             migrations: Some(0),
             unread: 0,
             last_pu: stat.last_pu,
+            image: stat.image,
             new_mask: None,
             // Before the mask itself is read, so that a change in between is noticed later.
             visible: visible_mask(tid),
@@ -298,10 +367,19 @@ impl Tracker {
         };
         thread.new_mask = status.mask;
         if !born {
-            // What it did before it was followed is none of ours.
+            // What it did before it was followed is none of ours. The file that tells migrations costs more than all
+            // others together: of very many threads it is read later, by turns, and counting begins then.
             thread.switches = status.switches;
-            thread.migrations = self.reader.migrations(pid, tid);
-            let Ok(spent) = self.reader.run_time(self.clock, pid, tid, self.tick) else {
+            thread.migrations = None;
+            if self.threads.len() < MIGRATIONS_AT_ONCE {
+                thread.migrations = self.reader.migrations(pid, tid);
+            }
+            thread.unread = tid as u32 % sample::MIGRATIONS_EVERY;
+            let spent = match &file {
+                Some(file) => self.clock.read(&**file, self.tick),
+                None => self.reader.run_time(self.clock, pid, tid, self.tick),
+            };
+            let Ok(spent) = spent else {
                 return false;
             };
             thread.spent = spent;
@@ -310,21 +388,22 @@ impl Tracker {
             return false;
         };
         process.threads += 1;
-        self.files += usize::from(file.is_some());
+        if born {
+            self.origins.found(thread.id, parent);
+        }
         thread.file = file;
         self.threads.insert(tid, thread);
         true
     }
 
-    fn open(&mut self, pid: i32, tid: i32) -> Option<OwnedFd> {
-        let file = if self.files < self.budget {
-            match self.clock.open(pid, tid) {
-                Ok(file) => return Some(file),
+    fn open(&mut self, pid: i32, tid: i32) -> Option<Kept<OwnedFd>> {
+        let file = match self.budget.reserve(Purpose::Threads, 1) {
+            Some(place) => match self.clock.open(pid, tid) {
+                Ok(file) => return Some(place.keep(file)),
                 Err(Gone::Ended) => return None,
                 Err(Gone::Refused(errno)) => std::io::Error::from(errno).to_string(),
-            }
-        } else {
-            format!("{} are in use", self.files)
+            },
+            None => format!("{} are in use", self.budget.used(Purpose::Threads)),
         };
         if !self.said_budget {
             self.said_budget = true;
@@ -339,14 +418,16 @@ impl Tracker {
     /// Forgets a thread, and its process with its last thread.
     fn forget(&mut self, tid: i32) -> Option<Thread> {
         let thread = self.threads.remove(&tid)?;
-        self.files -= usize::from(thread.file.is_some()) + usize::from(thread.stat.is_some());
         if let Some(process) = self.processes.get_mut(&thread.pid) {
             process.threads -= 1;
             if process.threads == 0 {
+                let target = process.target;
                 self.processes.remove(&thread.pid);
                 self.lineage.departed(thread.pid);
+                self.origins.departed(thread.pid, target);
             }
         }
+        self.origins.ended(thread.id);
         Some(thread)
     }
 

@@ -1,12 +1,15 @@
 //! Reading every thread once a period: one kept descriptor each; more only of those that ran.
 
 use super::{SECOND, Thread, Tracker, visible_mask};
-use crate::proc::{Gone, Reader, RunClock, Schedstat, parse_stat};
+use crate::{
+    limits::{Budget, Purpose},
+    proc::{Gone, Reader, RunClock, Schedstat, parse_stat},
+};
 use perch_core::{ThreadId, ThreadSample};
 
 /// Migrations are read when a thread is seen on another PU, and at least every so many periods in which it ran: the file
 /// that tells them costs more than all others together.
-const MIGRATIONS_EVERY: u32 = 8;
+pub(super) const MIGRATIONS_EVERY: u32 = 8;
 
 /// What the threads did since the last reading.
 #[derive(Debug, Default)]
@@ -26,9 +29,9 @@ impl Tracker {
         let mut sampled = Sampled::default();
         let mut threads = std::mem::take(&mut self.threads);
         let mut reader = std::mem::take(&mut self.reader);
-        let mut descriptors = self.budget.saturating_sub(self.files);
-        let spare = descriptors;
+        let mut executed = Vec::new();
         for thread in threads.values_mut() {
+            let image = thread.image;
             let mut sample = ThreadSample {
                 info: self.info(thread),
                 interval: own_interval(thread, now, interval, self.tick),
@@ -47,7 +50,7 @@ impl Tracker {
                     let mut means = Means {
                         reader: &mut reader,
                         clock: self.clock,
-                        descriptors: &mut descriptors,
+                        budget: &self.budget,
                     };
                     update(&mut means, thread, &mut sample, spent) && !has_ended(&mut means, thread)
                 }
@@ -66,6 +69,9 @@ impl Tracker {
                 thread.name.clone_into(&mut process.name);
                 sample.info.process.clone_from(&process.name);
             }
+            if alive && thread.image != image && thread.id.tid == thread.pid {
+                executed.push(thread.pid);
+            }
             sample.info.name.clone_from(&thread.name);
             if std::mem::take(&mut thread.new) && alive {
                 sampled.new.push((thread.id, thread.pid));
@@ -74,7 +80,18 @@ impl Tracker {
         }
         self.threads = threads;
         self.reader = reader;
-        self.files += spare - descriptors;
+        for pid in executed {
+            // The kernel's records would say who asked for it.
+            if !self.has_records
+                && let Some(first) = self.threads.get(&pid)
+            {
+                let alone = self
+                    .processes
+                    .get(&pid)
+                    .is_some_and(|process| process.threads == 1);
+                self.origins.executed(first.id, alone.then_some(pid), None);
+            }
+        }
         for id in &sampled.ended {
             self.forget(id.tid);
         }
@@ -89,7 +106,7 @@ fn read(
     tick: u64,
 ) -> Result<Schedstat, Gone> {
     match &thread.file {
-        Some(file) => clock.read(file, tick),
+        Some(file) => clock.read(&**file, tick),
         None => {
             let spent = reader.run_time(clock, thread.pid, thread.id.tid, tick)?;
             // Without a kept descriptor the number may have gone to another thread.
@@ -107,8 +124,7 @@ fn read(
 struct Means<'a> {
     reader: &'a mut Reader,
     clock: RunClock,
-    /// How many more descriptors may be kept open.
-    descriptors: &'a mut usize,
+    budget: &'a Budget,
 }
 
 /// Takes over what was read; false if the thread turns out to have ended.
@@ -147,7 +163,8 @@ fn update(
     }
     thread.unread += 1;
     sample.migrations = None;
-    if thread.last_pu != sample.last_pu || thread.unread >= MIGRATIONS_EVERY || thread.new {
+    let first = thread.new && thread.born;
+    if thread.last_pu != sample.last_pu || thread.unread >= MIGRATIONS_EVERY || first {
         thread.unread = 0;
         let now = means.reader.migrations(pid, tid);
         sample.migrations = delta(&mut thread.migrations, now);
@@ -168,14 +185,17 @@ fn has_ended(means: &mut Means<'_>, thread: &mut Thread) -> bool {
 /// Reads PU, name and state of a thread that ran; false if it has ended.
 fn read_stat(means: &mut Means<'_>, thread: &mut Thread) -> bool {
     let (pid, tid) = (thread.pid, thread.id.tid);
-    if thread.stat.is_none() && !thread.new && *means.descriptors > 0 {
-        thread.stat = RunClock::Stat.open(pid, tid).ok();
-        *means.descriptors -= usize::from(thread.stat.is_some());
+    if thread.stat.is_none()
+        && !thread.new
+        && let Some(place) = means.budget.reserve(Purpose::Threads, 1)
+    {
+        let file = RunClock::Stat.open(pid, tid).ok();
+        thread.stat = file.map(|file| place.keep(file));
     }
     let stat = match &thread.stat {
         Some(file) => means
             .reader
-            .again(file)
+            .again(&**file)
             .and_then(|bytes| parse_stat(bytes).ok_or(Gone::Ended)),
         None => means.reader.stat(pid, tid),
     };
@@ -183,6 +203,7 @@ fn read_stat(means: &mut Means<'_>, thread: &mut Thread) -> bool {
         Ok(stat) if stat.is_dead() => return false,
         Ok(stat) => {
             thread.last_pu = stat.last_pu;
+            thread.image = stat.image;
             if stat.comm != thread.name.as_bytes() {
                 thread.name = stat.name();
             }

@@ -88,8 +88,8 @@ fn without_descriptors_the_same_is_read() {
     let busy = Busy::new();
     for budget in [0, 1000] {
         let mut tracker = Tracker::new();
-        tracker.budget = budget;
-        assert!(tracker.follow_running(own_pid()));
+        tracker.budget = Budget::of(budget);
+        assert!(tracker.follow_running(own_pid(), 0));
         let sample = sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
         assert_eq!(sample.info.name, "busy (one) x");
         assert!(sample.last_pu.is_some());
@@ -99,7 +99,7 @@ fn without_descriptors_the_same_is_read() {
             .filter(|r| r.contains("descriptors"))
             .count();
         assert_eq!(told, usize::from(budget == 0));
-        assert!(tracker.files <= budget);
+        assert!(tracker.budget.used(Purpose::Threads) <= budget);
     }
 }
 
@@ -107,7 +107,8 @@ fn without_descriptors_the_same_is_read() {
 fn an_ended_thread_is_told_once_and_its_descriptors_are_closed() {
     let mut busy = Busy::new();
     let mut tracker = Tracker::new();
-    tracker.follow_running(own_pid());
+    tracker.budget = Budget::of(1000);
+    tracker.follow_running(own_pid(), 0);
     sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
     busy.end();
     let mut ended = 0;
@@ -122,7 +123,7 @@ fn an_ended_thread_is_told_once_and_its_descriptors_are_closed() {
     let kept =
         |thread: &Thread| usize::from(thread.file.is_some()) + usize::from(thread.stat.is_some());
     assert_eq!(
-        tracker.files,
+        tracker.budget.used(Purpose::Threads),
         tracker.threads.values().map(kept).sum::<usize>()
     );
 }
@@ -131,7 +132,7 @@ fn an_ended_thread_is_told_once_and_its_descriptors_are_closed() {
 fn a_changed_mask_is_noticed_and_an_unchanged_one_not_told_again() {
     let busy = Busy::new();
     let mut tracker = Tracker::new();
-    tracker.follow_running(own_pid());
+    tracker.follow_running(own_pid(), 0);
     let first = sample_until(&mut tracker, busy.id, |s| s.mask.is_some());
     let default = first.mask.unwrap();
     let again = sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
@@ -156,16 +157,26 @@ fn a_changed_mask_is_noticed_and_an_unchanged_one_not_told_again() {
 #[test]
 fn records_of_threads_that_were_never_seen_are_counted() {
     let mut tracker = Tracker::new();
-    tracker.follow_running(own_pid());
+    tracker.follow_running(own_pid(), 0);
     let nobody = i32::MAX;
     // Told to come and to go; told to come and gone from /proc; another process' thread.
-    tracker.forked(own_pid(), nobody, own_pid());
+    tracker.forked(created(own_pid(), nobody, own_pid()));
     tracker.exited(nobody);
-    tracker.forked(nobody - 1, nobody - 1, own_pid());
-    tracker.forked(1, nobody - 2, 1);
+    tracker.forked(created(nobody - 1, nobody - 1, own_pid()));
+    tracker.forked(created(1, nobody - 2, 1));
     tracker.discover();
     assert_eq!(tracker.take_unseen(), 2);
     assert_eq!(tracker.take_unseen(), 0);
+}
+
+fn created(pid: i32, tid: i32, by: i32) -> Created {
+    Created {
+        pid,
+        tid,
+        by_pid: by,
+        by_tid: by,
+        at: 0,
+    }
 }
 
 /// A process that sleeps until it is dropped, and whose parent is this one.
@@ -197,51 +208,51 @@ fn a_daemon_is_followed_though_nobody_has_seen_its_parents() {
     let follows = |records: &dyn Fn(&mut Tracker, i32, i32)| {
         let (given, daemon) = (Sleeper::new(), Sleeper::new());
         let mut tracker = Tracker::new();
-        assert!(tracker.follow_running(given.pid()));
+        assert!(tracker.follow_running(given.pid(), 0));
         tracker.discover();
         tracker.sample(1_000_000);
         records(&mut tracker, given.pid(), daemon.pid());
         tracker.discover();
         tracker
             .processes()
-            .any(|process| process.pid == daemon.pid())
+            .any(|(process, _)| process.pid == daemon.pid())
     };
     // The parent was told, but gone when it was looked at; then its child is told.
     assert!(follows(&|tracker, given, daemon| {
-        tracker.forked(PARENT, PARENT, given);
+        tracker.forked(created(PARENT, PARENT, given));
         tracker.discover();
-        tracker.forked(daemon, daemon, PARENT);
+        tracker.forked(created(daemon, daemon, PARENT));
         tracker.exited(PARENT);
     }));
     // The parent ends after it was seen and before its child is told.
     assert!(follows(&|tracker, given, daemon| {
         let parent = Sleeper::new();
-        tracker.forked(parent.pid(), parent.pid(), given);
+        tracker.forked(created(parent.pid(), parent.pid(), given));
         tracker.discover();
         let pid = parent.pid();
         drop(parent);
         tracker.sample(1_000_000);
-        tracker.forked(daemon, daemon, pid);
+        tracker.forked(created(daemon, daemon, pid));
     }));
     // The child's record is read before its parent's, of another CPU.
     assert!(follows(&|tracker, given, daemon| {
-        tracker.forked(daemon, daemon, PARENT);
+        tracker.forked(created(daemon, daemon, PARENT));
         tracker.exited(PARENT);
         tracker.discover();
-        tracker.forked(PARENT, PARENT, given);
+        tracker.forked(created(PARENT, PARENT, given));
     }));
     // Somebody else's daemon.
     assert!(!follows(&|tracker, given, daemon| {
-        tracker.forked(PARENT - 1, PARENT - 1, given);
-        tracker.forked(PARENT, PARENT, 1);
-        tracker.forked(daemon, daemon, PARENT);
+        tracker.forked(created(PARENT - 1, PARENT - 1, given));
+        tracker.forked(created(PARENT, PARENT, 1));
+        tracker.forked(created(daemon, daemon, PARENT));
     }));
 }
 
 #[test]
 fn a_told_name_counts_for_thread_and_process() {
     let mut tracker = Tracker::new();
-    tracker.follow_running(own_pid());
+    tracker.follow_running(own_pid(), 0);
     tracker.renamed(own_pid(), "other");
     let infos: Vec<ThreadInfo> = tracker.threads.values().map(|t| tracker.info(t)).collect();
     assert!(infos.iter().all(|info| info.process == "other"));

@@ -29,6 +29,14 @@ fn open(source: &Source) -> Result<Hwloc, MachineError> {
     let builder = Hwloc::builder();
     let builder = match source {
         Source::Native => builder,
+        Source::Synthetic(text) if super::described(text) > super::MAX_DESCRIBED => {
+            return Err(failed(format!(
+                "'{text}' describes {} PUs: of a description perch takes up to {}, since hwloc needs time that grows \
+                 with their cube to make more",
+                super::described(text),
+                super::MAX_DESCRIBED
+            )));
+        }
         Source::Synthetic(text) => builder.from_synthetic(text).map_err(|_| {
             failed(format!(
                 "'{text}' is no topology: write levels from the outside in, each with its count below the one before, \
@@ -38,7 +46,7 @@ fn open(source: &Source) -> Result<Hwloc, MachineError> {
         })?,
         Source::Xml(path) => {
             // hwloc does not tell why it refuses a file.
-            let text = std::fs::read_to_string(path).map_err(|error| MachineError::Io {
+            let text = perch_files::read_to_string(path).map_err(|error| MachineError::Io {
                 what: format!("topology file {}", path.display()),
                 error,
             })?;

@@ -47,6 +47,31 @@ pub struct Loaded {
     pub infos: Vec<(String, String)>,
 }
 
+/// How many PUs a synthetic description may have. For 16,384 hwloc takes minutes.
+pub const MAX_DESCRIBED: u64 = 4096;
+
+/// How many PUs a synthetic description has: the product of its levels' counts. Attributes in parentheses and memory in
+/// brackets have no part in it.
+fn described(text: &str) -> u64 {
+    let mut depth = 0_u32;
+    let levels: String = text
+        .chars()
+        .map(|c| {
+            let inside = depth > 0;
+            match c {
+                '(' | '[' => depth += 1,
+                ')' | ']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if inside || depth > 0 { ' ' } else { c }
+        })
+        .collect();
+    levels
+        .split_whitespace()
+        .filter_map(|level| level.rsplit(':').next()?.parse::<u64>().ok())
+        .fold(1, u64::saturating_mul)
+}
+
 /// Loads a topology.
 ///
 /// # Errors
@@ -147,5 +172,40 @@ fn drop_empty_cores(topology: &mut Topology) {
     topology.cores.retain(|core| !core.pus.is_empty());
     for pu in &mut topology.pus {
         pu.core = new_index[pu.core];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_counted() {
+        for (text, pus) in [
+            ("pu:99999", 99_999),
+            (
+                "package:2 [numanode(memory=8GB)] l3:2(size=4194304) core:4 pu:2",
+                32,
+            ),
+            ("2 3 4", 24),
+            ("package:99999999999 core:99999999999 pu:2", u64::MAX),
+            ("nonsense", 1),
+        ] {
+            assert_eq!(described(text), pus, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_that_would_take_minutes_is_refused_at_once() {
+        let start = std::time::Instant::now();
+        for text in ["pu:99999", "package:64 core:64 pu:16"] {
+            let error = load(&Source::Synthetic(text.into()))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("up to 4096"), "{error}");
+        }
+        assert!(start.elapsed().as_secs() < 2);
+        let most = load(&Source::Synthetic("package:16 core:128 pu:2".into())).unwrap();
+        assert_eq!(most.topology.pus.len() as u64, MAX_DESCRIBED);
     }
 }

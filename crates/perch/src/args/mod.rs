@@ -68,8 +68,11 @@ pub enum Command {
     /// Show which devices interrupt which PUs, and balance them
     Irq(IrqArgs),
     /// Give threads back the masks that a killed perch left behind
-    #[command(after_help = "Examples:\n  perch restore\n  perch restore --json")]
-    Restore(JsonArgs),
+    #[command(
+        after_help = "Examples:\n  perch restore\n  sudo perch restore     what any user's perch has left\n  \
+                      perch restore /tmp/perch-1000/812-4711-0a1b2c3d-0.journal"
+    )]
+    Restore(RestoreArgs),
     /// Print the configuration in force, its defaults or its schema
     Config(ConfigArgs),
     /// Print a completion script for a shell
@@ -415,6 +418,17 @@ pub struct JsonArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `perch restore`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RestoreArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Undo what stands in these journals, whoever they belong to [default: your own; as root every user's]
+    #[arg(value_name = "JOURNAL")]
+    pub journals: Vec<PathBuf>,
 }
 
 /// The shortest period that makes sense: below it perch would cost more than it gives.

@@ -1,6 +1,6 @@
 //! `perch attach`: place the threads of processes that run already.
 
-use crate::{args::AttachArgs, command::place};
+use crate::{args::AttachArgs, command::place, exit};
 use anyhow::Result;
 use perch_core::Machine;
 use std::process::ExitCode;
@@ -16,5 +16,8 @@ pub fn attach(args: &AttachArgs) -> Result<ExitCode> {
         placing.session.machine().attach(*pid)?;
     }
     placing.run(&args.place)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(match placing.unwritten() {
+        true => ExitCode::from(exit::FAILED),
+        false => ExitCode::SUCCESS,
+    })
 }

@@ -2,9 +2,13 @@
 
 use crate::{
     args::CompareArgs,
+    command::place::Output,
     config::Settings,
     exit,
-    render::table::{Align, table},
+    render::{
+        self,
+        table::{Align, table},
+    },
 };
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -25,6 +29,11 @@ use std::{
 /// A program that fails, or fails to start; settings that are wrong.
 pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     Settings::new(&args.place)?;
+    let output = args.place.output.as_deref().map(Output::open).transpose()?;
+    if let Some(log) = &args.place.log {
+        perch_files::output(log)
+            .with_context(|| format!("--log {}: cannot be written", log.display()))?;
+    }
     let with = with_perch(args)?;
     let without = &args.program;
     for run in 0..args.warm_up {
@@ -54,13 +63,13 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
         &times,
         frequency_remarks(Path::new("/sys/devices/system/cpu")),
     );
-    match (args.place.json, &args.place.output) {
-        (true, None) => super::print_json(&comparison)?,
-        (true, Some(file)) => std::fs::write(file, serde_json::to_string_pretty(&comparison)?)
-            .with_context(|| format!("{}: cannot be written", file.display()))?,
-        (false, None) => super::print(&comparison.render())?,
-        (false, Some(file)) => std::fs::write(file, comparison.render())
-            .with_context(|| format!("{}: cannot be written", file.display()))?,
+    let text = match args.place.json {
+        true => render::json(&serde_json::to_string_pretty(&comparison)?),
+        false => comparison.render(),
+    };
+    match output {
+        None => super::print(&text)?,
+        Some(output) => output.write(&text)?,
     }
     Ok(ExitCode::SUCCESS)
 }

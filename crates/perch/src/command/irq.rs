@@ -1,13 +1,12 @@
 //! `perch irq`: which devices interrupt which PUs, and a better balance, shown or made.
 
-use crate::{args::IrqArgs, render};
+use crate::{args::IrqArgs, exit, render};
 use anyhow::{Context, Result};
-use perch_core::{Affinity, IrqState, Outcome, PuSet, Topology};
+use perch_core::{Affinity, IrqState, Outcome, PuSet, Topology, text};
 use perch_engine::{IrqKeeper, StateDir, recover_all};
 use perch_linux::{
     affinity::LinuxAffinity,
     irq::{Interrupts, between, irqbalance, read},
-    lock::IrqLock,
     signals::Signals,
     topology::{Source as Machine, load},
 };
@@ -71,7 +70,7 @@ pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
         return apply(args, &mut signals);
     }
     let before = reading()?;
-    if signals.wait(args.interval)?.is_some() {
+    if signals.wait(args.interval, exit::say_ignored)?.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
     let Look { seen, topology, .. } = look(args, &before, &reading()?, |_, state| {
@@ -113,7 +112,7 @@ fn look(
             _ => None,
         };
         let device = match &state {
-            Some(state) if !state.device.is_empty() => state.device.clone(),
+            Some(state) if !state.device.is_empty() => text::printable(&state.device).into_owned(),
             _ => line.what.clone(),
         };
         if let Some(irq) = line.irq() {
@@ -150,17 +149,20 @@ fn look(
 
 fn tell(args: &IrqArgs, seen: &Seen, topology: &Topology) -> Result<()> {
     match args.json {
-        true => super::print(&serde_json::to_string(seen)?),
+        true => super::print(&render::json(&serde_json::to_string(seen)?)),
         false => super::print(&render::irq::table(seen, topology, args.all)),
     }
 }
 
 /// Balances in every interval until the time is over or somebody says stop; then puts everything back.
 fn apply(args: &IrqArgs, signals: &mut Signals) -> Result<ExitCode> {
-    let _lock = IrqLock::take()?;
+    let mut remarks = Vec::new();
+    let _lock = super::lock::irqs(&mut remarks)?;
+    remarks
+        .iter()
+        .for_each(|remark| anstream::eprintln!("perch: {remark}"));
     let dir = StateDir::standard()?;
-    let usable = load(&Machine::Native)?.topology.usable();
-    recover_all(&dir, &mut LinuxAffinity::new(), &usable)
+    recover_all(&dir, &mut LinuxAffinity::new())
         .context("what a killed perch left behind cannot be put back")?;
     let mut keeper = IrqKeeper::new(LinuxAffinity::new(), dir);
     let end = args.duration.map(|duration| Instant::now() + duration);
@@ -170,7 +172,7 @@ fn apply(args: &IrqArgs, signals: &mut Signals) -> Result<ExitCode> {
         let left = end.map_or(Duration::MAX, |end| {
             end.saturating_duration_since(Instant::now())
         });
-        let stop = signals.wait(args.interval.min(left))?;
+        let stop = signals.wait(args.interval.min(left), exit::say_ignored)?;
         if stop.is_some() || left < args.interval {
             break;
         }

@@ -2,6 +2,7 @@
 
 use super::{
     fidelity::{Wanted, fidelity},
+    place::Output,
     tournament,
 };
 use crate::args::{LabArgs, LabCommand};
@@ -87,7 +88,13 @@ fn list(json: bool) -> Result<ExitCode> {
 
 /// A miss is a result like any other, and no failure of perch.
 fn run(names: &[String], figures: Option<&Path>, json: bool) -> Result<ExitCode> {
-    let all = results(&chosen(names)?)?;
+    let chosen = chosen(names)?;
+    if let Some(folder) = figures {
+        std::fs::create_dir_all(folder)
+            .and_then(|()| tempfile::tempfile_in(folder))
+            .with_context(|| format!("{}: cannot be written", folder.display()))?;
+    }
+    let all = results(&chosen)?;
     if let Some(folder) = figures {
         for results in &all {
             write_figure(folder, results)?;
@@ -109,9 +116,9 @@ fn report(names: &[String], output: &Path) -> Result<ExitCode> {
             "the tournament claims nothing and has no page: run it with `perch lab run tournament`"
         );
     }
-    let page = perch_lab::report(&results(&chosen(names)?)?)?;
-    std::fs::write(output, page)
-        .with_context(|| format!("{}: cannot be written", output.display()))?;
+    let chosen = chosen(names)?;
+    let file = Output::open(output)?;
+    file.write(&perch_lab::report(&results(&chosen)?)?)?;
     super::print(&format!("{}: open it in a browser", output.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ pub mod config;
 mod fidelity;
 pub mod irq;
 pub mod lab;
+mod lock;
 pub mod manual;
 pub mod place;
 pub mod policies;
@@ -44,19 +45,20 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
         Command::RecordTrace(args) => record_trace::record_trace(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Irq(args) => irq::irq(&args),
-        Command::Restore(args) => restore::restore(args),
+        Command::Restore(args) => restore::restore(&args),
         Command::Config(args) => config::config(&args),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { directory } => manual::man(directory.as_deref()),
     }
 }
 
-/// Prints to standard output; a reader that has gone away (`| head`) is no error.
+/// Prints to standard output what a terminal shows and does not obey, colours apart; a reader that has gone away (`| head`) is no error.
 ///
 /// # Errors
 /// Any other trouble with standard output.
 pub fn print(text: &str) -> Result<()> {
     use std::io::Write;
+    let text = crate::render::shown(text);
     let mut out = anstream::stdout().lock();
     let written = out
         .write_all(text.as_bytes())
@@ -75,5 +77,5 @@ pub fn print(text: &str) -> Result<()> {
 /// # Errors
 /// Trouble with standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    print(&serde_json::to_string_pretty(value)?)
+    print(&crate::render::json(&serde_json::to_string_pretty(value)?))
 }

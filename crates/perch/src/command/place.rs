@@ -2,7 +2,9 @@
 
 use crate::{
     args::{Counters, PlaceArgs},
+    command::restore,
     config::{CALIBRATED_POLICY, DEFAULT_POLICY, Settings},
+    exit,
     processor::{self, Chosen},
     render,
     render::{explain::Explain, live::Live},
@@ -36,6 +38,8 @@ pub struct Placing {
     pub session: Session<LinuxMachine>,
     collector: Collector,
     recorder: Option<Recorder<File>>,
+    output: Option<Output>,
+    unwritten: bool,
     live: Option<Live>,
     explain: Option<Explain>,
     remarks: Vec<String>,
@@ -67,6 +71,9 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
             if args.explain { "--explain" } else { "--live" }
         );
     }
+    // Before anything else happens: a place where nothing can be written is no surprise for the end.
+    let output = args.output.as_deref().filter(|_| !args.quiet);
+    let output = output.map(Output::open).transpose()?;
     let (mut settings, calibration) = settings(args)?;
     let here = load(&Source::Native)?;
     let on_paper = args
@@ -95,9 +102,17 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         (Acting::Paper(other), policy, None)
     } else {
         let dir = StateDir::standard()?;
-        remarks.extend(recover(&dir, &here.topology)?);
+        remarks.extend(recover(&dir)?);
         let (policy, lock) = permitted(policy, &settings, &here.topology, &mut remarks)?;
         (Acting::Live(dir), policy, lock)
+    };
+    let recorder = match &args.log {
+        Some(path) => {
+            let recorder = Recorder::create(path, command).context("--log")?;
+            let recorder = recorder.with_configuration(settings.told());
+            Some(recorder.with_calibration(settings.calibration.take()))
+        }
+        None => None,
     };
     let session = Session::new(
         open(&settings, here.topology)?,
@@ -110,17 +125,12 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
             pus: settings.pus.clone(),
         },
     )?;
-    let recorder = match &args.log {
-        Some(path) => {
-            let recorder = Recorder::create(path, command)?.with_configuration(settings.told());
-            Some(recorder.with_calibration(settings.calibration))
-        }
-        None => None,
-    };
     Ok(Placing {
         session,
         collector: Collector::new(command),
         recorder,
+        output,
+        unwritten: false,
         live: args.live.then(Live::default),
         explain: args.explain.then(Explain::default),
         remarks,
@@ -143,8 +153,8 @@ fn permitted(
         Some(pus) => usable.and(pus),
         None => usable,
     };
-    match Lock::take(&wanted) {
-        Ok(lock) => Ok((policy, Some(lock))),
+    match super::lock::pus(&wanted, remarks) {
+        Ok(lock) => Ok((policy, lock)),
         Err(held) => {
             remarks.push(format!("{held}; this one only observes"));
             Ok((registry::build("observe", &toml::Table::new())?, None))
@@ -172,10 +182,16 @@ fn open(settings: &Settings, topology: Topology) -> Result<LinuxMachine> {
 }
 
 impl Placing {
-    /// Runs the session with everybody watching; then the report.
+    /// Whether the report or the recording could not be written to its file, which was said by then.
+    pub fn unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    /// Runs the session with everybody watching; then the report. A file that cannot be written is said, and no error:
+    /// the program's exit code must come through.
     ///
     /// # Errors
-    /// A machine that cannot go on, a report or recording that cannot be written.
+    /// A machine that cannot go on.
     pub fn run(&mut self, args: &PlaceArgs) -> Result<SessionEnd> {
         let mut observers: Vec<&mut dyn Observer> = Vec::new();
         self.collector.remark(std::mem::take(&mut self.remarks));
@@ -190,32 +206,61 @@ impl Placing {
             observers.push(live);
         }
         let end = self.session.run(&mut observers)?;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.finish()?;
-        }
-        if !args.quiet {
-            tell(&self.collector.report(), args.json, args.output.as_deref())?;
+        let recorded = match &mut self.recorder {
+            Some(recorder) => recorder.finish().context("--log"),
+            None => Ok(()),
+        };
+        let told = match args.quiet {
+            true => Ok(()),
+            false => tell(&self.collector.report(), args.json, self.output.take()),
+        };
+        for error in [recorded.err(), told.err()].into_iter().flatten() {
+            exit::report(&error);
+            self.unwritten = true;
         }
         Ok(end)
     }
 }
 
+/// A file for what is told at the end, open from the beginning.
+pub struct Output {
+    file: File,
+    path: PathBuf,
+}
+
+impl Output {
+    /// Makes the file, or empties it.
+    ///
+    /// # Errors
+    /// One that cannot be written.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = perch_files::output(path)
+            .with_context(|| format!("{}: cannot be written", path.display()))?;
+        let path = path.to_owned();
+        Ok(Self { file, path })
+    }
+
+    /// Writes all of it, without colours.
+    ///
+    /// # Errors
+    /// No more room.
+    pub fn write(mut self, text: &str) -> Result<()> {
+        let plain = anstream::adapter::strip_str(text).to_string();
+        self.file
+            .write_all(plain.as_bytes())
+            .with_context(|| format!("{}: cannot be written", self.path.display()))
+    }
+}
+
 /// Prints the report to standard error, or writes it to a file.
-///
-/// # Errors
-/// A file that cannot be written.
-pub fn tell(report: &Report, json: bool, output: Option<&Path>) -> Result<()> {
+fn tell(report: &Report, json: bool, output: Option<Output>) -> Result<()> {
     let text = if json {
-        serde_json::to_string_pretty(report)? + "\n"
+        render::json(&serde_json::to_string_pretty(report)?) + "\n"
     } else {
-        render::report::render(report)
+        render::shown(&render::report::render(report)).into_owned()
     };
     match output {
-        Some(path) => {
-            let plain = anstream::adapter::strip_str(&text).to_string();
-            std::fs::write(path, plain)
-                .with_context(|| format!("{}: the report cannot be written", path.display()))
-        }
+        Some(output) => output.write(&text),
         None => {
             // Standard error may be closed or full: the program's exit code must come through all the same.
             let _ = anstream::stderr().lock().write_all(text.as_bytes());
@@ -235,7 +280,7 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
     }
     let mut rules: Vec<Rule> = Vec::new();
     if let Some(path) = &settings.pin_file {
-        let text = std::fs::read_to_string(path)
+        let text = perch_files::read_to_string(path)
             .with_context(|| format!("--pin-file {}: cannot be read", path.display()))?;
         rules.extend(
             perch_policy::fixed::parse_rules(&text, path).map_err(|errors| {
@@ -264,18 +309,25 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
 }
 
 /// Gives back what perches that were killed have left, as remarks for the user.
-fn recover(dir: &StateDir, topology: &Topology) -> Result<Vec<String>> {
-    let mut affinity = LinuxAffinity::new();
-    let recovered = recover_all(dir, &mut affinity, &topology.usable())?;
+fn recover(dir: &StateDir) -> Result<Vec<String>> {
+    let recovered = recover_all(dir, &mut LinuxAffinity::new())?;
     Ok(recovered
         .into_iter()
-        .filter_map(|(path, recovery)| match recovery {
-            Recovery::Restored(report) if report.restored > 0 => Some(format!(
-                "a perch that was killed had left masks behind: {} restored",
-                report.restored
+        .filter_map(|(path, recovery)| match &recovery {
+            Recovery::Restored(report) if !report.has_failed() => {
+                (report.restored > 0).then(|| {
+                    format!(
+                        "a perch that was killed had left masks behind: {} restored",
+                        report.restored
+                    )
+                })
+            }
+            Recovery::Alive { .. } | Recovery::OtherBoot => None,
+            _ => Some(format!(
+                "what a killed perch left in {}: {}",
+                path.display(),
+                restore::sentence(&recovery)
             )),
-            Recovery::Unreadable(error) => Some(format!("{}: {error}", path.display())),
-            _ => None,
         })
         .collect())
 }

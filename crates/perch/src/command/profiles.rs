@@ -112,7 +112,7 @@ struct Checked {
 }
 
 fn check(file: &Path, json: bool) -> Result<ExitCode> {
-    let text = std::fs::read_to_string(file)
+    let text = perch_files::read_to_string(file)
         .with_context(|| format!("{}: cannot be read", file.display()))?;
     let profile = Profile::parse(&text, &file.to_string_lossy())?;
     let encoder = encode::Encoder::new();

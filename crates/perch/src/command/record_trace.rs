@@ -112,7 +112,7 @@ pub fn record_trace(args: &RecordTraceArgs) -> Result<ExitCode> {
             text += "the program was ended then (--stop)\n";
         }
         // Standard output is the program's.
-        anstream::eprint!("{text}");
+        anstream::eprint!("{}", render::shown(&text));
     }
     Ok(ExitCode::from(code))
 }

@@ -1,47 +1,74 @@
 //! `perch restore`: undo what a killed perch has left.
 
-use crate::{args::JsonArgs, render::count};
+use crate::{args::RestoreArgs, render::count};
 use anyhow::Result;
-use perch_engine::{Recovery, RestoreReport, StateDir, recover_all};
-use perch_linux::{
-    affinity::LinuxAffinity,
-    topology::{Source, load},
+use perch_core::text::printable;
+use perch_engine::{
+    Recovery, RestoreReport, StateDir, journal::state_dir::VARIABLE, recover_all, recover_one,
 };
+use perch_linux::affinity::LinuxAffinity;
 use serde::Serialize;
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 /// One journal as `--json` tells it.
 #[derive(Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 enum Entry {
-    Alive { pid: i32 },
+    Alive {
+        pid: i32,
+    },
+    Elsewhere,
     OtherBoot,
     Restored(RestoreReport),
-    Unreadable { why: String },
+    Damaged {
+        #[serde(flatten)]
+        report: RestoreReport,
+        kept: PathBuf,
+    },
+    Unreadable {
+        why: String,
+    },
 }
 
-/// Restores and tells. The exit code is 1 if a thread could not be restored.
+/// Restores and tells. The exit code is 1 if something is left that could not be restored.
 ///
 /// # Errors
 /// A journal folder that cannot be read.
-pub fn restore(args: JsonArgs) -> Result<ExitCode> {
-    let usable = load(&Source::Native)?.topology.usable();
-    let recovered = recover_all(&StateDir::standard()?, &mut LinuxAffinity::new(), &usable)?;
-    let failed = recovered.iter().any(|(_, recovery)| match recovery {
-        Recovery::Restored(report) => report.has_failed(),
-        Recovery::Unreadable(_) => true,
-        Recovery::Alive { .. } | Recovery::OtherBoot => false,
-    });
+pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
+    let mut affinity = LinuxAffinity::new();
+    let mut recovered = Vec::new();
+    for path in &args.journals {
+        if let Some(recovery) = recover_one(path, &mut affinity)? {
+            recovered.push((path.clone(), recovery));
+        } else {
+            anyhow::bail!("{}: no such journal", path.display());
+        }
+    }
+    if args.journals.is_empty() {
+        recovered = recover_all(&StateDir::standard()?, &mut affinity)?;
+        // Root may undo what any user's perch has left, and is the only one who can after a setuid program.
+        let chosen = std::env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
+        if rustix::process::geteuid().is_root() && !chosen {
+            for dir in StateDir::of_other_users() {
+                match recover_all(&dir, &mut affinity) {
+                    Ok(more) => recovered.extend(more),
+                    Err(error) => recovered.push((
+                        dir.path().to_owned(),
+                        Recovery::Unreadable {
+                            why: error.to_string(),
+                        },
+                    )),
+                }
+            }
+        }
+    }
+    let failed = recovered.iter().any(|(_, recovery)| recovery.has_failed());
     if args.json {
-        let entries: Vec<(String, Entry)> = recovered
+        let journals: Vec<serde_json::Value> = recovered
             .into_iter()
-            .map(|(path, recovery)| (path.to_string_lossy().into_owned(), entry(recovery)))
-            .collect();
-        let journals: Vec<serde_json::Value> = entries
-            .into_iter()
-            .map(|(journal, entry)| {
-                let mut value = serde_json::to_value(entry)?;
-                value["journal"] = journal.into();
+            .map(|(journal, recovery)| {
+                let mut value = serde_json::to_value(entry(recovery))?;
+                value["journal"] = journal.to_string_lossy().into();
                 Ok(value)
             })
             .collect::<Result<_>>()?;
@@ -50,7 +77,8 @@ pub fn restore(args: JsonArgs) -> Result<ExitCode> {
         super::print("Nothing to restore: no perch has left anything behind.")?;
     } else {
         for (path, recovery) in recovered {
-            super::print(&format!("{}: {}", path.display(), sentence(&recovery)))?;
+            let path = printable(&path.to_string_lossy()).into_owned();
+            super::print(&format!("{path}: {}", sentence(&recovery)))?;
         }
     }
     Ok(ExitCode::from(u8::from(failed)))
@@ -59,47 +87,59 @@ pub fn restore(args: JsonArgs) -> Result<ExitCode> {
 fn entry(recovery: Recovery) -> Entry {
     match recovery {
         Recovery::Alive { pid } => Entry::Alive { pid },
+        Recovery::Elsewhere => Entry::Elsewhere,
         Recovery::OtherBoot => Entry::OtherBoot,
         Recovery::Restored(report) => Entry::Restored(report),
-        Recovery::Unreadable(error) => Entry::Unreadable {
-            why: error.to_string(),
-        },
+        Recovery::Damaged { report, kept } => Entry::Damaged { report, kept },
+        Recovery::Unreadable { why } => Entry::Unreadable { why },
     }
 }
 
-fn sentence(recovery: &Recovery) -> String {
+/// What became of a journal, in words.
+pub fn sentence(recovery: &Recovery) -> String {
     match recovery {
         Recovery::Alive { pid } => {
-            format!("perch {pid} is at work; it will restore its threads itself")
+            format!("perch {pid} is at work, or somebody is restoring this; nothing to do")
+        }
+        Recovery::Elsewhere => {
+            "its threads live in another PID or time namespace; run `perch restore` in the container where perch ran"
+                .to_owned()
         }
         Recovery::OtherBoot => "from before the last boot: void, removed".to_owned(),
-        Recovery::Unreadable(error) => format!("cannot be read: {error}"),
-        Recovery::Restored(report) => {
-            let mut parts = vec![format!("{} restored", count(report.restored, "thread"))];
-            let others = [
-                (report.already, "had their masks already"),
-                (report.gone, "ended"),
-                (
-                    report.left_alone,
-                    "left alone: somebody else has placed them since",
-                ),
-            ];
-            parts.extend(
-                others
-                    .iter()
-                    .filter(|(number, _)| *number > 0)
-                    .map(|(number, what)| format!("{number} {what}")),
-            );
-            parts.extend(
-                report
-                    .failed
-                    .iter()
-                    .map(|(thread, why)| format!("{thread} failed: {why}")),
-            );
-            if !report.irqs.is_empty() {
-                parts.push(crate::render::irq::restored(&report.irqs));
-            }
-            parts.join("; ")
-        }
+        Recovery::Unreadable { why } => format!("cannot be restored: {why}"),
+        Recovery::Damaged { report, kept } => format!(
+            "{} damaged or missing, so some threads may keep a mask that perch set (see `taskset -p`); from the rest: \
+             {}; the file is kept as {}",
+            count(report.damaged, "record"),
+            parts(report),
+            kept.display()
+        ),
+        Recovery::Restored(report) => parts(report),
     }
+}
+
+fn parts(report: &RestoreReport) -> String {
+    let mut parts = vec![format!("{} restored", count(report.restored, "thread"))];
+    let others = [
+        (report.already, "had their masks already"),
+        (report.gone, "ended"),
+        (
+            report.left_alone,
+            "left alone: somebody else has placed them since",
+        ),
+    ];
+    parts.extend(
+        others
+            .iter()
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, what)| format!("{number} {what}")),
+    );
+    parts.extend(report.failed.iter().map(|(thread, why)| match thread.tid {
+        0 => why.clone(),
+        _ => format!("{thread} failed: {why}"),
+    }));
+    if !report.irqs.is_empty() {
+        parts.push(crate::render::irq::restored(&report.irqs));
+    }
+    parts.join("; ")
 }

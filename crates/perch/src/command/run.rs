@@ -4,8 +4,7 @@ use crate::{args::RunArgs, command::place, exit};
 use anyhow::Result;
 use perch_core::{Machine, Wake, machine::Launch};
 use perch_engine::Cause;
-use perch_linux::LinuxMachine;
-use rustix::process::Signal;
+use perch_linux::{LinuxMachine, signals};
 use std::{process::ExitCode, time::Duration};
 
 /// Runs the program under perch.
@@ -13,6 +12,8 @@ use std::{process::ExitCode, time::Duration};
 /// # Errors
 /// A program that is not there, settings that are wrong, permissions that are missing.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    // What asks perch to stop before there is a program may end it; what is for the program waits for it.
+    signals::keep_passed()?;
     let command: Vec<String> = args
         .program
         .iter()
@@ -27,26 +28,53 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         command: args.program.clone(),
         environment: mark.into_iter().collect(),
     };
+    signals::Signals::catch_for_good()?;
     placing.session.machine().launch(&launch)?;
     let end = placing.run(&args.place)?;
-    let code = match end.cause {
-        Cause::Ended(status) => status.map_or(exit::FAILED, exit::from_wait_status),
-        Cause::Stopped(signal) => outlast(placing.session.machine(), signal)?,
+    let status = match end.cause {
+        Cause::Ended(status) => status,
+        Cause::Stopped(_) => outlast(placing.session.machine())?,
     };
-    Ok(ExitCode::from(code))
+    Ok(ExitCode::from(code(status)))
 }
 
-/// Every mask is back; what a signal means to the program, it decides itself. A second signal ends the waiting.
-fn outlast(machine: &mut LinuxMachine, signal: i32) -> Result<u8> {
-    // The terminal sends Ctrl-C to the program too; other signals reach only perch.
-    if signal != Signal::INT.as_raw() {
-        machine.forward(signal);
-    }
-    loop {
-        match machine.wait(Duration::from_secs(3600))? {
-            Wake::Ended(status) => return Ok(status.map_or(exit::FAILED, exit::from_wait_status)),
-            Wake::Stop(second) => return Ok(exit::SIGNALLED.wrapping_add(second as u8)),
-            Wake::Period => {}
+/// The exit code that stands for how the program ended; 125 and a message where that is not known.
+fn code(status: Option<i32>) -> u8 {
+    match status {
+        Some(status) => exit::from_wait_status(status),
+        None => {
+            exit::say(
+                "the program has ended, but its exit status was taken by something else in \
+                 perch's process (such as a library from LD_PRELOAD), so it is not known",
+            );
+            exit::FAILED
         }
+    }
+}
+
+/// Every mask is back: waits for the program's end, and for its wait status. What a signal means to the program, it
+/// decides itself; further ones are passed on as the first.
+fn outlast(machine: &mut LinuxMachine) -> Result<Option<i32>> {
+    loop {
+        machine.pass_stop();
+        loop {
+            match machine.wait(Duration::from_secs(3600))? {
+                Wake::Ended(status) => return Ok(status),
+                Wake::Stop(_) => break,
+                Wake::Period => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_is_not_known_is_a_failure_of_perch() {
+        assert_eq!(code(None), 125);
+        assert_eq!(code(Some(0)), 0);
+        assert_eq!(code(Some(3 << 8)), 3);
     }
 }

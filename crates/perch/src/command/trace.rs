@@ -3,7 +3,7 @@
 use crate::{args::TraceArgs, render};
 use anyhow::{Context, Result};
 use perch_trace::{Limits, Summary, champsim, file};
-use std::{fs::File, io::BufWriter, process::ExitCode, sync::Arc};
+use std::{io::BufWriter, process::ExitCode, sync::Arc};
 
 /// Shows what is in a recording.
 ///
@@ -16,7 +16,7 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
         files.extend(champsim::write(&recording, path)?);
     }
     if let Some(path) = &args.perch {
-        File::create(path)
+        perch_files::output(path)
             .and_then(|out| file::write(&recording, BufWriter::new(out)))
             .with_context(|| format!("{}: cannot be written", path.display()))?;
         files.push(path.clone());

@@ -1,6 +1,9 @@
 //! Every move as it happens, with the numbers behind it.
 
-use perch_core::{Outcome, ThreadId};
+use perch_core::{
+    Outcome, ThreadId,
+    text::{printable, printable_lines},
+};
 use perch_engine::{Move, Observer, Period};
 use std::io::Write;
 
@@ -24,10 +27,11 @@ impl Observer for Explain {
                     .thread(id)
                     .map_or("?", |thread| thread.info.name.as_str())
             };
-            let _ = writeln!(err, "{}", line(period.snapshot.at, name(made.thread), made));
+            let line = line(period.snapshot.at, name(made.thread), made);
+            let _ = writeln!(err, "{}", printable(&line));
         }
         for remark in period.remarks {
-            let _ = writeln!(err, "perch: {remark}");
+            let _ = writeln!(err, "perch: {}", printable_lines(remark));
         }
     }
 }
@@ -71,6 +75,7 @@ fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Gone => " [it has ended]",
         Outcome::ChangedByOthers => " [somebody else has placed it: left alone]",
         Outcome::NotPermitted => " [not permitted]",
+        Outcome::Failed => " [no descriptors or memory left]",
         Outcome::NoUsablePu => " [PU not usable any more]",
     }
 }

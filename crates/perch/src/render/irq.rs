@@ -144,7 +144,9 @@ pub fn moves(seen: &Seen) -> String {
             Some(Outcome::NotPermitted) => "not permitted (run as root)",
             Some(Outcome::ChangedByOthers) => "left alone: somebody else has placed it",
             Some(Outcome::Gone) => "gone",
-            Some(Outcome::NoUsablePu | Outcome::NotApplied) => "refused by the kernel",
+            Some(Outcome::NoUsablePu | Outcome::NotApplied | Outcome::Failed) => {
+                "refused by the kernel"
+            }
         };
         let swapped = made
             .with

@@ -1,7 +1,7 @@
 //! The table of the busiest threads, every period, while the program runs.
 
 use super::{WIDTH, count, fit};
-use perch_core::{Snapshot, ThreadState, metric::names};
+use perch_core::{Snapshot, ThreadState, metric::names, text::printable_lines};
 use perch_engine::{Observer, Period, Start};
 use std::io::{IsTerminal, Write};
 
@@ -35,6 +35,7 @@ impl Observer for Live {
             return;
         }
         let text = table(&self.policy, period);
+        let text = printable_lines(&text);
         let mut err = anstream::stderr().lock();
         if self.terminal && self.drawn > 0 {
             let _ = write!(err, "\x1b[{}A\x1b[J", self.drawn);

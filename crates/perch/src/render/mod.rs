@@ -13,6 +13,9 @@ pub mod topology;
 pub mod tournament;
 pub mod trace;
 
+use perch_core::text::{acts, printable_lines};
+use std::borrow::Cow;
+
 /// The width that everything fits.
 pub const WIDTH: usize = 80;
 
@@ -30,6 +33,39 @@ pub fn bytes(size: u64) -> String {
     } else {
         format!("{value:.1} {}", UNITS[unit])
     }
+}
+
+/// What is printed: all but line ends, tabs and colours (SGR sequences, which only perch writes: names are made printable
+/// where they enter) stands as `\\x1b` and the like.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| acts(c) && c != '\n' && c != '\t') {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut parts = text.split('\x1b');
+    shown += &printable_lines(parts.next().unwrap_or_default());
+    for part in parts {
+        let colour = part
+            .strip_prefix('[')
+            .map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'))
+            .is_some_and(|rest| rest.starts_with('m'));
+        shown += if colour { "\x1b" } else { "\\x1b" };
+        shown += &printable_lines(part);
+    }
+    Cow::Owned(shown)
+}
+
+/// JSON with escapes for what a terminal would obey.
+pub fn json(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match acts(c) && c != '\n' {
+            // None of them is beyond 16 bits.
+            true => plain += &format!("\\u{:04x}", u32::from(c)),
+            false => plain.push(c),
+        }
+    }
+    plain
 }
 
 /// `1 core`, `2 cores`.
@@ -75,6 +111,7 @@ pub fn hands_off(why: perch_core::HandsOff) -> &'static str {
     match why {
         perch_core::HandsOff::PlacedBefore => "placed before",
         perch_core::HandsOff::ChangedByOthers => "placed by others",
+        perch_core::HandsOff::Unknown => "placed or inherited, not known which",
         perch_core::HandsOff::NotPermitted => "not permitted",
     }
 }
@@ -89,6 +126,14 @@ mod tests {
         assert_eq!(bytes(1 << 20), "1 MiB");
         assert_eq!(bytes(25_148_000_000), "23.4 GiB");
         assert_eq!(bytes(0), "0 B");
+    }
+
+    #[test]
+    fn only_colours_reach_the_terminal() {
+        let red = "\x1b[1;31mred\x1b[0m\tand\n";
+        assert_eq!(shown(red), red);
+        assert_eq!(shown("\x1b[2J\x1b]0;x\x07"), "\\x1b[2J\\x1b]0;x\\x07");
+        assert_eq!(json("{\n\"a\u{9b}\u{202e}\"}"), "{\n\"a\\u009b\\u202e\"}");
     }
 
     #[test]

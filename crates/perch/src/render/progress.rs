@@ -31,7 +31,8 @@ impl Bar {
 
     /// What runs now.
     pub fn says(&self, what: &str) {
-        self.0.set_message(what.to_owned());
+        self.0
+            .set_message(perch_core::text::printable(what).into_owned());
     }
 
     /// So many more steps are done.

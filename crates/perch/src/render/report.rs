@@ -197,6 +197,7 @@ fn bound(thread: &ThreadReport) -> String {
     match (&thread.bound, thread.hands_off) {
         (_, Some(HandsOff::PlacedBefore)) => "no (placed)".to_owned(),
         (_, Some(HandsOff::ChangedByOthers)) => "no (others)".to_owned(),
+        (_, Some(HandsOff::Unknown)) => "no (unknown)".to_owned(),
         (_, Some(HandsOff::NotPermitted)) => "no (denied)".to_owned(),
         (Some(pus), None) => format!("PU {pus}"),
         (None, None) if thread.deeds.bound_time > 0 => {
@@ -268,6 +269,7 @@ fn moves(report: &Report) -> String {
             Outcome::Gone => "had ended",
             Outcome::ChangedByOthers => "left alone, placed by others",
             Outcome::NotPermitted => "not permitted",
+            Outcome::Failed => "failed for want of descriptors or memory",
             Outcome::NoUsablePu => "without a usable PU",
         };
         let _ = write!(text, "; {number} {what}");

@@ -178,7 +178,10 @@ pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Op
             }
             None => {
                 if telling && runs > 1 {
-                    anstream::eprintln!("perch: policy {}, seed {seed}", policies[policy]);
+                    anstream::eprintln!(
+                        "perch: policy {}, seed {seed}",
+                        perch_core::text::printable(&policies[policy])
+                    );
                 }
                 let (result, report) = play::play(scene, &policies[policy], seed, &alone, meter)?;
                 Ok((result, Some(report)))

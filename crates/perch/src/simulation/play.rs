@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     args::SimArgs,
-    command::place,
+    command::place::{self, Output},
     config::Settings,
     render::{explain::Explain, live::Live},
 };
@@ -196,6 +196,7 @@ pub fn play(
     if args.live {
         observers.push(&mut live);
     }
+    let drawing = args.timeline.as_deref().map(Output::open).transpose()?;
     let start = Instant::now();
     session.run(&mut observers)?;
     let host_seconds = start.elapsed().as_secs_f64();
@@ -203,9 +204,8 @@ pub fn play(
         recorder.finish()?;
     }
     let system = session.machine().system();
-    if let Some(path) = &args.timeline {
-        std::fs::write(path, timeline::trace(system)?)
-            .with_context(|| format!("{}: the timeline cannot be written", path.display()))?;
+    if let Some(file) = drawing {
+        file.write(&timeline::trace(system)?)?;
     }
     let mut result = simulated(system, scene.workload, alone);
     (result.seed, result.host_seconds) = (seed, host_seconds);

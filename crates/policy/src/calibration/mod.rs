@@ -12,7 +12,7 @@ pub use closest::Closest;
 use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, mistake::Mistake};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 /// Whose a resource is: the PUs that share one compete for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -180,10 +180,11 @@ impl Calibration {
     /// A file that cannot be read, or [`Calibration::parse`]'s.
     pub fn read(path: &Path) -> Result<Self, CalibrationError> {
         let shown = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| CalibrationError::Unreadable {
-            path: shown.clone(),
-            why: error.to_string(),
-        })?;
+        let text =
+            perch_files::read_to_string(path).map_err(|error| CalibrationError::Unreadable {
+                path: shown.clone(),
+                why: error.to_string(),
+            })?;
         Ok(Self::parse(&text, &shown)?)
     }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::instruction::Arch;
 use crate::regs::Regs;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const IP: u64 = 0x10_0000;
 
@@ -181,6 +182,11 @@ fn classes_of_known_encodings() {
         assert_eq!(decoded.class, *class, "{text}");
         assert_eq!(usize::from(decoded.len), bytes.len(), "{text}");
     }
+    // Every class is that of some instruction, tables have them in that order, and each has a name of its own.
+    let met: BTreeSet<Class> = cases.iter().map(|(_, class, _)| *class).collect();
+    assert!(met.into_iter().eq(Class::ALL));
+    let names: BTreeSet<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+    assert_eq!(names.len(), Class::COUNT);
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub use error::{ConfigError, Mistake};
 pub use shipped::{Shipped, shipped_machines, shipped_workloads};
 
 use crate::{model::MachineModel, workload::WorkloadModel};
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 use table::Source;
 
 /// Reads a machine from a file.
@@ -110,7 +110,7 @@ fn stem(path: &Path) -> String {
 }
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {
-    fs::read_to_string(path).map_err(|error| ConfigError::Read {
+    perch_files::read_to_string(path).map_err(|error| ConfigError::Read {
         path: path.to_owned(),
         error: match error.kind() {
             io::ErrorKind::InvalidData => io::Error::new(error.kind(), "it is no text (UTF-8)"),

@@ -7,8 +7,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use perch_testbed::even::{last_roles, uneven};
 use perch_testbed::load::{Line, Role};
 use perch_testbed::look::{Look, Task, pu_list};
+use perch_testbed::until::HOLD;
 use perch_testbed::{Guest, Topology, perch_binary};
 use serde_json::Value;
 
@@ -31,13 +33,13 @@ pub struct Run {
     pub others: Vec<Value>,
 }
 
-/// A guest with perch and the workload in it, and 10 minutes for its script.
+/// A guest with perch and the workload in it; half an hour for its script, since how fast it is depends on the host.
 pub fn guest(topology: Topology) -> Guest {
     Guest::new(topology)
         .program(perch_binary().unwrap())
         .program(Path::new(env!("CARGO_BIN_EXE_guest-load")))
         .program(Path::new(env!("CARGO_BIN_EXE_guest-look")))
-        .limit(Duration::from_secs(600))
+        .limit(Duration::from_secs(1800))
 }
 
 /// Runs a script with the scenario functions in the guest and takes apart what it printed.
@@ -50,8 +52,22 @@ pub fn tell(guest: &Guest, script: &str) -> Vec<Run> {
     // Kept for whoever wonders why a judgement was as it was.
     eprintln!("{}", output.stderr);
 
+    let runs = runs(&output.stdout);
+    for run in &runs {
+        for look in &run.looks {
+            eprintln!(
+                "{}, {}: period {}, settled {:?}",
+                run.name, look.label, look.periods, look.settled
+            );
+        }
+    }
+    runs
+}
+
+/// What a script has printed, run by run.
+pub fn runs(stdout: &str) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    for text in output.stdout.lines() {
+    for text in stdout.lines() {
         let value: Value =
             serde_json::from_str(text).unwrap_or_else(|e| panic!("{e} in the guest's line {text}"));
         if let Some(name) = value["run"].as_str() {
@@ -97,10 +113,7 @@ impl Run {
 
     /// The roles that threads had last.
     pub fn last_roles(&self) -> BTreeMap<i32, Role> {
-        self.lines
-            .iter()
-            .map(|line| (line.tid, line.role))
-            .collect()
+        last_roles(&self.lines)
     }
 
     /// A thread as the kernel showed it.
@@ -121,15 +134,16 @@ impl Run {
     ) -> Vec<String> {
         let look = self.look(label);
         let mut wrong = Vec::new();
-        let mut taken = vec![None; topology.pus()];
-        let mut on_core: BTreeMap<(usize, Role), usize> = BTreeMap::new();
+        if look.settled == Some(false) {
+            wrong.push(format!("it did not last for {HOLD} periods"));
+        }
         let bindings = self.periods[look.periods - 1]["plan"]["bindings"]
             .as_array()
             .cloned()
             .unwrap_or_default();
-        for (&tid, &role) in roles {
-            let task = self.task(look, tid);
-            let pus = task.pus();
+        let mut masks = BTreeMap::new();
+        for (&tid, role) in roles {
+            let pus = self.task(look, tid).pus();
             let start = self
                 .lines
                 .iter()
@@ -145,33 +159,10 @@ impl Run {
                     "{role:?} thread {tid} may use {pus:?}, the plan says {planned:?}; in the last periods: {seen}"
                 ));
             }
-            let cores: std::collections::BTreeSet<usize> =
-                pus.iter().map(|pu| topology.core_of(*pu)).collect();
-            if cores.len() != 1 {
-                wrong.push(format!(
-                    "{role:?} thread {tid} may use PUs {} of several cores",
-                    task.allowed
-                ));
-                continue;
-            }
-            *on_core
-                .entry((cores.into_iter().next().unwrap(), role))
-                .or_default() += 1;
-            for pu in pus {
-                if let Some(other) = taken[pu].replace(tid) {
-                    wrong.push(format!("threads {tid} and {other} share PU {pu}"));
-                }
-            }
+            masks.insert(tid, pus);
         }
-        for role in [Role::Fp, Role::Int] {
-            let all = roles.values().filter(|r| **r == role).count();
-            for core in 0..topology.cores() {
-                let here = on_core.get(&(core, role)).copied().unwrap_or(0);
-                if here != all / topology.cores() {
-                    wrong.push(format!("{here} of {all} {role:?} threads on core {core}"));
-                }
-            }
-        }
+        let core_of: Vec<usize> = (0..topology.pus()).map(|pu| topology.core_of(pu)).collect();
+        wrong.extend(uneven(roles, &masks, &core_of));
         wrong
     }
 

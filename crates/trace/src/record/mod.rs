@@ -18,7 +18,6 @@ use rustix::{
 };
 use std::{
     ffi::OsString,
-    fs::File,
     io::BufWriter,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -122,7 +121,7 @@ pub fn record(
     };
     let program = command_line(&options.command);
     // Also for ChampSim's files: it is told before the program runs if there is no place for them.
-    let output = File::create(&options.output).map_err(unwritable)?;
+    let output = perch_files::output(&options.output).map_err(unwritable)?;
     let writer = match options.format {
         Format::Perch => {
             let output = BufWriter::with_capacity(1 << 18, output);

@@ -11,7 +11,10 @@ mod resolve;
 pub use pus::PuCounters;
 
 use super::{Privilege, encode::Encoder, limits, privilege::refusal, probe};
-use crate::plausibility;
+use crate::{
+    limits::{Budget, Kept, Purpose},
+    plausibility,
+};
 use group::{Group, Target};
 use perch_core::{Count, CountQuality, EventPlan, MachineError, ThreadId, ThreadSample};
 use resolve::{GroupPlan, SetPlan};
@@ -38,9 +41,7 @@ pub struct Counters {
     threads: BTreeMap<ThreadId, Counted>,
     /// Threads for which there were no descriptors.
     waiting: BTreeSet<ThreadId>,
-    /// Descriptors that may be used, and that are used.
-    budget: usize,
-    used: usize,
+    budget: Budget,
     remarks: Vec<String>,
     said: BTreeSet<String>,
 }
@@ -50,7 +51,7 @@ struct Counted {
     /// The set that counts now.
     active: usize,
     /// Groups of each set, opened when its turn comes.
-    sets: Vec<Option<Vec<Group>>>,
+    sets: Vec<Option<Kept<Vec<Group>>>>,
 }
 
 impl Counters {
@@ -76,8 +77,7 @@ impl Counters {
             user_only,
             threads: BTreeMap::new(),
             waiting: BTreeSet::new(),
-            budget: limits::descriptors(),
-            used: 0,
+            budget: Budget::of_process(),
             remarks,
             said: BTreeSet::new(),
         })
@@ -116,10 +116,7 @@ impl Counters {
     /// Stops counting a thread, and waiting for it.
     pub fn detach(&mut self, id: ThreadId) {
         self.waiting.remove(&id);
-        if let Some(thread) = self.threads.remove(&id) {
-            let open = thread.sets.iter().flatten().flatten();
-            self.used -= open.map(Group::descriptors).sum::<usize>();
-        }
+        self.threads.remove(&id);
     }
 
     /// What a thread's events counted since its last reading; nothing for a thread that did not run or is not counted.
@@ -168,7 +165,7 @@ impl Counters {
         counted.sort_by_key(time);
         let mut idle = counted.into_iter();
         for busy in waiting.iter().take(MOST_SWAPS) {
-            let fits = self.used + self.cost(0) <= self.budget;
+            let fits = self.cost(0) <= self.budget.available(Purpose::ThreadCounters);
             if !fits {
                 let Some(idle) = idle.next() else { break };
                 if busy.cpu_time < WORTH_A_SWAP * idle.cpu_time.max(1) {
@@ -191,14 +188,12 @@ impl Counters {
         }
     }
 
-    /// Counters of the same events and sets on whole PUs. They get a quarter of the descriptors.
+    /// Counters of the same events and sets on whole PUs.
     ///
     /// # Errors
     /// Not permitted, with the remedy; fewer descriptors than one a PU and event.
     pub fn of_pus(&mut self, pus: &[u32]) -> Result<PuCounters, MachineError> {
-        let counters = PuCounters::open(self.sets.clone(), pus, self.budget / 4)?;
-        self.budget -= counters.descriptors();
-        Ok(counters)
+        PuCounters::open(self.sets.clone(), pus, self.budget.clone())
     }
 
     /// Whether only user space is counted.
@@ -257,15 +252,13 @@ impl Counters {
         if let Some(groups) = &mut thread.sets[set] {
             return groups.iter_mut().try_for_each(Group::enable);
         }
-        if self.used + cost > self.budget {
-            return Err(io::Error::from_raw_os_error(libc::EMFILE));
-        }
+        let place = self.budget.reserve(Purpose::ThreadCounters, cost);
+        let place = place.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
         let plans = self.sets[set].groups.iter();
         let groups: io::Result<Vec<Group>> = plans
             .map(|plan| Group::open(plan, Target::Thread(id.tid), self.user_only))
             .collect();
-        thread.sets[set] = Some(groups?);
-        self.used += cost;
+        thread.sets[set] = Some(place.keep(groups?));
         Ok(())
     }
 
@@ -283,10 +276,8 @@ impl Counters {
             return;
         }
         // No descriptors for both: the one that had its turn makes room.
-        if let Some(thread) = self.threads.get_mut(&id)
-            && let Some(groups) = thread.sets[before].take()
-        {
-            self.used -= groups.iter().map(Group::descriptors).sum::<usize>();
+        if let Some(thread) = self.threads.get_mut(&id) {
+            thread.sets[before] = None;
         }
         // A thread that has ended, or one for which there is still no room, counts nothing until it is detached.
         let _ = self.open_set(id, next);

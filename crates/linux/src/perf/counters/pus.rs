@@ -6,6 +6,7 @@ use super::{
     resolve::SetPlan,
 };
 use crate::{
+    limits::{Budget, Kept, Purpose},
     perf::{limits::NOFILE_REMEDY, privilege::refusal},
     plausibility,
 };
@@ -15,9 +16,8 @@ use std::{collections::BTreeMap, io};
 /// Counters of the PUs of a machine. Reading is linear in PUs: a system call for each group, which interrupts the PU.
 pub struct PuCounters {
     sets: Vec<SetPlan>,
-    pus: BTreeMap<u32, Pu>,
-    /// Descriptors that may be used.
-    budget: usize,
+    pus: BTreeMap<u32, Kept<Pu>>,
+    budget: Budget,
 }
 
 /// One PU's counters.
@@ -32,7 +32,7 @@ impl PuCounters {
     pub(super) fn open(
         sets: Vec<SetPlan>,
         pus: &[u32],
-        budget: usize,
+        budget: Budget,
     ) -> Result<Self, MachineError> {
         let mut counters = Self {
             sets,
@@ -53,12 +53,12 @@ impl PuCounters {
         const WHAT: &str = "counting events of whole PUs";
         let groups = self.sets.iter().flat_map(|set| &set.groups);
         let cost: usize = groups.map(|group| group.events.len()).sum();
-        if self.descriptors() + cost > self.budget {
+        let Some(place) = self.budget.reserve(Purpose::PuCounters, cost) else {
             return Err(MachineError::NotPermitted {
                 what: WHAT.to_owned(),
                 remedy: NOFILE_REMEDY.to_owned(),
             });
-        }
+        };
         let mut sets = Vec::new();
         for (at, set) in self.sets.iter().enumerate() {
             let mut groups = Vec::new();
@@ -78,7 +78,7 @@ impl PuCounters {
             }
             sets.push(groups);
         }
-        self.pus.insert(pu, Pu { active: 0, sets });
+        self.pus.insert(pu, place.keep(Pu { active: 0, sets }));
         Ok(())
     }
 
@@ -94,7 +94,8 @@ impl PuCounters {
 
     /// Whether some event is counted on some PU.
     pub fn is_counting(&self) -> bool {
-        self.descriptors() > 0
+        let mut groups = self.pus.values().flat_map(|pu| pu.sets.iter().flatten());
+        groups.next().is_some()
     }
 
     /// What happened on a PU since its last reading. Then its next set has its turn.
@@ -103,6 +104,7 @@ impl PuCounters {
         let Some(pu) = self.pus.get_mut(&pu) else {
             return Vec::new();
         };
+        let pu = &mut **pu;
         let mut tally = Tally::default();
         for (number, group) in &mut pu.sets[pu.active] {
             tally.add(group, &plans[pu.active].groups[*number]);
@@ -123,12 +125,6 @@ impl PuCounters {
         // An idle PU counts next to nothing and that proves nothing: only what is too much is not believed.
         plausibility::judge(&mut counts, enabled, true);
         counts
-    }
-
-    /// Descriptors in use.
-    pub(super) fn descriptors(&self) -> usize {
-        let groups = self.pus.values().flat_map(|pu| pu.sets.iter().flatten());
-        groups.map(|(_, group)| group.descriptors()).sum()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Kernels on this machine.
 
 use super::{alone, conditions::conditions, siblings, today};
-use crate::{args::CalibrateArgs, exit::Stopped, processor, render::progress::Bar};
+use crate::{args::CalibrateArgs, exit, exit::Stopped, processor, render::progress::Bar};
 use anyhow::{Result, bail};
 use perch_core::{Machine, PuSet, Topology};
 use perch_kernels::{Crew, KERNELS, Kernel, Rate, Seat, Window};
@@ -137,10 +137,11 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
 
 /// An error if the user has asked to stop.
 fn heed(signals: &mut Signals) -> Result<()> {
-    signals
-        .take()
+    let arrived = signals.take();
+    arrived.passed.into_iter().for_each(exit::say_ignored);
+    arrived
         .stop
-        .map_or(Ok(()), |signal| Err(stopped(signal)))
+        .map_or(Ok(()), |stop| Err(stopped(stop.signal)))
 }
 
 /// What the user is told who stopped it.

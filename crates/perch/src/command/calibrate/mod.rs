@@ -29,7 +29,12 @@ use std::{
 /// A machine that is not there, a kernel that cannot run, a file that cannot be written.
 pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
     let (calibration, file) = match &args.machine {
-        Some(name) => (on_simulated(name, args)?, args.output.clone()),
+        Some(name) => {
+            if let Some(file) = &args.output {
+                check(file)?;
+            }
+            (on_simulated(name, args)?, args.output.clone())
+        }
         None => {
             let file = args.output.clone().or_else(where_to_write);
             let Some(file) = file else {
@@ -38,6 +43,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
                 );
             };
             // Before minutes are spent.
+            check(&file)?;
             let folder = folder(&file)?;
             (
                 live::live(args)?,
@@ -104,6 +110,17 @@ const SYSTEM: &str = "/etc/perch/calibration.toml";
 
 fn of_user() -> Option<PathBuf> {
     Some(crate::config::user_folder()?.join("calibration.toml"))
+}
+
+/// Whether the file could be written now. It is replaced in the end, which a device would not survive.
+fn check(file: &Path) -> Result<()> {
+    let cannot = || format!("{}: cannot be written", file.display());
+    if std::fs::metadata(file).is_ok_and(|meta| !meta.is_file()) {
+        bail!("{}: it is not a regular file", cannot());
+    }
+    let folder = folder(file)?;
+    tempfile::tempfile_in(folder).with_context(cannot)?;
+    Ok(())
 }
 
 /// The file's folder, which is made if need be.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use perch_skip::skip;
 use perch_testbed::count::Counted;
 use perch_testbed::load::{Line, Role};
 use perch_testbed::{Guest, Topology, vm_tests_skipped};
@@ -52,7 +53,7 @@ fn assert_rate(counted: &Counted, event: &str, rate: f64) {
 #[test]
 fn events_advance_at_the_chosen_rates() {
     if vm_tests_skipped() {
-        return;
+        return skip!(Vm, "PERCH_SKIP_VM=1");
     }
     let output = Guest::new(Topology::Smt2)
         .fake_pmu()

@@ -2,11 +2,10 @@
 //! started meanwhile, and those that they started when perch was dead already; with CPUs and cpusets that
 //! come and go beneath.
 
-mod story;
-
+use crate::story::{Run, guest, tell};
+use perch_skip::skip;
 use perch_testbed::load::SpawnKind;
 use perch_testbed::{Topology, vm_tests_skipped};
-use story::{Run, guest, tell};
 
 /// All of the guest's PUs.
 const ALL: &str = "0-7";
@@ -42,7 +41,7 @@ begin killed
 perch run --log $LOG --output /tmp/report -- $LOAD --seed 3 --threads fp:4,int:4 >$LINES 2>/tmp/said &
 perch=$!
 listen
-look bound 8 2
+settle bound 8
 order spawn thread int
 order spawn fork int
 order spawn program fp
@@ -78,7 +77,7 @@ taskset -p 20 $placed >/dev/null
 echo "{\"placed\":$placed}"
 perch attach --log $LOG --output /tmp/report $load >/tmp/said 2>&1 &
 perch=$!
-look bound 8 3
+settle bound 8 bound:8
 order spawn thread int
 order spawn fork int
 order spawn program fp
@@ -101,7 +100,7 @@ listen
 look alone 8
 perch attach --log $LOG --output /tmp/report $load >/tmp/said 2>&1 &
 perch=$!
-look bound 8 2
+settle bound 8
 for number in 1 2 3 4 5 6 7 8; do
     order spawn daemon idle
 done
@@ -121,7 +120,7 @@ killall guest-load
 #[test]
 fn masks_come_back_after_kill_and_after_stop() {
     if vm_tests_skipped() {
-        return;
+        return skip!(Vm, "PERCH_SKIP_VM=1");
     }
     let runs = tell(&guest(Topology::Smt2), &[KILLED, STOPPED, DAEMONS].concat());
     let [killed, stopped, daemons] = &runs[..] else {
@@ -195,11 +194,11 @@ load=$!
 listen
 perch attach --log $LOG --output /tmp/report $load >/tmp/said 2>&1 &
 perch=$!
-look bound 8 2
+settle bound 8
 echo 0 >/sys/devices/system/cpu/cpu3/online
 look offline 8 4
 echo 1 >/sys/devices/system/cpu/cpu3/online
-look online 8 4
+settle online 8
 echo 0 >/sys/devices/system/cpu/cpu6/online
 look offline-again 8 2
 kill -TERM $perch
@@ -217,7 +216,7 @@ finish
 #[test]
 fn nothing_is_lost_when_cpus_go() {
     if vm_tests_skipped() {
-        return;
+        return skip!(Vm, "PERCH_SKIP_VM=1");
     }
     let runs = tell(&guest(Topology::Smt2), OFFLINE);
     let [run] = &runs[..] else { panic!("{runs:?}") };
@@ -263,11 +262,11 @@ for perch_in in job .; do
     listen
     sh -c "echo \$\$ >$perch_in/cgroup.procs; exec perch attach --log $LOG --output /tmp/report $load" >/tmp/said 2>&1 &
     perch=$!
-    look bound 8 2
+    settle bound 8
     echo 0-5 >job/cpuset.cpus
     look shrunk 8 4
     echo 0-7 >job/cpuset.cpus
-    look grown 8 4
+    settle grown 8
     echo 2-5 >job/cpuset.cpus
     look shrunk-again 8 4
     kill -TERM $perch
@@ -283,7 +282,7 @@ done
 #[test]
 fn nothing_is_lost_when_cpusets_shrink() {
     if vm_tests_skipped() {
-        return;
+        return skip!(Vm, "PERCH_SKIP_VM=1");
     }
     let runs = tell(&guest(Topology::Smt2), CPUSET);
     assert_eq!(runs.len(), 2);

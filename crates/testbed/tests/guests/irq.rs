@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use perch_skip::skip;
 use perch_testbed::{Guest, Topology, perch_binary, vm_tests_skipped};
 use serde_json::Value;
 
@@ -93,7 +94,7 @@ fn masks<'a>(said: &'a [Value], when: &str) -> (&'a str, &'a str) {
 #[test]
 fn interrupts_are_shown_balanced_and_put_back() {
     if vm_tests_skipped() {
-        return;
+        return skip!(Vm, "PERCH_SKIP_VM=1");
     }
     let output = Guest::new(Topology::Packages2)
         .device("virtio-rng-pci")

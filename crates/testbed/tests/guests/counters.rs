@@ -1,15 +1,14 @@
 //! By a PMU whose floating-point event has a name, a code and rates drawn at random, perch decides the same
 //! as by instruction sampling; and when that PMU lies, perch notices.
 
-mod story;
-
 use std::collections::BTreeSet;
 
+use crate::story::{Run, guest, tell};
 use fastrand::Rng;
+use perch_skip::skip;
 use perch_testbed::load::Role;
 use perch_testbed::{Topology, vm_tests_skipped};
 use serde_json::Value;
-use story::{Run, guest, tell};
 
 /// How many workloads are placed by both ways of knowing.
 const SEEDS: u64 = 3;
@@ -127,9 +126,9 @@ source = "no processor runs above 8 GHz"
         --rates "fp={fp}" --rates "int={int}" >$LINES 2>/tmp/said &
     perch=$!
     listen
-    look placed 8 2
+    settle placed 8
     order shuffle
-    look shuffled 10 3
+    settle shuffled 10
     order end
     ended $perch perch
     finish
@@ -183,7 +182,7 @@ fn top(run: &Run, label: &str) -> BTreeSet<String> {
 #[test]
 fn a_random_pmu_and_sampling_decide_the_same() {
     if vm_tests_skipped() {
-        return;
+        return skip!(Vm, "PERCH_SKIP_VM=1");
     }
     let draw = std::env::var("PERCH_TESTBED_DRAW")
         .ok()

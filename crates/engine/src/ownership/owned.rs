@@ -1,0 +1,468 @@
+//! What is known of one thread's mask.
+
+use super::fit::explains;
+use perch_core::{HandsOff, Outcome, PuSet};
+
+/// Observations for which a mask that perch has replaced may have been handed on to a thread that is seen only now.
+const HANDED_ON: u64 = 2;
+
+/// Observations after which a PU or CPU set that explains a mask must have changed.
+const GOING: u64 = 3;
+
+/// What is known of one thread's mask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owned {
+    /// Its process.
+    pub pid: i32,
+    /// The mask that it goes back to.
+    pub before: PuSet,
+    /// Whether `before` is all that its CPU set allows, which is no placement.
+    pub whole: bool,
+    /// The mask that it has, as last read or set.
+    pub current: PuSet,
+    /// Why it must be left alone.
+    pub hands_off: Option<HandsOff>,
+    /// The mask that perch last asked the kernel for: on this thread, or on the one that it has it from. The kernel may
+    /// have made another of it since, and may remember this one.
+    pub asked: Option<PuSet>,
+    /// Since when it was.
+    since: Option<u64>,
+    /// Masks that perch asked for before.
+    past: Vec<Past>,
+    /// The mask that somebody had given to it before they gave it another, and when it was replaced.
+    replaced: Option<(PuSet, Moment)>,
+    /// Whether perch has ever set its mask.
+    touched: bool,
+    /// What an older kernel left of the mask when perch let the thread go: it strikes PUs that are offline then.
+    pub(super) struck: Option<PuSet>,
+    /// It was given up for a mask that a PU or CPU set may yet explain.
+    doubt: Option<Doubt>,
+    /// What it was before another thread called execve and took over its number, and when that was.
+    pub(super) former: Option<(u64, Box<Owned>)>,
+    /// Where its mask comes from was not seen when it was seen first; may be told until this observation.
+    pub(super) open_until: Option<u64>,
+}
+
+/// A mask that perch had asked for, and replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Past {
+    mask: PuSet,
+    /// What the thread went back to then, and whether that was all that its CPU set allowed.
+    before: PuSet,
+    whole: bool,
+    /// When it was asked for, and when it was replaced, as the machine's clock said; `None` if it has none.
+    span: Option<(u64, u64)>,
+    /// The observation after which it was replaced.
+    observation: u64,
+}
+
+/// Nanoseconds from the moment in which a child gets its creator's mask until the kernel says that it was created: the
+/// creator may lose its PU in between.
+const FORK: u64 = 100_000_000;
+
+/// The kernel changes masks a moment before or after it says that a PU or a CPU set has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Doubt {
+    /// The mask that nothing explained.
+    mask: PuSet,
+    /// When it was read first, by the machine's clock.
+    seen: Option<u64>,
+    /// The last observation in which a change may explain it.
+    until: u64,
+    before: PuSet,
+    whole: bool,
+}
+
+/// What a mask is judged by.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// The mask of threads that nobody placed.
+    pub default: PuSet,
+    /// Whether that is all that the CPU set allows.
+    pub whole: bool,
+    /// The PUs that are online and in the CPU set.
+    pub allowed: PuSet,
+    /// `default` or `allowed` has changed just now.
+    pub fresh: bool,
+}
+
+/// When something was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// The observation, by number.
+    pub observation: u64,
+    /// The moment by the machine's clock, if it was an observation's.
+    pub at: Option<u64>,
+}
+
+/// What a judgement came to, for the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Same,
+    /// The kernel changed a mask that is perch's doing.
+    Refitted,
+    /// The mask is somebody's unless a change that is not yet seen explains it.
+    Doubted,
+    /// The mask is somebody's.
+    Foreign,
+}
+
+impl Owned {
+    /// A thread whose mask nobody has placed.
+    pub(super) fn free(pid: i32, mask: &PuSet, before: PuSet, whole: bool) -> Self {
+        Self {
+            pid,
+            before,
+            whole,
+            current: mask.clone(),
+            hands_off: None,
+            asked: None,
+            since: None,
+            past: Vec::new(),
+            replaced: None,
+            touched: false,
+            struck: None,
+            doubt: None,
+            former: None,
+            open_until: None,
+        }
+    }
+
+    /// A thread that has its mask from another, on which perch had asked for `asked`, since it was created.
+    pub(super) fn heir(
+        pid: i32,
+        mask: &PuSet,
+        (asked, since): (PuSet, Option<u64>),
+        before: PuSet,
+        whole: bool,
+    ) -> Self {
+        Self {
+            asked: Some(asked),
+            since,
+            touched: true,
+            ..Self::free(pid, mask, before, whole)
+        }
+    }
+
+    /// An heir of a thread that was given up for now when it was created then, with whose mask it may have.
+    pub(super) fn with_doubt_of(mut self, creator: &Self, at: Option<u64>) -> Self {
+        if let Some(doubt) = &creator.doubt
+            && at.is_none_or(|at| doubt.seen.is_none_or(|seen| seen < at))
+        {
+            self.doubt = Some(doubt.clone());
+            self.hands_off = Some(HandsOff::ChangedByOthers);
+        }
+        self
+    }
+
+    /// A thread that must be left alone.
+    pub(super) fn foreign(pid: i32, mask: &PuSet, why: HandsOff) -> Self {
+        Self {
+            hands_off: Some(why),
+            ..Self::free(pid, mask, mask.clone(), false)
+        }
+    }
+
+    /// Whether its mask is perch's doing: set, inherited from a thread on which it was set, or made of such a one by the
+    /// kernel.
+    pub fn held(&self) -> bool {
+        self.asked.is_some() && self.hands_off.is_none()
+    }
+
+    /// Whether the kernel has replaced the mask that perch asked for, because none of its PUs can be used, and may
+    /// bring it back.
+    pub fn lapsed(&self) -> bool {
+        self.held()
+            && self
+                .asked
+                .as_ref()
+                .is_some_and(|asked| !self.current.is_subset(asked))
+    }
+
+    /// Where perch has bound it; `None` if it has not, or if the kernel has undone it.
+    pub fn bound(&self) -> Option<&PuSet> {
+        (self.held() && !self.lapsed()).then_some(&self.current)
+    }
+
+    /// The thread that had this number at that moment.
+    pub(super) fn as_it_was(&self, at: Option<u64>) -> &Self {
+        match (&self.former, at) {
+            (Some((since, former)), Some(at)) if at < *since => former,
+            _ => self,
+        }
+    }
+
+    /// Whether perch has set its mask after that moment.
+    pub(super) fn was_set_after(&self, at: Option<u64>) -> bool {
+        self.since.zip(at).is_some_and(|(since, at)| since > at)
+    }
+
+    /// Whether it must be left alone for good, so that its mask is none of perch's doing.
+    pub fn is_foreign(&self) -> bool {
+        self.hands_off.is_some() && self.asked.is_none()
+    }
+
+    /// The masks that somebody gave to it and that it may have handed on to a thread that is seen first in this
+    /// observation, and was created then, if that is known.
+    pub(super) fn placed(&self, observation: u64, at: Option<u64>) -> impl Iterator<Item = &PuSet> {
+        let in_force = move |(_, until): &&(PuSet, Moment)| match (until.at, at) {
+            (Some(until), Some(at)) => at <= until + FORK,
+            _ => until.observation + HANDED_ON >= observation,
+        };
+        let present = self.is_foreign().then_some(&self.before);
+        let replaced = self.replaced.iter().filter(in_force).map(|(mask, _)| mask);
+        present.into_iter().chain(replaced)
+    }
+
+    /// Whether it was given up for now and may turn out to be perch's.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    /// The masks that it may have handed on to a thread that is seen first in this observation, and was created then, if
+    /// that is known; each with what such a thread goes back to.
+    pub(super) fn handed_on(
+        &self,
+        observation: u64,
+        at: Option<u64>,
+    ) -> impl Iterator<Item = (&PuSet, &PuSet, bool)> {
+        let in_force = move |past: &&Past| match (past.span, at) {
+            (Some((since, until)), Some(at)) => since <= at && at <= until + FORK,
+            _ => past.observation + HANDED_ON >= observation,
+        };
+        let past = self.past.iter().filter(in_force);
+        let past = past.map(|past| (&past.mask, &past.before, past.whole));
+        let since = self.since.zip(at);
+        let present = self
+            .asked
+            .iter()
+            .filter(move |_| since.is_none_or(|(since, at)| since <= at));
+        present
+            .map(|asked| (asked, &self.before, self.whole))
+            .chain(past)
+    }
+
+    /// The default of its process has changed.
+    pub(super) fn set_default(&mut self, place: &Place) {
+        if self.whole {
+            self.before = place.default.clone();
+        }
+        for past in self.past.iter_mut().filter(|past| past.whole) {
+            past.before = place.default.clone();
+        }
+        if let Some(doubt) = &mut self.doubt
+            && doubt.whole
+        {
+            doubt.before = place.default.clone();
+        }
+    }
+
+    /// Judges a mask that was read again. `allowed` asks what this very thread may use.
+    pub(super) fn judge(
+        &mut self,
+        mask: &PuSet,
+        place: &Place,
+        moment: Moment,
+        take_over: bool,
+        allowed: impl Fn() -> Option<PuSet>,
+    ) -> Verdict {
+        if self.doubt.is_some() {
+            return self.judge_doubted(mask, place, moment, allowed);
+        }
+        if *mask == self.current {
+            let whole = place.whole && *mask == place.default;
+            let follows = match &self.asked {
+                Some(asked) => whole || kernels(asked, mask, place, &allowed),
+                None => !self.whole || whole || explains(&place.default, mask, &place.allowed),
+            };
+            let left_so = self.struck.as_ref() == Some(mask);
+            if self.hands_off.is_some() || follows || left_so {
+                return Verdict::Same;
+            }
+            // It did not follow its CPU set: somebody has placed it, or the kernel is about to.
+            self.doubt_of(mask, moment);
+            return Verdict::Doubted;
+        }
+        let before = std::mem::replace(&mut self.current, mask.clone());
+        match (&self.asked, self.hands_off) {
+            (Some(asked), None) => {
+                // Before Linux 6.2 a changed CPU set gives every thread the whole of it.
+                let whole = place.fresh && place.whole && *mask == place.default;
+                if whole || kernels(asked, mask, place, allowed) {
+                    return Verdict::Refitted;
+                }
+                self.doubt_of(mask, moment);
+                Verdict::Doubted
+            }
+            (None, None) => {
+                if *mask == place.default && place.whole {
+                    // Nobody's placement, whatever it was before.
+                    self.before = place.default.clone();
+                    self.whole = true;
+                    return Verdict::Same;
+                }
+                if *mask == self.before || explains(&self.before, mask, &place.allowed) {
+                    return Verdict::Same;
+                }
+                if !self.touched && take_over {
+                    self.before = mask.clone();
+                    self.whole = false;
+                    return Verdict::Same;
+                }
+                let why = if self.touched {
+                    HandsOff::ChangedByOthers
+                } else {
+                    HandsOff::PlacedBefore
+                };
+                self.give_up(why, moment);
+                Verdict::Foreign
+            }
+            (_, Some(HandsOff::PlacedBefore | HandsOff::Unknown))
+                if !self.touched && kernels(&self.before, mask, place, &allowed) =>
+            {
+                // The kernel has made this of somebody's mask, and may remember that: it is still theirs.
+                Verdict::Same
+            }
+            (_, Some(HandsOff::PlacedBefore | HandsOff::Unknown))
+                if !self.touched && place.whole && *mask == place.default =>
+            {
+                // Whoever had placed it has let it go again, and perch never touched it.
+                *self = Self::free(self.pid, mask, place.default.clone(), true);
+                Verdict::Foreign
+            }
+            (_, Some(HandsOff::NotPermitted)) if self.asked.is_some() => {
+                // Still perch's to give back, for somebody with more rights, unless it is another mask by now.
+                let asked = self.asked.as_ref().unwrap_or(&before);
+                if kernels(asked, mask, place, allowed) {
+                    Verdict::Same
+                } else {
+                    self.give_up(HandsOff::ChangedByOthers, moment);
+                    Verdict::Foreign
+                }
+            }
+            (_, Some(why)) => {
+                self.give_up(why, moment);
+                Verdict::Foreign
+            }
+        }
+    }
+
+    /// Judges a thread again that was given up for now, with the mask that it has.
+    fn judge_doubted(
+        &mut self,
+        mask: &PuSet,
+        place: &Place,
+        moment: Moment,
+        allowed: impl Fn() -> Option<PuSet>,
+    ) -> Verdict {
+        self.current = mask.clone();
+        let Some(doubt) = &mut self.doubt else {
+            return Verdict::Same;
+        };
+        let followed = doubt.whole && *mask == place.default && *mask != doubt.mask;
+        let ours = self.asked.as_ref().map_or(followed, |asked| {
+            let whole = place.fresh && place.whole && *mask == place.default;
+            whole && doubt.mask == *mask
+                || kernels(asked, mask, place, &allowed)
+                    && (kernels(asked, &doubt.mask, place, &allowed)
+                        || !kernels(&doubt.mask, mask, place, &allowed))
+        });
+        if ours {
+            self.before = doubt.before.clone();
+            self.whole = doubt.whole;
+            self.doubt = None;
+            self.hands_off = None;
+            return Verdict::Refitted;
+        }
+        if moment.observation < doubt.until {
+            if kernels(&doubt.mask, mask, place, &allowed) {
+                return Verdict::Same;
+            }
+            doubt.mask = mask.clone();
+            return Verdict::Doubted;
+        }
+        let seen = doubt.seen;
+        let at = seen.or(moment.at);
+        self.give_up(HandsOff::ChangedByOthers, Moment { at, ..moment });
+        Verdict::Foreign
+    }
+
+    /// Nothing explains this mask as yet.
+    fn doubt_of(&mut self, mask: &PuSet, moment: Moment) {
+        self.doubt = Some(Doubt {
+            mask: mask.clone(),
+            seen: moment.at,
+            until: moment.observation + GOING,
+            before: self.before.clone(),
+            whole: self.whole,
+        });
+        self.hands_off = Some(HandsOff::ChangedByOthers);
+    }
+
+    /// The mask that it has is somebody's, since that moment at the latest. What it has handed on before is not.
+    fn give_up(&mut self, why: HandsOff, since: Moment) {
+        let span = self.since.zip(since.at);
+        if self.is_foreign() {
+            self.replaced = Some((self.before.clone(), since));
+        }
+        self.hands_off = Some(why);
+        self.past.extend(self.asked.take().map(|mask| Past {
+            mask,
+            before: self.before.clone(),
+            whole: self.whole,
+            span,
+            observation: since.observation,
+        }));
+        self.doubt = None;
+        self.before = self.current.clone();
+        self.whole = false;
+    }
+
+    /// What became of asking for `set`, between two moments.
+    pub(super) fn outcome(
+        &mut self,
+        set: &PuSet,
+        outcome: Outcome,
+        observation: u64,
+        span: Option<(u64, u64)>,
+    ) {
+        match outcome {
+            Outcome::Applied => {
+                let asked = (*set != self.before).then(|| set.clone());
+                let since = std::mem::replace(&mut self.since, span.map(|(from, _)| from));
+                if let Some(mask) = std::mem::replace(&mut self.asked, asked) {
+                    let kept = |past: &Past| past.observation + HANDED_ON >= observation;
+                    self.past.retain(kept);
+                    self.past.push(Past {
+                        mask,
+                        before: self.before.clone(),
+                        whole: self.whole,
+                        span: since.zip(span.map(|(_, until)| until)),
+                        observation,
+                    });
+                }
+                self.touched = true;
+                self.struck = None;
+                self.current = set.clone();
+            }
+            Outcome::NotPermitted => self.hands_off = Some(HandsOff::NotPermitted),
+            // Whether it was the kernel or somebody else is seen when the mask is read again.
+            Outcome::ChangedByOthers
+            | Outcome::NotApplied
+            | Outcome::NoUsablePu
+            | Outcome::Failed
+            | Outcome::Gone => {}
+        }
+    }
+}
+
+/// Whether the kernel can have made `mask` of `asked`, by what the thread's process may use or else the thread itself.
+fn kernels(
+    asked: &PuSet,
+    mask: &PuSet,
+    place: &Place,
+    allowed: impl Fn() -> Option<PuSet>,
+) -> bool {
+    explains(asked, mask, &place.allowed)
+        || allowed().is_some_and(|allowed| explains(asked, mask, &allowed))
+}

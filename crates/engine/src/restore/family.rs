@@ -1,0 +1,141 @@
+//! From whom a thread may have inherited its mask that does not stand in the journal: from threads of its own process,
+//! or of the nearest process above it that stands there.
+
+use crate::{
+    journal::{Held, Journal, MaskRecord},
+    ownership::explains,
+};
+use perch_core::{PuSet, affinity::Relative};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// The masks that others have set, by process.
+pub(super) type Foreign = HashMap<i32, HashSet<PuSet>>;
+
+pub(super) struct Families<'a> {
+    journal: &'a Journal,
+    /// The masks that were set in each process; those of process 0 were set in one that is not known.
+    masks: HashMap<i32, Vec<MaskRecord>>,
+    /// The masks that somebody else has set in each process.
+    foreign: &'a Foreign,
+    all: Vec<MaskRecord>,
+    /// Processes whose threads perch has looked at: what they have from whoever started them is known.
+    known: BTreeSet<i32>,
+    parents: HashMap<i32, i32>,
+}
+
+impl<'a> Families<'a> {
+    pub fn new(journal: &'a Journal, relatives: &[Relative], foreign: &'a Foreign) -> Self {
+        let mut masks = HashMap::<i32, Vec<MaskRecord>>::new();
+        let all: Vec<MaskRecord> = journal.masks().collect();
+        for mask in &all {
+            masks.entry(mask.process).or_default().push(mask.clone());
+        }
+        let parents = relatives
+            .iter()
+            .map(|relative| (relative.process.pid, relative.parent));
+        Self {
+            journal,
+            masks,
+            foreign,
+            all,
+            known: journal.looked_at().collect(),
+            parents: parents.collect(),
+        }
+    }
+
+    /// Whether the thread may have inherited a mask that does not show now: its CPU set, which allows `place`, is changing,
+    /// or allows nothing of that mask.
+    pub fn may_hide(&self, relative: &Relative, place: &PuSet) -> bool {
+        let candidates = self.candidates(self.home(relative.process.pid));
+        let mut candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
+        let settled = place.is_subset(&relative.mask);
+        candidates.any(|mask| !settled || mask.set.is_disjoint(place))
+    }
+
+    /// What the thread goes back to if it has inherited a mask that was set: it must have been born after that, in the
+    /// family in which it was set. If masks were set on threads that go back to different ones, to the default. If it may
+    /// as well have it from a thread that somebody else has placed, nobody knows whose it is.
+    pub fn heir(
+        &self,
+        relative: &Relative,
+        allowed: impl FnOnce() -> Option<PuSet>,
+    ) -> Option<Held> {
+        let home = self.home(relative.process.pid);
+        let candidates = self.candidates(home);
+        let candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
+        let candidates: Vec<&MaskRecord> = candidates.collect();
+        if candidates.is_empty() {
+            return None;
+        }
+        let mut foreign = self.foreign_to(home);
+        let exact = candidates.iter().any(|mask| mask.set == relative.mask);
+        let allowed = if exact { None } else { allowed() };
+        // What it shows to be perch's counts for more than what a CPU set may hide.
+        let as_placed = |mask: &PuSet| match exact {
+            true => *mask == relative.mask,
+            false => fits(mask, &relative.mask, allowed.as_ref()),
+        };
+        if foreign.any(as_placed) {
+            return None;
+        }
+        let handed_on = |mask: &&&MaskRecord| fits(&mask.set, &relative.mask, allowed.as_ref());
+        let matching: Vec<&&MaskRecord> = candidates.iter().filter(handed_on).collect();
+        let first = matching.first()?;
+        let alike =
+            |mask: &&&&MaskRecord| (&mask.before, mask.whole) == (&first.before, first.whole);
+        let (before, whole) = if matching.iter().all(|mask| alike(&mask)) {
+            (first.before.clone(), first.whole.unwrap_or_default())
+        } else {
+            let header = &self.journal.header;
+            (header.default.clone(), header.whole)
+        };
+        // The kernel may change its mask while it is given back.
+        let sets = matching.iter().map(|mask| mask.set.clone());
+        Some(Held {
+            process: relative.process.pid,
+            before,
+            whole,
+            from: sets.collect(),
+            set: first.set.clone(),
+            let_go: false,
+            doubt: None,
+        })
+    }
+
+    /// The process or the nearest one above it that stands in the journal; `None` if it has lost its parents: anybody of
+    /// the session may have been one of them.
+    fn home(&self, pid: i32) -> Option<i32> {
+        let mut at = pid;
+        // A parent's number is not given out while it lives, but whoever has ended may have made room for a circle.
+        for _ in 0..=self.parents.len() {
+            if self.known.contains(&at) {
+                return Some(at);
+            }
+            at = *self.parents.get(&at)?;
+        }
+        None
+    }
+
+    fn candidates(&self, home: Option<i32>) -> Box<dyn Iterator<Item = &MaskRecord> + '_> {
+        let of = |pid| self.masks.get(&pid).map(Vec::as_slice).unwrap_or_default();
+        match home {
+            Some(home) => Box::new(of(home).iter().chain(of(0))),
+            None => Box::new(self.all.iter()),
+        }
+    }
+
+    fn foreign_to(&self, home: Option<i32>) -> Box<dyn Iterator<Item = &PuSet> + '_> {
+        match home {
+            Some(home) => Box::new(self.foreign.get(&home).into_iter().flatten()),
+            None => Box::new(self.foreign.values().flatten()),
+        }
+    }
+}
+
+/// Whether a thread with `mask` may have it from one that was given `asked`, where it may use `allowed`.
+pub(super) fn fits(asked: &PuSet, mask: &PuSet, allowed: Option<&PuSet>) -> bool {
+    match allowed {
+        None => mask == asked,
+        Some(allowed) => explains(asked, mask, allowed),
+    }
+}

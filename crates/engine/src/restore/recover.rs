@@ -1,0 +1,228 @@
+//! Undoing what dead perches have left in a directory.
+
+use super::{RestoreReport, restore};
+use crate::journal::{
+    Header, Journal,
+    state_dir::{Boot, StateDir, StateDirError, namespaces},
+};
+use perch_core::Affinity;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat};
+use std::{
+    ffi::OsStr,
+    fs::{File, TryLockError},
+    io::{self, Read},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+/// A journal that is longer is none: this is 100 times what 20,000 threads need.
+const LONGEST: u64 = 1 << 30;
+
+/// What became of one journal that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovery {
+    /// Its perch, or somebody who restores it, is at work; nothing was done.
+    Alive {
+        /// The process number of its perch, in that one's namespace.
+        pid: i32,
+    },
+    /// Its threads are numbered in another namespace, so that they cannot be told from strangers here; nothing was done.
+    Elsewhere,
+    /// From another boot: void, and removed.
+    OtherBoot,
+    /// Undone. The file is removed unless a thread could not be restored.
+    Restored(RestoreReport),
+    /// Undone as far as the journal could be read. The file is kept under another name.
+    Damaged {
+        /// What came of the part that could be read.
+        report: RestoreReport,
+        /// Where the file is now.
+        kept: PathBuf,
+    },
+    /// Not readable; the file is left for a person to look at.
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Recovery {
+    /// Whether something is left that should have been restored.
+    pub fn has_failed(&self) -> bool {
+        match self {
+            Self::Restored(report) => report.has_failed(),
+            Self::Damaged { .. } | Self::Unreadable { .. } | Self::Elsewhere => true,
+            Self::Alive { .. } | Self::OtherBoot => false,
+        }
+    }
+}
+
+/// Undoes what every dead perch has left behind in a directory. Journals of a perch that is alive are not touched; one
+/// that cannot be read does not keep the others from being undone.
+///
+/// # Errors
+/// A directory that cannot be read.
+pub fn recover_all(
+    dir: &StateDir,
+    affinity: &mut dyn Affinity,
+) -> Result<Vec<(PathBuf, Recovery)>, StateDirError> {
+    let fail = |error: io::Error| StateDirError::Io {
+        path: dir.path().to_owned(),
+        error,
+    };
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let at = openat(CWD, dir.path(), flags, Mode::empty()).map_err(|error| fail(error.into()))?;
+    // The owner of another's directory may have exchanged it since it was looked at.
+    if let Some(owner) = dir.owner()
+        && fstat(&at).map_err(|error| fail(error.into()))?.st_uid != owner
+    {
+        return Err(StateDirError::Unsafe {
+            path: dir.path().to_owned(),
+        });
+    }
+    let mut all = Vec::new();
+    for path in dir.journals()? {
+        if let Some(recovery) = recover(&at, &path, affinity, dir.owner())? {
+            all.push((path, recovery));
+        }
+    }
+    for path in dir.unfinished()? {
+        remove_unfinished(&at, &path);
+    }
+    Ok(all)
+}
+
+/// Undoes what stands in one journal, whoever it belongs to.
+///
+/// # Errors
+/// A directory that cannot be opened, a /proc that cannot be read.
+pub fn recover_one(
+    path: &Path,
+    affinity: &mut dyn Affinity,
+) -> Result<Option<Recovery>, StateDirError> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let at = openat(CWD, parent, flags, Mode::empty()).map_err(|error| StateDirError::Io {
+        path: parent.to_owned(),
+        error: error.into(),
+    })?;
+    recover(&at, path, affinity, None)
+}
+
+/// One journal; `None` if it went away meanwhile.
+fn recover(
+    dir: &OwnedFd,
+    path: &Path,
+    affinity: &mut dyn Affinity,
+    owner: Option<u32>,
+) -> Result<Option<Recovery>, StateDirError> {
+    let name = path.file_name().unwrap_or_default();
+    let unreadable = |why: String| Ok(Some(Recovery::Unreadable { why }));
+    let mut file = match open(dir, name) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Ok(None),
+        Err(error) => return unreadable(error.to_string()),
+    };
+    // Whoever else restores it holds it too, so that it is done once.
+    let locked = match file.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(error)) => {
+            return unreadable(format!("it cannot be locked: {error}"));
+        }
+    };
+    let mut bytes = Vec::new();
+    if let Err(error) = (&mut file).take(LONGEST).read_to_end(&mut bytes) {
+        return unreadable(error.to_string());
+    }
+    let journal = match Journal::parse(&bytes) {
+        Ok(journal) => journal,
+        Err(_) if !locked => return Ok(Some(Recovery::Alive { pid: 0 })),
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let boot = Boot::now()?;
+    let is_old = journal.header.journal == 1;
+    if !locked || is_old && boot.is_alive(&journal.header) {
+        let pid = journal.header.perch.pid;
+        return Ok(Some(Recovery::Alive { pid }));
+    }
+    // Its perch may have put a new file in its place between opening and locking, and ended.
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) if fstat(&file).is_ok_and(|this| this.st_ino == found.st_ino) => {}
+        Ok(_) => return recover(dir, path, affinity, owner),
+        Err(_) => return Ok(None),
+    }
+    if journal.header.boot != boot.id {
+        return Ok(Some(match remove(dir, name) {
+            Ok(()) => Recovery::OtherBoot,
+            Err(why) => Recovery::Unreadable { why },
+        }));
+    }
+    if is_elsewhere(&journal.header) {
+        return Ok(Some(Recovery::Elsewhere));
+    }
+    let mut report = restore(affinity, &journal, owner);
+    if journal.damaged > 0 {
+        let kept = path.with_extension("damaged");
+        let to = kept.file_name().unwrap_or_default();
+        return match renameat(dir, name, dir, to) {
+            Ok(()) => Ok(Some(Recovery::Damaged { report, kept })),
+            Err(error) => unreadable(format!("it is damaged and cannot be renamed: {error}")),
+        };
+    }
+    if !report.has_failed()
+        && let Err(why) = remove(dir, name)
+    {
+        let nobody = perch_core::ThreadId { tid: 0, start: 0 };
+        report.failed.push((nobody, why));
+    }
+    Ok(Some(Recovery::Restored(report)))
+}
+
+/// Opens a journal, which must be a plain file: anything else may block or be somebody else's.
+fn open(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<File>> {
+    let flags =
+        OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match openat(dir, name, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(rustix::io::Errno::LOOP) => {
+            return Err(io::Error::other("a symbolic link, which is not followed"));
+        }
+        Err(rustix::io::Errno::ISDIR) => return Err(io::Error::other("a directory")),
+        Err(error) => return Err(error.into()),
+    };
+    let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Err(io::Error::other("not a regular file"));
+    }
+    Ok(Some(file.into()))
+}
+
+/// Whether its threads cannot be told from others here.
+fn is_elsewhere(header: &Header) -> bool {
+    let (here, there) = (namespaces(), header.namespaces);
+    let differs = |here: u64, there: u64| here != 0 && there != 0 && here != there;
+    differs(here.pid, there.pid) || differs(here.time, there.time)
+}
+
+fn remove(dir: &OwnedFd, name: &OsStr) -> Result<(), String> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(format!("it cannot be removed: {}", io::Error::from(error))),
+    }
+}
+
+/// Removes what a perch that was killed in the middle of writing a new journal has left: the old one, if there was one,
+/// still stands.
+fn remove_unfinished(dir: &OwnedFd, path: &Path) {
+    let name = path.file_name().unwrap_or_default();
+    if let Ok(Some(file)) = open(dir, name)
+        && file.try_lock().is_ok()
+    {
+        let _ = unlinkat(dir, name, AtFlags::empty());
+    }
+}

@@ -1,0 +1,388 @@
+//! A day of a machine on which threads come and go all the time: perch keeps nothing of those that are gone.
+
+use perch_core::{
+    Affinity, Binding, EventPlan, EventSet, Launch, Machine, MachineError, MaskChange, MaskError,
+    Metric, MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, PuSet, Reason,
+    ShareLevel, SharingDomain, Snapshot, ThreadId, ThreadInfo, ThreadSample, Topology, Wake,
+    affinity::Relative,
+    metric::names,
+    topology::{Core, CoreKind, NumaNode, Package, Pu, PuState},
+};
+use perch_engine::{Acting, Collector, Observer, Options, Period, Processor, Session, StateDir};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+const PUS: u32 = 8;
+
+/// A day of periods of one second.
+const PERIODS: u64 = 24 * 3600;
+
+/// How many periods the threads live that are born in each: a million come and go in all.
+const LIVES: [u64; 12] = [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3];
+
+/// Periods after which everything has the size that it will keep.
+const WARM: u64 = PERIODS / 8;
+
+/// What a million threads may leave behind: about a byte each.
+const GROWTH: u64 = 1 << 20;
+
+fn all() -> PuSet {
+    (0..PUS).collect()
+}
+
+/// Cores of two PUs.
+fn topology() -> Topology {
+    let core = |core: u32| Core {
+        pus: [2 * core, 2 * core + 1].into_iter().collect(),
+        package: 0,
+        numa_node: 0,
+        kind: 0,
+    };
+    let pu = |os: u32| Pu {
+        os,
+        core: os as usize / 2,
+        state: PuState::Usable,
+    };
+    Topology {
+        source: "a test".to_owned(),
+        packages: vec![Package {
+            os: 0,
+            pus: all(),
+            model: String::new(),
+        }],
+        numa_nodes: vec![NumaNode {
+            os: 0,
+            pus: all(),
+            memory: 0,
+        }],
+        caches: Vec::new(),
+        cores: (0..PUS / 2).map(core).collect(),
+        kinds: vec![CoreKind {
+            name: "core".to_owned(),
+            pus: all(),
+        }],
+        pus: (0..PUS).map(pu).collect(),
+    }
+}
+
+/// The kernel's masks.
+struct Masks(BTreeMap<ThreadId, PuSet>);
+
+impl Affinity for Masks {
+    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
+        self.0.get(&thread).cloned().ok_or(MaskError::Gone)
+    }
+
+    fn change(&mut self, change: &MaskChange) -> Outcome {
+        match self.0.get_mut(&change.thread) {
+            None => Outcome::Gone,
+            Some(mask) if *mask != change.expect => Outcome::ChangedByOthers,
+            Some(mask) => {
+                *mask = change.set.clone();
+                Outcome::Applied
+            }
+        }
+    }
+
+    fn allowed(&self, _: ThreadId) -> Option<PuSet> {
+        Some(all())
+    }
+
+    fn relatives(
+        &self,
+        _: &str,
+        _: &[ProcessId],
+        known: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        let unknown = self.0.iter().filter(|(thread, _)| !known(**thread));
+        let relatives = unknown.map(|(thread, mask)| Relative {
+            thread: *thread,
+            process: process(*thread),
+            parent: 1,
+            mask: mask.clone(),
+        });
+        Ok(relatives.collect())
+    }
+}
+
+/// Every other thread is a process of its own, the others are threads of the first.
+fn process(thread: ThreadId) -> ProcessId {
+    let (pid, start) = match thread.tid % 2 {
+        0 => (thread.tid, thread.start),
+        _ => (1, 0),
+    };
+    ProcessId { pid, start }
+}
+
+/// The machine, and how much memory perch had after it was warm and at the end.
+struct Days {
+    masks: Masks,
+    /// Live threads by the period in which they end.
+    ends: VecDeque<(u64, ThreadId)>,
+    period: u64,
+    born: u64,
+    state: PathBuf,
+    memory: Vec<u64>,
+    journal: Vec<u64>,
+}
+
+impl Days {
+    fn new(state: &Path) -> Self {
+        Self {
+            masks: Masks(BTreeMap::new()),
+            ends: VecDeque::new(),
+            period: 0,
+            born: 0,
+            state: state.to_owned(),
+            memory: Vec::new(),
+            journal: Vec::new(),
+        }
+    }
+
+    /// A thread with a number that wraps around, as the kernel's do; some inherit the mask of one that perch has bound,
+    /// and some are placed by others.
+    fn spawn(&mut self, lives: u64) {
+        let id = ThreadId {
+            tid: 1000 + (self.born % 30_000) as i32,
+            start: 100 * self.period,
+        };
+        let mask = match self.born % 7 {
+            0 => [(self.born / 7 % u64::from(PUS)) as u32]
+                .into_iter()
+                .collect(),
+            1 | 2 => self.masks.0.values().next_back().cloned().unwrap_or(all()),
+            _ => all(),
+        };
+        self.masks.0.insert(id, mask);
+        self.ends.push_back((self.period + lives, id));
+        self.born += 1;
+    }
+
+    fn measure(&mut self) {
+        let statm = fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        self.memory.push(pages * rustix::param::page_size() as u64);
+        let files = fs::read_dir(&self.state).unwrap().flatten();
+        self.journal
+            .push(files.map(|file| file.metadata().unwrap().len()).sum());
+    }
+}
+
+impl Machine for Days {
+    fn topology(&self) -> Arc<Topology> {
+        Arc::new(topology())
+    }
+
+    fn configure(&mut self, _: &EventPlan) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
+        unreachable!("nothing is launched")
+    }
+
+    fn attach(&mut self, _: i32) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Duration) -> Result<Wake, MachineError> {
+        if self.period == WARM || self.period == PERIODS {
+            self.measure();
+        }
+        Ok(match self.period < PERIODS {
+            true => Wake::Period,
+            false => Wake::Ended(Some(0)),
+        })
+    }
+
+    fn observe(&mut self) -> Result<Observation, MachineError> {
+        let mut ended = Vec::new();
+        let period = self.period;
+        let masks = &mut self.masks.0;
+        self.ends.retain(|(end, id)| {
+            let lives = *end > period;
+            if !lives {
+                masks.remove(id);
+                ended.push(*id);
+            }
+            lives
+        });
+        for lives in LIVES {
+            self.spawn(lives);
+        }
+        self.period += 1;
+        let sample = |(id, mask): (&ThreadId, &PuSet)| ThreadSample {
+            info: ThreadInfo {
+                id: *id,
+                pid: process(*id).pid,
+                name: format!("worker-{}", id.tid % 100),
+                process: "app".to_owned(),
+            },
+            interval: SECOND,
+            cpu_time: SECOND / 2,
+            wait_time: SECOND / 10,
+            switches: Some(3),
+            migrations: Some(1),
+            last_pu: mask.iter().nth(id.tid as usize % mask.len()),
+            mask: Some(mask.clone()),
+            counts: Vec::new(),
+            metrics: Metrics::from_iter([(
+                names::FP_SHARE.into(),
+                Metric {
+                    value: f64::from(id.tid % 10) / 10.0,
+                    confidence: 1.0,
+                    source: MetricSource::Sampling,
+                },
+            )]),
+        };
+        Ok(Observation {
+            at: self.period * SECOND,
+            interval: SECOND,
+            threads: self.masks.0.iter().map(sample).collect(),
+            ended,
+            own_cpu_time: 1_000_000,
+            ..Observation::default()
+        })
+    }
+
+    fn default_mask(&self) -> PuSet {
+        all()
+    }
+
+    fn affinity(&mut self) -> &mut dyn Affinity {
+        &mut self.masks
+    }
+
+    fn counting(&self) -> String {
+        "a script".to_owned()
+    }
+}
+
+/// Nothing is known of the processor.
+struct Plain;
+
+impl Processor for Plain {
+    fn name(&self) -> &str {
+        "test"
+    }
+
+    fn text(&self) -> &str {
+        ""
+    }
+
+    fn event_plan(&self) -> EventPlan {
+        EventPlan::default()
+    }
+
+    fn event_plan_with(&self, _: &[&str]) -> EventPlan {
+        EventPlan {
+            sets: Vec::<EventSet>::new(),
+        }
+    }
+
+    fn metrics(&self, _: &[perch_core::Count], _: u64) -> (Metrics, Vec<String>) {
+        (Metrics::default(), Vec::new())
+    }
+
+    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain> {
+        topology.domains(ShareLevel::Core)
+    }
+
+    fn fp_threshold(&self, _: MetricSource) -> f64 {
+        0.05
+    }
+}
+
+/// Binds every third thread by its number, to another PU in every period for some.
+struct Scatter;
+
+impl Policy for Scatter {
+    fn name(&self) -> &'static str {
+        "scatter"
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot) -> Plan {
+        let threads = snapshot.threads.iter();
+        let chosen = threads.filter(|thread| thread.info.id.tid % 3 == 0);
+        let binding = |thread: &perch_core::ThreadState| {
+            let tid = thread.info.id.tid as u64;
+            let turn = if tid.is_multiple_of(5) {
+                snapshot.at / SECOND
+            } else {
+                0
+            };
+            Binding {
+                thread: thread.info.id,
+                pus: PuSet::single(((tid + turn) % u64::from(PUS)) as u32),
+                reason: Reason::new("scattered"),
+            }
+        };
+        Plan {
+            bindings: chosen.map(binding).collect(),
+            ..Plan::default()
+        }
+    }
+}
+
+/// Forgets everything.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn period(&mut self, _: &Period<'_>) {}
+}
+
+fn live_for_days(observer: &mut dyn Observer, what: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        policy: Box::new(Scatter),
+        processor: Box::new(Plain),
+        period: None,
+        acting: Acting::Live(StateDir::open(dir.path()).unwrap()),
+        take_over: false,
+        pus: None,
+    };
+    let mut session = Session::new(Days::new(dir.path()), options).unwrap();
+    session.run(observer).unwrap();
+    let machine = session.machine();
+    assert!(machine.born >= 1_000_000);
+    eprintln!(
+        "{what}: resident {:?}, journal {:?}",
+        machine.memory, machine.journal
+    );
+    let [early, late] = machine.memory[..] else {
+        panic!("measured twice")
+    };
+    assert!(
+        late <= early + GROWTH,
+        "{what}: {early} bytes after {WARM} periods, {late} after {PERIODS}"
+    );
+    // The journal is in proportion to the threads that are alive.
+    assert!(
+        machine.journal.iter().all(|bytes| *bytes < 1 << 20),
+        "{what}: {:?}",
+        machine.journal
+    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{what}");
+}
+
+/// The whole process is measured, so one at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_million_threads_leave_nothing_behind() {
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    live_for_days(&mut Nobody, "a session");
+}
+
+#[test]
+fn a_million_threads_leave_nothing_behind_in_the_report() {
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    live_for_days(&mut Collector::new(&[]), "a session with its report");
+}

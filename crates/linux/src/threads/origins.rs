@@ -1,0 +1,239 @@
+//! Where threads have their masks from: who created them, and who they were before execve(2).
+
+use super::lineage::Created;
+use perch_core::{Origin, Source, ThreadId};
+use std::collections::HashMap;
+
+/// Times that what is kept grows older until what has ended is forgotten: records that come later are lost ones.
+const KEPT: u64 = 3;
+
+/// A thread that was told to be created, and was gone when it was looked at.
+#[derive(Debug)]
+struct Unseen {
+    /// Who created it.
+    by: i32,
+    /// When, in nanoseconds since the machine was opened.
+    at: u64,
+    /// The take before which it was told.
+    takes: u64,
+}
+
+/// What was told and found, until it is taken.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    takes: u64,
+    /// New threads, each with the process that its creator belongs to; the kernel's record says which thread it was.
+    found: HashMap<i32, (ThreadId, i32)>,
+    /// Which threads, by number, were created by which, and when.
+    told: HashMap<i32, (i32, u64)>,
+    executed: Vec<(ThreadId, Option<i32>, Option<u64>)>,
+    /// Threads that came and went unseen.
+    unseen: HashMap<i32, Unseen>,
+    /// Threads that ended.
+    ended: HashMap<i32, (ThreadId, u64)>,
+    /// Processes that ended, with their targets.
+    departed: HashMap<i32, (u32, u64)>,
+}
+
+impl Origins {
+    /// A new thread was found; one of this process's threads has created it.
+    pub fn found(&mut self, thread: ThreadId, of: i32) {
+        self.found.insert(thread.tid, (thread, of));
+    }
+
+    /// The kernel's record says who created a thread that is followed.
+    pub fn told(&mut self, created: &Created) {
+        self.told.insert(created.tid, (created.by_tid, created.at));
+    }
+
+    /// A thread that was told has ended before it was found.
+    pub fn unseen(&mut self, created: &Created) {
+        let unseen = Unseen {
+            by: created.by_tid,
+            at: created.at,
+            takes: self.takes,
+        };
+        self.unseen.insert(created.tid, unseen);
+    }
+
+    /// A process executes another program; `caller` is the thread that asked for it, if that is known, and `at` the
+    /// moment.
+    pub fn executed(&mut self, first: ThreadId, caller: Option<i32>, at: Option<u64>) {
+        self.executed.push((first, caller, at));
+    }
+
+    /// A followed thread has ended.
+    pub fn ended(&mut self, thread: ThreadId) {
+        self.ended.insert(thread.tid, (thread, self.takes));
+    }
+
+    /// A followed process has ended.
+    pub fn departed(&mut self, pid: i32, target: u32) {
+        self.departed.insert(pid, (target, self.takes));
+    }
+
+    /// The target of a process that ended lately.
+    pub fn target(&self, pid: i32) -> Option<u32> {
+        self.departed.get(&pid).map(|(target, _)| *target)
+    }
+
+    /// What has come together since the last call; `followed` says which thread has a number now.
+    pub fn take(&mut self, followed: impl Fn(i32) -> Option<ThreadId>) -> Vec<Origin> {
+        let mut origins: Vec<Origin> = Vec::new();
+        let told = std::mem::take(&mut self.told);
+        for (thread, of) in std::mem::take(&mut self.found).into_values() {
+            if !told.contains_key(&thread.tid) {
+                let from = Source::Process(of);
+                origins.push(Origin {
+                    thread,
+                    from,
+                    exec: false,
+                    at: None,
+                });
+            }
+        }
+        for (tid, (by, at)) in told {
+            if let (Some(thread), Some(creator)) = (followed(tid), self.known(by, &followed)) {
+                let from = Source::Thread(creator);
+                // Of one that stands for another it is not known when that had the mask.
+                let at = (creator.tid == by).then_some(at);
+                origins.push(Origin {
+                    thread,
+                    from,
+                    exec: false,
+                    at,
+                });
+            }
+        }
+        origins.sort_unstable_by_key(|origin| origin.thread);
+        for (first, caller, at) in std::mem::take(&mut self.executed) {
+            let from = match caller {
+                None => Source::Process(first.tid),
+                Some(tid) => match (self.unseen.get(&tid), self.known(tid, &followed)) {
+                    (Some(unseen), Some(creator)) => {
+                        // Nobody has looked when it started, and nobody needs to know.
+                        let thread = ThreadId { tid, start: 0 };
+                        origins.push(Origin {
+                            thread,
+                            from: Source::Thread(creator),
+                            exec: false,
+                            at: (creator.tid == unseen.by).then_some(unseen.at),
+                        });
+                        Source::Thread(thread)
+                    }
+                    (_, known) => known.map_or(Source::Process(first.tid), Source::Thread),
+                },
+            };
+            origins.push(Origin {
+                thread: first,
+                from,
+                exec: true,
+                at,
+            });
+        }
+        origins
+    }
+
+    /// What is kept grows older.
+    pub fn age(&mut self) {
+        self.takes += 1;
+        let takes = self.takes;
+        self.unseen.retain(|_, unseen| unseen.takes + KEPT > takes);
+        self.ended.retain(|_, (_, at)| *at + KEPT > takes);
+        self.departed.retain(|_, (_, at)| *at + KEPT > takes);
+    }
+
+    /// The thread of that number, or the nearest above it of those that came and went unseen.
+    fn known(&self, tid: i32, followed: impl Fn(i32) -> Option<ThreadId>) -> Option<ThreadId> {
+        let mut at = tid;
+        for _ in 0..=self.unseen.len() {
+            if let Some(unseen) = self.unseen.get(&at) {
+                at = unseen.by;
+                continue;
+            }
+            let ended = || self.ended.get(&at).map(|(thread, _)| *thread);
+            return followed(at).or_else(ended);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(tid: i32) -> ThreadId {
+        ThreadId { tid, start: 7 }
+    }
+
+    fn created(tid: i32, by_tid: i32) -> Created {
+        Created {
+            pid: tid,
+            tid,
+            by_pid: by_tid,
+            by_tid,
+            at: 0,
+        }
+    }
+
+    fn followed(tid: i32) -> Option<ThreadId> {
+        (tid < 100).then(|| id(tid))
+    }
+
+    #[test]
+    fn a_record_says_which_thread_and_proc_only_which_process() {
+        let mut origins = Origins::default();
+        origins.found(id(5), 1);
+        origins.found(id(6), 1);
+        origins.told(&created(6, 2));
+        let taken = origins.take(followed);
+        assert_eq!(taken[0].from, Source::Process(1));
+        assert_eq!(taken[1].from, Source::Thread(id(2)));
+        // The record that comes late is told too.
+        origins.told(&created(5, 3));
+        assert_eq!(origins.take(followed)[0].from, Source::Thread(id(3)));
+        assert!(origins.take(followed).is_empty());
+    }
+
+    #[test]
+    fn whoever_came_and_went_unseen_stands_for_its_creator() {
+        let mut origins = Origins::default();
+        origins.unseen(&created(100, 2));
+        origins.unseen(&created(101, 100));
+        origins.told(&created(5, 101));
+        assert_eq!(origins.take(followed)[0].from, Source::Thread(id(2)));
+        // A circle of numbers that were given out again ends.
+        origins.unseen(&created(100, 101));
+        origins.told(&created(6, 101));
+        assert!(origins.take(followed).is_empty());
+    }
+
+    #[test]
+    fn a_caller_of_execve_that_nobody_saw_has_its_mask_from_its_creator() {
+        let mut origins = Origins::default();
+        origins.unseen(&created(100, 2));
+        origins.executed(id(1), Some(100), Some(9));
+        let taken = origins.take(followed);
+        let caller = ThreadId { tid: 100, start: 0 };
+        assert_eq!(
+            (taken[0].thread, taken[0].from),
+            (caller, Source::Thread(id(2)))
+        );
+        assert_eq!(
+            (taken[1].thread, taken[1].from),
+            (id(1), Source::Thread(caller))
+        );
+    }
+
+    #[test]
+    fn a_caller_of_execve_is_known_by_the_number_that_it_had() {
+        let mut origins = Origins::default();
+        origins.ended(id(200));
+        origins.executed(id(1), Some(200), Some(7));
+        origins.executed(id(2), None, None);
+        let taken = origins.take(followed);
+        assert!(taken.iter().all(|origin| origin.exec));
+        assert_eq!(taken[0].from, Source::Thread(id(200)));
+        assert_eq!(taken[1].from, Source::Process(2));
+    }
+}

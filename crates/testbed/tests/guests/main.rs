@@ -1,0 +1,12 @@
+//! perch and the testbed itself in virtual machines. One program, so that two machines run at a time: each takes one
+//! of the host's CPUs.
+
+mod boot;
+mod counters;
+mod fake_pmu;
+mod irq;
+mod masa;
+mod placement;
+#[path = "../story/mod.rs"]
+mod story;
+mod undo;

@@ -1,0 +1,174 @@
+//! The threads of one try, and the masks that they would have without perch.
+
+use crate::{
+    masks::{mask, set_mask},
+    orders::Order,
+    puppet::Puppet,
+    sandbox::Sandbox,
+    tally::Tally,
+};
+use anyhow::Result;
+use nix::{
+    sys::{signal::Signal, wait::waitpid},
+    unistd::Pid,
+};
+use perch_core::PuSet;
+use std::collections::HashMap;
+
+/// A thread, and what its mask should be in the end.
+#[derive(Debug)]
+struct Tracked {
+    tid: i32,
+    what: String,
+    mask: PuSet,
+    /// Somebody set it: another mask in the end means that perch overwrote it.
+    pinned: bool,
+}
+
+/// Every thread of a try; its processes are killed when it goes.
+#[derive(Debug)]
+pub struct World {
+    default: PuSet,
+    processes: Vec<i32>,
+    tracked: Vec<Tracked>,
+    /// Where a thread stands in it.
+    index: HashMap<i32, usize>,
+}
+
+impl World {
+    /// Nobody yet.
+    pub fn new(sandbox: &Sandbox) -> Self {
+        Self::with_default(&sandbox.all)
+    }
+
+    /// The same, where threads that nobody placed have another mask.
+    pub fn with_default(default: &PuSet) -> Self {
+        Self {
+            default: default.clone(),
+            processes: Vec::new(),
+            tracked: Vec::new(),
+            index: HashMap::new(),
+        }
+    }
+
+    /// Threads that nobody placed have another mask from now on.
+    pub fn set_default(&mut self, default: &PuSet) {
+        for thread in self.tracked.iter_mut().filter(|thread| !thread.pinned) {
+            thread.mask = default.clone();
+        }
+        self.default = default.clone();
+    }
+
+    /// Starts a victim.
+    pub fn puppet(&mut self, sandbox: &Sandbox) -> Result<Puppet> {
+        let puppet = Puppet::start(sandbox.victim())?;
+        self.process(puppet.pid, "main thread");
+        Ok(puppet)
+    }
+
+    /// A process whose main thread nobody has placed.
+    pub fn process(&mut self, pid: i32, what: &str) {
+        self.processes.push(pid);
+        self.expect(pid, what, None);
+    }
+
+    /// What a thread's mask should be; the default if none is given.
+    pub fn expect(&mut self, tid: i32, what: &str, mask: Option<&PuSet>) {
+        let thread = Tracked {
+            tid,
+            what: what.to_owned(),
+            mask: mask.unwrap_or(&self.default).clone(),
+            pinned: mask.is_some(),
+        };
+        match self.index.get(&tid) {
+            Some(index) => self.tracked[*index] = thread,
+            None => {
+                self.index.insert(tid, self.tracked.len());
+                self.tracked.push(thread);
+            }
+        }
+    }
+
+    /// Whether something is expected of a thread.
+    pub fn knows(&self, tid: i32) -> bool {
+        self.index.contains_key(&tid)
+    }
+
+    /// Has thread `to` start another one.
+    pub fn thread(&mut self, puppet: &mut Puppet, to: &str, name: &str) -> Result<i32> {
+        let tid = puppet.tell(to, Order::Thread(name.to_owned()))?;
+        self.expect(tid, &format!("thread {name} of {to:?}"), None);
+        Ok(tid)
+    }
+
+    /// Has thread `to` start a process.
+    pub fn child(&mut self, puppet: &mut Puppet, to: &str, order: Order) -> Result<i32> {
+        let what = format!("{order:?} of {to:?}");
+        let pid = puppet.tell(to, order)?;
+        self.process(pid, &what);
+        Ok(pid)
+    }
+
+    /// Has thread `to` set its own mask.
+    pub fn pin(&mut self, puppet: &mut Puppet, to: &str, pus: &PuSet) -> Result<i32> {
+        let tid = puppet.tell(to, Order::Pin(pus.to_string()))?;
+        self.expect(tid, &format!("pinned thread {to:?}"), Some(pus));
+        Ok(tid)
+    }
+
+    /// Counts the threads, and each that has not the mask that it should have.
+    pub fn check(&self, tally: &mut Tally) {
+        self.check_others(&[], tally);
+    }
+
+    /// The same, without some of them.
+    pub fn check_others(&self, without: &[i32], tally: &mut Tally) {
+        let others = self.tracked.iter();
+        for thread in others.filter(|thread| !without.contains(&thread.tid)) {
+            let Some(found) = mask(thread.tid) else {
+                continue;
+            };
+            tally.checked += 1;
+            if found == thread.mask {
+                continue;
+            }
+            let kind = if thread.pinned {
+                "own mask overwritten"
+            } else {
+                "mask not given back"
+            };
+            tally.fault(
+                kind,
+                format!("{}: {found} for {}", thread.what, thread.mask),
+            );
+        }
+    }
+
+    /// How many threads have another mask than they should in the end.
+    pub fn changed(&self) -> usize {
+        let changed = |thread: &&Tracked| mask(thread.tid).is_some_and(|mask| mask != thread.mask);
+        self.tracked.iter().filter(changed).count()
+    }
+
+    /// Sets every mask right by hand, for the next try with the same threads.
+    pub fn repair(&self) {
+        for thread in &self.tracked {
+            if mask(thread.tid).is_some_and(|mask| mask != thread.mask) {
+                // One that has ended meanwhile needs no mask.
+                let _ = set_mask(thread.tid, &thread.mask);
+            }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for pid in &self.processes {
+            let _ = nix::sys::signal::kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
+        // Orphans come to this process; those that still have another parent are reaped by it.
+        for pid in &self.processes {
+            let _ = waitpid(Pid::from_raw(*pid), None);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The short form against the perch of this workspace; and the harness against perches that are broken on purpose.
+
+use serde_json::Value;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::sleep,
+    time::Duration,
+};
+
+/// Two at once would take each other's time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The right to run; `None` where it cannot be done, which is said aloud.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    if nix::unistd::geteuid().is_root() {
+        return Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    eprintln!("SKIPPED: the torture needs root");
+    None
+}
+
+fn torture(perch: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_perch-torture"))
+        .arg("--perch")
+        .arg(perch)
+        .args(["--quick", "--json", "--seed", "1"])
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn attacks(output: &Output) -> serde_json::Map<String, Value> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let all: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    all["attacks"].as_object().unwrap().clone()
+}
+
+#[test]
+fn perch_keeps_its_promises() {
+    let Some(_turn) = turn() else { return };
+    let output = torture(&perch_testbed::perch_binary().unwrap(), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    // What was skipped is to be seen.
+    eprintln!("{said}");
+    assert!(output.status.success(), "{said}");
+    let attacks = attacks(&output);
+    assert_eq!(attacks.len(), 14, "{attacks:?}");
+    for (name, tally) in attacks {
+        let checked = tally["checked"].as_u64().unwrap();
+        assert!(
+            checked > 0 || !tally["skipped"].is_null(),
+            "{name}: {tally}"
+        );
+    }
+}
+
+/// A perch that leaves out one thing that matters.
+fn broken(folder: &Path, instead: &str) -> std::path::PathBuf {
+    let real = perch_testbed::perch_binary().unwrap();
+    let path = folder.join("perch");
+    let script = format!("#!/bin/sh\n{instead}\nexec '{}' \"$@\"\n", real.display());
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_restore_that_does_nothing_is_found() {
+    let Some(_turn) = turn() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let perch = broken(folder.path(), r#"[ "$1" = restore ] && exit 0"#);
+    let output = torture(
+        &perch,
+        &["--only", "kills", "--only", "journals", "--percent", "20"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let attacks = attacks(&output);
+    let faults = &attacks["kills"]["faults"];
+    for kind in ["mask not given back", "journal left"] {
+        assert!(faults[kind]["count"].as_u64() > Some(0), "{kind}: {faults}");
+    }
+}
+
+#[test]
+fn a_restore_that_removes_journals_and_gives_all_threads_all_pus_is_found() {
+    let Some(_turn) = turn() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let perch = broken(
+        folder.path(),
+        r#"if [ "$1" = restore ]; then
+    rm -f "$PERCH_STATE_DIR"/*.journal
+    for tid in $(grep -ls '^Name:.own$' /proc/[0-9]*/task/*/status); do
+        tid=${tid%/status}
+        taskset -p ff "${tid##*/}" >/dev/null
+    done
+    exit 0
+fi"#,
+    );
+    let output = torture(
+        &perch,
+        &["--only", "kills", "--only", "journals", "--percent", "20"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let attacks = attacks(&output);
+    let kills = &attacks["kills"]["faults"];
+    assert!(
+        kills["own mask overwritten"]["count"].as_u64() > Some(0),
+        "{kills}"
+    );
+    let journals = &attacks["journals"]["faults"];
+    let lost = "journal removed as a success, threads still bound";
+    assert!(journals[lost]["count"].as_u64() > Some(0), "{journals}");
+}
+
+/// cpusets of a run with this supervisor.
+fn cpusets(supervisor: u32) -> usize {
+    let name = format!("perch-torture-{supervisor}-");
+    ["/sys/fs/cgroup/cpuset", "/sys/fs/cgroup"]
+        .iter()
+        .filter_map(|root| fs::read_dir(root).ok())
+        .flatten()
+        .filter(|entry| {
+            let entry = entry.as_ref().unwrap();
+            entry.file_name().to_string_lossy().starts_with(&name)
+        })
+        .count()
+}
+
+/// Processes that have this one's number as their supervisor in their environment.
+fn processes(supervisor: u32) -> usize {
+    let mark = format!("PERCH_TORTURE_SUPERVISOR={supervisor}\0");
+    let marked = |path: &Path| {
+        fs::read(path.join("environ")).is_ok_and(|bytes| {
+            bytes
+                .windows(mark.len())
+                .any(|found| found == mark.as_bytes())
+        })
+    };
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter(|entry| marked(&entry.as_ref().unwrap().path()))
+        .count()
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    let Some(_turn) = turn() else { return };
+    let perch = perch_testbed::perch_binary().unwrap();
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_perch-torture"))
+            .arg("--perch")
+            .arg(&perch)
+            .args(["--only", "cpusets"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut tries = 0;
+        // Where there are no cpusets the run ends by itself.
+        while cpusets(run.id()) == 0 && run.try_wait().unwrap().is_none() && tries < 1_000 {
+            sleep(Duration::from_millis(10));
+            tries += 1;
+        }
+        // SAFETY: it is not reaped yet.
+        unsafe { libc::kill(run.id() as i32, signal) };
+        let status = run.wait().unwrap();
+        if tries > 0 {
+            assert_eq!(status.code(), Some(130));
+        }
+        assert_eq!((cpusets(run.id()), processes(run.id())), (0, 0));
+    }
+}
