@@ -209,8 +209,14 @@ fn undecidable(kernel: &Kernel, journals: &[Vec<u8>]) -> Undecidable {
     }
 }
 
+/// Histories that each property plays: more are asked for with PERCH_CASES.
+fn cases() -> u32 {
+    let asked = std::env::var("PERCH_CASES").ok();
+    asked.map_or(1500, |cases| cases.parse().expect("PERCH_CASES is a number"))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn a_session_that_ends_leaves_no_trace(steps in steps(), salt: u64, remembers: bool) {

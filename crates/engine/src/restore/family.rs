@@ -67,15 +67,15 @@ impl<'a> Families<'a> {
         if candidates.is_empty() {
             return None;
         }
-        let mut foreign = self.foreign_to(home);
+        let mut foreign = self.foreign_to(home).peekable();
         let exact = candidates.iter().any(|mask| mask.set == relative.mask);
-        let allowed = if exact { None } else { allowed() };
-        // What it shows to be perch's counts for more than what a CPU set may hide.
-        let as_placed = |mask: &PuSet| match exact {
-            true => *mask == relative.mask,
-            false => fits(mask, &relative.mask, allowed.as_ref()),
+        let allowed = if exact && foreign.peek().is_none() {
+            None
+        } else {
+            allowed()
         };
-        if foreign.any(as_placed) {
+        // A CPU set may hide that it has somebody's mask rather than one of perch's which looks the same.
+        if foreign.any(|mask| fits(mask, &relative.mask, allowed.as_ref())) {
             return None;
         }
         let handed_on = |mask: &&&MaskRecord| fits(&mask.set, &relative.mask, allowed.as_ref());
