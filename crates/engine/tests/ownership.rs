@@ -112,15 +112,33 @@ fn child(ownership: &Ownership) -> (bool, Option<HandsOff>) {
 }
 
 #[test]
+fn a_child_of_a_bound_thread_whose_cpuset_is_changing_is_not_given_up() {
+    for (later, ours) in [("3", true), ("4", false)] {
+        let mut ownership = bound();
+        let born = born("4", Some(Source::Thread(THREAD)));
+        ownership.observe(&born, &set("0-7"), &nobody);
+        for _ in 0..4 {
+            let mut observation = seen(later);
+            observation.threads[0].info.id = born.threads[0].info.id;
+            ownership.observe(&observation, &set("0-7"), &nobody);
+        }
+        let owned = ownership.get(born.threads[0].info.id).unwrap();
+        assert_eq!((owned.held(), owned.is_foreign()), (ours, !ours), "{later}");
+    }
+}
+
+#[test]
 fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
     let (bound_one, free_one) = (Source::Thread(THREAD), ThreadId { tid: 9, start: 1 });
     let inherited = (true, None);
     let placed = (false, Some(HandsOff::PlacedBefore));
     let unknown = (false, Some(HandsOff::Unknown));
+    // Or a cpuset that changes just now has made it.
+    let doubted = (false, Some(HandsOff::ChangedByOthers));
     for (mask, from, expected) in [
         ("3", Some(bound_one), inherited),
         ("0-7", Some(bound_one), (false, None)),
-        ("4", Some(bound_one), placed),
+        ("4", Some(bound_one), doubted),
         // A thread that nobody bound cannot have handed on a mask that perch has set elsewhere.
         ("3", Some(Source::Thread(free_one)), placed),
         ("3", None, placed),

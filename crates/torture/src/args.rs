@@ -20,6 +20,9 @@ pub struct Args {
     /// The perch to attack
     #[arg(long, env = "PERCH_BIN", default_value = "target/release/perch")]
     perch: PathBuf,
+    /// A shell script that runs in perch's place, and finds perch at $PERCH_REAL
+    #[arg(long, value_name = "FILE")]
+    instead: Option<PathBuf>,
     /// A short form: under a minute, fixed numbers of tries
     #[arg(long)]
     pub quick: bool,
@@ -98,7 +101,7 @@ fn attack(args: &Args) -> Result<ExitCode> {
     if let Some(code) = supervisor::split()? {
         return Ok(code);
     }
-    let sandbox = Sandbox::enter(&args.perch)?;
+    let sandbox = Sandbox::enter(&args.perch, args.instead.as_deref())?;
     eprintln!("seed {seed}");
     let progress = std::io::stderr().is_terminal();
     let (tallies, interrupted) = attacks::run(&chosen, &sandbox, args, seed, progress)?;

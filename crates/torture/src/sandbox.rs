@@ -34,11 +34,12 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes one and enters it. The process must have no other thread yet.
+    /// Makes one and enters it. The process must have no other thread yet. `instead` is a script that runs in perch's
+    /// place.
     ///
     /// # Errors
     /// What the system refuses; a perch that is not there; a mask that somebody has narrowed.
-    pub fn enter(perch: &Path) -> Result<Self> {
+    pub fn enter(perch: &Path, instead: Option<&Path>) -> Result<Self> {
         let bytes = fs::read(perch).with_context(|| {
             format!(
                 "{}: not there; build it with `cargo build --release -p perch`",
@@ -46,6 +47,10 @@ impl Sandbox {
             )
         })?;
         let own = fs::read("/proc/self/exe")?;
+        let script = |path: &Path| {
+            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+        };
+        let instead = instead.map(script).transpose()?;
         let all = mask(std::process::id() as i32).context("no mask in /proc")?;
         if all.len() < 2 {
             bail!("needs 2 PUs, and may use {all} only");
@@ -66,7 +71,14 @@ impl Sandbox {
             all,
             files: AtomicU64::new(0),
         };
-        write_program(&sandbox.perch, &bytes, 0o755)?;
+        if let Some(script) = instead {
+            let real = room.join("perch-real");
+            write_program(&real, &bytes, 0o755)?;
+            let script = format!("#!/bin/sh\nPERCH_REAL={}\n{script}", real.display());
+            write_program(&sandbox.perch, script.as_bytes(), 0o755)?;
+        } else {
+            write_program(&sandbox.perch, &bytes, 0o755)?;
+        }
         write_program(&sandbox.program, &own, 0o755)?;
         fs::create_dir(sandbox.home())?;
         Ok(sandbox)

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    io::Write,
     path::Path,
     process::{Command, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -23,10 +23,10 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-fn torture(perch: &Path, args: &[&str]) -> Output {
+fn torture(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_perch-torture"))
         .arg("--perch")
-        .arg(perch)
+        .arg(perch_testbed::perch_binary().unwrap())
         .args(["--quick", "--json", "--seed", "1"])
         .args(args)
         .stdin(Stdio::null())
@@ -44,7 +44,7 @@ fn attacks(output: &Output) -> serde_json::Map<String, Value> {
 #[test]
 fn perch_keeps_its_promises() {
     let Some(_turn) = turn() else { return };
-    let output = torture(&perch_testbed::perch_binary().unwrap(), &[]);
+    let output = torture(&[]);
     let said = String::from_utf8_lossy(&output.stderr);
     // What was skipped is to be seen.
     eprintln!("{said}");
@@ -60,27 +60,22 @@ fn perch_keeps_its_promises() {
     }
 }
 
-/// A perch that leaves out one thing that matters.
-fn broken(folder: &Path, instead: &str) -> std::path::PathBuf {
-    let real = perch_testbed::perch_binary().unwrap();
-    let path = folder.join("perch");
-    let script = format!("#!/bin/sh\n{instead}\nexec '{}' \"$@\"\n", real.display());
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+/// Kills, and damaged journals, of a perch that does something else instead of some of its work.
+fn broken(instead: &str) -> serde_json::Map<String, Value> {
+    let mut script = tempfile::NamedTempFile::new().unwrap();
+    writeln!(script, "{instead}\nexec \"$PERCH_REAL\" \"$@\"").unwrap();
+    let script = script.path().to_str().unwrap();
+    let mut args = vec!["--instead", script, "--percent", "8"];
+    args.extend(["--only", "kills", "--only", "journals"]);
+    let output = torture(&args);
+    assert_eq!(output.status.code(), Some(1));
+    attacks(&output)
 }
 
 #[test]
 fn a_restore_that_does_nothing_is_found() {
     let Some(_turn) = turn() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let perch = broken(folder.path(), r#"[ "$1" = restore ] && exit 0"#);
-    let output = torture(
-        &perch,
-        &["--only", "kills", "--only", "journals", "--percent", "20"],
-    );
-    assert_eq!(output.status.code(), Some(1));
-    let attacks = attacks(&output);
+    let attacks = broken(r#"[ "$1" = restore ] && exit 0"#);
     let faults = &attacks["kills"]["faults"];
     for kind in ["mask not given back", "journal left"] {
         assert!(faults[kind]["count"].as_u64() > Some(0), "{kind}: {faults}");
@@ -90,9 +85,7 @@ fn a_restore_that_does_nothing_is_found() {
 #[test]
 fn a_restore_that_removes_journals_and_gives_all_threads_all_pus_is_found() {
     let Some(_turn) = turn() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let perch = broken(
-        folder.path(),
+    let attacks = broken(
         r#"if [ "$1" = restore ]; then
     rm -f "$PERCH_STATE_DIR"/*.journal
     for tid in $(grep -ls '^Name:.own$' /proc/[0-9]*/task/*/status); do
@@ -102,12 +95,6 @@ fn a_restore_that_removes_journals_and_gives_all_threads_all_pus_is_found() {
     exit 0
 fi"#,
     );
-    let output = torture(
-        &perch,
-        &["--only", "kills", "--only", "journals", "--percent", "20"],
-    );
-    assert_eq!(output.status.code(), Some(1));
-    let attacks = attacks(&output);
     let kills = &attacks["kills"]["faults"];
     assert!(
         kills["own mask overwritten"]["count"].as_u64() > Some(0),

@@ -3,7 +3,7 @@
 use super::{
     Family, Look, Ownership,
     fit::explains,
-    owned::{Owned, Place},
+    owned::{Moment, Owned, Place},
 };
 use perch_core::{HandsOff, PuSet, Source, ThreadId};
 use std::collections::HashMap;
@@ -42,6 +42,10 @@ impl Ownership {
             return handed;
         }
         let creator = self.known(self.seen_of(creator, &look.born))?.as_it_was(at);
+        let seen = Moment {
+            observation: self.observations,
+            at: look.at,
+        };
         let mut placed = creator.placed(self.observations, at);
         if let Some(given) = placed.find(|given| explains(given, mask, &place.allowed)) {
             // The kernel may remember the mask that somebody gave to its creator.
@@ -59,7 +63,15 @@ impl Ownership {
                 return Some(Owned::free(pid, mask, before, whole));
             }
         }
-        None
+        if *mask == place.default {
+            return None;
+        }
+        // It had a mask of perch's when it was created: either somebody has given it another since, or its CPU set is
+        // changing just now.
+        let (asked, before, whole) = creator.handed_on(self.observations, at).next()?;
+        let mut heir = Owned::heir(pid, mask, (asked.clone(), at), before.clone(), whole);
+        heir.doubt_of(mask, seen);
+        Some(heir)
     }
 
     /// A thread of unknown origin whose creator is one of a process's threads.
@@ -90,7 +102,11 @@ impl Ownership {
         }
         match &look.families[&key] {
             Family::None => None,
-            Family::Some => Some(Owned::foreign(pid, mask, HandsOff::Unknown)),
+            Family::Some => {
+                let mut owned = Owned::foreign(pid, mask, HandsOff::Unknown);
+                owned.creators = Some(of);
+                Some(owned)
+            }
             Family::All(asked, before, whole) => Some(Owned::heir(
                 pid,
                 mask,

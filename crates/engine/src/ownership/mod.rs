@@ -84,6 +84,8 @@ struct Look<'a> {
     /// Threads that are there under a number that they did not have when they were created.
     reborn: HashMap<ThreadId, Option<u64>>,
     allowed: &'a dyn Fn(ThreadId) -> Option<PuSet>,
+    /// When masks were read, by the machine's clock.
+    at: Option<u64>,
     /// What threads of a process have in common with a mask, for masks of unknown origin.
     families: HashMap<(i32, PuSet), Family>,
     /// Threads that were there before this observation, by process; made when first needed.
@@ -193,6 +195,7 @@ impl Ownership {
             born: HashMap::new(),
             reborn: HashMap::new(),
             allowed,
+            at,
             families: HashMap::new(),
             elders: None,
         };
@@ -249,7 +252,16 @@ impl Ownership {
                         self.keep_former(id, *at, former);
                     }
                 }
-                (Some(mask), true) => noticed.extend(self.seen_again(id, mask, at, allowed)),
+                (Some(mask), true) => {
+                    let creators = self.threads[&id].creators;
+                    let seen = self.seen_again(id, mask, at, allowed);
+                    noticed.extend(match (creators, seen) {
+                        (Some(of), Some(Noticed::Foreign(_))) => {
+                            self.still_unknown(id, of, mask, &mut look)
+                        }
+                        _ => seen,
+                    });
+                }
                 (None, _) => {}
             }
         }
@@ -281,6 +293,7 @@ impl Ownership {
             born: HashMap::new(),
             reborn: HashMap::new(),
             allowed,
+            at: None,
             families: HashMap::new(),
             elders: None,
         };
@@ -565,6 +578,25 @@ impl Ownership {
         } else {
             self.doubted.remove(&id);
         }
+        self.threads.insert(id, owned);
+        noticed
+    }
+
+    /// A thread that has its mask from perch or from somebody else, not known which, shows another mask, which the kernel
+    /// cannot have made of the first: as before, if one of those who may have created it explains this one too.
+    fn still_unknown(
+        &mut self,
+        id: ThreadId,
+        of: i32,
+        mask: &PuSet,
+        look: &mut Look<'_>,
+    ) -> Option<Noticed> {
+        let pid = self.threads.get(&id)?.pid;
+        let place = self.place(pid);
+        let Some(owned) = self.child_in(of, pid, mask, &place, look) else {
+            return Some(Noticed::Foreign(id));
+        };
+        let noticed = owned.held().then_some(Noticed::Inherited(id));
         self.threads.insert(id, owned);
         noticed
     }

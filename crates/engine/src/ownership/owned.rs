@@ -41,6 +41,8 @@ pub struct Owned {
     pub(super) former: Option<(u64, Box<Owned>)>,
     /// Where its mask comes from was not seen when it was seen first; may be told until this observation.
     pub(super) open_until: Option<u64>,
+    /// The process whose threads may have created it, while it is not known whether it has its mask from perch.
+    pub(super) creators: Option<i32>,
 }
 
 /// A mask that perch had asked for, and replaced.
@@ -125,6 +127,7 @@ impl Owned {
             doubt: None,
             former: None,
             open_until: None,
+            creators: None,
         }
     }
 
@@ -341,6 +344,10 @@ impl Owned {
                 }
             }
             (_, Some(why)) => {
+                let why = match why {
+                    HandsOff::Unknown => HandsOff::ChangedByOthers,
+                    why => why,
+                };
                 self.give_up(why, moment);
                 Verdict::Foreign
             }
@@ -388,7 +395,7 @@ impl Owned {
     }
 
     /// Nothing explains this mask as yet.
-    fn doubt_of(&mut self, mask: &PuSet, moment: Moment) {
+    pub(super) fn doubt_of(&mut self, mask: &PuSet, moment: Moment) {
         self.doubt = Some(Doubt {
             mask: mask.clone(),
             seen: moment.at,
@@ -402,6 +409,7 @@ impl Owned {
     /// The mask that it has is somebody's, since that moment at the latest. What it has handed on before is not.
     fn give_up(&mut self, why: HandsOff, since: Moment) {
         let span = self.since.zip(since.at);
+        self.creators = None;
         if self.is_foreign() {
             self.replaced = Some((self.before.clone(), since));
         }

@@ -11,6 +11,16 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// The masks that others have set, by process.
 pub(super) type Foreign = HashMap<i32, HashSet<PuSet>>;
 
+/// What is known of a thread that does not stand in the journal.
+pub(super) enum Kinship {
+    /// It has inherited no mask of perch's, or one that nobody can tell from somebody else's.
+    None,
+    /// It has inherited a mask of perch's.
+    Heir(Held),
+    /// Its CPU set makes a mask of perch's look like somebody else's: a wider one will show whose it is.
+    Hidden,
+}
+
 pub(super) struct Families<'a> {
     journal: &'a Journal,
     /// The masks that were set in each process; those of process 0 were set in one that is not known.
@@ -52,35 +62,39 @@ impl<'a> Families<'a> {
         candidates.any(|mask| !settled || mask.set.is_disjoint(place))
     }
 
-    /// What the thread goes back to if it has inherited a mask that was set: it must have been born after that, in the
-    /// family in which it was set. If masks were set on threads that go back to different ones, to the default. If it may
-    /// as well have it from a thread that somebody else has placed, nobody knows whose it is.
-    pub fn heir(
-        &self,
-        relative: &Relative,
-        allowed: impl FnOnce() -> Option<PuSet>,
-    ) -> Option<Held> {
+    /// Whether a thread has inherited a mask that was set: it must have been born after that, in the family in which it
+    /// was set. If masks were set on threads that go back to different ones, it goes back to the default. If it may as
+    /// well have it from a thread that somebody else has placed, nobody knows whose it is.
+    pub fn kinship(&self, relative: &Relative, allowed: impl FnOnce() -> Option<PuSet>) -> Kinship {
         let home = self.home(relative.process.pid);
         let candidates = self.candidates(home);
         let candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
         let candidates: Vec<&MaskRecord> = candidates.collect();
         if candidates.is_empty() {
-            return None;
+            return Kinship::None;
         }
         let mut foreign = self.foreign_to(home).peekable();
-        let exact = candidates.iter().any(|mask| mask.set == relative.mask);
+        let shown = &relative.mask;
+        let exact = candidates.iter().any(|mask| mask.set == *shown);
         let allowed = if exact && foreign.peek().is_none() {
             None
         } else {
             allowed()
         };
-        // A CPU set may hide that it has somebody's mask rather than one of perch's which looks the same.
-        if foreign.any(|mask| fits(mask, &relative.mask, allowed.as_ref())) {
-            return None;
-        }
         let handed_on = |mask: &&&MaskRecord| fits(&mask.set, &relative.mask, allowed.as_ref());
         let matching: Vec<&&MaskRecord> = candidates.iter().filter(handed_on).collect();
-        let first = matching.first()?;
+        let Some(first) = matching.first() else {
+            return Kinship::None;
+        };
+        let foreign: Vec<&PuSet> = foreign
+            .filter(|mask| fits(mask, shown, allowed.as_ref()))
+            .collect();
+        if !foreign.is_empty() {
+            return match exact && foreign.contains(&shown) {
+                true => Kinship::None,
+                false => Kinship::Hidden,
+            };
+        }
         let alike =
             |mask: &&&&MaskRecord| (&mask.before, mask.whole) == (&first.before, first.whole);
         let (before, whole) = if matching.iter().all(|mask| alike(&mask)) {
@@ -91,7 +105,7 @@ impl<'a> Families<'a> {
         };
         // The kernel may change its mask while it is given back.
         let sets = matching.iter().map(|mask| mask.set.clone());
-        Some(Held {
+        Kinship::Heir(Held {
             process: relative.process.pid,
             before,
             whole,

@@ -13,7 +13,7 @@ use crate::{
     journal::{Held, Journal, Kept},
     ownership::explains,
 };
-use family::{Families, Foreign, fits};
+use family::{Families, Foreign, Kinship, fits};
 use perch_core::{Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -23,6 +23,10 @@ pub(crate) const ROUNDS: usize = 64;
 
 /// How often a mask is read again that nothing explains: the kernel changes masks and CPU sets one after the other.
 const LOOKS: usize = 4;
+
+/// Why a thread that may have inherited a mask is left as it is.
+const HIDDEN: &str = "its cpuset leaves so few PUs that its mask may be perch's or one that was set by others: run \
+                      `perch restore` again when the cpuset allows more";
 
 /// Gives each thread of a journal the mask that it had before perch, if it still has the one that perch set; and
 /// likewise to what descends from the session's processes and has inherited such a mask. `owner` is the user to whom
@@ -249,6 +253,7 @@ impl<'a> Restoring<'a> {
         let processes: Vec<ProcessId> = self.journal.processes().collect();
         let mut seen: HashSet<ThreadId> = HashSet::new();
         let mut looks = 0;
+        let mut hidden = Vec::new();
         let foreign = std::mem::take(&mut self.foreign);
         for _ in 0..ROUNDS {
             let journal = self.journal;
@@ -268,6 +273,7 @@ impl<'a> Restoring<'a> {
             };
             let families = Families::new(journal, &relatives, &foreign);
             let (mut found, mut unexplained) = (false, false);
+            hidden.clear();
             // Read once for each process.
             let mut places = BTreeMap::<i32, Option<PuSet>>::new();
             for relative in &relatives {
@@ -280,12 +286,21 @@ impl<'a> Restoring<'a> {
                     let place = place.or_insert_with(|| affinity.allowed(relative.thread));
                     place.clone()
                 };
-                let Some(heir) = families.heir(relative, allowed) else {
-                    // CPU sets may be changing just now: what a thread may use, and its mask, were read one after the
-                    // other.
-                    let place = places.get(&pid).and_then(Option::as_ref);
-                    unexplained |= place.is_some_and(|place| families.may_hide(relative, place));
-                    continue;
+                let heir = match families.kinship(relative, allowed) {
+                    Kinship::Heir(heir) => heir,
+                    Kinship::Hidden => {
+                        hidden.push(relative.thread);
+                        unexplained = true;
+                        continue;
+                    }
+                    Kinship::None => {
+                        // CPU sets may be changing just now: what a thread may use, and its mask, were read one after the
+                        // other.
+                        let place = places.get(&pid).and_then(Option::as_ref);
+                        unexplained |=
+                            place.is_some_and(|place| families.may_hide(relative, place));
+                        continue;
+                    }
                 };
                 seen.insert(relative.thread);
                 found = true;
@@ -305,7 +320,12 @@ impl<'a> Restoring<'a> {
                 looks += 1;
                 self.affinity.settle();
             } else if !found {
-                return;
+                break;
+            }
+        }
+        for thread in hidden {
+            if !self.is_strangers(thread) {
+                self.report.fail(thread, HIDDEN);
             }
         }
     }

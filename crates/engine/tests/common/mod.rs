@@ -197,6 +197,16 @@ impl Kernel {
         }
     }
 
+    /// Perch has looked at all masks, for the last time.
+    pub fn veil(&mut self) {
+        let cpusets = self.cpusets.clone();
+        for task in self.tasks.values_mut() {
+            if matches!(task.seen, Seen::NotYet(_)) && !shows(&task.fair, &cpusets[task.group]) {
+                task.seen = Seen::Veiled;
+            }
+        }
+    }
+
     /// A thread of a new process (`pid` none) or of one that is there, in the first group.
     pub fn spawn(&mut self, pid: Option<i32>, mask: &PuSet, fp: f64) -> ThreadId {
         self.spawn_in(0, pid, mask, fp)

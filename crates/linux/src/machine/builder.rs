@@ -4,6 +4,7 @@ use super::{Changes, CountersMode, Counting, LinuxMachine, Places, Pus};
 use crate::{
     affinity::LinuxAffinity,
     limits,
+    perf::task_events::monotonic,
     proc::Reader,
     signals::Signals,
     threads::Tracker,
@@ -92,8 +93,7 @@ impl Builder {
             child: None,
             attached: Vec::new(),
             subreaper: !self.leave_orphans,
-            opened: now,
-            opened_monotonic: crate::perf::task_events::monotonic(),
+            opened: monotonic(),
             period_end: now,
             observed: now,
             own_cpu_time: LinuxMachine::own_cpu_time(),

@@ -13,7 +13,10 @@ pub use counting::CountersMode;
 use crate::{
     affinity::{LinuxAffinity, SESSION_VARIABLE},
     launch::{self, Child},
-    perf::{TaskEvent, TaskEvents, task_events::Buffering},
+    perf::{
+        TaskEvent, TaskEvents,
+        task_events::{Buffering, monotonic},
+    },
     signals::Signals,
     threads::{Created, Launched, Tracker},
 };
@@ -47,9 +50,8 @@ pub struct LinuxMachine {
     attached: Vec<(i32, Option<OwnedFd>)>,
     subreaper: bool,
     places: Places,
-    opened: Instant,
-    /// The same moment, as records of the kernel count it.
-    opened_monotonic: u64,
+    /// When it was opened, by the clock of the kernel's records: what they tell is compared with what perch did.
+    opened: u64,
     /// When the last period ended, from which the next is counted.
     period_end: Instant,
     observed: Instant,
@@ -106,7 +108,7 @@ impl LinuxMachine {
                     tid,
                     by_pid: ppid,
                     by_tid: ptid,
-                    at: time.saturating_sub(self.opened_monotonic),
+                    at: time.saturating_sub(self.opened),
                 }),
                 TaskEvent::Exit { tid, .. } => self.tracker.exited(tid),
                 TaskEvent::Comm {
@@ -117,7 +119,7 @@ impl LinuxMachine {
                     time,
                 } => {
                     if exec {
-                        let at = time.saturating_sub(self.opened_monotonic);
+                        let at = time.saturating_sub(self.opened);
                         self.tracker.executed(pid, at);
                     }
                     self.tracker.renamed(tid, &name);
@@ -240,7 +242,7 @@ impl Machine for LinuxMachine {
         // First, so that masks are read after a change.
         let mut topology_changed = self.follow_topology();
         self.tracker.discover();
-        let now = Instant::now();
+        let (now, at) = (Instant::now(), monotonic() - self.opened);
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;
         let mut sampled = self.tracker.sample(interval);
@@ -273,7 +275,7 @@ impl Machine for LinuxMachine {
         }
         let before = std::mem::replace(&mut self.own_cpu_time, Self::own_cpu_time());
         Ok(Observation {
-            at: (now - self.opened).as_nanos() as u64,
+            at,
             interval,
             threads: sampled.threads,
             pus,
@@ -295,7 +297,7 @@ impl Machine for LinuxMachine {
     }
 
     fn now(&self) -> Option<u64> {
-        Some(self.opened.elapsed().as_nanos() as u64)
+        Some(monotonic() - self.opened)
     }
 
     fn default_mask(&self) -> PuSet {

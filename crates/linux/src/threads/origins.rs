@@ -80,31 +80,26 @@ impl Origins {
     /// What has come together since the last call; `followed` says which thread has a number now.
     pub fn take(&mut self, followed: impl Fn(i32) -> Option<ThreadId>) -> Vec<Origin> {
         let mut origins: Vec<Origin> = Vec::new();
-        let told = std::mem::take(&mut self.told);
-        for (thread, of) in std::mem::take(&mut self.found).into_values() {
-            if !told.contains_key(&thread.tid) {
-                let from = Source::Process(of);
-                origins.push(Origin {
-                    thread,
-                    from,
-                    exec: false,
-                    at: None,
-                });
-            }
-        }
-        for (tid, (by, at)) in told {
+        let mut found = std::mem::take(&mut self.found);
+        for (tid, (by, at)) in std::mem::take(&mut self.told) {
             if let (Some(thread), Some(creator)) = (followed(tid), self.known(by, &followed)) {
-                let from = Source::Thread(creator);
+                found.remove(&tid);
                 // Of one that stands for another it is not known when that had the mask.
                 let at = (creator.tid == by).then_some(at);
                 origins.push(Origin {
                     thread,
-                    from,
+                    from: Source::Thread(creator),
                     exec: false,
                     at,
                 });
             }
         }
+        origins.extend(found.into_values().map(|(thread, of)| Origin {
+            thread,
+            from: Source::Process(of),
+            exec: false,
+            at: None,
+        }));
         origins.sort_unstable_by_key(|origin| origin.thread);
         for (first, caller, at) in std::mem::take(&mut self.executed) {
             let from = match caller {
@@ -193,6 +188,10 @@ mod tests {
         origins.told(&created(5, 3));
         assert_eq!(origins.take(followed)[0].from, Source::Thread(id(3)));
         assert!(origins.take(followed).is_empty());
+        // One that tells of a creator that nobody knows tells nothing.
+        origins.found(id(7), 1);
+        origins.told(&created(7, 300));
+        assert_eq!(origins.take(followed)[0].from, Source::Process(1));
     }
 
     #[test]

@@ -209,7 +209,10 @@ fn compare(context: &mut Context, pairs: &[Pair], kind: &str, what: &str) {
     for pair in pairs {
         let (own, twin) = (mask(pair.tid), mask(pair.twin));
         context.tally.hold(own == twin, kind, || {
-            format!("{}: {own:?} for {twin:?}: {what}", pair.what)
+            format!(
+                "{} (thread {}): {own:?} for {twin:?}: {what}",
+                pair.what, pair.tid
+            )
         });
     }
 }
