@@ -128,6 +128,21 @@ fn a_child_of_a_bound_thread_whose_cpuset_is_changing_is_not_given_up() {
 }
 
 #[test]
+fn a_birth_that_is_reported_late_says_nothing_of_a_mask_that_perch_has_set_since() {
+    let mut ownership = Ownership::new(set("0-7"), false);
+    let mut first = born("0-7", None);
+    let child = first.threads[0].info.id;
+    first.at = 1;
+    ownership.observe(&first, &set("0-7"), &nobody);
+    ownership.outcome(child, &set("3"), Outcome::Applied, Some((20, 30)));
+    let mut late = born("3", Some(Source::Thread(THREAD)));
+    late.at = 40;
+    late.origins[0].at = Some(10);
+    ownership.observe(&late, &set("0-7"), &nobody);
+    assert_eq!(ownership.get(child).unwrap().bound(), Some(&set("3")));
+}
+
+#[test]
 fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
     let (bound_one, free_one) = (Source::Thread(THREAD), ThreadId { tid: 9, start: 1 });
     let inherited = (true, None);

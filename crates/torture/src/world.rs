@@ -139,7 +139,10 @@ impl World {
             };
             tally.fault(
                 kind,
-                format!("{}: {found} for {}", thread.what, thread.mask),
+                format!(
+                    "{} (thread {}): {found} for {}",
+                    thread.what, thread.tid, thread.mask
+                ),
             );
         }
     }

@@ -236,7 +236,7 @@ impl Ownership {
             if look.ended.contains(&id) {
                 continue;
             }
-            let late = look.born.contains_key(&id) && self.may_be_told_late(id);
+            let late = self.may_be_told_late(id, &look.born);
             let reborn = late || look.reborn.contains_key(&id);
             match (&sample.mask, self.threads.contains_key(&id)) {
                 (Some(mask), false) => {
@@ -430,11 +430,14 @@ impl Ownership {
         Some(birth)
     }
 
-    fn may_be_told_late(&self, thread: ThreadId) -> bool {
-        let owned = self.threads.get(&thread);
-        owned
-            .and_then(|owned| owned.open_until)
-            .is_some_and(|until| until >= self.observations)
+    /// Whether a birth that is reported now says whose mask a thread has: perch must not have set it since.
+    fn may_be_told_late(&self, thread: ThreadId, born: &Births) -> bool {
+        let Some((_, at)) = born.get(&thread) else {
+            return false;
+        };
+        self.threads.get(&thread).is_some_and(|owned| {
+            owned.open_until >= Some(self.observations) && !owned.was_set_after(*at)
+        })
     }
 
     fn place(&self, pid: i32) -> Place {
