@@ -28,7 +28,7 @@ pub struct Line {
     pub rate: f64,
     /// The same by PU, where it came at all.
     pub by_pu: Vec<(u32, f64)>,
-    /// The PUs to which it may go; `None` for one that nobody can move.
+    /// The PUs to which it may go; `None` for one that cannot be moved.
     pub allowed: Option<PuSet>,
     /// Whether every PU has it of its own.
     pub per_pu: bool,
@@ -154,7 +154,7 @@ fn tell(args: &IrqArgs, seen: &Seen, topology: &Topology) -> Result<()> {
     }
 }
 
-/// Balances in every interval until the time is over or somebody says stop; then puts everything back.
+/// Balances in every interval until the time is over or a signal stops it; then restores everything.
 fn apply(args: &IrqArgs, signals: &mut Signals) -> Result<ExitCode> {
     let mut remarks = Vec::new();
     let _lock = super::lock::irqs(&mut remarks)?;

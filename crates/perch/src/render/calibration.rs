@@ -1,4 +1,4 @@
-//! A calibration for people: who suffers from whom.
+//! A calibration in readable form: which kernel slows down which.
 
 use super::table::{Align, table};
 use perch_lab::calibrate::contends;

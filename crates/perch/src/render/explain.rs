@@ -72,8 +72,8 @@ pub fn target(made: &Move) -> String {
 fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Applied | Outcome::NotApplied => "",
-        Outcome::Gone => " [it has ended]",
-        Outcome::ChangedByOthers => " [somebody else has placed it: left alone]",
+        Outcome::Gone => " [it has exited]",
+        Outcome::ChangedByOthers => " [another process has set its mask: left alone]",
         Outcome::NotPermitted => " [not permitted]",
         Outcome::Failed => " [no descriptors or memory left]",
         Outcome::NoUsablePu => " [PU not usable any more]",

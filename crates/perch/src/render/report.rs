@@ -14,13 +14,13 @@ use std::{collections::HashMap, fmt::Write};
 const THREADS: usize = 26;
 /// Groups of ended threads in the table.
 const GROUPS: usize = 5;
-/// Moves that are told.
+/// Moves that are printed.
 const MOVES: usize = 8;
 /// PUs in the picture.
 const ROWS: usize = 32;
 /// Columns of the picture.
 const COLUMNS: usize = WIDTH - 10;
-/// Below this share of a PU a thread is not told by itself.
+/// Below this share of a PU a thread gets no row of its own.
 const IDLE: f64 = 0.0005;
 
 /// The report as text of at most 80 columns, with colour codes.
@@ -54,7 +54,7 @@ fn heading(report: &Report) -> String {
         ),
     );
     if let Some(paper) = &report.paper {
-        text += &wrapped("placed on paper on: ", paper);
+        text += &wrapped("what-if topology: ", paper);
     }
     text += &wrapped("known by: ", &report.counting);
     text += &wrapped("          ", &trust(report));
@@ -317,19 +317,19 @@ fn ending(report: &Report) -> String {
     if restored.restored > 0 {
         let _ = writeln!(
             text,
-            "{} put back at the end",
+            "{} restored at the end",
             count(restored.restored, "mask")
         );
     }
     if restored.left_alone > 0 {
         let _ = writeln!(
             text,
-            "{} left as somebody else has set it",
+            "{} left as another process set it",
             count(restored.left_alone, "mask")
         );
     }
     for (thread, why) in &restored.failed {
-        let _ = writeln!(text, "mask of thread {thread} not put back: {why}");
+        let _ = writeln!(text, "mask of thread {thread} not restored: {why}");
     }
     for remark in &report.remarks {
         text += &wrapped("note: ", remark);

@@ -3,7 +3,7 @@
 use crate::command::compare::frequency_remarks;
 use std::{fs, path::Path};
 
-/// Others are at work from so many runnable threads a PU on, on average over a minute.
+/// The machine counts as busy from this many runnable threads per PU, on average over a minute.
 const BUSY: f64 = 0.25;
 
 /// What a reader of the numbers should know of the machine while they were measured.
