@@ -67,7 +67,7 @@ pub enum Command {
     Trace(TraceArgs),
     /// Show which devices interrupt which PUs, and balance them
     Irq(IrqArgs),
-    /// Give threads back the masks that a killed perch left behind
+    /// Restore the thread masks that a killed perch left behind
     #[command(
         after_help = "Examples:\n  perch restore\n  sudo perch restore     what any user's perch has left\n  \
                       perch restore /tmp/perch-1000/812-4711-0a1b2c3d-0.journal"
@@ -181,13 +181,13 @@ pub struct PlaceArgs {
     #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Acting")]
     pub pus: Option<PuSet>,
 
-    /// Say each move as it happens, with the numbers behind it
+    /// Print each move as it happens, with the numbers behind it
     #[arg(long, help_heading = "Telling")]
     pub explain: bool,
     /// Show a table of the busiest threads every period
     #[arg(long, short = 'l', help_heading = "Telling")]
     pub live: bool,
-    /// Print the report as JSON, on standard error too; beside --explain or --live it needs --output
+    /// Print the report as JSON, on standard error too; together with --explain or --live it needs --output
     #[arg(long, help_heading = "Telling")]
     pub json: bool,
     /// Print no report
@@ -352,7 +352,7 @@ pub struct ReplayArgs {
     /// Record the replay, as a dry run of the policy: two of them can be compared line by line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
-    /// Say each move with the numbers behind it
+    /// Print each move with the numbers behind it
     #[arg(long)]
     pub explain: bool,
     /// Print the report as JSON

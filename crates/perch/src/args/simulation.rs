@@ -52,8 +52,8 @@ pub struct SimArgs {
     /// The policy; `default` is the operating system alone [default: default]
     #[arg(long, short = 'p', value_name = "NAME", conflicts_with = "compare")]
     pub policy: Option<String>,
-    /// Simulate with each of these policies and compare them; the first is the measure of the others. `best` and
-    /// `worst` are the placements of the greatest and the least throughput, by search
+    /// Simulate with each of these policies and compare them; the first is the baseline. `best` and `worst` are the
+    /// placements of the greatest and the least throughput, by search
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub compare: Vec<String>,
     /// How many placements `best` and `worst` choose from: all that differ if they are no more than N, else N drawn at
@@ -83,7 +83,7 @@ pub struct SimArgs {
     /// Rules of the policy fixed, wherever it is named; repeatable
     #[arg(long, value_name = "PATTERN=PUS")]
     pub pin: Vec<String>,
-    /// Say each move with the numbers behind it
+    /// Print each move with the numbers behind it
     #[arg(long)]
     pub explain: bool,
     /// Show the table of threads while it runs
@@ -98,7 +98,7 @@ pub struct SimArgs {
     /// Record every period, for `perch replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
     pub log: Option<PathBuf>,
-    /// Write who was on which PU when, for Perfetto
+    /// Write which thread was on which PU when, for Perfetto
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
     pub timeline: Option<PathBuf>,
     /// Print JSON
@@ -164,7 +164,7 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run experiments and hold what they give against what was published
+    /// Run experiments and compare the results with the published ones
     #[command(
         after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/\n  perch lab run tournament --workloads 2"
     )]
@@ -223,7 +223,7 @@ pub enum LabCommand {
         /// Begin with cold caches and measure soon, while they fill: there the levels differ most
         #[arg(long)]
         cold: bool,
-        /// What chance decides, it decides by this
+        /// Seed of all random choices
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
         /// Print JSON

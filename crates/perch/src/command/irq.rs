@@ -163,7 +163,7 @@ fn apply(args: &IrqArgs, signals: &mut Signals) -> Result<ExitCode> {
         .for_each(|remark| anstream::eprintln!("perch: {remark}"));
     let dir = StateDir::standard()?;
     recover_all(&dir, &mut LinuxAffinity::new())
-        .context("what a killed perch left behind cannot be put back")?;
+        .context("masks that a killed perch left behind cannot be restored")?;
     let mut keeper = IrqKeeper::new(LinuxAffinity::new(), dir);
     let end = args.duration.map(|duration| Instant::now() + duration);
     let mut before = reading()?;

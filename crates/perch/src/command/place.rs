@@ -317,7 +317,7 @@ fn recover(dir: &StateDir) -> Result<Vec<String>> {
             Recovery::Restored(report) if !report.has_failed() => {
                 (report.restored > 0).then(|| {
                     format!(
-                        "a perch that was killed had left masks behind: {} restored",
+                        "a killed perch left masks behind: {} restored",
                         report.restored
                     )
                 })

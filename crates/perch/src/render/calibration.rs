@@ -100,7 +100,7 @@ fn slowdowns(calibration: &Calibration) -> String {
     let shared = levels.iter().map(|level| in_words(*level));
     let shared = shared.collect::<Vec<_>>().join(", ");
     let what = format!(
-        "How much longer each kernel takes beside the worst of the others, on PUs that share {shared}:"
+        "How much longer each kernel takes next to the worst other kernel, on PUs that share {shared}:"
     );
     format!("{}\n{}", super::wrapped("", &what), table(&columns, rows))
 }

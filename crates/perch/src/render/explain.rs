@@ -59,12 +59,12 @@ pub fn line(at: u64, name: &str, made: &Move) -> String {
     )
 }
 
-/// `→ PU 4` or `let go`.
+/// `→ PU 4` or `released`.
 pub fn target(made: &Move) -> String {
     match &made.to {
         Some(pus) if pus.len() == 1 => format!("→ PU {pus}"),
         Some(pus) => format!("→ PUs {pus}"),
-        None => "let go".to_owned(),
+        None => "released".to_owned(),
     }
 }
 

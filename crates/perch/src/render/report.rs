@@ -210,7 +210,7 @@ fn bound(thread: &ThreadReport) -> String {
     }
 }
 
-/// Who was on which PU when: a row a PU, the thread's letter, a capital while it was FP-heavy.
+/// Which thread was on which PU when: one row per PU, with the thread's letter, a capital while it was FP-heavy.
 fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String {
     if placements.columns.len() < 2 || placements.rows.is_empty() {
         return String::new();
@@ -219,7 +219,7 @@ fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String
     let to = placements.columns.last().copied().map_or(0.0, seconds);
     let bold = Style::new().bold();
     let mut text = format!(
-        "\nWho was on which PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, * others)\n"
+        "\nThreads by PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, * others)\n"
     );
     for row in placements.rows.iter().take(ROWS) {
         let _ = write!(text, "  PU {:>3}  ", row.pu);
@@ -260,7 +260,7 @@ fn moves(report: &Report) -> String {
         return String::new();
     }
     let mut text = format!(
-        "\nMoves: {} bound, {} put elsewhere, {} let go",
+        "\nMoves: {} bound, {} moved, {} released",
         moves.bound, moves.moved, moves.released
     );
     for (outcome, number) in &moves.outcomes {
@@ -282,7 +282,7 @@ fn moves(report: &Report) -> String {
     if all.len() > MOVES {
         let _ = writeln!(
             text,
-            "  … {} more; --explain tells each as it happens",
+            "  … {} more; --explain prints each as it happens",
             total as usize - MOVES
         );
     }
@@ -292,7 +292,7 @@ fn moves(report: &Report) -> String {
 fn move_line(made: &MoveReport) -> String {
     let target = match &made.to {
         Some(pus) => format!("→ {pus}"),
-        None => "let go".to_owned(),
+        None => "released".to_owned(),
     };
     let label = format!(
         "  {:>5.1} s  {} {}  ",

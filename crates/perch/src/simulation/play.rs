@@ -96,7 +96,7 @@ pub fn decider(
     args: &SimArgs,
 ) -> Result<(Box<dyn Policy>, Settings)> {
     if [BEST, WORST].contains(&policy) {
-        bail!("`{policy}` is no policy: give it to --compare, beside others");
+        bail!("`{policy}` is no policy: give it to --compare, together with others");
     }
     let mut settings = Settings::new(&args.place(policy))?;
     let calibration = match settings.lacks_calibration() {

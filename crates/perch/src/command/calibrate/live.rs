@@ -129,7 +129,7 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
     notes.push(spread(&measured, &usable));
     notes.extend(short.map(|pass| {
         format!(
-            "the time was over in pass {pass} of {PASSES}: medians are of fewer repetitions; others at work make it slow"
+            "time ran out in pass {pass} of {PASSES}: medians are of fewer repetitions; other load slows the calibration"
         )
     }));
     Ok(calibration)

@@ -96,7 +96,7 @@ pub fn check(
     }
     if !claimed.is_empty() {
         notes.push(format!(
-            "these PUs claim to share a core, and do not slow each other down ({}): {}; a virtual machine may only say so",
+            "these PUs claim to share a core, and do not slow each other down ({}): {}; a virtual machine may report a topology that is not real",
             kernel.name,
             some(&claimed)
         ));
