@@ -68,7 +68,7 @@ impl fmt::Display for LockError {
                 "another perch places threads on PUs {pus}; give each its own with --pus, or let one observe \
                  (--policy observe)"
             ),
-            Self::Irqs => f.write_str("another `perch irq --apply` is at work: stop it first"),
+            Self::Irqs => f.write_str("another `perch irq --apply` is running: stop it first"),
             Self::Unusable { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }

@@ -63,7 +63,7 @@ struct Look {
 /// Shows, proposes, or applies.
 ///
 /// # Errors
-/// A /proc that cannot be read, a journal that cannot be written, another perch at work.
+/// A /proc that cannot be read, a journal that cannot be written, another perch that is running.
 pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
     let mut signals = Signals::catch()?;
     if args.apply {

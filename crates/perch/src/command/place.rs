@@ -308,7 +308,7 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
     Ok(Box::new(Fixed::from_rules(rules)))
 }
 
-/// Gives back what perches that were killed have left, as remarks for the user.
+/// Restores what killed perch processes left behind, with remarks for the user.
 fn recover(dir: &StateDir) -> Result<Vec<String>> {
     let recovered = recover_all(dir, &mut LinuxAffinity::new())?;
     Ok(recovered

@@ -67,11 +67,11 @@ fn in_words(share: Share) -> &'static str {
     }
 }
 
-/// Each kernel's largest slowdown beside one other, at each level, and who that was.
+/// Each kernel's largest slowdown when co-running with one other, at each level, and which one that was.
 fn slowdowns(calibration: &Calibration) -> String {
     let levels = levels(calibration);
     if levels.is_empty() {
-        return "Nothing can run beside anything.".to_owned();
+        return "No two kernels can run at the same time.".to_owned();
     }
     let mut columns = vec![("kernel", Align::Left)];
     columns.extend(levels.iter().map(|level| (name(*level), Align::Right)));

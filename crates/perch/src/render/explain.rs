@@ -59,12 +59,12 @@ pub fn line(at: u64, name: &str, made: &Move) -> String {
     )
 }
 
-/// `→ PU 4` or `released`.
+/// `→ PU 4` or `unbound`.
 pub fn target(made: &Move) -> String {
     match &made.to {
         Some(pus) if pus.len() == 1 => format!("→ PU {pus}"),
         Some(pus) => format!("→ PUs {pus}"),
-        None => "released".to_owned(),
+        None => "unbound".to_owned(),
     }
 }
 

@@ -260,7 +260,7 @@ fn moves(report: &Report) -> String {
         return String::new();
     }
     let mut text = format!(
-        "\nMoves: {} bound, {} moved, {} released",
+        "\nMoves: {} bound, {} moved, {} unbound",
         moves.bound, moves.moved, moves.released
     );
     for (outcome, number) in &moves.outcomes {
@@ -292,7 +292,7 @@ fn moves(report: &Report) -> String {
 fn move_line(made: &MoveReport) -> String {
     let target = match &made.to {
         Some(pus) => format!("→ {pus}"),
-        None => "released".to_owned(),
+        None => "unbound".to_owned(),
     };
     let label = format!(
         "  {:>5.1} s  {} {}  ",

@@ -1,4 +1,4 @@
-//! How fast each kind of thread is alone: what slowdown is relative to.
+//! How fast each kind of thread is in isolation: slowdowns are relative to that.
 
 use super::{Scene, meter::Meter};
 use crate::render::progress::Bar;
@@ -14,7 +14,7 @@ use perch_sim::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// How fast a kind of threads is alone, in instructions a picosecond.
+/// How fast a kind of threads is in isolation, in instructions per picosecond.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speed {
     /// Over its life, with the first misses: caches are cold in the beginning.

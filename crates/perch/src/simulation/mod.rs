@@ -156,7 +156,7 @@ pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Op
     let threads = if telling { 1 } else { parallel::host_threads() };
     let bar = Bar::new(!telling, steps);
 
-    bar.says("each kind alone");
+    bar.says("each kind in isolation");
     let alone = alone::alone(scene, &lone, threads, &bar)?;
     bar.says("placements");
     let mut found = match &candidates {
@@ -237,7 +237,7 @@ fn outcome(policy: &str, runs: &[Simulated], search: Option<Found>) -> Outcome {
     }
 }
 
-/// What no placement can exceed; `None` where a thread may be faster beside others than alone.
+/// What no placement can exceed; `None` where a thread may be faster co-running than in isolation.
 fn highest(scene: &Scene<'_>, alone: &Alone) -> Option<f64> {
     let workload = scene.workload;
     let kinds = || {

@@ -125,7 +125,7 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
     let notes = &mut calibration.notes;
     notes.extend(wrong);
     notes.splice(0..0, before);
-    notes.push(format!("metrics alone: {}", seen.counting));
+    notes.push(format!("metrics in isolation: {}", seen.counting));
     notes.push(spread(&measured, &usable));
     notes.extend(short.map(|pass| {
         format!(
@@ -276,7 +276,7 @@ pub fn undisturbed(
     Ok(best)
 }
 
-/// The same with the metrics of those that ran alone where metrics were measured.
+/// The same, with the metrics of those that ran in isolation where metrics were measured.
 fn with_metrics(
     mut measured: Vec<Vec<Measured>>,
     plan: &Plan,
