@@ -1,4 +1,4 @@
-//! Changing affinity masks, of threads and of interrupts, without ever overwriting somebody else's.
+//! Changes affinity masks of threads and interrupts, and never overwrites a mask that another process set.
 
 use crate::{Outcome, ProcessId, PuSet, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -62,8 +62,8 @@ pub struct IrqState {
     pub device: String,
     /// Its affinity mask.
     pub mask: PuSet,
-    /// Whether the kernel lets anybody change the mask: not that of an interrupt which a driver manages or which
-    /// belongs to each PU.
+    /// Whether the kernel allows a change of the mask: not that of an interrupt which a driver manages or which belongs
+    /// to each PU.
     pub movable: bool,
 }
 
@@ -85,7 +85,7 @@ pub trait Affinity {
     /// The thread's mask, offline PUs included.
     ///
     /// # Errors
-    /// A thread that is gone, a /proc that cannot be read.
+    /// The thread has exited, or /proc cannot be read.
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError>;
 
     /// Compare and set: identity and present mask are checked right before.
@@ -104,13 +104,13 @@ pub trait Affinity {
         Outcome::Gone
     }
 
-    /// The PUs that are online and in the thread's CPU set; `None` if that cannot be told.
+    /// The PUs that are online and in the thread's CPU set; `None` if that is unknown.
     fn allowed(&self, thread: ThreadId) -> Option<PuSet>;
 
     /// Waits a moment for the kernel to finish a change of PUs or CPU sets.
     fn settle(&self) {}
 
-    /// Which program the process executes; `None` if that cannot be told.
+    /// Which program the process executes; `None` if that is unknown.
     fn image(&self, _process: ProcessId) -> Option<Image> {
         None
     }

@@ -24,7 +24,7 @@ pub struct EventSet {
     pub events: Vec<EventChoice>,
 }
 
-/// All that a machine is asked to count. More than one set means that the sets take turns (a round).
+/// All events that a machine is asked to count. Several sets are multiplexed (one round shows each set once).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventPlan {
     /// The sets, in turn order.

@@ -1,4 +1,4 @@
-//! The trait of machines: live, simulated, or a recording played back.
+//! The trait of machines: live, simulated, or a replayed recording.
 
 use crate::{Affinity, EventPlan, MachineError, Observation, ProcessId, PuSet, Topology};
 use std::{ffi::OsString, sync::Arc, time::Duration};
@@ -17,9 +17,9 @@ pub struct Launch {
 pub enum Wake {
     /// The period is over.
     Period,
-    /// The launched program has ended, whatever it has left running, with its wait status (wait(2)); or all processes
-    /// that perch was attached to, with all their descendants. `None` where there is no status: nothing was launched,
-    /// or somebody else in this process has reaped the program.
+    /// The launched program has exited, with its wait status (wait(2)), even if it left descendants running; or all
+    /// processes that perch was attached to have exited, with all their descendants. `None` where there is no status:
+    /// nothing was launched, or other code in this process reaped the program.
     Ended(Option<i32>),
     /// The user asked to stop (a signal's number).
     Stop(i32),
@@ -70,15 +70,15 @@ pub trait Machine {
         None
     }
 
-    /// The processes that are followed at this moment, each with its target, and with those that were born since the last
-    /// observation: so that none is missed when masks are given back. Machines on which [`Affinity::relatives`] finds all
-    /// of them need not say.
+    /// The processes that are followed at this moment, each with its target. Includes processes created since the last
+    /// observation, so that none is missed when masks are restored. Machines on which [`Affinity::relatives`] finds all
+    /// of them need not implement this.
     fn processes(&mut self) -> Vec<(ProcessId, u32)> {
         Vec::new()
     }
 
-    /// The mask that threads have which nobody placed, where [`Observation::processes`] says nothing else: for a launched
-    /// program the one that perch inherited, for an attached one the effective cpuset. Offline PUs included.
+    /// The mask of threads that have not been placed, where [`Observation::processes`] says nothing else: for a
+    /// launched program the one that perch inherited, for an attached one the effective cpuset. Offline PUs included.
     fn default_mask(&self) -> PuSet;
 
     /// Reads and changes masks.

@@ -1,4 +1,4 @@
-//! What can be wrong with a file that people write, told with file, line, column and the line itself.
+//! Mistakes in files that people write, reported with file, line, column and the line itself.
 
 use std::{fmt, ops::Range};
 

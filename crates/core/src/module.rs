@@ -3,7 +3,7 @@
 use crate::{MachineError, Metrics, Sharing, ThreadId, ThreadSample, Topology};
 use std::sync::Arc;
 
-/// What a module is told at a period's end.
+/// What a module receives at a period's end.
 pub struct ModuleContext<'a> {
     /// The machine.
     pub topology: &'a Arc<Topology>,

@@ -47,7 +47,7 @@ pub struct PuSample {
     pub counts: Vec<Count>,
 }
 
-/// Two threads that touch the same memory, as far as somebody saw it.
+/// Two threads that were seen to touch the same memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
     /// Who, the lower id first.
@@ -58,7 +58,7 @@ pub struct Sharing {
     pub confidence: f64,
 }
 
-/// Which PUs a process may use when nobody places it, and to which target it belongs. A target is a program that perch
+/// Which PUs a process may use when it is not placed, and to which target it belongs. A target is a program that perch
 /// launched or a process that it was attached to, with all that descends from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
@@ -66,7 +66,7 @@ pub struct ProcessState {
     pub process: ProcessId,
     /// Its target's number, in the order in which they were given to perch.
     pub target: u32,
-    /// The mask of its threads that nobody placed. Offline PUs are in where the kernel would keep them in.
+    /// The mask of its threads that have not been placed. Offline PUs are in where the kernel would keep them in.
     pub default: PuSet,
     /// Whether `default` is all that its CPU set allows: then it grows with the CPU set.
     pub whole: bool,
@@ -80,11 +80,11 @@ pub struct ProcessState {
 pub enum Source {
     /// From this thread.
     Thread(ThreadId),
-    /// From one of this process's threads; nobody saw from which.
+    /// From one of this process's threads; it is not known from which.
     Process(i32),
 }
 
-/// How a thread came to its mask, as far as somebody saw it.
+/// Where a thread got its mask from, as far as that was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The thread.
@@ -108,15 +108,15 @@ pub struct Observation {
     pub interval: u64,
     /// Every live thread that was given to perch, and those that ended in the interval.
     pub threads: Vec<ThreadSample>,
-    /// The PUs, by rising number; empty where nobody looked at them.
+    /// The PUs, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pus: Vec<PuSample>,
-    /// Threads that share memory; empty where nobody looked.
+    /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,
     /// Threads that ended in the interval.
     pub ended: Vec<ThreadId>,
-    /// Processes that are new, or whose state has changed since they were last told.
+    /// Processes that are new, or whose state has changed since they were last reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessState>,
     /// Threads that were created or that took over another's number, in that order.

@@ -61,7 +61,7 @@ pub struct Plan {
     pub remarks: Vec<String>,
 }
 
-/// What became of one change of one thread.
+/// The outcome of one change of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -69,9 +69,9 @@ pub enum Outcome {
     Applied,
     /// Only decided (`--dry-run`, replay).
     NotApplied,
-    /// The thread ended before.
+    /// The thread exited before the change.
     Gone,
-    /// Its mask was no longer the one that perch knew: somebody else set it. Left alone.
+    /// Its mask was no longer the one that perch knew: another process set it. Left alone.
     ChangedByOthers,
     /// The kernel refused.
     NotPermitted,

@@ -8,12 +8,12 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HandsOff {
-    /// Somebody placed it before perch came: its mask is not the default.
+    /// It was placed before perch first saw it: its mask is not the default.
     PlacedBefore,
-    /// Somebody changed its mask after perch had set one.
+    /// Another process changed its mask after perch had set one.
     ChangedByOthers,
-    /// Its mask is one that perch has set on other threads of its process. It may have inherited it or may have been
-    /// placed there, and nobody saw which.
+    /// Its mask is one that perch has set on other threads of its process. It may have inherited the mask or may have
+    /// been placed, and perch has no record of which.
     Unknown,
     /// The kernel refuses (another user's thread, a kernel thread, SCHED_DEADLINE).
     NotPermitted,
@@ -41,7 +41,7 @@ pub struct ThreadState {
     pub metrics: Metrics,
 }
 
-/// What a PU did in one period, whoever ran on it.
+/// What a PU did in one period, for all threads that ran on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PuLoad {
     /// The operating system's number.
@@ -72,10 +72,10 @@ pub struct Snapshot {
     pub fp_threshold: f64,
     /// Live threads, by rising id.
     pub threads: Vec<ThreadState>,
-    /// The PUs, by rising number; empty where nobody looked at them.
+    /// The PUs, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pus: Vec<PuLoad>,
-    /// Threads that share memory; empty where nobody looked.
+    /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,
     /// What came of the last plan.

@@ -1,8 +1,8 @@
 //! Text from outside, made fit to be shown.
 //!
-//! Whoever names a thread, a device or a file may put control characters into the name, and a terminal obeys them:
-//! they retitle windows, hide lines, and on some answer as if typed. So names are made printable where they enter, and
-//! what is printed passes [`printable_lines`] once more.
+//! Names of threads, devices and files are chosen by users and may contain control characters, which a terminal
+//! executes: they retitle windows, hide lines, and on some terminals inject input as if typed. So names are made
+//! printable where they enter, and all output passes [`printable_lines`] once more.
 
 use std::{borrow::Cow, fmt::Write};
 

@@ -1,7 +1,7 @@
 //! Opening files that a user has named: whatever the name stands for, perch neither hangs nor reads without end.
 //!
 //! A plain `open(2)` of a FIFO waits for its other end, perhaps for ever, and a device such as `/dev/zero` has no end.
-//! Pipes are fine where somebody writes to them, so that `--config <(generate)` and `… | perch replay /dev/stdin` work.
+//! Pipes work if another process writes to them, so that `--config <(generate)` and `… | perch replay /dev/stdin` work.
 #![forbid(unsafe_code)]
 
 use rustix::{
@@ -17,14 +17,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// For how long somebody may take to open the other end of a FIFO.
+/// How long another process may take to open the other end of a FIFO.
 const OTHER_END: Duration = Duration::from_secs(2);
 
-/// For how long the writer of a pipe may say nothing at all.
+/// How long the writer of a pipe may write nothing at all.
 const FIRST_BYTE: Duration = Duration::from_secs(60);
 
-const NO_WRITER: &str = "it is a FIFO to which nobody writes";
-const NO_READER: &str = "it is a FIFO from which nobody reads";
+const NO_WRITER: &str = "it is a FIFO with no writer";
+const NO_READER: &str = "it is a FIFO with no reader";
 
 fn refused(why: &str) -> io::Error {
     io::Error::other(why)
@@ -36,7 +36,7 @@ pub type Input = io::Chain<Cursor<Vec<u8>>, File>;
 /// Opens a file to read from.
 ///
 /// # Errors
-/// The system's; a directory, a FIFO to which nobody writes, a terminal or device. `/dev/null` is an empty file.
+/// The system's; a directory, a FIFO with no writer, a terminal or device. `/dev/null` is an empty file.
 pub fn input(path: &Path) -> io::Result<Input> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(open(path, flags, Mode::empty())?);
@@ -57,13 +57,13 @@ pub fn input(path: &Path) -> io::Result<Input> {
     Ok(Cursor::new(first).chain(file))
 }
 
-/// The first bytes from a pipe; nothing if its writer has gone without a word.
+/// The first bytes from a pipe; nothing if its writer closed it without writing.
 fn first_of(pipe: &File) -> io::Result<Vec<u8>> {
     let start = Instant::now();
     let mut bytes = vec![0; 1 << 16];
     loop {
         match rustix::io::read(pipe, &mut bytes) {
-            // Nobody writes, or nobody does yet.
+            // No writer, or none yet.
             Ok(0) if start.elapsed() < OTHER_END => sleep(Duration::from_millis(20)),
             Ok(0) => return Err(refused(NO_WRITER)),
             Ok(length) => {
@@ -104,7 +104,7 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 /// Makes a file, or empties the one that is there, to write to it. Devices and pipes are taken as they are.
 ///
 /// # Errors
-/// The system's; a directory, a FIFO from which nobody reads.
+/// The system's; a directory, a FIFO with no reader.
 pub fn output(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY
         | OFlags::CREATE
@@ -161,13 +161,13 @@ mod tests {
         for (path, why) in [
             (folder.path(), "directory"),
             (Path::new("/dev/zero"), "device"),
-            (&fifo(folder.path()), "nobody writes"),
+            (&fifo(folder.path()), "no writer"),
         ] {
             let error = input(path).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
         let error = output(&folder.path().join("fifo")).unwrap_err().to_string();
-        assert!(error.contains("nobody reads"), "{error}");
+        assert!(error.contains("no reader"), "{error}");
         assert_eq!(
             input(&folder.path().join("none")).unwrap_err().kind(),
             io::ErrorKind::NotFound

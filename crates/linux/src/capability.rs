@@ -1,7 +1,7 @@
 //! What to tell users who lack a capability.
 
-/// How some users get a capability without all users getting it: whoever may run a file that has it can use it on
-/// anybody's threads.
+/// How to give a capability to some users only: any user who may run a file that has it can use it on all users'
+/// threads.
 pub fn advice(capability: &str) -> String {
     let upper = capability.to_uppercase();
     let lower = capability.to_lowercase();

@@ -8,8 +8,8 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-/// Descriptors that nobody keeps open, so that the journal can be written, `/proc` read and masks restored: this many,
-/// or half of what there is.
+/// Descriptors that are never kept open, so that the journal can be written, `/proc` read and masks restored: this
+/// many, or half of what there is.
 const RESERVED: usize = 256;
 
 /// The limit of open files as it was before perch raised it.
@@ -52,8 +52,8 @@ pub enum Purpose {
     Code,
 }
 
-/// Of every 16 descriptors those that each purpose has to itself, in the order of [`Purpose`]. The rest is for whoever
-/// comes first.
+/// Of every 16 descriptors, the number reserved for each purpose, in the order of [`Purpose`]. The rest is first come,
+/// first served.
 const OWN_PARTS: [usize; 6] = [2, 2, 1, 2, 1, 1];
 
 /// The descriptors that perch may keep open, shared by all that keep some.
@@ -127,7 +127,7 @@ impl Budget {
     }
 }
 
-/// Descriptors that are set aside, given back when this is dropped.
+/// Descriptors that are set aside; released when this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     budget: Budget,
@@ -225,7 +225,7 @@ mod tests {
                 held.extend(reserved);
                 let used: usize = ALL.iter().map(|purpose| budget.used(*purpose)).sum();
                 prop_assert!(used <= total);
-                // Nobody is left without his own part.
+                // Each purpose keeps its own part.
                 for (purpose, part) in ALL.iter().zip(OWN_PARTS) {
                     let of_it = budget.used(*purpose) + budget.available(*purpose);
                     prop_assert!(of_it >= total * part / 16);
@@ -245,7 +245,7 @@ mod tests {
         let others: Vec<usize> = others.map(|of| rest(&budget, *of).len()).collect();
         assert_eq!(others, [20, 10, 20, 10, 10]);
         let kept = budget.clone().reserve(Purpose::Code, 10);
-        let kept = kept.expect("given back").keep(5);
+        let kept = kept.expect("released").keep(5);
         assert_eq!((*kept, budget.used(Purpose::Code)), (5, 10));
     }
 }

@@ -1,9 +1,9 @@
-//! Two perch on one machine: whoever places threads on a PU holds that PU's lock.
+//! Several perch processes on one machine: the one that places threads on a PU holds that PU's lock.
 //!
 //! The locks are bytes of one file, locked with open file description locks (fcntl(2)): byte N stands for PU N. The
-//! kernel frees them when their holder ends, however it ends. Whoever may not write to the file cannot lock anything in
-//! it, so nobody gets in the way of root or of another user. An ordinary user's perch makes way for root's: it
-//! finds root's locks in `/proc/locks`.
+//! kernel releases them when their holder exits, however it exits. A user without write permission cannot lock anything
+//! in the file, so no user can block root or another user. An ordinary user's perch yields to root's: it finds root's
+//! locks in `/proc/locks`.
 
 use nix::{
     errno::Errno,
@@ -27,7 +27,7 @@ const NAME: &str = "pus.lock";
 /// The byte for interrupts, far beyond any PU.
 const IRQS: u64 = 1 << 40;
 
-/// How often a lock is tried again whose holder has gone before it could be asked for.
+/// How often a lock is retried if its holder exited before it could be queried.
 const TRIES: usize = 3;
 
 /// Where locks are taken.
@@ -68,7 +68,7 @@ impl fmt::Display for LockError {
                 "another perch places threads on PUs {pus}; give each its own with --pus, or let one observe \
                  (--policy observe)"
             ),
-            Self::Irqs => f.write_str("another `perch irq --apply` is at work: stop it first"),
+            Self::Irqs => f.write_str("another `perch irq --apply` is running: stop it first"),
             Self::Unusable { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }
@@ -77,7 +77,7 @@ impl fmt::Display for LockError {
 impl std::error::Error for LockError {}
 
 impl LockFile {
-    /// The file in this directory, which nobody else may write to.
+    /// The file in this directory, which no other user may write to.
     pub fn new(directory: &Path) -> Self {
         Self {
             path: directory.join(NAME),
@@ -112,7 +112,7 @@ impl LockFile {
                 Err(Errno::EAGAIN | Errno::EACCES) => {}
                 Err(errno) => return Err(self.unusable(errno.into())),
             }
-            // What was taken up to the refusal is given back before others are asked.
+            // Locks taken up to the refusal are released before the holders are queried.
             drop(file);
             let file = self.open()?;
             let mut held = self.held_elsewhere(&wanted);
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    /// What the test below starts: it takes PUs 1 to 3 as somebody else would, and says how that went.
+    /// What the test below starts: it takes PUs 1 to 3 as another process would, and prints the outcome.
     #[test]
     #[ignore = "the process of another test"]
     fn takes_as_another() {
@@ -404,7 +404,7 @@ mod tests {
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         let locks = LockFile::new(&of_root);
-        // Whoever may not write to root's file cannot lock anything there.
+        // A user without write permission for root's file cannot lock anything there.
         let root = locks.pus(&pus("2-9")).expect("free");
         let told = as_user(&of_root);
         assert!(told.contains("outcome: Err(Unusable"), "{told}");

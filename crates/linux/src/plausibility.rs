@@ -20,8 +20,8 @@ const LEAST_INSTRUCTIONS: f64 = 1e-4;
 /// Below this time on a PU, in nanoseconds, too few counts prove nothing.
 const LONG_ENOUGH: u64 = 10_000_000;
 
-/// Marks the counts of one thread's interval that cannot be true. If cycles or instructions are too few, nothing that
-/// was counted beside them is believed.
+/// Marks the counts of one thread's interval that cannot be true. If cycles or instructions are too few, none of the
+/// counts taken together with them is used.
 ///
 /// `on_cpu` is the time in nanoseconds for which the thread ran while the events were switched on; `user_only` tells
 /// that its time in the kernel was not counted, so that few counts prove nothing.

@@ -86,8 +86,8 @@ pub struct Arrived {
     pub child: bool,
 }
 
-/// Catches signals while it lives; after the last one they act as if perch had never cared. All share what arrived: a
-/// signal is told to the first who asks.
+/// Catches signals while it lives; after the last instance is dropped, signals have their old dispositions again. All
+/// instances share what arrived: a signal is reported to the first caller that asks.
 #[derive(Debug)]
 pub struct Signals {
     /// The last signal that asked to stop.
@@ -101,7 +101,7 @@ const BY_KERNEL: u64 = 1 << 62;
 const ONCE: u64 = 1 << 32;
 const TIMES: u64 = BY_KERNEL - ONCE;
 
-/// Where handlers write a byte that wakes whoever waits, and where it is read.
+/// Where handlers write a byte that wakes waiting threads, and where it is read.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static WOKEN: OnceLock<OwnedFd> = OnceLock::new();
 
@@ -145,7 +145,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     }
 }
 
-/// Keeps a signal until it is asked for, and wakes whoever waits.
+/// Keeps a signal until it is asked for, and wakes waiting threads.
 fn note(signal: i32, sent: bool, sender: i32) {
     if let Some(slot) = slot(signal) {
         let from = if sent { 0 } else { BY_KERNEL };
@@ -160,7 +160,7 @@ fn note(signal: i32, sent: bool, sender: i32) {
     }
 }
 
-/// What the signal would have done without perch's handler. Returns, if at all, to whom it interrupted.
+/// What the signal would have done without perch's handler. Returns, if at all, to the interrupted code.
 ///
 /// # Safety
 /// To be called in a signal handler that blocks the signal.
@@ -255,7 +255,7 @@ pub(crate) fn reset_reserved() {
     }
 }
 
-/// A signal that asks to stop and that nobody has asked for yet; it stays.
+/// A signal that asks to stop and that no caller has fetched yet; it stays.
 pub(crate) fn stop_pending() -> Option<i32> {
     let came = |signal: &i32| slot(*signal).is_some_and(|slot| slot.load(Ordering::SeqCst) != 0);
     STOP.into_iter().chain(FAULTS).find(came)
@@ -361,7 +361,7 @@ impl Signals {
         };
         for signal in 1..NUMBERS as i32 {
             if signal == libc::SIGCHLD {
-                // Told above; one that came since is for the next call.
+                // Reported above; one that arrived since is for the next call.
             } else if is_passed(signal) {
                 arrived.passed.extend(received(signal));
             } else if arrived.stop.is_none() {
@@ -394,7 +394,7 @@ fn received(signal: i32) -> Option<Received> {
 impl Drop for Signals {
     fn drop(&mut self) {
         if LIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
-            // Nobody is left who could be told.
+            // No caller is left that could be told.
             self.take();
         }
     }

@@ -47,7 +47,7 @@ fn sets_take_turns_and_count() {
     assert!(
         counters
             .description()
-            .contains("3 events in 2 sets by turns")
+            .contains("3 events in 2 multiplexed sets")
     );
     let busy = Worker::start(Work::Integer);
     counters.attach(busy.id, PID).expect("one's own thread");

@@ -34,7 +34,7 @@ pub struct ConfigFile {
     /// Samples a second on each busy PU, where threads are known by sampling (1 to 10000).
     #[schemars(range(min = 1, max = 10000))]
     pub sampling_rate: Option<u32>,
-    /// Place threads even where somebody placed them before.
+    /// Place threads even if the user or another program has placed them already.
     pub take_over: Option<bool>,
     /// Use only these PUs, such as "0-7".
     pub pus: Option<String>,
@@ -63,7 +63,7 @@ pub struct Settings {
     pub counters: Counters,
     /// Samples a second on each busy PU; `None` for the default of the privileges at hand.
     pub sampling_rate: Option<u32>,
-    /// Whether threads that somebody placed are placed too.
+    /// Whether threads that were already placed are placed too.
     pub take_over: bool,
     /// The only PUs to use.
     pub pus: Option<PuSet>,
@@ -236,7 +236,7 @@ impl ConfigFile {
         };
         match perch_files::read_to_string(&path) {
             Ok(text) => Ok(Self::parse(&text, &path)?),
-            // Nobody asked for it: HOME may be another user's, as under sudo or setpriv.
+            // The user did not ask for it: HOME may be another user's, as under sudo or setpriv.
             Err(error) if !must && matches!(error.kind(), NotFound | PermissionDenied) => {
                 Ok(Self::default())
             }

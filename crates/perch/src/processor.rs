@@ -26,7 +26,7 @@ pub fn library() -> Result<Library> {
         variable("HOME").as_deref(),
     );
     if asked.is_none() {
-        // Nobody asked for it: HOME may be another user's, as under sudo or setpriv.
+        // The user did not ask for it: HOME may be another user's, as under sudo or setpriv.
         let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
         dirs.retain(|dir| !std::fs::read_dir(dir).is_err_and(refused));
     }

@@ -122,7 +122,7 @@ fn line(test: &str, need: Need, why: &str) -> String {
     format!("skipped: {test}: {need}: {}\n", why.replace('\n', "; "))
 }
 
-/// In one write, since tests run beside each other.
+/// In one write, since tests run in parallel.
 fn append(file: &Path, line: &str) -> io::Result<()> {
     File::options()
         .create(true)

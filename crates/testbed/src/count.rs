@@ -78,7 +78,7 @@ pub struct Counted {
 /// Counts for the given time.
 ///
 /// # Errors
-/// When an event does not open or the thread has gone.
+/// When an event does not open or the thread has exited.
 pub fn run(options: &Options) -> Result<Counted> {
     let mut group = Builder::new(Software::DUMMY)
         .read_format(

@@ -27,7 +27,7 @@ pub fn uneven(
     let all_cores: BTreeSet<usize> = core_of.iter().copied().collect();
     for (&tid, &role) in roles {
         let Some(pus) = masks.get(&tid) else {
-            wrong.push(format!("{role:?} thread {tid} is gone"));
+            wrong.push(format!("{role:?} thread {tid} has exited"));
             continue;
         };
         let cores: BTreeSet<Option<usize>> =
@@ -79,7 +79,7 @@ mod tests {
         // Unbound, and bound to one PU twice.
         assert!(wrong([(Fp, &[0, 1, 2, 3]), (Int, &[1]), (Int, &[2]), (Fp, &[3])]) > 0);
         assert_eq!(wrong([(Fp, &[0]), (Int, &[0]), (Int, &[2]), (Fp, &[3])]), 1);
-        // A PU that nobody knows is on no core.
+        // An unknown PU is on no core.
         assert!(wrong([(Fp, &[0]), (Int, &[1]), (Int, &[2]), (Fp, &[9])]) > 0);
     }
 
@@ -87,6 +87,6 @@ mod tests {
     fn a_thread_that_is_gone_is_said() {
         let roles = BTreeMap::from([(1, Role::Fp), (2, Role::Fp)]);
         let masks = BTreeMap::from([(1, vec![0])]);
-        assert!(uneven(&roles, &masks, &CORE_OF)[0].contains("thread 2 is gone"));
+        assert!(uneven(&roles, &masks, &CORE_OF)[0].contains("thread 2 has exited"));
     }
 }

@@ -23,10 +23,10 @@ pub(crate) const PERIOD_RECORD: &str = r#"{"record":"period""#;
 pub struct Options {
     /// What to call this look
     pub label: String,
-    /// Wait until the workload's output has so many lines
+    /// Wait until the workload's output has COUNT lines
     #[arg(long, value_name = "FILE=COUNT", value_parser = file_and_count)]
     pub lines: Option<(PathBuf, usize)>,
-    /// Then wait until perch's log has so many more periods
+    /// Then wait until perch's log has COUNT more periods
     #[arg(long, value_name = "FILE=COUNT", value_parser = file_and_count)]
     pub periods: Option<(PathBuf, usize)>,
     /// Then wait until things are so, or perch has seen enough to have made them so; with `--lines` and `--log`
@@ -35,7 +35,7 @@ pub struct Options {
     /// perch's log
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Give up after so many seconds
+    /// Give up after this many seconds
     #[arg(long, default_value_t = 300.0)]
     pub limit: f64,
 }
@@ -96,7 +96,7 @@ pub fn pu_list(text: &str) -> Vec<usize> {
     numbers
 }
 
-/// Waits as told and looks.
+/// Waits as ordered and looks.
 ///
 /// # Errors
 /// When what is waited for does not come in time.
@@ -200,7 +200,7 @@ fn tasks() -> Vec<Task> {
                     .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
                 line.map(|value| value.trim().to_owned())
             };
-            // Kernel threads have no memory, and neither has who is about to be gone.
+            // Kernel threads have no memory, and neither has a process that is about to exit.
             if let (Some(_), Some(name), Some(parent), Some(allowed)) = (
                 field("VmSize"),
                 field("Name"),

@@ -72,8 +72,8 @@ impl Qemu {
         dir: &Path,
     ) -> Result<Self> {
         // A guest lives on the host's clock, so other work on the host should not take its time: root may ask for more
-        // than its share, and who may not is told so by `nice` and goes on. By `setpriv` QEMU does not outlive a test
-        // that is killed.
+        // than its share; for other users `nice` prints a warning and continues. By `setpriv` QEMU does not outlive a
+        // test that is killed.
         let mut command = Command::new("nice");
         command
             .args([

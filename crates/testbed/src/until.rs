@@ -15,7 +15,7 @@ use crate::even::{last_roles, uneven};
 use crate::load::Line;
 use crate::look::{Look, PERIOD_RECORD, pu_list};
 
-/// So many periods in a row a state must last.
+/// For this many periods in a row a state must last.
 pub const HOLD: usize = 3;
 
 /// Periods that are at least allowed.
@@ -32,7 +32,7 @@ const COUNTED: f64 = SAMPLES / PERIODS as f64;
 pub enum State {
     /// Floating-point and integer threads are spread evenly, see [`uneven`].
     Even,
-    /// At least so many threads of the workload may use one core only.
+    /// At least this many threads of the workload may use one core only.
     Bound(usize),
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Waiting {
     state: State,
     /// Periods in perch's log when it began.
     began: Option<usize>,
-    /// So many periods in a row it has been so.
+    /// For how many periods in a row it has held.
     held: usize,
 }
 

@@ -51,7 +51,7 @@ pub struct Args {
 /// The programs that perch is let loose on, and the process that does the work.
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// A program that does what it is told over a pipe
+    /// A program that executes orders from a pipe
     #[command(hide = true)]
     Victim,
     /// A program that does nothing

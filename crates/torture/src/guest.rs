@@ -9,7 +9,7 @@ const ATTACKS: [&str; 4] = ["same-value", "cpusets", "widened", "two"];
 
 /// An emulated machine is slow.
 const LIMIT: Duration = Duration::from_secs(1800);
-/// And makes so many per cent of the usual tries.
+/// And makes this percentage of the usual tries.
 const PERCENT: u32 = 5;
 
 /// Makes them.

@@ -1,4 +1,4 @@
-//! What a victim is told, one JSON line each, and what it answers.
+//! Orders to a victim, one JSON line each, and its replies.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Message {
     pub order: Order,
 }
 
-/// What a thread can be told to do.
+/// Orders that a thread can get.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Order {
     /// Start a thread that takes orders.

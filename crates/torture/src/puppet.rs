@@ -1,4 +1,4 @@
-//! A victim seen from outside: told what to do over a pipe, so that the attack has the timing in its hand.
+//! A victim seen from outside: it takes orders over a pipe, so that the attack controls the timing.
 
 use crate::orders::{Message, Order, Reply};
 use anyhow::{Context, Result, bail};
@@ -37,7 +37,7 @@ impl Puppet {
         Self::meet(orders, replies)?.context("a victim ended at once")
     }
 
-    /// Waits for one that somebody else starts with these pipes; `None` if it never came to that.
+    /// Waits for one that another process starts with these pipes; `None` if it was never started.
     pub fn meet(orders: ChildStdin, replies: ChildStdout) -> Result<Option<Self>> {
         let mut puppet = Self {
             pid: 0,
@@ -59,7 +59,7 @@ impl Puppet {
     pub fn tell(&mut self, to: &str, order: Order) -> Result<i32> {
         self.send(to, order.clone())?;
         self.reply()?
-            .with_context(|| format!("the victim ended when told {order:?}"))
+            .with_context(|| format!("the victim exited on the order {order:?}"))
     }
 
     /// Gives an order to which no answer will come.

@@ -1,4 +1,5 @@
-//! Mounts and a network of our own: no perch of the host is disturbed, nor disturbs, and all is gone with the process.
+//! Private mount and network namespaces: perch processes on the host are not affected and do not interfere, and
+//! everything is removed when the process exits.
 
 use crate::masks::mask;
 use crate::perch::fresh_file;
@@ -28,7 +29,7 @@ pub struct Sandbox {
     pub program: PathBuf,
     /// perch's state directory.
     pub state: PathBuf,
-    /// The mask of threads that nobody has placed.
+    /// The mask of threads that have not been placed.
     pub all: PuSet,
     files: AtomicU64,
 }
@@ -38,7 +39,7 @@ impl Sandbox {
     /// place.
     ///
     /// # Errors
-    /// What the system refuses; a perch that is not there; a mask that somebody has narrowed.
+    /// What the system refuses; a perch that does not exist; a mask that is already narrowed.
     pub fn enter(perch: &Path, instead: Option<&Path>) -> Result<Self> {
         let bytes = fs::read(perch).with_context(|| {
             format!(

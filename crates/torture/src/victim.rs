@@ -1,4 +1,4 @@
-//! The programs that perch is let loose on: one that does what it is told, one that does nothing, one that squats.
+//! The programs that perch is run on: one that executes orders, one that does nothing, one that squats.
 
 use crate::orders::{Message, Order, Reply};
 use anyhow::{Context, Result, bail};
@@ -152,8 +152,8 @@ fn thread(name: String) -> Result<Started> {
 fn crowd(name: &str, count: usize) -> Result<i32> {
     let name: &'static CStr = Box::leak(CString::new(name)?.into_boxed_c_str());
     let before = IN_CROWD.load(Ordering::Relaxed);
-    // SAFETY: a new mapping, which is never given back, and of which each thread gets a part of its own. The threads
-    // never end, the name is never freed, and the attributes are initialised.
+    // SAFETY: a new mapping, which is never unmapped, and of which each thread gets its own part. The threads never
+    // end, the name is never freed, and the attributes are initialised.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

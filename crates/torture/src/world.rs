@@ -21,7 +21,7 @@ struct Tracked {
     tid: i32,
     what: String,
     mask: PuSet,
-    /// Somebody set it: another mask in the end means that perch overwrote it.
+    /// It was set explicitly: another mask in the end means that perch overwrote it.
     pinned: bool,
 }
 
@@ -36,12 +36,12 @@ pub struct World {
 }
 
 impl World {
-    /// Nobody yet.
+    /// No thread yet.
     pub fn new(sandbox: &Sandbox) -> Self {
         Self::with_default(&sandbox.all)
     }
 
-    /// The same, where threads that nobody placed have another mask.
+    /// The same, where threads that have not been placed have another mask.
     pub fn with_default(default: &PuSet) -> Self {
         Self {
             default: default.clone(),
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Threads that nobody placed have another mask from now on.
+    /// Threads that have not been placed have another mask from now on.
     pub fn set_default(&mut self, default: &PuSet) {
         for thread in self.tracked.iter_mut().filter(|thread| !thread.pinned) {
             thread.mask = default.clone();
@@ -66,7 +66,7 @@ impl World {
         Ok(puppet)
     }
 
-    /// A process whose main thread nobody has placed.
+    /// A process whose main thread has not been placed.
     pub fn process(&mut self, pid: i32, what: &str) {
         self.processes.push(pid);
         self.expect(pid, what, None);
@@ -135,7 +135,7 @@ impl World {
             let kind = if thread.pinned {
                 "own mask overwritten"
             } else {
-                "mask not given back"
+                "mask not restored"
             };
             tally.fault(
                 kind,

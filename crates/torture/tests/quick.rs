@@ -77,7 +77,7 @@ fn a_restore_that_does_nothing_is_found() {
     let Some(_turn) = turn() else { return };
     let attacks = broken(r#"[ "$1" = restore ] && exit 0"#);
     let faults = &attacks["kills"]["faults"];
-    for kind in ["mask not given back", "journal left"] {
+    for kind in ["mask not restored", "journal left"] {
         assert!(faults[kind]["count"].as_u64() > Some(0), "{kind}: {faults}");
     }
 }

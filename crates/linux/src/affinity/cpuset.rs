@@ -122,8 +122,8 @@ pub fn group_text(pid: i32, tid: i32) -> Option<String> {
 /// What a CPU set allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
-    /// The mask of threads that nobody has placed: all PUs that could ever be there, or those of the CPU set where that
-    /// is narrower.
+    /// The mask of threads that have not been placed: all PUs that could ever be there, or those of the CPU set where
+    /// that is narrower.
     pub unplaced: PuSet,
     /// The PUs that are online and in the CPU set.
     pub online: PuSet,
@@ -246,7 +246,7 @@ mod tests {
             (allowed.unplaced.to_string(), allowed.online.to_string())
         };
         let both = |unplaced: &str, online: &str| (unplaced.to_owned(), online.to_owned());
-        // PU 3 is offline: threads that nobody placed may use it when it is back.
+        // PU 3 is offline: threads that have not been placed may use it when it is back.
         assert_eq!(told(&cpusets, "0::/\n"), both("0-3", "0-2"));
         assert_eq!(told(&cpusets, "0::/job\n"), both("1-2", "1-2"));
         // A set that is empty, or that cannot be read, says nothing.

@@ -1,4 +1,4 @@
-//! Affinity masks: read from `/proc`, set only if nobody else has changed them.
+//! Affinity masks: read from `/proc`, set only if no other process has changed them.
 //!
 //! Masks are read from `Cpus_allowed_list` of `/proc/…/status`, since sched_getaffinity(2) hides offline PUs.
 
@@ -103,8 +103,8 @@ fn bits(pus: &PuSet) -> Vec<u64> {
     words
 }
 
-/// All ones, for more PUs than the kernel has: what a thread has that nobody placed, so that PUs which come online
-/// later are in.
+/// All ones, for more PUs than the kernel has: the mask of a thread that has not been placed, so that PUs which come
+/// online later are in.
 fn all_bits() -> Vec<u64> {
     vec![u64::MAX; (perch_core::pu_set::MAX_PU as usize + 1) / 64]
 }
@@ -200,7 +200,7 @@ impl Affinity for LinuxAffinity {
         let (code, stack) = self
             .stat(ThreadId { tid: pid, start }, |stat| stat.image)
             .ok()?;
-        // Whoever may not trace the process is told 0 or 1.
+        // Without permission to trace the process the kernel reports 0 or 1.
         (code > 1 && stack > 1).then_some(Image { code, stack })
     }
 

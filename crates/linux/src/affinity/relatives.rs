@@ -20,7 +20,7 @@ pub struct Kin {
 /// The processes of `all` that are known, descend from a known one, or are marked.
 ///
 /// A process whose parent has ended shows another one (init, or a subreaper); it is recognised by its process group or
-/// session, if the leader of that was a known process: while a group lives its number is given to nobody else.
+/// session, if the leader of that was a known process: while a group lives its number is not reused.
 pub fn related(
     all: &BTreeMap<i32, Kin>,
     known: &[ProcessId],

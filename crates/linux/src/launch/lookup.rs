@@ -75,7 +75,7 @@ fn directories(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> + '_ {
 
 enum Fault {
     Missing,
-    /// Cannot be told, such as in a directory that may not be searched; a shell then looks on in PATH.
+    /// Unknown, such as in a directory that may not be searched; a shell then looks on in PATH.
     Hidden(String),
     /// There, but not executable.
     Refused(String),

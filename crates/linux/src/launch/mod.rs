@@ -46,7 +46,7 @@ pub struct Child {
 pub enum End {
     /// With this wait status (wait(2)).
     Status(i32),
-    /// Somebody else in this process has reaped it, and the status is lost.
+    /// Other code in this process reaped it, and the status is lost.
     Unknown,
 }
 
@@ -246,7 +246,7 @@ unsafe fn become_program(
             match libc::read(go.as_raw_fd(), (&raw mut byte).cast(), 1) {
                 1 => break,
                 -1 if *libc::__errno_location() == libc::EINTR => {}
-                // perch is gone, or gave up.
+                // perch has exited, or gave up.
                 _ => libc::_exit(126),
             }
         }

@@ -26,8 +26,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Takes this topology instead of asking hwloc. If it is this machine's own, as [`topology::load`] told it before,
-    /// changes are followed; any other is pretended, and stays as it is.
+    /// Uses this topology instead of asking hwloc. If it is this machine's own, as [`topology::load`] returned it
+    /// before, changes are followed; any other is pretended, and stays as it is.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
         self

@@ -187,7 +187,7 @@ impl Counting {
         }
     }
 
-    /// The kernel told something of a thread.
+    /// The kernel reported something about a thread.
     pub(super) fn note(&mut self, event: &TaskEvent) {
         if let Some(sampler) = &mut self.sampler {
             sampler.note(event);

@@ -89,7 +89,7 @@ impl LinuxMachine {
         }
     }
 
-    /// Takes in what the kernel told of threads.
+    /// Takes in what the kernel reported about threads.
     fn drain_task_events(&mut self) {
         let Some(events) = &mut self.task_events else {
             return;
@@ -247,7 +247,8 @@ impl Machine for LinuxMachine {
         self.observed = now;
         let mut sampled = self.tracker.sample(interval);
         if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
-            // A PU that goes while masks are read changes some of them: whoever judges these must know that it went.
+            // A PU that goes offline while masks are read changes some of them: the code that judges these must know
+            // that.
             topology_changed |= self.follow_topology();
         }
         // Likewise a CPU set; and a thread that changed its number while they were read.

@@ -1,4 +1,4 @@
-//! What each followed process may use: its CPU set, and the mask of its threads that nobody placed.
+//! What each followed process may use: its CPU set, and the mask of its threads that have not been placed.
 
 use crate::{
     affinity::cpuset::{Allowed, Cpusets, group_text},
@@ -7,7 +7,7 @@ use crate::{
 use perch_core::{ProcessId, ProcessState, PuSet};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A process as it was last told.
+/// A process as it was last reported.
 #[derive(Debug)]
 struct Known {
     state: ProcessState,
@@ -32,7 +32,7 @@ pub(super) struct Places {
     known: BTreeMap<i32, Known>,
     /// Processes whose groups are to be read again.
     doubtful: BTreeSet<i32>,
-    /// States that were not yet told.
+    /// States that were not yet reported.
     news: Vec<ProcessState>,
 }
 
@@ -87,7 +87,7 @@ impl Places {
                 .filter(|old| old.state.process == process);
             let groups = match old {
                 Some(ref old) if !self.doubtful.contains(&pid) => old.groups.clone(),
-                // It has ended if they cannot be read, and nobody asks.
+                // If they cannot be read it has ended, and they are not needed.
                 _ => group_text(pid, pid).unwrap_or_default(),
             };
             let allowed = sets
@@ -121,7 +121,7 @@ impl Places {
         }
     }
 
-    /// The mask of the first target's threads that nobody placed.
+    /// The mask of the first target's threads that have not been placed.
     pub fn first_default(&self) -> PuSet {
         let of_first = |known: &&Known| known.state.target == 0;
         let first = self.known.values().find(of_first);

@@ -1,4 +1,5 @@
-//! What PUs do, whoever runs on them: how long they are busy, for how long with interrupts, and their event counts.
+//! What PUs do, for all threads that run on them: how long they are busy, how long with interrupts, and their event
+//! counts.
 
 use crate::{
     perf::{Counters, PuCounters},
@@ -7,7 +8,7 @@ use crate::{
 use perch_core::PuSample;
 use std::{collections::BTreeMap, time::Instant};
 
-/// Watches the PUs, if somebody wants to know.
+/// Watches the PUs, if the policy asks for it.
 pub(super) struct Pus {
     wanted: bool,
     reader: Reader,
@@ -59,7 +60,8 @@ impl Pus {
         }
     }
 
-    /// What PUs did since the last call; nothing if nobody wants to know. PUs that were not online then are left out.
+    /// What PUs did since the last call; nothing if the policy does not ask for it. PUs that were not online then are
+    /// left out.
     pub(super) fn observe(&mut self) -> Vec<PuSample> {
         if !self.wanted {
             return Vec::new();

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A descriptor to wait on for several rings.
 ///
-/// Its members are edge-triggered: a ring whose threads are all gone reports a hang-up for ever, which must not keep
-/// a waiting reader awake. Who wakes up therefore drains all rings, after [`Poll::settle`].
+/// Its members are edge-triggered: a ring whose threads have all exited reports a hang-up for ever, which must not keep
+/// a waiting reader awake. A reader that wakes up therefore drains all rings, after [`Poll::settle`].
 pub struct Poll(OwnedFd);
 
 impl Poll {

@@ -139,7 +139,7 @@ pub enum Record<'a> {
         /// When, in the event's clock; 0 without a trailer.
         time: u64,
     },
-    /// So many records did not fit into the ring.
+    /// This many records did not fit into the ring.
     Lost(u64),
     /// The kernel samples less often than asked for, for now.
     Throttle,

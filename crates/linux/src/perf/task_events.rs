@@ -78,7 +78,7 @@ pub enum TaskEvent {
         /// When.
         time: u64,
     },
-    /// So many records were lost: look into /proc for what was missed.
+    /// This many records were lost: scan /proc for what was missed.
     Lost(u64),
 }
 
@@ -278,8 +278,8 @@ impl TaskEvents {
         Ok(())
     }
 
-    /// Opens rings on CPUs that came online since, and drops those of CPUs that went. Only a system-wide source
-    /// follows CPUs; others leave it to the reader of /proc to find what a new CPU's ring would have told.
+    /// Opens rings on CPUs that came online since, and drops those of CPUs that went. Only a system-wide source follows
+    /// CPUs; others leave it to the reader of /proc to find what a new CPU's ring would have reported.
     ///
     /// # Errors
     /// Not permitted, with the remedy.

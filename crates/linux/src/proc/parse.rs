@@ -49,7 +49,7 @@ impl Stat<'_> {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// Whether the kernel lets nobody change this thread's mask.
+    /// Whether the kernel lets no process change this thread's mask.
     pub fn refuses_affinity(&self) -> bool {
         self.flags & Self::NO_SETAFFINITY != 0
     }

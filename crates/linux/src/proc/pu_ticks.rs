@@ -1,5 +1,5 @@
-//! `/proc/stat`: how long each PU did what. Parsed here since PUs are told by their lines' labels, which matter where
-//! some are offline.
+//! `/proc/stat`: how each PU spent its time. Parsed here since the label of a line identifies its PU, which matters
+//! where some PUs are offline.
 
 /// What a PU did since it was first online, in clock ticks (proc(5), `/proc/stat`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,8 +10,7 @@ pub struct PuTicks {
     pub running: u64,
     /// Interrupts and soft interrupts.
     pub interrupts: u64,
-    /// Idle, also while somebody waited for a disk, and while a hypervisor had taken the PU away: then nothing was
-    /// executed on it.
+    /// Idle. Includes I/O wait and steal time: nothing was executed on the PU then.
     pub idle: u64,
 }
 

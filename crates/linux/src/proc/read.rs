@@ -291,7 +291,7 @@ mod tests {
         clock.read(&file, 10_000_000).unwrap();
         drop(stop);
         thread.join().unwrap();
-        // The kernel wakes the joiner a little before the thread is gone from /proc.
+        // The kernel wakes the joiner a little before it removes the thread from /proc.
         while clock.read(&file, 10_000_000).is_ok() {
             std::thread::yield_now();
         }

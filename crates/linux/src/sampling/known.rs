@@ -76,13 +76,13 @@ impl Known {
         thread.id = Some(id);
     }
 
-    /// A process of ours, or somebody else's, has a new thread or has made a new process.
+    /// A process, ours or not, has a new thread or has created a new process.
     pub(super) fn forked(&mut self, pid: i32, tid: i32, parent: i32) {
         if !self.processes.contains_key(&parent) {
             return;
         }
         if pid != parent {
-            // Whatever had that number is gone.
+            // The process that had this PID before has exited.
             self.processes.remove(&pid);
             self.add_process(pid);
         }
@@ -140,7 +140,7 @@ impl Known {
                     sampled: None,
                 })
             }
-            Entry::Vacant(_) => return, // somebody else's
+            Entry::Vacant(_) => return, // not ours
         };
         self.ours += 1;
         if let Some(cpu) = cpu {

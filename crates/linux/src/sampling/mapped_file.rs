@@ -53,7 +53,7 @@ pub(super) fn open_mapped(pid: i32, mapped: &MappedFile) -> io::Result<Option<Fi
     }
 }
 
-/// A lookup has no effect on what is found: it wakes no device and waits for nobody.
+/// A lookup has no effect on what is found: it wakes no device and does not block.
 const LOOK_UP: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 fn look_up_in_root_of(pid: i32, path: &Path) -> Result<OwnedFd, Errno> {
@@ -105,10 +105,10 @@ fn read_if_same(found: &OwnedFd, id: FileId) -> Result<Option<File>, Errno> {
 fn id_when_mapped(file: impl AsFd) -> Option<FileId> {
     let length = rustix::param::page_size();
     let (protection, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
-    // SAFETY: a new mapping, at an address that the kernel chooses; nobody reads from it.
+    // SAFETY: a new mapping, at an address that the kernel chooses; nothing reads from it.
     let address = unsafe { mmap(std::ptr::null_mut(), length, protection, flags, file, 0) }.ok()?;
     let maps = Process::myself().and_then(|own| own.maps());
-    // SAFETY: the mapping that was just made, of that length; nobody else knows of it.
+    // SAFETY: the mapping that was just made, of that length; nothing else uses it.
     let _ = unsafe { munmap(address, length) };
     let maps = maps.ok()?;
     let own = |map: &&procfs::process::MemoryMap| map.address.0 == address as u64;

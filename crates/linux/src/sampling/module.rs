@@ -29,9 +29,9 @@ enum Source {
 
 /// Instruction sampling as a monitoring module.
 ///
-/// It needs no more than [`Module::period`]; whoever learns of new threads and execs between periods may tell it with
-/// [`SamplerModule::attach`] and [`SamplerModule::note`], so that short lives are sampled too, and may wait on
-/// [`SamplerModule::fd`] and call [`SamplerModule::drain`], so that nothing is lost in long periods.
+/// It needs no more than [`Module::period`]. A caller that learns of new threads and execs between periods may report
+/// them with [`SamplerModule::attach`] and [`SamplerModule::note`], so that short-lived threads are sampled too, and
+/// may wait on [`SamplerModule::fd`] and call [`SamplerModule::drain`], so that nothing is lost in long periods.
 pub struct SamplerModule {
     options: Options,
     privilege: Privilege,
@@ -109,7 +109,7 @@ impl SamplerModule {
                 id,
                 ..
             } => {
-                // Of a file that is not identified nobody knows whether its name still leads to it.
+                // If a file is not identified, its name may no longer lead to it.
                 let reported = file.clone().zip(*id).map(|(path, id)| Reported {
                     address: *address,
                     length: *length,
@@ -145,7 +145,7 @@ impl SamplerModule {
         }
     }
 
-    /// Decides where, or whom, to sample in the next period.
+    /// Decides which CPUs, or which threads, to sample in the next period.
     fn steer(&mut self, context: &ModuleContext<'_>) {
         match &mut self.source {
             Source::System(system) => {

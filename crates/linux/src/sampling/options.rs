@@ -1,4 +1,4 @@
-//! How often, how much, for whom.
+//! How often to sample, how much, and for which threads.
 
 /// Settings of instruction sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

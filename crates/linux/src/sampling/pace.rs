@@ -32,7 +32,7 @@ const CHANGE: f64 = 0.05;
 /// of the most mixed programs.
 const CHANCE: f64 = 0.6;
 
-/// Of so many running threads one always seems new or changed, by chance: that alone makes nobody restless.
+/// Among this many running threads, one always seems new or changed at random: that alone does not raise the rate.
 const OF_MANY: usize = 20;
 
 /// Threads with a smaller share of the period than this do not count: to sample them often would cost the others.
@@ -52,7 +52,7 @@ const SLOWEST: f64 = 20.0;
 struct Known {
     samples: u64,
     fp_share: f64,
-    /// The period in which it was last told of.
+    /// The period in which it was last reported.
     period: u64,
 }
 
@@ -61,7 +61,7 @@ struct Known {
 pub(super) struct Pace {
     threads: HashMap<ThreadId, Known>,
     period: u64,
-    /// Periods in a row in which nobody was new or changed, but for chance.
+    /// Periods in a row in which no thread was new or changed, except at random.
     calm: u32,
     /// Running threads of this period that are new or changed.
     restless: usize,
@@ -96,7 +96,7 @@ impl Pace {
         );
         let period = self.period;
         self.period += 1;
-        // Threads that pause are not new when they go on, but they must not be kept for ever.
+        // Threads that pause are not new when they go on, but they must not be kept forever.
         self.threads.retain(|_, known| period - known.period < 60);
         self.calm = if restless > running / OF_MANY || running == 0 {
             0

@@ -1,8 +1,8 @@
 //! One event a thread, for those who may not look at whole CPUs.
 //!
 //! Each event costs the program something at every switch of the thread, a descriptor, and locked memory for its ring.
-//! So only threads that run have one, those that switch too often have none, and where there are more threads than
-//! rings they take turns.
+//! So only running threads have one, threads that switch too often have none, and if there are more threads than rings,
+//! the rings are rotated among them.
 
 use super::source::{allowed_rate, cpu_clock, layout, sample_bytes};
 use crate::{

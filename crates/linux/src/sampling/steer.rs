@@ -6,7 +6,8 @@ use std::collections::HashMap;
 /// Periods for which a CPU is still sampled after our last thread was seen there.
 const LINGER: u64 = 2;
 
-/// Below this share of the samples that the threads' CPU time promises, they must have run where nobody looked.
+/// Below this share of the samples that the threads' CPU time promises, they must have run on CPUs that are not
+/// sampled.
 const EXPECTED: f64 = 0.7;
 
 /// Samples that may be missing without saying anything.
@@ -29,8 +30,8 @@ impl Whereabouts {
     /// Ends a period: on which CPUs to sample in the next. `expected` samples should have been taken of our threads
     /// and `taken` were; `sampled` CPUs were looked at, of `all` that can be.
     ///
-    /// Normally that is where they were seen in the last two periods. If many samples are missing they have moved to
-    /// where nobody looks: then everywhere, for a period.
+    /// Normally that is where they were seen in the last two periods. If many samples are missing they have moved to on
+    /// CPUs that are not sampled: then everywhere, for a period.
     pub(super) fn next(
         &mut self,
         expected: f64,

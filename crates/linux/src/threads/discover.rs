@@ -7,12 +7,11 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// Every so many looks everything is looked at, whatever the cheap tests say.
+/// Every this many scans everything is scanned, whatever the cheap tests say.
 const FULL_EVERY: u32 = 30;
-/// What is remembered of threads that are gone grows older so often: with periods that are shorter, records may be many of
-/// them late.
+/// How often records of exited threads are aged: with shorter periods, a kernel record may be many periods late.
 const AGE: Duration = Duration::from_secs(1);
-/// Up to so many new task numbers are looked at one by one; more cost more than looking at everything.
+/// Up to this many new task numbers are checked one by one; beyond that, a full scan is cheaper.
 const FEW: i32 = 512;
 /// A number is given out a moment before its task shows in `/proc`, so the last ones are looked at again.
 const AGAIN: i32 = 16;
@@ -93,7 +92,7 @@ impl Tracker {
         }
     }
 
-    /// Follows a thread whose creation was told.
+    /// Follows a thread whose creation was reported.
     fn consider(&mut self, told: &Created) {
         let (tid, pid) = (told.tid, told.pid);
         let followed = self.threads.contains_key(&tid);
@@ -136,7 +135,7 @@ impl Tracker {
             stat.is_dead(),
         );
         let child = self.processes.get(&parent).is_some_and(|of| {
-            // The parent's number may have gone to a stranger since the parent was last seen.
+            // The parent's PID may have been reused since the parent was last seen.
             of.start <= start && start_of(parent) == Some(of.start)
         });
         let ours = child || self.is_orphan_of_ours(pid, parent, group, session, start);
@@ -158,7 +157,7 @@ impl Tracker {
         session: i32,
         start: u64,
     ) -> bool {
-        // While a group lives its number is given to nobody, so a leader that ended lately is still the one.
+        // While a group lives its number is not reused, so a leader that ended lately is still the one.
         let leads = |leader| match self.processes.get(&leader) {
             Some(of) => of.start <= start,
             None => self.lineage.has_departed(leader),

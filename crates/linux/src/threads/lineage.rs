@@ -1,8 +1,8 @@
-//! Which of the creations that the kernel tells are ours: those by processes that are followed, were followed until
-//! just now, or were told to be created by such.
+//! Which of the creations that the kernel reports are ours: those by processes that are followed, were followed until
+//! just now, or were reported as created by such a process.
 //!
-//! A daemon leaves its family within a millisecond: its parent and its parent's parent may both be gone before anybody
-//! has looked into `/proc`, and then nothing there tells whose it is. The kernel's records do, but they come in several
+//! A daemon leaves its process tree within a millisecond: its parent and grandparent may both have exited before perch
+//! scans `/proc`, and then nothing there shows where it came from. The kernel's records do, but they come in several
 //! rings, and a CPU may be held up between taking a record's time and writing it (a virtual one, by its host); so a
 //! child's record may be read before its parent's.
 
@@ -39,10 +39,10 @@ struct Recent {
     count: usize,
 }
 
-/// Told creations and ends.
+/// Reported creations and ends.
 #[derive(Debug, Default)]
 pub(super) struct Lineage {
-    /// Threads of ours that were told and not yet looked at.
+    /// Threads of ours that were reported and not yet looked at.
     told: BTreeMap<i32, Created>,
     present: Recent,
     last: Recent,
@@ -74,7 +74,7 @@ impl Lineage {
         }
     }
 
-    /// A thread has ended. What was told of it if it was not yet looked at.
+    /// A thread has ended. Returns what was reported about it if it was not yet looked at.
     pub fn ended(&mut self, tid: i32) -> Option<Created> {
         let told = self.told.remove(&tid);
         if told.is_some_and(|told| told.pid == tid) {
@@ -83,13 +83,13 @@ impl Lineage {
         told
     }
 
-    /// The threads of a process that were told and not yet looked at.
+    /// The threads of a process that were reported and not yet looked at.
     pub fn told_of(&self, pid: i32) -> impl Iterator<Item = Created> {
         let told = self.told.values().copied();
         told.filter(move |told| told.pid == pid)
     }
 
-    /// A process of ours has ended; what it created may be told later.
+    /// A process of ours has ended; what it created may be reported later.
     pub fn departed(&mut self, pid: i32) {
         self.present.departed.insert(pid);
     }
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         /// Each process is created by an earlier one or a stranger. In whatever order and with whatever looks between
-        /// the records come, all that descend from the first and nobody else are found.
+        /// the records come, all descendants of the first are found, and no other process.
         #[test]
         fn descendants_are_found_in_any_order(
             parents in proptest::collection::vec(proptest::option::weighted(0.75, 0..20usize), 1..20),
@@ -155,7 +155,7 @@ mod tests {
                     Some(0) => FIRST,
                     Some(earlier) => pid((earlier - 1) % (at + 1)),
                 };
-                // Nobody creates itself.
+                // No thread creates itself.
                 let parent = if parent == pid(at) { FIRST } else { parent };
                 if parent == FIRST || ours.contains(&parent) {
                     ours.push(pid(at));

@@ -1,7 +1,7 @@
 //! Which threads there are: those of the processes that were given to perch and of all that descend from them.
 //!
 //! Sources are the kernel's task records, fed in by [`Tracker::forked`] and its like, and `/proc`, which alone is
-//! enough. A thread is told from a later one of the same number by its start time.
+//! enough. The start time distinguishes a thread from a later one with the same TID.
 
 mod discover;
 mod lineage;
@@ -27,7 +27,7 @@ use std::{
     time::Instant,
 };
 
-/// Of so many threads the migrations are read when they begin to be followed.
+/// Up to this many threads have their migrations read when perch begins to follow them.
 const MIGRATIONS_AT_ONCE: usize = 1000;
 
 /// Nanoseconds in a second.
@@ -65,7 +65,7 @@ struct Thread {
     last_pu: Option<u32>,
     /// Where its program's code and stack begin: another program's begin elsewhere.
     image: (u64, u64),
-    /// Not yet told in a sample; then it goes with the next one.
+    /// Not yet reported in a sample; then it goes with the next one.
     new_mask: Option<PuSet>,
     /// A digest of what sched_getaffinity(2) shows of its mask.
     visible: u64,
@@ -83,7 +83,7 @@ pub struct Launched {
     pub since: u64,
     /// The mark in its environment ([`crate::affinity::SESSION_VARIABLE`]).
     pub session: Option<String>,
-    /// Whether perch is the one to whom its orphans go (PR_SET_CHILD_SUBREAPER).
+    /// Whether perch adopts its orphans (PR_SET_CHILD_SUBREAPER).
     pub subreaper: bool,
 }
 
@@ -110,7 +110,7 @@ pub struct Tracker {
     aged: Instant,
     /// Whether the kernel tells of creations, ends and executions.
     has_records: bool,
-    /// Threads whose fork and exit were both told before they were looked at.
+    /// Threads whose fork and exit were both reported before they were looked at.
     unseen: u64,
     remarks: Vec<String>,
     said_budget: bool,
@@ -193,14 +193,15 @@ impl Tracker {
         self.has_records = true;
     }
 
-    /// The kernel told that a thread was created, by a thread of some process.
+    /// The kernel reported that a thread was created, by a thread of some process.
     pub fn forked(&mut self, created: Created) {
         let followed = |pid| self.processes.contains_key(&pid);
         self.lineage.created(created, followed);
     }
 
-    /// The kernel told that a process executes another program. All other threads of it have ended, and this was told
-    /// before; the one that has not is the caller, whatever its number. `at` is in nanoseconds since the machine was opened.
+    /// The kernel reported that a process executes another program. All other threads of it have ended, and this was
+    /// reported before; the one that has not is the caller, whatever its number. `at` is in nanoseconds since the
+    /// machine was opened.
     pub fn executed(&mut self, pid: i32, at: u64) {
         let Some(process) = self.processes.get(&pid) else {
             return;
@@ -236,7 +237,7 @@ impl Tracker {
             .take(|tid| threads.get(&tid).map(|thread| thread.id))
     }
 
-    /// The kernel told that a thread ended.
+    /// The kernel reported that a thread ended.
     pub fn exited(&mut self, tid: i32) {
         if let Some(told) = self.lineage.ended(tid) {
             self.unseen += 1;
@@ -246,7 +247,7 @@ impl Tracker {
         }
     }
 
-    /// The kernel told that a thread has a new name.
+    /// The kernel reported that a thread has a new name.
     pub fn renamed(&mut self, tid: i32, name: &str) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             name.clone_into(&mut thread.name);
@@ -367,8 +368,9 @@ impl Tracker {
         };
         thread.new_mask = status.mask;
         if !born {
-            // What it did before it was followed is none of ours. The file that tells migrations costs more than all
-            // others together: of very many threads it is read later, by turns, and counting begins then.
+            // What it did before it was followed does not count. Reading the file with migrations costs more than
+            // reading all others together: with very many threads it is read later, in rotation, and counting begins
+            // then.
             thread.switches = status.switches;
             thread.migrations = None;
             if self.threads.len() < MIGRATIONS_AT_ONCE {

@@ -7,18 +7,18 @@ use std::collections::HashMap;
 /// Times that what is kept grows older until what has ended is forgotten: records that come later are lost ones.
 const KEPT: u64 = 3;
 
-/// A thread that was told to be created, and was gone when it was looked at.
+/// A thread that was reported as created, and had exited when perch looked at it.
 #[derive(Debug)]
 struct Unseen {
     /// Who created it.
     by: i32,
     /// When, in nanoseconds since the machine was opened.
     at: u64,
-    /// The take before which it was told.
+    /// The take before which it was reported.
     takes: u64,
 }
 
-/// What was told and found, until it is taken.
+/// What was reported and found, until it is taken.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     takes: u64,
@@ -46,7 +46,7 @@ impl Origins {
         self.told.insert(created.tid, (created.by_tid, created.at));
     }
 
-    /// A thread that was told has ended before it was found.
+    /// A thread that was reported has ended before it was found.
     pub fn unseen(&mut self, created: &Created) {
         let unseen = Unseen {
             by: created.by_tid,
@@ -106,7 +106,7 @@ impl Origins {
                 None => Source::Process(first.tid),
                 Some(tid) => match (self.unseen.get(&tid), self.known(tid, &followed)) {
                     (Some(unseen), Some(creator)) => {
-                        // Nobody has looked when it started, and nobody needs to know.
+                        // Its start time was not read, and is not needed.
                         let thread = ThreadId { tid, start: 0 };
                         origins.push(Origin {
                             thread,
@@ -184,11 +184,11 @@ mod tests {
         let taken = origins.take(followed);
         assert_eq!(taken[0].from, Source::Process(1));
         assert_eq!(taken[1].from, Source::Thread(id(2)));
-        // The record that comes late is told too.
+        // A record that comes late is reported too.
         origins.told(&created(5, 3));
         assert_eq!(origins.take(followed)[0].from, Source::Thread(id(3)));
         assert!(origins.take(followed).is_empty());
-        // One that tells of a creator that nobody knows tells nothing.
+        // A record with an unknown creator says nothing.
         origins.found(id(7), 1);
         origins.told(&created(7, 300));
         assert_eq!(origins.take(followed)[0].from, Source::Process(1));

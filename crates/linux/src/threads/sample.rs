@@ -7,8 +7,8 @@ use crate::{
 };
 use perch_core::{ThreadId, ThreadSample};
 
-/// Migrations are read when a thread is seen on another PU, and at least every so many periods in which it ran: the file
-/// that tells them costs more than all others together.
+/// Migrations are read when a thread is seen on another PU, and at least every this many periods in which it ran: the
+/// file with them costs more to read than all others together.
 pub(super) const MIGRATIONS_EVERY: u32 = 8;
 
 /// What the threads did since the last reading.
@@ -109,7 +109,7 @@ fn read(
         Some(file) => clock.read(&**file, tick),
         None => {
             let spent = reader.run_time(clock, thread.pid, thread.id.tid, tick)?;
-            // Without a kept descriptor the number may have gone to another thread.
+            // Without a kept descriptor the TID may have been reused by another thread.
             if spent.run != thread.spent.run
                 && reader.stat(thread.pid, thread.id.tid)?.start != thread.id.start
             {
@@ -173,8 +173,8 @@ fn update(
     true
 }
 
-/// Whether a thread that was told to have ended has. When another than the first thread calls execve(2), the first one
-/// is told to end and the caller takes over its number, start time and place in `/proc`.
+/// Whether a thread that was reported as ended really has. If a thread other than the main thread calls execve(2), the
+/// kernel reports the main thread as ended, and the caller takes over its TID, start time and place in `/proc`.
 fn has_ended(means: &mut Means<'_>, thread: &mut Thread) -> bool {
     if thread.ended && thread.id.tid == thread.pid {
         thread.ended = !read_stat(means, thread);

@@ -159,7 +159,7 @@ fn records_of_threads_that_were_never_seen_are_counted() {
     let mut tracker = Tracker::new();
     tracker.follow_running(own_pid(), 0);
     let nobody = i32::MAX;
-    // Told to come and to go; told to come and gone from /proc; another process' thread.
+    // Reported as created and ended; reported as created but no longer in /proc; another process's thread.
     tracker.forked(created(own_pid(), nobody, own_pid()));
     tracker.exited(nobody);
     tracker.forked(created(nobody - 1, nobody - 1, own_pid()));
@@ -217,14 +217,14 @@ fn a_daemon_is_followed_though_nobody_has_seen_its_parents() {
             .processes()
             .any(|(process, _)| process.pid == daemon.pid())
     };
-    // The parent was told, but gone when it was looked at; then its child is told.
+    // The parent was reported, but had exited when perch looked at it; then its child is reported.
     assert!(follows(&|tracker, given, daemon| {
         tracker.forked(created(PARENT, PARENT, given));
         tracker.discover();
         tracker.forked(created(daemon, daemon, PARENT));
         tracker.exited(PARENT);
     }));
-    // The parent ends after it was seen and before its child is told.
+    // The parent exits after it was seen and before its child is reported.
     assert!(follows(&|tracker, given, daemon| {
         let parent = Sleeper::new();
         tracker.forked(created(parent.pid(), parent.pid(), given));
@@ -241,7 +241,7 @@ fn a_daemon_is_followed_though_nobody_has_seen_its_parents() {
         tracker.discover();
         tracker.forked(created(PARENT, PARENT, given));
     }));
-    // Somebody else's daemon.
+    // Another program's daemon.
     assert!(!follows(&|tracker, given, daemon| {
         tracker.forked(created(PARENT - 1, PARENT - 1, given));
         tracker.forked(created(PARENT, PARENT, 1));

@@ -80,7 +80,7 @@ pub fn load(source: &Source) -> Result<Loaded, MachineError> {
     hwloc::load(source)
 }
 
-/// The topology in hwloc's XML, to be given back as [`Source::Xml`] later or elsewhere.
+/// The topology in hwloc's XML, to be loaded as [`Source::Xml`] later or elsewhere.
 ///
 /// # Errors
 /// A description or file that hwloc refuses.

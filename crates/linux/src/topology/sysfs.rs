@@ -43,7 +43,8 @@ pub fn offline() -> PuSet {
     }
 }
 
-/// PUs that could ever come online, hot-plugged ones included; a thread that nobody placed has them all in its mask.
+/// PUs that could ever come online, hot-plugged ones included; a thread that has not been placed has them all in its
+/// mask.
 pub fn possible() -> PuSet {
     cpu_list("possible").unwrap_or_else(online)
 }

@@ -13,7 +13,7 @@ Examples:
   perch calibrate --quick -o quick.toml
   perch calibrate -m smt2-zen -o zen.toml
 
-Kernels that each use one thing that PUs share run alone and beside each other,
+Kernels that each use one shared resource run in isolation and co-running,
 on PUs that share a core, caches, a node, or only the memory. It takes up to
 three minutes, in which the machine should do nothing else. A calibration of
 this machine is written to ~/.config/perch/calibration.toml

@@ -67,7 +67,7 @@ pub enum Command {
     Trace(TraceArgs),
     /// Show which devices interrupt which PUs, and balance them
     Irq(IrqArgs),
-    /// Give threads back the masks that a killed perch left behind
+    /// Restore the thread masks that a killed perch left behind
     #[command(
         after_help = "Examples:\n  perch restore\n  sudo perch restore     what any user's perch has left\n  \
                       perch restore /tmp/perch-1000/812-4711-0a1b2c3d-0.journal"
@@ -165,8 +165,8 @@ pub struct PlaceArgs {
     /// Decide and explain, but change nothing
     #[arg(long, short = 'n', help_heading = "Acting")]
     pub dry_run: bool,
-    /// Decide for another machine, on paper (needs --dry-run): a synthetic description such as
-    /// 'package:1 core:4 pu:2', or a file saved by `lstopo file.xml`
+    /// Decide for another machine, a what-if topology (needs --dry-run): a synthetic description such as 'package:1
+    /// core:4 pu:2', or a file saved by `lstopo file.xml`
     #[arg(
         long,
         value_name = "DESCRIPTION|FILE",
@@ -174,20 +174,20 @@ pub struct PlaceArgs {
         help_heading = "Acting"
     )]
     pub topology: Option<String>,
-    /// Place threads even where somebody placed them before
+    /// Place threads even if the user or another program has placed them already
     #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::BoolishValueParser::new(), help_heading = "Acting")]
     pub take_over: bool,
     /// Use only these PUs, such as 0-7
     #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Acting")]
     pub pus: Option<PuSet>,
 
-    /// Say each move as it happens, with the numbers behind it
+    /// Print each move as it happens, with the numbers behind it
     #[arg(long, help_heading = "Telling")]
     pub explain: bool,
     /// Show a table of the busiest threads every period
     #[arg(long, short = 'l', help_heading = "Telling")]
     pub live: bool,
-    /// Print the report as JSON, on standard error too; beside --explain or --live it needs --output
+    /// Print the report as JSON, on standard error too; together with --explain or --live it needs --output
     #[arg(long, help_heading = "Telling")]
     pub json: bool,
     /// Print no report
@@ -352,7 +352,7 @@ pub struct ReplayArgs {
     /// Record the replay, as a dry run of the policy: two of them can be compared line by line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
-    /// Say each move with the numbers behind it
+    /// Print each move with the numbers behind it
     #[arg(long)]
     pub explain: bool,
     /// Print the report as JSON
@@ -387,10 +387,10 @@ Examples:
   perch irq --all --interval 5s
   sudo perch irq --apply --for 10m
 
-Applied, interrupts are balanced anew in every interval; at the end, on Ctrl-C
-and by `perch restore` after `kill -9` each gets back the mask that it had.
-Interrupts that drivers manage, that every PU has of its own, and that somebody
-has bound to one PU are left alone.")]
+With --apply, interrupts are balanced again in every interval. Their masks are
+restored at the end, on Ctrl-C, and by `perch restore` after `kill -9`.
+Interrupts that drivers manage, per-PU interrupts, and interrupts that are
+already bound to one PU are left alone.")]
 pub struct IrqArgs {
     /// How long to watch, and with --apply how often to balance
     #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_period)]
@@ -398,13 +398,13 @@ pub struct IrqArgs {
     /// Move interrupts, until --for is over or Ctrl-C; needs root
     #[arg(long)]
     pub apply: bool,
-    /// Hold them for so long [default: until Ctrl-C]
+    /// Hold them for this long [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", requires = "apply", allow_hyphen_values = true, value_parser = parse_period)]
     pub duration: Option<Duration>,
-    /// Move also those which somebody, or their driver, has bound to some PUs, and beyond these
+    /// Also move interrupts that the administrator or their driver has bound to some PUs, and beyond these PUs
     #[arg(long)]
     pub take_over: bool,
-    /// Show also interrupts and PUs to which nothing came, and those that every PU has of its own
+    /// Also show idle interrupts and PUs, and per-PU interrupts
     #[arg(long)]
     pub all: bool,
     /// Print JSON, one object an interval
@@ -426,7 +426,7 @@ pub struct RestoreArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Undo what stands in these journals, whoever they belong to [default: your own; as root every user's]
+    /// Restore from these journals, whichever user owns them [default: your own; as root every user's]
     #[arg(value_name = "JOURNAL")]
     pub journals: Vec<PathBuf>,
 }

@@ -26,19 +26,19 @@ The table:
               twice as long
   unfairness  largest slowdown of a thread / smallest: 1 is fair
   moves       of threads from one PU to another
-  simulated   time that was played, of the operating system
-  in          how long that took here
+  simulated   simulated time, of the operating system
+  in          how long that took on this host
   bound       throughput that no placement can exceed
 
-Slowdown: how fast a thread is alone on the machine, on the kind of cores that
-suits it best, / how fast it is here; in instructions a second of its life. A
-thread that waits for others of its program is compared with its program alone.
-Alone each kind of thread is played until its speed is steady, at most as long
-as the workload. A slowdown may be a little below 1: threads find code in shared
-caches that others have brought in.
+Slowdown: how fast a thread is in isolation, on the kind of cores that suits it
+best, / how fast it is here; in instructions per second of its life. A
+thread that waits for others of its program is compared with its program in
+isolation. For that, each kind of thread is simulated until its speed is steady,
+at most as long as the workload. A slowdown may be a little below 1: threads
+find code in shared caches that others have brought in.
 
-Threads start in an order of chance, by the seed. Results are the same on any
-number of processors.")]
+Threads start in random order, by the seed. Results do not depend on the number
+of processors of the host.")]
 pub struct SimArgs {
     /// The machine: a shipped one's name, or a file
     #[arg(long, short, value_name = "NAME|FILE")]
@@ -52,29 +52,29 @@ pub struct SimArgs {
     /// The policy; `default` is the operating system alone [default: default]
     #[arg(long, short = 'p', value_name = "NAME", conflicts_with = "compare")]
     pub policy: Option<String>,
-    /// Simulate with each of these policies and compare them; the first is the measure of the others. `best` and
-    /// `worst` are the placements of the greatest and the least throughput, by search
+    /// Simulate with each of these policies and compare them; the first is the baseline. `best` and `worst` are the
+    /// placements of the greatest and the least throughput, by search
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub compare: Vec<String>,
-    /// How many placements `best` and `worst` choose from: all that differ if they are no more, else so many drawn by
-    /// chance
+    /// How many placements `best` and `worst` choose from: all that differ if they are no more than N, else N drawn at
+    /// random
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub search: usize,
-    /// How long to play the workload, from its start, in the operating system's time; it ends before if every program
-    /// has ended once. A machine of scale 1000 plays a second of it in a millisecond of its own clocks
+    /// How long to simulate the workload, from its start, in the operating system's time; it stops earlier if every
+    /// program has ended once. A machine of scale 1000 simulates a second of it in a millisecond of its own clocks
     #[arg(long, short, value_name = "TIME", default_value = "10s", allow_hyphen_values = true, value_parser = parse_period)]
     pub time: Duration,
-    /// How finely to play: every instruction and access by itself, or steady speeds between events of the operating
-    /// system, which is far faster, near with warm caches and rough while they fill (docs/fidelity.md)
+    /// Level of detail: every instruction and access, or constant speeds between events of the operating system, which
+    /// is far faster, accurate with warm caches and rough while they fill (docs/fidelity.md)
     #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = fidelity())]
     pub fidelity: Fidelity,
     /// How often the policy decides, such as 1s or 250ms [default: the policy's own]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period)]
     pub period: Option<Duration>,
-    /// What chance decides, it decides by this: the order in which threads start, their instructions, …
+    /// Seed of all random choices: the order in which threads start, their instructions, …
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Repeat with so many seeds, from --seed up, and give the median and the spread
+    /// Repeat with N seeds, from --seed up, and print the median and the spread
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with_all = ["log", "timeline"])]
     pub seeds: u32,
     /// Read the policies' options from this TOML file
@@ -83,7 +83,7 @@ pub struct SimArgs {
     /// Rules of the policy fixed, wherever it is named; repeatable
     #[arg(long, value_name = "PATTERN=PUS")]
     pub pin: Vec<String>,
-    /// Say each move with the numbers behind it
+    /// Print each move with the numbers behind it
     #[arg(long)]
     pub explain: bool,
     /// Show the table of threads while it runs
@@ -98,7 +98,7 @@ pub struct SimArgs {
     /// Record every period, for `perch replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
     pub log: Option<PathBuf>,
-    /// Write who was on which PU when, for Perfetto
+    /// Write which thread was on which PU when, for Perfetto
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
     pub timeline: Option<PathBuf>,
     /// Print JSON
@@ -164,7 +164,7 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run experiments and hold what they give against what was published
+    /// Run experiments and compare the results with the published ones
     #[command(
         after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/\n  perch lab run tournament --workloads 2"
     )]
@@ -175,13 +175,13 @@ pub enum LabCommand {
         /// Write the pictures (SVG) into this folder
         #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
         figures: Option<PathBuf>,
-        /// Of the tournament: at most so many workloads a machine, for a quick look
+        /// Of the tournament: at most N workloads per machine, for a quick look
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         workloads: Option<u64>,
         /// Of the tournament: only these of its machines
         #[arg(long = "machine", short, value_name = "NAME", value_delimiter = ',')]
         machines: Vec<String>,
-        /// Print JSON: a list of claims, or all that came of the tournament
+        /// Print JSON: a list of claims, or all results of the tournament
         #[arg(long)]
         json: bool,
     },
@@ -197,7 +197,7 @@ pub enum LabCommand {
         #[arg(long, short, value_name = "FILE", default_value = "perch-lab.html", value_hint = ValueHint::FilePath)]
         output: PathBuf,
     },
-    /// Play random mixes at random places at both levels of detail and tell how far the interval level is off
+    /// Simulate random mixes at random places at both levels of detail and print the error of the interval level
     #[command(
         after_help = "Examples:\n  perch lab fidelity\n  perch lab fidelity -m my-machine.toml --threads 2,4"
     )]
@@ -217,13 +217,13 @@ pub enum LabCommand {
         /// How many workloads are drawn for each
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         workloads: u32,
-        /// At how many placements each is played
+        /// At how many placements each is simulated
         #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         placements: u32,
         /// Begin with cold caches and measure soon, while they fill: there the levels differ most
         #[arg(long)]
         cold: bool,
-        /// What chance decides, it decides by this
+        /// Seed of all random choices
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
         /// Print JSON

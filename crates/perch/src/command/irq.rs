@@ -28,7 +28,7 @@ pub struct Line {
     pub rate: f64,
     /// The same by PU, where it came at all.
     pub by_pu: Vec<(u32, f64)>,
-    /// The PUs to which it may go; `None` for one that nobody can move.
+    /// The PUs to which it may go; `None` for one that cannot be moved.
     pub allowed: Option<PuSet>,
     /// Whether every PU has it of its own.
     pub per_pu: bool,
@@ -63,7 +63,7 @@ struct Look {
 /// Shows, proposes, or applies.
 ///
 /// # Errors
-/// A /proc that cannot be read, a journal that cannot be written, another perch at work.
+/// A /proc that cannot be read, a journal that cannot be written, another perch that is running.
 pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
     let mut signals = Signals::catch()?;
     if args.apply {
@@ -154,7 +154,7 @@ fn tell(args: &IrqArgs, seen: &Seen, topology: &Topology) -> Result<()> {
     }
 }
 
-/// Balances in every interval until the time is over or somebody says stop; then puts everything back.
+/// Balances in every interval until the time is over or a signal stops it; then restores everything.
 fn apply(args: &IrqArgs, signals: &mut Signals) -> Result<ExitCode> {
     let mut remarks = Vec::new();
     let _lock = super::lock::irqs(&mut remarks)?;
@@ -163,7 +163,7 @@ fn apply(args: &IrqArgs, signals: &mut Signals) -> Result<ExitCode> {
         .for_each(|remark| anstream::eprintln!("perch: {remark}"));
     let dir = StateDir::standard()?;
     recover_all(&dir, &mut LinuxAffinity::new())
-        .context("what a killed perch left behind cannot be put back")?;
+        .context("masks that a killed perch left behind cannot be restored")?;
     let mut keeper = IrqKeeper::new(LinuxAffinity::new(), dir);
     let end = args.duration.map(|duration| Instant::now() + duration);
     let mut before = reading()?;

@@ -12,7 +12,7 @@ use std::{
 const ROOTS: &str = "/run/perch";
 
 /// Locks these PUs against other perch. `Err` tells which of them another one holds; a remark, why there is no lock
-/// although nobody else has it.
+/// although no other process holds it.
 pub fn pus(pus: &PuSet, remarks: &mut Vec<String>) -> Result<Option<Lock>, LockError> {
     taken(file().map(|file| file.pus(pus)), remarks)
 }
@@ -22,7 +22,7 @@ pub fn irqs(remarks: &mut Vec<String>) -> Result<Option<Lock>, LockError> {
     taken(file().map(|file| file.irqs()), remarks)
 }
 
-/// perch goes on without a lock rather than not at all: whoever has no place for one has seldom two perch.
+/// perch continues without a lock rather than not at all: a user with no place for the lock file rarely runs two perch.
 fn taken(
     tried: Result<Result<Lock, LockError>, String>,
     remarks: &mut Vec<String>,
@@ -58,7 +58,7 @@ fn file() -> Result<LockFile, String> {
     Ok(file.honouring(Path::new(ROOTS)))
 }
 
-/// That directory, made if it is not there, if nobody else can write to it.
+/// That directory, created if it does not exist; only if no other user can write to it.
 fn directory(path: &Path, mode: u32) -> Result<PathBuf, String> {
     let dir = StateDir::open(path).map_err(|error| match error {
         StateDirError::Io { path, error } => format!("{}: {error}", path.display()),

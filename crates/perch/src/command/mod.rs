@@ -52,7 +52,8 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// Prints to standard output what a terminal shows and does not obey, colours apart; a reader that has gone away (`| head`) is no error.
+/// Prints to standard output without control sequences, except colours; a reader that has closed its end (`| head`) is
+/// no error.
 ///
 /// # Errors
 /// Any other trouble with standard output.

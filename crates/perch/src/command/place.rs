@@ -82,7 +82,8 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         .map(|text| load(&Source::from_text(text)))
         .transpose()?;
     let machine = on_paper.as_ref().unwrap_or(&here);
-    // The profile says how the threads are counted, which is this machine's matter; on paper only the units count.
+    // The profile defines how threads are counted, and so depends on this machine; of a what-if topology only the units
+    // matter.
     let Chosen { profile, why } =
         processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
     if let Some(calibration) = &calibration {
@@ -222,7 +223,7 @@ impl Placing {
     }
 }
 
-/// A file for what is told at the end, open from the beginning.
+/// A file for what is printed at the end, open from the beginning.
 pub struct Output {
     file: File,
     path: PathBuf,
@@ -269,8 +270,7 @@ fn tell(report: &Report, json: bool, output: Option<Output>) -> Result<()> {
     }
 }
 
-/// The policy with its settings; rules of the policy `fixed` are checked against the machine now, not in the middle of
-/// a run.
+/// The policy with its settings; rules of the policy `fixed` are checked against the machine now, not during a run.
 ///
 /// # Errors
 /// No such policy or setting, a rule that names what the machine has not.
@@ -308,7 +308,7 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
     Ok(Box::new(Fixed::from_rules(rules)))
 }
 
-/// Gives back what perches that were killed have left, as remarks for the user.
+/// Restores what killed perch processes left behind, with remarks for the user.
 fn recover(dir: &StateDir) -> Result<Vec<String>> {
     let recovered = recover_all(dir, &mut LinuxAffinity::new())?;
     Ok(recovered
@@ -317,7 +317,7 @@ fn recover(dir: &StateDir) -> Result<Vec<String>> {
             Recovery::Restored(report) if !report.has_failed() => {
                 (report.restored > 0).then(|| {
                     format!(
-                        "a perch that was killed had left masks behind: {} restored",
+                        "a killed perch left masks behind: {} restored",
                         report.restored
                     )
                 })

@@ -41,7 +41,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         .as_deref()
         .map(|text| load(&Source::from_text(text)))
         .transpose()?;
-    // As it was recorded: on paper on another machine, if it was.
+    // As it was recorded: on a what-if topology, if there was one.
     let topology = other
         .map(|loaded| Arc::new(loaded.topology))
         .or_else(|| header.paper.clone());

@@ -95,11 +95,11 @@ fn entry(recovery: Recovery) -> Entry {
     }
 }
 
-/// What became of a journal, in words.
+/// The outcome of a journal, in words.
 pub fn sentence(recovery: &Recovery) -> String {
     match recovery {
         Recovery::Alive { pid } => {
-            format!("perch {pid} is at work, or somebody is restoring this; nothing to do")
+            format!("in use by perch {pid}, or by another `perch restore`; nothing to do")
         }
         Recovery::Elsewhere => {
             "its threads live in another PID or time namespace; run `perch restore` in the container where perch ran"
@@ -125,7 +125,7 @@ fn parts(report: &RestoreReport) -> String {
         (report.gone, "ended"),
         (
             report.left_alone,
-            "left alone: somebody else has placed them since",
+            "left alone: another process has set their masks since",
         ),
     ];
     parts.extend(

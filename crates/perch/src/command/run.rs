@@ -44,8 +44,8 @@ fn code(status: Option<i32>) -> u8 {
         Some(status) => exit::from_wait_status(status),
         None => {
             exit::say(
-                "the program has ended, but its exit status was taken by something else in \
-                 perch's process (such as a library from LD_PRELOAD), so it is not known",
+                "the program has exited, but other code in this process took its exit status \
+                 (such as a library from LD_PRELOAD), so it is unknown",
             );
             exit::FAILED
         }

@@ -58,7 +58,7 @@ pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What shares floating-point units, as a sentence.
+/// Which PUs share floating-point units, as a sentence.
 pub fn sharing(profile: &Profile, topology: &Topology) -> String {
     let domains = profile.fp_domains(topology);
     let most = domains

@@ -1,4 +1,4 @@
-//! A calibration for people: who suffers from whom.
+//! A calibration in readable form: which kernel slows down which.
 
 use super::table::{Align, table};
 use perch_lab::calibrate::contends;
@@ -67,11 +67,11 @@ fn in_words(share: Share) -> &'static str {
     }
 }
 
-/// Each kernel's largest slowdown beside one other, at each level, and who that was.
+/// Each kernel's largest slowdown when co-running with one other, at each level, and which one that was.
 fn slowdowns(calibration: &Calibration) -> String {
     let levels = levels(calibration);
     if levels.is_empty() {
-        return "Nothing can run beside anything.".to_owned();
+        return "No two kernels can run at the same time.".to_owned();
     }
     let mut columns = vec![("kernel", Align::Left)];
     columns.extend(levels.iter().map(|level| (name(*level), Align::Right)));
@@ -100,7 +100,7 @@ fn slowdowns(calibration: &Calibration) -> String {
     let shared = levels.iter().map(|level| in_words(*level));
     let shared = shared.collect::<Vec<_>>().join(", ");
     let what = format!(
-        "How much longer each kernel takes beside the worst of the others, on PUs that share {shared}:"
+        "How much longer each kernel takes next to the worst other kernel, on PUs that share {shared}:"
     );
     format!("{}\n{}", super::wrapped("", &what), table(&columns, rows))
 }

@@ -59,12 +59,12 @@ pub fn line(at: u64, name: &str, made: &Move) -> String {
     )
 }
 
-/// `→ PU 4` or `let go`.
+/// `→ PU 4` or `unbound`.
 pub fn target(made: &Move) -> String {
     match &made.to {
         Some(pus) if pus.len() == 1 => format!("→ PU {pus}"),
         Some(pus) => format!("→ PUs {pus}"),
-        None => "let go".to_owned(),
+        None => "unbound".to_owned(),
     }
 }
 
@@ -72,8 +72,8 @@ pub fn target(made: &Move) -> String {
 fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Applied | Outcome::NotApplied => "",
-        Outcome::Gone => " [it has ended]",
-        Outcome::ChangedByOthers => " [somebody else has placed it: left alone]",
+        Outcome::Gone => " [it has exited]",
+        Outcome::ChangedByOthers => " [another process has set its mask: left alone]",
         Outcome::NotPermitted => " [not permitted]",
         Outcome::Failed => " [no descriptors or memory left]",
         Outcome::NoUsablePu => " [PU not usable any more]",

@@ -142,8 +142,8 @@ pub fn moves(seen: &Seen) -> String {
             None => "better",
             Some(Outcome::Applied) => "moved",
             Some(Outcome::NotPermitted) => "not permitted (run as root)",
-            Some(Outcome::ChangedByOthers) => "left alone: somebody else has placed it",
-            Some(Outcome::Gone) => "gone",
+            Some(Outcome::ChangedByOthers) => "left alone: another process has set its mask",
+            Some(Outcome::Gone) => "no longer present",
             Some(Outcome::NoUsablePu | Outcome::NotApplied | Outcome::Failed) => {
                 "refused by the kernel"
             }
@@ -170,15 +170,15 @@ pub fn moves(seen: &Seen) -> String {
     text
 }
 
-/// What came of putting interrupts back.
+/// The outcome of restoring interrupts.
 pub fn restored(report: &IrqReport) -> String {
     let mut parts = vec![format!("{} restored", count(report.restored, "interrupt"))];
     let others = [
         (report.already, "had their masks already"),
-        (report.gone, "gone"),
+        (report.gone, "no longer present"),
         (
             report.left_alone,
-            "left alone: somebody else has placed them since",
+            "left alone: another process has set their masks since",
         ),
     ];
     let others = others.iter().filter(|(number, _)| *number > 0);

@@ -12,7 +12,7 @@ const TICK: Duration = Duration::from_millis(200);
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A line for so many steps, unless it is not `wanted`.
+    /// A line for `steps` steps, unless it is not `wanted`.
     pub fn new(wanted: bool, steps: u64) -> Self {
         let target = match wanted {
             true => ProgressDrawTarget::stderr(),
@@ -35,12 +35,12 @@ impl Bar {
             .set_message(perch_core::text::printable(what).into_owned());
     }
 
-    /// So many more steps are done.
+    /// `steps` more steps are done.
     pub fn adds(&self, steps: u64) {
         self.0.inc(steps);
     }
 
-    /// So many steps are done.
+    /// `steps` steps are done.
     pub fn is_at(&self, steps: u64) {
         self.0.set_position(steps);
     }

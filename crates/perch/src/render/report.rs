@@ -14,13 +14,13 @@ use std::{collections::HashMap, fmt::Write};
 const THREADS: usize = 26;
 /// Groups of ended threads in the table.
 const GROUPS: usize = 5;
-/// Moves that are told.
+/// Moves that are printed.
 const MOVES: usize = 8;
 /// PUs in the picture.
 const ROWS: usize = 32;
 /// Columns of the picture.
 const COLUMNS: usize = WIDTH - 10;
-/// Below this share of a PU a thread is not told by itself.
+/// Below this share of a PU a thread gets no row of its own.
 const IDLE: f64 = 0.0005;
 
 /// The report as text of at most 80 columns, with colour codes.
@@ -54,7 +54,7 @@ fn heading(report: &Report) -> String {
         ),
     );
     if let Some(paper) = &report.paper {
-        text += &wrapped("placed on paper on: ", paper);
+        text += &wrapped("what-if topology: ", paper);
     }
     text += &wrapped("known by: ", &report.counting);
     text += &wrapped("          ", &trust(report));
@@ -210,7 +210,7 @@ fn bound(thread: &ThreadReport) -> String {
     }
 }
 
-/// Who was on which PU when: a row a PU, the thread's letter, a capital while it was FP-heavy.
+/// Which thread was on which PU when: one row per PU, with the thread's letter, a capital while it was FP-heavy.
 fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String {
     if placements.columns.len() < 2 || placements.rows.is_empty() {
         return String::new();
@@ -219,7 +219,7 @@ fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String
     let to = placements.columns.last().copied().map_or(0.0, seconds);
     let bold = Style::new().bold();
     let mut text = format!(
-        "\nWho was on which PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, * others)\n"
+        "\nThreads by PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, * others)\n"
     );
     for row in placements.rows.iter().take(ROWS) {
         let _ = write!(text, "  PU {:>3}  ", row.pu);
@@ -260,7 +260,7 @@ fn moves(report: &Report) -> String {
         return String::new();
     }
     let mut text = format!(
-        "\nMoves: {} bound, {} put elsewhere, {} let go",
+        "\nMoves: {} bound, {} moved, {} unbound",
         moves.bound, moves.moved, moves.released
     );
     for (outcome, number) in &moves.outcomes {
@@ -282,7 +282,7 @@ fn moves(report: &Report) -> String {
     if all.len() > MOVES {
         let _ = writeln!(
             text,
-            "  … {} more; --explain tells each as it happens",
+            "  … {} more; --explain prints each as it happens",
             total as usize - MOVES
         );
     }
@@ -292,7 +292,7 @@ fn moves(report: &Report) -> String {
 fn move_line(made: &MoveReport) -> String {
     let target = match &made.to {
         Some(pus) => format!("→ {pus}"),
-        None => "let go".to_owned(),
+        None => "unbound".to_owned(),
     };
     let label = format!(
         "  {:>5.1} s  {} {}  ",
@@ -317,19 +317,19 @@ fn ending(report: &Report) -> String {
     if restored.restored > 0 {
         let _ = writeln!(
             text,
-            "{} put back at the end",
+            "{} restored at the end",
             count(restored.restored, "mask")
         );
     }
     if restored.left_alone > 0 {
         let _ = writeln!(
             text,
-            "{} left as somebody else has set it",
+            "{} left as another process set it",
             count(restored.left_alone, "mask")
         );
     }
     for (thread, why) in &restored.failed {
-        let _ = writeln!(text, "mask of thread {thread} not put back: {why}");
+        let _ = writeln!(text, "mask of thread {thread} not restored: {why}");
     }
     for remark in &report.remarks {
         text += &wrapped("note: ", remark);

@@ -20,7 +20,7 @@ pub struct PuLoad {
 const INSIDE: usize = 22;
 /// Columns of a box with its frame and the space after it.
 const BOX: usize = INSIDE + 3;
-/// Above this many cores, cores that are alike are told in one line instead of drawn.
+/// Above this many cores, cores that are alike are listed in one line instead of drawn.
 const DRAWN_CORES: usize = 64;
 
 /// Draws the machine. `load` may hold nothing for some or all PUs.

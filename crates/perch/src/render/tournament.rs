@@ -13,7 +13,7 @@ pub fn tournament(outcome: &Outcome) -> String {
     let mut text = wrapped(
         "",
         &format!(
-            "{} on {}; the best placement is one of all on {}, else the best that a long search or anybody found",
+            "{} on {}; the best placement is one of all on {}, else the best that a long search, the default scheduler or any policy found",
             count(outcome.matches.len(), "workload"),
             count(machines(outcome).len(), "machine"),
             exhaustive.count(),

@@ -1,4 +1,4 @@
-//! How fast each kind of thread is alone: what slowdown is relative to.
+//! How fast each kind of thread is in isolation: slowdowns are relative to that.
 
 use super::{Scene, meter::Meter};
 use crate::render::progress::Bar;
@@ -14,7 +14,7 @@ use perch_sim::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// How fast a kind of threads is alone, in instructions a picosecond.
+/// How fast a kind of threads is in isolation, in instructions per picosecond.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speed {
     /// Over its life, with the first misses: caches are cold in the beginning.
@@ -23,8 +23,8 @@ pub struct Speed {
     pub most: f64,
 }
 
-/// The speeds of each kind of threads, by program and name, on the kind of cores that suits it best: one thread alone
-/// on the machine; where threads wait for each other, in the program alone.
+/// The speeds of each kind of threads, by program and name, on the kind of cores that suits it best: one thread in
+/// isolation; where threads wait for each other, their program in isolation.
 pub type Alone = BTreeMap<(String, String), Speed>;
 
 /// The first look at a thread's speed is after this part of the whole time; each further one after twice the time.
@@ -36,14 +36,14 @@ const STEADY: f64 = 0.005;
 /// How often a thread must have done its steps before its speed is called steady.
 const ROUNDS: u64 = 2;
 
-/// Something that is to be played alone.
+/// Something that is to be simulated in isolation.
 #[derive(Debug)]
 pub struct Lone {
     program: ProgramModel,
     pus: PuSet,
 }
 
-/// What must be played alone: each kind of threads on each kind of cores.
+/// What must be simulated in isolation: each kind of threads on each kind of cores.
 pub fn lone(scene: &Scene<'_>) -> Vec<Lone> {
     let kinds = topology(scene.machine).kinds;
     let mut all = Vec::new();
@@ -73,7 +73,7 @@ pub fn lone(scene: &Scene<'_>) -> Vec<Lone> {
     all
 }
 
-/// Plays all that, on so many threads of the host.
+/// Simulates all of them, on this many threads of the host.
 ///
 /// # Errors
 /// A deadlock.

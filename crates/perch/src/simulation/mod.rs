@@ -1,4 +1,5 @@
-//! `perch sim`'s simulations: one policy, or several beside each other and beside the best and the worst placement.
+//! `perch sim`'s simulations: one policy, or several compared with each other and with the best and the worst
+//! placement.
 //!
 //! Simulations are independent and seeded, and done on all processors of the host: how many these are changes nothing
 //! but the time it takes.
@@ -81,7 +82,7 @@ pub struct Comparison {
     pub machine: String,
     /// The workload.
     pub workload: String,
-    /// The seeds: each policy was played with each.
+    /// The seeds: each policy was simulated with each.
     pub seeds: Vec<u64>,
     /// No placement has a greater throughput, in instructions / cycle; not known where threads depend on each other.
     pub bound: Option<f64>,
@@ -150,12 +151,12 @@ pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Op
     steps += candidates
         .as_ref()
         .map_or(0, |candidates| candidates.steps(scene, ends.len()));
-    // Tables and moves that are told as they happen must stay in order, and would be drawn over.
+    // Tables and moves that are printed as they happen must stay in order, and a progress bar would overwrite them.
     let telling = args.live || args.explain;
     let threads = if telling { 1 } else { parallel::host_threads() };
     let bar = Bar::new(!telling, steps);
 
-    bar.says("each kind alone");
+    bar.says("each kind in isolation");
     let alone = alone::alone(scene, &lone, threads, &bar)?;
     bar.says("placements");
     let mut found = match &candidates {
@@ -236,7 +237,7 @@ fn outcome(policy: &str, runs: &[Simulated], search: Option<Found>) -> Outcome {
     }
 }
 
-/// What no placement can exceed; `None` where a thread may be faster beside others than alone.
+/// What no placement can exceed; `None` where a thread may be faster co-running than in isolation.
 fn highest(scene: &Scene<'_>, alone: &Alone) -> Option<f64> {
     let workload = scene.workload;
     let kinds = || {
@@ -309,7 +310,7 @@ fn notes(results: &[Outcome], bound: Option<f64>) -> Vec<String> {
                 found.tried
             ),
             false => format!(
-                "{policy}: of {} placements drawn by chance, out of too many to try all",
+                "{policy}: of {} placements drawn at random, out of too many to try all",
                 found.tried
             ),
         });

@@ -96,7 +96,7 @@ pub fn decider(
     args: &SimArgs,
 ) -> Result<(Box<dyn Policy>, Settings)> {
     if [BEST, WORST].contains(&policy) {
-        bail!("`{policy}` is no policy: give it to --compare, beside others");
+        bail!("`{policy}` is no policy: give it to --compare, together with others");
     }
     let mut settings = Settings::new(&args.place(policy))?;
     let calibration = match settings.lacks_calibration() {
@@ -122,9 +122,10 @@ pub fn decider(
     Ok((decides, settings))
 }
 
-/// A file with the calibration of a simulated machine, measured anew as `perch calibrate` does; gone once it was read.
+/// A file with the calibration of a simulated machine, measured again as `perch calibrate` does; removed once it was
+/// read.
 fn calibrated(machine: &Arc<MachineModel>) -> Result<NamedTempFile> {
-    let how = calibrate::How::new("as it was played".to_owned());
+    let how = calibrate::How::new("as it was simulated".to_owned());
     let measured = calibrate::simulated(machine, &how, |_, _| ());
     let measured =
         measured.map_err(|why| anyhow!("{}: cannot be calibrated: {why}", machine.name))?;

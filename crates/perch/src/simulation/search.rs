@@ -15,7 +15,7 @@ use std::time::Duration;
 /// the most promising.
 const ROUNDS: [u32; 3] = [100, 20, 4];
 
-/// Of so many one stays in the next round.
+/// One of this many stays in the next round.
 const KEEP: usize = 16;
 
 /// But this many at least.
@@ -50,7 +50,7 @@ pub struct Found {
 }
 
 impl Candidates {
-    /// All placements that differ, if these are no more than `most`; else so many drawn by chance.
+    /// All placements that differ, if these are no more than `most`; else `most` of them, drawn at random.
     ///
     /// # Errors
     /// A workload whose threads do not all start at the beginning, once.
@@ -82,7 +82,7 @@ impl Candidates {
         self.placements.len()
     }
 
-    /// How many milliseconds the search for so many ends simulates.
+    /// How many milliseconds a search for `ends` ends simulates.
     pub fn steps(&self, scene: &Scene<'_>, ends: usize) -> u64 {
         let mut left = self.len();
         let mut steps = 0;

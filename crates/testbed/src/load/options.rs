@@ -35,7 +35,7 @@ pub enum SpawnKind {
     Daemon,
 }
 
-/// So many threads of each role, as in `fp:4,int:4`.
+/// The number of threads of each role, as in `fp:4,int:4`.
 #[derive(Clone, Debug)]
 pub struct Mix(pub Vec<Role>);
 
@@ -84,7 +84,7 @@ impl FromStr for Spawn {
     }
 }
 
-/// What the workload can be told while it runs.
+/// Orders to the workload while it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     /// Deal the roles anew.
@@ -136,7 +136,7 @@ impl FromStr for Rates {
 
 /// What to run.
 #[derive(clap::Parser, Clone, Debug)]
-#[command(about = "Threads of known roles in random order under random names, told as JSON lines")]
+#[command(about = "Threads of known roles in random order under random names, as JSON lines")]
 pub struct Options {
     /// Threads of each role: fp, int, idle, switcher
     #[arg(long, value_name = "ROLE:COUNT,...")]
@@ -147,7 +147,7 @@ pub struct Options {
     /// Decides order, names and shuffles
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Deal the roles to the first threads anew, at so many seconds (repeatable)
+    /// Redistribute the roles of the first threads after this many seconds (repeatable)
     #[arg(long, value_name = "SECONDS")]
     pub shuffle: Vec<f64>,
     /// Let one of the first threads start another: thread, fork, program or daemon (repeatable)
@@ -159,7 +159,7 @@ pub struct Options {
     /// Tell the stand-in PMU each thread's event rates (repeatable)
     #[arg(long, value_name = "ROLE=EVENT=RATE ...")]
     pub rates: Vec<Rates>,
-    /// Pause at random up to so many milliseconds between the starts of the first threads
+    /// Pause for a random time, up to this many milliseconds, between the starts of the first threads
     #[arg(long, default_value_t = 20)]
     pub gap: u64,
     /// Become a daemon first, by two forks

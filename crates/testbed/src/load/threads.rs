@@ -24,7 +24,7 @@ pub(super) struct Shared {
     pub(super) rates: Vec<Rates>,
     /// The first threads' roles; the clock changes them.
     roles: Mutex<Vec<Role>>,
-    /// Starts that the first threads are to make, each by whoever of them comes next.
+    /// Threads and processes that the first threads are to start, each by the next of them that is free.
     errands: Vec<Mutex<Vec<(SpawnKind, Role)>>>,
     ended: AtomicBool,
     late: AtomicUsize,
@@ -184,7 +184,7 @@ pub fn run(options: &Options) -> Result<()> {
 struct Foreman<'a> {
     shared: &'a Shared,
     random: fastrand::Rng,
-    /// Who starts the next newcomer: the first threads take turns.
+    /// Which of the first threads starts the next newcomer, in rotation.
     place: usize,
 }
 
@@ -200,7 +200,7 @@ impl Foreman<'_> {
         }
     }
 
-    /// Deals the roles so that somebody's changes, if they differ at all.
+    /// Redistributes the roles so that at least one thread's changes, if they differ at all.
     fn shuffle(&mut self) {
         let mut roles = lock(&self.shared.roles);
         let before = roles.clone();
@@ -226,7 +226,7 @@ impl Foreman<'_> {
         }
     }
 
-    /// Reads orders until the last writer has gone or the end is ordered.
+    /// Reads orders until the last writer has closed the file or the end is ordered.
     fn take_orders(&mut self, path: &Path) -> Result<()> {
         let file = File::open(path)
             .with_context(|| format!("cannot read orders from {}", path.display()))?;

@@ -286,7 +286,7 @@ fn check(run: &Run) {
     // What was on demand only was counted, and PUs as well as threads.
     let counting = run.header["counting"].as_str().unwrap();
     assert!(
-        counting.contains("in 2 sets by turns") && counting.contains("PUs counted"),
+        counting.contains("in 2 multiplexed sets") && counting.contains("PUs counted"),
         "{counting}"
     );
     let counted = |period: &Value, alias: &str| -> Vec<f64> {

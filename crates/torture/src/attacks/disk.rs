@@ -59,7 +59,7 @@ fn one(context: &mut Context, kill: bool, later: bool) -> Result<()> {
         puppet.tell("own", Order::Crowd("wmore".to_owned(), THREADS / 4))?;
         for tid in crate::masks::threads(puppet.pid) {
             if !world.knows(tid) {
-                // They have their creator's mask, which somebody set.
+                // They have their creator's mask, which was set explicitly.
                 world.expect(tid, "one of those that came later", Some(&sandbox.last()));
             }
         }
@@ -70,7 +70,7 @@ fn one(context: &mut Context, kill: bool, later: bool) -> Result<()> {
     Ok(())
 }
 
-/// Takes so many bytes, or as many as there are.
+/// Takes `bytes` bytes, or as many as there are.
 fn fill(directory: &Path, bytes: usize) -> Result<()> {
     let mut file = fs::File::create(directory.join("filler"))?;
     for _ in 0..bytes / 512 {

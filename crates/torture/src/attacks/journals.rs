@@ -1,4 +1,4 @@
-//! Damaged journals: whatever stands in them, nobody else is touched, and nothing is lost without a word.
+//! Damaged journals: whatever they contain, no other thread is changed, and nothing is lost silently.
 
 use super::Context;
 use crate::{
@@ -78,7 +78,7 @@ impl Scene {
     }
 }
 
-/// One mutation; answers whether it is one that nobody can notice.
+/// One mutation; returns whether it is one that cannot be detected.
 fn one(context: &mut Context, scene: &Scene) -> Result<bool> {
     let (what, mutated) = mutate(&mut context.rng, &scene.bytes);
     let undamaged = is_whole(&scene.bytes, &mutated);

@@ -14,9 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// perch has looked, bound and looked again after so many microseconds on a machine with nothing else to do.
+/// perch has looked, bound and looked again after this many microseconds on an idle machine.
 const LIFE: u64 = 90_000;
-/// And `perch restore` has ended.
+/// And `perch restore` has exited.
 const RESTORING: u64 = 15_000;
 
 pub fn attack(context: &mut Context) -> Result<()> {

@@ -60,7 +60,7 @@ const ATTACKS: [Attack; 14] = [
 /// How long perch may take to bind a thread that it must bind.
 pub const BINDING: Duration = Duration::from_secs(10);
 
-/// How long a perch that was told to stop may take to give masks back while its program lives on.
+/// How long a perch that was asked to stop may take to restore masks while its program lives on.
 const LETTING_GO: Duration = Duration::from_secs(3);
 
 /// What an attack works with.
@@ -117,7 +117,7 @@ impl<'a> Context<'a> {
         tries
     }
 
-    /// How many rounds of so many tries to make.
+    /// How many rounds of `tries` tries to make.
     pub fn rounds(&self, tries: u64, quick: u64, long: u64) -> u64 {
         let rounds = self.tries(quick, long);
         self.bar.inc_length(rounds * tries.saturating_sub(1));
@@ -173,7 +173,7 @@ impl<'a> Context<'a> {
             .hold(left.is_empty(), "journal left", || format!("{left:?}"));
     }
 
-    /// Counts a journal that is gone while threads still have perch's masks.
+    /// Counts a journal that was removed while threads still have perch's masks.
     pub fn kept(&mut self, perch: &Perch, world: &World, what: &str) {
         let (bound, left) = (world.changed(), perch.left());
         self.tally.hold(
@@ -220,7 +220,7 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Waits for a random while of up to so many microseconds.
+    /// Waits for a random time of up to `most` microseconds.
     pub fn nap(&mut self, most: u64) {
         sleep(Duration::from_micros(self.rng.u64(0..=most)));
     }

@@ -1,4 +1,4 @@
-//! Somebody sets the very mask that perch has set on another thread: it is his all the same.
+//! Another process sets the same mask that perch has set on another thread: perch must still leave it alone.
 
 use super::Context;
 use crate::{
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// How somebody comes to have perch's mask.
+/// How a thread comes to have perch's mask.
 #[derive(Debug, Clone, Copy)]
 enum How {
     /// A new thread of an unbound one pins itself before perch has seen it.

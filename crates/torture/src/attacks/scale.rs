@@ -1,4 +1,4 @@
-//! Twenty thousand threads: all are given back, and the cost grows in proportion.
+//! Twenty thousand threads: all masks are restored, and the cost grows in proportion.
 
 use super::Context;
 use crate::{

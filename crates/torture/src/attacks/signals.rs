@@ -40,7 +40,7 @@ pub fn attack(context: &mut Context) -> Result<()> {
     }
     if !left.is_empty() {
         let names: Vec<_> = left.into_iter().collect();
-        let note = format!("masks not given back after {}", names.join(", "));
+        let note = format!("masks not restored after {}", names.join(", "));
         context.tally.notes.push(note);
     }
     Ok(())
@@ -83,7 +83,7 @@ fn one(context: &mut Context, signal: i32, run: bool, left: &mut BTreeSet<String
     world.check(&mut found);
     context.tally.checked += found.checked;
     if found.violations() > 0 {
-        context.tally.fault("masks not given back", what.clone());
+        context.tally.fault("masks not restored", what.clone());
         left.insert(name);
     }
     if session.is_alive() {

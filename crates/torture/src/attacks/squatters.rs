@@ -1,4 +1,4 @@
-//! Another user holds the names by which perches once told each other which PUs they use.
+//! Another user holds the names with which perch processes once announced which PUs they use.
 
 use super::Context;
 use crate::{masks::pus, orders::Order, perch::Perch, puppet::Puppet, world::World};

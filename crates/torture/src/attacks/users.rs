@@ -19,9 +19,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The user whom perch serves, or who attacks.
+/// The user that runs perch, or that attacks.
 const USER: u32 = 65_534;
-/// Somebody else.
+/// Another user.
 const OTHER: u32 = 65_533;
 
 /// Where perch keeps its journals by itself.
@@ -121,7 +121,7 @@ fn setuid(context: &mut Context, kill: bool) -> Result<()> {
     Ok(())
 }
 
-/// A user puts a journal into his directory that is right in every respect, but names somebody else's threads.
+/// A user puts a valid journal into their own directory, but it names another user's threads.
 fn liar(context: &mut Context, of: u32) -> Result<()> {
     let sandbox = context.sandbox;
     fresh_directories(context)?;

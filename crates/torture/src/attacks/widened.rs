@@ -1,4 +1,4 @@
-//! A user's mask that happens to be all that perch may use: nobody may take it for no mask at all.
+//! A user's mask that happens to equal what perch may use: perch must not treat it as no mask at all.
 
 use super::Context;
 use crate::{
@@ -115,10 +115,11 @@ fn one(context: &mut Context, how: How, kill: bool) -> Result<()> {
         world.process(puppet.pid, "main thread");
         furnish(&mut world, &mut puppet, &own)?;
         sleep(Duration::from_millis(60));
-        // The restore is somebody else's, with all PUs.
+        // The restore is run by another process, with all PUs.
         return context.finish_run(&Perch::new(sandbox), session, kill, world);
     }
-    // Two that nobody has placed show when perch is at work, and when it has noticed that there is more to use.
+    // Two threads that have not been placed show when perch is at work, and when it has noticed that more PUs are
+    // usable.
     let mut puppet = world.puppet(sandbox)?;
     let canary = world.thread(&mut puppet, "", "canary")?;
     let late = world.thread(&mut puppet, "", "late")?;

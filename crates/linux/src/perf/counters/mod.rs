@@ -1,8 +1,8 @@
 //! Hardware counters of threads: a group of events for each thread, opened as threads appear and read each period.
 //!
-//! Where a plan has several event sets they take turns, thread by thread: each reading of a thread that ran moves it
-//! to its next set. A set whose events do not fit on the PMU together is split into groups that the kernel lets take
-//! turns. On hybrid processors there is a group for each kind of core; what both counted is added up.
+//! If a plan has several event sets, they are multiplexed, thread by thread: each reading of a thread that ran moves it
+//! to its next set. A set whose events do not fit on the PMU together is split into groups that the kernel multiplexes.
+//! On hybrid processors there is a group for each kind of core; their counts are added up.
 
 mod group;
 mod pus;
@@ -221,7 +221,7 @@ impl Counters {
         let events: BTreeSet<&str> = self.aliases().collect();
         let mut text = format!("hardware counters ({} events", events.len());
         if self.sets.len() > 1 {
-            text += &format!(" in {} sets by turns", self.sets.len());
+            text += &format!(" in {} multiplexed sets", self.sets.len());
         }
         text += ")";
         if self.user_only {

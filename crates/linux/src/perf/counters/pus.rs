@@ -67,7 +67,7 @@ impl PuCounters {
                 match Group::open(plan, Target::Pu(pu), false) {
                     Ok(group) => groups.push((number, group)),
                     Err(error) if refuses(&error) => return Err(refusal(WHAT, error)),
-                    // Events of another kind of core; or the PU has just gone offline.
+                    // Events of another kind of core; or the PU has just been taken offline.
                     Err(_) => {}
                 }
             }
@@ -82,7 +82,7 @@ impl PuCounters {
         Ok(())
     }
 
-    /// Stops to count a PU that has gone offline.
+    /// Stops counting a PU that was taken offline.
     pub fn remove(&mut self, pu: u32) {
         self.pus.remove(&pu);
     }
@@ -113,7 +113,7 @@ impl PuCounters {
         if plans.len() > 1 {
             let next = (pu.active + 1) % plans.len();
             for (_, group) in &mut pu.sets[pu.active] {
-                // A PU that has gone offline counts nothing until it is added anew.
+                // A PU that was taken offline counts nothing until it is added again.
                 let _ = group.disable();
             }
             for (_, group) in &mut pu.sets[next] {
@@ -128,7 +128,7 @@ impl PuCounters {
     }
 }
 
-/// Whether nobody may count that at all, or no more of it.
+/// Whether perch may not count that at all, or no more of it.
 fn refuses(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     matches!(

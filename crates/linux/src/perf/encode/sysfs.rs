@@ -161,8 +161,8 @@ impl Pmu {
         names
     }
 
-    /// Fills in terms: format names, whole fields, or names of events that are defined by further terms. An event's
-    /// own terms come first, so that those beside it may change them.
+    /// Fills in terms: format names, whole fields, or names of events that are defined by further terms. An event's own
+    /// terms come first, so that the other terms may override them.
     fn fill(&self, terms: &str, config: &mut [u64; 4], deep: usize) -> Result<(), String> {
         if deep == 0 {
             return Err(format!(

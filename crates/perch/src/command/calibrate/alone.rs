@@ -1,5 +1,5 @@
-//! The metrics of kernels alone, measured as perch measures those of any program: perch starts itself as a program that
-//! runs the kernels, and watches it.
+//! The metrics of kernels in isolation, measured as perch measures those of any program: perch starts itself as a
+//! program that runs the kernels, and watches it.
 
 use super::live::stopped;
 use crate::{
@@ -150,7 +150,7 @@ pub fn kernel(args: &KernelArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sizes for the kernels, of which so many run at once.
+/// Sizes for the kernels, of which `at_once` run at the same time.
 pub fn sizes(caches: &Caches, at_once: usize) -> Sizes {
     Sizes {
         l1: caches.l1 as usize,
@@ -166,7 +166,7 @@ pub fn sizes(caches: &Caches, at_once: usize) -> Sizes {
 const MOST: usize = 512 << 20;
 const LEAST: usize = 1 << 20;
 
-/// Bytes of memory that nobody needs just now.
+/// Bytes of memory that are available at the moment.
 fn available() -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text

@@ -1,9 +1,9 @@
-//! What spoils a calibration: clocks that change, others at work.
+//! What distorts a calibration: clocks that change, other load.
 
 use crate::command::compare::frequency_remarks;
 use std::{fs, path::Path};
 
-/// Others are at work from so many runnable threads a PU on, on average over a minute.
+/// The machine counts as busy from this many runnable threads per PU, on average over a minute.
 const BUSY: f64 = 0.25;
 
 /// What a reader of the numbers should know of the machine while they were measured.
@@ -11,7 +11,7 @@ pub fn conditions(pus: usize) -> Vec<String> {
     let mut notes = frequency_remarks(Path::new("/sys/devices/system/cpu"));
     if notes.is_empty() && !Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists() {
         notes.push(
-            "turbo and frequency scaling: the kernel tells nothing of them here, as in most virtual machines"
+            "turbo and frequency scaling: the kernel reports neither here, as in most virtual machines"
                 .to_owned(),
         );
     }
@@ -28,7 +28,7 @@ fn load(text: &str, pus: usize) -> Option<String> {
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     (load > BUSY * pus as f64).then(|| {
         format!(
-            "others were at work: the load average was {load:.2} on {pus} PUs before the first kernel ran; measure again when \
+            "the machine was not idle: the load average was {load:.2} on {pus} PUs before the first kernel ran; measure again when \
              the machine is idle"
         )
     })

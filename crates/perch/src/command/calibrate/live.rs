@@ -33,10 +33,10 @@ const WARM: f64 = 0.015;
 const SHORTEST: f64 = 0.015;
 const LONGEST: f64 = 0.060;
 
-/// Nothing is repeated any more once it has taken so many times as long as it should.
+/// Nothing is repeated once the calibration has taken this many times as long as planned.
 const LATE: f64 = 1.2;
 
-/// For how long a line is handed to and fro at each level.
+/// How long a line is handed back and forth at each level.
 const HAND_OVER: Duration = Duration::from_millis(100);
 
 /// A window in which a kernel was on its PU for less than this part is repeated, so often at most.
@@ -78,7 +78,7 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
     let trying = (siblings::TRY.warm + siblings::TRY.measured).as_secs_f64();
     let total = looking + plan.seconds() + trying * tried.len() as f64;
     let bar = Bar::new(true, (total * 1000.0) as u64);
-    bar.says("kernels alone");
+    bar.says("kernels in isolation");
     let seen = alone::metrics(machine, profile, &kernels, sites.first, &bar)?;
     let at_once = plan
         .runs
@@ -87,7 +87,7 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
         .max()
         .unwrap_or(1);
     let mut crew = Crew::new(alone::sizes(&caches, at_once));
-    bar.says("beside each other");
+    bar.says("kernels co-running");
     let each = (plan.window.warm + plan.window.measured).as_millis() as u64;
     let (measured, short) = measure(&mut crew, &kernels, &plan, || {
         bar.adds(each);
@@ -125,11 +125,11 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
     let notes = &mut calibration.notes;
     notes.extend(wrong);
     notes.splice(0..0, before);
-    notes.push(format!("metrics alone: {}", seen.counting));
+    notes.push(format!("metrics in isolation: {}", seen.counting));
     notes.push(spread(&measured, &usable));
     notes.extend(short.map(|pass| {
         format!(
-            "the time was over in pass {pass} of {PASSES}: medians are of fewer repetitions; others at work make it slow"
+            "time ran out in pass {pass} of {PASSES}: medians are of fewer repetitions; other load slows the calibration"
         )
     }));
     Ok(calibration)
@@ -144,7 +144,7 @@ fn heed(signals: &mut Signals) -> Result<()> {
         .map_or(Ok(()), |stop| Err(stopped(stop.signal)))
 }
 
-/// What the user is told who stopped it.
+/// The message for a user who stopped it.
 pub fn stopped(signal: i32) -> anyhow::Error {
     let left = "what was measured so far is dropped, nothing was written";
     Stopped { signal, left }.into()
@@ -201,8 +201,8 @@ impl Plan {
     }
 }
 
-/// Every run in every pass, each of them told; of each seat the median and the spread. And in which pass the time was
-/// over, if it was.
+/// Every run in every pass, each of them reported; of each seat the median and the spread. And in which pass the time
+/// was over, if it was.
 fn measure(
     crew: &mut Crew,
     kernels: &[&'static Kernel],
@@ -276,7 +276,7 @@ pub fn undisturbed(
     Ok(best)
 }
 
-/// The same with the metrics of those that ran alone where metrics were measured.
+/// The same, with the metrics of those that ran in isolation where metrics were measured.
 fn with_metrics(
     mut measured: Vec<Vec<Measured>>,
     plan: &Plan,

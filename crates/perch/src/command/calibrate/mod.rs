@@ -99,8 +99,8 @@ pub fn where_to_write() -> Option<PathBuf> {
     }
 }
 
-/// The calibration of this machine that policies take unless they are told another: the user's, else the machine's; `None`
-/// if there is none.
+/// The calibration of this machine that policies use unless another is configured: the user's, else the machine's;
+/// `None` if there is none.
 pub fn where_to_read() -> Option<PathBuf> {
     let places = of_user().into_iter().chain([PathBuf::from(SYSTEM)]);
     places.into_iter().find(|path| path.is_file())
@@ -134,7 +134,7 @@ fn folder(file: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// Writes the file at once: whoever reads it sees the old or the new one.
+/// Writes the file atomically: a reader sees the old or the new one.
 fn write(calibration: &Calibration, file: &Path) -> Result<()> {
     let cannot = || format!("{}: cannot be written", file.display());
     let folder = folder(file)?;

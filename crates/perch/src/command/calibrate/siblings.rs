@@ -7,7 +7,8 @@ use perch_kernels::{Crew, Kernel, Seat, Window};
 use perch_policy::{Share, calibration::Closest};
 use std::{collections::BTreeMap, time::Duration};
 
-/// All pairs are tried of so many PUs; of more, neighbours and those half of all apart, as hypervisors place siblings.
+/// Up to this many PUs, all pairs are tried; with more, neighbours and pairs half of all PUs apart, as hypervisors
+/// place siblings.
 const FEW: usize = 16;
 
 /// From this slowdown on two PUs are siblings, below that they are none.
@@ -95,7 +96,7 @@ pub fn check(
     }
     if !claimed.is_empty() {
         notes.push(format!(
-            "these PUs claim to share a core, and do not slow each other down ({}): {}; a virtual machine may only say so",
+            "these PUs claim to share a core, and do not slow each other down ({}): {}; a virtual machine may report a topology that is not real",
             kernel.name,
             some(&claimed)
         ));
