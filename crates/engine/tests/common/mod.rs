@@ -5,11 +5,13 @@ mod kernel;
 mod knob;
 mod parts;
 mod script;
+mod session;
 
 pub use kernel::{Kernel, Kill, Seen, Task, masks, now, shows};
 pub use knob::Knob;
 pub use parts::{Decide, Heard, TestProcessor};
 pub use script::{Op, Scripted, Step};
+pub use session::{Shared, bind, bindings, kernel, live, options, run, session, steps};
 
 use perch_core::{
     PuSet, Topology,
