@@ -104,12 +104,7 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
         0,
     )
     .unwrap();
-    kernel
-        .borrow_mut()
-        .tasks
-        .get_mut(&thread)
-        .unwrap()
-        .requested = set("3");
+    kernel.borrow_mut().taskset(thread, &set("3"));
 
     let recovered = recover_all(&state, &mut Knob(Rc::clone(&kernel))).unwrap();
     assert_eq!(masks(&kernel)[&thread], all);
@@ -154,12 +149,7 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
 fn another_users_journal_moves_nobody_elses_threads() {
     let (kernel, all) = kernel(4);
     let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
-    kernel
-        .borrow_mut()
-        .tasks
-        .get_mut(&thread)
-        .unwrap()
-        .requested = set("3");
+    kernel.borrow_mut().taskset(thread, &set("3"));
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path()).unwrap();
     let file = journal_of(
