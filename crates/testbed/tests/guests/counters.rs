@@ -181,18 +181,8 @@ fn a_random_pmu_and_sampling_decide_the_same() {
     assert_eq!(runs.len() as u64, 2 * SEEDS + 1);
     for run in &runs {
         assert_eq!(run.ended["perch"], 0, "{}", run.name);
-        assert_eq!(
-            run.misplaced(Topology::Smt2, "placed", &run.first_roles()),
-            [""; 0],
-            "{}",
-            run.name
-        );
-        assert_eq!(
-            run.misplaced(Topology::Smt2, "shuffled", &run.last_roles()),
-            [""; 0],
-            "{}",
-            run.name
-        );
+        run.assert_placed(Topology::Smt2, "placed", &run.first_roles());
+        run.assert_placed(Topology::Smt2, "shuffled", &run.last_roles());
         let counting = run.header["counting"].as_str().unwrap();
         let sampled = counting.contains("sampling");
         assert_eq!(

@@ -189,6 +189,13 @@ fn packages(period: &Value, roles: &Roles, role: Role) -> BTreeSet<usize> {
         .collect()
 }
 
+/// Threads of each role are on both packages.
+fn assert_on_both(period: &Value, roles: &Roles, what: impl Fn() -> String) {
+    for role in [Role::Fp, Role::Int] {
+        assert_eq!(packages(period, roles, role).len(), 2, "{}", what());
+    }
+}
+
 /// The policy that knows what kernels suffer: each kind is on both packages at the end, and nobody moved after that.
 fn set_right(run: &Run) {
     let name = &run.name;
@@ -207,18 +214,7 @@ fn set_right(run: &Run) {
         "{name}: {}",
         told()
     );
-    assert_eq!(
-        packages(last, &roles, Role::Fp).len(),
-        2,
-        "{name}: {}",
-        told()
-    );
-    assert_eq!(
-        packages(last, &roles, Role::Int).len(),
-        2,
-        "{name}: {}",
-        told()
-    );
+    assert_on_both(last, &roles, || format!("{name}: {}", told()));
     let moved = periods.iter().filter(|period| !bound(period).is_empty());
     assert_eq!(moved.count(), 1, "{name}: {}", told());
 }
@@ -260,8 +256,7 @@ fn check(run: &Run) {
     assert_eq!((moved.len(), kinds.len()), (2, 2), "{name}: {}", told());
     // (INT, FP) (INT, FP) at the end.
     let last = &periods[PERIODS - 1];
-    assert_eq!(packages(last, Role::Fp).len(), 2, "{name}: {}", told());
-    assert_eq!(packages(last, Role::Int).len(), 2, "{name}: {}", told());
+    assert_on_both(last, &roles, || format!("{name}: {}", told()));
 
     // What was on demand only was counted, and PUs as well as threads.
     let counting = run.header["counting"].as_str().unwrap();
