@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Heard, Kernel, Scripted, Step, TestProcessor, set};
+use common::{Heard, Kernel, Scripted, Step, options, set};
 use perch_core::{Plan, Policy, Snapshot};
 use perch_engine::{
-    Acting, Options, Session,
+    Acting, Session,
     recording::{Reader, Recorder},
     replay::RecordedMachine,
 };
@@ -32,22 +32,11 @@ impl Policy for Curious {
     }
 }
 
-fn options(curious: bool) -> Options {
-    Options {
-        policy: Box::new(Curious(curious)),
-        processor: Box::new(TestProcessor),
-        period: None,
-        acting: Acting::Paper(None),
-        take_over: false,
-        pus: None,
-    }
-}
-
 fn session(curious: bool) -> Session<Scripted> {
     let kernel = Rc::new(RefCell::new(Kernel::new(4)));
     kernel.borrow_mut().spawn(None, &set("0-3"), 0.5);
     let machine = Scripted::new(&kernel, 2, vec![Step::default(); 3]);
-    Session::new(machine, options(curious)).unwrap()
+    Session::new(machine, options(Curious(curious), Acting::Paper(None))).unwrap()
 }
 
 #[test]
@@ -106,7 +95,11 @@ fn a_recording_carries_what_pus_did() {
     recorder.finish().unwrap();
     let text = recorder.into_inner();
     let reader = Reader::new(&text[..], "memory").unwrap();
-    let mut replay = Session::new(RecordedMachine::new(reader), options(true)).unwrap();
+    let mut replay = Session::new(
+        RecordedMachine::new(reader),
+        options(Curious(true), Acting::Paper(None)),
+    )
+    .unwrap();
     replay.run(&mut played).unwrap();
     let pus = |seen: &Heard| -> Vec<_> { seen.snapshots.iter().map(|s| s.pus.clone()).collect() };
     assert_eq!(pus(&played), pus(&seen));

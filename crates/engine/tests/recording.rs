@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Decide, Heard, Kernel, Op, Scripted, Step, TestProcessor, now, set};
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
+use common::{Decide, Heard, Kernel, Op, Scripted, Step, now, options, set};
+use perch_core::{Binding, Plan, PuSet, Reason, Snapshot, metric::names};
 use perch_engine::{
-    Acting, Collector, Observer, Options, Reader, RecordedMachine, Recorder, Session, StateDir,
+    Acting, Collector, Observer, Reader, RecordedMachine, Recorder, Session, StateDir,
     recording::Record,
 };
 use proptest::prelude::*;
@@ -42,17 +42,6 @@ fn interleave() -> impl FnMut(&Snapshot) -> Plan {
     }
 }
 
-fn options(acting: Acting) -> Options {
-    Options {
-        policy: Box::new(Decide(interleave())) as Box<dyn Policy>,
-        processor: Box::new(TestProcessor),
-        period: None,
-        acting,
-        take_over: false,
-        pus: None,
-    }
-}
-
 fn kernel() -> Rc<RefCell<Kernel>> {
     let mut kernel = Kernel::new(8);
     let all = kernel.pus.clone();
@@ -64,7 +53,11 @@ fn kernel() -> Rc<RefCell<Kernel>> {
 }
 
 fn record(steps: Vec<Step>, acting: Acting) -> (Vec<u8>, Heard) {
-    let mut session = Session::new(Scripted::new(&kernel(), 4, steps), options(acting)).unwrap();
+    let mut session = Session::new(
+        Scripted::new(&kernel(), 4, steps),
+        options(Decide(interleave()), acting),
+    )
+    .unwrap();
     session.set_clock(now);
     let mut recorder = Recorder::new(Vec::new(), "a test", &["app".to_owned()]);
     let mut seen = Heard::default();
@@ -76,8 +69,11 @@ fn record(steps: Vec<Step>, acting: Acting) -> (Vec<u8>, Heard) {
 
 fn replay(recording: &[u8]) -> (Vec<u8>, Heard) {
     let reader = Reader::new(recording, "a recording").unwrap();
-    let mut session =
-        Session::new(RecordedMachine::new(reader), options(Acting::Paper(None))).unwrap();
+    let mut session = Session::new(
+        RecordedMachine::new(reader),
+        options(Decide(interleave()), Acting::Paper(None)),
+    )
+    .unwrap();
     let mut recorder = Recorder::new(Vec::new(), "a test", &["app".to_owned()]);
     let mut seen = Heard::default();
     let mut observers: Vec<&mut dyn Observer> = vec![&mut recorder, &mut seen];
@@ -221,7 +217,8 @@ fn the_documented_lines_are_right() {
 fn a_report_adds_up() {
     let mut machine = Scripted::new(&kernel(), 4, vec![Step::default(); 300]);
     machine.has_clock = false;
-    let mut session = Session::new(machine, options(Acting::Paper(None))).unwrap();
+    let mut session =
+        Session::new(machine, options(Decide(interleave()), Acting::Paper(None))).unwrap();
     let mut collector = Collector::new(&["app".to_owned()]);
     session.run(&mut collector).unwrap();
     let report = collector.report();
@@ -265,11 +262,8 @@ fn ten_thousand_short_lived_threads_need_little_room() {
     });
     let mut machine = Scripted::new(&kernel(), 4, steps.collect());
     machine.report_ended = true;
-    let options = Options {
-        policy: Box::new(Decide(|_: &Snapshot| Plan::default())),
-        ..options(Acting::Paper(None))
-    };
-    let mut session = Session::new(machine, options).unwrap();
+    let policy = Decide(|_: &Snapshot| Plan::default());
+    let mut session = Session::new(machine, options(policy, Acting::Paper(None))).unwrap();
     let mut collector = Collector::new(&[]);
     session.run(&mut collector).unwrap();
     let report = collector.report();

@@ -3,13 +3,10 @@
 mod common;
 
 use common::{
-    Decide, Heard, Kernel, Kill, Knob, Op, Scripted, Seen, Step, Task, TestProcessor, now, set,
-    shows,
+    Decide, Heard, Kernel, Kill, Knob, Op, Scripted, Seen, Step, Task, now, options, set, shows,
 };
 use perch_core::{Binding, Plan, PuSet, Reason, Snapshot, ThreadId};
-use perch_engine::{
-    Acting, Journal, Options, RestoreReport, Session, StateDir, journal::Kept, restore,
-};
+use perch_engine::{Acting, Journal, RestoreReport, Session, StateDir, journal::Kept, restore};
 use proptest::{prelude::*, test_runner::RngSeed};
 use std::{
     cell::RefCell,
@@ -95,15 +92,8 @@ fn run(
     kernel.spawn_in(1, Some(other.tid), &all, 0.3);
     let kernel = Rc::new(RefCell::new(kernel));
     let machine = Scripted::new(&kernel, CORES, steps.to_vec());
-    let options = Options {
-        policy: Box::new(Decide(restless(salt))),
-        processor: Box::new(TestProcessor),
-        period: None,
-        acting: Acting::Live(StateDir::open(dir.path()).unwrap()),
-        take_over: false,
-        pus: None,
-    };
-    let mut session = Session::new(machine, options).unwrap();
+    let acting = Acting::Live(StateDir::open(dir.path()).unwrap());
+    let mut session = Session::new(machine, options(Decide(restless(salt)), acting)).unwrap();
     session.set_clock(now);
     let mut seen = Heard::default();
     session.run(&mut seen).unwrap();

@@ -55,6 +55,15 @@ fn one() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The same for a test in which a thread is bound, which cannot be where there is only one PU to be on.
+fn one_that_binds() -> Option<MutexGuard<'static, ()>> {
+    if status(std::process::id(), "Cpus_allowed_list") == "0" {
+        eprintln!("skipped: this machine has one PU only");
+        return None;
+    }
+    Some(one())
+}
+
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let due = Instant::now() + Duration::from_secs(30);
     while !holds() {
@@ -194,21 +203,11 @@ fn journals(state: &Path) -> usize {
         .count()
 }
 
-/// Nothing can be bound where there is only one PU to be on.
-fn one_pu() -> bool {
-    let alone = status(std::process::id(), "Cpus_allowed_list") == "0";
-    if alone {
-        eprintln!("skipped: this machine has one PU only");
-    }
-    alone
-}
-
 #[test]
 fn a_signal_that_asks_to_stop_gives_masks_back_and_reaches_the_program() {
-    let _one = one();
-    if one_pu() {
+    let Some(_one) = one_that_binds() else {
         return;
-    }
+    };
     for signal in STOP {
         let mut run = Run::new("");
         send(run.perch.id(), signal);
@@ -231,10 +230,9 @@ fn a_signal_that_asks_to_stop_gives_masks_back_and_reaches_the_program() {
 
 #[test]
 fn a_signal_for_the_program_reaches_it_and_perch_goes_on_placing() {
-    let _one = one();
-    if one_pu() {
+    let Some(_one) = one_that_binds() else {
         return;
-    }
+    };
     let mut run = Run::new("");
     let mut sent = Vec::new();
     for signal in PASSED
@@ -260,10 +258,9 @@ fn a_signal_for_the_program_reaches_it_and_perch_goes_on_placing() {
 
 #[test]
 fn what_a_terminal_sends_to_the_whole_group_is_not_passed_on() {
-    let _one = one();
-    if one_pu() {
+    let Some(_one) = one_that_binds() else {
         return;
-    }
+    };
     for signal in [libc::SIGINT, libc::SIGQUIT] {
         let mut run = Run::new("");
         // A signal of the kernel's: that of a pipe that can be read from.
@@ -292,10 +289,9 @@ fn what_a_terminal_sends_to_the_whole_group_is_not_passed_on() {
 
 #[test]
 fn what_the_program_sends_does_not_come_back() {
-    let _one = one();
-    if one_pu() {
+    let Some(_one) = one_that_binds() else {
         return;
-    }
+    };
     let mut run = Run::new("if [ -e ask ]; then rm ask; kill -USR1 $PPID; kill -TERM $PPID; fi");
     fs::write(run.path("ask"), "").unwrap();
     run.await_restored();
@@ -307,10 +303,9 @@ fn what_the_program_sends_does_not_come_back() {
 
 #[test]
 fn attached_perch_stops_or_goes_on() {
-    let _one = one();
-    if one_pu() {
+    let Some(_one) = one_that_binds() else {
         return;
-    }
+    };
     for signal in [libc::SIGTERM, libc::SIGQUIT, libc::SIGSEGV, libc::SIGXCPU] {
         let mut run = Run::prepare();
         let words = run.program("");
@@ -352,26 +347,22 @@ fn await_caught(pid: u32, signal: i32) {
 #[test]
 fn signals_that_come_before_the_program_are_not_lost() {
     let _one = one();
+    let start = || {
+        let run = Run::prepare();
+        let mut perch = run.perch(&["run"]);
+        let perch = perch.args(["--", "sleep", "20"]).spawn().unwrap();
+        (run, perch)
+    };
     // (what is sent, the exit code): the program has no handler, so it ends of what it gets.
     for (signal, code) in [(libc::SIGUSR1, 138), (libc::SIGRTMIN() + 2, 164)] {
-        let run = Run::prepare();
-        let mut perch = run
-            .perch(&["run"])
-            .args(["--", "sleep", "20"])
-            .spawn()
-            .unwrap();
+        let (_run, mut perch) = start();
         await_caught(perch.id(), signal);
         send(perch.id(), signal);
         assert_eq!(perch.wait().unwrap().code(), Some(code));
     }
     // Whenever a request to stop comes, no program goes on after it.
     for delay in (0..300).step_by(20) {
-        let run = Run::prepare();
-        let mut perch = run
-            .perch(&["run"])
-            .args(["--", "sleep", "20"])
-            .spawn()
-            .unwrap();
+        let (_run, mut perch) = start();
         sleep(Duration::from_millis(delay));
         send(perch.id(), libc::SIGTERM);
         let start = Instant::now();

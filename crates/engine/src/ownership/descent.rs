@@ -1,14 +1,76 @@
 //! From whom a new thread has its mask.
 
 use super::{
-    Family, Look, Ownership,
+    Ownership,
     fit::explains,
     owned::{Moment, Owned, Place},
 };
 use perch_core::{HandsOff, PuSet, Source, ThreadId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// Threads that were created, with whose mask they got and when.
+pub(super) type Births = HashMap<ThreadId, (Source, Option<u64>)>;
+
+/// What one observation is judged with.
+pub(super) struct Look<'a> {
+    pub ended: HashSet<ThreadId>,
+    pub born: Births,
+    /// Threads that are there under a number that they did not have when they were created.
+    pub reborn: HashMap<ThreadId, Option<u64>>,
+    pub allowed: &'a dyn Fn(ThreadId) -> Option<PuSet>,
+    /// When masks were read, by the machine's clock.
+    pub at: Option<u64>,
+    /// What threads of a process have in common with a mask, for masks of unknown origin.
+    families: HashMap<(i32, PuSet), Family>,
+    /// Threads that were there before this observation, by process; made when first needed.
+    elders: Option<HashMap<i32, Vec<ThreadId>>>,
+}
+
+impl<'a> Look<'a> {
+    /// For masks that were read at that moment, with nothing else known as yet.
+    pub(super) fn new(allowed: &'a dyn Fn(ThreadId) -> Option<PuSet>, at: Option<u64>) -> Self {
+        Self {
+            ended: HashSet::new(),
+            born: HashMap::new(),
+            reborn: HashMap::new(),
+            allowed,
+            at,
+            families: HashMap::new(),
+            elders: None,
+        }
+    }
+}
+
+/// What is known of a mask from those who may have handed it on.
+#[derive(Debug, Clone)]
+enum Family {
+    /// Nobody that perch has bound has it.
+    None,
+    /// Some have it from perch, others not.
+    Some,
+    /// Whoever it was has it from perch: the mask asked for, and that to which it goes back.
+    All(PuSet, PuSet, bool),
+}
 
 impl Ownership {
+    /// How a thread that was never seen came to its mask: from the nearest known one above it.
+    pub(super) fn birth_of(
+        &self,
+        thread: ThreadId,
+        born: &Births,
+    ) -> Option<(Source, Option<u64>)> {
+        let mut birth = *born.get(&thread)?;
+        for _ in 0..=born.len() {
+            match birth {
+                (Source::Thread(creator), _) if self.known(creator).is_none() => {
+                    birth = *born.get(&creator)?;
+                }
+                _ => break,
+            }
+        }
+        Some(birth)
+    }
+
     /// A thread whose creator is known; `None` if that one's mask does not explain the child's.
     pub(super) fn child_of(
         &self,
@@ -119,6 +181,18 @@ impl Ownership {
                 *whole,
             )),
         }
+    }
+
+    /// The thread itself, or if it was never seen the nearest one that created it.
+    fn seen_of(&self, thread: ThreadId, born: &Births) -> ThreadId {
+        let mut at = thread;
+        for _ in 0..=born.len() {
+            match born.get(&at) {
+                Some((Source::Thread(creator), _)) if self.known(at).is_none() => at = *creator,
+                _ => break,
+            }
+        }
+        at
     }
 
     fn family(&self, elders: &[ThreadId], mask: &PuSet, place: &Place) -> Family {

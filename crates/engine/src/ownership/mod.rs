@@ -4,18 +4,20 @@
 //! creator when it was created, or the thread that it was before execve(2). That a mask equals one that perch used
 //! elsewhere says nothing. Everything else was placed by somebody, and that somebody wins.
 
+mod departed;
 mod descent;
+mod exec;
 mod fit;
 mod owned;
+mod processes;
 
 pub(crate) use fit::explains;
 pub use owned::Owned;
 
-use owned::{Moment, Place, Verdict};
-use perch_core::{
-    HandsOff, Observation, Origin, Outcome, ProcessId, ProcessState, PuSet, Source, ThreadId,
-    ThreadSample,
-};
+use descent::{Births, Look};
+use owned::{Moment, Verdict};
+use perch_core::{HandsOff, Observation, Origin, Outcome, PuSet, Source, ThreadId, ThreadSample};
+use processes::Process;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What [`Ownership::observe`] noticed and a journal must know.
@@ -36,22 +38,8 @@ pub enum Noticed {
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Observations for which a thread that ended is remembered: what it created may be told later.
-const DEPARTED: u64 = 3;
-
-/// Observations for which a change of a CPU set may explain a mask that was read before or after it.
-const FRESH: u64 = 2;
-
 /// Observations in which a thread's origin may still be told after it was seen first.
 const LATE: u64 = 2;
-
-/// A process, as it was last told.
-#[derive(Debug)]
-struct Process {
-    state: ProcessState,
-    /// The last observation for which the change to this state is news.
-    fresh_until: u64,
-}
 
 /// The masks of all threads of a session.
 #[derive(Debug)]
@@ -72,35 +60,6 @@ pub struct Ownership {
     default: PuSet,
     usable: PuSet,
     fresh_until: u64,
-}
-
-/// Threads that were created, with whose mask they got and when.
-type Births = HashMap<ThreadId, (Source, Option<u64>)>;
-
-/// What one observation is judged with.
-struct Look<'a> {
-    ended: HashSet<ThreadId>,
-    born: Births,
-    /// Threads that are there under a number that they did not have when they were created.
-    reborn: HashMap<ThreadId, Option<u64>>,
-    allowed: &'a dyn Fn(ThreadId) -> Option<PuSet>,
-    /// When masks were read, by the machine's clock.
-    at: Option<u64>,
-    /// What threads of a process have in common with a mask, for masks of unknown origin.
-    families: HashMap<(i32, PuSet), Family>,
-    /// Threads that were there before this observation, by process; made when first needed.
-    elders: Option<HashMap<i32, Vec<ThreadId>>>,
-}
-
-/// What is known of a mask from those who may have handed it on.
-#[derive(Debug, Clone)]
-enum Family {
-    /// Nobody that perch has bound has it.
-    None,
-    /// Some have it from perch, others not.
-    Some,
-    /// Whoever it was has it from perch: the mask asked for, and that to which it goes back.
-    All(PuSet, PuSet, bool),
 }
 
 impl Ownership {
@@ -125,37 +84,6 @@ impl Ownership {
     /// The mask of threads that nobody placed, where the machine tells nothing of their process.
     pub fn default_mask(&self) -> &PuSet {
         &self.default
-    }
-
-    /// The default has changed. True if it is another.
-    pub fn set_default(&mut self, default: PuSet) -> bool {
-        if default == self.default || default.is_empty() {
-            return false;
-        }
-        self.default = default;
-        self.fresh_until = self.observations + FRESH;
-        let place = self.fallback();
-        let told = &self.processes;
-        for owned in self.threads.values_mut() {
-            if !told.contains_key(&owned.pid) {
-                owned.set_default(&place);
-            }
-        }
-        true
-    }
-
-    /// The target of a process: the number under which it was given to perch.
-    pub fn target(&self, pid: i32) -> u32 {
-        let process = self.processes.get(&pid);
-        process.map_or(0, |process| process.state.target)
-    }
-
-    /// The mask of a process's threads that nobody placed, and whether it is all that the CPU set allows.
-    pub fn default_of(&self, pid: i32) -> (&PuSet, bool) {
-        match self.processes.get(&pid) {
-            Some(process) => (&process.state.default, process.state.whole),
-            None => (&self.default, true),
-        }
     }
 
     /// What is known of a thread.
@@ -190,15 +118,8 @@ impl Ownership {
             self.depart(*ended);
         }
         self.forget_departed();
-        let mut look = Look {
-            ended: observation.ended.iter().copied().collect(),
-            born: HashMap::new(),
-            reborn: HashMap::new(),
-            allowed,
-            at,
-            families: HashMap::new(),
-            elders: None,
-        };
+        let mut look = Look::new(allowed, at);
+        look.ended.extend(&observation.ended);
         let (executed, born): (Vec<&Origin>, Vec<&Origin>) =
             observation.origins.iter().partition(|origin| origin.exec);
         look.born.extend(
@@ -288,15 +209,7 @@ impl Ownership {
         if self.threads.contains_key(&thread) {
             return Vec::from_iter(self.seen_again(thread, mask, None, allowed));
         }
-        let mut look = Look {
-            ended: HashSet::new(),
-            born: HashMap::new(),
-            reborn: HashMap::new(),
-            allowed,
-            at: None,
-            families: HashMap::new(),
-            elders: None,
-        };
+        let mut look = Look::new(allowed, None);
         self.seen_first(thread, pid, mask, &mut look)
     }
 
@@ -333,103 +246,6 @@ impl Ownership {
         }
     }
 
-    fn take_in_places(&mut self, observation: &Observation, usable: &PuSet) {
-        if *usable != self.usable {
-            let before = std::mem::replace(&mut self.usable, usable.clone());
-            if !before.is_empty() {
-                self.fresh_until = self.observations + FRESH;
-            }
-        }
-        let mut changed = HashSet::new();
-        for state in &observation.processes {
-            let pid = state.process.pid;
-            let known = self.processes.get(&pid);
-            let told = Process {
-                state: state.clone(),
-                // That it is new is no change.
-                fresh_until: known.map_or(0, |_| self.observations + FRESH),
-            };
-            let same_default = |old: &Process| {
-                (&old.state.default, old.state.whole) == (&told.state.default, told.state.whole)
-            };
-            if known.is_some_and(|old| !same_default(old)) {
-                changed.insert(pid);
-            }
-            self.processes.insert(pid, told);
-        }
-        if changed.is_empty() {
-            return;
-        }
-        let mut threads = std::mem::take(&mut self.threads);
-        for owned in threads.values_mut() {
-            if changed.contains(&owned.pid) {
-                owned.set_default(&self.place(owned.pid));
-            }
-        }
-        self.threads = threads;
-    }
-
-    /// Forgets a process that has ended.
-    pub fn forget_process(&mut self, process: ProcessId) {
-        let pid = process.pid;
-        if self
-            .processes
-            .get(&pid)
-            .is_some_and(|known| known.state.process == process)
-        {
-            self.processes.remove(&pid);
-        }
-    }
-
-    fn depart(&mut self, thread: ThreadId) {
-        if let Some(owned) = self.threads.remove(&thread) {
-            self.doubted.remove(&thread);
-            self.departures.push_back((self.observations, thread));
-            self.departed.insert(thread, owned);
-        }
-    }
-
-    fn forget_departed(&mut self) {
-        while let Some((at, thread)) = self.departures.front()
-            && at + DEPARTED < self.observations
-        {
-            self.departed.remove(thread);
-            self.departures.pop_front();
-        }
-    }
-
-    fn known(&self, thread: ThreadId) -> Option<&Owned> {
-        self.threads
-            .get(&thread)
-            .or_else(|| self.departed.get(&thread))
-    }
-
-    /// The thread itself, or if it was never seen the nearest one that created it.
-    fn seen_of(&self, thread: ThreadId, born: &Births) -> ThreadId {
-        let mut at = thread;
-        for _ in 0..=born.len() {
-            match born.get(&at) {
-                Some((Source::Thread(creator), _)) if self.known(at).is_none() => at = *creator,
-                _ => break,
-            }
-        }
-        at
-    }
-
-    /// How a thread that was never seen came to its mask: from the nearest known one above it.
-    fn birth_of(&self, thread: ThreadId, born: &Births) -> Option<(Source, Option<u64>)> {
-        let mut birth = *born.get(&thread)?;
-        for _ in 0..=born.len() {
-            match birth {
-                (Source::Thread(creator), _) if self.known(creator).is_none() => {
-                    birth = *born.get(&creator)?;
-                }
-                _ => break,
-            }
-        }
-        Some(birth)
-    }
-
     /// Whether a birth that is reported now says whose mask a thread has: perch must not have set it since.
     fn may_be_told_late(&self, thread: ThreadId, born: &Births) -> bool {
         let Some((_, at)) = born.get(&thread) else {
@@ -438,97 +254,6 @@ impl Ownership {
         self.threads.get(&thread).is_some_and(|owned| {
             owned.open_until >= Some(self.observations) && !owned.was_set_after(*at)
         })
-    }
-
-    fn place(&self, pid: i32) -> Place {
-        match self.processes.get(&pid) {
-            Some(process) => Place {
-                default: process.state.default.clone(),
-                whole: process.state.whole,
-                allowed: process.state.allowed.clone(),
-                fresh: process.fresh_until >= self.observations,
-            },
-            None => self.fallback(),
-        }
-    }
-
-    fn fallback(&self) -> Place {
-        Place {
-            default: self.default.clone(),
-            whole: true,
-            allowed: self.default.and(&self.usable),
-            fresh: self.fresh_until >= self.observations,
-        }
-    }
-
-    /// A process executes another program: its first thread is now the one that called execve(2).
-    fn executed(&mut self, origin: &Origin) -> Option<Noticed> {
-        let thread = origin.thread;
-        let caller = match origin.from {
-            Source::Thread(caller) if caller == thread => return None,
-            Source::Thread(caller) => self.known(caller).cloned(),
-            Source::Process(pid) => self.only_caller(thread, pid),
-        };
-        let pid = self
-            .threads
-            .get(&thread)
-            .map_or(thread.tid, |owned| owned.pid);
-        let mut owned = caller?;
-        owned.pid = pid;
-        if let Some(set) = self.known(thread)
-            && set.was_set_after(origin.at)
-        {
-            // Perch knew nothing of it yet, and has set the mask of what had been the caller.
-            let (before, whole) = (owned.before, owned.whole);
-            let place = self.place(pid);
-            owned = set.clone();
-            (owned.before, owned.whole) = match before.is_disjoint(&place.allowed) {
-                // The kernel would not take it: its CPU set is what can be given back.
-                true => (place.default, place.whole),
-                false => (before, whole),
-            };
-        }
-        let noticed = if owned.asked.is_some() {
-            Noticed::Inherited(thread)
-        } else {
-            Noticed::Foreign(thread)
-        };
-        if let Source::Thread(caller) = origin.from {
-            self.depart(caller);
-        }
-        owned.set_default(&self.place(pid));
-        let former = self.known(thread).cloned();
-        self.doubted.remove(&thread);
-        if owned.is_doubted() {
-            self.doubted.insert(thread);
-        }
-        self.threads.insert(thread, owned);
-        self.keep_former(thread, origin.at, former);
-        Some(noticed)
-    }
-
-    /// Remembers what had a thread's number until that moment: it may have created others.
-    fn keep_former(&mut self, thread: ThreadId, until: Option<u64>, former: Option<Owned>) {
-        if let Some(owned) = self.threads.get_mut(&thread) {
-            owned.former = until.zip(former).map(|(until, mut former)| {
-                former.former = None;
-                (until, Box::new(former))
-            });
-        }
-    }
-
-    /// Who called execve(2) in a process, where nobody saw it: only if all that may have are in the same state, and
-    /// otherwise than the first thread.
-    fn only_caller(&self, first: ThreadId, pid: i32) -> Option<Owned> {
-        let others = self.threads.iter().chain(&self.departed);
-        let mut others = others.filter(|(id, owned)| owned.pid == pid && **id != first);
-        let (_, one) = others.next()?;
-        let alike = |other: &Owned| {
-            (&other.asked, other.hands_off, &other.before)
-                == (&one.asked, one.hands_off, &one.before)
-        };
-        let all = others.all(|(_, other)| alike(other));
-        (all && self.threads.get(&first).is_none_or(alike)).then(|| one.clone())
     }
 
     fn seen_first(

@@ -1,16 +1,19 @@
 //! The command line.
 
 mod calibrate;
+mod period;
+mod place;
 mod simulation;
 mod trace;
 
 pub use calibrate::{CalibrateArgs, KernelArgs};
+pub use period::{SHORTEST_PERIOD, parse_period};
+pub use place::{AttachArgs, CompareArgs, Counters, PlaceArgs, RunArgs};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
-use perch_core::PuSet;
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
+use std::{path::PathBuf, time::Duration};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,175 +95,6 @@ pub enum Command {
         #[arg(value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
-}
-
-/// How threads are known.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    ValueEnum,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Counters {
-    /// Hardware counters where they work, else sampling
-    Auto,
-    /// Hardware counters, or fail
-    Pmu,
-    /// Sampled and decoded instructions
-    Sampling,
-}
-
-/// What all commands that place threads share.
-#[derive(Debug, Clone, Default, ClapArgs)]
-pub struct PlaceArgs {
-    /// The policy that decides (see `perch policies`) [default: symbiosis on a machine that `perch calibrate` has measured, else
-    /// workover]
-    #[arg(
-        long,
-        short = 'p',
-        env = "PERCH_POLICY",
-        value_name = "NAME",
-        help_heading = "Deciding"
-    )]
-    pub policy: Option<String>,
-    /// How often to look and decide, such as 1s or 250ms [default: the policy's own]
-    #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Deciding")]
-    pub period: Option<Duration>,
-    /// The processor profile: a name or a file [default: detected]
-    #[arg(
-        long,
-        env = "PERCH_PROFILE",
-        value_name = "NAME|FILE",
-        help_heading = "Deciding"
-    )]
-    pub profile: Option<String>,
-    /// How threads are known [default: auto]
-    #[arg(
-        long,
-        env = "PERCH_COUNTERS",
-        value_name = "HOW",
-        help_heading = "Deciding"
-    )]
-    pub counters: Option<Counters>,
-    /// Samples a second on each busy PU, where threads are known by sampling [default: up to 251 and fewer once the
-    /// threads are known; 99 of each thread without privileges]
-    #[arg(long, env = "PERCH_SAMPLING_RATE", value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Deciding")]
-    pub sampling_rate: Option<u32>,
-    /// Bind threads by hand (policy fixed): thread or program name pattern = PUs, such as 'solver*=core:0-3'; repeatable
-    #[arg(long, value_name = "PATTERN=PUS", help_heading = "Deciding")]
-    pub pin: Vec<String>,
-    /// Read --pin rules from a file, one a line
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Deciding")]
-    pub pin_file: Option<PathBuf>,
-    /// Read settings from this TOML file [default: ~/.config/perch/config.toml, if there]
-    #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Deciding")]
-    pub config: Option<PathBuf>,
-
-    /// Decide and explain, but change nothing
-    #[arg(long, short = 'n', help_heading = "Acting")]
-    pub dry_run: bool,
-    /// Decide for another machine, a what-if topology (needs --dry-run): a synthetic description such as 'package:1
-    /// core:4 pu:2', or a file saved by `lstopo file.xml`
-    #[arg(
-        long,
-        value_name = "DESCRIPTION|FILE",
-        requires = "dry_run",
-        help_heading = "Acting"
-    )]
-    pub topology: Option<String>,
-    /// Place threads even if the user or another program has placed them already
-    #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::BoolishValueParser::new(), help_heading = "Acting")]
-    pub take_over: bool,
-    /// Use only these PUs, such as 0-7
-    #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Acting")]
-    pub pus: Option<PuSet>,
-
-    /// Print each move as it happens, with the numbers behind it
-    #[arg(long, help_heading = "Telling")]
-    pub explain: bool,
-    /// Show a table of the busiest threads every period
-    #[arg(long, short = 'l', help_heading = "Telling")]
-    pub live: bool,
-    /// Print the report as JSON, on standard error too; together with --explain or --live it needs --output
-    #[arg(long, help_heading = "Telling")]
-    pub json: bool,
-    /// Print no report
-    #[arg(long, short = 'q', conflicts_with_all = ["json", "live", "explain"], help_heading = "Telling")]
-    pub quiet: bool,
-    /// Write the report to a file instead of standard error
-    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Telling")]
-    pub output: Option<PathBuf>,
-    /// Record every period as JSON lines, for `perch replay`
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Telling")]
-    pub log: Option<PathBuf>,
-}
-
-/// `perch run`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "\
-Examples:
-  perch run -- ./app --threads 16
-  perch run --live --explain -- python3 train.py
-  perch run --dry-run --topology 'package:1 core:4 pu:2' -- ./app
-  perch run --pin 'fp-*=core:0-3.pu:0' --pin 'int-*=core:0-3.pu:1' -- ./app
-
-The exit code is the program's; 128+N if signal N killed it; 127 if it was not
-found, 126 if it cannot be executed, 125 if perch itself failed or a setting is
-wrong, 2 for a command line that cannot be read.")]
-pub struct RunArgs {
-    /// Options.
-    #[command(flatten)]
-    pub place: PlaceArgs,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
-    pub program: Vec<OsString>,
-}
-
-/// `perch attach`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "\
-Example:
-  perch attach $(pgrep -d' ' mysqld)
-
-Ends when the processes end, or on Ctrl-C; every mask is put back.")]
-pub struct AttachArgs {
-    /// Options.
-    #[command(flatten)]
-    pub place: PlaceArgs,
-    /// Processes, with all their threads and descendants
-    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub pids: Vec<i32>,
-}
-
-/// `perch compare`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "\
-Example:
-  perch compare -N 10 -- ./app --threads 16
-
-Runs without, with, with, without, … so that drift of the machine hits both alike.")]
-pub struct CompareArgs {
-    /// Options.
-    #[command(flatten)]
-    pub place: PlaceArgs,
-    /// How many runs of each
-    #[arg(long, short = 'N', value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub runs: u32,
-    /// Runs of the program that are not measured, before the first
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub warm_up: u32,
-    /// Let the program's output through
-    #[arg(long)]
-    pub show_output: bool,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
-    pub program: Vec<OsString>,
 }
 
 /// `perch topology`.
@@ -431,36 +265,6 @@ pub struct RestoreArgs {
     pub journals: Vec<PathBuf>,
 }
 
-/// The shortest period that makes sense: below it perch would cost more than it gives.
-pub const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
-
-/// Reads `1s`, `250ms`, `1m 30s`, or a plain number of seconds.
-///
-/// # Errors
-/// A text that is no duration, or one that is too short.
-pub fn parse_period(text: &str) -> Result<Duration, String> {
-    if text.trim_start().starts_with('-') {
-        return Err("a time cannot be negative; write one such as 1s, 250ms or 1m".to_owned());
-    }
-    let plain = text
-        .trim()
-        .parse::<f64>()
-        .ok()
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let period = match plain {
-        Some(period) => period,
-        None => humantime::parse_duration(text)
-            .map_err(|error| format!("{error}; write a time such as 1s, 250ms or 1m"))?,
-    };
-    if period < SHORTEST_PERIOD {
-        return Err(format!(
-            "shorter than {}",
-            humantime::format_duration(SHORTEST_PERIOD)
-        ));
-    }
-    Ok(period)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -487,14 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn periods() {
-        assert_eq!(parse_period("1s").unwrap(), Duration::from_secs(1));
-        assert_eq!(parse_period("0.5").unwrap(), Duration::from_millis(500));
-        assert_eq!(parse_period("250ms").unwrap(), Duration::from_millis(250));
-        for wrong in ["", "0", "-1", "1ns", "soon", "nan", "inf", "1e300"] {
-            assert!(parse_period(wrong).is_err(), "{wrong}");
-        }
-        // Taken for a value, not for a flag that is not there.
+    fn a_negative_time_is_a_value_and_no_flag() {
         for line in [
             ["sim", "-t", "-5s"],
             ["irq", "--interval", "-1"],

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::profile::FIXED;
 use crate::story::{Run, guest, tell};
 use fastrand::Rng;
 use perch_skip::skip;
@@ -70,14 +71,6 @@ count = 1
 share = "core"
 source = "drawn at random"
 [[event]]
-alias = "cycles"
-spellings = ["cycles"]
-source = "perf_event_open(2)"
-[[event]]
-alias = "instructions"
-spellings = ["instructions"]
-source = "perf_event_open(2)"
-[[event]]
 alias = "fp_busy"
 spellings = ["cpu/{event}/"]
 source = "drawn at random"
@@ -91,23 +84,10 @@ unit = "operations / cycle"
 range = [0, 8]
 description = "floating-point work per cycle"
 source = "drawn at random"
-[[metric]]
-name = "ipc"
-formula = "instructions / cycles"
-unit = "instructions / cycle"
-range = [0, 16]
-description = "instructions per cycle"
-source = "definition"
 [fp_threshold]
 counters = {threshold}
 source = "drawn at random"
-[limits]
-cycles_per_second = [10e6, 8e9]
-min_instructions_per_second = 1e6
-max_instructions_per_cycle = 16
-judge_after_ms = 10
-source = "no processor runs above 8 GHz"
-"#
+{FIXED}"#
         )
     }
 
@@ -201,18 +181,8 @@ fn a_random_pmu_and_sampling_decide_the_same() {
     assert_eq!(runs.len() as u64, 2 * SEEDS + 1);
     for run in &runs {
         assert_eq!(run.ended["perch"], 0, "{}", run.name);
-        assert_eq!(
-            run.misplaced(Topology::Smt2, "placed", &run.first_roles()),
-            [""; 0],
-            "{}",
-            run.name
-        );
-        assert_eq!(
-            run.misplaced(Topology::Smt2, "shuffled", &run.last_roles()),
-            [""; 0],
-            "{}",
-            run.name
-        );
+        run.assert_placed(Topology::Smt2, "placed", &run.first_roles());
+        run.assert_placed(Topology::Smt2, "shuffled", &run.last_roles());
         let counting = run.header["counting"].as_str().unwrap();
         let sampled = counting.contains("sampling");
         assert_eq!(

@@ -7,6 +7,7 @@ mod fake_pmu;
 mod irq;
 mod masa;
 mod placement;
+mod profile;
 #[path = "../story/mod.rs"]
 mod story;
 mod undo;

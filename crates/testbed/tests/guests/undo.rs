@@ -220,15 +220,9 @@ fn nothing_is_lost_when_cpus_go() {
     }
     let runs = tell(&guest(Topology::Smt2), OFFLINE);
     let [run] = &runs[..] else { panic!("{runs:?}") };
-    assert_eq!(
-        run.misplaced(Topology::Smt2, "bound", &run.last_roles()),
-        [""; 0]
-    );
+    run.assert_placed(Topology::Smt2, "bound", &run.last_roles());
     assert_within(run, "offline", &[0, 1, 2, 4, 5, 6, 7]);
-    assert_eq!(
-        run.misplaced(Topology::Smt2, "online", &run.last_roles()),
-        [""; 0]
-    );
+    run.assert_placed(Topology::Smt2, "online", &run.last_roles());
     assert_within(run, "offline-again", &[0, 1, 2, 3, 4, 5, 7]);
     // This kernel strikes offline CPUs from every mask that is set; perch cannot do better than anybody.
     let restored = run.look("restored");
@@ -287,12 +281,7 @@ fn nothing_is_lost_when_cpusets_shrink() {
     let runs = tell(&guest(Topology::Smt2), CPUSET);
     assert_eq!(runs.len(), 2);
     for run in &runs {
-        assert_eq!(
-            run.misplaced(Topology::Smt2, "bound", &run.last_roles()),
-            [""; 0],
-            "{}",
-            run.name
-        );
+        run.assert_placed(Topology::Smt2, "bound", &run.last_roles());
         assert_within(run, "shrunk", &[0, 1, 2, 3, 4, 5]);
         assert_within(run, "shrunk-again", &[2, 3, 4, 5]);
         run.assert_allowed("restored", "2-5");
@@ -301,12 +290,7 @@ fn nothing_is_lost_when_cpusets_shrink() {
     // The kernel gives every thread the whole cpuset when that changes. Nobody else has placed them: they are
     // still perch's to place.
     for run in &runs {
-        assert_eq!(
-            run.misplaced(Topology::Smt2, "grown", &run.last_roles()),
-            [""; 0],
-            "{}",
-            run.name
-        );
+        run.assert_placed(Topology::Smt2, "grown", &run.last_roles());
     }
 }
 

@@ -191,6 +191,12 @@ impl Run {
         text
     }
 
+    /// Nothing is wrong with where threads of these roles are in the look.
+    pub fn assert_placed(&self, topology: Topology, label: &str, roles: &BTreeMap<i32, Role>) {
+        let wrong = self.misplaced(topology, label, roles);
+        assert_eq!(wrong, [""; 0], "{}, {label}", self.name);
+    }
+
     /// Every thread that has spoken is alive in the look and has exactly these PUs.
     pub fn assert_allowed(&self, label: &str, allowed: &str) {
         let look = self.look(label);

@@ -4,7 +4,7 @@ use super::Context;
 use crate::{
     masks::{await_that, mask, pus, threads},
     orders::Order,
-    perch::{PATIENCE, Perch},
+    perch::{Done, PATIENCE, Perch},
     world::World,
 };
 use anyhow::{Context as _, Result};
@@ -81,17 +81,7 @@ fn from_inside(context: &mut Context, name: &str, view: &[&str]) -> Result<()> {
             let what = format!("{name} namespace, alive: {alive}, {call:?}");
             context.tally.judge(&done, &what);
             if alive {
-                let (now, left) = (mask(bound), perch.left());
-                context
-                    .tally
-                    .hold(!left.is_empty(), "live journal removed", || {
-                        format!("{what}: {}", done.text())
-                    });
-                context
-                    .tally
-                    .hold(now == Some(pus("0")), "live perch's thread changed", || {
-                        format!("{what}: {now:?}")
-                    });
+                spared(context, &perch, bound, &done, &what);
             } else {
                 context.kept(&perch, &world, &what);
             }
@@ -126,17 +116,7 @@ fn from_outside(context: &mut Context, name: &str, view: &[&str]) -> Result<()> 
     }
     let done = perch.restore()?;
     context.tally.judge(&done, &what);
-    let (now, left) = (mask(bound), perch.left());
-    context
-        .tally
-        .hold(!left.is_empty(), "live journal removed", || {
-            format!("{what}: {}", done.text())
-        });
-    context
-        .tally
-        .hold(now == Some(pus("0")), "live perch's thread changed", || {
-            format!("{what}: {now:?}")
-        });
+    spared(context, &perch, bound, &done, &what);
     kill(Pid::from_raw(inner), Signal::SIGKILL)?;
     await_that(PATIENCE, || mask(inner).is_none());
     let done = perch.restore()?;
@@ -151,6 +131,18 @@ fn from_outside(context: &mut Context, name: &str, view: &[&str]) -> Result<()> 
     // What holds the namespace goes with it.
     session.kill()?;
     Ok(())
+}
+
+/// Counts a live perch whose journal was removed, or whose thread was changed, by what has just run.
+fn spared(context: &mut Context, perch: &Perch, bound: i32, done: &Done, what: &str) {
+    let (now, left) = (mask(bound), perch.left());
+    let tally = &mut context.tally;
+    tally.hold(!left.is_empty(), "live journal removed", || {
+        format!("{what}: {}", done.text())
+    });
+    tally.hold(now == Some(pus("0")), "live perch's thread changed", || {
+        format!("{what}: {now:?}")
+    });
 }
 
 /// Threads of all descendants of a process.

@@ -1,0 +1,188 @@
+//! What stands in a journal: its header and its records.
+
+use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
+use serde::{Deserialize, Serialize};
+
+/// The format's version.
+pub const VERSION: u32 = 2;
+
+/// Whose journal it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`VERSION`].
+    pub journal: u32,
+    /// The session's mark: its name, and the value that its program finds in its environment.
+    pub session: String,
+    /// The target's number in the session.
+    #[serde(default)]
+    pub target: u32,
+    /// The kernel's boot (`/proc/sys/kernel/random/boot_id`); masks do not survive it.
+    pub boot: String,
+    /// The perch that writes it.
+    pub perch: ProcessId,
+    /// The namespaces by which threads are numbered and their starts counted (`/proc/self/ns/pid` and `time`); 0 where
+    /// it is not known.
+    #[serde(default)]
+    pub namespaces: Namespaces,
+    /// The mask of threads that nobody placed.
+    pub default: PuSet,
+    /// Whether that is all that the CPU set allows.
+    #[serde(default = "yes")]
+    pub whole: bool,
+}
+
+/// Inode numbers of namespaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespaces {
+    /// Of process numbers.
+    pub pid: u64,
+    /// Of the clock since boot.
+    pub time: u64,
+}
+
+/// In format 1 every default mask was taken for all that the CPU set allows.
+fn yes() -> bool {
+    true
+}
+
+/// What can be changed of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Knob {
+    /// Its affinity mask.
+    Affinity,
+}
+
+/// A thread's mask is about to be changed, or was found to be perch's doing: inherited, or what the kernel has made of
+/// one that perch set when PUs went away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetRecord {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its process; 0 in format 1.
+    #[serde(default)]
+    pub process: i32,
+    /// What is changed of it.
+    pub knob: Knob,
+    /// The mask that it goes back to.
+    pub before: PuSet,
+    /// Whether that is all that its CPU set allows: then it gets that, whatever the CPU set is by then. In format 1 it is
+    /// if it equals the header's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<bool>,
+    /// Masks that perch has asked for before, one of which it may still have, or the kernel may have made its mask of. In
+    /// format 1 the mask that it has, whoever set it, and the one that was asked for.
+    pub from: Vec<PuSet>,
+    /// The mask that it gets.
+    pub set: PuSet,
+    /// Whether it is let go thereby. In format 1 it is if `set` equals `before`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_go: Option<bool>,
+    /// When, in clock ticks after boot, as threads' starts are; the largest number where nothing is set now.
+    pub at: u64,
+}
+
+/// A mask that the session has set on some thread of a process: what that process starts later and has this mask may
+/// have inherited it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MaskRecord {
+    /// The process; 0 in format 1.
+    #[serde(default)]
+    pub process: i32,
+    /// The mask.
+    pub set: PuSet,
+    /// The mask that such a thread had before.
+    pub before: PuSet,
+    /// Whether `before` is all that the CPU set allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<bool>,
+    /// When it was first set, in clock ticks after boot.
+    pub at: u64,
+}
+
+/// An interrupt's mask is about to be changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqRecord {
+    /// Its number.
+    pub irq: u32,
+    /// Its devices: the number alone may be another's later.
+    pub device: String,
+    /// The mask that it goes back to.
+    pub before: PuSet,
+    /// The mask that it has now.
+    pub from: PuSet,
+    /// The mask that it gets.
+    pub set: PuSet,
+}
+
+/// A process of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessRecord {
+    /// The process.
+    #[serde(flatten)]
+    pub id: ProcessId,
+    /// Which program it executes, as far as that could be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
+    /// Whether perch had no time to look at its threads: their masks may come from whoever started it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
+}
+
+/// One line after the header.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// A change that is about to be made.
+    Set(SetRecord),
+    /// What became of it.
+    Done {
+        /// The thread.
+        thread: ThreadId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// A thread that somebody else has placed: not to be touched, nor what has its mask from it.
+    Placed {
+        /// The thread.
+        thread: ThreadId,
+        /// Its process.
+        process: i32,
+        /// The mask that somebody gave to it, as far as that is known.
+        mask: PuSet,
+    },
+    /// A thread that has its mask back: not to be touched. In format 1 also one that somebody else has placed.
+    Free {
+        /// The thread.
+        thread: ThreadId,
+        /// Its process; 0 in format 1.
+        #[serde(default)]
+        process: i32,
+    },
+    /// A thread whose mask perch had set has this one, which is somebody else's unless a change of PUs or CPU sets that
+    /// is not yet seen explains it.
+    Doubt {
+        /// The thread.
+        thread: ThreadId,
+        /// The mask that it has.
+        mask: PuSet,
+    },
+    /// A process of the session, or the program that it executes now.
+    Process(ProcessRecord),
+    /// A mask that was set on a thread that has ended since (written when the file is made shorter).
+    Mask(MaskRecord),
+    /// An interrupt's mask is about to be changed.
+    Irq(IrqRecord),
+    /// What became of it.
+    IrqDone {
+        /// The interrupt.
+        irq: u32,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// The default mask has changed (format 1 only).
+    Default {
+        /// The new one.
+        mask: PuSet,
+    },
+}

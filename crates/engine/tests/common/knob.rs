@@ -1,0 +1,95 @@
+//! The knob that perch turns on the kernel in memory.
+
+use super::kernel::{Kernel, Seen, Task, pass};
+use perch_core::{
+    Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId,
+    affinity::{Image, Relative},
+};
+use std::{cell::RefCell, rc::Rc};
+
+/// The knob on that kernel.
+pub struct Knob(pub Rc<RefCell<Kernel>>);
+
+impl Affinity for Knob {
+    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
+        self.0.borrow().mask(thread).ok_or(MaskError::Gone)
+    }
+
+    fn change(&mut self, change: &MaskChange) -> Outcome {
+        let mut kernel = self.0.borrow_mut();
+        kernel.changes += 1;
+        pass(1);
+        let kill = kernel.kill.filter(|kill| kill.at == kernel.changes);
+        if kill.is_some_and(|kill| !kill.after) && kernel.killed.is_none() {
+            kernel.die();
+        }
+        if kernel.killed.is_some() {
+            return Outcome::Applied;
+        }
+        let outcome = match kernel.mask(change.thread) {
+            None => Outcome::Gone,
+            Some(mask) if mask != change.expect => Outcome::ChangedByOthers,
+            Some(_) if !change.to_default && kernel.is_out_of_reach(change) => Outcome::NoUsablePu,
+            Some(_) => {
+                let set = if change.to_default {
+                    kernel.pus.clone()
+                } else {
+                    change.set.clone()
+                };
+                let task = kernel.tasks.get_mut(&change.thread).unwrap();
+                task.asked = (!change.to_default).then(|| change.set.clone());
+                task.requested = set;
+                if task.taken_over && matches!(task.seen, Seen::NotYet(_)) {
+                    // It had the very mask that perch expected of the thread that had its number before.
+                    task.seen = Seen::Veiled;
+                }
+                Outcome::Applied
+            }
+        };
+        if kill.is_some_and(|kill| kill.after) {
+            kernel.die();
+        }
+        outcome
+    }
+
+    fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
+        let kernel = self.0.borrow();
+        let group = kernel.tasks.get(&thread)?.group;
+        Some(kernel.cpusets[group].clone())
+    }
+
+    fn image(&self, process: ProcessId) -> Option<Image> {
+        let kernel = self.0.borrow();
+        let code = kernel.images.get(&process.pid).copied().unwrap_or_default();
+        Some(Image { code, stack: 0 })
+    }
+
+    /// All processes of this kernel descend from the session's, which shows of all but the daemons.
+    fn relatives(
+        &self,
+        _: &str,
+        processes: &[ProcessId],
+        known: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        let kernel = self.0.borrow();
+        let shows = |pid: &i32| {
+            !kernel.daemons.contains(pid) || processes.iter().any(|known| known.pid == *pid)
+        };
+        let of_these = |task: &Task| {
+            let target = |known: &ProcessId| kernel.group_of(known.pid) == Some(task.group);
+            processes.is_empty() || processes.iter().any(target)
+        };
+        let tasks = kernel.tasks.iter();
+        let tasks = tasks.filter(|(id, task)| shows(&task.pid) && of_these(task) && !known(**id));
+        let relatives = tasks.map(|(thread, task)| Relative {
+            thread: *thread,
+            process: ProcessId {
+                pid: task.pid,
+                start: 0,
+            },
+            parent: kernel.parent(task.pid),
+            mask: kernel.effective(&task.requested, task.group),
+        });
+        Ok(relatives.collect())
+    }
+}

@@ -1,0 +1,96 @@
+//! The parts of a session that tests put in: a processor, a policy and an observer.
+
+use perch_core::{
+    Count, CountQuality, EventPlan, EventSet, Metric, MetricSource, Metrics, Plan, Policy,
+    ShareLevel, SharingDomain, Snapshot, Topology,
+};
+use perch_engine::{Observer, Period, Processor};
+
+/// A processor whose cores' PUs share floating-point units.
+pub struct TestProcessor;
+
+impl Processor for TestProcessor {
+    fn name(&self) -> &str {
+        "test"
+    }
+
+    fn text(&self) -> &str {
+        "a text"
+    }
+
+    fn event_plan(&self) -> EventPlan {
+        EventPlan::default()
+    }
+
+    fn event_plan_with(&self, needs: &[&str]) -> EventPlan {
+        let set = |name: &&str| EventSet {
+            name: (*name).into(),
+            events: Vec::new(),
+        };
+        EventPlan {
+            sets: needs.iter().map(set).collect(),
+        }
+    }
+
+    fn metrics(&self, counts: &[Count], _: u64) -> (Metrics, Vec<String>) {
+        let source = MetricSource::Counters;
+        let metrics = counts.iter().map(|count| {
+            (
+                count.alias.clone(),
+                Metric {
+                    value: count.value,
+                    confidence: 1.0,
+                    source,
+                },
+            )
+        });
+        let wrong = counts.iter().filter_map(|count| match &count.quality {
+            CountQuality::Implausible(why) => Some(why.clone()),
+            _ => None,
+        });
+        (metrics.collect(), wrong.collect())
+    }
+
+    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain> {
+        topology.domains(ShareLevel::Core)
+    }
+
+    fn fp_threshold(&self, source: MetricSource) -> f64 {
+        if source == MetricSource::Sampling {
+            0.05
+        } else {
+            0.5
+        }
+    }
+}
+
+/// A policy that is a function.
+pub struct Decide<F>(pub F);
+
+impl<F: FnMut(&Snapshot) -> Plan> Policy for Decide<F> {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot) -> Plan {
+        (self.0)(snapshot)
+    }
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+pub struct Heard {
+    pub snapshots: Vec<Snapshot>,
+    pub plans: Vec<Plan>,
+    pub moves: Vec<Vec<perch_engine::Move>>,
+    pub remarks: Vec<String>,
+}
+
+impl Observer for Heard {
+    fn period(&mut self, period: &Period<'_>) {
+        self.snapshots.push(period.snapshot.clone());
+        self.plans.push(period.plan.clone());
+        self.moves.push(period.moves.to_vec());
+        self.remarks.extend(period.remarks.iter().cloned());
+    }
+}

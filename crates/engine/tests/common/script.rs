@@ -1,0 +1,316 @@
+//! A machine on the kernel in memory that follows a script.
+
+use super::{
+    kernel::{Kernel, TICK, Task, now, pass},
+    knob::Knob,
+    topology,
+};
+use perch_core::{
+    Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, Metric, MetricSource,
+    Metrics, Observation, Origin, ProcessId, ProcessState, PuSample, PuSet, Source, ThreadId,
+    ThreadInfo, ThreadSample, Topology, Wake, metric::names,
+};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+
+/// What happens to the kernel's threads.
+#[derive(Debug, Clone)]
+pub enum Op {
+    Spawn { fp: f64 },
+    Fork { of: usize, own_process: bool },
+    End { of: usize },
+    Exec { of: usize },
+    Taskset { of: usize, mask: PuSet },
+    Cpuset { group: usize, mask: PuSet },
+}
+
+impl Op {
+    pub fn run(&self, kernel: &mut Kernel, default: &PuSet) {
+        let pick = |kernel: &Kernel, of: usize| kernel.nth(of);
+        match self {
+            Op::Spawn { fp } => {
+                kernel.spawn(None, default, *fp);
+            }
+            Op::Fork { of, own_process } => {
+                if let Some(parent) = pick(kernel, *of) {
+                    kernel.fork(parent, *own_process);
+                }
+            }
+            Op::End { of } => {
+                if let Some(thread) = pick(kernel, *of) {
+                    kernel.end(thread);
+                }
+            }
+            Op::Taskset { of, mask } => {
+                if let Some(thread) = pick(kernel, *of) {
+                    kernel.taskset(thread, mask);
+                }
+            }
+            Op::Exec { of } => {
+                if let Some(thread) = pick(kernel, *of) {
+                    kernel.exec(thread);
+                }
+            }
+            Op::Cpuset { group, mask } => kernel.set_cpuset(*group, mask),
+        }
+    }
+}
+
+/// One period of the script.
+#[derive(Debug, Clone, Default)]
+pub struct Step {
+    /// What happens before perch looks.
+    pub before: Vec<Op>,
+    /// What happens between perch's look and its deed.
+    pub race: Vec<Op>,
+}
+
+/// A machine on the kernel that follows a script.
+pub struct Scripted {
+    pub kernel: Rc<RefCell<Kernel>>,
+    pub knob: Knob,
+    pub steps: Vec<Step>,
+    pub at: usize,
+    pub default: PuSet,
+    pub cores: u32,
+    pub end: Wake,
+    /// Whether threads that ended in a period are told with a last sample.
+    pub report_ended: bool,
+    /// From this period on modules say nothing.
+    pub silent_from: usize,
+    /// Whether events are counted.
+    pub counts: bool,
+    /// What it was told to count.
+    pub configured: EventPlan,
+    /// Whether PUs are watched: each is busy for a tenth of its number, and counted in every other period.
+    pub watches_pus: bool,
+    /// Whether the kernel tells who created whom.
+    pub has_records: bool,
+    /// Whether its time goes on between observations; else a period takes a second of it.
+    pub has_clock: bool,
+    last_cpuset: PuSet,
+    told: BTreeMap<i32, ProcessState>,
+}
+
+impl Scripted {
+    pub fn new(kernel: &Rc<RefCell<Kernel>>, cores: u32, steps: Vec<Step>) -> Self {
+        let cpuset = kernel.borrow().cpusets[0].clone();
+        Self {
+            kernel: Rc::clone(kernel),
+            knob: Knob(Rc::clone(kernel)),
+            steps,
+            at: 0,
+            default: cpuset.clone(),
+            cores,
+            end: Wake::Ended(Some(0)),
+            report_ended: false,
+            silent_from: usize::MAX,
+            counts: false,
+            configured: EventPlan::default(),
+            watches_pus: false,
+            has_records: true,
+            has_clock: true,
+            last_cpuset: cpuset,
+            told: BTreeMap::new(),
+        }
+    }
+}
+
+impl Machine for Scripted {
+    fn topology(&self) -> Arc<Topology> {
+        // As of the last observation, like a live machine's.
+        Arc::new(topology(self.cores, &self.last_cpuset))
+    }
+
+    fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
+        self.configured = plan.clone();
+        Ok(())
+    }
+
+    fn watch_pus(&mut self, watch: bool) {
+        self.watches_pus = watch;
+    }
+
+    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
+        let mut kernel = self.kernel.borrow_mut();
+        Ok(kernel.spawn(None, &self.default, 0.0).tid)
+    }
+
+    fn attach(&mut self, _: i32) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Duration) -> Result<Wake, MachineError> {
+        pass(100);
+        let Some(step) = self.steps.get(self.at) else {
+            return Ok(self.end);
+        };
+        let mut kernel = self.kernel.borrow_mut();
+        step.before
+            .iter()
+            .for_each(|op| op.run(&mut kernel, &self.default));
+        Ok(Wake::Period)
+    }
+
+    fn observe(&mut self) -> Result<Observation, MachineError> {
+        let second = 1_000_000_000;
+        let mut shared = self.kernel.borrow_mut();
+        let kernel = &mut *shared;
+        let ended = std::mem::take(&mut kernel.ended);
+        if kernel.killed.is_none() {
+            kernel.look();
+        }
+        let sample = |id: &ThreadId, task: &Task| ThreadSample {
+            info: ThreadInfo {
+                id: *id,
+                pid: task.pid,
+                name: format!("worker-{}", id.tid),
+                process: "app".to_owned(),
+            },
+            interval: second,
+            cpu_time: (second as f64 * task.cpu_share) as u64,
+            wait_time: 0,
+            switches: Some(3),
+            migrations: Some(0),
+            last_pu: kernel.effective(&task.requested, task.group).first(),
+            mask: Some(kernel.effective(&task.requested, task.group)),
+            counts: self.counts.then(|| fp_count(id)).into_iter().collect(),
+            metrics: match self.at < self.silent_from {
+                true => sampled(task.fp),
+                false => Metrics::default(),
+            },
+        };
+        let told = ended
+            .iter()
+            .filter(|_| self.report_ended)
+            .map(|(id, task)| (id, task));
+        let threads = kernel.tasks.iter().chain(told);
+        let pu = |pu: u32| PuSample {
+            pu,
+            interval: second,
+            busy: u64::from(pu) * second / 10,
+            interrupts: u64::from(pu) * second / 100,
+            counts: (self.at.is_multiple_of(2))
+                .then(|| pu_count(pu))
+                .into_iter()
+                .collect(),
+        };
+        let pus = kernel.pus.iter().filter(|_| self.watches_pus);
+        let observation = Observation {
+            at: self.now().unwrap_or((self.at as u64 + 1) * second),
+            interval: second,
+            threads: threads.map(|(id, task)| sample(id, task)).collect(),
+            pus: pus.map(pu).collect(),
+            ended: ended.iter().map(|(id, _)| *id).collect(),
+            own_cpu_time: 1_000_000,
+            topology_changed: kernel.cpusets[0] != self.last_cpuset,
+            processes: news(&mut self.told, kernel),
+            origins: origins(kernel, self.has_records),
+            ..Observation::default()
+        };
+        self.last_cpuset = kernel.cpusets[0].clone();
+        pass(1);
+        if let Some(step) = self.steps.get(self.at) {
+            step.race
+                .iter()
+                .for_each(|op| op.run(kernel, &self.default));
+        }
+        self.at += 1;
+        Ok(observation)
+    }
+
+    fn now(&self) -> Option<u64> {
+        self.has_clock.then(|| now() * TICK)
+    }
+
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
+        let kernel = self.kernel.borrow();
+        let first = kernel.tasks.iter().filter(|(id, task)| id.tid == task.pid);
+        let processes = first.map(|(id, task)| {
+            let (pid, start) = (task.pid, id.start);
+            (ProcessId { pid, start }, task.group as u32)
+        });
+        processes.collect()
+    }
+
+    fn default_mask(&self) -> PuSet {
+        self.default.clone()
+    }
+
+    fn affinity(&mut self) -> &mut dyn Affinity {
+        &mut self.knob
+    }
+
+    fn counting(&self) -> String {
+        "a script".to_owned()
+    }
+}
+
+/// Processes that are new or may use other PUs than before.
+fn news(told: &mut BTreeMap<i32, ProcessState>, kernel: &Kernel) -> Vec<ProcessState> {
+    let mut news = Vec::new();
+    for (id, task) in &kernel.tasks {
+        let cpuset = &kernel.cpusets[task.group];
+        let start = told
+            .get(&task.pid)
+            .map_or(id.start, |state| state.process.start);
+        let state = ProcessState {
+            process: ProcessId {
+                pid: task.pid,
+                start,
+            },
+            target: task.group as u32,
+            default: cpuset.clone(),
+            whole: true,
+            allowed: cpuset.clone(),
+        };
+        if told.insert(task.pid, state.clone()).as_ref() != Some(&state) {
+            news.push(state);
+        }
+    }
+    news
+}
+
+/// Where masks come from, as far as the kernel tells.
+fn origins(kernel: &mut Kernel, has_records: bool) -> Vec<Origin> {
+    let mut origins = std::mem::take(&mut kernel.origins);
+    if !has_records {
+        for origin in &mut origins {
+            let pid = kernel.tasks.get(&origin.thread).map_or(0, |task| task.pid);
+            let of = match kernel.parents.get(&pid) {
+                Some(parent) if pid == origin.thread.tid && !origin.exec => *parent,
+                _ => pid,
+            };
+            origin.from = Source::Process(of);
+            origin.at = None;
+        }
+    }
+    origins
+}
+
+fn sampled(fp: f64) -> Metrics {
+    let metric = |value| Metric {
+        value,
+        confidence: 1.0,
+        source: MetricSource::Sampling,
+    };
+    Metrics::from_iter([
+        (names::FP_SHARE.into(), metric(fp)),
+        (names::SAMPLES.into(), metric(20.0)),
+    ])
+}
+
+fn fp_count(thread: &ThreadId) -> Count {
+    Count {
+        alias: names::FP_SHARE.into(),
+        value: 0.75,
+        quality: CountQuality::Implausible(format!("{} counted 395 instructions", thread.tid)),
+    }
+}
+
+fn pu_count(pu: u32) -> Count {
+    Count {
+        alias: "load".into(),
+        value: f64::from(pu),
+        quality: CountQuality::Exact,
+    }
+}

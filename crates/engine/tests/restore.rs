@@ -1,0 +1,295 @@
+//! Masks that are given back: when a session ends, and by its journal if it was killed.
+
+mod common;
+
+use common::{
+    Knob, Op, Scripted, Shared, bind, bindings, kernel, live, masks, run, session, set, steps,
+};
+use perch_core::{
+    Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, Snapshot, ThreadId, Wake,
+    affinity::Relative,
+};
+use perch_engine::{
+    Cause, Journal, Observer, Period, Recovery, StateDir,
+    journal::{Header, Knob as What, Record, SetRecord, file::JournalFile, state_dir},
+    recover_all, restore,
+};
+use std::rc::Rc;
+
+#[test]
+fn a_stop_ends_the_session_and_restores() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (dir, acting) = live();
+    let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+    let mut session = session(&kernel, steps(2), policy, acting, false);
+    session.machine().end = Wake::Stop(15);
+    let (_, end) = run(&mut session);
+    assert_eq!((end.cause, end.periods), (Cause::Stopped(15), 3));
+    assert_eq!(masks(&kernel)[&thread], all);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_panic_leaves_no_masks_behind() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let policy = move |snapshot: &Snapshot| {
+        assert_eq!(
+            snapshot.period, 0,
+            "a policy that fails in its second period"
+        );
+        bindings(vec![bind(thread, "3")])
+    };
+    let mut session = session(&kernel, steps(3), policy, acting, false);
+    let run = std::panic::AssertUnwindSafe(|| {
+        let _ = session.run(&mut ());
+    });
+    assert!(std::panic::catch_unwind(run).is_err());
+    assert_eq!(masks(&kernel)[&thread], set("3"));
+    drop(session);
+    assert_eq!(masks(&kernel)[&thread], all);
+}
+
+/// A journal that says that this thread's mask is perch's.
+fn journal_of(state: &StateDir, header: Header, thread: ThreadId, before: &PuSet) -> JournalFile {
+    let mut file = JournalFile::create(state, header).unwrap();
+    let record = Record::Set(SetRecord {
+        thread,
+        process: thread.tid,
+        knob: What::Affinity,
+        before: before.clone(),
+        whole: Some(true),
+        from: vec![before.clone()],
+        set: set("3"),
+        let_go: Some(false),
+        at: 0,
+    });
+    file.announce(&[record]).unwrap();
+    file
+}
+
+#[test]
+fn recovery_undoes_the_dead_and_spares_the_living() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    let header = || state_dir::header(all.clone()).unwrap();
+    // Held open it is locked, so that its perch lives, whatever its process number is.
+    let alive = journal_of(&state, header(), thread, &all);
+    let mut elsewhere = header();
+    elsewhere.namespaces.pid += 1;
+    let mut other_clock = header();
+    other_clock.namespaces.time += 1;
+    let mut old = header();
+    old.boot = "another".to_owned();
+    for header in [header(), elsewhere, other_clock, old] {
+        drop(journal_of(&state, header, thread, &all));
+    }
+    let damaged = journal_of(&state, header(), thread, &all).path().to_owned();
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&damaged, bytes).unwrap();
+    std::fs::write(dir.path().join("garbage.journal"), "garbage").unwrap();
+    std::fs::write(dir.path().join("unfinished.new"), "").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link.journal")).unwrap();
+    std::fs::create_dir(dir.path().join("dir.journal")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        dir.path().join("fifo.journal"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    kernel.borrow_mut().taskset(thread, &set("3"));
+
+    let recovered = recover_all(&state, &mut Knob(Rc::clone(&kernel))).unwrap();
+    assert_eq!(masks(&kernel)[&thread], all);
+    let told = |recovery: &Recovery| match recovery {
+        Recovery::Alive { .. } => "alive",
+        Recovery::Elsewhere => "elsewhere",
+        Recovery::OtherBoot => "other boot",
+        Recovery::Restored(report) => {
+            assert_eq!(report.restored + report.already, 1);
+            "restored"
+        }
+        Recovery::Damaged { .. } => "damaged",
+        Recovery::Unreadable { .. } => "unreadable",
+    };
+    let mut what: Vec<&str> = recovered
+        .iter()
+        .map(|(_, recovery)| told(recovery))
+        .collect();
+    what.sort_unstable();
+    let unreadable = ["unreadable"; 4];
+    let others = [
+        "alive",
+        "damaged",
+        "elsewhere",
+        "elsewhere",
+        "other boot",
+        "restored",
+    ];
+    assert_eq!(what, [&others[..], &unreadable[..]].concat());
+    // Nothing goes that somebody may need.
+    let mut left: Vec<String> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .map(|name| name.rsplit_once('.').unwrap().1.to_owned())
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, [&["damaged"][..], &["journal"; 7][..]].concat());
+    drop(alive);
+}
+
+#[test]
+fn another_users_journal_moves_nobody_elses_threads() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    kernel.borrow_mut().taskset(thread, &set("3"));
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    let file = journal_of(
+        &state,
+        state_dir::header(all.clone()).unwrap(),
+        thread,
+        &all,
+    );
+    let mut knob = Strangers(Knob(Rc::clone(&kernel)));
+    let report = restore(&mut knob, file.journal(), Some(1000));
+    assert_eq!((report.restored, report.failed.len()), (0, 1));
+    assert_eq!(masks(&kernel)[&thread], set("3"));
+    // Who names the journal trusts it.
+    let report = restore(&mut knob, file.journal(), None);
+    assert_eq!((report.restored, report.failed.len()), (1, 0));
+    assert_eq!(masks(&kernel)[&thread], all);
+}
+
+/// A kernel on which all threads are somebody else's.
+struct Strangers(Knob);
+
+impl Affinity for Strangers {
+    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
+        self.0.mask(thread)
+    }
+
+    fn change(&mut self, change: &MaskChange) -> Outcome {
+        self.0.change(change)
+    }
+
+    fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
+        self.0.allowed(thread)
+    }
+
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        false
+    }
+
+    fn relatives(
+        &self,
+        session: &str,
+        processes: &[ProcessId],
+        known: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        self.0.relatives(session, processes, known)
+    }
+}
+
+#[test]
+fn only_threads_born_after_a_mask_was_set_can_have_inherited_it() {
+    let (kernel, all) = kernel(4);
+    let before = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let mut journal = Journal::new(state_dir::header(all.clone()).unwrap());
+    journal.add(&Record::Mask(perch_engine::journal::MaskRecord {
+        process: 0,
+        set: set("3"),
+        before: all.clone(),
+        whole: Some(true),
+        at: before.start + 1,
+    }));
+    kernel.borrow_mut().taskset(before, &set("3"));
+    let mut machine = Scripted::new(&kernel, 4, Vec::new());
+    machine.wait(std::time::Duration::ZERO).unwrap();
+    let after = kernel.borrow_mut().spawn(None, &set("3"), 0.5);
+    let report = restore(&mut machine.knob, &journal, None);
+    assert_eq!((report.restored, report.inherited), (1, 1));
+    assert_eq!(masks(&kernel)[&before], set("3"));
+    assert_eq!(masks(&kernel)[&after], all);
+}
+
+/// Starts a daemon after the last look at the threads, and hears how the session ended.
+struct LateDaemon {
+    kernel: Shared,
+    of: ThreadId,
+    daemon: Option<ThreadId>,
+}
+
+impl Observer for LateDaemon {
+    fn period(&mut self, period: &Period<'_>) {
+        if period.last {
+            let mut kernel = self.kernel.borrow_mut();
+            let daemon = kernel.fork(self.of, true).unwrap();
+            kernel.daemons.insert(daemon.tid);
+            self.daemon = Some(daemon);
+        }
+    }
+}
+
+#[test]
+fn a_daemon_born_after_the_last_look_gets_the_mask_that_its_parent_had() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let placed = kernel.borrow_mut().spawn(None, &set("2"), 0.5);
+    let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+    let mut ended = Vec::new();
+    for of in [thread, placed] {
+        let mut late = LateDaemon {
+            kernel: Rc::clone(&kernel),
+            of,
+            daemon: None,
+        };
+        let (_dir, acting) = live();
+        let mut session = session(&kernel, steps(2), policy, acting, false);
+        let end = session.run(&mut late).unwrap();
+        ended.push((late.daemon.unwrap(), end.restored));
+    }
+    let [(ours, report), (theirs, _)] = &ended[..] else {
+        panic!("{ended:?}")
+    };
+    assert_eq!((report.restored, report.inherited), (2, 1), "{report:?}");
+    assert_eq!(masks(&kernel)[ours], all);
+    assert_eq!(masks(&kernel)[theirs], set("2"));
+}
+
+#[test]
+fn a_bound_thread_that_calls_execve_gives_its_mask_back_under_its_new_number() {
+    for late in [false, true] {
+        let (kernel, all) = kernel(4);
+        let first = kernel.borrow_mut().spawn(None, &all, 0.5);
+        let worker = kernel.borrow_mut().spawn(Some(first.tid), &all, 0.9);
+        let (_dir, acting) = live();
+        let policy = move |snapshot: &Snapshot| {
+            let here = snapshot.thread(worker).is_some();
+            bindings(here.then(|| bind(worker, "3")).into_iter().collect())
+        };
+        let mut script = steps(4);
+        // Before perch looks, or between its look and its deed.
+        let exec = vec![Op::Exec { of: 1 }];
+        match late {
+            false => script[2].before = exec,
+            true => script[2].race = exec,
+        }
+        let mut session = session(&kernel, script, policy, acting, false);
+        let (seen, _) = run(&mut session);
+        assert_eq!(masks(&kernel)[&first], all, "late: {late}");
+        let bound = |at: usize| seen.snapshots[at].thread(first).unwrap().bound.clone();
+        assert_eq!(
+            bound(if late { 3 } else { 2 }),
+            Some(set("3")),
+            "late: {late}"
+        );
+    }
+}
