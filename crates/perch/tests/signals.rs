@@ -372,7 +372,7 @@ fn signals_that_come_before_the_program_are_not_lost() {
             ended.code() == Some(143) || by_signal == Some(15),
             "{ended:?} after {delay} ms"
         );
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
     }
 }
 

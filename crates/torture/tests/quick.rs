@@ -60,23 +60,21 @@ fn perch_keeps_its_promises() {
     }
 }
 
-/// Kills, and damaged journals, of a perch that does something else instead of some of its work.
-fn broken(instead: &str) -> serde_json::Map<String, Value> {
+/// What an attack finds in a perch that does something else instead of some of its work.
+fn found(instead: &str, attack: &str, percent: &str) -> Value {
     let mut script = tempfile::NamedTempFile::new().unwrap();
     writeln!(script, "{instead}\nexec \"$PERCH_REAL\" \"$@\"").unwrap();
     let script = script.path().to_str().unwrap();
-    let mut args = vec!["--instead", script, "--percent", "8"];
-    args.extend(["--only", "kills", "--only", "journals"]);
+    let args = ["--instead", script, "--only", attack, "--percent", percent];
     let output = torture(&args);
     assert_eq!(output.status.code(), Some(1));
-    attacks(&output)
+    attacks(&output)[attack]["faults"].clone()
 }
 
 #[test]
 fn a_restore_that_does_nothing_is_found() {
     let Some(_turn) = turn() else { return };
-    let attacks = broken(r#"[ "$1" = restore ] && exit 0"#);
-    let faults = &attacks["kills"]["faults"];
+    let faults = found(r#"[ "$1" = restore ] && exit 0"#, "kills", "40");
     for kind in ["mask not restored", "journal left"] {
         assert!(faults[kind]["count"].as_u64() > Some(0), "{kind}: {faults}");
     }
@@ -85,22 +83,20 @@ fn a_restore_that_does_nothing_is_found() {
 #[test]
 fn a_restore_that_removes_journals_and_gives_all_threads_all_pus_is_found() {
     let Some(_turn) = turn() else { return };
-    let attacks = broken(
-        r#"if [ "$1" = restore ]; then
+    let instead = r#"if [ "$1" = restore ]; then
     rm -f "$PERCH_STATE_DIR"/*.journal
     for tid in $(grep -ls '^Name:.own$' /proc/[0-9]*/task/*/status); do
         tid=${tid%/status}
         taskset -p ff "${tid##*/}" >/dev/null
     done
     exit 0
-fi"#,
-    );
-    let kills = &attacks["kills"]["faults"];
+fi"#;
+    let kills = found(instead, "kills", "40");
     assert!(
         kills["own mask overwritten"]["count"].as_u64() > Some(0),
         "{kills}"
     );
-    let journals = &attacks["journals"]["faults"];
+    let journals = found(instead, "journals", "5");
     let lost = "journal removed as a success, threads still bound";
     assert!(journals[lost]["count"].as_u64() > Some(0), "{journals}");
 }
