@@ -107,8 +107,8 @@ impl<M: Machine> Session<M> {
         Some((target, record))
     }
 
-    /// A thread that must be left alone. Of one that may have its mask from perch or from somebody else nothing is
-    /// written: whoever undoes may know better.
+    /// A thread that must be left alone. If its mask may come from perch or from another process, nothing is written: a
+    /// later restore may be able to decide.
     fn freed(&self, thread: ThreadId) -> Option<Record> {
         let owned = self.ownership.get(thread)?;
         let process = owned.pid;
@@ -196,7 +196,7 @@ impl<M: Machine> Session<M> {
                     .and_then(|owned| owned.asked.clone()),
                 to: None,
                 reason: Reason::new(
-                    "its PUs are gone or out of its cpuset, so the kernel has undone the binding",
+                    "its PUs went offline or left its cpuset, so the kernel has undone the binding",
                 ),
                 outcome: Outcome::NotApplied,
             }
@@ -354,8 +354,8 @@ impl<M: Machine> Session<M> {
         };
         for (target, mut file) in std::mem::take(&mut place.files) {
             let mut report = restore(self.machine.affinity(), file.journal(), None);
-            // Nothing hands on a mask any more. Daemons that were born meanwhile of processes that are gone already are
-            // known to the machine only.
+            // No perch mask can be inherited any more. Daemons that were forked meanwhile by processes that have since
+            // exited are known only to the machine.
             for _ in 0..ROUNDS {
                 let known: HashSet<ProcessId> = file.journal().processes().collect();
                 let mut new = self.machine.processes();
@@ -377,7 +377,7 @@ impl<M: Machine> Session<M> {
                 let _ = file.conclude(&records);
                 report.and_then(restore(self.machine.affinity(), file.journal(), None));
             }
-            // Left for `perch restore` if somebody with more rights must do it.
+            // Left for `perch restore` if that needs more privileges than perch has.
             if report.failed.is_empty() {
                 let path = file.path().to_owned();
                 if let Err(error) = file.remove() {

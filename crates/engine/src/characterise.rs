@@ -29,7 +29,7 @@ pub trait Processor {
     /// All that defines it, as text, so that a recording can be replayed without the file.
     fn text(&self) -> &str;
 
-    /// What to count whoever decides.
+    /// What to count, whichever policy runs.
     fn event_plan(&self) -> EventPlan;
 
     /// What to count for a policy that needs these metrics: [`Processor::event_plan`], and what is counted on demand
@@ -49,7 +49,7 @@ pub trait Processor {
     fn fp_threshold(&self, source: MetricSource) -> f64;
 }
 
-/// Where threads are placed only on paper.
+/// The placement of threads in a dry run.
 #[derive(Debug, Default)]
 pub(crate) struct Paper {
     /// Where the plan has put them.

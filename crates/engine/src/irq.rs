@@ -16,7 +16,7 @@ pub struct IrqKeeper<A: Affinity> {
     affinity: A,
     dir: StateDir,
     file: Option<JournalFile>,
-    /// Interrupts that somebody else has placed since.
+    /// Interrupts that another process has placed since.
     foreign: BTreeMap<u32, PuSet>,
 }
 
@@ -31,8 +31,8 @@ impl<A: Affinity> IrqKeeper<A> {
         }
     }
 
-    /// The PUs to which an interrupt may go that was found like this: those of the mask that it had before it was
-    /// moved; `None` for one that the kernel lets nobody move, or that somebody else has placed after it was moved.
+    /// The PUs to which this interrupt may go: those of the mask that it had before perch moved it. `None` if the
+    /// kernel does not let its mask be changed, or if another process has changed it since perch moved it.
     pub fn allowed(&mut self, irq: u32, state: &IrqState) -> Option<PuSet> {
         if !state.movable || self.foreign.contains_key(&irq) {
             return None;
@@ -66,7 +66,7 @@ impl<A: Affinity> IrqKeeper<A> {
         let file = match self.file.take() {
             Some(file) => file,
             None => {
-                // Threads are none of this session's: whatever their default is, nobody asks for it.
+                // This session places no threads, so their default mask is never used.
                 let header = state_dir::header(PuSet::new())?;
                 JournalFile::create(&self.dir, header).map_err(|error| fail(&self.dir, error))?
             }

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 /// A session that is about to begin.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// The machine on which threads are placed: the real one, or that on paper.
+    /// The machine on which threads are placed: the real one, or the what-if topology.
     pub topology: Arc<Topology>,
     /// The machine on which threads run.
     pub machine: Arc<Topology>,
@@ -24,7 +24,7 @@ pub struct Start {
     pub period: Duration,
     /// How threads are characterised.
     pub counting: String,
-    /// The mask of threads that nobody placed.
+    /// The mask of threads whose affinity was not set.
     pub default_mask: PuSet,
     /// Whether nothing is changed.
     pub dry_run: bool,
@@ -89,7 +89,7 @@ pub struct SessionEnd {
     pub restored: RestoreReport,
 }
 
-/// Somebody who watches a session. Errors of an observer are its own: they must not disturb the threads.
+/// Watches a session. An observer handles its own errors: they must not disturb the threads.
 pub trait Observer {
     /// The session begins.
     fn start(&mut self, _start: &Start) {}
@@ -101,7 +101,7 @@ pub trait Observer {
     fn end(&mut self, _end: &SessionEnd) {}
 }
 
-/// Nobody watches.
+/// An observer that ignores everything.
 impl Observer for () {
     fn period(&mut self, _: &Period<'_>) {}
 }

@@ -38,7 +38,7 @@ pub struct Header {
     pub configuration: BTreeMap<String, serde_json::Value>,
     /// The machine on which the threads ran.
     pub topology: Arc<Topology>,
-    /// The machine on which they were placed on paper, if it was another.
+    /// The what-if topology on which they were placed, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<Arc<Topology>>,
     /// The policy's name.
@@ -52,7 +52,7 @@ pub struct Header {
     pub period: Duration,
     /// How threads were characterised.
     pub counting: String,
-    /// The mask of threads that nobody had placed.
+    /// The mask of threads whose affinity was not set.
     pub default_mask: PuSet,
     /// Whether nothing was changed.
     pub dry_run: bool,
@@ -80,7 +80,7 @@ pub struct PeriodRecord {
     pub plan: Option<Plan>,
     /// What was changed, and what became of it.
     pub moves: Vec<Move>,
-    /// What the user was told.
+    /// What was reported to the user.
     pub remarks: Vec<String>,
 }
 

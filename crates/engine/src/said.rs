@@ -1,4 +1,4 @@
-//! What the user was told already.
+//! Remarks that the user has already seen.
 
 use std::collections::{HashSet, VecDeque};
 

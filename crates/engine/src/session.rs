@@ -23,16 +23,16 @@ use std::{
     time::Duration,
 };
 
-/// Periods for which a process that ended is remembered: what it has started may be told later.
+/// Periods for which a process that ended is remembered: its children may be reported late.
 const LINGER: u64 = 3;
-/// And at least so many nanoseconds, as periods may be short.
+/// And at least this many nanoseconds, as periods may be short.
 const LINGER_TIME: u64 = 3_000_000_000;
 
 /// Whether masks are changed.
 pub enum Acting {
     /// They are, and journaled in this directory first.
     Live(StateDir),
-    /// Nothing is changed; threads are placed on paper, on another topology if one is given.
+    /// Nothing is changed: a dry run, on a what-if topology if one is given.
     Paper(Option<Arc<Topology>>),
 }
 
@@ -58,7 +58,7 @@ pub enum SessionError {
     /// The machine.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// The machine; and some masks could not be given back, so that the journal is kept.
+    /// The machine failed, and some masks could not be restored, so the journal is kept.
     #[error(
         "{error}\nThese threads keep the masks that perch set: {}. Run `perch restore` as root",
         names(left)
@@ -98,8 +98,8 @@ pub struct Session<M: Machine> {
     characteriser: Characteriser,
     pub(crate) processes: BTreeMap<i32, ProcessId>,
     outcomes: Vec<(ThreadId, Outcome)>,
-    /// Processes that have ended lately, each with the period and the time after which nobody can have anything from them that is not
-    /// known.
+    /// Processes that have ended lately. Each has the period and the time after which every thread that inherited from
+    /// it is known.
     departed: VecDeque<(u64, u64, ProcessId)>,
     said: Said,
     periods: u64,
@@ -183,7 +183,7 @@ impl<M: Machine> Session<M> {
     /// Runs until every thread has ended or the user stops it; then every thread has its mask back.
     ///
     /// # Errors
-    /// A machine that cannot go on. Masks are given back before.
+    /// A machine that cannot go on. Masks are restored before this returns.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<SessionEnd, SessionError> {
         observer.start(&self.start());
         let ended = self.periods(observer);
@@ -324,7 +324,8 @@ impl<M: Machine> Session<M> {
         }
         for process in processes {
             if self.processes.insert(process.pid, process) != Some(process) {
-                // Known to whoever undoes a killed perch's work, whatever it starts before anything is changed.
+                // Journaled before anything is changed, so that a restore after perch was killed knows the process,
+                // whatever it starts.
                 let target = self.ownership.target(process.pid);
                 if self.has_journal(target) {
                     let record = self.process_record(process);

@@ -1,4 +1,4 @@
-//! A day of a machine on which threads come and go all the time: perch keeps nothing of those that are gone.
+//! A day of a machine on which threads come and go all the time: perch keeps nothing of threads that have exited.
 
 use perch_core::{
     Affinity, Binding, EventPlan, EventSet, Launch, Machine, MachineError, MaskChange, MaskError,

@@ -1,4 +1,4 @@
-//! Masks of interrupts: journaled before they are changed, and put back unless somebody else has changed them since.
+//! Masks of interrupts: journaled before they are changed, and restored unless another process has changed them since.
 
 use perch_core::{
     Affinity, IrqChange, IrqState, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId,

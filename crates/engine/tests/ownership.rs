@@ -41,7 +41,7 @@ fn seen(mask: &str) -> Observation {
     }
 }
 
-/// A thread that nobody placed, bound by perch to PU 3 of eight.
+/// A thread whose affinity was not set, then bound by perch to PU 3 of eight.
 fn bound() -> Ownership {
     let mut ownership = Ownership::new(set("0-7"), false);
     ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
@@ -92,7 +92,7 @@ fn another_mask_than_the_new_cpuset_is_somebodys_too() {
     );
 }
 
-/// A thread that is new in an observation, with what the kernel told of its creation.
+/// A thread that is new in an observation, with what the kernel reported of its creation.
 fn born(mask: &str, from: Option<Source>) -> Observation {
     let child = ThreadId { tid: 8, start: 2 };
     let mut observation = seen(mask);
@@ -154,7 +154,7 @@ fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
         ("3", Some(bound_one), inherited),
         ("0-7", Some(bound_one), (false, None)),
         ("4", Some(bound_one), doubted),
-        // A thread that nobody bound cannot have handed on a mask that perch has set elsewhere.
+        // A thread whose affinity was not set cannot have passed on a mask that perch has set elsewhere.
         ("3", Some(Source::Thread(free_one)), placed),
         ("3", None, placed),
         // One of the two threads has that mask, the other has not.
@@ -254,7 +254,7 @@ fn whoever_calls_execve_keeps_its_mask_under_the_first_threads_number() {
         (Some(&set("3")), &set("0-7"))
     );
     assert!(ownership.get(THREAD).is_none());
-    // The first thread itself: it stays somebody's.
+    // The first thread itself: its mask still belongs to another process.
     let mut ownership = with_first("3");
     ownership.observe(&executed("3", first), &set("0-7"), &nobody);
     let owned = ownership.get(first).unwrap();
@@ -294,7 +294,7 @@ fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_somebodys() {
         let mut ownership = bound();
         for _ in 0..=periods {
             ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
-            // Until the PU has gone it may just as well have been somebody.
+            // Until the PU goes offline, another process may just as well have set the mask.
             let owned = ownership.get(THREAD).unwrap();
             assert_eq!(owned.hands_off, Some(HandsOff::ChangedByOthers));
         }

@@ -77,7 +77,7 @@ fn loads_of_pus_are_shares_and_metrics_of_this_period() {
                 (load.interrupts - f64::from(number) / 100.0).abs() < 1e-9,
                 "{load:?}"
             );
-            // Counted in every other period; what was before may have been somebody else's.
+            // Counted in every other period. Counts from before the session may include other processes.
             let counted = period.is_multiple_of(2).then_some(f64::from(number));
             assert_eq!(load.metrics.value("load"), counted);
         }

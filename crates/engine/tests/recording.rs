@@ -1,4 +1,4 @@
-//! Recordings: what is written is read, and played back it leads to the same plans.
+//! Recordings: they are read as they were written, and a replay leads to the same plans.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Masks that are given back: when a session ends, and by its journal if it was killed.
+//! Restoring masks: when a session ends, and from its journal if it was killed.
 
 mod common;
 
@@ -134,7 +134,7 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
         "restored",
     ];
     assert_eq!(what, [&others[..], &unreadable[..]].concat());
-    // Nothing goes that somebody may need.
+    // No file is removed that a later restore may need.
     let mut left: Vec<String> = std::fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -168,7 +168,7 @@ fn another_users_journal_moves_nobody_elses_threads() {
     assert_eq!(masks(&kernel)[&thread], all);
 }
 
-/// A kernel on which all threads are somebody else's.
+/// A kernel on which all threads belong to another user.
 struct Strangers(Knob);
 
 impl Affinity for Strangers {

@@ -133,14 +133,14 @@ fn compare(kernel: &Kernel) -> (Masks, Masks) {
     (fair.collect(), real.collect())
 }
 
-/// Threads of which nobody can know, when perch has been killed, whose their masks are.
+/// Threads whose masks cannot be attributed after perch was killed.
 #[derive(Default)]
 struct Undecidable {
-    /// Threads to which somebody gave the very mask that perch, when it was killed, was about to give to them, or had given
-    /// to those from whom they may have inherited it: to those who come later they look like perch's.
+    /// Another process gave these threads the very mask that perch, when it was killed, was about to set on them, or
+    /// had set on threads from which they may have inherited it. To a later restore they look like perch's.
     like_perchs: BTreeSet<i32>,
-    /// Threads that have their masks from perch, and as well may have them from one that somebody has placed: they may be
-    /// left as they are, with these masks asked for.
+    /// Threads that have their masks from perch, but may as well have inherited them from a thread that another process
+    /// has placed. They may be left as they are, with these masks asked for.
     like_somebodys: BTreeMap<i32, PuSet>,
 }
 
@@ -171,7 +171,7 @@ fn undecidable(kernel: &Kernel, journals: &[Vec<u8>]) -> Undecidable {
     let unseen = tasks.filter(|(id, task)| kept(id).is_none() || id.tid == task.pid);
     let like_somebodys = unseen.filter(|(_, task)| {
         let shown = kernel.effective(&task.requested, task.group);
-        // Whoever has lost its parents may be anybody's of its target.
+        // A process that was reparented may descend from any process of its target.
         let home = kernel.home(task.pid, &|pid| looked_at.contains(&pid));
         let related = |pid: i32, group: usize| {
             home.map_or(group == task.group, |home| pid == home || pid == task.pid)

@@ -97,7 +97,7 @@ impl std::fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// Nobody yet, on a machine with these caches.
+    /// No threads yet, on a machine with these caches.
     pub fn new(sizes: Sizes) -> Self {
         Self {
             sizes,
@@ -126,7 +126,7 @@ impl Crew {
                 ready: Arc::clone(&ready),
             };
             let orders = worker.orders.as_ref();
-            // One that is dead answers nothing either, which is told below.
+            // A worker that has died does not answer either, which is reported below.
             let _ = orders.map(|orders| orders.send(order));
         }
         let begun = |worker: &Worker| worker.thread.as_ref().is_none_or(JoinHandle::is_finished);
@@ -297,7 +297,7 @@ impl Drop for Crew {
         for worker in self.workers.values_mut() {
             worker.orders = None;
             if let Some(thread) = worker.thread.take() {
-                // It ends by itself; a panic of its own was told by itself.
+                // It ends by itself; if it panicked, it has printed that itself.
                 let _ = thread.join();
             }
         }

@@ -20,11 +20,11 @@ pub use table::{KERNELS, Kernel, Sizes, find};
 pub struct Bench {
     /// Its data, at least as much as the kernel asks for.
     room: Room,
-    /// Lines that a walk by chance goes through, less one: a power of two less one.
+    /// The number of lines that a random walk goes through, less one: a power of two less one.
     mask: u64,
     /// Where a walk in order is, in bytes.
     at: usize,
-    /// What chance is made of, and results that nobody needs.
+    /// The state of the random numbers, and a sink for unused results.
     x: u64,
 }
 

@@ -19,7 +19,7 @@ impl Bench {
     #[inline(always)]
     fn read(&self, offset: usize) -> u64 {
         // SAFETY: every loop below keeps its offsets multiples of 8 and below `bytes`: walks in order turn back at the
-        // end, which is a multiple of their step; walks by chance are masked to lines, of which there are mask + 1.
+        // end, which is a multiple of their step; random walks are masked to lines, of which there are mask + 1.
         unsafe { self.room.read(offset) }
     }
 
@@ -123,7 +123,7 @@ pub fn divide(bench: &mut Bench) {
     bench.x = sum;
 }
 
-/// Branches that nobody can predict.
+/// Branches that cannot be predicted.
 pub fn branch(bench: &mut Bench) {
     let (mut x, mut a, mut b) = (bench.x, 0u64, 1u64);
     for _ in 0..512 {
@@ -165,13 +165,13 @@ pub fn words(bench: &mut Bench) {
     bench.at = at;
 }
 
-/// The offset of a line by chance.
+/// The offset of a random line.
 #[inline(always)]
 fn line(x: u64, mask: u64) -> usize {
     ((x >> 24) & mask) as usize * LINE
 }
 
-/// Two loads of lines by chance, which do not wait for each other, and of `WORK` more a store.
+/// Two loads of random lines, which do not wait for each other, and of `WORK` more a store.
 #[inline(always)]
 fn anywhere<const FLOATS: bool>(bench: &mut Bench) {
     let (mut x, mut sum, mut y) = (bench.x, 0u64, 1.0f64);
@@ -190,7 +190,7 @@ fn anywhere<const FLOATS: bool>(bench: &mut Bench) {
     bench.x = x;
 }
 
-/// Loads and stores of lines by chance.
+/// Loads and stores of random lines.
 pub fn random(bench: &mut Bench) {
     anywhere::<false>(bench);
 }
@@ -200,7 +200,7 @@ pub fn random_fp(bench: &mut Bench) {
     anywhere::<true>(bench);
 }
 
-/// Loads of lines by chance, each of which waits for the one before.
+/// Loads of random lines, each of which waits for the one before.
 pub fn chase(bench: &mut Bench) {
     let mut x = bench.x;
     for _ in 0..64 {

@@ -71,7 +71,7 @@ impl Room {
         self.bytes
     }
 
-    /// Whether it is what somebody wants.
+    /// Whether it meets a request.
     pub fn serves(&self, wanted: &Wanted) -> bool {
         self.mapped >= wanted.bytes && self.small_pages == wanted.small_pages
     }
@@ -89,7 +89,7 @@ impl Room {
     /// The offset in bytes is a multiple of 8, at least 8 below the used bytes.
     #[inline(always)]
     pub unsafe fn read(&self, offset: usize) -> u64 {
-        // SAFETY: within the mapping by the caller's word; nobody else writes there.
+        // SAFETY: the caller guarantees that the offset is within the mapping; nothing else writes there.
         unsafe { self.base.byte_add(offset).read_volatile() }
     }
 
@@ -106,7 +106,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // SAFETY: the mapping that was made, which nobody uses any more.
+        // SAFETY: the mapping that was made, which is no longer in use.
         let _ = unsafe { munmap(self.base.cast::<c_void>(), self.mapped) };
     }
 }

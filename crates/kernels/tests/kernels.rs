@@ -1,4 +1,4 @@
-//! Kernels run with any sizes of caches, and crews where they are told to.
+//! Kernels run with any sizes of caches, and crews run on the PUs that they are given.
 
 use perch_kernels::{Bench, Crew, CrewError, KERNELS, Seat, Sizes, Window, find};
 use proptest::prelude::*;

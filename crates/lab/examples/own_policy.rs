@@ -27,7 +27,7 @@ impl Policy for Deal {
             .filter(|thread| thread.hands_off.is_none())
             .filter_map(|thread| Some((thread.metrics.value(names::IPC)?, thread)))
             .collect();
-        // Whoever is bound already is not asked again: one good deal is enough.
+        // A thread that is already bound keeps its binding: one good deal is enough.
         if threads.iter().any(|(_, thread)| thread.bound.is_some()) {
             let kept = threads.iter().filter_map(|(_, thread)| {
                 Some(Binding {

@@ -17,7 +17,8 @@ pub struct Mark {
     pub instructions: u64,
 }
 
-/// The moment at which a thread had executed so many instructions; between two marks its speed is taken as steady.
+/// The moment at which a thread had executed `instructions` instructions; between two marks its speed is taken as
+/// steady.
 fn moment(marks: &[Mark], instructions: u64) -> Option<f64> {
     let start = Mark {
         at: 0.0,

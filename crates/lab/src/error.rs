@@ -40,7 +40,7 @@ pub enum LabError {
         /// What happened.
         why: String,
     },
-    /// A formula without a value: nothing was measured by which it could be told.
+    /// A formula without a value: nothing was measured from which to compute it.
     #[error("{experiment}, {what}: {why}")]
     NoValue {
         /// The experiment.

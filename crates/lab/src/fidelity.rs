@@ -1,4 +1,4 @@
-//! How far the interval level is from the cycle level: random mixes at random places, played at both.
+//! How far the interval level is from the cycle level: random mixes at random places, simulated at both.
 //!
 //! The limits were set before any run: over random sets of threads the throughput's mean error below 5 %, the largest
 //! below 15 %, and Kendall's tau of the ranking of placements 0.9 or more.
@@ -39,13 +39,13 @@ pub struct Comparison {
     pub threads: u32,
     /// How many workloads are drawn.
     pub workloads: u32,
-    /// At how many random placements each is played.
+    /// The number of random placements at which each is simulated.
     pub placements: u32,
     /// Whether caches are cold at first, rather than as they are after a long time.
     pub cold: bool,
-    /// Played before anything is measured: picoseconds of the machine.
+    /// Simulated before anything is measured: picoseconds of the machine.
     pub warm: Ps,
-    /// Played while it is measured.
+    /// Simulated while it is measured.
     pub measured: Ps,
     /// The seed of all that is drawn.
     pub seed: u64,
@@ -116,7 +116,7 @@ struct Pair {
     seconds: (f64, f64),
 }
 
-/// Plays a comparison on all of the host's cores. `done` is told how many simulations are done.
+/// Runs a comparison on all of the host's cores. Reports to `done` how many simulations are done.
 ///
 /// # Errors
 /// None with the workloads that are drawn here: they never wait for each other.
@@ -221,7 +221,7 @@ fn play(
     Ok((each.collect(), begun.elapsed().as_secs_f64()))
 }
 
-/// Kendall's tau-b of two rankings; differences below [`EQUAL`] count as none. `None` if the first ranks nobody.
+/// Kendall's tau-b of two rankings; differences below [`EQUAL`] count as none. `None` if all are equal in the first.
 fn tau(exact: &[f64], ours: &[f64]) -> Option<f64> {
     let order = |a: f64, b: f64| match a / b {
         ratio if (ratio - 1.0).abs() < EQUAL => 0i32,

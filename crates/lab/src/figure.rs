@@ -255,7 +255,7 @@ fn size(bytes: f64) -> String {
     format!("{bytes} B")
 }
 
-/// An axis of groups, labelled in the middle of each.
+/// An axis of groups, each labelled at its centre.
 pub(crate) struct Slots {
     pub groups: usize,
 }

@@ -14,7 +14,8 @@ use perch_sim::{model::MachineModel, workload::WorkloadModel};
 pub struct Point {
     /// One for each placement and seed.
     pub samples: Vec<Sample>,
-    /// Each class of threads alone on the machine, with how many threads there are of it; only where a measure asks for them.
+    /// Each class of threads in isolation on the machine, with how many threads there are of it; only where a measure
+    /// asks for them.
     pub alone: Vec<(Sample, usize)>,
 }
 
@@ -86,7 +87,7 @@ pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &
     }
 }
 
-/// The value in one sample; `None` where nothing happened by which it could be told.
+/// The value in one sample; `None` if nothing happened from which to compute it.
 fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
     let threads = sample.threads.iter();
     let threads: Vec<&Deeds> = threads
@@ -166,7 +167,7 @@ fn requests(of: Quantity, sample: &Sample) -> Option<f64> {
     }
 }
 
-/// Each thread's speed over that of its kind alone, summed. Kinds are told by their names.
+/// Each thread's speed over that of its kind in isolation, summed. Names identify kinds.
 fn speedup(sample: &Sample, alone: &[(Sample, usize)]) -> Option<f64> {
     let ratios = sample.threads.iter().map(|deeds| {
         let mut lone = alone
@@ -288,7 +289,7 @@ pub fn take(how: Take, mut values: Vec<f64>) -> Option<f64> {
 /// The number that a measure stands for.
 ///
 /// # Errors
-/// In words, if nothing was counted by which it could be told.
+/// In words, if nothing was counted from which to compute it.
 pub fn measured(
     measure: &Measure,
     experiment: &Experiment,
@@ -411,7 +412,7 @@ mod tests {
         // Alone it takes 2 cycles an instruction, here 4.
         let beside = sample(100.0, &[25]);
         assert_eq!(cpi_error(&machine, &beside, &alone, false), Some(1.0));
-        // With nobody else on its core there is nothing to be inferred.
+        // With no other thread on its core there is nothing to be inferred.
         let inferred = cpi_error(&machine, &beside, &alone, true).unwrap();
         assert!((inferred - 1.0).abs() < 1e-3, "{inferred}");
         assert_eq!(cpi_error(&machine, &beside, &[], false), None);

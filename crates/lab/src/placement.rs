@@ -1,8 +1,8 @@
-//! Placements of a workload's threads on a machine's PUs: by chance, and all that differ.
+//! Placements of a workload's threads on a machine's PUs: at random, and all that differ.
 //!
-//! Two placements do not differ if one becomes the other by exchanging threads that do the same, or parts of the machine
-//! that are alike: contexts of a core, cores below one cache, caches of a node. NUMA nodes are told apart, since a
-//! thread's memory may lie in one of them.
+//! Two placements do not differ if one becomes the other by exchanging threads that do the same, or parts of the
+//! machine that are alike: contexts of a core, cores below one cache, caches of a node. NUMA nodes are distinguished,
+//! since a thread's memory may lie in one of them.
 
 use perch_core::PuSet;
 use perch_sim::{
@@ -102,8 +102,8 @@ pub fn shuffled(workload: &WorkloadModel, random: &mut Random) -> WorkloadModel 
     workload
 }
 
-/// Each copy of a program that is started more than once as a program of its own, so that others may start between them.
-/// Copies that serve requests stay together: what became of those is told for all.
+/// Makes each copy of a program that is started more than once a program of its own, so that others may start between
+/// them. Copies that serve requests stay together: their statistics are reported for all of them.
 fn copies(program: ProgramModel) -> Vec<ProgramModel> {
     if program.count < 2 || program.requests.is_some() {
         return vec![program];
@@ -118,7 +118,7 @@ fn copies(program: ProgramModel) -> Vec<ProgramModel> {
     ]
 }
 
-/// A placement by chance: every PU has as many threads as any other, give or take one.
+/// A random placement: every PU has as many threads as any other, give or take one.
 pub fn random(pus: usize, threads: usize, random: &mut Random) -> Placement {
     let mut placed = Vec::with_capacity(threads + pus);
     while placed.len() < threads {
@@ -178,7 +178,7 @@ struct Twin {
     length: usize,
 }
 
-/// Chooses what is on each PU, 0 for nobody or a class from 1. Of placements that do not differ the one is kept in
+/// Chooses what is on each PU: 0 for no thread, or a class from 1. Of placements that do not differ it keeps the one in
 /// which every part of the machine has no less than its twin before it.
 struct Search {
     /// The twins that end with each PU.
@@ -221,7 +221,7 @@ impl Search {
     }
 }
 
-/// A part of the machine: a PU, or what shares a core, a cache, a package or a node.
+/// A part of the machine: a PU, or the PUs of a core, a cache, a package or a node.
 #[derive(Debug, Clone)]
 struct Part {
     pus: PuSet,
@@ -278,7 +278,7 @@ fn groups(machine: &MachineModel) -> Vec<Part> {
         if !seen_nodes.contains(&core.numa_node) {
             seen_nodes.push(core.numa_node);
             let pus = on(&|other| machine.cores[other].numa_node == core.numa_node);
-            // Told apart by its number.
+            // Distinguished by its number.
             groups.push(part(pus, format!("node {}", core.numa_node)));
         }
         if !seen_packages.contains(&core.package) {
@@ -304,8 +304,8 @@ fn groups(machine: &MachineModel) -> Vec<Part> {
 }
 
 impl Part {
-    /// Puts a part, no greater than any before, where it belongs. One that cuts through another comes back: its PUs
-    /// are to be told apart from all others.
+    /// Puts a part, no greater than any before, where it belongs. Returns one that cuts through another: its PUs must
+    /// be distinguished from all others.
     fn take_in(&mut self, part: Part) -> Option<PuSet> {
         if part.pus == self.pus {
             self.attributes.push_str(&part.attributes);

@@ -1,4 +1,4 @@
-//! Workloads and placements drawn by chance, for judging models and policies on more than what somebody thought of.
+//! Workloads and placements drawn at random, to judge models and policies on more than hand-made cases.
 
 use perch_sim::{
     model::Op,
@@ -10,7 +10,7 @@ use perch_sim::{
 const SMALLEST: f64 = 1024.0;
 const DOUBLINGS: f64 = 11.0;
 
-/// A mix: integer or floating-point, with little or much memory, one or two working sets that are walked by chance or
+/// A mix: integer or floating-point, with little or much memory, one or two working sets that are walked at random or
 /// in order, code of 256 B to 16 KiB, chains of dependencies of any width up to five or none.
 pub fn mix(name: String, random: &mut Random) -> Mix {
     let mut shares = [0.0; Op::COUNT];
@@ -52,7 +52,7 @@ fn working_set(random: &mut Random) -> WorkingSet {
     }
 }
 
-/// A program of so many threads, each with a mix of its own, that compute for ever.
+/// A program of `threads` threads, each with a mix of its own, that compute for ever.
 pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
     let kind = |at: u32| ThreadModel {
         name: format!("t{at}"),
@@ -82,7 +82,7 @@ pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
     }
 }
 
-/// A PU for each of so many threads, none twice. There must be as many PUs.
+/// A PU for each of `threads` threads, none twice. There must be as many PUs.
 pub fn places(threads: u32, pus: u32, random: &mut Random) -> Vec<u32> {
     let mut free: Vec<u32> = (0..pus).collect();
     (0..threads.min(pus))

@@ -161,7 +161,7 @@ pub struct Picture {
 /// A bar with its height.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Column {
-    /// The group that it stands in.
+    /// The group that it belongs to.
     pub group: String,
     /// Which of the group.
     pub series: String,

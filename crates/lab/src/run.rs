@@ -21,19 +21,19 @@ use perch_sim::{
 };
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-/// Who is told how far an experiment is: the command draws a bar.
+/// Receives the progress of an experiment: the command draws a bar.
 pub trait Progress {
     /// An experiment begins.
     fn start(&mut self, _experiment: &str, _simulations: usize) {}
 
-    /// So many of its simulations are done.
+    /// `finished` of its simulations are done.
     fn done(&mut self, _finished: usize) {}
 
     /// It is over.
     fn end(&mut self) {}
 }
 
-/// Nobody is told.
+/// Ignores the progress.
 impl Progress for () {}
 
 /// Runs an experiment on all processors of the host.
@@ -44,7 +44,7 @@ pub fn run(experiment: &Experiment, progress: &mut dyn Progress) -> Result<Resul
     run_on(experiment, parallel::host_threads(), progress)
 }
 
-/// Runs an experiment on so many host threads.
+/// Runs an experiment on `threads` host threads.
 ///
 /// # Errors
 /// As [`run`].
@@ -258,7 +258,7 @@ impl Plan {
         first..self.jobs.len()
     }
 
-    /// All placements that differ, with the first seed; by chance if there are too many.
+    /// All placements that differ, with the first seed; a random choice if there are too many.
     fn search(&mut self, run: &Run, at: usize, most: usize, seed: u64) -> Range<usize> {
         let workload = &run.workloads[at];
         let key = format!(
@@ -293,7 +293,7 @@ impl Plan {
         first..self.jobs.len()
     }
 
-    /// Each class of threads alone on the machine.
+    /// Each class of threads in isolation on the machine.
     fn add_alone(&mut self, run: &Run, at: usize, seed: u64) -> (Range<usize>, Vec<usize>) {
         let first = self.jobs.len();
         let workload = &run.workloads[at];

@@ -1,4 +1,4 @@
-//! One simulation: a machine, a workload, somebody who places the threads, and a seed.
+//! One simulation: a machine, a workload, a placer for the threads, and a seed.
 
 use crate::{
     course::Mark,
@@ -49,7 +49,7 @@ pub struct Job {
     pub machine: Arc<MachineModel>,
     /// The workload.
     pub workload: Arc<WorkloadModel>,
-    /// How finely it is played.
+    /// The level of detail of the simulation.
     pub detail: Detail,
     /// Who places its threads.
     pub placer: Placer,

@@ -273,7 +273,8 @@ proptest! {
         }
     }
 
-    /// Each pair meets once at each level, nobody shares a PU, and whoever meets somebody was alone there before.
+    /// Each pair meets once at each level, no two kernels share a PU, and each kernel of a pair ran there in isolation
+    /// before.
     #[test]
     fn runs_are_complete(cores in 1u32..5, contexts in 1u32..5, pure in proptest::collection::vec(any::<bool>(), 1..6), groups in any::<bool>()) {
         let topology = topology(1, cores, contexts, 1);

@@ -96,7 +96,7 @@ fn masa_finds_the_placement_of_table_1_by_one_swap_from_any_start() {
     }
 }
 
-/// Two programs one after the other, with and without a policy; nobody else runs.
+/// Two programs one after the other, with and without a policy; nothing else runs.
 const STEPS: &str = r#"title = "Steps"
 fidelity = "interval"
 time = { warm-up = "0 s", length = "20 s" }

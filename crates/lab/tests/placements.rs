@@ -10,7 +10,7 @@ use perch_sim::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A chip of so many cores of so many contexts: all cores alike.
+/// A chip of `cores` cores of `contexts` contexts: all cores alike.
 fn flat(cores: usize, contexts: u32) -> MachineModel {
     let mut machine = find_machine("cmt-4x4").unwrap();
     machine.kinds[0].contexts = contexts;

@@ -54,7 +54,7 @@ fn every_published_value_is_claimed() {
         .collect();
     let claims = experiments.iter().flat_map(|experiment| &experiment.claims);
     let mut claimed: BTreeSet<&str> = claims.filter_map(|claim| claim.id.as_deref()).collect();
-    // Or it is said why it cannot be checked here, by which it is not checked elsewhere.
+    // Or the experiment gives a reason why it cannot be checked here. Then no other experiment checks it.
     let left_out = experiments
         .iter()
         .flat_map(|experiment| &experiment.left_out);

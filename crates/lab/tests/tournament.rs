@@ -22,7 +22,7 @@ fn the_shipped_rules_name_machines_and_policies() {
     }
 }
 
-/// The shipped rules, but for how much is played.
+/// The shipped rules, but for how much is simulated.
 fn small() -> Rules {
     let mut rules = Rules::shipped();
     rules
@@ -127,7 +127,7 @@ fn a_machine_gets_the_same_workloads_whoever_else_plays() {
     for (one, other) in one.matches.iter().zip(alike) {
         assert_eq!(one.threads, other.threads);
         assert_eq!(one.default.speedup, other.default.speedup);
-        // Who moves nobody is as good as the default scheduler, whatever the seed.
+        // A policy that moves no thread is as good as the default scheduler, whatever the seed.
         assert!((one.lines[0].ratio - 1.0).abs() < 1e-3, "{one:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! Levels of floating-point use that noise does not change.
 //!
-//! WorkOver ranks threads and cuts the ranking into groups of as many threads as there are domains. Where neighbours
-//! in the ranking differ by less than the noise, that cut is arbitrary and would move threads for nothing. So a thread
-//! is above a cut only if it is above the first thread below the cut by more than a margin, and once there it stays
-//! until it is below by more than the margin. Threads between are interchangeable: whoever places them may do so in
-//! any way. With a margin of 0 and distinct shares the levels are the paper's groups.
+//! WorkOver ranks threads and cuts the ranking into groups of as many threads as there are domains. Where neighbours in
+//! the ranking differ by less than the noise, that cut is arbitrary and would move threads for nothing. So a thread is
+//! above a cut only if it is above the first thread below the cut by more than a margin, and once there it stays until
+//! it is below by more than the margin. Threads between are interchangeable: the caller may place them in any way. With
+//! a margin of 0 and distinct shares the levels are the paper's groups.
 
 use crate::ranking::Candidate;
 

@@ -188,8 +188,8 @@ impl Field {
 
     /// What equalises two groups best, if anything does; a single move before a swap that does no better.
     fn best(&self, high: &PuSet, low: &PuSet, difference: f64) -> Option<Candidate> {
-        // One that came elsewhere too, as after it was moved by somebody, is judged the next time: sending it away would
-        // change other groups as well.
+        // An interrupt that also came elsewhere, for example because another process moved it, is judged the next time:
+        // sending it away would change other groups as well.
         let both = high.or(low);
         let can = |(_, source): &(usize, &Source), here: &PuSet, there: &PuSet| {
             source.pu().is_some_and(|pu| here.contains(pu))

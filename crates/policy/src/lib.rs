@@ -31,7 +31,7 @@
 //!         let mut taken = PuSet::new();
 //!         for thread in &snapshot.threads {
 //!             let intensity = thread.metrics.value(names::MEMORY_INTENSITY);
-//!             // Threads that somebody else placed are not ours; threads about which nothing is known stay where they are.
+//!             // Skips threads that another process placed, and threads about which nothing is known.
 //!             let Some(intensity) = intensity.filter(|i| *i > 0.5 && thread.hands_off.is_none()) else {
 //!                 continue;
 //!             };

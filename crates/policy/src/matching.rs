@@ -1,8 +1,8 @@
 //! Threads to PUs, one each, as many as can be: maximum bipartite matching by augmenting paths (Kuhn), with wishes
 //! granted first.
 
-/// Gives each of `wishes.len()` threads one of `slots` slots. A wish is granted if it is allowed and nobody before had
-/// the same; a granted wish is taken back only where somebody else could not be placed otherwise.
+/// Gives each of `wishes.len()` threads one of `slots` slots. A wish is granted if it is allowed and no thread before
+/// had the same; a granted wish is taken back only where another thread could not be placed otherwise.
 ///
 /// Returns each thread's slot; `None` for threads that cannot be placed even by moving others.
 pub(crate) fn assign(

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 /// Standard deviation of the FP share from sample to sample in the most mixed programs.
 const SPREAD: f64 = 0.2;
 
-/// Standard errors that are taken for chance. Two periods in a row by chance beyond 1.5: 0.4 %.
+/// This many standard errors are taken for chance. Two periods in a row beyond 1.5 occur randomly in 0.4 % of cases.
 const NOISE: f64 = 1.5;
 
 /// A busy thread whose FP share is known and that may be placed.
@@ -18,7 +18,7 @@ pub(crate) struct Candidate {
     pub share: f64,
     /// Confidence in the share, above 0 and up to 1.
     pub confidence: f64,
-    /// How far a sampled share may be off by chance, else 0.
+    /// How far a sampled share may be off randomly, else 0.
     pub noise: f64,
     /// Share of the period on a PU.
     pub activity: f64,

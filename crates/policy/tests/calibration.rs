@@ -1,4 +1,4 @@
-//! The calibration file: what is read, what is refused and how it is told.
+//! The calibration file: what is read, what is refused and how errors are reported.
 
 use perch_policy::{Calibration, Share};
 use std::path::Path;

@@ -81,7 +81,7 @@ proptest! {
         (smt, demands) in (2..4usize).prop_flat_map(|smt| (Just(smt), proptest::collection::vec(any_demand(), 3..=3 * smt))),
         homes in Just((0..9usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
-        // Nobody disturbs another here: what is measured is what is asked for.
+        // No thread disturbs another here: what is measured is what is asked for.
         let homes: Vec<usize> = homes.into_iter().map(|pu| pu % (3 * smt)).collect();
         let mut machine = Machine::new(3, smt, &demands, &homes);
         for (at, demand) in demands.iter().enumerate() {
@@ -134,7 +134,7 @@ proptest! {
         demands in proptest::collection::vec(any_demand(), 4..17),
         homes in Just((0..16usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
-        // The mix tells the demand whoever runs beside: the policy's model and ours know the same.
+        // The mix gives the demand, whichever threads co-run: the policy's model and ours know the same.
         let mut machine = Machine::new(4, 4, &demands, &homes);
         for (at, demand) in demands.iter().enumerate() {
             let thread = &mut machine.world.snapshot.threads[at];

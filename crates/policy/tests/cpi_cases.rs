@@ -175,7 +175,7 @@ fn idle_threads_are_let_go_with_a_reason() {
 
 #[test]
 fn threads_placed_by_others_count_where_they_are() {
-    // Somebody pinned a thread of CPI 1 to core 0; of ours each of the other cores gets one, core 0 none.
+    // The user pinned a thread of CPI 1 to core 0; of ours each of the other cores gets one, core 0 none.
     let mut machine = table_1(D);
     let foreign = &mut machine.world.snapshot.threads[0];
     foreign.hands_off = Some(perch_core::HandsOff::PlacedBefore);

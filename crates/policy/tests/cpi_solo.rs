@@ -21,7 +21,7 @@ impl Latency {
         match self {
             _ if mean <= 1.0 => 1,
             Self::Geometric => 1 + ((1.0 - chance).ln() / (1.0 - 1.0 / mean).ln()) as u64,
-            // Rounded up or down by chance, so that the mean is kept.
+            // Rounded up or down at random, so that the mean is kept.
             Self::Uniform => {
                 (1.0 + chance * (2.0 * mean - 2.0) + rng.random_range(0.0..1.0)) as u64
             }

@@ -1,4 +1,5 @@
-//! The policy `symbiosis` on a machine on paper: four cores of two PUs and kernels that suffer as a calibration says.
+//! The policy `symbiosis` on a modelled machine: four cores of two PUs and kernels that slow each other down as a
+//! calibration gives.
 
 mod support;
 

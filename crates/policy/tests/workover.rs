@@ -377,7 +377,7 @@ fn a_bound_thread_stays_while_nothing_is_known_of_it() {
 
 #[test]
 fn threads_placed_by_others_count_where_they_are() {
-    // Somebody pinned an FP thread to PU 0: ours go to the three other cores first.
+    // The user pinned an FP thread to PU 0: ours go to the three other cores first.
     let mut world = World::regular(1, 4, 2, &[0.5, 0.5, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);
     let foreign = &mut world.snapshot.threads[0];
     foreign.hands_off = Some(perch_core::HandsOff::PlacedBefore);

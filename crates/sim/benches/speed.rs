@@ -124,7 +124,7 @@ fn interval_out_of_order(bencher: Bencher<'_, '_>, kib: u64) {
     run(bencher, Fidelity::Interval, "smt2-zen", 16, kib << 10);
 }
 
-/// The interval level with more and more threads, which take turns.
+/// The interval level with more and more threads, which time-share the PUs.
 #[divan::bench(args = [4, 16, 64, 256, 1024], sample_count = 5)]
 fn interval_threads(bencher: Bencher<'_, '_>, threads: u32) {
     run(bencher, Fidelity::Interval, "cmt-4x4", threads, 32 << 10);

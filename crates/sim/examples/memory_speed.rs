@@ -108,7 +108,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Random loads and stores of all PUs in turn, in working sets of so many bytes.
+/// Random loads and stores of all PUs in turn, in working sets of `bytes` bytes.
 fn run(name: &str, bytes: u64, stores: u64, shared: bool) {
     let mut memory = Memory::new(&machine());
     let mut random = Random::new(1);

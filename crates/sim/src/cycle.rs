@@ -12,11 +12,11 @@ use crate::{
     units::Ps,
 };
 
-/// Cores take turns of so many picoseconds: what one does to caches that they share, another sees at most that much
-/// later. The result depends on it a little and on nothing else, so it never changes.
+/// Cores run one after the other, this many picoseconds each. What one core does to a shared cache, another sees at
+/// most that much later. The result depends on this value a little and on nothing else, so it never changes.
 const QUANTUM: Ps = 20_000;
 
-/// Cores and memory, played cycle by cycle.
+/// Cores and memory, simulated cycle by cycle.
 pub(crate) struct CycleLevel {
     cores: Vec<Core>,
     /// Core and context of each PU.

@@ -1,10 +1,10 @@
-//! How finely a machine is played.
+//! The level of detail at which a machine is simulated.
 
 use crate::{interval::Knowledge, model::MachineModel, workload::WorkloadModel};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
-/// How finely a machine is played.
+/// The level of detail at which a machine is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fidelity {

@@ -40,12 +40,12 @@ pub struct SimMachine {
     /// Those of them that PUs have too.
     pu_events: Vec<(Arc<str>, events::Read)>,
     seen: Vec<Seen>,
-    /// Threads whose end has not been told, in the order in which they started.
+    /// Threads whose end is not reported yet, in the order in which they started.
     living: Vec<usize>,
     /// Whether cache occupancy is among the events.
     occupancy: bool,
     masks: HashMap<usize, PuSet>,
-    /// What each PU had done when it was last observed, if somebody wants to know.
+    /// What each PU had done when it was last observed, if PUs are watched.
     pus: Option<Vec<PuDeed>>,
     observed: u64,
     limit: Option<u64>,
@@ -96,8 +96,8 @@ impl SimMachine {
         held
     }
 
-    /// What PUs did since the last call, if somebody wants to know. `held` are the bytes that threads hold of the last
-    /// level of caches, which count for the PU where each was last.
+    /// What PUs did since the last call, if they are watched. `held` are the bytes that threads hold of the last level
+    /// of caches, which count for the PU where each was last.
     fn pus(&mut self, interval: u64, held: &HashMap<u32, u64>) -> Vec<PuSample> {
         let Some(seen) = &mut self.pus else {
             return Vec::new();

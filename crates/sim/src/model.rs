@@ -206,8 +206,8 @@ pub struct MachineModel {
     pub about: String,
     /// Where the numbers come from.
     pub sources: Vec<String>,
-    /// How many nanoseconds of the operating system one nanosecond of the machine stands for: 1 at real clocks; 1,000
-    /// where a second of periods and time slices is played in a millisecond.
+    /// How many nanoseconds of the operating system correspond to one nanosecond of the machine: 1 at real clocks;
+    /// 1,000 if a second of periods and time slices is simulated in a millisecond.
     pub scale: f64,
     /// The kinds of cores.
     pub kinds: Vec<CoreKind>,

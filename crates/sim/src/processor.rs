@@ -24,8 +24,8 @@ pub(crate) trait Processor: Send {
     /// Lets threads find their caches as if they had run where they are for long.
     fn warm(&mut self, threads: &[Thread]);
 
-    /// Plays from `from`, where the last call left off, up to `until`, or less far if threads come to the end of their
-    /// instructions: those are added to `finished`. Returns how far it played: beyond `from`.
+    /// Simulates from `from`, where the last call left off, up to `until`, or less far if threads come to the end of
+    /// their instructions: those are added to `finished`. Returns how far it got: beyond `from`.
     fn run(
         &mut self,
         from: Ps,
@@ -34,7 +34,7 @@ pub(crate) trait Processor: Send {
         finished: &mut Vec<Finished>,
     ) -> Ps;
 
-    /// Whether a long span is played as well as the same in many short ones, and faster. Then the timer's ticks at which the
+    /// Whether one long span gives the same result as many short ones, and faster. Then the timer's ticks at which the
     /// operating system has nothing to do are left out.
     fn plays_long_spans(&self) -> bool {
         false

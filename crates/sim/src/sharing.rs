@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-/// Each thread's partners that are told of at most, those with most lines first.
+/// At most this many partners are reported for each thread, those with most lines first.
 const PARTNERS: usize = 8;
 
 /// Two threads and the lines that went between them.
@@ -60,7 +60,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever is told was counted, every thread's strongest partner is told, and the whole is linear in threads.
+        /// Every line reported was counted, every thread's strongest partner is reported, and the whole is linear in
+        /// threads.
         #[test]
         fn the_strongest_partners_are_told(
             counted in proptest::collection::vec((0u32..40, 0u32..40, 1u32..1000), 0..800),

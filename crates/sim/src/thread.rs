@@ -42,7 +42,7 @@ pub(crate) enum Wish {
     Lock(Arc<str>),
     /// To let a lock go.
     Unlock(Arc<str>),
-    /// To sleep for so many nanoseconds of the operating system.
+    /// To sleep for this many nanoseconds of the operating system.
     Sleep(u64),
     /// The next request.
     Receive,
@@ -54,7 +54,7 @@ pub(crate) enum Wish {
         time: u64,
         bytes: u64,
     },
-    /// To start so many threads of a kind.
+    /// To start `count` threads of a kind.
     Spawn { kind: usize, count: u32 },
     /// To wait for the threads of a kind that it started.
     Join(usize),
@@ -259,7 +259,7 @@ impl Thread {
         of_kind.map_or(0, |(_, living)| *living)
     }
 
-    /// It started so many of a kind.
+    /// It started `count` threads of a kind.
     pub(crate) fn bear(&mut self, kind: usize, count: u32) {
         match self.children.iter_mut().find(|(of, _)| *of == kind) {
             Some((_, living)) => *living += count,
@@ -275,7 +275,7 @@ impl Thread {
         self.living(kind) == 0 && self.state == State::Joining(kind)
     }
 
-    /// It has ended: what it ran on is given back, what it did stays.
+    /// It has ended: frees what it ran on, keeps what it did.
     pub(crate) fn bury(&mut self) {
         self.streams = HashMap::new();
         self.current = None;

@@ -1,4 +1,4 @@
-//! What is wrong in a file is told with its place; the whole texts are in `snapshots/`.
+//! Errors in a file are reported with their position; the whole texts are in `snapshots/`.
 
 use perch_sim::config::{ConfigError, machine_from_text, workload_from_text};
 use std::{fmt::Debug, path::Path};
@@ -87,7 +87,7 @@ fn told<T: Debug>(result: Result<T, ConfigError>) -> String {
     }
 }
 
-/// The mistake that is told when `from` is `to`.
+/// The error that is reported when `from` is `to`.
 fn broken(base: &str, from: &str, to: &str) -> String {
     assert_eq!(base.matches(from).count(), 1, "`{from}` must be there once");
     let text = base.replace(from, to);

@@ -12,7 +12,7 @@ use perch_sim::{
 };
 use proptest::prelude::*;
 
-/// Threads of random instructions of some operations; the last of these ends after so many.
+/// Threads of random instructions of some operations. Each ends after a given number of them.
 struct Threads {
     ops: Vec<Op>,
     random: Random,
@@ -44,7 +44,7 @@ impl Supply for Threads {
     }
 }
 
-/// Memory that takes its time by chance.
+/// Memory that takes a random time.
 struct Chance(Random);
 
 impl Hierarchy for Chance {
@@ -105,8 +105,8 @@ fn kinds() -> impl Strategy<Value = CoreKind> {
 const ALL: &[Op] = &[Op::Alu, Op::Divide, Op::Fp, Op::Load, Op::Store, Op::Branch];
 
 proptest! {
-    /// Whoever comes and goes, and however often one asks: each cycle of a thread on a context is counted once, as one in
-    /// which it issued or as one in which it stalled; and all its instructions are executed once.
+    /// However threads come and go, and however often one asks: each cycle of a thread on a context is counted once, as
+    /// one in which it issued or as one in which it stalled; and all its instructions are executed once.
     #[test]
     fn cycles_of_a_context_add_up(
         kind in kinds(),

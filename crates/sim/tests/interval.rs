@@ -1,4 +1,4 @@
-//! The interval level: what must hold whatever is played, and where it must agree with the cycle level.
+//! The interval level: what must hold whatever is simulated, and where it must agree with the cycle level.
 
 mod support;
 
@@ -96,7 +96,7 @@ proptest! {
         system.run(SECOND).unwrap();
         prop_assert!(system.is_done());
         prop_assert_eq!(instructions(&system), lengths);
-        // Nobody issues more than a core can.
+        // No thread issues more than a core can.
         for thread in system.threads() {
             let most = match kind { Multithreading::FineGrained => 1, Multithreading::Simultaneous => 4 };
             prop_assert!(thread.counters.instructions() <= most * (thread.cycles + 1));
@@ -178,7 +178,7 @@ fn near(ours: f64, exact: f64, part: f64, what: &str) {
 
 #[test]
 fn misses_agree_with_real_caches() {
-    // A working set in L1, one in L2, one in neither; in one cache, and beside each other.
+    // A working set in L1, one in L2, one in neither; in one cache, and co-running.
     let sizes = [4 << 10, 100 << 10, 4 << 20];
     let mixes: Vec<Mix> = sizes.iter().map(|bytes| mix("m", MIXED, *bytes)).collect();
     let machine = machine(2, 2, Multithreading::FineGrained);
@@ -212,8 +212,8 @@ fn misses_agree_with_real_caches() {
 
 #[test]
 fn who_fights_for_a_cache_is_as_fast_as_at_the_cycle_level() {
-    // Two threads of one core that have hits of the second level under way all the time: whoever is a little slower loses
-    // lines to the other, and is slower still.
+    // Two threads of one core that have hits of the second level in flight all the time: the one that is a little
+    // slower loses lines to the other, and is slower still.
     let machine = find_machine("smt2-zen").unwrap();
     let stores = |stores| {
         [
@@ -242,7 +242,7 @@ fn who_fights_for_a_cache_is_as_fast_as_at_the_cycle_level() {
 
 #[test]
 fn who_asks_for_more_than_the_memory_gives_has_a_fair_part_of_it() {
-    // Streams that wait for nothing, beside each other and beside one that waits for each of its loads.
+    // Streams that wait for nothing, co-running with each other and with one that waits for each of its loads.
     let mut stream = mix("stream", &[(Op::Alu, 0.5), (Op::Load, 0.5)], 32 << 20);
     stream.depends = 0;
     stream.working_sets[0].pattern = Pattern::Stride;

@@ -172,7 +172,7 @@ fn what_a_thread_holds_of_the_cache_is_its_working_set() {
     // The data, and the code where it missed the first level.
     assert!((held[0] / large as f64 - 1.0).abs() < 0.02, "{held:?}");
     assert!((4096.0..=8192.0).contains(&held[1]), "{held:?}");
-    // Nobody asked for energy of a machine that does not say it: it is not counted.
+    // The machine's file does not give its energy, so it is not counted.
     machine.configure(&plan(&["CYCLES", "ENERGY_NJ"])).unwrap();
     machine.wait(Duration::from_millis(1)).unwrap();
     let seen = machine.observe().unwrap();
@@ -211,7 +211,7 @@ fn energy_is_counted_by_period() {
     }
 }
 
-/// Threads come and go between two looks: each is told once, and its end once.
+/// Threads come and go between two observations: each is reported once, and its end once.
 #[test]
 fn every_end_is_told_once() {
     let text = "about = \"waves\"\n[mixes.m]\nshares = { alu = 1 }\n[[programs]]\nname = \"p\"\n[[programs.threads]]\nname = \"main\"\nrepeat = 60\n\

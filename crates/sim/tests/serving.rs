@@ -22,7 +22,7 @@ fn workload(lines: &str) -> WorkloadModel {
     workload_from_text(&text, Path::new("test.toml")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A server of so many threads whose service takes these steps.
+/// A server of `threads` threads whose service takes these steps.
 fn server(arrivals: &str, threads: u32, steps: &str) -> WorkloadModel {
     workload(&format!(
         "[devices.disk]\nlatency = \"1 ms\"\n[[programs]]\nname = \"server\"\narrivals = {{ {arrivals} }}\n\
@@ -149,7 +149,7 @@ fn clients_wait_for_their_replies() {
 
 #[test]
 fn a_full_queue_refuses() {
-    // Twice as many as can be served, nobody waits: half are refused.
+    // Twice as many as can be served, and no queue: half are refused.
     let arrivals = "rate = \"2000 / s\", process = \"constant\", queue = 0, count = 1_000";
     let stats = requests(&finish(on(
         1,
@@ -180,7 +180,7 @@ fn threads_that_wait_for_ever_are_told() {
             "  child-2 of p waits for lock 'l', held by main",
         ]
     );
-    // Requests that come make nobody go on who is stuck.
+    // New requests do not wake a thread that is stuck.
     let mut both = server(
         "rate = \"100 / s\"",
         1,
@@ -249,7 +249,7 @@ fn many_short_threads_come_and_go() {
     }
 }
 
-/// Whoever starts does not come before all that were there.
+/// A new thread does not come before all that were there.
 #[test]
 fn threads_that_come_and_go_starve_nobody() {
     let text = "[[programs]]\nname = \"p\"\n[[programs.threads]]\nname = \"long\"\n\

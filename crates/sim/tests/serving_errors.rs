@@ -1,4 +1,4 @@
-//! What is wrong with arrivals, devices, spawning and energy is told with its place; the whole texts are in
+//! Errors in arrivals, devices, spawning and energy are reported with their position; the whole texts are in
 //! `snapshots/`.
 
 use perch_sim::config::{find_machine, machine_from_text, shipped_machines, workload_from_text};

@@ -1,4 +1,4 @@
-//! A memory that packages share: one node, one channel, whoever asks.
+//! A memory that packages share: one node, one channel, no matter which package asks.
 
 mod support;
 

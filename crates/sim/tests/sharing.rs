@@ -99,7 +99,7 @@ fn played(
     (system.take_shared(), done.collect())
 }
 
-/// The only pair that shares is the first two threads; so many lines went between them.
+/// The only pair that shares is the first two threads. Returns how many lines went between them.
 fn only_pair(shared: &[Shared]) -> f64 {
     assert_eq!(shared.len(), 1, "{shared:?}");
     assert_eq!(shared[0].threads, (0, 1));

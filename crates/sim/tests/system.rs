@@ -53,7 +53,7 @@ proptest! {
         for (thread, length) in system.threads().iter().zip(&lengths) {
             prop_assert_eq!(thread.counters.instructions(), *length);
             let lived = thread.ended.unwrap() - thread.identity.started;
-            // A core's quantum may end in the middle of a cycle.
+            // A core's quantum may end within a cycle.
             prop_assert!(thread.cpu_time + thread.wait_time <= lived + 100_000, "{} + {} of {lived}", thread.cpu_time, thread.wait_time);
         }
         let spent: u64 = system.threads().iter().map(|t| t.cpu_time).sum();

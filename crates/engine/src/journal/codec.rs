@@ -26,7 +26,7 @@ pub(super) const LENGTH_AT: u64 = MAGIC.len() as u64;
 /// How often the header is written.
 const HEADERS: u64 = 2;
 
-/// The length as it stands in the first line.
+/// The length as written in the first line.
 pub(super) fn length(length: u64) -> String {
     format!("{length:0DIGITS$x}")
 }
@@ -129,7 +129,7 @@ fn known_length(line: &[u8]) -> Option<u64> {
     hexadecimal(line.strip_prefix(MAGIC)?, DIGITS)
 }
 
-/// A number of so many digits, in the one way in which it is written.
+/// Parses a hexadecimal number of exactly `digits` lower-case digits.
 fn hexadecimal(text: &[u8], digits: usize) -> Option<u64> {
     let digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let whole = text.len() == digits && text.iter().all(digit);

@@ -15,11 +15,11 @@ const SLACK: usize = 512;
 /// How often a new file is begun again.
 const TRIES: usize = 8;
 
-/// A journal on disk, with the state that stands in it.
+/// A journal on disk, and the state that it describes.
 ///
-/// The file is locked (flock(2)) while its perch lives: whoever gets the lock may undo what stands in it, in whatever
-/// namespace either of them is. There is no fsync on purpose: what the kernel has taken survives the death of the
-/// process, and a crash of the kernel takes the masks with it.
+/// The file is locked (flock(2)) as long as its perch lives. A process that gets the lock may undo what the journal
+/// records, whichever namespaces the two are in. There is no fsync on purpose: data that the kernel has accepted
+/// survives the death of the process, and a kernel crash takes the masks with it.
 #[derive(Debug)]
 pub struct JournalFile {
     file: File,
@@ -54,17 +54,17 @@ impl JournalFile {
         &self.path
     }
 
-    /// What stands in it.
+    /// The state that it describes.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// What stands in it, to forget what has ended; the file follows when it is next compacted.
+    /// The state that it describes, for removing what has ended. The file follows at the next compaction.
     pub fn journal_mut(&mut self) -> &mut Journal {
         &mut self.journal
     }
 
-    /// Writes what is about to be done. On an error it must not be done, and nothing of it stands in the file.
+    /// Writes what is about to be done. On an error the caller must not do it, and the file contains none of it.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -106,7 +106,7 @@ impl JournalFile {
                 .write_all_at(codec::length(length).as_bytes(), codec::LENGTH_AT)
         });
         if let Err(error) = written {
-            // Of what is not going to be done nobody must read.
+            // The change will not be made, so no reader may see its record.
             let _ = self.file.set_len(self.length);
             return Err(error);
         }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 pub enum Kept {
     /// Its mask is perch's doing.
     Held(Held),
-    /// Leave it alone, and what has its mask from it: somebody has placed it.
+    /// Another process has placed it. Leave it alone, and so every thread that inherited its mask.
     Placed {
         /// Its process.
         process: i32,
@@ -49,7 +49,7 @@ pub struct Held {
     pub set: PuSet,
     /// Whether it was let go thereby: the CPU set may have shrunk to a mask that was asked for, so that does not tell.
     pub let_go: bool,
-    /// A mask that it had since, and that was probably somebody's.
+    /// A mask that it had since, probably set by another process.
     pub doubt: Option<PuSet>,
 }
 
@@ -203,7 +203,7 @@ impl Journal {
         };
         match outcome {
             Outcome::Applied => held.from.clear(),
-            // Whether the kernel or somebody else has changed a mask is seen when it is read again.
+            // The next read of the mask shows whether the kernel or another process has changed it.
             Outcome::NotApplied
             | Outcome::NotPermitted
             | Outcome::NoUsablePu
@@ -235,7 +235,7 @@ impl Journal {
             Outcome::NotApplied | Outcome::NotPermitted | Outcome::Failed | Outcome::NoUsablePu => {
                 record.set = record.from.clone();
             }
-            // Another device's, or somebody else's doing: not to be touched.
+            // It belongs to another device now, or another process has changed it: leave it alone.
             Outcome::Gone | Outcome::ChangedByOthers => {
                 self.irqs.remove(&irq);
                 return;

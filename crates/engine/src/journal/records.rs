@@ -1,4 +1,4 @@
-//! What stands in a journal: its header and its records.
+//! The contents of a journal: its header and its records.
 
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct Header {
     /// it is not known.
     #[serde(default)]
     pub namespaces: Namespaces,
-    /// The mask of threads that nobody placed.
+    /// The mask of threads whose affinity was not set.
     pub default: PuSet,
     /// Whether that is all that the CPU set allows.
     #[serde(default = "yes")]
@@ -70,8 +70,9 @@ pub struct SetRecord {
     /// if it equals the header's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<bool>,
-    /// Masks that perch has asked for before, one of which it may still have, or the kernel may have made its mask of. In
-    /// format 1 the mask that it has, whoever set it, and the one that was asked for.
+    /// Masks that perch has asked for before. The thread may still have one of them, or a mask that the kernel has
+    /// derived from one. In format 1: the mask that it has, no matter which process set it, and the one that was asked
+    /// for.
     pub from: Vec<PuSet>,
     /// The mask that it gets.
     pub set: PuSet,
@@ -121,10 +122,11 @@ pub struct ProcessRecord {
     /// The process.
     #[serde(flatten)]
     pub id: ProcessId,
-    /// Which program it executes, as far as that could be told.
+    /// Which program it executes, as far as that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
-    /// Whether perch had no time to look at its threads: their masks may come from whoever started it.
+    /// Whether perch had no time to look at its threads: they may have inherited their masks from the process that
+    /// started it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unseen: bool,
 }
@@ -142,16 +144,17 @@ pub enum Record {
         /// What came of it.
         outcome: Outcome,
     },
-    /// A thread that somebody else has placed: not to be touched, nor what has its mask from it.
+    /// A thread that a process other than perch has placed. Leave it alone, and so every thread that inherited its
+    /// mask.
     Placed {
         /// The thread.
         thread: ThreadId,
         /// Its process.
         process: i32,
-        /// The mask that somebody gave to it, as far as that is known.
+        /// The mask that the other process set, as far as that is known.
         mask: PuSet,
     },
-    /// A thread that has its mask back: not to be touched. In format 1 also one that somebody else has placed.
+    /// A thread whose mask has been restored: leave it alone. In format 1 also one that another process has placed.
     Free {
         /// The thread.
         thread: ThreadId,
@@ -159,8 +162,8 @@ pub enum Record {
         #[serde(default)]
         process: i32,
     },
-    /// A thread whose mask perch had set has this one, which is somebody else's unless a change of PUs or CPU sets that
-    /// is not yet seen explains it.
+    /// A thread that perch had bound now has this mask. Another process set it, unless a change of PUs or CPU sets that
+    /// perch has not seen yet explains it.
     Doubt {
         /// The thread.
         thread: ThreadId,

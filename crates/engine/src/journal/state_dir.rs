@@ -27,7 +27,7 @@ pub enum StateDirError {
         #[source]
         error: io::Error,
     },
-    /// It belongs to somebody else, or others may write to it.
+    /// It belongs to another user, or other users may write to it.
     #[error(
         "{path}: not a directory that only you can write to: have its owner or root remove it, or set {VARIABLE} to a \
          directory of your own",
@@ -105,7 +105,7 @@ impl StateDir {
         others
     }
 
-    /// A directory that is there, whoever its owner is; `None` if others than the owner may write to it.
+    /// An existing directory, no matter which user owns it. `None` if users other than the owner may write to it.
     pub fn of_its_owner(path: PathBuf) -> Option<Self> {
         let found = fs::symlink_metadata(&path).ok()?;
         let user = found.uid();
@@ -131,7 +131,7 @@ impl StateDir {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fail(error)),
             _ => {}
         }
-        // Of a link's target nobody knows who may exchange it: the link itself is looked at.
+        // Other users may be able to replace the target of a symbolic link, so this checks the link itself.
         let found = fs::symlink_metadata(&path).map_err(fail)?;
         let ours = found.uid() == rustix::process::geteuid().as_raw();
         if !ours || !is_private(&found) {

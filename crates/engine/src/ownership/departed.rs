@@ -3,7 +3,7 @@
 use super::{Ownership, owned::Owned};
 use perch_core::ThreadId;
 
-/// Observations for which a thread that ended is remembered: what it created may be told later.
+/// Observations for which a thread that ended is remembered: its children may be reported late.
 const DEPARTED: u64 = 3;
 
 impl Ownership {

@@ -44,11 +44,11 @@ impl<'a> Look<'a> {
 /// What is known of a mask from those who may have handed it on.
 #[derive(Debug, Clone)]
 enum Family {
-    /// Nobody that perch has bound has it.
+    /// No thread that perch has bound has it.
     None,
     /// Some have it from perch, others not.
     Some,
-    /// Whoever it was has it from perch: the mask asked for, and that to which it goes back.
+    /// Every possible creator has it from perch: the mask asked for, and the mask to restore.
     All(PuSet, PuSet, bool),
 }
 
@@ -83,7 +83,8 @@ impl Ownership {
     ) -> Option<Owned> {
         let mut handed = None;
         let (mut above, mut when) = (creator, at);
-        // One that was itself created just now has handed on what it had before somebody placed it.
+        // If the creator was itself created just now, it passed on the mask that it had before another process placed
+        // it.
         for _ in 0..=look.born.len() {
             handed = self.known(above).and_then(|above| {
                 let above = above.as_it_was(when);
@@ -110,7 +111,7 @@ impl Ownership {
         };
         let mut placed = creator.placed(self.observations, at);
         if let Some(given) = placed.find(|given| explains(given, mask, &place.allowed)) {
-            // The kernel may remember the mask that somebody gave to its creator.
+            // The kernel may remember the mask that another process set on its creator.
             let mut child = Owned::foreign(pid, mask, HandsOff::PlacedBefore);
             child.before = given.clone();
             return Some(child);
@@ -128,8 +129,8 @@ impl Ownership {
         if *mask == place.default {
             return None;
         }
-        // It had a mask of perch's when it was created: either somebody has given it another since, or its CPU set is
-        // changing just now.
+        // It had a mask of perch's when it was created. Either another process has changed that since, or its CPU set
+        // is changing just now.
         let above = self.known(above)?.as_it_was(when);
         let (asked, before, whole) = above.handed_on(self.observations, when).next()?;
         let heir = Owned::heir(pid, mask, (asked.clone(), at), before.clone(), whole);

@@ -26,7 +26,7 @@ impl Ownership {
             let place = self.place(pid);
             owned = set.clone();
             (owned.before, owned.whole) = match before.is_disjoint(&place.allowed) {
-                // The kernel would not take it: its CPU set is what can be given back.
+                // The kernel would reject that mask, so only the CPU set can be restored.
                 true => (place.default, place.whole),
                 false => (before, whole),
             };
@@ -65,8 +65,8 @@ impl Ownership {
         }
     }
 
-    /// Who called execve(2) in a process, where nobody saw it: only if all that may have are in the same state, and
-    /// otherwise than the first thread.
+    /// Which thread called execve(2) in a process, where that was not observed. It is known only if all candidates are
+    /// in the same state, and in a different one than the first thread.
     fn only_caller(&self, first: ThreadId, pid: i32) -> Option<Owned> {
         let others = self.threads.iter().chain(&self.departed);
         let mut others = others.filter(|(id, owned)| owned.pid == pid && **id != first);

@@ -6,7 +6,7 @@
 
 use perch_core::PuSet;
 
-/// Whether the kernel, and nobody else, can have made `mask` of `asked`, with `allowed` online and in the CPU set.
+/// Whether the kernel alone can have turned `asked` into `mask`, with `allowed` online and in the CPU set.
 pub(crate) fn explains(asked: &PuSet, mask: &PuSet, allowed: &PuSet) -> bool {
     if mask == asked {
         return true;

@@ -1,8 +1,9 @@
-//! Whose mask is it? Tells the masks that perch set from those that somebody else did.
+//! Whose mask is it? Tells the masks that perch set from those that other processes set: the program itself, a tool of
+//! the user, the administrator.
 //!
 //! A mask is perch's doing only if perch set it on this very thread, or on the one from which the thread has it: its
 //! creator when it was created, or the thread that it was before execve(2). That a mask equals one that perch used
-//! elsewhere says nothing. Everything else was placed by somebody, and that somebody wins.
+//! elsewhere proves nothing. Every other mask was set by another process, which takes precedence over perch.
 
 mod departed;
 mod descent;
@@ -27,9 +28,9 @@ pub enum Noticed {
     Inherited(ThreadId),
     /// PUs or CPU sets changed, and the kernel changed a mask that perch had set.
     Refitted(ThreadId),
-    /// A thread was placed by somebody else: its mask is not perch's any more.
+    /// Another process placed a thread: its mask is not perch's any more.
     Foreign(ThreadId),
-    /// A thread has a mask that is somebody else's unless a change that is not yet seen explains it.
+    /// A thread has a mask that another process set, unless a change that perch has not seen yet explains it.
     Doubted(ThreadId),
     /// A process executes another program.
     Executed(ThreadId),
@@ -38,7 +39,7 @@ pub enum Noticed {
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Observations in which a thread's origin may still be told after it was seen first.
+/// Observations for which a thread's origin may still be reported after the thread was first seen.
 const LATE: u64 = 2;
 
 /// The masks of all threads of a session.
@@ -56,15 +57,15 @@ pub struct Ownership {
     observations: u64,
     /// When the last one was counted, in nanoseconds since the machine was opened.
     counted: u64,
-    /// For processes of which nothing is told (simulated machines, old recordings).
+    /// For processes of which the machine reports nothing (simulated machines, old recordings).
     default: PuSet,
     usable: PuSet,
     fresh_until: u64,
 }
 
 impl Ownership {
-    /// `default` is the mask of threads that nobody placed, where the machine tells nothing of their process;
-    /// `take_over` places all the same what somebody has placed.
+    /// `default` is the mask of threads whose affinity was not set, for processes of which the machine reports nothing.
+    /// With `take_over`, perch also places threads that other processes have placed.
     pub fn new(default: PuSet, take_over: bool) -> Self {
         Self {
             take_over,
@@ -81,7 +82,7 @@ impl Ownership {
         }
     }
 
-    /// The mask of threads that nobody placed, where the machine tells nothing of their process.
+    /// The mask of threads whose affinity was not set, for processes of which the machine reports nothing.
     pub fn default_mask(&self) -> &PuSet {
         &self.default
     }
@@ -103,7 +104,7 @@ impl Ownership {
     }
 
     /// Takes in the masks of a period. `usable` are the PUs that are online and in the CPU set, for processes of which
-    /// nothing is told; `allowed` asks the same of one thread, now.
+    /// the machine reports nothing. `allowed` asks the same of one thread, now.
     pub fn observe(
         &mut self,
         observation: &Observation,
@@ -238,7 +239,8 @@ impl Ownership {
         }
     }
 
-    /// Observations that follow each other faster than once a second count as one: what is told late is late by time.
+    /// Observations less than a second apart count as one: late reports are late by time, not by number of
+    /// observations.
     fn count(&mut self, at: u64) {
         if at == 0 || self.observations == 0 || at >= self.counted + SECOND {
             self.observations += 1;
@@ -310,8 +312,9 @@ impl Ownership {
         noticed
     }
 
-    /// A thread that has its mask from perch or from somebody else, not known which, shows another mask, which the kernel
-    /// cannot have made of the first: as before, if one of those who may have created it explains this one too.
+    /// It was unknown whether this thread has its mask from perch or from another process. Now it has a different mask,
+    /// which the kernel cannot have derived from the first. It stays unknown if one of its possible creators explains
+    /// the new mask too.
     fn still_unknown(
         &mut self,
         id: ThreadId,

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 /// Observations for which a change of a CPU set may explain a mask that was read before or after it.
 const FRESH: u64 = 2;
 
-/// A process, as it was last told.
+/// A process, as last reported.
 #[derive(Debug)]
 pub(super) struct Process {
     state: ProcessState,
@@ -39,7 +39,7 @@ impl Ownership {
         process.map_or(0, |process| process.state.target)
     }
 
-    /// The mask of a process's threads that nobody placed, and whether it is all that the CPU set allows.
+    /// The mask of a process's threads whose affinity was not set, and whether it is all that the CPU set allows.
     pub fn default_of(&self, pid: i32) -> (&PuSet, bool) {
         match self.processes.get(&pid) {
             Some(process) => (&process.state.default, process.state.whole),

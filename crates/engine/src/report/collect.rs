@@ -11,7 +11,7 @@ use perch_core::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Threads that have ended are told one by one up to this many, the busiest; beyond that by name.
+/// The report lists up to this many ended threads one by one, the busiest ones. It groups the rest by name.
 const ENDED: usize = 400;
 
 /// Groups of ended threads beyond these become one.
@@ -20,7 +20,7 @@ const GROUPS: usize = 400;
 /// This many of the first and of the last moves are kept with their numbers.
 const MOVES: usize = 200;
 
-/// More remarks than these nobody reads.
+/// More remarks than these would not be read.
 const REMARKS: usize = 200;
 
 /// An observer that collects the report.
@@ -75,7 +75,7 @@ impl Collector {
         }
     }
 
-    /// What the user is told besides what the session says.
+    /// Adds remarks for the user to those of the session.
     pub fn remark(&mut self, remarks: impl IntoIterator<Item = String>) {
         let room = REMARKS.saturating_sub(self.remarks.len());
         self.remarks.extend(remarks.into_iter().take(room));
@@ -175,7 +175,8 @@ impl Collector {
         if let Some(share) = share {
             self.trust.add(share.source, share.confidence, time);
         }
-        // On paper a thread is where it was put; else where it was seen, unless that was on another machine.
+        // In a dry run a thread is where it was put. Otherwise it is where it was seen, unless that was on another
+        // machine.
         let (paper, elsewhere) = self.start.as_ref().map_or((false, false), |start| {
             (start.dry_run, start.machine != start.topology)
         });
@@ -242,7 +243,7 @@ impl Collector {
         }
     }
 
-    /// Once twice as many threads as are told one by one have ended, the less busy half goes by name.
+    /// Once twice as many threads have ended as the report lists one by one, groups the less busy half by name.
     fn fold(&mut self) {
         if self.ended < 2 * ENDED {
             return;

@@ -31,7 +31,7 @@ pub struct Report {
     pub dry_run: bool,
     /// Where the machine's topology is from.
     pub machine: String,
-    /// The topology on which threads were placed on paper, if it was another.
+    /// The what-if topology on which threads were placed, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<String>,
     /// The period asked for.
@@ -48,7 +48,7 @@ pub struct Report {
     pub threads: Vec<ThreadReport>,
     /// The other threads that have ended, by name, by falling CPU time.
     pub groups: Vec<GroupReport>,
-    /// Threads in all: those told here one by one and by name, and the unseen.
+    /// Threads in all: those listed here one by one, those grouped by name, and the unseen.
     pub threads_seen: u64,
     /// Threads that came and went unseen within a period.
     pub unseen: u64,
@@ -62,7 +62,7 @@ pub struct Report {
     pub hands_off: Vec<(HandsOff, u64)>,
     /// perch's own cost.
     pub own: OwnCost,
-    /// What the user was told, in order.
+    /// The remarks that were printed, in order.
     pub remarks: Vec<String>,
     /// Why it ended; `None` if it has not.
     pub cause: Option<Cause>,

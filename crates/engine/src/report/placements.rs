@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// When there are as many columns, two become one: at least half of them are always there.
 const COLUMNS: usize = 128;
 
-/// Of so many threads the time on a PU is kept while a column is open. A column may last for days and see millions of
-/// threads, but only the busiest is shown.
+/// While a column is open, the time on a PU is kept for this many threads. A column may last for days and see millions
+/// of threads, but only the busiest is shown.
 const KEPT: usize = 64;
 
 /// Builds the picture.

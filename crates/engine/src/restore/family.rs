@@ -1,5 +1,5 @@
-//! From whom a thread may have inherited its mask that does not stand in the journal: from threads of its own process,
-//! or of the nearest process above it that stands there.
+//! From which threads may a thread that is not in the journal have inherited its mask? From threads of its own process,
+//! or of its nearest ancestor in the journal.
 
 use crate::{
     journal::{Held, Journal, MaskRecord},
@@ -11,13 +11,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// The masks that others have set, by process.
 pub(super) type Foreign = HashMap<i32, HashSet<PuSet>>;
 
-/// What is known of a thread that does not stand in the journal.
+/// What is known of a thread that is not in the journal.
 pub(super) enum Kinship {
-    /// It has inherited no mask of perch's, or one that nobody can tell from somebody else's.
+    /// It has inherited no mask of perch's, or one that cannot be distinguished from another process's mask.
     None,
     /// It has inherited a mask of perch's.
     Heir(Held),
-    /// Its CPU set makes a mask of perch's look like somebody else's: a wider one will show whose it is.
+    /// Its CPU set makes a mask of perch's look like another process's mask. A wider CPU set will show whose it is.
     Hidden,
 }
 
@@ -25,10 +25,10 @@ pub(super) struct Families<'a> {
     journal: &'a Journal,
     /// The masks that were set in each process; those of process 0 were set in one that is not known.
     masks: HashMap<i32, Vec<MaskRecord>>,
-    /// The masks that somebody else has set in each process.
+    /// The masks that other processes have set, by process.
     foreign: &'a Foreign,
     all: Vec<MaskRecord>,
-    /// Processes whose threads perch has looked at: what they have from whoever started them is known.
+    /// Processes whose threads perch has looked at: the masks that they inherited from outside the session are known.
     known: BTreeSet<i32>,
     parents: HashMap<i32, i32>,
 }
@@ -62,9 +62,9 @@ impl<'a> Families<'a> {
         candidates.any(|mask| !settled || mask.set.is_disjoint(place))
     }
 
-    /// Whether a thread has inherited a mask that was set: it must have been born after that, in the family in which it
-    /// was set. If masks were set on threads that go back to different ones, it goes back to the default. If it may as
-    /// well have it from a thread that somebody else has placed, nobody knows whose it is.
+    /// Whether a thread has inherited a mask that was set. It must have been created after that, in the family in which
+    /// the mask was set. If the candidates have different masks to restore, it gets the default. If it may equally have
+    /// inherited the mask from a thread that another process has placed, the origin is unknown.
     pub fn kinship(&self, relative: &Relative, allowed: impl FnOnce() -> Option<PuSet>) -> Kinship {
         let home = self.home(relative.process.pid);
         let candidates = self.candidates(home);
@@ -103,7 +103,7 @@ impl<'a> Families<'a> {
             let header = &self.journal.header;
             (header.default.clone(), header.whole)
         };
-        // The kernel may change its mask while it is given back.
+        // The kernel may change its mask while perch restores it.
         let sets = matching.iter().map(|mask| mask.set.clone());
         Kinship::Heir(Held {
             process: relative.process.pid,
@@ -116,11 +116,12 @@ impl<'a> Families<'a> {
         })
     }
 
-    /// The process or the nearest one above it that stands in the journal; `None` if it has lost its parents: anybody of
-    /// the session may have been one of them.
+    /// The process, or its nearest ancestor in the journal. `None` if it was reparented: any process of the session may
+    /// have been its ancestor.
     fn home(&self, pid: i32) -> Option<i32> {
         let mut at = pid;
-        // A parent's number is not given out while it lives, but whoever has ended may have made room for a circle.
+        // A parent's PID is not reused while it lives. But PIDs of processes that exited may have been reused so that
+        // the links form a cycle.
         for _ in 0..=self.parents.len() {
             if self.known.contains(&at) {
                 return Some(at);

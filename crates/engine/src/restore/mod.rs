@@ -28,9 +28,9 @@ const LOOKS: usize = 4;
 const HIDDEN: &str = "its cpuset leaves so few PUs that its mask may be perch's or one that was set by others: run \
                       `perch restore` again when the cpuset allows more";
 
-/// Gives each thread of a journal the mask that it had before perch, if it still has the one that perch set; and
-/// likewise to what descends from the session's processes and has inherited such a mask. `owner` is the user to whom
-/// the journal belongs, if it is not the caller: then nobody else's threads are touched, whatever the journal says.
+/// Restores each thread of a journal to the mask that it had before perch, if it still has the one that perch set. Does
+/// the same for descendants of the session's processes that have inherited such a mask. `owner` is the user to whom the
+/// journal belongs, if it is not the caller: then only that user's threads are touched, whatever the journal says.
 pub fn restore(
     affinity: &mut dyn Affinity,
     journal: &Journal,
@@ -64,12 +64,12 @@ struct Restoring<'a> {
     owner: Option<u32>,
     report: RestoreReport,
     foreign: Foreign,
-    /// Threads that perch had bound and that are gone, by process.
+    /// Threads that perch had bound and that have exited, by process.
     gone: BTreeMap<i32, Vec<&'a Held>>,
 }
 
 impl<'a> Restoring<'a> {
-    /// The threads that stand in the journal.
+    /// The threads in the journal.
     fn known_threads(&mut self) {
         for (thread, kept) in self.journal.threads() {
             match kept {
@@ -96,7 +96,7 @@ impl<'a> Restoring<'a> {
         if let Some(mask) = self.executed_by(thread, held.process)
             && self.is_somebodys(thread, held.process, &mask)
         {
-            // It may be one that somebody has placed: not the one that perch had bound.
+            // It may be a thread that another process has placed, not the one that perch had bound.
             self.foreign(thread, held.process);
             self.report.count(thread, Outcome::ChangedByOthers);
             return;
@@ -115,7 +115,7 @@ impl<'a> Restoring<'a> {
         }
     }
 
-    /// Remembers what somebody may have set in a process.
+    /// Remembers a mask that another process may have set in a process.
     fn foreign(&mut self, thread: ThreadId, process: i32) {
         if let Ok(mask) = self.affinity.mask(thread)
             && self.affinity.allowed(thread).as_ref() != Some(&mask)
@@ -125,7 +125,7 @@ impl<'a> Restoring<'a> {
         }
     }
 
-    /// Whether a thread may have its mask from one of its process that somebody has placed.
+    /// Whether a thread may have inherited its mask from a thread of its process that another process has placed.
     fn is_somebodys(&self, thread: ThreadId, process: i32, mask: &PuSet) -> bool {
         let foreign = self.foreign.get(&process);
         foreign.is_some_and(|foreign| {
@@ -213,7 +213,7 @@ impl<'a> Restoring<'a> {
         })
     }
 
-    /// Processes whose first thread is now one that perch had bound: another thread called execve(2) when nobody looked.
+    /// Processes whose first thread is now one that perch had bound: another thread called execve(2), unobserved.
     fn executed(&mut self) {
         let processes: Vec<ProcessId> = self.journal.processes().collect();
         for process in processes {
@@ -239,7 +239,7 @@ impl<'a> Restoring<'a> {
             }
             let outcome = self.change(first, mask, &caller);
             if outcome == Outcome::Applied {
-                // It was counted as somebody's, by the record of the thread that had its number before.
+                // The record of the thread that had its TID before made it count as placed by another process.
                 self.report.left_alone = self.report.left_alone.saturating_sub(usize::from(
                     matches!(self.journal.thread(first), Some(Kept::Held(_))),
                 ));
@@ -248,7 +248,7 @@ impl<'a> Restoring<'a> {
         }
     }
 
-    /// Threads that do not stand in the journal and have inherited a mask that does.
+    /// Threads that are not in the journal and have inherited a mask from one that is.
     fn relatives(&mut self) {
         let processes: Vec<ProcessId> = self.journal.processes().collect();
         let mut seen: HashSet<ThreadId> = HashSet::new();
@@ -344,7 +344,7 @@ enum Judged {
     Ours,
     /// It is the mask that the thread had before perch.
     Before,
-    /// It is somebody's.
+    /// Another process set it.
     Foreign,
 }
 

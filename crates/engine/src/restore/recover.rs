@@ -21,12 +21,12 @@ const LONGEST: u64 = 1 << 30;
 /// What became of one journal that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovery {
-    /// Its perch, or somebody who restores it, is at work; nothing was done.
+    /// Its perch is running, or another process is restoring it. Nothing was done.
     Alive {
         /// The process number of its perch, in that one's namespace.
         pid: i32,
     },
-    /// Its threads are numbered in another namespace, so that they cannot be told from strangers here; nothing was done.
+    /// Its thread IDs belong to another namespace, so they may name unrelated threads here. Nothing was done.
     Elsewhere,
     /// From another boot: void, and removed.
     OtherBoot,
@@ -92,7 +92,7 @@ pub fn recover_all(
     Ok(all)
 }
 
-/// Undoes what stands in one journal, whoever it belongs to.
+/// Undoes what one journal records, no matter which user it belongs to.
 ///
 /// # Errors
 /// A directory that cannot be opened, a /proc that cannot be read.
@@ -126,7 +126,7 @@ fn recover(
         Ok(None) => return Ok(None),
         Err(error) => return unreadable(error.to_string()),
     };
-    // Whoever else restores it holds it too, so that it is done once.
+    // Another process that restores it holds the lock too, so it is restored only once.
     let locked = match file.try_lock() {
         Ok(()) => true,
         Err(TryLockError::WouldBlock) => false,
@@ -182,7 +182,7 @@ fn recover(
     Ok(Some(Recovery::Restored(report)))
 }
 
-/// Opens a journal, which must be a plain file: anything else may block or be somebody else's.
+/// Opens a journal, which must be a regular file: anything else may block or belong to another user.
 fn open(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<File>> {
     let flags =
         OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -202,7 +202,7 @@ fn open(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<File>> {
     Ok(Some(file.into()))
 }
 
-/// Whether its threads cannot be told from others here.
+/// Whether its thread IDs belong to another namespace.
 fn is_elsewhere(header: &Header) -> bool {
     let (here, there) = (namespaces(), header.namespaces);
     let differs = |here: u64, there: u64| here != 0 && there != 0 && here != there;
@@ -216,8 +216,8 @@ fn remove(dir: &OwnedFd, name: &OsStr) -> Result<(), String> {
     }
 }
 
-/// Removes what a perch that was killed in the middle of writing a new journal has left: the old one, if there was one,
-/// still stands.
+/// Removes the remains of a perch that was killed while it wrote a new journal. The old journal, if there was one, is
+/// intact.
 fn remove_unfinished(dir: &OwnedFd, path: &Path) {
     let name = path.file_name().unwrap_or_default();
     if let Ok(Some(file)) = open(dir, name)

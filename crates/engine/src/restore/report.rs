@@ -14,7 +14,7 @@ pub struct RestoreReport {
     pub already: usize,
     /// Threads that have ended.
     pub gone: usize,
-    /// Threads whose mask somebody else has changed since, and which were left alone.
+    /// Threads left alone because another process has changed their mask since.
     pub left_alone: usize,
     /// Threads that could not be restored, and why.
     pub failed: Vec<(ThreadId, String)>,
@@ -32,9 +32,9 @@ pub struct IrqReport {
     pub restored: usize,
     /// Interrupts that had it already.
     pub already: usize,
-    /// Interrupts that are gone, or another device's now.
+    /// Interrupts that were removed or belong to another device now.
     pub gone: usize,
-    /// Interrupts whose mask somebody else has changed since, and which were left alone.
+    /// Interrupts left alone because another process has changed their mask since.
     pub left_alone: usize,
     /// Interrupts that could not be restored, and why.
     pub failed: Vec<(u32, String)>,

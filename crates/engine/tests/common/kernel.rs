@@ -45,11 +45,11 @@ pub struct Task {
     pub taken_over: bool,
 }
 
-/// Whether anybody can know of the mask that somebody gave to a thread: while its CPU set allows none of it, it looks like
-/// one that nobody has placed.
+/// Whether perch can see that another process set a thread's mask. While the thread's CPU set allows none of that mask,
+/// the thread looks as if its affinity was not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// Nobody gave it one, or perch has seen it.
+    /// No other process set one, or perch has seen it.
     Told,
     /// Given lately: perch has seen it so often, which is not enough to be sure that the kernel did not make it.
     NotYet(u32),
@@ -57,7 +57,7 @@ pub enum Seen {
     Veiled,
 }
 
-/// Whether a mask that somebody gave to a thread can be told from none in this CPU set.
+/// Whether a mask that another process set is visible in this CPU set.
 pub fn shows(mask: &PuSet, cpuset: &PuSet) -> bool {
     mask.is_subset(cpuset) && mask != cpuset
 }
@@ -125,7 +125,7 @@ impl Kernel {
         Some(self.effective(&task.requested, task.group))
     }
 
-    /// Somebody gives a group other PUs.
+    /// The administrator changes the PUs of a group.
     pub fn set_cpuset(&mut self, group: usize, pus: &PuSet) {
         self.cpusets[group] = pus.clone();
         for task in self.tasks.values_mut().filter(|task| task.group == group) {
@@ -239,7 +239,8 @@ impl Kernel {
         }
     }
 
-    /// Somebody else sets a mask. That it is the one which perch has in force on this very thread, nobody can see.
+    /// Another process sets a mask. If that is the mask that perch has in force on this very thread, perch cannot see
+    /// it.
     pub fn taskset(&mut self, thread: ThreadId, mask: &PuSet) {
         let Some(task) = self.tasks.get(&thread) else {
             return;

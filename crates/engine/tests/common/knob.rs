@@ -1,4 +1,4 @@
-//! The knob that perch turns on the kernel in memory.
+//! The actuator (affinity) of the kernel in memory.
 
 use super::kernel::{Kernel, Seen, Task, pass};
 use perch_core::{
@@ -7,7 +7,7 @@ use perch_core::{
 };
 use std::{cell::RefCell, rc::Rc};
 
-/// The knob on that kernel.
+/// Sets affinities on that kernel.
 pub struct Knob(pub Rc<RefCell<Kernel>>);
 
 impl Affinity for Knob {

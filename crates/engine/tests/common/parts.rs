@@ -77,7 +77,7 @@ impl<F: FnMut(&Snapshot) -> Plan> Policy for Decide<F> {
     }
 }
 
-/// Keeps what it is told.
+/// Keeps all that it observes.
 #[derive(Default)]
 pub struct Heard {
     pub snapshots: Vec<Snapshot>,

@@ -73,13 +73,13 @@ pub struct Scripted {
     pub default: PuSet,
     pub cores: u32,
     pub end: Wake,
-    /// Whether threads that ended in a period are told with a last sample.
+    /// Whether threads that ended in a period are reported with a last sample.
     pub report_ended: bool,
     /// From this period on modules say nothing.
     pub silent_from: usize,
     /// Whether events are counted.
     pub counts: bool,
-    /// What it was told to count.
+    /// What it was configured to count.
     pub configured: EventPlan,
     /// Whether PUs are watched: each is busy for a tenth of its number, and counted in every other period.
     pub watches_pus: bool,

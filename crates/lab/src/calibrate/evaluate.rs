@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Amounts of a window, which say nothing of what a kernel is.
 const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
 
-/// From this slowdown on somebody contends, if that is more than the spread.
+/// From this slowdown on a neighbour counts as contending, if that is more than the spread.
 const NOTICED: f64 = 1.05;
 
 /// Losses that differ by no more are alike.
@@ -210,11 +210,11 @@ impl Measurements<'_> {
 
 /// The load metrics that were measured, in the order in which they are to be checked.
 ///
-/// As in MASA's section 4.1: the limit is the most that one thread does alone, and ∆T/∆L is that of the kernel that does
-/// most, beside itself on the closest PUs that share the resource. Of two events a miss costs more than an addition
-/// always, however rare it is; so the order is not that of ∆T/∆L (a second for each event more) but of ∆T/∆L · limit, the
-/// seconds that are lost in a second in which somebody else does as much as one thread can. Those that lose alike are in the
-/// order of ∆T/∆L, as in the paper.
+/// As in MASA's section 4.1: the limit is the most that a single thread does in isolation, and ∆T/∆L is that of the
+/// kernel that does most, next to itself on the closest PUs that share the resource. Of two events a miss always costs
+/// more than an addition, however rare it is. So the order is not that of ∆T/∆L (a second for each event more) but of
+/// ∆T/∆L · limit, the seconds that are lost in a second in which a neighbour does as much as one thread can. Those that
+/// lose alike are in the order of ∆T/∆L, as in the paper.
 fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec<CalibratedMetric> {
     let mut found: Vec<(f64, CalibratedMetric)> = Vec::new();
     let mut resources: Vec<&str> = Vec::new();

@@ -37,7 +37,7 @@ pub struct LoadMetric {
     pub share: Share,
 }
 
-/// What a plan and its evaluation must know of a kernel, whoever runs it.
+/// What a plan and its evaluation must know of a kernel, on the host or in the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind<'a> {
     /// Its name.

@@ -1,10 +1,10 @@
-//! What sharing costs on a machine, measured with small kernels alone and beside each other (MASA, section 4.1).
+//! What sharing costs on a machine, measured with small kernels in isolation and co-running (MASA, section 4.1).
 //!
 //! ```text
-//! topology ──▶ Sites ──runs──▶ whoever measures ──▶ Measurements ──▶ Calibration
+//! topology ──▶ Sites ──runs──▶ measuring ──▶ Measurements ──▶ Calibration
 //! ```
 //!
-//! Who measures is the simulated machine here ([`simulated`]), the live one in the command.
+//! Measuring runs on the simulated machine here ([`simulated`]), and on the live one in the command.
 
 mod evaluate;
 pub mod kernels;

@@ -1,4 +1,4 @@
-//! Which kernels run beside each other, and where: alone, in pairs at each level of sharing, in groups.
+//! Which kernels co-run, and where: in isolation, in pairs at each level of sharing, in groups.
 
 use super::kernels::Kind;
 use perch_core::{PuSet, SharingDomain, Topology};
@@ -80,8 +80,9 @@ impl Sites {
         })
     }
 
-    /// The runs: each kernel alone wherever it is somebody's neighbour or has one, all pairs at each level, and of `groups`
-    /// the larger ones, in which one is beside several of one pure kernel. Each once, those alone first.
+    /// The runs: each kernel in isolation wherever it is a neighbour or has one, all pairs at each level, and of
+    /// `groups` the larger ones, in which one kernel runs next to several copies of one pure kernel. Each once, those
+    /// in isolation first.
     pub fn runs(&self, kernels: &[Kind<'_>], groups: bool) -> Vec<Run> {
         let mut coupled = Vec::new();
         for (number, level) in self.levels.iter().enumerate() {
@@ -122,7 +123,7 @@ impl Sites {
     }
 }
 
-/// How many neighbours groups have, where at most so many are possible: 3, 7, 15, … and all.
+/// How many neighbours groups have, where at most `most` are possible: 3, 7, 15, … and all.
 fn crowds(most: usize) -> Vec<usize> {
     let doubled = (2..usize::BITS).map(|power| (1usize << power) - 1);
     let mut crowds: Vec<usize> = doubled.take_while(|others| *others < most).collect();

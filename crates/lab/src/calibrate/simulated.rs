@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub struct How {
     /// The date in the file.
     pub date: String,
-    /// How finely it is played.
+    /// The level of detail of the simulation.
     pub fidelity: Fidelity,
     /// Only alone and in pairs, without groups.
     pub quick: bool,
@@ -49,8 +49,8 @@ impl How {
     }
 }
 
-/// Calibrates a simulated machine. `done` is told how many runs of how many are done. The same machine always has the
-/// same calibration, but for the date.
+/// Calibrates a simulated machine. Reports progress to `done`: how many runs are done, of how many. The same machine
+/// always has the same calibration, but for the date.
 ///
 /// # Errors
 /// In words: a machine without PUs, a run that cannot go on.

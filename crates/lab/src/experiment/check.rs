@@ -17,7 +17,7 @@ pub(super) struct Checker<'a> {
     path: &'a str,
     text: &'a str,
     sibling: &'a dyn Fn(&str) -> Result<String, String>,
-    /// What stands in place of what the machines' and workloads' files say.
+    /// What replaces the values of the machines' and workloads' files.
     pub(super) in_force: RefCell<InForce>,
 }
 

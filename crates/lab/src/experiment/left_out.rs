@@ -51,7 +51,7 @@ impl Checker<'_> {
 }
 
 impl LeftOut {
-    /// What a reader is told.
+    /// The note for the reader.
     pub fn note(&self) -> String {
         let rows = self.ids.iter().filter_map(|id| published::find(id));
         let mut what: Vec<String> = Vec::new();

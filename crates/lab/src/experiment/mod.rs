@@ -62,13 +62,13 @@ pub enum Place {
     },
     /// The experiment's file.
     Listed(Placement),
-    /// Chance, so many times for each seed.
+    /// Random placements, this many for each seed.
     Random(usize),
     /// All placements that differ.
     Search {
         /// Which count.
         chosen: Chosen,
-        /// If there are more, so many are drawn by chance.
+        /// If there are more, this many are drawn at random.
         most: usize,
     },
 }
@@ -87,7 +87,7 @@ pub struct Run {
     /// Whether each seed starts the threads in another order. Else they start as the workload's file lists them, kind
     /// by kind, which a scheduler that deals them out in turn finds easy.
     pub shuffled: bool,
-    /// How finely it is played.
+    /// The level of detail of the simulation.
     pub fidelity: Fidelity,
     /// When it counts.
     pub times: Times,
@@ -109,8 +109,8 @@ pub struct Sweep {
 pub enum Quantity {
     /// Instructions of all threads / cycle of the machine.
     Throughput,
-    /// The sum of each thread's speed over its speed alone on the machine: how many threads alone would do as much
-    /// (weighted speedup, Snavely and Tullsen 2000).
+    /// The sum of each thread's speed over its speed in isolation on the machine: how many threads in isolation would
+    /// do as much (weighted speedup, Snavely and Tullsen 2000).
     Speedup,
     /// Cycles on a PU / instruction, the mean of the threads.
     Cpi,
@@ -144,8 +144,8 @@ pub enum Quantity {
     Power,
     /// Nanojoules of all parts / instruction, from the beginning.
     Energy,
-    /// 1 - cycles with nothing in the core's floating-point units / cycles, the mean of the threads (WorkOver,
-    /// equation 1). Of whoever shares the units; not of runs with a policy.
+    /// 1 - cycles with nothing in the core's floating-point units / cycles, the mean of the threads (WorkOver, equation
+    /// 1). Covers all threads that share the units; not for runs with a policy.
     FpUsage,
     /// Floating-point instructions / cycle, the mean of the threads (WorkOver, equation 2).
     FpRate,
@@ -213,7 +213,7 @@ impl Quantity {
         )
     }
 
-    /// Whether it can be told of the threads of one name.
+    /// Whether it exists for the threads of one name.
     pub fn is_of_threads(self) -> bool {
         matches!(
             self,
@@ -228,7 +228,7 @@ impl Quantity {
         ) || self.is_of_packages()
     }
 
-    /// Whether it can be told of the threads of one package.
+    /// Whether it exists for the threads of one package.
     pub fn is_of_packages(self) -> bool {
         matches!(
             self,
@@ -349,7 +349,7 @@ pub struct Claim {
 /// One bar of a picture.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// The group that it stands in.
+    /// The group that it belongs to.
     pub group: String,
     /// Which of the group.
     pub series: String,

@@ -2,7 +2,7 @@
 
 use super::score::{Again, DRAW};
 
-/// Both levels beside each other, over all results that were judged again.
+/// Compares both levels over all results that were judged again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Agreement {
     /// Mean of |ratio at the interval level - ratio at the cycle level|; ratios are those of [`Again`].

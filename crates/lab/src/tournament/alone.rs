@@ -10,7 +10,7 @@ use std::{collections::HashMap, sync::Arc};
 /// Cycles of the first core before the speed of a mix alone is counted, and while it is.
 const COUNTED: (u64, u64) = (100_000, 400_000);
 
-/// A thread alone.
+/// A thread in isolation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Alone {
     /// What it does, again and again: instructions, and seconds of the operating system for each.
@@ -79,7 +79,7 @@ impl Alone {
         (deeds.wanted > 0.0).then(|| needed / deeds.wanted)
     }
 
-    /// The same of a thread that always wants one, in so many seconds.
+    /// The same of a thread that always wants one, in `seconds` seconds.
     pub fn steady_progress(&self, instructions: u64, seconds: f64) -> f64 {
         self.needs(instructions as f64) / seconds
     }

@@ -21,7 +21,7 @@ const LONG_LOOK: (u64, u64) = (2, 16);
 /// Changes that are tried for each thread and at most, of steady threads and of others.
 const TRIES: ((usize, usize), (usize, usize)) = ((20, 240), (5, 40));
 
-/// So many of the placements that others found are looked at, and so many by chance.
+/// How many placements that others found are looked at, and how many random ones.
 const STARTS: (usize, usize) = (4, 2);
 
 /// Fewer gains than this are chance.

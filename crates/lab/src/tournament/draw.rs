@@ -11,7 +11,7 @@ use perch_sim::{
 /// The least and the most threads.
 const THREADS: (u64, u64) = (4, 64);
 
-/// Seconds of the operating system that a phase lasts, at least and more by chance, at one instruction a cycle.
+/// Seconds of the operating system that a phase lasts at one instruction a cycle: at least and at most.
 const PHASE: (f64, f64) = (4.0, 12.0);
 
 /// Seconds that an idler computes and sleeps at most.

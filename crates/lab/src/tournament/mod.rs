@@ -47,7 +47,8 @@ struct Case<'a> {
     seed: u64,
 }
 
-/// Plays all of it. `done` is told how many workloads of how many are done. The same rules always have the same outcome.
+/// Runs all of it. Reports progress to `done`: how many workloads are done, of how many. The same rules always have the
+/// same outcome.
 ///
 /// # Errors
 /// In words: a machine that is not there, a policy that cannot be run.

@@ -127,7 +127,7 @@ fn spread(number: usize) -> f64 {
     (number as f64 * 0.618_033_988_749_895).fract()
 }
 
-/// An axis from 0 on which the root of a number counts, so that small regrets can be told apart.
+/// An axis from 0 with the root of a number as its scale, so that small regrets can be distinguished.
 struct Roots {
     most: f64,
 }

@@ -15,8 +15,8 @@ pub struct Line {
     pub speedup: f64,
     /// How far that is below the best, as a part of it.
     pub regret: f64,
-    /// 1, and by how much it is above the default scheduler with the same seeds, as a part of the default scheduler's mean
-    /// over all of its seeds: who moves nobody has 1, however lucky the seeds are.
+    /// 1, and by how much it is above the default scheduler with the same seeds, as a part of the default scheduler's
+    /// mean over all of its seeds. A policy that moves no thread has 1, however lucky the seeds are.
     pub ratio: f64,
     /// Moves of threads from one PU to another, a second of the operating system.
     pub moves: f64,
@@ -148,9 +148,9 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count.max(1) as f64
 }
 
-/// How fast all threads went on while they wanted a PU, each by the part of the time that it would want one alone: as
-/// many as there are if nobody is disturbed. This is weighted speedup (Snavely and Tullsen, ASPLOS 2000), without the time
-/// in which threads sleep.
+/// How fast all threads went on while they wanted a PU, each by the part of the time that it would want one in
+/// isolation: as many as there are if no thread is disturbed. This is weighted speedup (Snavely and Tullsen, ASPLOS
+/// 2000), without the time in which threads sleep.
 pub(super) fn speedup(sample: &Sample, alone: &[Alone]) -> f64 {
     let threads = sample.threads.iter().zip(alone);
     threads

@@ -1,8 +1,9 @@
 //! The calibration file: what sharing a resource costs on one machine, as it was measured there (MASA, section 4.1).
 //!
 //! A TOML file that names the machine and the day, and for each load metric the order in which it is checked, the
-//! **execution resource limit** (what one thread alone does at most, in events per second) and ∆T/∆L: by how many
-//! seconds a program takes longer for each event more when it runs beside itself. `docs/policies.md` has an example.
+//! **execution resource limit** (what a single thread does at most in isolation, in events per second) and ∆T/∆L: by
+//! how many seconds a program takes longer for each event more when it runs next to itself. `docs/policies.md` has an
+//! example.
 
 mod closest;
 mod file;
@@ -81,8 +82,8 @@ pub struct CalibratedMetric {
     pub priority: u32,
     /// Which PUs share the resource.
     pub share: Share,
-    /// The execution resource limit: what one thread alone does at most in one such group of PUs. In the metric's unit:
-    /// events per second for rates.
+    /// The execution resource limit: what a single thread does at most in isolation in one such group of PUs. In the
+    /// metric's unit: events per second for rates.
     pub limit: f64,
     /// ∆T/∆L: seconds by which the program takes longer beside itself, for each event more.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,9 +109,9 @@ pub struct Coupling {
     pub share: Share,
     /// Whose loss it is.
     pub kernel: String,
-    /// Who ran beside it, one or more.
+    /// The kernels that ran next to it, one or more.
     pub beside: Vec<String>,
-    /// Its time beside them / its time alone.
+    /// Its time next to them / its time in isolation.
     pub slowdown: f64,
     /// Spread of that over the repetitions, as a part of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +143,7 @@ pub struct Calibration {
     /// The kernels, each once.
     #[serde(rename = "kernel", skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,
-    /// What they suffer beside each other.
+    /// The slowdowns of kernels that co-run.
     #[serde(rename = "coupling", skip_serializing_if = "Vec::is_empty")]
     pub couplings: Vec<Coupling>,
     /// What communication costs at each level that was measured.
@@ -169,7 +170,7 @@ pub enum CalibrationError {
 }
 
 impl Calibration {
-    /// Whether it says what kernels suffer beside each other, from which others can be predicted.
+    /// Whether it has the slowdowns of co-running kernels, from which others can be predicted.
     pub fn tells_of_kernels(&self) -> bool {
         !self.kernels.is_empty() && !self.couplings.is_empty()
     }

@@ -16,7 +16,7 @@ pub(super) fn few(busy: usize, cores: usize) -> String {
     )
 }
 
-/// Nobody's demand is known, or nobody may be placed.
+/// No thread's demand is known, or no thread may be placed.
 pub(super) fn unknown(census: &Census) -> String {
     if census.unknown.is_empty() {
         "all busy threads were placed by somebody else and are left alone".to_owned()

@@ -200,7 +200,7 @@ impl<'a> Field<'a> {
         Ok(present)
     }
 
-    /// Whether no core can be asked for more than it can issue, whoever is on it.
+    /// Whether no core can be asked for more than it can issue, whichever threads are on it.
     fn never_saturated(&self, gain: f64) -> Option<String> {
         let more = self.items.len() + self.ground.fixed.iter().map(|(n, _)| n).sum::<usize>();
         if more > self.cores.pus() {
@@ -247,7 +247,7 @@ impl<'a> Field<'a> {
         }
         let mut bindings = Vec::with_capacity(self.items.len());
         for (core, members) in members.iter().enumerate() {
-            // More threads than PUs queue for the whole core; the kernel takes turns among them.
+            // More threads than PUs queue for the whole core; the kernel time-shares it among them.
             let queues = counts[core] > self.field.cores[core].contexts;
             let pus = if queues {
                 let pus = |item: &usize| {

@@ -1,6 +1,6 @@
 //! What a thread will ask of the pipeline in the next period, from the periods behind it.
 //!
-//! An exponential average of the demand's logarithm, each period weighted by how well the demand could be told: what was
+//! An exponential average of the demand's logarithm. Each period is weighted by how certain its demand was: what was
 //! seen with little contention outweighs guesses from a saturated core, and fades as periods pass. A change of phase
 //! starts it anew.
 
@@ -36,7 +36,7 @@ pub(crate) struct Predictor {
 }
 
 impl Predictor {
-    /// The predicted demand, if any period told one.
+    /// The predicted demand, if any period gave one.
     pub fn demand(&self) -> Option<f64> {
         (self.weight > 0.0).then(|| self.mean.exp())
     }

@@ -1,10 +1,10 @@
 //! What a thread would ask of the pipeline alone, inferred from what it got beside others (the paper's open question,
 //! section 6).
 //!
-//! The model is of a core whose contexts take turns on issue slots (section 3). Thread `x` got `X` of the slots. Let
-//! `p` be the share of slots in which it was *ready*: it used `X` of them and lost `p - X` to others. A ready thread
-//! gets the slot with the chance `1 / (1 + N)`, where `N` others are ready too. With threads that are ready
-//! independently of each other,
+//! The model is of a core whose contexts time-share issue slots (section 3). Thread `x` got `X` of the slots. Let `p`
+//! be the share of slots in which it was *ready*: it used `X` of them and lost `p - X` to others. A ready thread gets
+//! the slot with the chance `1 / (1 + N)`, where `N` others are ready too. With threads that are ready independently of
+//! each other,
 //!
 //! ```text
 //! X = p · E[1 / (1 + N)] = p · ∫₀¹ Π_y (1 - p_y + p_y s) ds        over the other threads y
@@ -16,10 +16,10 @@
 //! it can only rise and is bounded by 1: it converges for any input. The model keeps to the core's capacity by itself:
 //! `Σ X = 1 - Π (1 - p) ≤ 1`.
 //!
-//! A core of width `W` is taken as `W` times as many slots. Where it is saturated, measured numbers do not tell the
-//! demand any more: four threads that get a quarter each may ask for a little more than that or for everything. Then
-//! `p` is near 1, and the confidence `1 - (p - X)` (the inverse of how much an error of measurement is magnified) says
-//! so; the demand is a bound from above, `X` one from below, and only the thread's history tells more.
+//! A core of width `W` is taken as `W` times as many slots. If it is saturated, measured numbers do not show the demand
+//! any more: four threads that get a quarter each may ask for a little more than that or for everything. Then `p` is
+//! near 1, and the confidence `1 - (p - X)` (the inverse of how much an error of measurement is magnified) is low. The
+//! demand is an upper bound, `X` a lower one, and only the thread's history tells more.
 
 /// A thread on the core, as measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Running {
 pub struct Solo {
     /// Instructions a cycle, at least as many as measured and at most the core's width.
     pub demand: f64,
-    /// 1 where nobody disturbed it, towards 0 where the core was saturated and the demand can hardly be told.
+    /// 1 where no other thread disturbed it, towards 0 where the core was saturated and the demand is hardly known.
     pub confidence: f64,
 }
 
@@ -191,7 +191,7 @@ mod tests {
             for (a, b) in ready.iter().zip(&again) {
                 prop_assert!((a - b).abs() < 1e-3, "{ready:?} {again:?}");
             }
-            // Where nobody is always ready, the core is as busy as somebody is ready.
+            // If no thread is always ready, the core is busy whenever at least one is ready.
             if ready.iter().all(|p| *p < 0.99) {
                 let idle: f64 = ready.iter().map(|p| 1.0 - p).product();
                 prop_assert!((got.iter().sum::<f64>() - (1.0 - idle)).abs() < 1e-3);

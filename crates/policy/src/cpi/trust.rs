@@ -1,6 +1,6 @@
 //! Whether moves brought what was promised.
 //!
-//! What a contended thread asks for is guessed, and who runs beside it changes the guess. So a move may look good, bring
+//! The demand of a contended thread is a guess, and its neighbours change the guess. So a move may look good, bring
 //! nothing, and make the next one look good. Each broken promise doubles the gain that the next move must promise; one
 //! that led to a throughput that was not there before halves it. Throughput is bounded, so under steady measurements
 //! moves end. When the measurements change, the model gets a new chance.

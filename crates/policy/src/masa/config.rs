@@ -26,7 +26,8 @@ pub struct GivenLimit {
     pub metric: String,
     /// Which PUs share the resource.
     pub share: Share,
-    /// What one thread alone does at most in one such group of PUs, in the metric's unit (events per second).
+    /// What a single thread does at most in isolation in one such group of PUs, in the metric's unit (events per
+    /// second).
     #[schemars(range(min = 0.0))]
     pub limit: f64,
 }

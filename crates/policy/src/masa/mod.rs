@@ -158,7 +158,7 @@ impl Masa {
         came_back
     }
 
-    /// Bound threads that wait for each other while a PU has nobody: the kernel can do better than a stale plan. One from
+    /// Bound threads that wait for each other while a PU is idle: the kernel can do better than a stale plan. One from
     /// each such PU is let go.
     fn crowded(&self, field: &Field<'_>) -> Vec<usize> {
         let idle = field
@@ -232,7 +232,7 @@ impl Policy for Masa {
             for swap in &swaps {
                 came_back |= self.note_swap(&field, swap, snapshot.period, &old);
             }
-            // Not every time: a remark that changes is told anew.
+            // Not every time: a remark that changes is printed anew.
             if came_back && self.back.is_power_of_two() {
                 plan.remarks.push(format!(
                     "{} of {} swaps so far brought a thread back to where it had been swapped away from: the loads change \

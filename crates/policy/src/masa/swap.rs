@@ -13,7 +13,7 @@ const TRIES: usize = 4;
 pub(crate) struct Swap {
     /// The runner that leaves the group with the highest load.
     pub down: usize,
-    /// The one that comes instead; `None`: a PU that nobody uses.
+    /// The one that comes instead; `None`: a PU that no thread uses.
     pub up: Option<usize>,
     /// Where `down` goes.
     pub to: u32,
@@ -65,7 +65,7 @@ pub(crate) fn inside_packages(field: &mut Field<'_>, config: &MasaConfig) -> Vec
                 continue;
             };
             let paper = config.variant == Variant::Paper;
-            // By outstanding threads alone two metrics could send a thread to and fro for ever.
+            // If only outstanding threads counted, two metrics could send a thread to and fro for ever.
             if many < 2 || busy < few + 2 || !paper && field.held(to, None) {
                 continue;
             }

@@ -47,7 +47,7 @@ pub(super) struct ColdCost {
 }
 
 impl ColdCost {
-    /// Another thread has become warm: it lost so many periods of this many nanoseconds.
+    /// Another thread has become warm: it lost `periods` periods of `interval` nanoseconds.
     pub fn take(&mut self, periods: f64, interval: u64) {
         let lost = periods * interval as f64;
         let mean = self.lost.get_or_insert(lost);

@@ -11,8 +11,8 @@ pub struct SymbiosisConfig {
     /// Path of the calibration file that `perch calibrate` wrote on this machine. Empty: what sharing costs is not known,
     /// and threads are placed as by `workover`.
     pub calibration: String,
-    /// Threads move if all together are predicted to be faster by at least this part (0 to 1), and by more than they vary
-    /// by chance. After a gain that did not come true it takes more.
+    /// Threads move if all together are predicted to be faster by at least this part (0 to 1), and by more than they
+    /// vary randomly. After a gain that did not come true it takes more.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gain: f64,
     /// Part of its speed (0 to 1) that a thread loses in the next minute by moving once, at least: cold caches. Where speeds

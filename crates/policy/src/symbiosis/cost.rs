@@ -3,8 +3,8 @@
 //! The logarithm of a slowdown is taken for a sum over neighbours of terms:
 //!
 //! - the products of what the one uses of a resource and the other of the same or another one (divisions keep additions
-//!   waiting), or of what one of them uses alone (who hides delays by many loads at once has half of the core's window
-//!   whoever the neighbour is);
+//!   waiting), or of what only one of them uses (a thread that hides delays by many loads at once has half of the
+//!   core's window, whatever its neighbour is);
 //! - for each resource by how much more both want of it than there is;
 //! - what a shared cache can no longer hold of the one because of the other.
 //!

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// Classes at most: finer ones make the prediction better by little.
 pub(super) const CLASSES: usize = 48;
 
-/// Uses are put into so many steps of the largest, halving the steps until there are few enough classes.
+/// Uses are rounded to this many steps of the largest. The steps are halved until there are few enough classes.
 const STEPS: u32 = 32;
 
 /// Threads by class, and what the classes do to each other on one unit.

@@ -1,4 +1,4 @@
-//! What threads really did beside each other corrects what the calibration predicts for them.
+//! The measured speeds of co-running threads correct what the calibration predicts for them.
 //!
 //! For each thread its speed alone, how much more or less than predicted it suffers, how much more or less others suffer
 //! from it, and what is left for a pair: small where little was seen, so that one odd period does not decide.

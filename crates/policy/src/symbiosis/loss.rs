@@ -188,7 +188,7 @@ impl<'a> Placed<'a> {
         if members.len() <= width {
             return 0.0;
         }
-        // The chance that so many want one, below the width.
+        // The probability that exactly N want one, for each N below the width.
         let mut wanted = vec![0.0; width];
         wanted[0] = 1.0;
         let mut load = 0.0;

@@ -19,8 +19,8 @@ const OTHER_SPEED: f64 = 0.15;
 /// Shares of instructions that differ by less than this part and this much more are the same.
 const ALIKE: (f64, f64) = (0.03, 0.005);
 
-/// Weight of a new period in the mean share of the time that a thread wants a PU: what sleeps for a second or two must not
-/// look like somebody else each time.
+/// Weight of a new period in the mean share of the time that a thread wants a PU: a thread that sleeps for a second or
+/// two must not look like another thread each time.
 const NEW_PRESENCE: f64 = 0.2;
 
 /// Neighbourhoods remembered of each thread.
@@ -158,7 +158,7 @@ impl Memory {
         if let Some(at) = (self.seen.iter()).position(|known| ids(&known.beside) == now) {
             let mut known = self.seen.remove(at);
             let off = (speed - known.speed).abs() > OTHER_SPEED;
-            // Once may be chance: somebody was there for a moment.
+            // Once may be chance: another thread may have been there for a moment.
             let other = off && known.off;
             if off && !other {
                 known.off = true;

@@ -1,8 +1,9 @@
 //! The placement that knows: threads go where the loss is least that this machine's own calibration predicts.
 //!
-//! `perch calibrate` measures what small kernels suffer beside each other at each level of sharing. From that and from
-//! each thread's metrics the policy predicts what every thread would do to every other, finds the placement in which all
-//! together are fastest, and moves threads there if the gain is above the noise. What came of it corrects the prediction.
+//! `perch calibrate` measures how small co-running kernels slow each other down at each level of sharing. From that and
+//! from each thread's metrics the policy predicts what every thread would do to every other, finds the placement in
+//! which all together are fastest, and moves threads there if the gain is above the noise. What came of it corrects the
+//! prediction.
 
 mod cold;
 mod config;
@@ -32,10 +33,10 @@ use scene::Scene;
 use std::{path::Path, time::Duration};
 use uses::believed;
 
-/// A gain is above the noise if it is so many times as large.
+/// A gain is above the noise if it is this many times as large.
 const ABOVE: f64 = 1.0;
 
-/// What is said when nobody is moved.
+/// The reason that is printed when no thread is moved.
 const NOTHING: &str = "no placement promises enough more than the present one (options gain and move_cost; chance; what earlier moves brought)";
 
 /// Periods after a change before anything is concluded: one in which threads moved, one in which caches fill.
@@ -47,7 +48,7 @@ const CALM: u64 = 1;
 /// So much of the prediction's error must be gained where nothing corrects it.
 const UNCORRECTED: f64 = 0.5;
 
-/// Where nothing was gained by a search the next one comes after twice as many periods, up to so many.
+/// If a search gained nothing, the next one comes after twice as many periods, up to this many.
 const LONGEST_REST: u64 = 16;
 
 /// The policy.
@@ -209,8 +210,9 @@ fn here(scene: &Scene) -> Vec<usize> {
     scene.runners.iter().map(|runner| runner.unit).collect()
 }
 
-/// How fast each busy thread went on while it wanted a PU: what it did in a cycle, less the part that it waited where threads
-/// take turns. Elsewhere who waits does so until the kernel has spread those of a unit, which no placement is to blame for.
+/// How fast each busy thread went on while it wanted a PU: what it did in a cycle, less the part that it waited where
+/// threads time-share a PU. Elsewhere a thread waits only until the kernel has spread the threads of a unit, which no
+/// placement is to blame for.
 fn done(snapshot: &Snapshot, scene: &Scene, now: &[f64]) -> Vec<f64> {
     let runners = scene.runners.iter().zip(now);
     runners
@@ -355,8 +357,8 @@ impl Symbiosis {
         let (value, best) = self.best(scene, pairs);
         let gain = value / current - 1.0;
         let corrected = costs.basis.counted && self.config.learn;
-        // What nobody could tell from chance is no gain. Errors of the prediction that nothing will correct are noise too; over
-        // many threads they even out.
+        // A gain that cannot be distinguished from chance is no gain. Errors of the prediction that nothing will
+        // correct are noise too; over many threads they even out.
         let noise = match corrected {
             true => self.noise.level() * ABOVE,
             false => costs.error() / (scene.runners.len() as f64).sqrt() * UNCORRECTED,

@@ -1,5 +1,5 @@
-//! How much the speed of all threads varies from period to period though nobody moved: no smaller gain can be told from
-//! chance.
+//! How much the speed of all threads varies from period to period though no thread moved: a smaller gain cannot be
+//! distinguished from chance.
 
 use super::{
     SETTLE,

@@ -16,14 +16,15 @@ const CAME_TRUE: f64 = 0.3;
 /// A loss by more than this part is no chance: threads go back.
 const WORSE: f64 = 0.003;
 
-/// So many of the threads, as a part of all, must still do what they did before a move for it to be judged.
+/// This part of all threads must still do what they did before a move for it to be judged.
 const JUDGES: f64 = 0.5;
 
 /// A thread that wants a PU for this part of a period is taken to have been there, and for that part to have slept.
 const AWAKE: f64 = 0.9;
 const ASLEEP: f64 = 0.3;
 
-/// After a gain that did not come true the next one must be so many times as large; this is enough at last.
+/// After a gain that did not come true the next one must be this many times as large. A gain of the second value is
+/// always enough.
 const BAR: (f64, f64) = (1.5, 0.5);
 
 impl Symbiosis {
@@ -35,7 +36,7 @@ impl Symbiosis {
         pairs: &mut Pairs,
         now: &[f64],
     ) {
-        // Threads that take turns on a PU never run beside each other: what they share is one level up, if anything.
+        // Threads that time-share a PU never run at the same time: what they share is one level up, if anything.
         let level = usize::from(scene.turns);
         if level >= pairs.levels.len() {
             return;
@@ -148,7 +149,7 @@ impl Symbiosis {
         let came_true = gained >= CAME_TRUE * moved.predicted;
         let worse = gained < -self.noise.level().max(WORSE);
         let back = worse.then(|| moved.from.clone());
-        // Where most change faster than what came of a move can be told, moving them does not pay.
+        // If most change before the result of a move is known, moving them does not pay.
         let same = self.changed < moved.period && known >= JUDGES * all;
         self.bar = match came_true && same {
             true => self.bar / 2.0,

@@ -173,7 +173,7 @@ impl Symbiosis {
             }
             costs_of_level
         });
-        // Threads that take turns on a PU do nothing to each other there.
+        // Threads that time-share a PU do nothing to each other there.
         let turns = scene.turns.then(|| vec![0.0; threads * threads]);
         Pairs {
             threads,

@@ -42,10 +42,10 @@ pub(super) struct Scene {
     pub runners: Vec<Runner>,
     /// Units on which threads may be put, one list for all threads that are alike in that.
     pub masks: Vec<Vec<bool>>,
-    /// The place of each level of [`Costs::levels`], the closest first. Where threads take turns these are all above the
-    /// closest, the PU.
+    /// The place of each level of [`Costs::levels`], the closest first. Where threads time-share PUs these are all
+    /// above the closest, the PU.
     pub levels: Vec<usize>,
-    /// Whether there are more threads than PUs: then units are PUs, on which threads take turns.
+    /// Whether there are more threads than PUs: then units are PUs, which threads time-share.
     pub turns: bool,
     of_pu: Vec<u32>,
 }
@@ -65,7 +65,7 @@ impl Scene {
         sized.sort_by_key(|(_, groups)| size(groups));
         sized.retain(|(_, groups)| size(groups) > 1);
         let usable: PuSet = topology.usable();
-        // With more threads than PUs it matters who takes turns on one: those never run beside each other.
+        // With more threads than PUs it matters which threads time-share one: those never run at the same time.
         let threads = present.iter().filter(|present| **present > 0.0).count();
         let turns = threads > usable.len() && threads <= MATCHED;
         let none = Vec::new();

@@ -12,10 +12,11 @@ const LEAST: f64 = 1e-7;
 /// How often all changes are tried at most.
 const SWEEPS: usize = 24;
 
-/// Exact matching up to so many threads and empty places: its time grows with the cube (0.6 ms for 64, 32 ms for 256).
+/// Exact matching up to this many threads and empty places: its time grows with the cube (0.6 ms for 64, 32 ms for
+/// 256).
 pub(super) const MATCHED: usize = 256;
 
-/// Speeds are matched as whole numbers: that of a thread alone is this.
+/// Speeds are matched as whole numbers: that of a thread in isolation is this.
 const WHOLE: f64 = 1e7;
 
 /// Improves a placement by the best change of each runner in turn until there is none.

@@ -20,7 +20,7 @@ pub(super) fn few(busy: usize, domains: usize) -> String {
     )
 }
 
-/// Nobody's FP share is known, or nobody may be placed.
+/// No thread's FP share is known, or no thread may be placed.
 pub(super) fn unknown(census: &Census) -> String {
     if census.unknown.is_empty() {
         "all busy threads were placed by somebody else and are left alone".to_owned()

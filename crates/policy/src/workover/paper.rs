@@ -88,8 +88,8 @@ pub(super) fn decide(
     decision
 }
 
-/// Each member's wish among the slots: its present PU if it was in this group before, else the PU that it used most
-/// of those that nobody stays on.
+/// Each member's wish among the slots: its present PU if it was in this group before. Otherwise, of the PUs on which no
+/// thread stays, the one that it used most.
 fn wishes(
     view: &View<'_>,
     memory: &PerThread<Memory>,

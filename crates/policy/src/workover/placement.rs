@@ -28,7 +28,7 @@ struct Thread {
     /// The PU where it is bound; of those that are selected else the one that they used most, else where they were last
     /// seen.
     home: Option<u32>,
-    /// Whether it is bound there, and nobody else.
+    /// Whether it is bound there, and no other thread is.
     settled: bool,
 }
 
@@ -69,8 +69,9 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Puts the threads in order of choice and, if there are more than `free` PUs, keeps as many FP-heavy ones as
-    /// there are domains and fills up with FP-light ones; bound threads first, so that nobody is replaced by his like.
+    /// Puts the threads in order of choice and, if there are more than `free` PUs, keeps as many FP-heavy ones as there
+    /// are domains and fills up with FP-light ones. Bound threads come first, so that no thread is replaced by one like
+    /// it.
     pub fn select(&mut self, memory: &PerThread<Memory>, free: usize) {
         let (mut heavies, mut lights): (Vec<Thread>, Vec<Thread>) =
             self.threads.iter().partition(|thread| thread.is_heavy());

@@ -1,4 +1,4 @@
-//! Cores that issue one instruction a cycle, on paper: how they answer to where threads are, and which plans can be
+//! A model of cores that issue one instruction a cycle: how they answer to where threads are, and which plans can be
 //! applied to them.
 #![allow(dead_code)]
 
@@ -31,7 +31,7 @@ pub fn set(snapshot: &mut Snapshot, thread: usize, name: &str, value: f64) {
         .set(MetricName::from(name), metric);
 }
 
-/// Busy threads, one on each PU in turn, that ask for so many instructions a cycle alone.
+/// Busy threads, one on each PU in turn, with these demands in instructions a cycle.
 pub struct Machine {
     pub world: World,
     pub demands: Vec<f64>,
@@ -70,8 +70,8 @@ impl Machine {
         members
     }
 
-    /// Each core issues one instruction a cycle and shares it fairly: nobody gets more than he asks for, and nobody
-    /// less than another one who asks for as much. More threads than PUs take turns.
+    /// Each core issues one instruction a cycle and shares it fairly: no thread gets more than it asks for, and none
+    /// gets less than another one that asks for as much. If there are more threads than PUs, they time-share.
     pub fn respond(&mut self) {
         for (core, members) in self.members().into_iter().enumerate() {
             let pus = self.snapshot().topology.cores[core].pus.len();

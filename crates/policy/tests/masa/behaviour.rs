@@ -9,7 +9,7 @@ fn swaps_that_come_back_are_counted_and_wait_longer_each_time() {
     let mut policy = paper(Variant::Perch);
     let mut remarks = Vec::new();
     for period in 0..40 {
-        // Whoever shares a package turns FP-heavy: swapping never helps.
+        // The threads that share a package turn FP-heavy: swapping never helps.
         let places = pus(&world);
         for at in 0..4 {
             let heavy = package(places[at]) == package(places[0]);
@@ -62,7 +62,7 @@ fn sampled_shares_are_enough_and_what_is_missing_is_said() {
 
 #[test]
 fn an_idle_pu_takes_a_thread_without_an_exchange() {
-    // Two FP programs in package 0, nobody in package 1.
+    // Two FP programs in package 0, none in package 1.
     let mut world = world(2, 2, &[FP_A, FP_B]);
     let mut policy = paper(Variant::Perch);
     let plan = step(&mut world, &mut policy);

@@ -1,10 +1,10 @@
-//! The load of a PU is what was measured there, if somebody measured it (the paper's CPU load, section 4).
+//! The load of a PU is what was measured there, if PUs were measured (the paper's CPU load, section 4).
 
 use crate::world::*;
 use perch_core::{Metric, MetricName, MetricSource, Metrics, PuLoad};
 use perch_policy::masa::Variant;
 
-/// A PU that did so many L2 misses and FP operations in 5 seconds, in a part of the time.
+/// A PU that did `l2` L2 misses and `fp` FP operations in 5 seconds, in a part of the time.
 fn pu(pu: u32, (l2, fp): (f64, f64), busy: f64, interrupts: f64) -> PuLoad {
     let mut metrics = Metrics::default();
     for (name, events) in [("l2_load", l2), ("fp_load", fp)] {

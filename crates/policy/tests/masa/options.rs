@@ -1,4 +1,4 @@
-//! Options: what is refused, and how it is told.
+//! Options: what is refused, and how errors are reported.
 
 use crate::world::*;
 use perch_policy::{

@@ -71,8 +71,8 @@ fn programs_that_are_mixed_well_stay() {
 
 #[test]
 fn a_swap_that_would_exceed_another_limit_is_refused() {
-    // Two FP programs in package 1, L2 misses hardly below the limit of 61 million in both packages: 40 + 20.5 and
-    // 29 + 31. Whoever is swapped, one package has at least 69. With 23 + 32 and 29 + 16 there is room.
+    // Two FP programs in package 1, L2 misses hardly below the limit of 61 million in both packages: 40 + 20.5 and 29 +
+    // 31. Whichever thread is swapped, one package has at least 69. With 23 + 32 and 29 + 16 there is room.
     let int = (23_000_000.0, 0.0);
     let fp = (31_000_000.0, 60_000_000.0);
     let other = (29_000_000.0, 60_000_000.0);
@@ -113,7 +113,7 @@ fn a_quarter_is_the_imbalance_from_which_on_threads_swap() {
 fn imbalance_inside_a_package_comes_first() {
     for variant in [Variant::Paper, Variant::Perch] {
         let mut world = world(2, 2, &[FP_A, FP_B, INT_A, INT_B]);
-        // Both FP programs are bound to PU 0, PU 1 has nobody; the integer programs run in the other package.
+        // Both FP programs are bound to PU 0, PU 1 is idle; the integer programs run in the other package.
         for at in [0, 1] {
             world.snapshot.threads[at].last_pu = Some(0);
             world.snapshot.threads[at].bound = Some(PuSet::single(0));

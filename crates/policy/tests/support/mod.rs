@@ -1,4 +1,4 @@
-//! A machine on paper: domains of PUs, threads with FP shares, and what applying a plan does to them.
+//! A model of a machine: domains of PUs, threads with FP shares, and what applying a plan does to them.
 #![allow(dead_code)]
 
 use perch_core::{
@@ -8,7 +8,7 @@ use perch_core::{
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The FP threshold of the machine on paper.
+/// The FP threshold of the modelled machine.
 pub const THRESHOLD: f64 = 0.05;
 
 /// A core to be built.

@@ -1,4 +1,4 @@
-//! ChampSim's side: the same instructions in a trace file of its format, played by the user's own binary.
+//! ChampSim's side: the same instructions in a trace file of its format, simulated by the user's own binary.
 
 use crate::streams::Kind;
 use perch_sim::{model::Op, stream::Instruction};
@@ -10,7 +10,7 @@ use std::{
 };
 use tempfile::NamedTempFile;
 
-/// Registers that are no special ones in a trace: from this one on, so many.
+/// The first general register in a trace, and how many there are.
 const REGISTERS: (u64, u64) = (32, 64);
 
 /// The special registers of a conditional branch: it reads the flags and writes the instruction pointer.

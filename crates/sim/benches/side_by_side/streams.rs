@@ -55,7 +55,7 @@ pub const STREAMS: [Kind; 3] = [
     },
 ];
 
-/// A mix of these shares over so many bytes of data.
+/// A mix of these shares over `bytes` bytes of data.
 pub fn mix(shares: &[(Op, f64)], bytes: u64, depends: u16) -> Mix {
     let mut all = [0.0; Op::COUNT];
     for (op, share) in shares {

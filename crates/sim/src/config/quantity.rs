@@ -32,7 +32,7 @@ pub(super) const SIZE: Sort = Sort {
     whole: Some("bytes"),
 };
 
-/// Picoseconds of the machine; bare numbers are told apart from them before, as cycles.
+/// Picoseconds of the machine. Bare numbers are cycles and have been sorted out before.
 pub(super) const LATENCY: Sort = Sort {
     what: "a latency",
     units: &[
@@ -330,7 +330,7 @@ mod tests {
     }
 
     proptest! {
-        /// A whole number of any unit is worth so many of it, however it is spaced, and however it is written.
+        /// A whole number of any unit is worth that many of it, however it is spaced, and however it is written.
         #[test]
         fn written_and_read_again(number in 0u64..4_000_000, sort in 0usize..10, unit in any::<proptest::sample::Index>(), space in " {0,2}") {
             let sort = [&SIZE, &LATENCY, &CYCLES, &TIME, &CLOCK, &BANDWIDTH, &RATE, &ENERGY, &POWER, &COUNT][sort];

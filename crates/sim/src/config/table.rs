@@ -210,7 +210,7 @@ impl<'a> Item<'a> {
         parsed.map_err(|why| self.wrong(why))
     }
 
-    /// A quantity within bounds, which are told as `bounds`.
+    /// A quantity within bounds, which messages show as `bounds`.
     pub(super) fn quantity_within(
         self,
         sort: &Sort,

@@ -14,10 +14,10 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// Smaller shares than one in so many would be lost: streams draw operations from a table of as many places.
+/// Streams draw operations from a table of this many places, so smaller shares would be lost.
 const PLACES: f64 = 4096.0;
 
-/// Distances of dependencies at most: so many results back are remembered by every core.
+/// The longest distance of a dependency: every core remembers this many results.
 const FURTHEST: u32 = 63;
 
 /// Bytes of a working set at least: a word.

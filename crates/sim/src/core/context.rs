@@ -2,7 +2,7 @@
 
 use crate::{counters::Counters, model::Op, stream::Instruction};
 
-/// So many instructions are fetched from the thread at once.
+/// This many instructions are fetched from the thread at once.
 const AHEAD: usize = 16;
 
 /// No cycle of any run: with room below it for a context's number.
@@ -41,7 +41,7 @@ pub(super) struct Context {
     completion: Box<[u64]>,
     buffer: [Instruction; AHEAD],
     pub counters: Counters,
-    /// Whether its cycles are somebody's: since a thread came, until it was taken off.
+    /// Whether its cycles belong to a thread: from the time when one came until it was taken off.
     pub taken: bool,
     /// The cycles before this one are counted.
     counted: u64,
@@ -51,7 +51,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// An idle one, which remembers so many results, a power of two or 0.
+    /// An idle one, which remembers `remembered` results, a power of two or 0.
     pub fn new(remembered: usize) -> Self {
         Self {
             thread: None,
@@ -72,7 +72,7 @@ impl Context {
         }
     }
 
-    /// Whoever comes depends on nothing of whoever went.
+    /// A new thread depends on nothing of the thread before it.
     pub fn forget(&mut self, cycle: u64) {
         (self.next, self.end) = (0, 0);
         self.line = u64::MAX;
@@ -115,7 +115,7 @@ impl Context {
         self.last_completion = self.last_completion.max(at);
     }
 
-    /// When the instruction is complete that is so many back from the next one.
+    /// When the instruction is complete that is `back` back from the next one.
     #[inline]
     pub fn back(&self, back: u64) -> u64 {
         let mask = self.completion.len().wrapping_sub(1);
@@ -146,8 +146,8 @@ impl Context {
         self.counted = cycle;
     }
 
-    /// Counts what the cycles before this one went to, if they are somebody's. `fp_cycles` of the core's cycles had a
-    /// floating-point instruction in a unit until then.
+    /// Counts what the cycles before this one went to, if they belong to a thread. `fp_cycles` of the core's cycles had
+    /// a floating-point instruction in a unit until then.
     pub fn settle(&mut self, cycle: u64, fp_cycles: u64) {
         if self.taken {
             self.count_stalls(cycle);

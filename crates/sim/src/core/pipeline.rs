@@ -19,7 +19,7 @@ use crate::{
     units::Ps,
 };
 
-/// Results of so many instructions back are remembered at least, for dependencies.
+/// Results of at least this many instructions back are remembered, for dependencies.
 const REMEMBERED: usize = 64;
 
 /// Where a context's instructions come from.
@@ -52,7 +52,7 @@ pub struct Core {
     cycle: u64,
     /// When it begins, or the end of time.
     next_at: Ps,
-    /// What came before this moment has been played.
+    /// What came before this moment has been simulated.
     played: Ps,
     /// The context that is asked first.
     turn: usize,
@@ -64,7 +64,7 @@ pub struct Core {
     first_pu: usize,
     fine_grained: bool,
     in_order: bool,
-    /// Whether a thread came to the end of its instructions, and nobody was told yet.
+    /// Whether a thread came to the end of its instructions, and that is not reported yet.
     drained: bool,
     width: u32,
     /// Whether each instruction waits for the one before it, on any number of contexts.
@@ -122,8 +122,8 @@ impl Core {
         self.clock.period()
     }
 
-    /// From the first cycle on that begins at `now` or later, a cycle takes so many picoseconds. `now` is the moment up to
-    /// which the core has run. What is in flight keeps its cycles.
+    /// From the first cycle on that begins at `now` or later, a cycle takes `cycle_time` picoseconds. `now` is the
+    /// moment up to which the core has run. Instructions in flight keep their cycles.
     pub fn set_cycle_time(&mut self, now: Ps, cycle_time: Ps) {
         self.played = self.played.max(now);
         let cycle = self.clock.cycle(self.played);
@@ -138,8 +138,8 @@ impl Core {
         self.next_at
     }
 
-    /// Puts a thread on a context, or takes it off. The newcomer begins at `at` at the earliest. What the thread before
-    /// had fetched and not issued is given back.
+    /// Puts a thread on a context, or takes it off. The new thread begins at `at` at the earliest. Instructions that
+    /// the previous thread had fetched but not issued are returned to it.
     pub fn assign(
         &mut self,
         context: usize,
@@ -182,7 +182,7 @@ impl Core {
         std::mem::take(&mut self.contexts[context].counters)
     }
 
-    /// Counts what a context's cycles went to, up to what was played.
+    /// Counts what a context's cycles went to, up to the moment that the simulation has reached.
     fn settle(&mut self, context: usize) {
         let now = self.clock.cycle(self.played);
         let fp_cycles = self.fp_cycles_before(now);
@@ -378,7 +378,7 @@ impl Core {
         if matches!(op, Op::Load | Op::Store) {
             let (access, waits) = match op {
                 Op::Load => (Access::Load, true),
-                // Stores are buffered: nobody waits for them.
+                // Stores are buffered: nothing waits for them.
                 _ => (Access::Store, false),
             };
             let beyond = memory.access(

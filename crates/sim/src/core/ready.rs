@@ -7,7 +7,7 @@ pub(crate) const MOST: usize = 1 << BITS;
 
 const BITS: u32 = 6;
 
-/// So many are compared together.
+/// This many are compared together.
 const LANES: usize = 4;
 
 /// When each context can issue.

@@ -1,9 +1,9 @@
 //! What threads on one core do to each other in its pipeline.
 //!
-//! The cycle level's own core is played for a few thousand instructions with chance in place of the caches, once for
-//! each combination of mixes; what it says at one setting of memory delays is carried over to others by a closed
-//! network of the issue slots and shared units (approximate mean value analysis, Schweitzer 1979; Bard 1979), whose
-//! error at that setting is thereby taken out.
+//! The cycle level's own core is simulated for a few thousand instructions, once for each combination of mixes. Random
+//! draws replace the caches. The result at one setting of memory delays is carried over to others by a closed network
+//! of the issue slots and shared units (approximate mean value analysis, Schweitzer 1979; Bard 1979). That takes out
+//! the network's error at that setting.
 
 use super::demand::{Demand, SAMPLE};
 use crate::{
@@ -15,11 +15,11 @@ use crate::{
     units::Ps,
 };
 
-/// Instructions played of each thread before and while it is measured, on the average.
+/// Instructions simulated of each thread before and while it is measured, on the average.
 const WARM: u64 = 1_500;
 const MEASURED: u64 = 3 * SAMPLE as u64;
 
-/// So many draws in a row meet each part of the chances equally often, in random order.
+/// This many draws in a row meet each part of the probabilities equally often, in random order.
 const STRATA: usize = 128;
 
 /// No run is longer, in cycles.
@@ -143,7 +143,7 @@ impl Supply for Samples<'_> {
     }
 
     fn give_back(&mut self, _: u32, _: &[Instruction]) {
-        // Nobody leaves.
+        // No thread leaves.
     }
 }
 
@@ -188,7 +188,7 @@ pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: 
         .collect()
 }
 
-/// A thread alone on a core.
+/// A thread that has a core to itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Alone {
     /// Cycles for an instruction if nothing ever misses.
@@ -230,7 +230,7 @@ fn part(exposed: &[f64], step: usize) -> f64 {
 /// Delays rarer than that are taken as so rare, where it is found out how far they are hidden.
 const RARE: f64 = 0.004;
 
-/// So many loads miss a cold first cache.
+/// This share of the loads misses a cold first cache.
 const COLD: f64 = 0.2;
 
 /// How a stream does alone on one of `busy` contexts: with its part of a shared window.
@@ -372,7 +372,7 @@ impl<'a> Sharers<'a> {
         speeds
     }
 
-    /// Nobody gets more than there is, times this.
+    /// No thread gets more than there is, times this.
     pub fn limit(&self, speeds: &mut [f64], times: f64) {
         for station in &self.stations {
             let both = speeds.iter().zip(&station.visits);

@@ -38,7 +38,7 @@ pub(super) struct Lines {
     pub accesses: f64,
     pub lines: f64,
     pub reuse: Reuse,
-    /// It uses only one set of so many.
+    /// It uses only one set in this many.
     pub skips: f64,
     /// Pages, visits of pages by one instruction, and how it comes back to them.
     pub pages: f64,
@@ -78,7 +78,8 @@ pub(super) type Packed = u64;
 pub(super) const IDLE: Packed = Packed::MAX;
 
 impl Class {
-    /// Packs it. Up to 2^16 mixes, 2^14 programs, 2^18 processes, 2^6 nodes and 2^10 recorded threads are told apart.
+    /// Packs it. Up to 2^16 mixes, 2^14 programs, 2^18 processes, 2^6 nodes and 2^10 recorded threads are
+    /// distinguished.
     pub fn pack(self) -> Packed {
         let fields = [
             (self.mix, 16),
@@ -107,7 +108,7 @@ impl Demand {
         self.ops[Op::Load as usize] + self.ops[Op::Store as usize]
     }
 
-    /// The part of them that somebody waits for; 1 if there are none.
+    /// The part of them that the thread waits for; 1 if there are none.
     pub fn loads(&self) -> f64 {
         match self.accesses() > 0.0 {
             true => self.ops[Op::Load as usize] / self.accesses(),
@@ -127,7 +128,8 @@ impl Demand {
         code.map(|lines| lines.visits).sum()
     }
 
-    /// Of a class, on a machine with lines and pages of so many bytes. `regions` are the names of all regions.
+    /// Of a class, on a machine with lines of `line` bytes and pages of `page` bytes. `regions` are the names of all
+    /// regions.
     pub fn new(mix: &Mix, class: Class, regions: &[String], line: f64, page: f64) -> Self {
         let total: f64 = mix.shares.iter().sum();
         let ops = mix.shares.map(|share| share / total.max(f64::MIN_POSITIVE));
@@ -269,7 +271,7 @@ impl Lines {
     }
 }
 
-/// The greatest power of two that divides a number of lines: a stride of so many lines meets one set of so many.
+/// The greatest power of two that divides a number of lines, N. A stride of N lines uses only one set in that many.
 fn power_of_two_part(lines: f64) -> f64 {
     if lines < 1.0 || lines.fract() != 0.0 {
         return 1.0;

@@ -1,23 +1,23 @@
 //! Whether a line is still in a cache when it is visited again.
 //!
-//! Of the lines that all streams of a cache touch meanwhile, some fall into the line's own set; the line is gone if they
-//! are as many as the cache has ways. Each stream's lines lie side by side, so that a set has a fixed number of them,
-//! each of which was touched or not. With few ways their sum is taken exactly; with many as binomial of the same mean
-//! and variance.
+//! Of the lines that all streams of a cache touch meanwhile, some fall into the line's own set. The line is evicted if
+//! they are as many as the cache has ways. Each stream's lines are contiguous, so that a set has a fixed number of
+//! them, each of which was touched or not. With few ways their sum is taken exactly; with many as binomial of the same
+//! mean and variance.
 
 use super::reuse::Reuse;
 use statrs::function::{beta::beta_reg, gamma::gamma_lr};
 
-/// Points of the curve between "surely there" and "surely gone".
+/// Points of the curve between "surely there" and "surely evicted".
 const GRID: usize = 24;
 
 /// The curve begins where a set gets this part of its ways on the average.
 const BEGIN: f64 = 0.03;
 
-/// And ends where it gets so many times its ways.
+/// And ends where it gets this many times its ways.
 const END: f64 = 4.0;
 
-/// Up to so many ways sums are exact.
+/// Up to this many ways sums are exact.
 const FEW_WAYS: usize = 8;
 
 /// Smaller chances are none.
@@ -31,7 +31,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Of a structure with so many places.
+    /// Of a structure with `places` places.
     pub fn new(places: u64, ways: u32) -> Self {
         let places = places.max(1);
         let ways = u64::from(ways).clamp(1, places);
@@ -56,7 +56,7 @@ pub(super) struct Visitor {
     pub lines: f64,
     /// How soon it comes back to them.
     pub reuse: Reuse,
-    /// It uses only one set of so many.
+    /// It uses only one set in this many.
     pub skips: f64,
     /// How often others, elsewhere, take each line away, in a picosecond.
     pub taken: f64,
@@ -95,7 +95,7 @@ impl Curve {
                     number * chance * (1.0 - chance) + part * (1.0 - part) * chance * chance;
                 all += number;
             }
-            // The line itself is one of them and evicts nobody.
+            // The line itself is one of them and evicts nothing.
             let others = 1.0 - 1.0 / all.max(1.0);
             (mean * others, variance * others)
         };
@@ -174,7 +174,7 @@ fn at_least(least: f64, mean: f64, variance: f64) -> f64 {
 /// The number of touched lines in a set: the chance of each number below the ways.
 type Numbers = [f64; FEW_WAYS];
 
-/// Of so many lines each was touched with this chance.
+/// Each of `lines` lines was touched with probability `chance`.
 fn binomial(lines: usize, chance: f64) -> Numbers {
     let mut numbers: Numbers = [0.0; FEW_WAYS];
     if chance >= 1.0 {
@@ -197,7 +197,7 @@ fn together(one: &Numbers, other: &Numbers) -> Numbers {
     std::array::from_fn(|n| (0..=n).map(|k| one[k] * other[n - k]).sum())
 }
 
-/// The chance that a line of `own` is gone after a time, by exact sums.
+/// The probability that a line of `own` has been evicted after a time, by exact sums.
 fn evicted(shape: Shape, visitors: &[Visitor], own: usize, time: f64) -> f64 {
     let ways = shape.ways as usize;
     let mut numbers: Numbers = [0.0; FEW_WAYS];
@@ -209,7 +209,7 @@ fn evicted(shape: Shape, visitors: &[Visitor], own: usize, time: f64) -> f64 {
         };
         let mut number = visitor.lines * skips / shape.sets;
         if at == own {
-            // The line itself evicts nobody.
+            // The line itself evicts nothing.
             number = (number - 1.0).max(0.0);
         }
         let mut chance = visitor.chance(time);
@@ -227,7 +227,7 @@ fn evicted(shape: Shape, visitors: &[Visitor], own: usize, time: f64) -> f64 {
             if number * chance > 4.0 * shape.ways {
                 return 1.0;
             }
-            // So many that it is a matter of their mean only.
+            // With this many, only their mean matters.
             let mean = number * chance;
             let mut poisson: Numbers = [(-mean).exp(); FEW_WAYS];
             for at in 1..FEW_WAYS {

@@ -19,18 +19,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// So many combinations are remembered; then all are forgotten.
+/// This many combinations are remembered; then all are forgotten.
 const REMEMBERED: usize = 1 << 16;
 
 /// Rounds in which the correction and the delays for which it holds are brought together.
 const ROUNDS: usize = 2;
 
-/// If the formula and what was played are then farther apart than this (logarithm), it is done again step by step, in so
-/// many rounds at most.
+/// If the formula and the simulation are then farther apart than this (logarithm), the work is repeated step by step,
+/// in at most this many rounds.
 const APART: f64 = 0.1;
 const CAREFUL_ROUNDS: usize = 12;
 
-/// Of what was played, this part is followed in a careful round.
+/// A careful round follows the simulation by this part.
 const STEP: f64 = 0.5;
 
 /// Threads by their classes, in an order of PUs.
@@ -60,7 +60,7 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
     }
 }
 
-/// The threads of a core with nobody elsewhere.
+/// The threads of a core, with all other cores idle.
 struct Corrected {
     /// How each does alone in its part of the core.
     alone: Vec<Alone>,
@@ -238,8 +238,8 @@ impl Knowledge {
         }
     }
 
-    /// Finds out how wrong the closed formula is for these threads on a core, with nobody elsewhere, and how fast they are
-    /// then.
+    /// Finds out how wrong the closed formula is for these threads on a core, with all other cores idle, and how fast
+    /// they are then.
     fn correct(&self, core: usize, seats: Vec<Seat>) -> Corrected {
         let cycle = cycle(&self.machine, core);
         let guess = |seat: &Seat| 1.0 / seat.alone.base / cycle;
@@ -272,8 +272,9 @@ impl Knowledge {
         }
     }
 
-    /// Where caches are fought for, who is a little slower loses lines and is slower still: the formula alone may settle
-    /// far from where the threads do. Here it follows what is played, and what hides delays is measured where they end up.
+    /// Where threads compete for caches, a thread that is a little slower loses lines and gets slower still: the
+    /// formula alone may settle far from where the threads do. Here it follows the simulation, and what hides delays is
+    /// measured where the threads end up.
     fn correct_carefully(&self, seats: &mut Seats) {
         let kind = self.machine.kind(&self.machine.cores[seats.core]);
         let cycle = cycle(&self.machine, seats.core);
@@ -311,7 +312,7 @@ impl Knowledge {
         level(seats);
     }
 
-    /// How fast the threads of a core are played with these delays, in instructions a picosecond.
+    /// How fast the threads of a core run in the simulation with these delays, in instructions a picosecond.
     fn played(&self, seats: &Seats, settled: &[Speed]) -> Vec<f64> {
         let kind = self.machine.kind(&self.machine.cores[seats.core]);
         let cycle = cycle(&self.machine, seats.core);
@@ -326,7 +327,7 @@ impl Knowledge {
         played.iter().map(|cycles| 1.0 / (cycles * cycle)).collect()
     }
 
-    /// How a class does alone on a core with so many busy contexts.
+    /// How a class does in isolation on a core with `busy` busy contexts.
     fn alone(&self, pu: usize, asked: &Asked, busy: usize) -> Alone {
         let core = self.layout.pus[pu].core;
         let class = &asked.class;

@@ -3,7 +3,7 @@
 //!
 //! What threads take from each other is modelled resource by resource: pipelines ([`contention`]), caches and TLBs
 //! ([`reuse`], [`eviction`], [`traffic`]), memory's channels, and cold caches after a move or a switch ([`warmth`]).
-//! The formulas' sources stand in each file; how far they are from the cycle level stands in `docs/fidelity.md`.
+//! Each file names the sources of its formulas; `docs/fidelity.md` says how far they are from the cycle level.
 
 mod contention;
 mod demand;

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 /// Operations that are walked at most.
 const WALKED: usize = 4_000_000;
 
-/// A sample is made of so many stretches.
+/// A sample consists of this many stretches.
 const STRETCHES: usize = 8;
 
 /// Classes of reuse times in each doubling.
@@ -74,7 +74,7 @@ impl Track {
     }
 }
 
-/// The demand of a recorded thread on a machine with lines and pages of so many bytes.
+/// The demand of a recorded thread on a machine with lines of `line` bytes and pages of `page` bytes.
 pub(super) fn demand(trace: &Trace, thread: usize, line: f64, page: f64) -> Option<Demand> {
     let trace = trace.with_thread(Some(thread));
     let mut stream = RecordedStream::new(&trace, 0, 0)?;

@@ -100,7 +100,7 @@ impl Reuse {
         self.points().len() == 1
     }
 
-    /// How many different lines so many visits touch.
+    /// How many different lines this many visits touch.
     pub fn distinct(&self, visits: f64) -> f64 {
         let times = &self.times;
         let (touched, later) = times.sums[times.points.partition_point(|p| p.after <= visits)];

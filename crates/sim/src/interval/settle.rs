@@ -140,8 +140,8 @@ pub(super) fn delays(layout: &Layout, pu: usize, asked: &Asked, fate: &Fate, wai
     }
 }
 
-/// What a miss of each cache costs a thread: of its loads by one instruction, hidden as far as it hides them, since nobody
-/// waits for stores; and of its code.
+/// What a miss of each cache costs a thread: of its loads by one instruction, hidden as far as it hides them, since
+/// nothing waits for stores; and of its code.
 fn costs(layout: &Layout, seat: &Seat, fate: &Fate, wait: f64) -> Vec<(usize, f64, f64)> {
     let at = &layout.pus[seat.pu];
     let loads = seat.asked.demand.loads();
@@ -318,7 +318,7 @@ fn waits(
                 let factor = (found / *queue).max(*used).powf(FOLLOW);
                 let factor = factor.clamp(1.0 / LEAP, LEAP);
                 *queue *= factor;
-                // What nobody can notice is no change.
+                // A change too small to notice does not count.
                 moved = moved.max(factor.ln().abs() * *queue / (*queue + service));
             }
         }

@@ -5,23 +5,23 @@
 //!
 //! `dq_ij/dt = b_j - q_ij (a_i + Σ_{k≠i} b_k)`,
 //!
-//! as writes by anybody but i take a line out of one state into another, and i's visits out of all; `N a_i ∫q_ij dt` lines
-//! are needed meanwhile. While threads take turns on one PU the same holds with one rate at a time, so that nothing
-//! depends on where they run. That is exact for visits at random. Walks in order come back after just one round: in the
-//! steady state a visit finds its line written with a chance of `1 - e^-x` instead of `x/(1+x)`, where x is the writes
-//! between two visits, and with `min(1, x)` if the writers walk in order too; what they need is scaled by that.
+//! as writes by any thread but i take a line out of one state into another, and i's visits out of all; `N a_i ∫q_ij dt`
+//! lines are needed meanwhile. While threads time-share one PU the same holds with one rate at a time, so that nothing
+//! depends on where they run. That is exact for random visits. Walks in order come back after just one round: in the
+//! steady state a visit finds its line written with a probability of `1 - e^-x` instead of `x/(1+x)`, where x is the
+//! writes between two visits, and with `min(1, x)` if the writers walk in order too; what they need is scaled by that.
 
 use super::demand::{Lines, Owner};
 use crate::sharing::{Needs, Shared};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A while lasts until so much of a region was visited, so that turns are told apart if they are longer.
+/// A while lasts until this part of a region was visited, so that longer time slices are seen separately.
 const WHILE: f64 = 0.25;
 
 /// Threads that write most to a region, of whom it is known who wrote what.
 const WRITERS: usize = 64;
 
-/// With more pairs than that, a while lasts until somebody asks.
+/// With more pairs than that, a while lasts until the result is asked for.
 const MANY: usize = 1024;
 
 /// A thread that never visits anything: what it has not seen is what everyone who comes new has not seen.
@@ -60,7 +60,7 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// A thread visits lines of a region while it executes so many instructions.
+    /// A thread visits lines of a region while it executes `instructions` instructions.
     pub fn visit(&mut self, thread: u32, lines: &Lines, instructions: f64) {
         let visits = lines.visits * instructions;
         if visits <= 0.0 {
@@ -86,7 +86,7 @@ impl Regions {
         }
     }
 
-    /// All that goes on side by side has been told.
+    /// To be called when all visits of threads that run at the same time are recorded.
     pub fn settle(&mut self) {
         for owner in self.due.drain(..) {
             if let Some(region) = self.regions.get_mut(&owner) {
@@ -261,7 +261,8 @@ mod tests {
             prop_assert!((told - truth).abs() < 0.05 * truth + 6.0 * truth.sqrt() + number as f64, "{told} for {truth}");
         }
 
-        /// Nobody needs more than it visits, and who only reads needs nothing of others who do.
+        /// No thread needs more lines than it visits, and a thread that only reads needs nothing of others that only
+        /// read.
         #[test]
         fn never_more_than_visits(
             visits in prop::collection::vec((0u32..80, 0.0f64..1000.0), 1..300),

@@ -54,7 +54,7 @@ pub(super) struct Kept {
     pub misses: f64,
 }
 
-/// The lines of one owner in one cache, whoever visits them there.
+/// The lines of one owner in one cache, no matter which threads visit them there.
 struct Group {
     owner: Owner,
     /// The threads that visit them here: each one's place in the flows.

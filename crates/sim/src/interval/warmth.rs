@@ -40,12 +40,12 @@ pub(super) struct Warmth {
     /// Lines that each cache or TLB has taken in.
     taken_in: Vec<f64>,
     places: Vec<f64>,
-    /// With so many entries it is time to sweep.
+    /// With this many entries it is time to sweep.
     sweep_at: usize,
 }
 
 impl Warmth {
-    /// Empty caches with so many places.
+    /// Empty caches with `places` places each.
     pub fn new(places: Vec<f64>) -> Self {
         Self {
             there: FxHashMap::default(),
@@ -56,7 +56,7 @@ impl Warmth {
         }
     }
 
-    /// How many lines somebody still has in a cache.
+    /// How many lines an owner still has in a cache.
     pub fn lines(&self, cache: usize, whose: Whose) -> f64 {
         self.there.get(&(cache, whose)).map_or(0.0, |there| {
             let since = (self.taken_in[cache] - there.mark) / self.places[cache];
@@ -75,7 +75,7 @@ impl Warmth {
         self.there.insert((cache, whose), there);
     }
 
-    /// Each of somebody's lines is written so many times.
+    /// Each of an owner's lines is written `times` times.
     pub fn write(&mut self, whose: Whose, times: f64) {
         *self.written.entry(whose).or_default() += times;
     }
@@ -140,7 +140,7 @@ pub(super) struct Cold {
 }
 
 impl Cold {
-    /// How many are missing after so many instructions.
+    /// How many are missing after `instructions` instructions.
     fn missing(&self, instructions: f64) -> f64 {
         let rounds = instructions / self.within;
         let missing = match self.in_order {
@@ -150,7 +150,7 @@ impl Cold {
         missing.max(0.0)
     }
 
-    /// The misses in so many instructions that there would not be if nothing were missing.
+    /// The misses in `instructions` instructions that there would not be if nothing were missing.
     fn extra(&self, instructions: f64) -> f64 {
         let rounds = instructions / self.within;
         if self.in_order {
@@ -169,7 +169,7 @@ impl Cold {
         self.missing(self.passed)
     }
 
-    /// What an instruction more costs after so many further instructions, in picoseconds.
+    /// What one more instruction costs after `instructions` further instructions, in picoseconds.
     fn slope(&self, instructions: f64) -> f64 {
         let part = match self.in_order {
             true => {
@@ -181,13 +181,13 @@ impl Cold {
         part / self.within * self.cost
     }
 
-    /// Further misses in so many further instructions.
+    /// Further misses in `instructions` further instructions.
     pub fn brought(&self, instructions: f64) -> f64 {
         self.extra(self.passed + instructions) - self.extra(self.passed)
     }
 }
 
-/// The time that so many instructions take at a speed.
+/// The time that `instructions` instructions take at a speed.
 pub(super) fn time_of(instructions: f64, speed: f64, cold: &[Cold]) -> f64 {
     let extra = |cold: &Cold| cold.brought(instructions) * cold.cost;
     instructions / speed + cold.iter().map(extra).sum::<f64>()
@@ -273,7 +273,7 @@ mod tests {
             prop_assert!(later.brought(second) <= 1e-6 * cold.all);
         }
 
-        /// A random walk through lines that all fit, played visit by visit.
+        /// A random walk through lines that all fit, simulated visit by visit.
         #[test]
         fn a_random_walk_misses_as_often_as_that(lines in 500u64..3000, rounds in 0.1f64..3.0, seed in any::<u64>()) {
             let mut random = crate::stream::Random::new(seed);

@@ -3,7 +3,7 @@
 use crate::units::{Ps, SECOND};
 use std::collections::VecDeque;
 
-/// So many idle times are remembered for requests that come late.
+/// This many idle times are remembered for requests that come late.
 const GAPS: usize = 64;
 
 /// A time in which the channel had nothing to do.

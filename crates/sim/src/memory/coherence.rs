@@ -1,7 +1,7 @@
 //! Which cores may hold a line, where its page is, and what happens when several want it.
 //!
 //! The directory knows regions of 64 lines. While only one group of PUs with the same caches touches a region, that is
-//! all it knows, and nobody is asked. From the second group on it knows of each line who may hold it:
+//! all it knows, and it asks no group. From the second group on it knows of each line which groups may hold it:
 //!
 //! * one group: the caches that hold it, if any, are that group's; it may write without asking;
 //! * many: any may hold it, and outside caches that all groups share it is clean;
@@ -21,7 +21,7 @@ pub(super) const REGION_BITS: u32 = 6;
 
 const REGION_LINES: usize = 1 << REGION_BITS;
 
-/// Each group remembers so many regions, as a power of two, and finds them without the table.
+/// Each group remembers this many regions, as a power of two, and finds them without the table.
 const RECENT_BITS: u32 = 12;
 
 /// No region.
@@ -33,7 +33,7 @@ const MANY: u32 = u32::MAX;
 /// Many groups may hold a line, and a cache that some of them share may hold it dirty.
 const MANY_DIRTY: u32 = u32::MAX - 1;
 
-/// Where pages are placed that nobody has touched yet.
+/// Where pages are placed that no PU has touched yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Placement {
     /// In the NUMA node of the PU that touches a page first, as Linux does.
@@ -87,7 +87,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// A directory for so many groups and nodes; pages are `page` bytes, lines 2^`line_bits`.
+    /// A directory for `groups` groups and `nodes` nodes; pages are `page` bytes, lines 2^`line_bits`.
     pub fn new(groups: usize, nodes: usize, page: u64, line_bits: u32) -> Self {
         let nowhere = Region {
             number: NOWHERE,

@@ -109,9 +109,9 @@ impl Hierarchy for Memory {
 }
 
 impl Memory {
-    /// The memory system of a machine, all caches empty. Addresses are told apart up to 2^49 bytes, with lines of 64
-    /// bytes. Lines and pages that are no powers of two are taken as the next
-    /// larger one; distances that the model does not give are 1.
+    /// The memory system of a machine, all caches empty. Addresses are distinguished up to 2^49 bytes, with lines of 64
+    /// bytes. Sizes of lines and pages that are not powers of two are rounded up to the next one. Distances that the
+    /// model does not give are 1.
     pub fn new(model: &MachineModel) -> Self {
         let topology = Topology::new(model);
         let line = model.caches.first().map_or(LINE, |level| level.line).max(1);
@@ -172,7 +172,7 @@ impl Memory {
         self.channels.iter_mut().for_each(Channel::rest);
     }
 
-    /// Chooses where pages are placed that nobody has touched yet; at first that is [`Placement::FirstTouch`].
+    /// Chooses where pages are placed that no PU has touched yet; at first that is [`Placement::FirstTouch`].
     pub fn set_placement(&mut self, placement: Placement) {
         self.directory.set_placement(placement);
     }
@@ -195,7 +195,7 @@ impl Memory {
         of_level.map(|cache| cache.occupancy()).collect()
     }
 
-    /// Makes a line that was just written in the first cache the PU's own. Nobody waits for that.
+    /// Makes a line that was just written in the first cache the PU's own. Nothing waits for that.
     #[cold]
     fn take(&mut self, pu: usize, line: u64, at: Ps, counters: &mut Counters) {
         let place = self.topology.places[pu];

@@ -29,7 +29,7 @@ pub(super) enum Lru {
 }
 
 impl Lru {
-    /// Sets of so many ways, at least one. The way with the highest number is taken first.
+    /// Sets of `ways` ways, at least one. The way with the highest number is taken first.
     pub fn new(sets: usize, ways: usize) -> Self {
         if ways <= IN_WORD {
             Lru::Words {

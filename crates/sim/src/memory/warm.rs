@@ -22,12 +22,12 @@ pub(crate) struct Span {
 /// Instructions of every thread in a turn.
 const TURN: f64 = 200.0;
 
-/// No more lines are touched than that: by then most has been gone through.
+/// Warming touches no more lines than that: by then it has walked through most of them.
 const MOST: u64 = 8_000_000;
 
 impl Memory {
-    /// Lets all spans be gone through side by side, as if every thread executed as many instructions, until each was
-    /// once. It takes no time, and nobody counts it.
+    /// Walks through all spans in parallel, as if every thread executed as many instructions, until each span was
+    /// visited once. It takes no time and is not counted.
     pub(crate) fn warm(&mut self, spans: &[Span]) {
         let line = self.line();
         let mut unseen = Counters::default();

@@ -75,7 +75,8 @@ impl Devices {
         }
     }
 
-    /// An operation of `time` nanoseconds of the operating system and so many bytes is asked for: when it will be done.
+    /// Starts an operation of `time` nanoseconds of the operating system and `bytes` bytes. Returns when it will be
+    /// done.
     pub(crate) fn ask(&mut self, device: usize, time: u64, bytes: u64, now: Ps) -> Ps {
         let latency = (time as f64 * NANOSECOND as f64 / self.scale).round() as Ps;
         let device = &mut self.all[device];

@@ -1,7 +1,7 @@
 //! Requests of one process: they come, wait in a queue, and are served.
 //!
-//! What comes is drawn when somebody asks for it, in the order of time. So arrivals that nobody waits for are no events
-//! of the simulation, and a server whose threads are all stuck is seen to be stuck.
+//! Arrivals are drawn when a thread asks for them, in the order of time. So arrivals that no thread waits for are not
+//! events of the simulation, and a server whose threads are all stuck is seen to be stuck.
 
 use crate::{
     stream::Random,
@@ -60,8 +60,8 @@ pub struct RequestStats {
 }
 
 impl RequestStats {
-    /// The statistics of these requests on a machine of this scale, over a time in which so many arrived and were
-    /// dropped, and after which so many were not done.
+    /// The statistics of these requests on a machine of this scale, with the time that they cover and the numbers that
+    /// arrived, were dropped, and were not done at its end.
     #[allow(clippy::too_many_arguments, reason = "each is a plain count")]
     pub fn of(
         program: &str,
@@ -130,7 +130,8 @@ pub(crate) struct Queue {
     model: RequestsModel,
     scale: f64,
     random: Random,
-    /// When the next one of each client comes, the first first. An open system is one client that waits for nobody.
+    /// When the next request of each client comes, the earliest first. An open system is one client that never waits
+    /// for a reply.
     next: BinaryHeap<Reverse<(Ps, u32)>>,
     /// How many are still to be sent.
     left: u64,
@@ -255,7 +256,7 @@ impl Queue {
         }
     }
 
-    /// When somebody who waits must be woken.
+    /// When a waiting thread must be woken.
     pub(crate) fn next_wake(&self) -> Option<Ps> {
         if self.idle.is_empty() {
             return None;

@@ -151,7 +151,7 @@ impl Scheduler {
         }
         if !best.is_empty() {
             let chosen = best[self.random.below(best.len() as u64) as usize];
-            // What it did not use before it was there it does not get back: else whoever starts comes first.
+            // A thread gets no credit for the time before it was there: otherwise every new thread would come first.
             let thread = &mut threads[index];
             let floor = self.queues[chosen as usize].floor;
             thread.virtual_time = thread.virtual_time.max(floor);
@@ -238,7 +238,7 @@ impl Scheduler {
         }
     }
 
-    /// A mask was changed: whoever may not stay goes.
+    /// A mask was changed: a thread that may not stay moves away.
     pub fn masked(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
         let thread = &threads[index];
         if !thread.is_runnable() || thread.mask.contains(thread.last_pu) {
@@ -269,8 +269,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether no tick changes anything before somebody stops, wakes or gets another mask: nobody waits for a PU, and no
-    /// thread may go from a crowded core to an idle one.
+    /// Whether no tick changes anything before a thread stops, wakes or gets another mask: no thread waits for a PU,
+    /// and none may go from a crowded core to an idle one.
     pub fn is_still(&self, threads: &[Thread]) -> bool {
         let waits = |queue: &Queue| !queue.waiting.is_empty();
         !self.queues.iter().any(waits)
@@ -366,7 +366,7 @@ impl Scheduler {
         })
     }
 
-    /// Whether nobody runs anywhere.
+    /// Whether all PUs are idle.
     pub fn is_idle(&self) -> bool {
         self.queues.iter().all(Queue::is_idle)
     }

@@ -9,7 +9,7 @@ use crate::{
 /// Bytes of an instruction.
 const INSTRUCTION: u64 = 4;
 
-/// Operations are drawn from so many places: shares are exact to a 4096th.
+/// Operations are drawn from this many places: shares are exact to a 4096th.
 const PLACES: u32 = 4096;
 
 /// Groups of places that lie side by side.

@@ -13,14 +13,13 @@ use crate::{
 use perch_trace::{Class, Cursor, Recording, registers::STACK_POINTER};
 use std::sync::Arc;
 
-/// Dependencies reach so many operations back at most: so many every core remembers.
+/// Dependencies reach at most this many operations back: every core remembers that many.
 const FURTHEST: u64 = 63;
 
-/// Operations that begin together, where results are told to come earlier or later.
+/// Operations that begin together. Used to decide which of several results comes last.
 const WIDTH: u64 = 4;
 
-/// Cycles after which results come, by [`Op`] number, where they are told to come earlier or later: round numbers, as of
-/// most processors.
+/// Cycles after which results come, by [`Op`] number. Used for the same decision: round numbers, as of most processors.
 const LATENCIES: [u64; Op::COUNT] = [1, 3, 20, 4, 13, 4, 1, 1];
 
 /// Bytes of a piece of a large access, each an operation.

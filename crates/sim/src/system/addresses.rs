@@ -31,7 +31,7 @@ impl Addresses {
         }
     }
 
-    /// Room for so many bytes.
+    /// Room for `bytes` bytes.
     pub(super) fn take(&mut self, bytes: u64) -> u64 {
         let base = self.next + STEP * self.random.below(PAGE / STEP);
         self.next = (base + bytes.max(1)).next_multiple_of(PAGE);

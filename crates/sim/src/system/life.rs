@@ -186,7 +186,7 @@ impl System {
         self.threads[index].bury();
         let mut others = Vec::new();
         if let Some(parent) = parent {
-            // Whoever comes and goes does not keep those that stay from meeting.
+            // Threads that come and go do not keep the others from meeting.
             for name in barriers(&model.threads[kind]) {
                 others.extend(process.sync.leave_barrier(name));
             }

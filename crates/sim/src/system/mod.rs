@@ -1,4 +1,4 @@
-//! A machine with its operating system and a workload, played cycle by cycle.
+//! A machine with its operating system and a workload, simulated cycle by cycle.
 
 mod addresses;
 mod life;
@@ -35,7 +35,7 @@ use std::{
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// Everybody waits for somebody else.
+    /// Every thread waits for another one.
     #[error("deadlock at {}: nobody can go on\n{}", .at, .waiting.join("\n"))]
     Deadlock {
         /// When, on the machine, in words.
@@ -122,7 +122,7 @@ pub struct System {
     sleepers: BinaryHeap<Reverse<(Ps, usize)>>,
     /// Whether the scheduler may want others on PUs than are there.
     changed: bool,
-    /// What each PU has done, whoever was on it.
+    /// What each PU has done, no matter which threads ran on it.
     deeds: Vec<PuDeed>,
     /// Who was where, if that is to be remembered.
     stays: Option<Vec<Stay>>,
@@ -307,7 +307,7 @@ impl System {
         self.unfinished == 0
     }
 
-    /// The mask of threads that nobody places.
+    /// The mask of threads whose affinity was not set.
     pub fn default_mask(&self) -> &PuSet {
         &self.default_mask
     }
@@ -351,7 +351,7 @@ impl System {
             let next = until
                 .min(tick.max(self.now + 1))
                 .min(wake.unwrap_or(Ps::MAX).max(self.now + 1));
-            // With nobody on a PU nothing happens until somebody wakes.
+            // While all PUs are idle, nothing happens until a thread wakes.
             let next = match wake.filter(|_| self.scheduler.is_idle()) {
                 Some(wake) => wake.clamp(self.now + 1, until),
                 None => next,

@@ -12,8 +12,8 @@ use std::cmp::Reverse;
 type Turn = (usize, bool);
 
 impl System {
-    /// Lets a thread go on to what it wants next, and whoever can go on because of that. It is on no PU, unless it
-    /// computes on.
+    /// Lets a thread go on to what it wants next, and every thread that can go on because of that. It is on no PU,
+    /// unless it computes on.
     pub(super) fn go_on(&mut self, index: usize, at: Ps, stopped: bool) {
         // Not by recursion: a thousand threads may wait for one lock.
         let mut turns = std::mem::take(&mut self.turns);

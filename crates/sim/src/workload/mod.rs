@@ -61,8 +61,8 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Bytes of distinct lines that so many loads and stores are expected to touch; 0 for a recording, of which that is
-    /// not known.
+    /// Bytes of distinct lines that `accesses` loads and stores are expected to touch; 0 for a recording, of which that
+    /// is not known.
     pub fn touched(&self, accesses: u64) -> u64 {
         const LINE: f64 = 64.0;
         let all: f64 = self.working_sets.iter().map(|set| set.share).sum();
@@ -70,7 +70,7 @@ impl Mix {
             let there = accesses as f64 * set.share / all;
             let lines = (set.bytes as f64 / LINE).max(1.0);
             match set.pattern {
-                // As many of all as some draw among so many hits at least once.
+                // The expected number of lines that this many random accesses hit at least once.
                 Pattern::Random => lines * -(-there / lines).exp_m1(),
                 Pattern::Stride => (there * (set.stride as f64 / LINE).min(1.0)).min(lines),
             }

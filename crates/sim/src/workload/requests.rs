@@ -24,7 +24,7 @@ pub enum Arrivals {
         /// How they vary.
         gaps: Gaps,
     },
-    /// From so many clients, each of which sends its next request some time after the reply to its last: a closed
+    /// From a number of clients, each of which sends its next request some time after the reply to its last: a closed
     /// system.
     Closed {
         /// How many.

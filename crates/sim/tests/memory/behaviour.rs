@@ -201,7 +201,7 @@ fn occupancy_tells_who_holds_what() {
 }
 
 proptest! {
-    /// Whoever writes, another core's next access to the line is no hit in its first level.
+    /// After a store by any core, another core's next access to the line is no hit in its first level.
     #[test]
     fn a_store_takes_the_line_from_others(
         writer in 0usize..4,

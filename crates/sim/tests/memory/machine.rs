@@ -11,7 +11,7 @@ use perch_sim::{
 /// Bytes of a line.
 pub const LINE: u64 = 64;
 
-/// A level of caches of so many lines.
+/// A level of caches of `lines` lines.
 pub fn level(level: u8, holds: Holds, lines: u64, ways: u32, shared_by: &[&[u32]]) -> CacheLevel {
     CacheLevel {
         level,

@@ -186,7 +186,7 @@ impl Naive {
             Access::Load | Access::Store => Holds::Instructions,
         };
         let path = self.path(pu as u32, not);
-        // Who fetches what the first level of instructions holds does not see that somebody writes there.
+        // A core that fetches what its first level of instructions holds does not see that another core writes there.
         let own = path
             .first()
             .map(|number| &mut self.caches[*number])

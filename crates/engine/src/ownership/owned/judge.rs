@@ -12,9 +12,9 @@ pub(in crate::ownership) enum Verdict {
     Same,
     /// The kernel changed a mask that is perch's doing.
     Refitted,
-    /// The mask is somebody's unless a change that is not yet seen explains it.
+    /// Another process set the mask, unless a change that perch has not seen yet explains it.
     Doubted,
-    /// The mask is somebody's.
+    /// Another process set the mask.
     Foreign,
 }
 
@@ -41,7 +41,7 @@ impl Owned {
             if self.hands_off.is_some() || follows || left_so {
                 return Verdict::Same;
             }
-            // It did not follow its CPU set: somebody has placed it, or the kernel is about to.
+            // It did not follow its CPU set: another process has placed it, or the kernel is about to change it.
             self.doubt_of(mask, moment);
             return Verdict::Doubted;
         }
@@ -58,7 +58,7 @@ impl Owned {
             }
             (None, None) => {
                 if *mask == place.default && place.whole {
-                    // Nobody's placement, whatever it was before.
+                    // It counts as not placed now, whatever it was before.
                     self.before = place.default.clone();
                     self.whole = true;
                     return Verdict::Same;
@@ -82,18 +82,19 @@ impl Owned {
             (_, Some(HandsOff::PlacedBefore | HandsOff::Unknown))
                 if !self.touched && kernels(&self.before, mask, place, &allowed) =>
             {
-                // The kernel has made this of somebody's mask, and may remember that: it is still theirs.
+                // The kernel derived this from a mask that another process set, and may remember that one: it still
+                // belongs to that process.
                 Verdict::Same
             }
             (_, Some(HandsOff::PlacedBefore | HandsOff::Unknown))
                 if !self.touched && place.whole && *mask == place.default =>
             {
-                // Whoever had placed it has let it go again, and perch never touched it.
+                // The process that placed it has let it go again, and perch never touched it.
                 *self = Self::free(self.pid, mask, place.default.clone(), true);
                 Verdict::Foreign
             }
             (_, Some(HandsOff::NotPermitted)) if self.asked.is_some() => {
-                // Still perch's to give back, for somebody with more rights, unless it is another mask by now.
+                // Still perch's mask to restore, which needs more privileges, unless the mask has changed since.
                 let asked = self.asked.as_ref().unwrap_or(&before);
                 if kernels(asked, mask, place, allowed) {
                     Verdict::Same
@@ -165,7 +166,8 @@ impl Owned {
         self.hands_off = Some(HandsOff::ChangedByOthers);
     }
 
-    /// The mask that it has is somebody's, since that moment at the latest. What it has handed on before is not.
+    /// Another process set the mask that it has, since that moment at the latest. Masks that it passed on before are
+    /// not affected.
     fn give_up(&mut self, why: HandsOff, since: Moment) {
         let span = self.since.zip(since.at);
         self.creators = None;

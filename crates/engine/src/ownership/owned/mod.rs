@@ -29,7 +29,7 @@ pub struct Owned {
     since: Option<u64>,
     /// Masks that perch asked for before.
     past: Vec<Past>,
-    /// The mask that somebody had given to it before they gave it another, and when it was replaced.
+    /// The mask that another process set on it before it was set again, and when it was replaced.
     replaced: Option<(PuSet, Moment)>,
     /// Whether perch has ever set its mask.
     touched: bool,
@@ -39,7 +39,7 @@ pub struct Owned {
     doubt: Option<Doubt>,
     /// What it was before another thread called execve and took over its number, and when that was.
     pub(super) former: Option<(u64, Box<Owned>)>,
-    /// Where its mask comes from was not seen when it was seen first; may be told until this observation.
+    /// The origin of its mask was unknown when it was first seen. It may still be reported up to this observation.
     pub(super) open_until: Option<u64>,
     /// The process whose threads may have created it, while it is not known whether it has its mask from perch.
     pub(super) creators: Option<i32>,
@@ -78,7 +78,7 @@ struct Doubt {
 /// What a mask is judged by.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    /// The mask of threads that nobody placed.
+    /// The mask of threads whose affinity was not set.
     pub default: PuSet,
     /// Whether that is all that the CPU set allows.
     pub whole: bool,
@@ -98,7 +98,7 @@ pub(super) struct Moment {
 }
 
 impl Owned {
-    /// A thread whose mask nobody has placed.
+    /// A thread whose affinity was not set.
     pub(super) fn free(pid: i32, mask: &PuSet, before: PuSet, whole: bool) -> Self {
         Self {
             pid,
@@ -193,8 +193,8 @@ impl Owned {
         self.hands_off.is_some() && self.asked.is_none()
     }
 
-    /// The masks that somebody gave to it and that it may have handed on to a thread that is seen first in this
-    /// observation, and was created then, if that is known.
+    /// The masks that other processes set on it and that a thread first seen in this observation may have inherited.
+    /// `at` is when that thread was created, if that is known.
     pub(super) fn placed(&self, observation: u64, at: Option<u64>) -> impl Iterator<Item = &PuSet> {
         let in_force = move |(_, until): &&(PuSet, Moment)| match (until.at, at) {
             (Some(until), Some(at)) => at <= until + FORK,
@@ -276,7 +276,7 @@ impl Owned {
                 self.current = set.clone();
             }
             Outcome::NotPermitted => self.hands_off = Some(HandsOff::NotPermitted),
-            // Whether it was the kernel or somebody else is seen when the mask is read again.
+            // The next read of the mask shows whether the kernel or another process has changed it.
             Outcome::ChangedByOthers
             | Outcome::NotApplied
             | Outcome::NoUsablePu

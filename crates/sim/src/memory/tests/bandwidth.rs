@@ -98,7 +98,7 @@ fn without_a_limit_nobody_waits() {
 }
 
 proptest! {
-    /// In order of time it is the plain queue: whoever comes waits until all before are done.
+    /// In order of time it is the plain queue: each request waits until all before it are done.
     #[test]
     fn first_come_first_served_in_order(steps in prop::collection::vec(0u64..30_000, 1..300)) {
         let mut channel = channel();
