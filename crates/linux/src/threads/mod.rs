@@ -239,11 +239,18 @@ impl Tracker {
 
     /// The kernel reported that a thread ended.
     pub fn exited(&mut self, tid: i32) {
-        if let Some(told) = self.lineage.ended(tid) {
-            self.unseen += 1;
-            self.origins.unseen(&told);
-        } else if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.ended = true;
+        let told = self.lineage.ended(tid);
+        match (self.threads.get_mut(&tid), told) {
+            // /proc may have shown it before its records came, of its creation too.
+            (Some(thread), told) if !thread.ended => {
+                thread.ended = true;
+                told.iter().for_each(|told| self.origins.told(told));
+            }
+            (_, Some(told)) => {
+                self.unseen += 1;
+                self.origins.unseen(&told);
+            }
+            _ => {}
         }
     }
 

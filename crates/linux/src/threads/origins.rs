@@ -48,6 +48,10 @@ impl Origins {
 
     /// A thread that was reported has ended before it was found.
     pub fn unseen(&mut self, created: &Created) {
+        if self.ended.contains_key(&created.tid) {
+            // /proc had shown it.
+            return;
+        }
         let unseen = Unseen {
             by: created.by_tid,
             at: created.at,
@@ -201,6 +205,11 @@ mod tests {
         origins.unseen(&created(101, 100));
         origins.told(&created(5, 101));
         assert_eq!(origins.take(followed)[0].from, Source::Thread(id(2)));
+        // Unless /proc has shown it.
+        origins.ended(id(102));
+        origins.unseen(&created(102, 2));
+        origins.told(&created(8, 102));
+        assert_eq!(origins.take(followed)[0].from, Source::Thread(id(102)));
         // A circle of numbers that were given out again ends.
         origins.unseen(&created(100, 101));
         origins.told(&created(6, 101));

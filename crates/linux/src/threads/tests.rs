@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::affinity::LinuxAffinity;
-use perch_core::{Affinity, MaskChange, Outcome, ThreadSample};
+use perch_core::{Affinity, MaskChange, Outcome, Source, ThreadSample};
 use std::{
     sync::{
         Arc,
@@ -249,12 +249,40 @@ fn a_daemon_is_followed_though_nobody_has_seen_its_parents() {
     }));
 }
 
+/// All records of a thread may come at once, after `/proc` has shown it and perch may have set its mask.
+#[test]
+fn a_thread_that_was_seen_before_its_records_has_created_its_children_itself() {
+    let (given, creator, child) = (Sleeper::new(), Sleeper::new(), Sleeper::new());
+    let mut tracker = Tracker::new();
+    for process in [&given, &creator] {
+        assert!(tracker.follow_running(process.pid(), 0));
+    }
+    tracker.discover();
+    tracker.sample(1_000_000);
+    tracker.take_origins();
+    tracker.forked(created(creator.pid(), creator.pid(), given.pid()));
+    tracker.forked(created(child.pid(), child.pid(), creator.pid()));
+    tracker.exited(creator.pid());
+    tracker.discover();
+    tracker.sample(1_000_000);
+    let origins = tracker.take_origins();
+    let origin = origins
+        .iter()
+        .find(|origin| origin.thread.tid == child.pid());
+    let Some(Source::Thread(from)) = origin.map(|origin| origin.from) else {
+        panic!("{origins:?}");
+    };
+    assert_eq!(from.tid, creator.pid());
+}
+
 #[test]
 fn a_told_name_counts_for_thread_and_process() {
     let mut tracker = Tracker::new();
     tracker.follow_running(own_pid(), 0);
     tracker.renamed(own_pid(), "other");
-    let infos: Vec<ThreadInfo> = tracker.threads.values().map(|t| tracker.info(t)).collect();
+    // Other tests start processes meanwhile, which are followed too.
+    let own = tracker.threads.values().filter(|t| t.pid == own_pid());
+    let infos: Vec<ThreadInfo> = own.map(|t| tracker.info(t)).collect();
     assert!(infos.iter().all(|info| info.process == "other"));
     assert!(
         infos

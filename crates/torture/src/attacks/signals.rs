@@ -83,7 +83,10 @@ fn one(context: &mut Context, signal: i32, run: bool, left: &mut BTreeSet<String
     world.check(&mut found);
     context.tally.checked += found.checked;
     if found.violations() > 0 {
-        context.tally.fault("masks not restored", what.clone());
+        let examples = found.faults.values().flat_map(|fault| &fault.examples);
+        let threads: Vec<&str> = examples.map(String::as_str).collect();
+        let example = format!("{what}: {}; perch: {}", threads.join(", "), session.said());
+        context.tally.fault("masks not restored", example);
         left.insert(name);
     }
     if session.is_alive() {
