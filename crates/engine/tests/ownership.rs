@@ -142,6 +142,24 @@ fn a_birth_that_is_reported_late_says_nothing_of_a_mask_that_perch_has_set_since
     assert_eq!(ownership.get(child).unwrap().bound(), Some(&set("3")));
 }
 
+/// A double fork between two looks, whose records are still to come: `/proc` shows which process created which.
+#[test]
+fn a_grandchild_has_its_mask_from_the_nearest_process_that_was_known() {
+    let mut ownership = bound();
+    let mut observation = born("3", Some(Source::Process(7)));
+    let mut daemon = observation.threads[0].clone();
+    observation.threads[0].info.pid = 8;
+    daemon.info.id = ThreadId { tid: 9, start: 3 };
+    daemon.info.pid = 9;
+    let mut origin = observation.origins[0].clone();
+    (origin.thread, origin.from) = (daemon.info.id, Source::Process(8));
+    observation.threads.insert(0, daemon);
+    observation.origins.push(origin);
+    ownership.observe(&observation, &set("0-7"), &nobody);
+    let daemon = ownership.get(ThreadId { tid: 9, start: 3 }).unwrap();
+    assert_eq!((daemon.held(), &daemon.before), (true, &set("0-7")));
+}
+
 #[test]
 fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
     let (bound_one, free_one) = (Source::Thread(THREAD), ThreadId { tid: 9, start: 1 });

@@ -24,6 +24,8 @@ pub(super) struct Look<'a> {
     families: HashMap<(i32, PuSet), Family>,
     /// Threads that were there before this observation, by process; made when first needed.
     elders: Option<HashMap<i32, Vec<ThreadId>>>,
+    /// How the first threads of processes came to be; made when first needed.
+    first_threads: Option<HashMap<i32, (Source, Option<u64>)>>,
 }
 
 impl<'a> Look<'a> {
@@ -37,6 +39,7 @@ impl<'a> Look<'a> {
             at,
             families: HashMap::new(),
             elders: None,
+            first_threads: None,
         }
     }
 }
@@ -144,25 +147,36 @@ impl Ownership {
     /// A thread of unknown origin whose creator is one of a process's threads.
     pub(super) fn child_in(
         &self,
-        of: i32,
+        mut of: i32,
         pid: i32,
         mask: &PuSet,
         place: &Place,
         look: &mut Look<'_>,
+        id: ThreadId,
     ) -> Option<Owned> {
         if *mask == place.default {
             return None;
         }
+        // If that process is as new, it has its masks from its own creator.
+        for _ in 0..=look.born.len() {
+            if self.has_elders(of, look) {
+                break;
+            }
+            let first_threads = look.first_threads.get_or_insert_with(|| {
+                let births = look.born.iter();
+                births.map(|(id, birth)| (id.tid, *birth)).collect()
+            });
+            match first_threads.get(&of) {
+                Some((Source::Process(above), _)) if *above != of => of = *above,
+                Some((Source::Thread(creator), at)) if creator.tid != id.tid => {
+                    return self.child_of((*creator, *at), pid, mask, place, look, id);
+                }
+                _ => break,
+            }
+        }
         let key = (of, mask.clone());
         if !look.families.contains_key(&key) {
-            let elders = look.elders.get_or_insert_with(|| {
-                let mut elders = HashMap::<i32, Vec<ThreadId>>::new();
-                let known = self.threads.iter().chain(&self.departed);
-                for (id, owned) in known.filter(|(id, _)| !look.born.contains_key(id)) {
-                    elders.entry(owned.pid).or_default().push(*id);
-                }
-                elders
-            });
+            let elders = self.elders(look);
             let elders = elders.get(&of).map(Vec::as_slice).unwrap_or_default();
             let family = self.family(elders, mask, place);
             look.families.insert(key.clone(), family);
@@ -194,6 +208,22 @@ impl Ownership {
             }
         }
         at
+    }
+
+    /// Whether threads of a process were there before this observation.
+    fn has_elders(&self, pid: i32, look: &mut Look<'_>) -> bool {
+        self.elders(look).contains_key(&pid)
+    }
+
+    fn elders<'l>(&self, look: &'l mut Look<'_>) -> &'l HashMap<i32, Vec<ThreadId>> {
+        look.elders.get_or_insert_with(|| {
+            let mut elders = HashMap::<i32, Vec<ThreadId>>::new();
+            let known = self.threads.iter().chain(&self.departed);
+            for (id, owned) in known.filter(|(id, _)| !look.born.contains_key(id)) {
+                elders.entry(owned.pid).or_default().push(*id);
+            }
+            elders
+        })
     }
 
     fn family(&self, elders: &[ThreadId], mask: &PuSet, place: &Place) -> Family {

@@ -271,7 +271,7 @@ impl Ownership {
             Some((Source::Thread(creator), at)) => {
                 self.child_of((creator, at), pid, mask, &place, look, id)
             }
-            Some((Source::Process(of), _)) => self.child_in(of, pid, mask, &place, look),
+            Some((Source::Process(of), _)) => self.child_in(of, pid, mask, &place, look, id),
             None => None,
         }
         .unwrap_or_else(|| {
@@ -324,7 +324,7 @@ impl Ownership {
     ) -> Option<Noticed> {
         let pid = self.threads.get(&id)?.pid;
         let place = self.place(pid);
-        let Some(owned) = self.child_in(of, pid, mask, &place, look) else {
+        let Some(owned) = self.child_in(of, pid, mask, &place, look, id) else {
             return Some(Noticed::Foreign(id));
         };
         let noticed = owned.held().then_some(Noticed::Inherited(id));
