@@ -151,7 +151,7 @@ fn a_grandchild_has_its_mask_from_the_nearest_process_that_was_known() {
     observation.threads[0].info.pid = 8;
     daemon.info.id = ThreadId { tid: 9, start: 3 };
     daemon.info.pid = 9;
-    let mut origin = observation.origins[0].clone();
+    let mut origin = observation.origins[0];
     (origin.thread, origin.from) = (daemon.info.id, Source::Process(8));
     observation.threads.insert(0, daemon);
     observation.origins.push(origin);
