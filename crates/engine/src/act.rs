@@ -12,9 +12,7 @@ use crate::{
     restore::{ROUNDS, RestoreReport, restore},
     session::Session,
 };
-use perch_core::{
-    Affinity, HandsOff, Machine, MaskChange, Outcome, ProcessId, Reason, Snapshot, ThreadId,
-};
+use perch_core::{Affinity, Machine, MaskChange, Outcome, ProcessId, Reason, Snapshot, ThreadId};
 use std::{
     collections::{BTreeMap, HashSet},
     io,
@@ -107,14 +105,10 @@ impl<M: Machine> Session<M> {
         Some((target, record))
     }
 
-    /// A thread that must be left alone. If its mask may come from perch or from another process, nothing is written: a
-    /// later restore may be able to decide.
+    /// A thread that must be left alone.
     fn freed(&self, thread: ThreadId) -> Option<Record> {
         let owned = self.ownership.get(thread)?;
         let process = owned.pid;
-        if owned.hands_off == Some(HandsOff::Unknown) && !self.is_journaled(thread) {
-            return None;
-        }
         Some(match owned.is_foreign() {
             true => Record::Placed {
                 thread,
@@ -123,15 +117,6 @@ impl<M: Machine> Session<M> {
             },
             false => Record::Free { thread, process },
         })
-    }
-
-    fn is_journaled(&self, thread: ThreadId) -> bool {
-        let (target, _) = self.target_of(thread);
-        let file = self
-            .journal
-            .as_ref()
-            .and_then(|place| place.files.get(&target));
-        file.is_some_and(|file| file.journal().thread(thread).is_some())
     }
 
     /// A process with the program that it executes now.

@@ -1,4 +1,4 @@
-//! What is refused while a session runs: it goes on with what is left, and says so once.
+//! The kernel refuses something while a session runs: the session continues without it and prints one note.
 
 mod common;
 

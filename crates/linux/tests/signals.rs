@@ -1,4 +1,5 @@
-//! Faults of perch's own end it as they would any program; a status that somebody else has taken is not invented.
+//! A fault in perch itself ends it like any program. perch does not invent an exit status that another part of the
+//! process has already reaped.
 
 mod common;
 

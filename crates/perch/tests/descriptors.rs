@@ -1,4 +1,4 @@
-//! perch under a low limit of open files: it keeps some free, nothing fails, and every mask is given back.
+//! perch under a low limit of open files: it keeps some free, nothing fails, and every mask is restored.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use std::{
 const TASKS: usize = 300;
 const NOBODY: u32 = 65534;
 
-/// Not a test: the program that perch watches, with as many threads as it is told, or else processes.
+/// Not a test: the program that perch watches, with the requested number of threads or processes.
 #[test]
 #[ignore = "the program of the other tests"]
 fn program() {

@@ -83,7 +83,7 @@ impl Scene {
             .collect()
     }
 
-    /// Restores with at most so many open files.
+    /// Restores with at most this many open files.
     fn restore(&self, files: u32) -> ExitStatus {
         let script = format!("ulimit -n {files}; exec \"$0\" restore");
         command(self.folder.path(), "sh")
@@ -119,7 +119,7 @@ fn command(folder: &Path, program: &str) -> Command {
     command
 }
 
-/// As the kernel lists it; nothing of a process that is gone.
+/// The mask as the kernel lists it; `None` if the process has exited.
 fn mask(pid: i32) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status

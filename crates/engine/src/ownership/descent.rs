@@ -159,7 +159,7 @@ impl Ownership {
         }
         // If that process is as new, it has its masks from its own creator.
         for _ in 0..=look.born.len() {
-            if self.has_elders(of, look) {
+            if self.elders(look).contains_key(&of) {
                 break;
             }
             let first_threads = look.first_threads.get_or_insert_with(|| {
@@ -210,11 +210,7 @@ impl Ownership {
         at
     }
 
-    /// Whether threads of a process were there before this observation.
-    fn has_elders(&self, pid: i32, look: &mut Look<'_>) -> bool {
-        self.elders(look).contains_key(&pid)
-    }
-
+    /// Threads that were there before this observation, by process.
     fn elders<'l>(&self, look: &'l mut Look<'_>) -> &'l HashMap<i32, Vec<ThreadId>> {
         look.elders.get_or_insert_with(|| {
             let mut elders = HashMap::<i32, Vec<ThreadId>>::new();

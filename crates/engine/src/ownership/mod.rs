@@ -177,12 +177,11 @@ impl Ownership {
                 (Some(mask), true) => {
                     let creators = self.threads[&id].creators;
                     let seen = self.seen_again(id, mask, at, allowed);
-                    noticed.extend(match (creators, seen) {
-                        (Some(of), Some(Noticed::Foreign(_))) => {
-                            self.still_unknown(id, of, mask, &mut look)
-                        }
-                        _ => seen,
-                    });
+                    if let (Some(of), Some(Noticed::Foreign(_))) = (creators, seen) {
+                        noticed.extend(self.still_unknown(id, of, mask, &mut look));
+                    } else {
+                        noticed.extend(seen);
+                    }
                 }
                 (None, _) => {}
             }
@@ -296,6 +295,11 @@ impl Ownership {
         if !matches!(source, Some((Source::Thread(_), _))) {
             owned.open_until = Some(self.observations + LATE);
         }
+        self.enter(id, owned)
+    }
+
+    /// Takes in what is known of a thread, and reports what a journal must know of it.
+    fn enter(&mut self, id: ThreadId, owned: Owned) -> Vec<Noticed> {
         let mut noticed = Vec::new();
         match (&owned.asked, owned.hands_off) {
             (Some(_), _) => noticed.push(Noticed::Inherited(id)),
@@ -321,15 +325,16 @@ impl Ownership {
         of: i32,
         mask: &PuSet,
         look: &mut Look<'_>,
-    ) -> Option<Noticed> {
-        let pid = self.threads.get(&id)?.pid;
+    ) -> Vec<Noticed> {
+        let pid = self.threads[&id].pid;
+        let open_until = self.threads[&id].open_until;
         let place = self.place(pid);
-        let Some(owned) = self.child_in(of, pid, mask, &place, look, id) else {
-            return Some(Noticed::Foreign(id));
+        let Some(mut owned) = self.child_in(of, pid, mask, &place, look, id) else {
+            return vec![Noticed::Foreign(id)];
         };
-        let noticed = owned.held().then_some(Noticed::Inherited(id));
-        self.threads.insert(id, owned);
-        noticed
+        owned.set_default(&place);
+        owned.open_until = open_until;
+        self.enter(id, owned)
     }
 
     fn seen_again(

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// what perch says or what the kernel shows.
 const SCRIPT: &str = r#"
 rng=$(sed -n '/virtio.*-input$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts | tail -1)
-# The serial line has an interrupt while somebody has it open.
+# The serial line has an interrupt while a process has it open.
 sleep 1000 >/dev/ttyS0 &
 tty=$(sed -n '/ttyS0$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts)
 all=$(cat /proc/irq/$rng/smp_affinity_list)
@@ -33,7 +33,7 @@ together
 masks() {
     echo "{\"masks\":\"$1\",\"rng\":\"$(cat /proc/irq/$rng/smp_affinity_list)\",\"tty\":\"$(cat /proc/irq/$tty/smp_affinity_list)\"}"
 }
-# Waits until perch in the background has told so many intervals.
+# Waits until perch in the background has reported N intervals.
 told() {
     tries=0
     until [ "$(wc -l </tmp/held)" -ge "$1" ] || [ $((tries += 1)) -gt 600 ]; do usleep 50000; done
@@ -159,7 +159,7 @@ fn interrupts_are_shown_balanced_and_put_back() {
         "{second}"
     );
 
-    // Put back: on a signal by perch, after a kill by the next one; and never what somebody else has set.
+    // Put back: on a signal by perch, after a kill by the next one; and never a mask that another process has set.
     assert_eq!(masks(&said, "stopped"), ("0-3", "0-3"));
     assert_eq!(masks(&said, "killed"), masks(&said, "again"));
     assert_eq!(masks(&said, "restored"), ("0-3", "0-3"));

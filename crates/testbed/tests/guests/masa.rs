@@ -278,7 +278,7 @@ fn check(run: &Run) {
             .iter()
             .any(|period| counted(period, "l2_misses").len() == 4)
     );
-    // What PUs counted is the work of the two floating-point threads, whoever has done it where: not of one, not of three.
+    // What PUs counted is the work of the two floating-point threads, wherever each of them ran: not of one, not of three.
     let of_fp = |period: &Value| counted(period, "fp_ops").len() == Topology::Packages2.pus();
     let (mut done, mut ran) = (0.0, 0.0);
     for period in periods.iter().filter(|period| of_fp(period)) {

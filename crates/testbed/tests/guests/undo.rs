@@ -65,7 +65,7 @@ finish
 killall guest-load
 ";
 
-/// perch is stopped politely; one thread was placed by somebody else before.
+/// perch is stopped politely; the user had placed one thread before.
 const STOPPED: &str = r#"
 begin stopped
 $LOAD --seed 4 --threads fp:4,int:4 >$LINES &
