@@ -227,12 +227,14 @@ impl Plan {
             Place::Policy {
                 name,
                 options,
+                inputs,
                 period,
             } => {
                 for seed in seeds {
                     let placer = Placer::Policy {
                         name: name.clone(),
                         options: options.clone(),
+                        inputs: inputs.clone(),
                         period: *period,
                     };
                     self.push(run, at, placer, *seed);

@@ -9,7 +9,7 @@ use crate::{
 };
 use perch_core::{Outcome, Policy, PuSet, ThreadId, ThreadSample};
 use perch_engine::{Acting, Observer, Options, Period, Session, StateDir};
-use perch_policy::registry;
+use perch_policy::{Inputs, registry};
 use perch_sim::{
     counters::Counters,
     detail::Detail,
@@ -37,6 +37,8 @@ pub enum Placer {
         name: String,
         /// Its options.
         options: toml::Table,
+        /// What it is built from besides.
+        inputs: Inputs,
         /// How often it decides.
         period: Option<Duration>,
     },
@@ -163,9 +165,11 @@ pub fn simulate_seen(job: &Job, sampled: bool) -> Result<Sample, String> {
         Placer::Policy {
             name,
             options,
+            inputs,
             period,
         } => {
-            let policy = registry::build(name, options).map_err(|error| error.to_string())?;
+            let policy = registry::build(name, options, inputs);
+            let policy = policy.map_err(|error| error.to_string())?;
             with_policy(system, job, policy, *period, sampled)
         }
     }?;

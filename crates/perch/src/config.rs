@@ -2,9 +2,9 @@
 
 use crate::args::{Counters, PlaceArgs, parse_period};
 use anyhow::{Context, Result};
-use perch_core::{Mistake, PuSet, mistake::did_you_mean};
+use perch_core::{Mistake, Policy, PuSet, mistake::did_you_mean};
 use perch_engine::recording::Header;
-use perch_policy::registry;
+use perch_policy::{Calibration, Inputs, PolicyError, registry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -73,6 +73,8 @@ pub struct Settings {
     pub pin_file: Option<PathBuf>,
     /// The text of a calibration of the machine, for a recording's header.
     pub calibration: Option<String>,
+    /// A calibration that is in no file, for a policy that lacks one: a name and the text.
+    found: Option<(String, String)>,
 }
 
 /// The policy where nothing else is said.
@@ -259,31 +261,17 @@ pub fn user_folder() -> Option<PathBuf> {
     Some(base.join("perch"))
 }
 
-/// The option of policies that take a calibration, and that with which one says what a calibration would.
+/// The option that names a calibration.
 const CALIBRATION: &str = "calibration";
-const LIMITS: &str = "limits";
 
-/// Whether these options name a calibration, or say what it would.
-fn is_calibrated(options: &toml::Table) -> bool {
-    let file = options.get(CALIBRATION).and_then(toml::Value::as_str);
-    let limits = options.get(LIMITS).and_then(toml::Value::as_array);
-    file.is_some_and(|file| !file.is_empty()) || limits.is_some_and(|limits| !limits.is_empty())
-}
-
-/// Whether a policy takes these options. A calibration may be missing: it is found, or asked for, when the policy is run.
-fn accepted(name: &str, options: &toml::Table) -> Result<(), perch_policy::PolicyError> {
-    let Err(error) = registry::build(name, options) else {
-        return Ok(());
-    };
-    let takes = registry::default_config(name).is_ok_and(|known| known.contains_key(LIMITS));
-    if !takes || is_calibrated(options) {
-        return Err(error);
+/// Whether a policy takes these options, with the files that they name. A calibration may be missing: it is found, or
+/// asked for, when the policy is run.
+fn accepted(name: &str, options: &toml::Table) -> Result<(), PolicyError> {
+    registry::check(name, options)?;
+    if let (_, Some(_)) = registry::calibration_file(name, options)? {
+        registry::build(name, options, &Inputs::read(name, options)?)?;
     }
-    let any = toml::toml! { limits = [{ metric = "any", share = "package", limit = 1.0 }] };
-    let mut with = options.clone();
-    with.remove(CALIBRATION);
-    with.extend(any);
-    registry::build(name, &with).map(|_| ())
+    Ok(())
 }
 
 /// What a recording calls a policy's options.
@@ -310,12 +298,10 @@ impl Settings {
 
     /// Whether the policy takes a calibration that the settings do not name.
     pub fn lacks_calibration(&self) -> bool {
-        let takes = perch_policy::registry::default_config(&self.policy)
-            .is_ok_and(|options| options.contains_key(CALIBRATION));
-        takes && !is_calibrated(&self.policy_config)
+        registry::lacks_calibration(&self.policy, &self.policy_config)
     }
 
-    /// Names the calibration for a policy that lacks one.
+    /// Names the calibration file for a policy that lacks one.
     pub fn calibrated_by(&mut self, file: &Path) {
         if self.lacks_calibration() {
             let file = file.display().to_string();
@@ -324,13 +310,36 @@ impl Settings {
         }
     }
 
+    /// Gives a policy that lacks one a calibration that is in no file; `name` stands for the file in errors.
+    pub fn calibrated_with(&mut self, name: String, text: String) {
+        self.found = Some((name, text));
+    }
+
+    /// The policy, with what its options name.
+    ///
+    /// # Errors
+    /// No such policy or option, a calibration that cannot be read or has a mistake.
+    pub fn build(&self) -> Result<Box<dyn Policy>> {
+        let inputs = match &self.found {
+            Some((name, text)) if self.lacks_calibration() => {
+                Calibration::parse(text, name)?.into()
+            }
+            _ => Inputs::read(&self.policy, &self.policy_config)?,
+        };
+        Ok(registry::build(&self.policy, &self.policy_config, &inputs)?)
+    }
+
     /// Keeps the text of the calibration that the policy reads, else of the machine's `own`: a recording is to be replayed
     /// with what was known then.
     pub fn keep_calibration(&mut self, own: Option<&Path>) {
         let named = self.policy_config.get(CALIBRATION);
         let named = named.and_then(toml::Value::as_str).map(Path::new);
         let file = named.filter(|file| !file.as_os_str().is_empty()).or(own);
-        self.calibration = file.and_then(|file| perch_files::read_to_string(file).ok());
+        let read = |file: &Path| perch_files::read_to_string(file).ok();
+        self.calibration = match &self.found {
+            Some((_, text)) if self.lacks_calibration() => Some(text.clone()),
+            _ => file.and_then(read),
+        };
     }
 
     /// Takes the options with which a policy was recorded.
@@ -398,6 +407,7 @@ impl Settings {
             },
             pin_file: args.pin_file.clone(),
             calibration: None,
+            found: None,
             pus,
             policy,
         })

@@ -45,6 +45,14 @@ pub(crate) fn suggestion<'a>(given: &str, candidates: impl IntoIterator<Item = &
         .unwrap_or_default()
 }
 
+/// A calibration that the options name and that was not handed over with them.
+pub(crate) fn not_read(policy: &'static str, file: &str) -> PolicyError {
+    PolicyError::BadOption {
+        policy,
+        message: format!("calibration = \"{file}\": this file was not read"),
+    }
+}
+
 /// Whether options that are shares lie between 0 and 1.
 pub(crate) fn check_shares(options: &[(&str, f64)]) -> Result<(), String> {
     for (name, value) in options {

@@ -90,6 +90,7 @@ mod error;
 pub mod fixed;
 mod history;
 mod hysteresis;
+mod inputs;
 pub mod irq;
 pub mod masa;
 mod matching;
@@ -107,6 +108,7 @@ pub use calibration::{
 pub use cpi::{Cpi, CpiConfig};
 pub use error::PolicyError;
 pub use fixed::{Fixed, FixedConfig};
+pub use inputs::Inputs;
 pub use masa::{Masa, MasaConfig};
 pub use observe::Observe;
 pub use sos::{Sos, SosConfig};

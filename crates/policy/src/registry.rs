@@ -1,12 +1,16 @@
 //! Policies by name, with their options.
 
 use crate::{
-    Cpi, CpiConfig, Fixed, FixedConfig, Masa, MasaConfig, Observe, PolicyError, Sos, SosConfig,
-    Symbiosis, SymbiosisConfig, WorkOver, WorkOverConfig, error::suggestion,
+    Cpi, CpiConfig, Fixed, FixedConfig, Inputs, Masa, MasaConfig, Observe, PolicyError, Sos,
+    SosConfig, Symbiosis, SymbiosisConfig, WorkOver, WorkOverConfig, error::suggestion,
+    masa::BUILT_IN,
 };
 use perch_core::Policy;
 use schemars::Schema;
 use serde::{Serialize, de::DeserializeOwned};
+
+/// Builds a policy from its options and what they name.
+type Build = fn(&toml::Table, &Inputs) -> Result<Box<dyn Policy>, PolicyError>;
 
 struct Entry {
     name: &'static str,
@@ -14,7 +18,10 @@ struct Entry {
     needs: &'static str,
     default_config: fn() -> toml::Table,
     schema: fn() -> Schema,
-    build: fn(&toml::Table) -> Result<Box<dyn Policy>, PolicyError>,
+    /// The values of its option `calibration` that name no file; `None` if it has no such option.
+    calibration: Option<&'static [&'static str]>,
+    check: fn(&toml::Table) -> Result<(), PolicyError>,
+    build: Build,
 }
 
 static ENTRIES: [Entry; 7] = [
@@ -24,9 +31,14 @@ static ENTRIES: [Entry; 7] = [
         needs: "needs a calibration (perch calibrate), and counters or a sampled instruction mix; no root",
         default_config: || table(&SymbiosisConfig::default()),
         schema: || schemars::schema_for!(SymbiosisConfig),
-        build: |config| {
-            let config: SymbiosisConfig = read("symbiosis", config, &SymbiosisConfig::default())?;
-            Ok(Box::new(Symbiosis::new(config)?))
+        calibration: Some(&[""]),
+        check: |config| symbiosis(config).map(drop),
+        build: |config, inputs| {
+            let config = symbiosis(config)?;
+            Ok(Box::new(match &inputs.calibration {
+                Some(calibration) => Symbiosis::with_calibration(config, (**calibration).clone())?,
+                None => Symbiosis::new(config)?,
+            }))
         },
     },
     Entry {
@@ -35,14 +47,9 @@ static ENTRIES: [Entry; 7] = [
         needs: "needs FP shares (counters or sampling); no calibration, no root",
         default_config: || table(&WorkOverConfig::default()),
         schema: || schemars::schema_for!(WorkOverConfig),
-        build: |config| {
-            let config: WorkOverConfig = read("workover", config, &WorkOverConfig::default())?;
-            config.check().map_err(|message| PolicyError::BadOption {
-                policy: "workover",
-                message,
-            })?;
-            Ok(Box::new(WorkOver::new(config)))
-        },
+        calibration: None,
+        check: |config| workover(config).map(drop),
+        build: |config, _| Ok(Box::new(WorkOver::new(workover(config)?))),
     },
     Entry {
         name: "masa",
@@ -50,9 +57,15 @@ static ENTRIES: [Entry; 7] = [
         needs: "needs a calibration (`perch calibrate`), and load metrics counted, or else FP shares; no root",
         default_config: || table(&MasaConfig::default()),
         schema: || schemars::schema_for!(MasaConfig),
-        build: |config| {
-            let config: MasaConfig = read("masa", config, &MasaConfig::default())?;
-            Ok(Box::new(Masa::new(config)?))
+        calibration: Some(&["", BUILT_IN]),
+        check: |config| masa(config).map(drop),
+        build: |config, inputs| {
+            let config = masa(config)?;
+            let measured = config.limits.is_empty() && config.calibration != BUILT_IN;
+            Ok(Box::new(match &inputs.calibration {
+                Some(calibration) if measured => Masa::with_calibration(config, calibration)?,
+                _ => Masa::new(config)?,
+            }))
         },
     },
     Entry {
@@ -61,14 +74,9 @@ static ENTRIES: [Entry; 7] = [
         needs: "needs cycles and instructions counted, or else a sampled instruction mix; no calibration, no root",
         default_config: || table(&CpiConfig::default()),
         schema: || schemars::schema_for!(CpiConfig),
-        build: |config| {
-            let config: CpiConfig = read("cpi", config, &CpiConfig::default())?;
-            config.check().map_err(|message| PolicyError::BadOption {
-                policy: "cpi",
-                message,
-            })?;
-            Ok(Box::new(Cpi::new(config)))
-        },
+        calibration: None,
+        check: |config| cpi(config).map(drop),
+        build: |config, _| Ok(Box::new(Cpi::new(cpi(config)?))),
     },
     Entry {
         name: "sos",
@@ -76,14 +84,9 @@ static ENTRIES: [Entry; 7] = [
         needs: "needs cycles and instructions counted; no calibration, no root",
         default_config: || table(&SosConfig::default()),
         schema: || schemars::schema_for!(SosConfig),
-        build: |config| {
-            let config: SosConfig = read("sos", config, &SosConfig::default())?;
-            config.check().map_err(|message| PolicyError::BadOption {
-                policy: "sos",
-                message,
-            })?;
-            Ok(Box::new(Sos::new(config)))
-        },
+        calibration: None,
+        check: |config| sos(config).map(drop),
+        build: |config, _| Ok(Box::new(Sos::new(sos(config)?))),
     },
     Entry {
         name: "observe",
@@ -91,8 +94,10 @@ static ENTRIES: [Entry; 7] = [
         needs: "needs nothing",
         default_config: toml::Table::new,
         schema: || schemars::schema_for!(NoOptions),
-        build: |config| {
-            let NoOptions {} = read("observe", config, &NoOptions {})?;
+        calibration: None,
+        check: |config| no_options(config).map(drop),
+        build: |config, _| {
+            let NoOptions {} = no_options(config)?;
             Ok(Box::new(Observe))
         },
     },
@@ -102,12 +107,43 @@ static ENTRIES: [Entry; 7] = [
         needs: "needs at least one rule; no counters, no calibration, no root",
         default_config: || table(&FixedConfig::default()),
         schema: || schemars::schema_for!(FixedConfig),
-        build: |config| {
-            let config: FixedConfig = read("fixed", config, &FixedConfig::default())?;
-            Ok(Box::new(Fixed::new(&config)?))
-        },
+        calibration: None,
+        check: |config| Fixed::new(&fixed(config)?).map(drop),
+        build: |config, _| Ok(Box::new(Fixed::new(&fixed(config)?)?)),
     },
 ];
+
+/// The name of the option that names a calibration file, and of that which gives limits instead of one.
+const CALIBRATION: &str = "calibration";
+const LIMITS: &str = "limits";
+
+fn symbiosis(config: &toml::Table) -> Result<SymbiosisConfig, PolicyError> {
+    read_checked("symbiosis", config, SymbiosisConfig::check)
+}
+
+fn workover(config: &toml::Table) -> Result<WorkOverConfig, PolicyError> {
+    read_checked("workover", config, WorkOverConfig::check)
+}
+
+fn masa(config: &toml::Table) -> Result<MasaConfig, PolicyError> {
+    read_checked("masa", config, MasaConfig::check)
+}
+
+fn cpi(config: &toml::Table) -> Result<CpiConfig, PolicyError> {
+    read_checked("cpi", config, CpiConfig::check)
+}
+
+fn sos(config: &toml::Table) -> Result<SosConfig, PolicyError> {
+    read_checked("sos", config, SosConfig::check)
+}
+
+fn fixed(config: &toml::Table) -> Result<FixedConfig, PolicyError> {
+    read("fixed", config, &FixedConfig::default())
+}
+
+fn no_options(config: &toml::Table) -> Result<NoOptions, PolicyError> {
+    read("observe", config, &NoOptions {})
+}
 
 /// A policy without options.
 #[derive(Default, Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -135,12 +171,50 @@ pub fn needs(name: &str) -> Result<&'static str, PolicyError> {
     entry(name).map(|entry| entry.needs)
 }
 
-/// The policy of that name with its options: those that `config` leaves out have their defaults.
+/// The policy of that name with its options: those that `config` leaves out have their defaults. `inputs` are what the
+/// options name, read before ([`Inputs::read`]).
+///
+/// # Errors
+/// No such policy, no such option, or a value that does not fit, each with what to write instead; a calibration that the
+/// policy needs or its options name, and that `inputs` lacks.
+pub fn build(
+    name: &str,
+    config: &toml::Table,
+    inputs: &Inputs,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    (entry(name)?.build)(config, inputs)
+}
+
+/// Whether a policy of that name takes these options, as far as they tell: opens no file, and needs no calibration.
 ///
 /// # Errors
 /// No such policy, no such option, or a value that does not fit, each with what to write instead.
-pub fn build(name: &str, config: &toml::Table) -> Result<Box<dyn Policy>, PolicyError> {
-    (entry(name)?.build)(config)
+pub fn check(name: &str, config: &toml::Table) -> Result<(), PolicyError> {
+    (entry(name)?.check)(config)
+}
+
+/// The calibration file that a policy's options name, if they name one; and the policy.
+///
+/// # Errors
+/// No policy of that name, with a suggestion.
+pub fn calibration_file<'a>(
+    name: &str,
+    config: &'a toml::Table,
+) -> Result<(&'static str, Option<&'a str>), PolicyError> {
+    let entry = entry(name)?;
+    let file = entry.calibration.and_then(|no_files| {
+        let given = config.get(CALIBRATION)?.as_str()?;
+        (!no_files.contains(&given)).then_some(given)
+    });
+    Ok((entry.name, file))
+}
+
+/// Whether the policy takes a calibration that these options neither name nor make needless.
+pub fn lacks_calibration(name: &str, config: &toml::Table) -> bool {
+    let takes = entry(name).is_ok_and(|entry| entry.calibration.is_some());
+    let named = config.get(CALIBRATION).and_then(toml::Value::as_str);
+    let limits = config.get(LIMITS).and_then(toml::Value::as_array);
+    takes && named.is_none_or(str::is_empty) && limits.is_none_or(Vec::is_empty)
 }
 
 /// The policy's options with their defaults.
@@ -173,6 +247,16 @@ fn entry(name: &str) -> Result<&'static Entry, PolicyError> {
 fn table(config: &impl Serialize) -> toml::Table {
     // All our configurations are plain structs; one that were not would show in the tests as an empty table.
     toml::Table::try_from(config).unwrap_or_default()
+}
+
+fn read_checked<T: DeserializeOwned + Serialize + Default>(
+    policy: &'static str,
+    config: &toml::Table,
+    check: fn(&T) -> Result<(), String>,
+) -> Result<T, PolicyError> {
+    let config = read(policy, config, &T::default())?;
+    check(&config).map_err(|message| PolicyError::BadOption { policy, message })?;
+    Ok(config)
 }
 
 fn read<T: DeserializeOwned + Serialize>(

@@ -1,10 +1,11 @@
 //! Policies by name.
 
-use perch_policy::registry;
+use perch_policy::{Calibration, Inputs, registry};
 use std::collections::BTreeMap;
 
 fn refused(name: &str, config: &str) -> String {
-    match registry::build(name, &toml::from_str(config).unwrap()) {
+    let config = toml::from_str(config).unwrap();
+    match registry::build(name, &config, &Inputs::default()) {
         Ok(policy) => panic!("built {}", policy.name()),
         Err(error) => error.to_string(),
     }
@@ -23,7 +24,9 @@ fn every_policy_is_built_by_its_name_and_its_defaults() {
             assert!(refusal.contains("perch calibrate"), "{refusal}");
             config.insert("calibration".to_owned(), "built-in".into());
         }
-        assert_eq!(registry::build(name, &config).unwrap().name(), name);
+        registry::check(name, &config).unwrap();
+        let policy = registry::build(name, &config, &Inputs::default());
+        assert_eq!(policy.unwrap().name(), name);
     }
 }
 
@@ -69,7 +72,7 @@ fn what_a_policy_needs_is_the_same_in_its_words_in_the_readme_and_in_what_it_doe
         if name == "masa" {
             config.insert("calibration".to_owned(), "built-in".into());
         }
-        let policy = registry::build(name, &config).unwrap();
+        let policy = registry::build(name, &config, &Inputs::default()).unwrap();
         let blind = words.contains("no counters") || words == "needs nothing";
         assert_eq!(policy.needs().is_empty(), blind, "{name}: {words}");
         match counters.as_str() {
@@ -112,4 +115,61 @@ fn mistakes_are_named_with_what_is_right() {
         ]
         .join("\n")
     );
+}
+
+const MEASURED: &str = r#"
+machine = "m"
+date = "2026-11-22"
+metric = [{ name = "fp_load", priority = 1, share = "core", limit = 1e9 }]
+kernel = [{ name = "fp", metrics = { ipc = 1.5 } }]
+coupling = [{ share = "core", kernel = "fp", beside = ["fp"], slowdown = 1.5 }]
+"#;
+
+/// The file that the options name is read before, or not at all: it need not be there when a policy is built.
+#[test]
+fn a_policy_is_given_its_calibration_and_opens_no_file() {
+    let measured = Inputs::from(Calibration::parse(MEASURED, "m.toml").unwrap());
+    for name in ["masa", "symbiosis"] {
+        let named: toml::Table = toml::from_str("calibration = '/nowhere/c.toml'").unwrap();
+        let built = registry::build(name, &named, &measured).unwrap();
+        assert_eq!(built.name(), name);
+        // Options may be right while the file is not: they are checked by themselves.
+        registry::check(name, &named).unwrap();
+        let without = registry::build(name, &named, &Inputs::default());
+        let why = without.err().unwrap().to_string();
+        assert!(why.contains("was not read"), "{why}");
+        let why = Inputs::read(name, &named).unwrap_err().to_string();
+        assert!(
+            why.contains(name) && why.contains("/nowhere/c.toml"),
+            "{why}"
+        );
+    }
+    for name in registry::names() {
+        let defaults = registry::default_config(name).unwrap();
+        assert_eq!(Inputs::read(name, &defaults).unwrap(), Inputs::default());
+        let takes = ["masa", "symbiosis"].contains(&name);
+        assert_eq!(registry::lacks_calibration(name, &defaults), takes);
+    }
+    let learned: toml::Table = toml::from_str("calibration = 'built-in'").unwrap();
+    assert_eq!(Inputs::read("masa", &learned).unwrap(), Inputs::default());
+    assert!(!registry::lacks_calibration("masa", &learned));
+    let given = "limits = [{ metric = 'fp_load', share = 'core', limit = 1.0 }]";
+    assert!(!registry::lacks_calibration(
+        "masa",
+        &toml::from_str(given).unwrap()
+    ));
+}
+
+/// What `perch calibrate` would measure may be missing while options are checked; nothing else may be wrong.
+#[test]
+fn options_are_checked_without_a_calibration() {
+    registry::check("masa", &toml::Table::new()).unwrap();
+    let wrong = |text: &str| {
+        let options = toml::from_str(text).unwrap();
+        registry::check("masa", &options).unwrap_err().to_string()
+    };
+    assert!(wrong("imbalance = 2.0").contains("imbalance"));
+    assert!(wrong("variant = 'paper'\ncalibration = 'built-in'").contains("measured limits"));
+    let both = "calibration = 'c.toml'\nlimits = [{ metric = 'a', share = 'l2', limit = 1.0 }]";
+    assert!(wrong(both).contains("either"));
 }

@@ -13,6 +13,7 @@ pub use left_out::LeftOut;
 pub use only::Only;
 
 use crate::{error::LabError, placement::Placement};
+use perch_policy::Inputs;
 use perch_profile::formula::Formula;
 use perch_sim::{detail::Fidelity, model::MachineModel, workload::WorkloadModel};
 use std::{path::Path, sync::Arc, time::Duration};
@@ -57,6 +58,8 @@ pub enum Place {
         name: String,
         /// Its options.
         options: toml::Table,
+        /// What it is built from besides.
+        inputs: Inputs,
         /// How often it decides; as it likes if not given.
         period: Option<Duration>,
     },

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::placement;
 use perch_core::mistake::did_you_mean;
-use perch_policy::{PolicyError, registry};
+use perch_policy::{Inputs, PolicyError, registry};
 use perch_sim::{model::MachineModel, workload::WorkloadModel};
 use std::ops::Range;
 
@@ -106,7 +106,12 @@ impl Checker<'_> {
             .as_ref()
             .map(|options| options.get_ref().clone());
         let options = options.unwrap_or_default();
-        registry::build(policy.get_ref(), &options).map_err(|error| {
+        let name = policy.get_ref();
+        let inputs = Inputs::read(name, &options).and_then(|inputs| {
+            registry::build(name, &options, &inputs)?;
+            Ok(inputs)
+        });
+        let inputs = inputs.map_err(|error| {
             let options = run.options.as_ref().map(toml::Spanned::span);
             let at = match &error {
                 PolicyError::UnknownPolicy { .. } => policy.span(),
@@ -128,8 +133,9 @@ impl Checker<'_> {
             },
         };
         Ok(Place::Policy {
-            name: policy.get_ref().clone(),
+            name: name.clone(),
             options,
+            inputs,
             period,
         })
     }

@@ -49,7 +49,7 @@ pub struct Contestant {
     /// Its options.
     #[serde(default)]
     pub options: toml::Table,
-    /// Whether it is given the machine's calibration, as the option of that name.
+    /// Whether it is given the machine's calibration.
     #[serde(default)]
     pub calibrated: bool,
     /// Whether it sees only what instruction sampling tells.

@@ -25,18 +25,19 @@ use crate::{
     simulate::{Job, Placer, Sample, simulate, simulate_seen},
 };
 use alone::Alone;
+use perch_policy::Inputs;
 use perch_sim::{
     detail::{Detail, Fidelity},
     model::MachineModel,
     stream::Random,
     workload::WorkloadModel,
 };
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-/// A machine and its calibration file.
+/// A machine and its calibration.
 struct Arena {
     machine: Arc<MachineModel>,
-    calibration: PathBuf,
+    calibration: Inputs,
 }
 
 /// One workload on one machine.
@@ -53,16 +54,12 @@ struct Case<'a> {
 /// # Errors
 /// In words: a machine that is not there, a policy that cannot be run.
 pub fn play(rules: &Rules, mut done: impl FnMut(usize, usize)) -> Result<Outcome, String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut arenas = Vec::new();
     for entry in &rules.machines {
         let machine = perch_sim::config::find_machine(&entry.name).map_err(|e| e.to_string())?;
         let machine = Arc::new(machine);
         let how = calibrate::How::new("of the tournament".to_owned());
-        let measured = calibrate::simulated(&machine, &how, |_, _| ())?;
-        let calibration = folder.path().join(format!("{}.toml", machine.name));
-        let text = measured.to_toml().map_err(|error| error.to_string())?;
-        std::fs::write(&calibration, text).map_err(|error| error.to_string())?;
+        let calibration = calibrate::simulated(&machine, &how, |_, _| ())?.into();
         arenas.push(Arena {
             machine,
             calibration,
@@ -114,14 +111,13 @@ impl Case<'_> {
     }
 
     fn placer(&self, contestant: &Contestant) -> Placer {
-        let mut options = contestant.options.clone();
-        if contestant.calibrated {
-            let path = self.arena.calibration.display().to_string();
-            options.insert("calibration".to_owned(), toml::Value::String(path));
-        }
         Placer::Policy {
             name: contestant.policy.clone(),
-            options,
+            options: contestant.options.clone(),
+            inputs: match contestant.calibrated {
+                true => self.arena.calibration.clone(),
+                false => Inputs::default(),
+            },
             period: None,
         }
     }

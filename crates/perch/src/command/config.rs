@@ -114,11 +114,7 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
     let mut policy = registry::default_config(&settings.policy)?;
     policy.extend(settings.policy_config.clone());
     // The policy `fixed` cannot be built without rules; its period is then not known either.
-    let own = || {
-        registry::build(&settings.policy, &settings.policy_config)
-            .ok()
-            .map(|policy| policy.period())
-    };
+    let own = || settings.build().ok().map(|policy| policy.period());
     let period = settings.period.or_else(own);
     let file = ConfigFile {
         policy: Some(settings.policy.clone()),

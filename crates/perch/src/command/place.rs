@@ -24,7 +24,7 @@ use perch_linux::{
     machine::CountersMode,
     topology::{Source, load},
 };
-use perch_policy::{Calibration, Fixed, fixed::Rule, registry};
+use perch_policy::{Calibration, Fixed, Inputs, fixed::Rule, registry};
 use std::{
     fs::File,
     io::Write,
@@ -158,7 +158,10 @@ fn permitted(
         Ok(lock) => Ok((policy, lock)),
         Err(held) => {
             remarks.push(format!("{held}; this one only observes"));
-            Ok((registry::build("observe", &toml::Table::new())?, None))
+            Ok((
+                registry::build("observe", &toml::Table::new(), &Inputs::default())?,
+                None,
+            ))
         }
     }
 }
@@ -276,7 +279,7 @@ fn tell(report: &Report, json: bool, output: Option<Output>) -> Result<()> {
 /// No such policy or setting, a rule that names what the machine has not.
 pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy>> {
     if settings.policy != "fixed" {
-        return Ok(registry::build(&settings.policy, &settings.policy_config)?);
+        return settings.build();
     }
     let mut rules: Vec<Rule> = Vec::new();
     if let Some(path) = &settings.pin_file {
@@ -298,7 +301,7 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
         rules.push(pin.parse()?);
     }
     if rules.is_empty() {
-        return Ok(registry::build(&settings.policy, &settings.policy_config)?);
+        return settings.build();
     }
     for rule in &rules {
         rule.pus

@@ -7,7 +7,7 @@ use crate::{
     processor,
     render::explain::Explain,
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use perch_engine::{
     Acting, Observer, Options, Session,
     recording::{Header, Recorder, Recording},
@@ -15,10 +15,8 @@ use perch_engine::{
     report::Collector,
 };
 use perch_linux::topology::{Source, load};
-use perch_policy::Calibration;
 use perch_profile::Profile;
 use std::{process::ExitCode, sync::Arc};
-use tempfile::NamedTempFile;
 
 /// Replays and reports on standard output.
 ///
@@ -52,7 +50,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
             &format!("{}: profile {}", args.file.display(), header.profile),
         )?,
     };
-    let _calibration = calibrate(&mut settings, args, &header)?;
+    calibrate(&mut settings, args, &header)?;
     let policy = place::policy(&settings, topology.as_ref().unwrap_or(&header.topology))?;
     let command = header.command.clone();
     let configuration = settings.told();
@@ -131,28 +129,19 @@ fn settings(args: &ReplayArgs, header: &Header) -> Result<Settings> {
 }
 
 /// Gives a policy that needs one the calibration that was recorded, else this machine's own if the recording was made
-/// here; the file is needed until the policy is built.
-fn calibrate(
-    settings: &mut Settings,
-    args: &ReplayArgs,
-    header: &Header,
-) -> Result<Option<NamedTempFile>> {
+/// here.
+fn calibrate(settings: &mut Settings, args: &ReplayArgs, header: &Header) -> Result<()> {
     if !settings.lacks_calibration() || args.topology.is_some() {
-        return Ok(None);
+        return Ok(());
     }
     if let Some(text) = &header.calibration {
         let name = format!("{}: calibration", args.file.display());
-        Calibration::parse(text, &name)?;
-        let file = NamedTempFile::new().context("a file for the calibration")?;
-        std::fs::write(file.path(), text).context("a file for the calibration")?;
-        settings.calibrated_by(file.path());
-        return Ok(Some(file));
-    }
-    if let Some(own) = where_to_read()
+        settings.calibrated_with(name, text.clone());
+    } else if let Some(own) = where_to_read()
         && header.paper.is_none()
         && load(&Source::Native)?.topology == *header.topology
     {
         settings.calibrated_by(&own);
     }
-    Ok(None)
+    Ok(())
 }

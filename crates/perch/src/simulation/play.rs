@@ -23,7 +23,7 @@ use perch_lab::{
     placement::{Placement, shuffled},
     processor::SimProcessor,
 };
-use perch_policy::registry;
+use perch_policy::{Inputs, registry};
 use perch_sim::{
     machine::SimMachine,
     model::MachineModel,
@@ -35,7 +35,6 @@ use perch_sim::{
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
-use tempfile::NamedTempFile;
 
 /// Into how many parts a simulation is cut to tell how far it is.
 const PARTS: u64 = 20;
@@ -99,18 +98,14 @@ pub fn decider(
         bail!("`{policy}` is no policy: give it to --compare, together with others");
     }
     let mut settings = Settings::new(&args.place(policy))?;
-    let calibration = match settings.lacks_calibration() {
-        true => Some(calibrated(machine)?),
-        false => None,
-    };
-    if let Some(calibration) = &calibration {
-        settings.calibrated_by(calibration.path());
+    if settings.lacks_calibration() {
+        settings.calibrated_with(machine.name.clone(), calibrated(machine)?);
     }
     if args.log.is_some() {
         settings.keep_calibration(None);
     }
     let decides = match policy {
-        DEFAULT => registry::build("observe", &toml::Table::new())?,
+        DEFAULT => registry::build("observe", &toml::Table::new(), &Inputs::default())?,
         _ => place::policy(&settings, &perch_sim::topology::topology(machine)).map_err(|error| {
             match registry::names().any(|known| known == policy) {
                 true => error,
@@ -122,16 +117,13 @@ pub fn decider(
     Ok((decides, settings))
 }
 
-/// A file with the calibration of a simulated machine, measured again as `perch calibrate` does; removed once it was
-/// read.
-fn calibrated(machine: &Arc<MachineModel>) -> Result<NamedTempFile> {
+/// The text of the calibration of a simulated machine, measured again as `perch calibrate` does.
+fn calibrated(machine: &Arc<MachineModel>) -> Result<String> {
     let how = calibrate::How::new("as it was simulated".to_owned());
     let measured = calibrate::simulated(machine, &how, |_, _| ());
     let measured =
         measured.map_err(|why| anyhow!("{}: cannot be calibrated: {why}", machine.name))?;
-    let file = NamedTempFile::new().context("a file for the calibration")?;
-    std::fs::write(file.path(), measured.to_toml()?).context("a file for the calibration")?;
-    Ok(file)
+    Ok(measured.to_toml()?)
 }
 
 /// Plays the workload under a policy, its threads started in the order of this seed; the result, and the report that

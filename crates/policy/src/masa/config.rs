@@ -114,12 +114,6 @@ impl MasaConfig {
             ));
         }
         match (self.calibration.as_str(), self.limits.is_empty()) {
-            ("", true) => Err(
-                "needs to know what each resource bears: `perch calibrate` measures it in a few minutes and writes a file; \
-                 then give calibration = \"FILE\". calibration = \"built-in\" takes limits learned from what single \
-                 threads are seen to do, which are guesses"
-                    .to_owned(),
-            ),
             (BUILT_IN, true) if self.variant == Variant::Paper => Err(
                 "variant = \"paper\" needs measured limits: let `perch calibrate` write a file and give calibration = \
                  \"FILE\", or take variant = \"perch\", which can learn limits"

@@ -11,12 +11,20 @@ mod swap;
 
 pub use config::{BUILT_IN, GivenLimit, MasaConfig, Variant};
 
-use crate::{PolicyError, calibration::Calibration, history::PerThread};
+use crate::{PolicyError, calibration::Calibration, error::not_read, history::PerThread};
 use field::Field;
 use load::Loads;
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadState};
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 use swap::Swap;
+
+/// The policy's name.
+const NAME: &str = "masa";
+
+/// What is said where nothing is known of limits.
+const NO_LIMITS: &str = "needs to know what each resource bears: `perch calibrate` measures it in a few minutes and writes a file; \
+     then give calibration = \"FILE\". calibration = \"built-in\" takes limits learned from what single threads are seen to \
+     do, which are guesses";
 
 /// The longest that a thread waits which came back, in periods.
 const LONGEST_WAIT: u64 = 64;
@@ -47,30 +55,25 @@ struct Memory {
 }
 
 impl Masa {
-    /// A policy with these options; reads the calibration file if they name one.
+    /// A policy that needs no calibration: its options have the limits, or it learns them.
     ///
     /// # Errors
-    /// An option out of range, no calibration (or `variant = "paper"` without a measured one), a calibration that cannot
-    /// be read.
+    /// An option out of range, or options that ask for a calibration ([`Masa::with_calibration`]) or say nothing of
+    /// limits.
     pub fn new(config: MasaConfig) -> Result<Self, PolicyError> {
-        let bad = |message| PolicyError::BadOption {
-            policy: "masa",
-            message,
-        };
         config.check().map_err(bad)?;
         if !config.limits.is_empty() {
             let loads = Loads::given(&config.limits);
             return Ok(Self::of(config, loads));
         }
-        if config.calibration == BUILT_IN {
-            return Ok(Self::of(config, Loads::built_in()));
+        match config.calibration.as_str() {
+            BUILT_IN => Ok(Self::of(config, Loads::built_in())),
+            "" => Err(bad(NO_LIMITS.to_owned())),
+            file => Err(not_read(NAME, file)),
         }
-        let calibration = Calibration::read(Path::new(&config.calibration))
-            .map_err(|error| bad(error.to_string()))?;
-        Self::with_calibration(config, &calibration)
     }
 
-    /// A policy with these options and this calibration, whatever file the options name.
+    /// A policy with these options and this calibration, whatever limits and whatever file the options name.
     ///
     /// # Errors
     /// An option out of range.
@@ -78,14 +81,9 @@ impl Masa {
         mut config: MasaConfig,
         calibration: &Calibration,
     ) -> Result<Self, PolicyError> {
-        if matches!(config.calibration.as_str(), "" | BUILT_IN) {
-            config.calibration = calibration.machine.clone();
-        }
         config.limits.clear();
-        config.check().map_err(|message| PolicyError::BadOption {
-            policy: "masa",
-            message,
-        })?;
+        config.calibration.clone_from(&calibration.machine);
+        config.check().map_err(bad)?;
         Ok(Self::of(config, Loads::calibrated(calibration)))
     }
 
@@ -191,9 +189,16 @@ impl Masa {
     }
 }
 
+fn bad(message: String) -> PolicyError {
+    PolicyError::BadOption {
+        policy: NAME,
+        message,
+    }
+}
+
 impl Policy for Masa {
     fn name(&self) -> &'static str {
-        "masa"
+        NAME
     }
 
     fn period(&self) -> Duration {

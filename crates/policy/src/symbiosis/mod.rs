@@ -21,7 +21,10 @@ mod uses;
 
 pub use config::SymbiosisConfig;
 
-use crate::{PolicyError, WorkOver, WorkOverConfig, calibration::Calibration, history::PerThread};
+use crate::{
+    PolicyError, WorkOver, WorkOverConfig, calibration::Calibration, error::not_read,
+    history::PerThread,
+};
 use cold::ColdCost;
 use cost::Costs;
 use large::Classes;
@@ -30,8 +33,11 @@ use memory::Memory;
 use noise::Noise;
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId};
 use scene::Scene;
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 use uses::believed;
+
+/// The policy's name.
+const NAME: &str = "symbiosis";
 
 /// A gain is above the noise if it is this many times as large.
 const ABOVE: f64 = 1.0;
@@ -89,16 +95,15 @@ struct Moved {
 }
 
 impl Symbiosis {
-    /// A policy with these options; reads the calibration file if they name one.
+    /// A policy without a calibration: it places as `workover` does.
     ///
     /// # Errors
-    /// An option out of range, a calibration that cannot be read or that measured no kernels.
+    /// An option out of range, or options that ask for a calibration ([`Symbiosis::with_calibration`]).
     pub fn new(config: SymbiosisConfig) -> Result<Self, PolicyError> {
-        let calibration = match config.calibration.as_str() {
-            "" => None,
-            path => Some(Calibration::read(Path::new(path)).map_err(|e| bad(e.to_string()))?),
-        };
-        Self::of(config, calibration)
+        match config.calibration.as_str() {
+            "" => Self::of(config, None),
+            file => Err(not_read(NAME, file)),
+        }
     }
 
     /// A policy with these options and this calibration, whatever file the options name.
@@ -200,7 +205,7 @@ impl Symbiosis {
 
 fn bad(message: String) -> PolicyError {
     PolicyError::BadOption {
-        policy: "symbiosis",
+        policy: NAME,
         message,
     }
 }
@@ -229,7 +234,7 @@ fn done(snapshot: &Snapshot, scene: &Scene, now: &[f64]) -> Vec<f64> {
 
 impl Policy for Symbiosis {
     fn name(&self) -> &'static str {
-        "symbiosis"
+        NAME
     }
 
     fn period(&self) -> Duration {

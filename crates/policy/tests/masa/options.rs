@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use perch_policy::{
-    Masa, MasaConfig, Share,
+    Inputs, Masa, MasaConfig, Share,
     masa::{BUILT_IN, GivenLimit, Variant},
 };
 
@@ -21,6 +21,7 @@ fn a_calibration_is_asked_for_and_options_have_their_ranges() {
         limits,
         ..MasaConfig::default()
     };
+    let missing = toml::from_str("calibration = '/nowhere/c.toml'").unwrap();
     insta::assert_snapshot!(
         [
             refused(MasaConfig::default()),
@@ -40,10 +41,7 @@ fn a_calibration_is_asked_for_and_options_have_their_ranges() {
                 headroom: 0.5,
                 ..learned()
             }),
-            refused(MasaConfig {
-                calibration: "/nowhere/c.toml".to_owned(),
-                ..MasaConfig::default()
-            }),
+            Inputs::read("masa", &missing).unwrap_err().to_string(),
             refused(limited(vec![given("l2_load", 0.0)])),
             refused(MasaConfig {
                 calibration: BUILT_IN.to_owned(),
