@@ -27,6 +27,8 @@ pub mod random;
 pub mod results;
 pub mod run;
 pub mod sampled;
+pub mod scene;
+pub mod session;
 pub mod simulate;
 pub mod table;
 pub mod tournament;

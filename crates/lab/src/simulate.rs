@@ -4,20 +4,18 @@ use crate::{
     course::Mark,
     experiment::{Span, Times},
     placement::Placement,
-    processor::SimProcessor,
-    sampled::Sampled,
+    session::{Decider, SimSession},
 };
 use perch_core::{Outcome, Policy, PuSet, ThreadId, ThreadSample};
-use perch_engine::{Acting, Observer, Options, Period, Session, StateDir};
+use perch_engine::{Observer, Period};
 use perch_policy::{Inputs, registry};
 use perch_sim::{
     counters::Counters,
     detail::Detail,
     energy::EnergyStats,
-    machine::SimMachine,
     model::{MachineModel, Op},
     os::{SchedulerModel, Served},
-    system::System,
+    system::{SimError, System},
     units::{Ps, SECOND},
     workload::{ThreadModel, WorkloadModel},
 };
@@ -182,8 +180,23 @@ pub fn simulate_seen(job: &Job, sampled: bool) -> Result<Sample, String> {
     }
 }
 
+/// After this moment the threads that start at once exist.
+pub(crate) const FIRST_MOMENT: Ps = 1;
+
+/// Runs the system's first moment and puts its threads, in the order in which they start, on the PUs of the placement.
+///
+/// # Errors
+/// A deadlock.
+pub(crate) fn begin_at(system: &mut System, placement: &[u32]) -> Result<(), SimError> {
+    system.run(FIRST_MOMENT)?;
+    for (thread, pu) in (0..system.threads().len()).zip(placement) {
+        system.set_mask(thread, PuSet::single(*pu));
+    }
+    Ok(())
+}
+
 /// The length of a cycle of the first kind of core.
-fn cycle(machine: &MachineModel) -> Ps {
+pub(crate) fn cycle(machine: &MachineModel) -> Ps {
     machine
         .cores
         .first()
@@ -206,11 +219,8 @@ fn without_policy(
     let machine = &job.machine;
     let start = on_machine(job.times.warm_up, machine);
     let end = start + on_machine(job.times.length, machine);
-    if placement.is_some() || job.warm {
-        // Threads exist after the first moment.
-        system.run(1).map_err(|error| error.to_string())?;
-    }
     if let Some(placement) = placement {
+        begin_at(&mut system, placement).map_err(|error| error.to_string())?;
         if system.threads().len() != placement.len() {
             return Err(format!(
                 "{} threads, but {} are placed",
@@ -218,11 +228,11 @@ fn without_policy(
                 placement.len()
             ));
         }
-        for (thread, pu) in placement.iter().enumerate() {
-            system.set_mask(thread, PuSet::single(*pu));
-        }
     }
     if job.warm {
+        system
+            .run(FIRST_MOMENT)
+            .map_err(|error| error.to_string())?;
         system.warm();
     }
     system.run(start).map_err(|error| error.to_string())?;
@@ -338,7 +348,7 @@ fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
 }
 
 /// The kind of a process's thread: its name without the number that each of several has.
-fn kind(workload: &WorkloadModel, program: &str, name: &str) -> String {
+pub(crate) fn kind(workload: &WorkloadModel, program: &str, name: &str) -> String {
     let program = workload.programs.iter().find(|model| model.name == program);
     let mut kinds = program.into_iter().flat_map(|program| &program.threads);
     let is_of = |kind: &&ThreadModel| {
@@ -359,28 +369,15 @@ fn with_policy(
     sampled: bool,
 ) -> Result<Sample, String> {
     let machine = &job.machine;
-    let in_words = |error: &dyn std::fmt::Display| error.to_string();
-    // Where masks are journaled before they are changed, as on a live machine.
-    let directory = tempfile::tempdir().map_err(|error| in_words(&error))?;
-    let state = StateDir::open(directory.path()).map_err(|error| in_words(&error))?;
     let os_time = |span: Span| Duration::from_nanos(machine.os_time(on_machine(span, machine)));
     let warm_up = os_time(job.times.warm_up);
-    let simulated = SimMachine::new(system, Some(warm_up + os_time(job.times.length)));
-    let processor = SimProcessor::new(machine).with_metrics(policy.needs());
-    let options = Options {
-        policy,
-        processor: match sampled {
-            true => Box::new(Sampled(processor)),
-            false => Box::new(processor),
-        },
+    let decider = Decider {
         period,
-        acting: Acting::Live(state),
-        take_over: false,
-        pus: None,
+        sampled,
+        ..Decider::new(policy)
     };
-    let mut session = Session::new(simulated, options).map_err(|error| in_words(&error))?;
-    // Simulated threads inherit no masks, so it does not matter when they started.
-    session.set_clock(|| u64::MAX);
+    let time = warm_up + os_time(job.times.length);
+    let mut session = SimSession::new(system, time, decider).map_err(|error| error.to_string())?;
     let mut watcher = Watcher {
         warm_up: warm_up.as_nanos() as u64,
         time: 0,
@@ -391,8 +388,8 @@ fn with_policy(
     };
     session
         .run(&mut watcher)
-        .map_err(|error| in_words(&error))?;
-    let system = session.machine().system();
+        .map_err(|error| error.to_string())?;
+    let system = session.system();
     let begun = system
         .now()
         .saturating_sub(machine.machine_time(watcher.time));

@@ -7,7 +7,6 @@ pub mod config;
 pub mod exit;
 pub mod processor;
 pub mod render;
-pub mod simulation;
 
 use clap::Parser;
 use std::process::ExitCode;

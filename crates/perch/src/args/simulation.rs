@@ -119,7 +119,7 @@ impl SimArgs {
     /// What these say in the words of `perch run`, with a policy.
     pub fn place(&self, policy: &str) -> PlaceArgs {
         let policy = match policy {
-            crate::simulation::DEFAULT => "observe",
+            perch_lab::scene::DEFAULT => "observe",
             other => other,
         };
         // Rules are for one of the policies that are compared.

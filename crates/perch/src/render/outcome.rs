@@ -1,7 +1,7 @@
 //! What came of simulations besides what threads did: requests, devices and energy, as tables.
 
 use super::table::{Align, table};
-use crate::simulation::Simulated;
+use perch_lab::scene::Simulated;
 
 /// A run, and the policy under which it was.
 pub type Named<'a> = (&'a str, &'a Simulated);

@@ -1,6 +1,7 @@
 //! How far a long computation is, in one line of a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use perch_lab::scene::Progress;
 use std::time::Duration;
 
 /// From one drawing to the next.
@@ -29,6 +30,11 @@ impl Bar {
         Self(bar)
     }
 
+    /// There are so many steps.
+    pub fn has(&self, steps: u64) {
+        self.0.set_length(steps.max(1));
+    }
+
     /// What runs now.
     pub fn says(&self, what: &str) {
         self.0
@@ -43,6 +49,23 @@ impl Bar {
     /// `steps` steps are done.
     pub fn is_at(&self, steps: u64) {
         self.0.set_position(steps);
+    }
+}
+
+/// Characters that the names of policies may take.
+const NAMES: usize = 28;
+
+impl Progress for Bar {
+    fn begins(&self, steps: u64) {
+        self.has(steps);
+    }
+
+    fn says(&self, what: &str) {
+        Self::says(self, crate::render::fit(what, NAMES).trim_end());
+    }
+
+    fn adds(&self, steps: u64) {
+        Self::adds(self, steps);
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     table::{Align, table},
     wrapped,
 };
-use crate::simulation::{Comparison, Entry, Shipped, Simulated};
+use perch_lab::scene::{Comparison, Entry, Shipped, Simulated};
 
 /// Threads shown.
 const ROWS: usize = 32;

@@ -1,30 +1,32 @@
-//! `perch sim`'s simulations: one policy, or several compared with each other and with the best and the worst
-//! placement.
+//! A machine and a workload under one policy, or under several that are compared with each other and with the best and
+//! the worst placement (`perch sim`).
 //!
-//! Simulations are independent and seeded, and done on all processors of the host: how many these are changes nothing
+//! Simulations are independent and seeded, and done on several threads of the host: how many these are changes nothing
 //! but the time it takes.
 
 mod alone;
+mod error;
 mod meter;
 mod play;
 mod search;
 mod shipped;
 
-pub use play::{Simulated, SimulatedThread, decider};
+pub use error::SceneError;
+pub use meter::Progress;
+pub use play::{Played, Simulated, SimulatedThread};
 pub use search::Found;
 pub use shipped::{Entry, Shipped};
 
-use crate::{args::SimArgs, render::progress::Bar};
-use alone::{Alone, wait_for_each_other};
-use anyhow::Result;
-use meter::Meter;
-use perch_core::{ThreadId, ThreadInfo};
-use perch_engine::report::Report;
-use perch_lab::{
+use crate::{
     experiment::Take,
     measure::{bound, take},
     parallel,
+    session::Decider,
+    simulate::cycle,
 };
+use alone::{Alone, wait_for_each_other};
+use meter::Meter;
+use perch_core::{ThreadId, ThreadInfo};
 use perch_policy::fixed::Rule;
 use perch_sim::{
     detail::Detail,
@@ -50,29 +52,70 @@ pub const WORST: &str = "worst";
 
 /// What is simulated.
 #[derive(Debug, Clone)]
-pub struct Scene<'a> {
+pub struct Scene {
     /// The machine.
-    pub machine: &'a Arc<MachineModel>,
+    pub machine: Arc<MachineModel>,
     /// The workload.
-    pub workload: &'a Arc<WorkloadModel>,
-    /// How long, with which seed, …
-    pub args: &'a SimArgs,
-    /// How finely.
+    pub workload: Arc<WorkloadModel>,
+    /// The level of detail.
     pub detail: Detail,
+    /// How long at most, in the operating system's time.
+    pub time: Duration,
+    /// The first seed.
+    pub seed: u64,
+    /// How many seeds, from the first one up.
+    pub seeds: u32,
+    /// From how many placements [`BEST`] and [`WORST`] choose at most.
+    pub search: usize,
+    /// The rules of the policy `fixed`, to note those that are for no thread.
+    pub rules: Vec<Rule>,
+    /// Whether systems remember which thread was on which PU when.
+    pub stays: bool,
 }
 
-impl Scene<'_> {
+impl Scene {
     /// The end, in the machine's time.
     fn until(&self) -> Ps {
-        self.machine.machine_time(self.args.time.as_nanos() as u64)
+        self.machine.machine_time(self.time.as_nanos() as u64)
     }
 
     /// This part of the whole time, but as long as caches need to warm up, in the operating system's time.
     fn look(&self, part: u32) -> Duration {
-        let cycle = self.machine.kind(&self.machine.cores[0]).cycle;
-        let least = Duration::from_nanos(self.machine.os_time(WARM * cycle));
-        (self.args.time / part).max(least).min(self.args.time)
+        let least = Duration::from_nanos(self.machine.os_time(WARM * cycle(&self.machine)));
+        (self.time / part).max(least).min(self.time)
     }
+
+    fn seeds(&self) -> Vec<u64> {
+        let numbers = 0..u64::from(self.seeds);
+        numbers
+            .map(|number| self.seed.wrapping_add(number))
+            .collect()
+    }
+}
+
+/// What the names of policies stand for, and who watches them: the caller's part.
+pub trait Caller: Sync {
+    /// What can go wrong there.
+    type Error: From<SceneError> + Send;
+    /// What is kept of a run besides its [`Simulated`].
+    type Kept: Send;
+
+    /// The policy of this name, with its settings.
+    ///
+    /// # Errors
+    /// No such policy, settings that do not fit it or the machine.
+    fn decider(&self, policy: &str) -> Result<Decider, Self::Error>;
+
+    /// Runs what is ready to be played ([`Played::run`]), watched by the caller's own observers.
+    ///
+    /// # Errors
+    /// A deadlock, a file that cannot be written.
+    fn play(
+        &self,
+        policy: &str,
+        seed: u64,
+        played: &mut Played<'_>,
+    ) -> Result<Self::Kept, Self::Error>;
 }
 
 /// What came of all simulations.
@@ -118,49 +161,38 @@ pub struct Outcome {
     pub runs: Vec<Simulated>,
 }
 
-/// Simulates with every policy and seed; the report that `perch run` would print too if there is one run only.
+/// Simulates with every policy and seed, on this many threads of the host; and what the caller kept, if there was one run
+/// only.
 ///
 /// # Errors
 /// A policy that is not there, a deadlock, a workload that cannot be searched.
-pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Option<Report>)> {
-    let args = scene.args;
+pub fn compare<C: Caller>(
+    scene: &Scene,
+    policies: &[String],
+    caller: &C,
+    threads: usize,
+    progress: &dyn Progress,
+) -> Result<(Comparison, Option<C::Kept>), C::Error> {
     let ends: Vec<End> = policies.iter().filter_map(|policy| end(policy)).collect();
     // Before anything is simulated.
-    let mut idle = Vec::new();
-    for policy in policies.iter().filter(|policy| end(policy).is_none()) {
-        let (decides, settings) = decider(policy, scene.machine, args)?;
-        let period = settings.period.unwrap_or_else(|| decides.period());
-        if policy != DEFAULT && policy != "observe" && period >= args.time {
-            idle.push(format!(
-                "{policy}: decides nothing, as its period ({}) is no shorter than the whole time; see --period and --time",
-                humantime::format_duration(period)
-            ));
-        }
-    }
-    idle.dedup();
+    let idle = idle(scene, policies, caller)?;
     let candidates = match ends.is_empty() {
         true => None,
-        false => Some(Candidates::new(scene, args.search)?),
+        false => Some(Candidates::new(scene, scene.search)?),
     };
-    let seeds: Vec<u64> = (0..u64::from(args.seeds))
-        .map(|number| args.seed.wrapping_add(number))
-        .collect();
+    let seeds = scene.seeds();
     let lone = alone::lone(scene);
     let runs = policies.len() * seeds.len();
-    let mut steps = (lone.len() + runs) as u64 * meter::steps(args.time);
+    let mut steps = (lone.len() + runs) as u64 * meter::steps(scene.time);
     steps += candidates
         .as_ref()
         .map_or(0, |candidates| candidates.steps(scene, ends.len()));
-    // Tables and moves that are printed as they happen must stay in order, and a progress bar would overwrite them.
-    let telling = args.live || args.explain;
-    let threads = if telling { 1 } else { parallel::host_threads() };
-    let bar = Bar::new(!telling, steps);
-
-    bar.says("each kind in isolation");
-    let alone = alone::alone(scene, &lone, threads, &bar)?;
-    bar.says("placements");
+    progress.begins(steps);
+    progress.says("each kind in isolation");
+    let alone = alone::alone(scene, &lone, threads, progress)?;
+    progress.says("placements");
     let mut found = match &candidates {
-        Some(candidates) => candidates.search(scene, &ends, threads, &bar)?,
+        Some(candidates) => candidates.search(scene, &ends, threads, progress)?,
         None => Vec::new(),
     }
     .into_iter();
@@ -168,30 +200,21 @@ pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Op
         .iter()
         .map(|policy| end(policy).and_then(|_| found.next()))
         .collect();
-    bar.says(&crate::render::fit(&policies.join(", "), 28));
-    let work = |at: usize| {
+    progress.says(&policies.join(", "));
+    let work = |at: usize| -> Result<(Simulated, Option<C::Kept>), C::Error> {
         let (policy, seed) = (at / seeds.len(), seeds[at % seeds.len()]);
-        let meter = Meter::new(&bar, args.time);
-        match &searched[policy] {
-            Some(found) => {
-                let result = play::play_placed(scene, &found.placement, seed, &alone, meter)?;
-                Ok((result, None))
-            }
-            None => {
-                if telling && runs > 1 {
-                    anstream::eprintln!(
-                        "perch: policy {}, seed {seed}",
-                        perch_core::text::printable(&policies[policy])
-                    );
-                }
-                let (result, report) = play::play(scene, &policies[policy], seed, &alone, meter)?;
-                Ok((result, Some(report)))
-            }
+        let meter = Meter::new(progress, scene.time);
+        if let Some(found) = &searched[policy] {
+            let result = play::play_placed(scene, &found.placement, seed, &alone, meter)?;
+            return Ok((result, None));
         }
+        let name = &policies[policy];
+        let mut played = Played::new(scene, caller.decider(name)?, seed, meter)?;
+        let kept = caller.play(name, seed, &mut played)?;
+        Ok((played.result(scene, &alone), Some(kept)))
     };
-    let done: Vec<(Simulated, Option<Report>)> = parallel::each(runs, threads, work, |_| {})
-        .map_err(|(_, error): (_, anyhow::Error)| error)?;
-    let (done, mut reports): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    let done = parallel::each(runs, threads, work, |_| {}).map_err(|(_, error)| error)?;
+    let (done, mut kept): (Vec<_>, Vec<_>) = done.into_iter().unzip();
     let bound = highest(scene, &alone);
     let results: Vec<Outcome> = policies
         .iter()
@@ -202,13 +225,34 @@ pub fn compare(scene: &Scene<'_>, policies: &[String]) -> Result<(Comparison, Op
     let comparison = Comparison {
         machine: scene.machine.name.clone(),
         workload: scene.workload.name.clone(),
-        notes: [idle, vain(&args.pin, &results)?, notes(&results, bound)].concat(),
+        notes: [idle, vain(&scene.rules, &results), notes(&results, bound)].concat(),
         seeds,
         bound,
         results,
     };
-    let report = reports.pop().flatten().filter(|_| runs == 1);
-    Ok((comparison, report))
+    let kept = kept.pop().flatten().filter(|_| runs == 1);
+    Ok((comparison, kept))
+}
+
+/// A note of each policy that will not decide anything.
+fn idle<C: Caller>(
+    scene: &Scene,
+    policies: &[String],
+    caller: &C,
+) -> Result<Vec<String>, C::Error> {
+    let mut idle = Vec::new();
+    for policy in policies.iter().filter(|policy| end(policy).is_none()) {
+        let decider = caller.decider(policy)?;
+        let period = decider.period.unwrap_or_else(|| decider.policy.period());
+        if policy != DEFAULT && policy != "observe" && period >= scene.time {
+            idle.push(format!(
+                "{policy}: decides nothing, as its period ({}) is no shorter than the whole time; see --period and --time",
+                humantime::format_duration(period)
+            ));
+        }
+    }
+    idle.dedup();
+    Ok(idle)
 }
 
 fn end(policy: &str) -> Option<End> {
@@ -238,8 +282,8 @@ fn outcome(policy: &str, runs: &[Simulated], search: Option<Found>) -> Outcome {
 }
 
 /// What no placement can exceed; `None` where a thread may be faster co-running than in isolation.
-fn highest(scene: &Scene<'_>, alone: &Alone) -> Option<f64> {
-    let workload = scene.workload;
+fn highest(scene: &Scene, alone: &Alone) -> Option<f64> {
+    let workload = &scene.workload;
     let kinds = || {
         let programs = workload.programs.iter();
         programs.flat_map(|program| program.threads.iter().map(move |kind| (program, kind)))
@@ -261,18 +305,18 @@ fn highest(scene: &Scene<'_>, alone: &Alone) -> Option<f64> {
     if shares || in_turn || workload.programs.iter().any(wait_for_each_other) {
         return None;
     }
-    let cycle = scene.machine.kinds[scene.machine.cores[0].kind].cycle as f64;
+    let cycle = cycle(&scene.machine) as f64;
     let speeds = kinds().flat_map(|(program, kind)| {
         let speed = alone.get(&(program.name.clone(), kind.name.clone()));
         let count = program.count as usize * kind.count as usize;
         let most = speed.map_or(f64::INFINITY, |speed| speed.most * cycle);
         std::iter::repeat_n(most, count)
     });
-    Some(bound(scene.machine, speeds)).filter(|bound| bound.is_finite())
+    Some(bound(&scene.machine, speeds)).filter(|bound| bound.is_finite())
 }
 
 /// Rules of the policy `fixed` that were for no thread.
-fn vain(pins: &[String], results: &[Outcome]) -> Result<Vec<String>> {
+fn vain(rules: &[Rule], results: &[Outcome]) -> Vec<String> {
     let threads = results
         .iter()
         .flat_map(|result| &result.runs)
@@ -285,16 +329,11 @@ fn vain(pins: &[String], results: &[Outcome]) -> Result<Vec<String>> {
             process: thread.program.clone(),
         })
         .collect();
-    let mut notes = Vec::new();
-    for pin in pins {
-        let rule: Rule = pin.parse()?;
-        if !threads.iter().any(|thread| rule.matches(thread)) {
-            notes.push(format!(
-                "fixed: no thread or program has a name for the rule {rule}"
-            ));
-        }
-    }
-    Ok(notes)
+    let vain = rules
+        .iter()
+        .filter(|rule| !threads.iter().any(|thread| rule.matches(thread)));
+    vain.map(|rule| format!("fixed: no thread or program has a name for the rule {rule}"))
+        .collect()
 }
 
 fn notes(results: &[Outcome], bound: Option<f64>) -> Vec<String> {

@@ -1,10 +1,14 @@
 //! How fast each kind of thread is in isolation: slowdowns are relative to that.
+//!
+//! A kind runs its own steps from its start, with cold caches, as long as the workload does at most. The tournament's
+//! measure of the same name is of each mix by itself with warm caches, since its workloads are counted after a warm-up.
 
-use super::{Scene, meter::Meter};
-use crate::render::progress::Bar;
-use anyhow::Result;
+use super::{
+    Scene, SceneError,
+    meter::{Meter, Progress},
+};
+use crate::{parallel, simulate::FIRST_MOMENT};
 use perch_core::PuSet;
-use perch_lab::parallel;
 use perch_sim::{
     os::SchedulerModel,
     system::System,
@@ -25,7 +29,10 @@ pub struct Speed {
 
 /// The speeds of each kind of threads, by program and name, on the kind of cores that suits it best: one thread in
 /// isolation; where threads wait for each other, their program in isolation.
-pub type Alone = BTreeMap<(String, String), Speed>;
+pub type Alone = BTreeMap<Kind, Speed>;
+
+/// The names of a program and of a kind of its threads.
+type Kind = (String, String);
 
 /// The first look at a thread's speed is after this part of the whole time; each further one after twice the time.
 const FIRST: u32 = 64;
@@ -44,8 +51,8 @@ pub struct Lone {
 }
 
 /// What must be simulated in isolation: each kind of threads on each kind of cores.
-pub fn lone(scene: &Scene<'_>) -> Vec<Lone> {
-    let kinds = topology(scene.machine).kinds;
+pub fn lone(scene: &Scene) -> Vec<Lone> {
+    let kinds = topology(&scene.machine).kinds;
     let mut all = Vec::new();
     for program in &scene.workload.programs {
         let mut model = program.clone();
@@ -77,8 +84,13 @@ pub fn lone(scene: &Scene<'_>) -> Vec<Lone> {
 ///
 /// # Errors
 /// A deadlock.
-pub fn alone(scene: &Scene<'_>, all: &[Lone], threads: usize, bar: &Bar) -> Result<Alone> {
-    let work = |at: usize| rates(scene, &all[at], Meter::new(bar, scene.args.time));
+pub fn alone(
+    scene: &Scene,
+    all: &[Lone],
+    threads: usize,
+    progress: &dyn Progress,
+) -> Result<Alone, SceneError> {
+    let work = |at: usize| rates(scene, &all[at], Meter::new(progress, scene.time));
     let found = parallel::each(all.len(), threads, work, |_| {}).map_err(|(_, error)| error)?;
     let mut best = Alone::new();
     for (key, speed) in found.into_iter().flatten() {
@@ -91,31 +103,27 @@ pub fn alone(scene: &Scene<'_>, all: &[Lone], threads: usize, bar: &Bar) -> Resu
 
 /// Plays until speeds are steady, at most for the whole time, for which the rest is then added at these speeds.
 fn rates(
-    scene: &Scene<'_>,
+    scene: &Scene,
     lone: &Lone,
     mut meter: Meter<'_>,
-) -> Result<Vec<((String, String), Speed)>> {
+) -> Result<Vec<(Kind, Speed)>, SceneError> {
     let only = WorkloadModel {
         programs: vec![lone.program.clone()],
-        ..(**scene.workload).clone()
+        ..(*scene.workload).clone()
     };
     let mut system = System::at(
         &scene.detail,
-        Arc::clone(scene.machine),
+        Arc::clone(&scene.machine),
         Arc::new(only),
         SchedulerModel::default(),
-        scene.args.seed,
+        scene.seed,
     );
-    system.run(1)?;
+    system.run(FIRST_MOMENT)?;
     for thread in 0..system.threads().len() {
         system.set_mask(thread, lone.pus.clone());
     }
     let until = scene.until();
-    let once = |thread: &Thread| {
-        let name = kind_of(&lone.program.threads, &thread.identity.name);
-        let kind = lone.program.threads.iter().find(|kind| kind.name == name);
-        kind.map_or(0, once_through)
-    };
+    let kind = |thread: &Thread| &lone.program.threads[thread.identity.kind];
     let (mut before, mut speeds) = (Vec::new(), Vec::<f64>::new());
     let first = scene.look(FIRST).as_nanos() as u64;
     let mut at = scene.machine.machine_time(first).max(1);
@@ -139,10 +147,9 @@ fn rates(
                 .iter()
                 .zip(&speeds)
                 .all(|(now, then)| (now - then).abs() <= STEADY * now);
-        let seen = system
-            .threads()
-            .iter()
-            .all(|thread| thread.counters.instructions() >= once(thread).saturating_mul(ROUNDS));
+        let seen = system.threads().iter().all(|thread| {
+            thread.counters.instructions() >= once_through(kind(thread)).saturating_mul(ROUNDS)
+        });
         (before, speeds) = (counts, now);
         if system.is_done() || at >= until || (steady && seen) {
             break;
@@ -158,9 +165,9 @@ fn rates(
                 (thread.counters.instructions() as f64 + speed * rest) / life
             }
         };
-        let kind = kind_of(&lone.program.threads, &thread.identity.name);
         let most = life.max(speed);
-        ((lone.program.name.clone(), kind), Speed { life, most })
+        let key = (lone.program.name.clone(), kind(thread).name.clone());
+        (key, Speed { life, most })
     });
     Ok(rates.collect())
 }
@@ -184,15 +191,4 @@ pub fn wait_for_each_other(program: &ProgramModel) -> bool {
 pub fn rate_of(thread: &Thread, system: &System) -> f64 {
     let life = thread.ended.unwrap_or(system.now()) - thread.identity.started;
     thread.counters.instructions() as f64 / life.max(1) as f64
-}
-
-/// The name of a thread's kind: without the number that each of several has.
-pub fn kind_of(kinds: &[ThreadModel], name: &str) -> String {
-    let kind = kinds.iter().find(|kind| {
-        let number = name
-            .strip_prefix(&kind.name)
-            .and_then(|rest| rest.strip_prefix('-'));
-        kind.name == name || number.is_some_and(|number| number.parse::<u32>().is_ok())
-    });
-    kind.map_or(name, |kind| kind.name.as_str()).to_owned()
 }

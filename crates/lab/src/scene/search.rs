@@ -1,9 +1,10 @@
 //! The best and the worst placement, by search.
+//!
+//! By throughput from the start, and the same for a user's own workload of any size. The tournament searches for the
+//! greatest speedup, from placements that others found.
 
-use super::{Scene, play::placed};
-use crate::render::progress::Bar;
-use anyhow::{Result, bail};
-use perch_lab::{
+use super::{Scene, SceneError, meter::Progress, play::placed};
+use crate::{
     parallel,
     placement::{self, Placement},
 };
@@ -54,22 +55,20 @@ impl Candidates {
     ///
     /// # Errors
     /// A workload whose threads do not all start at the beginning, once.
-    pub fn new(scene: &Scene<'_>, most: usize) -> Result<Self> {
+    pub fn new(scene: &Scene, most: usize) -> Result<Self, SceneError> {
         let programs = &scene.workload.programs;
         if let Some(program) = programs.iter().find(|p| p.start > 0 || p.restart) {
-            bail!(
-                "best and worst place every thread once and for all, but the program `{}` of {} starts later or again: \
-                 compare other policies",
-                program.name,
-                scene.workload.name
-            );
+            return Err(SceneError::StartsLater {
+                program: program.name.clone(),
+                workload: scene.workload.name.clone(),
+            });
         }
-        let slots = placement::slots(scene.workload);
-        if let Some(placements) = placement::every(scene.machine, &slots, most) {
+        let slots = placement::slots(&scene.workload);
+        if let Some(placements) = placement::every(&scene.machine, &slots, most) {
             let all = true;
             return Ok(Self { placements, all });
         }
-        let mut random = Random::new(scene.args.seed);
+        let mut random = Random::new(scene.seed);
         let draw = |_| placement::random(scene.machine.pus(), slots.len(), &mut random);
         Ok(Self {
             placements: (0..most).map(draw).collect(),
@@ -83,7 +82,7 @@ impl Candidates {
     }
 
     /// How many milliseconds a search for `ends` ends simulates.
-    pub fn steps(&self, scene: &Scene<'_>, ends: usize) -> u64 {
+    pub fn steps(&self, scene: &Scene, ends: usize) -> u64 {
         let mut left = self.len();
         let mut steps = 0;
         for (round, part) in ROUNDS.into_iter().enumerate() {
@@ -100,21 +99,21 @@ impl Candidates {
     /// A deadlock.
     pub fn search(
         &self,
-        scene: &Scene<'_>,
+        scene: &Scene,
         ends: &[End],
         threads: usize,
-        bar: &Bar,
-    ) -> Result<Vec<Found>> {
+        progress: &dyn Progress,
+    ) -> Result<Vec<Found>, SceneError> {
         let everyone: Vec<usize> = (0..self.len()).collect();
-        let play = |of: &[usize], part: u32| -> Result<Vec<(f64, usize)>> {
+        let play = |of: &[usize], part: u32| -> Result<Vec<(f64, usize)>, SceneError> {
             let time = scene.look(part);
             let work = |at: usize| throughput(scene, &self.placements[of[at]], time);
-            let done = |_| bar.adds(super::meter::steps(time));
+            let done = |_| progress.adds(super::meter::steps(time));
             let found = parallel::each(of.len(), threads, work, done).map_err(|(_, why)| why)?;
             Ok(found.into_iter().zip(of.iter().copied()).collect())
         };
         let first = play(&everyone, ROUNDS[0])?;
-        let find = |end: &End| -> Result<Found> {
+        let find = |end: &End| -> Result<Found, SceneError> {
             let mut known = first.clone();
             for part in &ROUNDS[1..] {
                 sort(&mut known, *end);
@@ -150,9 +149,9 @@ fn sort(known: &mut [(f64, usize)], end: End) {
 }
 
 /// Instructions a picosecond in the second half of this time, when caches are no longer cold.
-fn throughput(scene: &Scene<'_>, placement: &Placement, time: Duration) -> Result<f64> {
+fn throughput(scene: &Scene, placement: &Placement, time: Duration) -> Result<f64, SceneError> {
     let until = scene.machine.machine_time(time.as_nanos() as u64);
-    let mut system = placed(scene, placement, scene.args.seed)?;
+    let mut system = placed(scene, placement, scene.seed)?;
     let done = |system: &System| -> u64 {
         let threads = system.threads().iter();
         threads.map(|thread| thread.counters.instructions()).sum()

@@ -1,7 +1,6 @@
 //! The machines and workloads that come with perch.
 
-use anyhow::Result;
-use perch_sim::config;
+use perch_sim::config::{self, ConfigError};
 use serde::Serialize;
 
 /// A shipped file.
@@ -27,7 +26,7 @@ impl Shipped {
     ///
     /// # Errors
     /// A shipped file with a mistake.
-    pub fn new() -> Result<Self> {
+    pub fn new() -> Result<Self, ConfigError> {
         let entry = |name: &str, about: String| Entry {
             name: name.to_owned(),
             about,
@@ -37,10 +36,10 @@ impl Shipped {
         Ok(Self {
             machines: machines
                 .map(|file| Ok(entry(file.name, config::find_machine(file.name)?.about)))
-                .collect::<Result<_>>()?,
+                .collect::<Result<_, ConfigError>>()?,
             workloads: workloads
                 .map(|file| Ok(entry(file.name, config::find_workload(file.name)?.about)))
-                .collect::<Result<_>>()?,
+                .collect::<Result<_, ConfigError>>()?,
         })
     }
 }

@@ -1,0 +1,256 @@
+//! One simulation and what came of it.
+
+use super::{
+    Scene, SceneError,
+    alone::{Alone, rate_of},
+    meter::Meter,
+};
+use crate::{
+    placement::{Placement, shuffled},
+    session::{Decider, SimSession},
+    simulate::{begin_at, cycle, kind},
+};
+use perch_engine::{Observer, Period};
+use perch_sim::{
+    os::SchedulerModel,
+    stream::Random,
+    system::{Outcome, System},
+    workload::WorkloadModel,
+};
+use serde::Serialize;
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+/// Into how many parts a simulation is cut to tell how far it is.
+const PARTS: u64 = 20;
+
+/// What came of one simulation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Simulated {
+    /// The seed.
+    pub seed: u64,
+    /// Simulated time, in seconds of the operating system.
+    pub seconds: f64,
+    /// Instructions of all threads / cycle of the machine's first kind of core.
+    pub throughput: f64,
+    /// Largest slowdown / smallest; 1 is fair.
+    pub unfairness: f64,
+    /// Mean slowdown.
+    pub slowdown: f64,
+    /// Moves from one PU to another, of all threads.
+    pub migrations: u64,
+    /// Simulated instructions.
+    pub instructions: u64,
+    /// How long it took here, in seconds.
+    pub host_seconds: f64,
+    /// Requests, devices and energy, if there were any.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The threads, in the order in which they started.
+    pub threads: Vec<SimulatedThread>,
+}
+
+/// What became of one thread.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SimulatedThread {
+    /// Its name.
+    pub name: String,
+    /// Its program.
+    pub program: String,
+    /// Instructions.
+    pub instructions: u64,
+    /// Instructions / cycle while it was on a PU.
+    pub ipc: f64,
+    /// Share of its life on a PU.
+    pub busy: f64,
+    /// Instructions in a second of its life, alone on the machine (or in its program alone, where threads wait for each
+    /// other) / here.
+    pub slowdown: f64,
+    /// Moves from one PU to another.
+    pub migrations: u64,
+}
+
+/// The workload under a policy, ready to be played, its threads started in the order of a seed.
+pub struct Played<'a> {
+    session: SimSession,
+    meter: Meter<'a>,
+    seed: u64,
+    host_seconds: f64,
+}
+
+impl<'a> Played<'a> {
+    pub(super) fn new(
+        scene: &Scene,
+        decider: Decider,
+        seed: u64,
+        meter: Meter<'a>,
+    ) -> Result<Self, SceneError> {
+        let mut system = System::at(
+            &scene.detail,
+            Arc::clone(&scene.machine),
+            Arc::new(in_order_of_chance(&scene.workload, seed)),
+            SchedulerModel::default(),
+            seed,
+        );
+        if scene.stays {
+            system.remember_stays();
+        }
+        Ok(Self {
+            session: SimSession::new(system, scene.time, decider)?,
+            meter,
+            seed,
+            host_seconds: 0.0,
+        })
+    }
+
+    /// Plays it to its end.
+    ///
+    /// # Errors
+    /// A deadlock.
+    pub fn run(&mut self, observer: &mut dyn Observer) -> Result<(), SceneError> {
+        let start = Instant::now();
+        let mut told = Told(&mut self.meter);
+        let mut observers: Vec<&mut dyn Observer> = vec![observer, &mut told];
+        self.session.run(&mut observers)?;
+        self.host_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// The system as it is now.
+    pub fn system(&mut self) -> &System {
+        self.session.system()
+    }
+
+    pub(super) fn result(&mut self, scene: &Scene, alone: &Alone) -> Simulated {
+        let mut result = simulated(self.session.system(), &scene.workload, alone);
+        (result.seed, result.host_seconds) = (self.seed, self.host_seconds);
+        result
+    }
+}
+
+/// Plays the workload with each thread, in the order of its file, on the PU that the placement says.
+///
+/// # Errors
+/// A deadlock.
+pub(super) fn play_placed(
+    scene: &Scene,
+    placement: &Placement,
+    seed: u64,
+    alone: &Alone,
+    mut meter: Meter<'_>,
+) -> Result<Simulated, SceneError> {
+    let start = Instant::now();
+    let until = scene.until();
+    let mut system = placed(scene, placement, seed)?;
+    for part in 1..=PARTS {
+        system.run(until / PARTS * part)?;
+        meter.is_at(scene.machine.os_time(system.now()));
+    }
+    system.run(until)?;
+    let mut result = simulated(&system, &scene.workload, alone);
+    (result.seed, result.host_seconds) = (seed, start.elapsed().as_secs_f64());
+    Ok(result)
+}
+
+/// The system after its first moment with all threads placed.
+///
+/// # Errors
+/// A deadlock.
+pub(super) fn placed(
+    scene: &Scene,
+    placement: &Placement,
+    seed: u64,
+) -> Result<System, SceneError> {
+    let mut system = System::at(
+        &scene.detail,
+        Arc::clone(&scene.machine),
+        Arc::clone(&scene.workload),
+        SchedulerModel::default(),
+        seed,
+    );
+    begin_at(&mut system, placement)?;
+    Ok(system)
+}
+
+/// The workload with its programs and their threads in an order of chance, as they would start. Threads keep the names
+/// that they have in the order of the file, but for their numbers.
+fn in_order_of_chance(workload: &WorkloadModel, seed: u64) -> WorkloadModel {
+    let mut shuffled = shuffled(workload, &mut Random::new(seed));
+    for program in &mut shuffled.programs {
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        let original = workload.programs.iter().find(|p| p.name == program.name);
+        let several = |name: &str| {
+            let mut kinds = original.iter().flat_map(|program| &program.threads);
+            kinds.any(|kind| kind.name == name && kind.count > 1)
+        };
+        for thread in &mut program.threads {
+            if several(&thread.name) {
+                let number = seen.entry(thread.name.clone()).or_default();
+                *number += 1;
+                thread.name = format!("{}-{number}", thread.name);
+            }
+        }
+    }
+    shuffled
+}
+
+/// Tells the meter how far a session is.
+struct Told<'a, 'b>(&'a mut Meter<'b>);
+
+impl Observer for Told<'_, '_> {
+    fn period(&mut self, period: &Period<'_>) {
+        self.0.is_at(period.snapshot.at);
+    }
+}
+
+fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simulated {
+    let machine = system.machine();
+    let cycle = cycle(machine) as f64;
+    let threads: Vec<SimulatedThread> = system
+        .threads()
+        .iter()
+        .map(|thread| {
+            let process = &system.processes()[thread.identity.process];
+            let life = (thread.ended.unwrap_or(system.now()) - thread.identity.started).max(1);
+            let instructions = thread.counters.instructions();
+            let kind = kind(workload, &process.name, &thread.identity.name);
+            let rate = rate_of(thread, system);
+            let best = alone
+                .get(&(process.name.clone(), kind))
+                .map_or(rate, |speed| speed.life);
+            SimulatedThread {
+                name: thread.identity.name.clone(),
+                program: process.name.clone(),
+                instructions,
+                ipc: instructions as f64 / thread.cycles.max(1) as f64,
+                busy: thread.cpu_time as f64 / life as f64,
+                slowdown: if rate > 0.0 {
+                    best / rate
+                } else {
+                    f64::INFINITY
+                },
+                migrations: thread.migrations,
+            }
+        })
+        .collect();
+    let slowdowns = || {
+        threads
+            .iter()
+            .map(|thread| thread.slowdown)
+            .filter(|s| s.is_finite())
+    };
+    let largest = slowdowns().fold(f64::NAN, f64::max);
+    let smallest = slowdowns().fold(f64::NAN, f64::min);
+    let instructions: u64 = threads.iter().map(|thread| thread.instructions).sum();
+    Simulated {
+        seed: 0,
+        seconds: machine.os_time(system.now()) as f64 / 1e9,
+        throughput: instructions as f64 / (system.now() as f64 / cycle),
+        unfairness: largest / smallest,
+        slowdown: slowdowns().sum::<f64>() / slowdowns().count().max(1) as f64,
+        migrations: threads.iter().map(|thread| thread.migrations).sum(),
+        instructions,
+        host_seconds: 0.0,
+        outcome: system.outcome(),
+        threads,
+    }
+}
