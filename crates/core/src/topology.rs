@@ -2,6 +2,7 @@
 
 use crate::{PuSet, ShareLevel, SharingDomain};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Whether perch may put threads on a PU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,11 +82,61 @@ pub struct Package {
     pub model: String,
 }
 
+/// What texts call the machine that perch runs on.
+const THIS_MACHINE: &str = "this machine";
+
+/// Where a topology comes from; a text in recordings and reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum TopologySource {
+    /// The machine that perch runs on, or on which the recording was made.
+    ThisMachine,
+    /// A synthetic description, the path of a file, or the name of a simulated machine.
+    Described(String),
+}
+
+impl TopologySource {
+    /// In words.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::ThisMachine => THIS_MACHINE,
+            Self::Described(text) => text,
+        }
+    }
+}
+
+impl fmt::Display for TopologySource {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(self.as_str())
+    }
+}
+
+impl From<String> for TopologySource {
+    fn from(text: String) -> Self {
+        match text == THIS_MACHINE {
+            true => Self::ThisMachine,
+            false => Self::Described(text),
+        }
+    }
+}
+
+impl From<&str> for TopologySource {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<TopologySource> for String {
+    fn from(source: TopologySource) -> Self {
+        source.to_string()
+    }
+}
+
 /// Packages, NUMA nodes, caches, cores and PUs. The vectors are in rising order of their lowest PU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// Where it comes from: `this machine`, a synthetic description, a file.
-    pub source: String,
+    /// Where it comes from.
+    pub source: TopologySource,
     /// Packages.
     pub packages: Vec<Package>,
     /// NUMA nodes; at least one.

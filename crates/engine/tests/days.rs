@@ -51,7 +51,7 @@ fn topology() -> Topology {
         state: PuState::Usable,
     };
     Topology {
-        source: "a test".to_owned(),
+        source: "a test".into(),
         packages: vec![Package {
             os: 0,
             pus: all(),

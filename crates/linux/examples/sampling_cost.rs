@@ -237,7 +237,7 @@ fn period_of(module: &mut SamplerModule, ids: &[ThreadId]) -> Vec<(ThreadId, Met
     };
     let threads: Vec<ThreadSample> = ids.iter().map(sample).collect();
     let topology = Arc::new(Topology {
-        source: String::new(),
+        source: "".into(),
         packages: Vec::new(),
         numa_nodes: Vec::new(),
         caches: Vec::new(),

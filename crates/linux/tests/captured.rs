@@ -96,7 +96,7 @@ fn an_smt_machine_with_a_pu_offline() {
         "OSName: Linux\nArchitecture: x86_64",
     );
     let (topology, infos) = read(tree.0.path());
-    assert!(topology.source.starts_with("captured tree"));
+    assert!(topology.source.as_str().starts_with("captured tree"));
     let cores: Vec<String> = topology.cores.iter().map(|c| c.pus.to_string()).collect();
     assert_eq!(cores, ["0,2", "1", "3"]);
     assert_eq!(topology.pu(3).unwrap().state, PuState::Offline);

@@ -1,6 +1,9 @@
 //! Topologies of machines that are not this one.
 
-use perch_core::{PuSet, ShareLevel, Topology, topology::PuState};
+use perch_core::{
+    PuSet, ShareLevel, Topology,
+    topology::{PuState, TopologySource},
+};
 use perch_linux::topology::{Source, export_xml, keep_offline, load, restrict};
 use proptest::prelude::*;
 
@@ -70,7 +73,7 @@ fn smt4_numa_single_and_large_machines() {
         assert_eq!(topology.cores.len(), cores, "{text}");
         assert_eq!(topology.usable().len(), pus, "{text}");
         assert_eq!(topology.domains(ShareLevel::Core).len(), cores, "{text}");
-        assert_eq!(topology.source, text);
+        assert_eq!(topology.source.as_str(), text);
     }
 }
 
@@ -85,7 +88,7 @@ fn cores_know_their_node() {
 fn this_machine() {
     let loaded = load(&Source::Native).unwrap();
     check(&loaded.topology);
-    assert_eq!(loaded.topology.source, "this machine");
+    assert_eq!(loaded.topology.source, TopologySource::ThisMachine);
     let architecture = ("Architecture".to_owned(), std::env::consts::ARCH.to_owned());
     assert!(loaded.infos.contains(&architecture), "{:?}", loaded.infos);
 }
@@ -103,7 +106,7 @@ fn a_saved_topology_is_read_back() {
     let saved = load(&Source::Xml(file.clone())).unwrap().topology;
     check(&saved);
     let original = synthetic(text);
-    assert_eq!(saved.source, file.display().to_string());
+    assert_eq!(saved.source.as_str(), file.display().to_string());
     assert_eq!(
         Topology {
             source: text.into(),

@@ -338,7 +338,7 @@ fn modules() -> Topology {
     };
     let set = |pus: &[u32]| pus.iter().copied().collect::<PuSet>();
     Topology {
-        source: "test".to_owned(),
+        source: "test".into(),
         packages: vec![Package {
             os: 0,
             pus: set(&[0, 1, 2, 3]),

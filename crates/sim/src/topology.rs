@@ -47,7 +47,7 @@ pub fn topology(machine: &MachineModel) -> Topology {
     }
     caches.sort_by_key(|cache| (cache.pus.first(), cache.level));
     Topology {
-        source: format!("simulated: {}", machine.name),
+        source: format!("simulated: {}", machine.name).into(),
         packages: packages
             .into_iter()
             .map(|(os, pus)| Package {

@@ -110,7 +110,7 @@ impl Collector {
             .start
             .as_ref()
             .filter(|start| start.machine != start.topology)
-            .map(|start| start.topology.source.clone());
+            .map(|start| start.topology.source.to_string());
         let text = |get: fn(&Start) -> &str| {
             self.start
                 .as_ref()
@@ -127,7 +127,7 @@ impl Collector {
                 Some(end) => end.counting.clone(),
                 None => text(|start| &start.counting),
             },
-            machine: text(|start| &start.machine.source),
+            machine: text(|start| start.machine.source.as_str()),
             dry_run: self.start.as_ref().is_some_and(|start| start.dry_run),
             paper,
             period: self

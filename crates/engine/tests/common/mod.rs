@@ -31,7 +31,7 @@ pub fn topology(cores: u32, usable: &PuSet) -> Topology {
         false => PuState::Disallowed,
     };
     Topology {
-        source: "a test".to_owned(),
+        source: "a test".into(),
         packages: vec![Package {
             os: 0,
             pus: all.clone(),

@@ -10,7 +10,7 @@ use crate::{
     threads::Tracker,
     topology::{self, Source},
 };
-use perch_core::{MachineError, Module, PuSet, Topology};
+use perch_core::{MachineError, Module, PuSet, Topology, topology::TopologySource};
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
 /// How to open the machine.
@@ -74,7 +74,7 @@ impl Builder {
             Some(topology) => topology,
             None => topology::load(&Source::Native)?.topology,
         };
-        let changes = (topology.source == topology::THIS_MACHINE)
+        let changes = (topology.source == TopologySource::ThisMachine)
             .then(|| Changes::new(self.restrict.clone()));
         if let Some(pus) = &self.restrict {
             topology::restrict(&mut topology, pus)?;

@@ -7,7 +7,7 @@ use crate::{
 };
 use perch_core::{
     CountQuality, EventPlan, MachineError, Module, ModuleContext, Sharing, ThreadId, ThreadSample,
-    Topology,
+    Topology, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
 use std::{collections::BTreeSet, sync::Arc};
@@ -58,7 +58,8 @@ impl Counting {
     }
 
     /// Opens what the mode asks for, for the threads that are followed already and for those to come. Without
-    /// permission for any of it, `auto` goes on with the kernel's accounting.
+    /// permission for any of it, `auto` goes on with the kernel's accounting. A user's module that needs what no other
+    /// module provides is an error.
     pub(super) fn configure(
         &mut self,
         plan: &EventPlan,
@@ -79,7 +80,7 @@ impl Counting {
         {
             self.sample()?;
         }
-        Ok(())
+        check_needs(self.all().map(|module| &*module))
     }
 
     /// The counters of threads, if there are any.

@@ -17,7 +17,7 @@ use hwlocality::{
 };
 use perch_core::{
     MachineError, PuSet, Topology,
-    topology::{Cache, Core, NumaNode, Package, Pu, PuState},
+    topology::{Cache, Core, NumaNode, Package, Pu, PuState, TopologySource},
 };
 use std::{collections::BTreeMap, ops::Deref};
 
@@ -89,13 +89,17 @@ pub fn load(source: &Source) -> Result<Loaded, MachineError> {
     let root = sysfs::root();
     let (name, is_native) = match source {
         Source::Native if root != std::path::Path::new("/") => {
-            (format!("captured tree {}", root.display()), true)
+            let tree = format!("captured tree {}", root.display());
+            (TopologySource::Described(tree), true)
         }
         // HWLOC_XMLFILE and HWLOC_SYNTHETIC go before what was asked for.
-        Source::Native if !hwloc.is_this_system() => ("hwloc's environment".to_owned(), false),
-        Source::Native => (super::THIS_MACHINE.to_owned(), true),
-        Source::Synthetic(text) => (text.clone(), false),
-        Source::Xml(path) => (path.display().to_string(), false),
+        Source::Native if !hwloc.is_this_system() => (
+            TopologySource::Described("hwloc's environment".to_owned()),
+            false,
+        ),
+        Source::Native => (TopologySource::ThisMachine, true),
+        Source::Synthetic(text) => (TopologySource::Described(text.clone()), false),
+        Source::Xml(path) => (TopologySource::Described(path.display().to_string()), false),
     };
     let topology = convert(&hwloc, name, is_native)?;
     let infos = infos(&hwloc);
@@ -218,7 +222,11 @@ fn packages(hwloc: &Hwloc, all: &PuSet) -> Vec<Package> {
     packages
 }
 
-fn convert(hwloc: &Hwloc, source: String, is_native: bool) -> Result<Topology, MachineError> {
+fn convert(
+    hwloc: &Hwloc,
+    source: TopologySource,
+    is_native: bool,
+) -> Result<Topology, MachineError> {
     let online = set(hwloc.cpuset());
     if online.is_empty() {
         return Err(failed("hwloc found no PU in this topology"));

@@ -11,9 +11,6 @@ pub use sysfs::{OnlineWatch, online as online_pus, possible as possible_pus};
 use perch_core::{MachineError, PuSet, Topology, topology::PuState};
 use std::path::{Path, PathBuf};
 
-/// What [`Topology::source`] says of the machine that perch runs on.
-pub const THIS_MACHINE: &str = "this machine";
-
 /// Where a topology comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Source {

@@ -229,7 +229,7 @@ impl Periods {
 /// A machine of which nothing is known.
 fn without_caches() -> Topology {
     Topology {
-        source: "test".to_owned(),
+        source: "test".into(),
         packages: Vec::new(),
         numa_nodes: Vec::new(),
         caches: Vec::new(),

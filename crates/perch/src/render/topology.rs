@@ -101,7 +101,8 @@ fn summary(topology: &Topology) -> String {
         parts.push(format!("{foreign} not in our cpuset"));
     }
     let parts = parts.join(", ");
-    let source = fit(&topology.source, topology.source.chars().count().min(WIDTH));
+    let source = topology.source.as_str();
+    let source = fit(source, source.chars().count().min(WIDTH));
     match source.chars().count() + parts.chars().count() + 2 <= WIDTH {
         true => format!("{source}: {parts}"),
         false => format!("{source}:\n{parts}"),

@@ -57,7 +57,7 @@ pub fn cores(nodes: u32, per_node: usize, smt: usize) -> Vec<CoreSpec> {
 pub fn topology(specs: &[CoreSpec]) -> Topology {
     let mut next = 0;
     let mut topology = Topology {
-        source: "a test".to_owned(),
+        source: "a test".into(),
         packages: Vec::new(),
         numa_nodes: Vec::new(),
         caches: Vec::new(),
