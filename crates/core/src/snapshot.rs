@@ -41,6 +41,13 @@ pub struct ThreadState {
     pub metrics: Metrics,
 }
 
+impl ThreadState {
+    /// Share of the period in which the thread wanted a PU: it ran or waited for one.
+    pub fn wanted(&self) -> f64 {
+        self.activity + self.waiting
+    }
+}
+
 /// What a PU did in one period, for all threads that ran on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PuLoad {

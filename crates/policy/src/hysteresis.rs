@@ -58,7 +58,7 @@ impl Cuts {
         let cuts = width.min(usize::from(HEAVY));
         let firsts = (1..cuts).map_while(|group| ranked.get(group * domains));
         Self {
-            below: firsts.map(|first| first.share).collect(),
+            below: firsts.map(|first| first.known.share).collect(),
             thresholds,
         }
     }
@@ -97,12 +97,12 @@ impl Cuts {
                 _ => margin,
             };
             match was {
-                Some(was) if was <= level => candidate.share >= cut - margin,
-                _ => candidate.share > cut + margin,
+                Some(was) if was <= level => candidate.known.share >= cut - margin,
+                _ => candidate.known.share > cut + margin,
             }
         };
         let heavy = match was {
-            None => candidate.share >= self.thresholds.fp_threshold,
+            None => candidate.known.share >= self.thresholds.fp_threshold,
             Some(_) => above_cut(HEAVY, self.thresholds.fp_threshold),
         };
         if !heavy {
@@ -117,6 +117,6 @@ impl Cuts {
 
     fn margin(&self, candidate: &Candidate, cut: f64) -> f64 {
         let relative = self.thresholds.margin * cut.max(self.thresholds.fp_threshold);
-        relative.max(candidate.noise) / candidate.confidence
+        relative.max(candidate.known.noise) / candidate.known.confidence
     }
 }

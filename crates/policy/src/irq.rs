@@ -149,7 +149,7 @@ struct Field {
 
 /// Something that equalises two groups: a source to the lower one, and one back.
 #[derive(Clone, Copy)]
-struct Candidate {
+struct Exchange {
     down: usize,
     up: Option<usize>,
     /// The difference that it leaves.
@@ -187,7 +187,7 @@ impl Field {
     }
 
     /// What equalises two groups best, if anything does; a single move before a swap that does no better.
-    fn best(&self, high: &PuSet, low: &PuSet, difference: f64) -> Option<Candidate> {
+    fn best(&self, high: &PuSet, low: &PuSet, difference: f64) -> Option<Exchange> {
         // An interrupt that also came elsewhere, for example because another process moved it, is judged the next time:
         // sending it away would change other groups as well.
         let both = high.or(low);
@@ -203,7 +203,7 @@ impl Field {
         let all = || self.sources.iter().enumerate();
         let downs: Vec<(usize, &Source)> = all().filter(|s| can(s, high, low)).collect();
         let ups: Vec<(usize, &Source)> = all().filter(|s| can(s, low, high)).collect();
-        let mut best: Option<Candidate> = None;
+        let mut best: Option<Exchange> = None;
         let mut offer = |down: usize, up: Option<usize>| {
             // What leaves the group and what arrives: all that comes of a source goes where it is sent.
             let (away, there) = self.shift(down, high, low);
@@ -211,7 +211,7 @@ impl Field {
             let left = (difference - away - there + back + here).abs();
             let better = best.is_none_or(|best| left < best.left * (1.0 - 1e-9));
             if left < difference * (1.0 - LEAST_GAIN) && better {
-                best = Some(Candidate { down, up, left });
+                best = Some(Exchange { down, up, left });
             }
         };
         for (down, _) in &downs {
@@ -237,7 +237,7 @@ impl Field {
 
     fn make(
         &mut self,
-        best: Candidate,
+        best: Exchange,
         high: &PuSet,
         low: &PuSet,
         level: Level,

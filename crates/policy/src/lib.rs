@@ -83,6 +83,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod busy;
 pub mod calibration;
 pub mod cpi;
 mod domains;

@@ -1,6 +1,7 @@
 //! Reasons in the numbers that decided.
 
-use super::view::Census;
+use super::view::Demand;
+use crate::busy::Census;
 
 /// No two PUs share a pipeline.
 pub(super) fn nothing_shared() -> String {
@@ -17,7 +18,7 @@ pub(super) fn few(busy: usize, cores: usize) -> String {
 }
 
 /// No thread's demand is known, or no thread may be placed.
-pub(super) fn unknown(census: &Census) -> String {
+pub(super) fn unknown(census: &Census<Demand>) -> String {
     if census.unknown.is_empty() {
         "all busy threads were placed by somebody else and are left alone".to_owned()
     } else {

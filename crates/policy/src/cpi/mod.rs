@@ -19,15 +19,18 @@ mod view;
 pub(crate) use config::check_width;
 pub use config::{CpiConfig, Variant};
 pub use solo::{Running, Solo, SoloCpi};
-pub(crate) use view::{core_of, is_busy, reachable};
+pub(crate) use view::core_of;
 
-use crate::history::PerThread;
+use crate::{
+    busy::{Census, idle, is_busy, reachable},
+    history::PerThread,
+};
 use cores::Cores;
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId, metric::names};
 use place::{Field, Ground};
 use predict::Predictor;
 use trust::Trust;
-use view::Census;
+use view::Demand;
 
 /// The policy.
 #[derive(Debug, Default)]
@@ -84,13 +87,13 @@ impl Cpi {
         let reachable = reachable(snapshot, self.config.min_activity);
         let cores = Cores::new(&snapshot.topology, &reachable);
         let (memory, learned) = (&mut self.memory, &mut self.learned);
-        let census = view::census(snapshot, &cores, learned, memory, &self.config);
-        if let Some(why) = nothing_to_do(snapshot, &census, &cores) {
+        let demands = view::demands(snapshot, &cores, learned, memory, &self.config);
+        if let Some(why) = nothing_to_do(snapshot, &demands.threads, &cores) {
             self.will.wanted = 0;
             return Decision::nothing(why);
         }
-        let ground = Ground::new(snapshot, &self.memory, &census, &cores);
-        let field = Field::new(snapshot, &census, &ground, &cores, self.config.variant);
+        let ground = Ground::new(snapshot, &self.memory, &demands.threads, &cores);
+        let field = Field::new(snapshot, &demands, &ground, &cores, self.config.variant);
         let placed = match self.config.variant {
             Variant::Paper => field.deal(),
             Variant::Perch => match field.choose(&self.config, &mut self.will) {
@@ -113,12 +116,9 @@ impl Cpi {
         });
         leaving
             .map(|(_, thread)| {
-                let runnable = thread.activity + thread.waiting;
                 let text = match &decision.nothing {
                     Some(why) => why.clone(),
-                    None if !view::is_busy(thread, self.config.min_activity) => {
-                        format!("idle: runnable for {:.0} % of the period", 100.0 * runnable)
-                    }
+                    None if !is_busy(thread, self.config.min_activity) => idle(thread),
                     None => "no room on the cores that it may use: left to the kernel".to_owned(),
                 };
                 let reason = Reason::new(text).with("activity", thread.activity);
@@ -129,7 +129,7 @@ impl Cpi {
 }
 
 /// Why there is nothing to do, whatever the threads ask for.
-fn nothing_to_do(snapshot: &Snapshot, census: &Census, cores: &Cores) -> Option<String> {
+fn nothing_to_do(snapshot: &Snapshot, census: &Census<Demand>, cores: &Cores) -> Option<String> {
     if !cores.iter().any(|core| core.pus.len() > 1) && !cores.is_empty() {
         Some(explain::nothing_shared())
     } else if census.busy() < cores.len() || cores.is_empty() {

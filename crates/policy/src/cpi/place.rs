@@ -5,9 +5,9 @@ use super::{
     balance::{self, Item, Pipeline},
     cores::{Cores, reaches},
     explain,
-    view::{Candidate, Census, core_of},
+    view::{Candidate, Demand, Demands, core_of},
 };
-use crate::{history::PerThread, matching};
+use crate::{busy::Census, history::PerThread, matching};
 use perch_core::{MetricName, PuSet, Reason, Snapshot, ThreadState};
 
 /// Demands that differ by no more than this part stand for each other with `perch`.
@@ -27,7 +27,7 @@ impl Ground {
     pub fn new(
         snapshot: &Snapshot,
         memory: &PerThread<Memory>,
-        census: &Census,
+        census: &Census<Demand>,
         cores: &Cores,
     ) -> Self {
         let mut ground = Self {
@@ -62,13 +62,13 @@ impl Ground {
 
 /// Share of the period in which the thread wanted a PU.
 fn runnable(thread: &ThreadState) -> f64 {
-    (thread.activity + thread.waiting).clamp(0.0, 1.0)
+    thread.wanted().clamp(0.0, 1.0)
 }
 
 /// Threads and cores, ready to be dealt.
 pub(super) struct Field<'a> {
     snapshot: &'a Snapshot,
-    census: &'a Census,
+    demands: &'a Demands,
     ground: &'a Ground,
     cores: &'a Cores,
     field: balance::Field,
@@ -80,11 +80,12 @@ pub(super) struct Field<'a> {
 impl<'a> Field<'a> {
     pub fn new(
         snapshot: &'a Snapshot,
-        census: &'a Census,
+        demands: &'a Demands,
         ground: &'a Ground,
         cores: &'a Cores,
         variant: Variant,
     ) -> Self {
+        let census = &demands.threads;
         let threads = |c: &Candidate| &snapshot.threads[c.at];
         let masks = census.ranked.iter().map(|c| &threads(c).allowed);
         let (reach_of, reaches) = reaches(cores, masks);
@@ -95,8 +96,8 @@ impl<'a> Field<'a> {
             Item {
                 // A thread that sleeps half of the time asks for half as much; the paper's threads never sleep.
                 demand: match variant {
-                    Variant::Perch => c.demand * runnable(thread),
-                    Variant::Paper => c.demand,
+                    Variant::Perch => c.known.demand * runnable(thread),
+                    Variant::Paper => c.known.demand,
                 },
                 reach: *reach,
                 home: core_of(thread, cores),
@@ -108,7 +109,7 @@ impl<'a> Field<'a> {
         let (items, candidates) = both.into_iter().unzip();
         let pipelines = cores.iter().zip(&ground.fixed);
         let pipelines = pipelines.map(|(core, (fixed, fixed_demand))| Pipeline {
-            width: census.widths[core.kind],
+            width: demands.widths[core.kind],
             contexts: core.pus.len(),
             fixed: *fixed,
             fixed_demand: *fixed_demand,
@@ -119,7 +120,7 @@ impl<'a> Field<'a> {
                 reaches,
             },
             snapshot,
-            census,
+            demands,
             ground,
             cores,
             items,
@@ -151,7 +152,7 @@ impl<'a> Field<'a> {
             will.wanted = 0;
             return Err(why);
         }
-        let doubt = match self.census.delivered {
+        let doubt = match self.demands.delivered {
             Some(delivered) => {
                 let change = config.gain * config.large;
                 will.trust.follow(self.items.len(), delivered, change)
@@ -160,7 +161,7 @@ impl<'a> Field<'a> {
         };
         let enough_gain = config.gain * doubt;
         let mut promise = |from: f64, to: f64| {
-            if let Some(delivered) = self.census.delivered.filter(|_| from > 0.0) {
+            if let Some(delivered) = self.demands.delivered.filter(|_| from > 0.0) {
                 will.trust.promise(delivered, to / from - 1.0);
             }
         };
@@ -259,7 +260,7 @@ impl<'a> Field<'a> {
             } else {
                 self.one_each(core, members)
             };
-            let width = self.census.widths[self.cores[core].kind];
+            let width = self.demands.widths[self.cores[core].kind];
             let load = loads[core];
             let with = format!(
                 "{} with its threads for {load:.2} of {width:.2}",
@@ -269,9 +270,9 @@ impl<'a> Field<'a> {
                 if let Some(pus) = pus {
                     let candidate = &self.candidates[*item];
                     let numbers = [
-                        candidate.demand,
-                        candidate.measured,
-                        candidate.confidence,
+                        candidate.known.demand,
+                        candidate.known.measured,
+                        candidate.known.confidence,
                         load,
                         candidate.activity,
                     ];
@@ -337,7 +338,7 @@ impl<'a> Field<'a> {
         };
         format!(
             "asks for {:.2} instructions a cycle (measured {:.2}), {with}: PU {pus}; {came}",
-            candidate.demand, candidate.measured,
+            candidate.known.demand, candidate.known.measured,
         )
     }
 }

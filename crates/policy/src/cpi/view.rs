@@ -7,65 +7,35 @@ use super::{
     predict::Observed,
     solo::{Running, SoloCpi},
 };
-use crate::history::PerThread;
-use perch_core::{PuSet, Snapshot, ThreadState};
+use crate::{
+    busy::{Census, is_busy},
+    history::PerThread,
+};
+use perch_core::{Snapshot, ThreadState};
 
-/// A busy thread that may be placed and whose demand is known.
+/// What is known of a thread's demand.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate {
-    /// Its place in the snapshot's threads.
-    pub at: usize,
+pub(super) struct Demand {
     /// What it is predicted to ask for while it runs, in instructions a cycle.
     pub demand: f64,
     /// What was measured, or estimated from its mix.
     pub measured: f64,
     /// How far the demand can be trusted.
     pub confidence: f64,
-    /// Share of the period on a PU.
-    pub activity: f64,
 }
 
-/// The threads, sorted out.
-#[derive(Debug, Default)]
-pub(super) struct Census {
-    /// By falling demand.
-    pub ranked: Vec<Candidate>,
-    /// Busy threads of unknown demand.
-    pub unknown: Vec<usize>,
-    /// Busy threads that must be left alone.
-    pub hands_off: Vec<usize>,
+/// A thread that can be placed by its demand.
+pub(super) type Candidate = crate::busy::Candidate<Demand>;
+
+/// The busy threads and what they ask for.
+#[derive(Debug)]
+pub(super) struct Demands {
+    /// The busy threads, by falling demand.
+    pub threads: Census<Demand>,
     /// What all candidates delivered in the period, in instructions a cycle; nothing where cycles are not counted.
     pub delivered: Option<f64>,
     /// How many instructions a cycle each kind of core can issue.
     pub widths: Vec<f64>,
-}
-
-impl Census {
-    /// All busy threads.
-    pub fn busy(&self) -> usize {
-        self.ranked.len() + self.unknown.len() + self.hands_off.len()
-    }
-}
-
-/// Whether a thread is busy; bound ones stay so for longer.
-pub(crate) fn is_busy(thread: &ThreadState, min_activity: f64) -> bool {
-    let least = min_activity * if thread.bound.is_some() { 0.5 } else { 1.0 };
-    thread.activity + thread.waiting >= least
-}
-
-/// All PUs on which any busy thread that may be placed can run.
-pub(crate) fn reachable(snapshot: &Snapshot, min_activity: f64) -> PuSet {
-    let ours = snapshot
-        .threads
-        .iter()
-        .filter(|thread| thread.hands_off.is_none() && is_busy(thread, min_activity));
-    ours.fold(PuSet::new(), |all, thread| {
-        if thread.allowed.is_subset(&all) {
-            all
-        } else {
-            all.or(&thread.allowed)
-        }
-    })
 }
 
 /// The core on which a thread spent the period: where it is bound, or pinned by others, else where it was last seen.
@@ -80,13 +50,13 @@ pub(crate) fn core_of(thread: &ThreadState, cores: &Cores) -> Option<usize> {
 }
 
 /// Reads all threads' demand and takes it into the memory.
-pub(super) fn census(
+pub(super) fn demands(
     snapshot: &Snapshot,
     cores: &Cores,
     learned: &mut Vec<f64>,
     memory: &mut PerThread<Memory>,
     config: &CpiConfig,
-) -> Census {
+) -> Demands {
     let threads = &snapshot.threads;
     let busy: Vec<bool> = threads
         .iter()
@@ -110,65 +80,53 @@ pub(super) fn census(
     };
     let kinds = cores.iter().map(|core| core.kind + 1).max().unwrap_or(0);
     learned.resize(learned.len().max(kinds), 1.0);
-    let mut census = Census::default();
+    let mut widths = vec![1.0; learned.len()];
     let observed = match basis {
         // The delays of the mix are those of a pipeline that issues one instruction a cycle, and no co-runner changes
         // them.
-        Basis::Mix => {
-            census.widths = vec![1.0; learned.len()];
-            readings.iter().map(|r| r.map(as_read)).collect()
-        }
+        Basis::Mix => readings.iter().map(|r| r.map(as_read)).collect::<Vec<_>>(),
         Basis::Counted => {
             let beside = beside(snapshot, cores, &readings);
             learn(snapshot, cores, learned, &readings, &beside);
-            census.widths.clone_from(learned);
+            widths.clone_from(learned);
             if config.width > 0.0 {
-                census.widths.fill(config.width);
+                widths.fill(config.width);
             }
             match config.variant {
                 Variant::Paper => readings.iter().map(|r| r.map(as_read)).collect(),
-                Variant::Perch => infer(snapshot, cores, &census.widths, &readings, &beside),
+                Variant::Perch => infer(snapshot, cores, &widths, &readings, &beside),
             }
         }
     };
-    for (at, thread) in threads.iter().enumerate() {
-        let seen = observed[at];
-        let predicted = match (seen, config.variant) {
-            (Some(seen), Variant::Perch) => {
-                let predictor = &mut memory[at].predictor;
-                Some(predictor.follow(seen, config.smoothing, config.patience))
-            }
-            (Some(seen), Variant::Paper) => Some(seen.at_least),
-            (None, _) => None,
-        };
-        if !busy[at] {
-            continue;
-        }
-        if thread.hands_off.is_some() {
-            census.hands_off.push(at);
-            continue;
-        }
-        match predicted.zip(seen) {
-            Some((demand, seen)) if !thread.allowed.is_empty() => census.ranked.push(Candidate {
-                at,
-                demand,
-                measured: seen.at_least,
-                confidence: seen.confidence,
-                activity: thread.activity,
-            }),
-            _ => census.unknown.push(at),
-        }
+    // Those that are not busy are followed too: their demand is known once they are.
+    let mut predicted: Vec<Option<Demand>> = Vec::with_capacity(threads.len());
+    for (at, seen) in observed.into_iter().enumerate() {
+        predicted.push(seen.map(|seen| Demand {
+            demand: match config.variant {
+                Variant::Perch => {
+                    let predictor = &mut memory[at].predictor;
+                    predictor.follow(seen, config.smoothing, config.patience)
+                }
+                Variant::Paper => seen.at_least,
+            },
+            measured: seen.at_least,
+            confidence: seen.confidence,
+        }));
     }
-    let delivered = |c: &Candidate| c.measured * c.activity;
-    census.delivered = (basis == Basis::Counted).then(|| census.ranked.iter().map(delivered).sum());
+    let mut census = Census::new(snapshot, |at, _| busy[at], |at, _| predicted[at]);
+    let delivered = |c: &Candidate| c.known.measured * c.activity;
+    let delivered = (basis == Basis::Counted).then(|| census.ranked.iter().map(delivered).sum());
     // What tells two threads apart is what they do and where, not what they are called.
     census.ranked.sort_unstable_by(|a, b| {
-        let last = |c: &Candidate| threads[c.at].last_pu;
-        (b.demand.total_cmp(&a.demand))
-            .then_with(|| last(a).cmp(&last(b)))
+        (b.known.demand.total_cmp(&a.known.demand))
+            .then_with(|| a.last_pu.cmp(&b.last_pu))
             .then(a.at.cmp(&b.at))
     });
-    census
+    Demands {
+        threads: census,
+        delivered,
+        widths,
+    }
 }
 
 fn as_read(reading: Reading) -> Observed {

@@ -1,7 +1,10 @@
 //! One period: who runs on which PU, and the loads of PUs and of the groups that share something.
 
 use super::{MasaConfig, Variant, load::LoadMetric, load::Loads};
-use crate::{calibration::Share, cpi};
+use crate::{
+    busy::{is_busy, reachable},
+    calibration::Share,
+};
 use perch_core::{PuSet, Snapshot, ThreadState, topology::PuState};
 use std::cmp::Ordering;
 
@@ -92,14 +95,14 @@ pub(crate) struct Field<'a> {
 impl<'a> Field<'a> {
     pub fn new(snapshot: &'a Snapshot, loads: &mut Loads, config: &MasaConfig) -> Self {
         let busy: Vec<usize> = (0..snapshot.threads.len())
-            .filter(|at| cpi::is_busy(&snapshot.threads[*at], config.min_activity))
+            .filter(|at| is_busy(&snapshot.threads[*at], config.min_activity))
             .collect();
         let threads: Vec<&ThreadState> = busy.iter().map(|at| &snapshot.threads[*at]).collect();
         let present = loads.present(&threads, snapshot.interval, config);
         let table = Table::new(&threads, &present.rates);
         let topology = &snapshot.topology;
         let all_usable = topology.usable();
-        let mut usable = cpi::reachable(snapshot, config.min_activity).and(&all_usable);
+        let mut usable = reachable(snapshot, config.min_activity).and(&all_usable);
         let mut runners = Vec::with_capacity(threads.len());
         for (row, (&at, thread)) in busy.iter().zip(&threads).enumerate() {
             let Some(pu) = pu_of(thread).filter(|pu| all_usable.contains(*pu)) else {

@@ -13,11 +13,11 @@ mod search;
 pub use config::{Candidates, Score, SosConfig};
 
 use crate::{
+    busy::{Census, is_busy},
     cpi::{
         balance::{self, Item, Pipeline},
         core_of,
         cores::{Cores, reaches},
-        reachable,
     },
     history::PerThread,
     matching,
@@ -59,25 +59,21 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(snapshot: &'a Snapshot, min_activity: f64) -> Self {
-        let cores = Cores::new(&snapshot.topology, &reachable(snapshot, min_activity));
+        let busy = |_, thread: &ThreadState| is_busy(thread, min_activity);
+        let census = Census::new(snapshot, busy, |_, _| Some(()));
+        let cores = Cores::new(&snapshot.topology, &census.reachable);
         let mut view = Self {
             fixed: vec![0; cores.len()],
             cores,
             snapshot,
-            threads: Vec::new(),
+            threads: census.ranked.iter().map(|thread| thread.at).collect(),
             taken: PuSet::new(),
         };
-        for (at, thread) in snapshot.threads.iter().enumerate() {
-            if !crate::cpi::is_busy(thread, min_activity) {
-                continue;
-            }
-            if thread.hands_off.is_none() {
-                if !thread.allowed.is_empty() {
-                    view.threads.push(at);
-                }
-            } else if let Some(core) = view.cores.of_all(&thread.allowed) {
+        for at in census.hands_off {
+            let allowed = &snapshot.threads[at].allowed;
+            if let Some(core) = view.cores.of_all(allowed) {
                 view.fixed[core] += 1;
-                if let (Some(pu), 1) = (thread.allowed.first(), thread.allowed.len()) {
+                if let (Some(pu), 1) = (allowed.first(), allowed.len()) {
                     view.taken.insert(pu);
                 }
             }
@@ -329,7 +325,7 @@ impl Policy for Sos {
             let stays = bound.next_if_eq(&thread.info.id).is_some();
             if !stays && thread.bound.is_some() && thread.hands_off.is_none() {
                 let why = nothing.clone().unwrap_or_else(|| {
-                    let runnable = 100.0 * (thread.activity + thread.waiting);
+                    let runnable = 100.0 * thread.wanted();
                     format!("idle or without room: runnable for {runnable:.0} % of the period")
                 });
                 plan.released.push((thread.info.id, Reason::new(why)));

@@ -4,6 +4,7 @@ use super::{
     cold::Ramp,
     uses::{Basis, SIGNATURE, Values},
 };
+use crate::busy::stays_busy;
 use perch_core::{PuSet, Reason, ThreadId, ThreadState};
 
 /// Weight of a new value in the mean of those before.
@@ -63,11 +64,13 @@ impl Memory {
     /// Takes in the share of a period that it wanted a PU; the mean of those so far, if it is busy by that. Threads that
     /// sleep now and then must not come and go.
     pub fn wanted(&mut self, thread: &ThreadState, least: f64) -> f64 {
-        let now = thread.activity + thread.waiting;
+        let now = thread.wanted();
         let mean = self.present.get_or_insert(now);
         *mean += NEW_PRESENCE * (now - *mean);
-        let least = least * if self.target.is_some() { 0.5 } else { 1.0 };
-        if *mean >= least { *mean } else { 0.0 }
+        match stays_busy(*mean, least, self.target.is_some()) {
+            true => *mean,
+            false => 0.0,
+        }
     }
 
     /// Takes in a period's uses. Whether the thread is in another phase than before: then all that was known is forgotten.

@@ -223,7 +223,7 @@ fn done(snapshot: &Snapshot, scene: &Scene, now: &[f64]) -> Vec<f64> {
     runners
         .map(|(runner, now)| {
             let thread = &snapshot.threads[runner.at];
-            let wanted = thread.activity + thread.waiting;
+            let wanted = thread.wanted();
             match scene.turns && wanted > 0.0 {
                 true => now * thread.activity / wanted,
                 false => *now,

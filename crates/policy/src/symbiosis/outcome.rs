@@ -53,7 +53,7 @@ impl Symbiosis {
         let mut changed = Vec::new();
         let wanted = |at: usize| {
             let thread = &snapshot.threads[scene.runners[at].at];
-            thread.activity + thread.waiting
+            thread.wanted()
         };
         for (runner, of) in scene.runners.iter().enumerate() {
             let mut beside = placed.around(runner, level);

@@ -37,7 +37,7 @@ impl Symbiosis {
         let threads: Vec<_> = snapshot
             .threads
             .iter()
-            .filter(|thread| crate::cpi::is_busy(thread, self.config.min_activity))
+            .filter(|thread| crate::busy::is_busy(thread, self.config.min_activity))
             .map(|thread| believed(&thread.metrics, least))
             .collect();
         let with = |name: &str| threads.iter().filter(|value| value(name).is_some()).count();

@@ -1,8 +1,9 @@
 //! Reasons in the numbers that decided.
 
 use crate::{
+    busy::Census,
     domains::Domains,
-    ranking::{Candidate, Census},
+    ranking::{Candidate, FpShare},
 };
 use perch_core::{MetricName, Reason, Snapshot, metric::names};
 
@@ -21,7 +22,7 @@ pub(super) fn few(busy: usize, domains: usize) -> String {
 }
 
 /// No thread's FP share is known, or no thread may be placed.
-pub(super) fn unknown(census: &Census) -> String {
+pub(super) fn unknown(census: &Census<FpShare>) -> String {
     if census.unknown.is_empty() {
         "all busy threads were placed by somebody else and are left alone".to_owned()
     } else {
@@ -30,10 +31,10 @@ pub(super) fn unknown(census: &Census) -> String {
 }
 
 /// All candidates use the FP units alike.
-pub(super) fn alike(census: &Census, heavy: bool, threshold: f64) -> String {
+pub(super) fn alike(census: &Census<FpShare>, heavy: bool, threshold: f64) -> String {
     let (count, kind) = (census.ranked.len(), if heavy { "heavy" } else { "light" });
-    let highest = census.ranked.first().map_or(0.0, |c| c.share);
-    let lowest = census.ranked.last().map_or(0.0, |c| c.share);
+    let highest = census.ranked.first().map_or(0.0, |c| c.known.share);
+    let lowest = census.ranked.last().map_or(0.0, |c| c.known.share);
     let threads = match count {
         1 => "the only busy thread is".to_owned(),
         _ => format!("the {count} busy threads are all"),
@@ -70,7 +71,7 @@ impl Names {
     ) -> Reason {
         let numbers = [
             (rank + 1) as f64,
-            candidate.share,
+            candidate.known.share,
             candidate.activity,
             f64::from(pu),
         ];

@@ -14,10 +14,11 @@ mod placement;
 pub use config::{Variant, WorkOverConfig};
 
 use crate::{
+    busy::{self, Census},
     domains::Domains,
     history::{PerThread, PuUsage},
     hysteresis::LevelState,
-    ranking::Census,
+    ranking::FpShare,
 };
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
 
@@ -47,7 +48,7 @@ struct View<'a> {
 
 impl View<'_> {
     /// Why there is nothing to do, whatever the threads' FP shares are. `domains` are those that can be reached.
-    fn nothing_to_do(&self, census: &Census, domains: &Domains) -> Option<String> {
+    fn nothing_to_do(&self, census: &Census<FpShare>, domains: &Domains) -> Option<String> {
         let known = !census.ranked.is_empty();
         let usable = || Domains::new(self.snapshot, &self.snapshot.topology.usable());
         let all = (!known).then(usable);
@@ -131,9 +132,8 @@ impl WorkOver {
             .map(|(_, thread)| {
                 let reason = if let Some(why) = &decision.nothing {
                     Reason::new(why.clone())
-                } else if thread.activity + thread.waiting < self.config.min_activity {
-                    let percent = 100.0 * (thread.activity + thread.waiting);
-                    Reason::new(format!("idle: runnable for {percent:.0} % of the period"))
+                } else if thread.wanted() < self.config.min_activity {
+                    Reason::new(busy::idle(thread))
                 } else if thread.metrics.get(names::FP_SHARE).is_none() {
                     Reason::new("its FP share is not known")
                 } else {

@@ -5,7 +5,7 @@ use crate::{
     domains::Domains,
     history::PerThread,
     matching,
-    ranking::{Candidate, Census},
+    ranking::{Candidate, by_fp_share},
 };
 use std::collections::HashMap;
 
@@ -15,13 +15,13 @@ pub(super) fn decide(
     config: &WorkOverConfig,
 ) -> Decision {
     let snapshot = view.snapshot;
-    let mut census = Census::new(snapshot, config.min_confidence, |_, thread| {
+    let mut census = by_fp_share(snapshot, config.min_confidence, |_, thread| {
         thread.activity >= config.min_activity
     });
     // Equals stay in the order of their groups, else they would change places for nothing.
     census.ranked.sort_by(|a, b| {
         let group = |candidate: &Candidate| memory[candidate.at].group.unwrap_or(usize::MAX);
-        (b.share.total_cmp(&a.share))
+        (b.known.share.total_cmp(&a.known.share))
             .then(b.activity.total_cmp(&a.activity))
             .then(group(a).cmp(&group(b)))
     });

@@ -2,10 +2,11 @@
 
 use super::{Decision, Memory, Placed, View, WorkOverConfig, explain, placement::Placement};
 use crate::{
+    busy::{Census, stays_busy},
     domains::Domains,
     history::PerThread,
     hysteresis::{Cuts, LIGHT, Thresholds},
-    ranking::Census,
+    ranking::{FpShare, by_fp_share},
 };
 use perch_core::{Reason, metric::names};
 
@@ -15,10 +16,9 @@ pub(super) fn decide(
     config: &WorkOverConfig,
 ) -> Decision {
     let snapshot = view.snapshot;
-    let census = Census::new(snapshot, config.min_confidence, |at, thread| {
+    let census = by_fp_share(snapshot, config.min_confidence, |at, thread| {
         let bound = view.present[at].is_some();
-        let least = config.min_activity * if bound { 0.5 } else { 1.0 };
-        thread.activity + thread.waiting >= least
+        stays_busy(thread.wanted(), config.min_activity, bound)
     });
     let domains = Domains::new(snapshot, &census.reachable);
     if let Some(why) = view.nothing_to_do(&census, &domains) {
@@ -75,7 +75,7 @@ impl Fixed {
     fn new(
         view: &View<'_>,
         memory: &PerThread<Memory>,
-        census: &Census,
+        census: &Census<FpShare>,
         domains: &Domains,
     ) -> Self {
         let highest = domains.iter().flat_map(|d| d.pus.iter().copied()).max();

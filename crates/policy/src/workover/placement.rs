@@ -2,11 +2,12 @@
 
 use super::{Memory, Placed, View, explain, perch::Fixed};
 use crate::{
+    busy::Census,
     domains::Domains,
     history::PerThread,
     hysteresis::LIGHT,
     matching,
-    ranking::{Candidate, Census},
+    ranking::{Candidate, FpShare},
     spread::{Ground, Item, spread},
 };
 use perch_core::PuSet;
@@ -41,7 +42,7 @@ impl Thread {
 impl<'a> Placement<'a> {
     pub fn new(
         view: &'a View<'a>,
-        census: &Census,
+        census: &Census<FpShare>,
         levels: &[u8],
         domains: &'a Domains,
         fixed: &'a Fixed,
