@@ -1,7 +1,6 @@
 //! What runs on each PU right now, for pictures of the machine.
 
-use perch_core::PuSet;
-use procfs::{CurrentSI, KernelStats};
+use crate::proc::{PuTicks, parse_pu_ticks};
 use std::{collections::HashMap, thread::sleep, time::Duration};
 
 /// What one PU did in a short window.
@@ -15,16 +14,10 @@ pub struct PuLoad {
     pub thread: Option<String>,
 }
 
-/// Busy and total ticks of each PU.
-fn ticks() -> Option<Vec<(u64, u64)>> {
-    let stats = KernelStats::current().ok()?;
-    let of = |time: &procfs::CpuTime| {
-        let idle = time.idle + time.iowait.unwrap_or(0);
-        let busy =
-            time.user + time.nice + time.system + time.irq.unwrap_or(0) + time.softirq.unwrap_or(0);
-        (busy, busy + idle)
-    };
-    Some(stats.cpu_time.iter().map(of).collect())
+/// What each online PU did since it was first online.
+fn ticks() -> Option<Vec<PuTicks>> {
+    let bytes = std::fs::read("/proc/stat").ok()?;
+    Some(parse_pu_ticks(&bytes))
 }
 
 /// Ticks, last PU and name of every thread that can be read.
@@ -51,11 +44,9 @@ fn threads() -> HashMap<i32, (u64, u32, String)> {
         .collect()
 }
 
-/// Watches the PUs for this long. PUs that are offline are left out; an unreadable /proc gives nothing.
-///
-/// /proc/stat lists online PUs by number only through its line labels, which `procfs` drops; `online` gives the
-/// numbers back in the same order (proc(5)).
-pub fn watch(online: &PuSet, window: Duration) -> Vec<PuLoad> {
+/// Watches the online PUs for this long, by rising number. A PU that came meanwhile is left out; an unreadable /proc gives
+/// nothing.
+pub fn watch(window: Duration) -> Vec<PuLoad> {
     let (Some(before), names) = (ticks(), threads()) else {
         return Vec::new();
     };
@@ -71,25 +62,22 @@ pub fn watch(online: &PuSet, window: Duration) -> Vec<PuLoad> {
             *most = (ran, name);
         }
     }
-    online
-        .iter()
-        .zip(before.iter().zip(&after))
-        .map(|(pu, (before, after))| {
-            let (busy, total) = (
-                after.0.saturating_sub(before.0),
-                after.1.saturating_sub(before.1),
-            );
-            PuLoad {
-                pu,
-                busy: if total == 0 {
-                    0.0
-                } else {
-                    busy as f64 / total as f64
-                },
-                thread: busiest.get(&pu).map(|(_, name)| (*name).to_owned()),
-            }
+    let load = |after: &PuTicks| {
+        let at = before.binary_search_by_key(&after.pu, |ticks| ticks.pu);
+        let before = before[at.ok()?];
+        let since = |of: fn(&PuTicks) -> u64| of(after).saturating_sub(of(&before));
+        let busy = since(|ticks| ticks.running) + since(|ticks| ticks.interrupts);
+        let total = busy + since(|ticks| ticks.idle);
+        Some(PuLoad {
+            pu: after.pu,
+            busy: match total {
+                0 => 0.0,
+                total => busy as f64 / total as f64,
+            },
+            thread: busiest.get(&after.pu).map(|(_, name)| (*name).to_owned()),
         })
-        .collect()
+    };
+    after.iter().filter_map(load).collect()
 }
 
 #[cfg(test)]
@@ -109,11 +97,11 @@ mod tests {
             .name("spins".into())
             .spawn(spin)
             .unwrap();
-        let online: PuSet = (0..online_pus()).collect();
+        let online = crate::perf::limits::online_cpus();
         // A machine under load may not give the thread its turn in one window.
         let seen = (0..20).any(|_| {
-            let loads = watch(&online, Duration::from_millis(100));
-            loads.len() == online.len()
+            let loads = watch(Duration::from_millis(100));
+            loads.iter().map(|load| load.pu).eq(online.iter())
                 && loads
                     .iter()
                     .any(|load| load.busy > 0.0 && load.thread.as_deref() == Some("spins"))
@@ -121,9 +109,5 @@ mod tests {
         STOP.store(true, Ordering::Relaxed);
         spinner.join().unwrap();
         assert!(seen);
-    }
-
-    fn online_pus() -> u32 {
-        ticks().unwrap().len() as u32
     }
 }

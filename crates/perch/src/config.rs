@@ -252,12 +252,18 @@ fn user_config() -> Option<PathBuf> {
     Some(user_folder()?.join("config.toml"))
 }
 
-/// `~/.config/perch`, as the XDG base directory specification says it.
+/// The directory of the user's settings, profiles and calibration.
 pub fn user_folder() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    settings_folder(variable("XDG_CONFIG_HOME"), variable("HOME"))
+}
+
+/// `perch` below `$XDG_CONFIG_HOME`, else below `$HOME/.config`, as the XDG base directory specification says: paths that
+/// are not absolute are ignored.
+pub fn settings_folder(config_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let of_home = || Some(home.filter(absolute)?.join(".config"));
+    let base = config_home.filter(absolute).or_else(of_home)?;
     Some(base.join("perch"))
 }
 

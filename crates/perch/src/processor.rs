@@ -1,5 +1,6 @@
 //! Which profile a machine gets.
 
+use crate::config::user_folder;
 use anyhow::{Context, Result};
 use perch_linux::topology::{Loaded, Source};
 use perch_profile::{CpuIdentity, Library, Profile, detect, user_dirs};
@@ -18,13 +19,8 @@ pub struct Chosen {
 /// # Errors
 /// A user's profile with a mistake.
 pub fn library() -> Result<Library> {
-    let variable = std::env::var_os;
-    let asked = variable("PERCH_PROFILES");
-    let mut dirs = user_dirs(
-        asked.as_deref(),
-        variable("XDG_CONFIG_HOME").as_deref(),
-        variable("HOME").as_deref(),
-    );
+    let asked = std::env::var_os("PERCH_PROFILES");
+    let mut dirs = user_dirs(asked.as_deref(), user_folder().as_deref());
     if asked.is_none() {
         // The user did not ask for it: HOME may be another user's, as under sudo or setpriv.
         let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;

@@ -118,29 +118,16 @@ impl Library {
     }
 }
 
-/// Where a user's profiles are: `$PERCH_PROFILES` (directories separated by colons), else `perch/profiles` below
-/// `$XDG_CONFIG_HOME`, else below `$HOME/.config`. The caller brings the variables' values.
-pub fn user_dirs(
-    perch_profiles: Option<&OsStr>,
-    config_home: Option<&OsStr>,
-    home: Option<&OsStr>,
-) -> Vec<PathBuf> {
+/// Where a user's profiles are: `$PERCH_PROFILES` (directories separated by colons), else `profiles` in the directory of
+/// perch's settings. The caller brings both.
+pub fn user_dirs(perch_profiles: Option<&OsStr>, settings: Option<&Path>) -> Vec<PathBuf> {
     if let Some(directories) = perch_profiles.filter(|value| !value.is_empty()) {
         return std::env::split_paths(directories)
             .filter(|path| !path.as_os_str().is_empty())
             .collect();
     }
-    let config = config_home
-        .filter(|value| Path::new(value).is_absolute())
-        .map(PathBuf::from)
-        .or_else(|| {
-            home.filter(|value| Path::new(value).is_absolute())
-                .map(|home| Path::new(home).join(".config"))
-        });
-    config
-        .into_iter()
-        .map(|config| config.join("perch/profiles"))
-        .collect()
+    let profiles = settings.map(|settings| settings.join("profiles"));
+    profiles.into_iter().collect()
 }
 
 fn is_toml(path: &Path) -> bool {

@@ -1,7 +1,11 @@
 //! Which profile a processor gets.
 
 use perch_profile::{CpuIdentity, Library, detect, user_dirs};
-use std::{ffi::OsStr, fs, path::PathBuf};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// The profile and the reason for a text of /proc/cpuinfo.
 fn detected(cpuinfo: &str) -> (String, String) {
@@ -223,22 +227,15 @@ fn a_path_chooses_a_file() {
 
 #[test]
 fn where_profiles_are_looked_for() {
-    let dirs = |a: &str, b: &str, c: &str| {
-        let value = |text: &str| (!text.is_empty()).then(|| OsStr::new(text).to_owned());
-        user_dirs(
-            value(a).as_deref(),
-            value(b).as_deref(),
-            value(c).as_deref(),
-        )
+    let dirs = |asked: &str, settings: Option<&str>| {
+        let asked = (!asked.is_empty()).then(|| OsStr::new(asked));
+        user_dirs(asked, settings.map(Path::new))
     };
+    let both = [PathBuf::from("/a"), PathBuf::from("/b")];
+    assert_eq!(dirs("/a:/b", Some("/c/perch")), both);
     assert_eq!(
-        dirs("/a:/b", "/c", "/h"),
-        [PathBuf::from("/a"), PathBuf::from("/b")]
+        dirs("", Some("/c/perch")),
+        [PathBuf::from("/c/perch/profiles")]
     );
-    assert_eq!(dirs("", "/c", "/h"), [PathBuf::from("/c/perch/profiles")]);
-    assert_eq!(
-        dirs("", "relative", "/h"),
-        [PathBuf::from("/h/.config/perch/profiles")]
-    );
-    assert!(dirs("", "", "").is_empty());
+    assert!(dirs("", None).is_empty());
 }

@@ -37,7 +37,7 @@ pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
     let chosen = processor::choose(args.profile.as_deref(), &source, &loaded)?;
     let mut on_it = BTreeMap::new();
     if source == Source::Native && !args.no_load {
-        let loads = load::watch(&loaded.topology.online(), WINDOW);
+        let loads = load::watch(WINDOW);
         on_it.extend(loads.into_iter().map(|load| {
             (
                 load.pu,
