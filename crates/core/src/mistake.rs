@@ -1,6 +1,8 @@
 //! Mistakes in files that people write, reported with file, line, column and the line itself.
 
+use crate::text::acts;
 use std::{fmt, ops::Range};
+use unicode_width::UnicodeWidthChar;
 
 /// A mistake in the text of a file that people write.
 ///
@@ -82,10 +84,16 @@ impl fmt::Display for Mistake {
             .chars()
             .skip(skip)
             .take(SHOWN)
-            .map(|c| if c.is_control() { ' ' } else { c })
+            .map(|c| if acts(c) { ' ' } else { c })
             .collect();
+        // The mistake is known in characters, but carets stand in columns: some characters take two, some none.
         let before = self.column - 1 - skip;
-        let width = self.width.min(SHOWN.saturating_sub(before)).max(1);
+        let columns = |from: usize, count: usize| -> usize {
+            let part = shown.chars().skip(from).take(count);
+            part.filter_map(UnicodeWidthChar::width).sum()
+        };
+        let width = columns(before, self.width).max(1);
+        let before = columns(0, before);
         writeln!(f, "  {number} | {}", shown.trim_end())?;
         write!(
             f,
@@ -153,6 +161,31 @@ mod tests {
             let wrong: String = letters.into_iter().collect();
             prop_assert_eq!(nearest(&wrong, NAMES), Some(NAMES[name]));
         }
+    }
+
+    /// Wide characters take two columns, combining ones none, and those that act on a terminal are blanks.
+    #[test]
+    fn carets_stand_below_the_mistake() {
+        for (before, columns) in [
+            ("plain", 5),
+            ("日本", 4),
+            ("e\u{301}", 1),
+            ("a\u{202e}b", 3),
+        ] {
+            let source = format!("{before}bad = 1\n");
+            let at = before.len()..before.len() + 3;
+            let told = Mistake::at("f", &source, at, "wrong", None).to_string();
+            let carets = told.lines().last().unwrap();
+            assert_eq!(carets, format!("    | {}^^^", " ".repeat(columns)));
+            assert!(!told.contains(|c| acts(c) && c != '\n'));
+            let characters = before.chars().count() + 1;
+            assert!(
+                told.starts_with(&format!("f:1:{characters}: wrong")),
+                "{told}"
+            );
+        }
+        let wide = Mistake::at("f", "日本 = 1", 0..6, "wrong", None).to_string();
+        assert!(wide.ends_with("| ^^^^"), "{wide}");
     }
 
     #[test]

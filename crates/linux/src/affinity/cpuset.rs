@@ -2,6 +2,7 @@
 //! of the kernel).
 
 use perch_core::PuSet;
+use procfs::{FromRead, ProcessCGroup, ProcessCGroups, process::MountInfo};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -20,19 +21,17 @@ struct Hierarchy {
 /// version 2.
 fn hierarchy(mountinfo: &str) -> Option<Hierarchy> {
     let mut unified = None;
-    for line in mountinfo.lines() {
-        let (left, right) = line.split_once(" - ")?;
-        let left: Vec<&str> = left.split(' ').collect();
-        let mut right = right.split(' ');
-        let (kind, options) = (right.next()?, right.nth(1).unwrap_or(""));
-        let version = match kind {
-            "cgroup" if options.split(',').any(|option| option == "cpuset") => 1,
+    // Line by line: one that cannot be read must not hide the others.
+    let mounts = mountinfo.lines().map(MountInfo::from_line);
+    for mount in mounts.flatten() {
+        let version = match &*mount.fs_type {
+            "cgroup" if mount.super_options.contains_key("cpuset") => 1,
             "cgroup2" => 2,
             _ => continue,
         };
         let found = Hierarchy {
-            mount: PathBuf::from(unescape(left.get(4)?)),
-            top: PathBuf::from(unescape(left.get(3)?)),
+            mount: PathBuf::from(unescape(&mount.mount_point.to_string_lossy())),
+            top: PathBuf::from(unescape(&mount.root)),
             version,
         };
         if version == 1 {
@@ -43,7 +42,7 @@ fn hierarchy(mountinfo: &str) -> Option<Hierarchy> {
     unified
 }
 
-/// mountinfo writes blanks in names in octal.
+/// mountinfo writes blanks in names in octal, and procfs leaves them as they are there.
 fn unescape(name: &str) -> String {
     name.replace("\\040", " ")
         .replace("\\011", "\t")
@@ -52,16 +51,13 @@ fn unescape(name: &str) -> String {
 }
 
 /// The group of a process in that hierarchy, from its `/proc/PID/cgroup` (cgroups(7)).
-fn group_in(cgroup: &str, version: u8) -> Option<&str> {
-    cgroup.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let (number, controllers, group) = (parts.next()?, parts.next()?, parts.next()?);
-        let wanted = match version {
-            1 => controllers.split(',').any(|c| c == "cpuset"),
-            _ => number == "0" && controllers.is_empty(),
-        };
-        wanted.then_some(group)
-    })
+fn group_in(cgroup: &str, version: u8) -> Option<String> {
+    let groups = ProcessCGroups::from_read(cgroup.as_bytes()).ok()?;
+    let wanted = |group: &ProcessCGroup| match version {
+        1 => group.controllers.iter().any(|name| name == "cpuset"),
+        _ => group.hierarchy == 0 && group.controllers.is_empty(),
+    };
+    groups.into_iter().find(wanted).map(|group| group.pathname)
 }
 
 /// Where a process' CPU set can be read.
@@ -138,16 +134,16 @@ pub struct Cpusets {
 impl Cpusets {
     /// Looks which hierarchy controls CPU sets here.
     pub fn new() -> Self {
-        let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mountinfo = fs::read("/proc/self/mountinfo").unwrap_or_default();
         Self {
-            hierarchy: hierarchy(&mountinfo),
+            hierarchy: hierarchy(&String::from_utf8_lossy(&mountinfo)),
         }
     }
 
     fn file(&self, groups: &str) -> Option<CpusetFile> {
         let hierarchy = self.hierarchy.as_ref()?;
         let group = group_in(groups, hierarchy.version)?;
-        CpusetFile::find(hierarchy, Path::new(group))
+        CpusetFile::find(hierarchy, Path::new(&group))
     }
 
     /// What a thread may use that is in these groups (see [`group_text`]); `possible` and `online` are the machine's PUs.
@@ -197,13 +193,16 @@ mod tests {
         let only_2 = V1.lines().last().unwrap();
         assert_eq!(hierarchy(only_2).unwrap().version, 2);
         assert_eq!(hierarchy("1 2 0:3 / / rw - ext4 /dev/vda rw"), None);
+        // A line that cannot be read hides no other.
+        let damaged = format!("33 31\n{V1}");
+        assert_eq!(hierarchy(&damaged).unwrap().version, 1);
     }
 
     #[test]
     fn groups_of_a_process() {
         let text = "4:memory:/a\n3:cpuset,cpu:/b/c\n0::/d:e\n";
-        assert_eq!(group_in(text, 1), Some("/b/c"));
-        assert_eq!(group_in(text, 2), Some("/d:e"));
+        assert_eq!(group_in(text, 1).as_deref(), Some("/b/c"));
+        assert_eq!(group_in(text, 2).as_deref(), Some("/d:e"));
         assert_eq!(group_in("", 2), None);
     }
 

@@ -15,6 +15,7 @@ pub mod trace;
 
 use perch_core::text::{acts, printable_lines};
 use std::borrow::Cow;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The width that everything fits.
 pub const WIDTH: usize = 80;
@@ -79,15 +80,24 @@ pub fn fit(text: &str, columns: usize) -> String {
         .chars()
         .map(|c| if c.is_control() { '?' } else { c })
         .collect();
-    match clean.chars().count() {
-        length if length <= columns => format!("{clean}{}", " ".repeat(columns - length)),
-        _ => clean
-            .chars()
-            .take(columns.saturating_sub(1))
-            .chain(['…'])
-            .take(columns)
-            .collect(),
-    }
+    let fitting = match clean.width() <= columns {
+        true => clean,
+        false => {
+            let room = columns.saturating_sub(1);
+            let mut used = 0;
+            let fits = |c: &char| {
+                used += c.width().unwrap_or(0);
+                used <= room
+            };
+            let cut: String = clean.chars().take_while(fits).collect();
+            match columns {
+                0 => cut,
+                _ => cut + "…",
+            }
+        }
+    };
+    let padding = columns.saturating_sub(fitting.width());
+    fitting + &" ".repeat(padding)
 }
 
 /// The text behind a label, in lines that fit, the following ones indented.
@@ -95,10 +105,10 @@ pub fn wrapped(label: &str, text: &str) -> String {
     let mut out = String::new();
     let mut line = label.to_owned();
     for word in text.split_whitespace() {
-        if line.chars().count() + word.chars().count() + 1 > WIDTH && line.trim() != label.trim() {
+        if line.width() + word.width() + 1 > WIDTH && line.trim() != label.trim() {
             out += line.trim_end();
             out.push('\n');
-            line = " ".repeat(label.chars().count());
+            line = " ".repeat(label.width());
         }
         line += word;
         line.push(' ');
@@ -142,5 +152,10 @@ mod tests {
         assert_eq!(fit("abcdef", 5), "abcd…");
         assert_eq!(fit("a\x1b[31m", 3), "a?…");
         assert_eq!(fit("abc", 0), "");
+        // Wide characters take two columns, and half of one cannot be shown.
+        assert_eq!(fit("日本語", 6), "日本語");
+        assert_eq!(fit("日本語", 8), "日本語  ");
+        assert_eq!(fit("日本語", 5), "日本…");
+        assert_eq!(fit("日本語", 4), "日… ");
     }
 }

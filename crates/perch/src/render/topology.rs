@@ -6,6 +6,7 @@ use perch_core::{
     topology::{Cache, Core, PuState},
 };
 use std::{collections::BTreeMap, fmt::Write};
+use unicode_width::UnicodeWidthStr;
 
 /// What runs on a PU.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,8 +103,8 @@ fn summary(topology: &Topology) -> String {
     }
     let parts = parts.join(", ");
     let source = topology.source.as_str();
-    let source = fit(source, source.chars().count().min(WIDTH));
-    match source.chars().count() + parts.chars().count() + 2 <= WIDTH {
+    let source = fit(source, source.width().min(WIDTH));
+    match source.width() + parts.width() + 2 <= WIDTH {
         true => format!("{source}: {parts}"),
         false => format!("{source}:\n{parts}"),
     }
@@ -183,7 +184,7 @@ fn draw_cores(
                 let title = title.trim_end();
                 let mut lines = vec![format!(
                     "┌ {title} {}┐",
-                    "─".repeat(INSIDE - 2 - title.chars().count())
+                    "─".repeat(INSIDE - 2 - title.width())
                 )];
                 lines.extend(
                     core.pus
