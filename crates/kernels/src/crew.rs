@@ -37,8 +37,11 @@ pub struct Window {
 /// What a thread did in its window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// Rounds in a second on its PU.
+    /// Rounds in a second on its PU, in the median of the pieces into which the window is cut: what happens now and then,
+    /// such as an interrupt or time that a hypervisor took without telling, is in a few pieces only.
     pub speed: f64,
+    /// The same in a second of wall time.
+    pub wall: f64,
     /// Part of the window that it was on its PU: less than 1 where others ran there too.
     pub share: f64,
 }
@@ -65,6 +68,9 @@ impl std::fmt::Display for CrewError {
 }
 
 impl std::error::Error for CrewError {}
+
+/// How long a piece of a window is to be.
+const PIECE: Duration = Duration::from_micros(100);
 
 const WARM: u8 = 0;
 const MEASURE: u8 = 1;
@@ -264,27 +270,46 @@ fn serve(order: &Order, sizes: &Sizes, rooms: &mut [Option<Room>; 2]) -> std::io
     let mut bench = Bench::new(order.kernel, sizes, kept.take())?;
     order.ready.fetch_add(1, Ordering::AcqRel);
     let during = |phase: u8| order.phase.load(Ordering::Acquire) == phase;
-    while during(WARM) {
+    let (begun, mut rounds) = (Instant::now(), 0u32);
+    while rounds == 0 || during(WARM) {
         bench.round(order.kernel);
+        rounds = rounds.saturating_add(1);
     }
+    let each = begun.elapsed().as_secs_f64() / f64::from(rounds);
+    let rounds = (PIECE.as_secs_f64() / each).clamp(1.0, 1e6) as u32;
+    let mut pieces: Vec<(Duration, Duration)> = Vec::with_capacity(PIECES);
     let (began, before) = (Instant::now(), on_pu());
-    let mut rounds = 0u64;
+    let mut last = (Duration::ZERO, before);
     loop {
         // At least one, even if others had the PU all the time.
-        bench.round(order.kernel);
-        rounds += 1;
+        for _ in 0..rounds {
+            bench.round(order.kernel);
+        }
+        let now = (began.elapsed(), on_pu());
+        if pieces.len() < PIECES {
+            pieces.push((now.0 - last.0, now.1.saturating_sub(last.1)));
+        }
+        last = now;
         if !during(MEASURE) {
             break;
         }
     }
-    let (wall, on_pu) = (began.elapsed(), on_pu().saturating_sub(before));
     *kept = Some(bench.into_room());
-    let seconds = on_pu.as_secs_f64().max(1e-9);
+    let median = |of: fn(&(Duration, Duration)) -> Duration| {
+        let mut times: Vec<Duration> = pieces.iter().map(of).collect();
+        times.sort_unstable();
+        f64::from(rounds) / times[times.len() / 2].as_secs_f64().max(1e-9)
+    };
+    let (wall, on_pu) = (last.0, last.1.saturating_sub(before));
     Ok(Rate {
-        speed: rounds as f64 / seconds,
-        share: (seconds / wall.as_secs_f64().max(1e-9)).min(1.0),
+        speed: median(|piece| piece.1),
+        wall: median(|piece| piece.0),
+        share: (on_pu.as_secs_f64() / wall.as_secs_f64().max(1e-9)).min(1.0),
     })
 }
+
+/// So many pieces of a window are kept at most.
+const PIECES: usize = 4096;
 
 /// Time that the calling thread has spent on PUs.
 fn on_pu() -> Duration {

@@ -84,6 +84,11 @@ const fn kernel(
 }
 
 impl Kernel {
+    /// Bytes of memory that it goes through on a machine with these caches.
+    pub fn bytes(&self, sizes: &Sizes) -> usize {
+        (self.room)(sizes).bytes
+    }
+
     const fn pure(self) -> Self {
         Self { pure: true, ..self }
     }

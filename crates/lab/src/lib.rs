@@ -30,6 +30,7 @@ pub mod sampled;
 pub mod scene;
 pub mod session;
 pub mod simulate;
+pub mod statistics;
 pub mod table;
 pub mod tournament;
 mod variation;

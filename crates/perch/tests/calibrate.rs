@@ -8,7 +8,11 @@ use std::{
     fs,
     path::Path,
     process::{Command, Output, Stdio},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 fn perch(folder: &Path, arguments: &[&str]) -> Output {
@@ -196,6 +200,100 @@ fn kernels_do_here_what_they_claim() {
     is("memory", "load_share", &|share| share > 0.3);
     is("tlb", "load_share", &|share| share > 0.1);
     is("memory", "fp_share", &|share| share < 0.05);
+}
+
+/// Takes a part of every PU's time and of the caches now and then until it is dropped.
+struct Disturbance {
+    over: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Disturbance {
+    fn new() -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let work = |over: &AtomicBool, number: usize| {
+            let mut memory = vec![1u8; 16 << 20];
+            while !over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(7 + 4 * number as u64) {
+                    memory
+                        .iter_mut()
+                        .step_by(64)
+                        .for_each(|byte| *byte = byte.wrapping_add(3));
+                }
+                std::thread::sleep(Duration::from_millis(23));
+            }
+        };
+        let pus = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (0..pus).map(|number| {
+            let over = Arc::clone(&over);
+            std::thread::spawn(move || work(&over, number))
+        });
+        Self {
+            threads: threads.collect(),
+            over,
+        }
+    }
+}
+
+impl Drop for Disturbance {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Two calibrations agree within what each states, whatever else this machine does; and nothing is blamed or used that
+/// is not significant.
+#[test]
+fn two_calibrations_agree_with_and_without_a_disturbance() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut calibrations = Vec::new();
+    for name in ["quiet.toml", "disturbed.toml"] {
+        let disturbance = (name == "disturbed.toml").then(Disturbance::new);
+        let arguments = ["calibrate", "--kernels", "fp,l2", "-o", name];
+        let output = perch(folder.path(), &arguments);
+        drop(disturbance);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            assert!(
+                errors.contains("no load metric could be measured")
+                    || errors.contains("perf_event"),
+                "{errors}"
+            );
+            return skip!(Perf, "{errors}");
+        }
+        let text = String::from_utf8(output.stdout).unwrap();
+        let calibration = Calibration::read(&folder.path().join(name)).unwrap();
+        let pus = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(calibration.couplings.is_empty(), pus == 1);
+        for coupling in &calibration.couplings {
+            let significant = coupling.low.is_some_and(|low| low > 1.0);
+            if coupling.is_significant() {
+                assert!(significant, "{coupling:?}");
+            } else {
+                assert_eq!(coupling.known(), 1.0);
+            }
+        }
+        for kernel in &calibration.kernels {
+            let mut couplings = calibration.couplings.iter();
+            let suffers = couplings.any(|one| one.kernel == kernel.name && one.is_significant());
+            let row = text
+                .lines()
+                .find(|line| line.starts_with(&kernel.name))
+                .unwrap();
+            assert!(suffers || row.trim_end().ends_with('-'), "{text}");
+        }
+        calibrations.push(calibration);
+    }
+    let (quiet, disturbed) = (&calibrations[0], &calibrations[1]);
+    assert_eq!(quiet.couplings.len(), disturbed.couplings.len());
+    for (one, other) in quiet.couplings.iter().zip(&disturbed.couplings) {
+        assert_eq!((&one.kernel, &one.beside), (&other.kernel, &other.beside));
+        assert!(one.agrees(other), "{one:?} {other:?}");
+    }
 }
 
 /// What /proc tells of a process, if it is still there.

@@ -146,3 +146,86 @@ fn mistakes_in_what_was_measured_are_named_with_their_place() {
         assert_eq!(short.trim_end_matches("; "), expected);
     }
 }
+
+/// A calibration that an earlier perch wrote, as it wrote it.
+const VERSION_1: &str = include_str!("data/calibration-version-1.toml");
+
+#[test]
+fn a_file_of_version_1_still_loads_and_what_is_within_its_spread_has_no_effect() {
+    let old = Calibration::parse(VERSION_1, "old.toml").unwrap();
+    assert_eq!(old.version, 1);
+    assert!(old.tells_of_kernels());
+    let (mut counts, mut noise) = (0, 0);
+    for coupling in &old.couplings {
+        let spread = coupling.spread.unwrap();
+        match coupling.slowdown > 1.0 + spread {
+            true => {
+                counts += 1;
+                assert_eq!(coupling.known(), coupling.slowdown);
+            }
+            false => {
+                noise += 1;
+                assert_eq!(coupling.known(), 1.0);
+            }
+        }
+    }
+    assert!(
+        counts + noise == old.couplings.len() && noise > 0,
+        "{counts} {noise}"
+    );
+    assert!(old.metrics.iter().all(|metric| metric.is_of_use()));
+    let written = old.to_toml().unwrap();
+    assert!(!written.contains("version"), "it stays a file of version 1");
+    assert_eq!(Calibration::parse(&written, "again.toml").unwrap(), old);
+}
+
+#[test]
+fn intervals_and_significance_are_read_and_written() {
+    let text = format!("version = 2\n{}", MEASURED.trim_start()).replace(
+        "spread = 0.01",
+        "spread = 0.01\nlow = 1.1\nhigh = 1.4\nsignificant = true",
+    );
+    let read = Calibration::parse(&text, "c.toml").unwrap();
+    let coupling = &read.couplings[0];
+    assert_eq!((coupling.low, coupling.high), (Some(1.1), Some(1.4)));
+    assert!(coupling.is_significant() && read.shows_slowdowns());
+    assert_eq!(
+        Calibration::parse(&read.to_toml().unwrap(), "again").unwrap(),
+        read
+    );
+    let not = Calibration::parse(
+        &text.replace("significant = true", "significant = false"),
+        "c",
+    )
+    .unwrap();
+    assert_eq!(not.couplings[0].known(), 1.0);
+    assert!(!not.shows_slowdowns());
+    let wrong = |from: &str, to: &str| {
+        let text = text.replacen(from, to, 1);
+        let error = Calibration::parse(&text, "c.toml").unwrap_err().to_string();
+        error.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(
+        wrong("low = 1.1", "low = 1.3"),
+        "c.toml:25:7: the slowdown 1.25 does not lie from 1.3 to 1.4"
+    );
+    assert_eq!(
+        wrong("version = 2", "version = 9\nnew = 1"),
+        "c.toml:1:11: this perch reads calibrations of versions 1 to 2, not 9"
+    );
+}
+
+#[test]
+fn two_measurements_agree_if_their_intervals_meet() {
+    let of = |low: Option<f64>, high: Option<f64>| {
+        let mut calibration = Calibration::parse(MEASURED, "c.toml").unwrap();
+        let mut coupling = calibration.couplings.remove(0);
+        (coupling.low, coupling.high) = (low, high);
+        coupling
+    };
+    let (small, large) = (of(Some(1.0), Some(1.1)), of(Some(1.2), Some(1.3)));
+    assert!(!small.agrees(&large) && !large.agrees(&small));
+    let between = of(Some(1.05), Some(1.25));
+    assert!(small.agrees(&between) && between.agrees(&large));
+    assert!(large.agrees(&of(None, None)));
+}

@@ -115,6 +115,45 @@ fn floating_point_threads_go_beside_integer_threads_and_then_nobody_moves() {
     }
 }
 
+/// The same calibration with what a calibration of version 2 says of each slowdown.
+fn judged(significant: bool, low: f64, high: f64) -> Calibration {
+    let mut calibration = Calibration::parse(CALIBRATION, "on paper").unwrap();
+    calibration.version = 2;
+    for coupling in &mut calibration.couplings {
+        coupling.significant = Some(significant);
+        coupling.low = Some(coupling.slowdown * low);
+        coupling.high = Some(coupling.slowdown * high);
+        coupling.spread = Some(high - 1.0);
+    }
+    calibration
+}
+
+/// What cannot be told from noise is no reason to move anybody, however large it looks.
+#[test]
+fn slowdowns_that_are_not_significant_move_nobody() {
+    let shares = [0.8, 0.8, 0.8, 0.8, 0.0, 0.0, 0.0, 0.0];
+    let run = |calibration: Calibration| {
+        let mut policy =
+            Symbiosis::with_calibration(SymbiosisConfig::default(), calibration).unwrap();
+        let mut world = world(4, 2, &shares);
+        let plans: Vec<Plan> = (0..8)
+            .map(|_| step(&mut world, &mut policy, &shares))
+            .collect();
+        (clashes(&world, &shares), plans)
+    };
+    let (left, plans) = run(judged(false, 0.3, 3.0));
+    assert_eq!(left, 4);
+    assert!(plans.iter().all(|plan| plan.bindings.is_empty()));
+    let remarks: Vec<&String> = plans.iter().flat_map(|plan| &plan.remarks).collect();
+    assert!(
+        remarks
+            .iter()
+            .any(|remark| remark.contains("nothing that placement could use")),
+        "{remarks:?}"
+    );
+    assert_eq!(run(judged(true, 0.99, 1.01)).0, 0);
+}
+
 #[test]
 fn nothing_is_bound_where_nothing_is_gained() {
     let shares = [0.8, 0.0, 0.8, 0.0, 0.8, 0.0, 0.8, 0.0];

@@ -1,35 +1,32 @@
 //! From what was measured to a calibration: slowdowns, limits, ∆T/∆L, the order of checks.
 
 use super::{
+    judge::{Judged, LEVEL, judge},
     kernels::{Kind, LoadMetric},
+    notes::notes,
     plan::{Run, Seat, Sites},
 };
 use perch_core::metric::names;
-use perch_policy::{CalibratedMetric, Calibration, Coupling, Kernel, Share};
+use perch_policy::{CalibratedMetric, Calibration, Coupling, Kernel, Share, calibration::VERSION};
 use std::collections::BTreeMap;
 
 /// Amounts of a window, which say nothing of what a kernel is.
 const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
 
-/// From this slowdown on a neighbour counts as contending, if that is more than the spread.
-const NOTICED: f64 = 1.05;
-
 /// Losses that differ by no more are alike.
 const ALIKE: f64 = 0.05;
-
-/// Whether a slowdown is more than chance may have made it, given its spread over the repetitions.
-pub fn contends(slowdown: f64, spread: Option<f64>) -> bool {
-    slowdown > NOTICED.max(1.0 + spread.unwrap_or(0.0))
-}
 
 /// What was measured of one thread of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
     /// Work done a second: instructions, or rounds of a kernel.
     pub speed: f64,
-    /// How far it differed from repetition to repetition, as a part of it; `None` if it was measured once or cannot
-    /// differ.
+    /// The distance of its quartiles over all windows, as a part of it; `None` if it was measured once or cannot differ.
     pub spread: Option<f64>,
+    /// Of a thread with neighbours, by visit the logarithm of its slowdown.
+    pub slowdowns: Vec<f64>,
+    /// By visit what that would be without a slowdown: noise.
+    pub noise: Vec<f64>,
     /// Its metrics, as a policy sees them; empty where they were not read.
     pub metrics: BTreeMap<String, f64>,
 }
@@ -48,27 +45,33 @@ pub struct Measurements<'a> {
 }
 
 /// One thread of a run, with how it was alone on that PU.
-struct Case<'m> {
-    share: Share,
-    seat: Seat,
-    beside: Vec<usize>,
-    coupled: &'m Measured,
+#[derive(Debug, Clone)]
+pub(super) struct Case<'m> {
+    /// The closest that it shares with its neighbours.
+    pub share: Share,
+    /// Where it ran, and what.
+    pub seat: Seat,
+    /// Its neighbours' kernels.
+    pub beside: Vec<usize>,
+    /// What was measured of it with them.
+    pub coupled: &'m Measured,
     alone: &'m Measured,
+    /// Its slowdown.
+    pub judged: Judged,
 }
 
 impl Case<'_> {
-    fn slowdown(&self) -> f64 {
-        self.alone.speed / self.coupled.speed
+    /// Its time with its neighbours / its time alone.
+    pub fn slowdown(&self) -> f64 {
+        self.judged.all.middle.exp()
     }
 
-    /// Whether it lost more than chance may have taken.
-    fn contends(&self) -> bool {
-        contends(self.slowdown(), self.spread())
-    }
-
-    fn spread(&self) -> Option<f64> {
-        let (alone, coupled) = (self.alone.spread?, self.coupled.spread?);
-        Some(alone + coupled)
+    /// The same as far as a policy may count on it: 1 if it is not significant.
+    fn known(&self) -> f64 {
+        match self.judged.is_significant() {
+            true => self.slowdown(),
+            false => 1.0,
+        }
     }
 }
 
@@ -83,9 +86,10 @@ impl Measurements<'_> {
         let cases = self.cases();
         let kernels = self.kernels();
         let metrics = metrics(load_metrics, &kernels, &cases);
-        let mut notes = self.notes(&cases);
+        let mut notes = notes(&self.kernels, self.sites, &cases);
         notes.extend(missing(load_metrics, &metrics));
         Calibration {
+            version: VERSION,
             machine,
             date,
             notes,
@@ -103,30 +107,25 @@ impl Measurements<'_> {
             .filter(|(run, _)| run.level.is_none())
             .flat_map(|(run, measured)| run.seats.iter().copied().zip(measured))
             .collect();
+        let judged = judge(self.runs, self.measured, LEVEL);
         let mut cases = Vec::new();
-        for (run, measured) in both() {
+        for ((run, measured), judged) in both().zip(&judged) {
             let Some(level) = run.level else {
                 continue;
             };
-            // The others of a group do the same, so that the first of them stands for all; in a pair of one kernel the
-            // first does.
-            let twins = run.seats[0].kernel == run.seats[1].kernel;
-            let counted = if twins || run.seats.len() > 2 { 1 } else { 2 };
-            for (at, seat) in run.seats.iter().enumerate().take(counted) {
-                let others = run
-                    .seats
-                    .iter()
-                    .enumerate()
-                    .filter(|(other, _)| *other != at);
-                let Some(alone) = alone.get(seat) else {
+            for (at, seat) in run.seats.iter().enumerate() {
+                let (Some(judged), Some(alone)) = (judged[at], alone.get(seat)) else {
                     continue;
                 };
+                let others = run.seats.iter().enumerate();
+                let others = others.filter(|(other, _)| *other != at);
                 cases.push(Case {
                     share: self.sites.levels[level].share,
                     seat: *seat,
                     beside: others.map(|(_, seat)| seat.kernel).collect(),
                     coupled: &measured[at],
                     alone,
+                    judged,
                 });
             }
         }
@@ -157,44 +156,6 @@ impl Measurements<'_> {
         self.kernels.iter().enumerate().map(kernel).collect()
     }
 
-    /// What a reader should know of who contends with whom.
-    fn notes(&self, cases: &[Case<'_>]) -> Vec<String> {
-        let mut notes = Vec::new();
-        let levels = || self.sites.levels.iter();
-        let worst = |wanted: &dyn Fn(&Case<'_>) -> bool| {
-            let cases = cases.iter().filter(|case| wanted(case) && case.contends());
-            cases.max_by(|a, b| a.slowdown().total_cmp(&b.slowdown()))
-        };
-        let of_core = |case: &Case<'_>| {
-            let all = case.beside.iter().chain([&case.seat.kernel]);
-            all.into_iter().all(|kernel| self.kernels[*kernel].core)
-        };
-        match levels().any(|level| level.share == Share::Core) {
-            false => notes.push(
-                "no SMT: no two PUs share a core, so that nobody competes for units, issue slots and the first level"
-                    .to_owned(),
-            ),
-            true if worst(&|case| case.share == Share::Core && of_core(case)).is_none() => {
-                notes.push(
-                    "PUs that claim to share a core do not slow each other down in what a core shares: perhaps they are no \
-                     siblings, and a virtual machine only says so"
-                        .to_owned(),
-                );
-            }
-            true => {}
-        }
-        if levels().next().is_none() {
-            notes.push("one PU only: there is nobody beside whom anything could run".to_owned());
-        } else if worst(&|_| true).is_none() {
-            notes.push(format!(
-                "nothing contends: no kernel lost more than {:.0} % beside any other, so that it makes no difference who \
-                 runs beside whom",
-                100.0 * (NOTICED - 1.0)
-            ));
-        }
-        notes
-    }
-
     fn couplings(&self, cases: &[Case<'_>]) -> Vec<Coupling> {
         let name = |kernel: usize| self.kernels[kernel].name.to_owned();
         let coupling = |case: &Case<'_>| Coupling {
@@ -202,10 +163,19 @@ impl Measurements<'_> {
             kernel: name(case.seat.kernel),
             beside: case.beside.iter().map(|kernel| name(*kernel)).collect(),
             slowdown: case.slowdown(),
-            spread: case.spread(),
+            spread: is_known(case).then(|| case.judged.own.half.exp_m1()),
+            low: is_known(case).then(|| case.judged.all.low().exp()),
+            high: is_known(case).then(|| case.judged.all.high().exp()),
+            significant: Some(case.judged.is_significant()),
         };
         cases.iter().map(coupling).collect()
     }
+}
+
+/// Whether there is an interval at all, one that a file can hold.
+fn is_known(case: &Case<'_>) -> bool {
+    let all = &case.judged.all;
+    all.high().exp().is_finite() && all.low().exp() > 0.0
 }
 
 /// The load metrics that were measured, in the order in which they are to be checked.
@@ -236,9 +206,10 @@ fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec
                 && case.beside == [kernel]
                 && within(case.share, metric.share)
         });
+        let is_shown = twins.is_some_and(|case| case.judged.is_significant());
         let ratio = twins.map(|case| ratio(case, &metric.name, limit));
         found.push((
-            ratio.unwrap_or(0.0) * limit,
+            ratio.filter(|_| is_shown).unwrap_or(0.0) * limit,
             CalibratedMetric {
                 name: metric.name.clone(),
                 priority: 0,
@@ -246,6 +217,7 @@ fn metrics(wanted: &[LoadMetric], kernels: &[Kernel], cases: &[Case<'_>]) -> Vec
                 limit,
                 ratio,
                 spread: twins.and_then(|case| case.alone.spread),
+                significant: Some(is_shown),
             },
         ));
     }
@@ -278,7 +250,8 @@ fn missing(wanted: &[LoadMetric], found: &[CalibratedMetric]) -> Option<String> 
 /// ∆T/∆L for the same work alone and beside itself: ∆T = T(coupled) - T(alone), ∆L = both loads coupled - the load alone.
 /// The work cancels out, so that it is a second's here: T is 1 / speed, and L is T times the events per second.
 fn ratio(case: &Case<'_>, metric: &str, rate: f64) -> f64 {
-    let (alone, coupled) = (1.0 / case.alone.speed, 1.0 / case.coupled.speed);
+    let alone = 1.0 / case.alone.speed;
+    let coupled = alone * case.known();
     let events = rate * alone;
     // Where it was not counted beside itself, the same work is taken to have as many events.
     let counted = case.coupled.metrics.get(metric);

@@ -69,8 +69,8 @@ impl Observer for Watcher {
             let instructions = thread.metrics.value(names::INSTRUCTIONS).unwrap_or(0.0);
             Measured {
                 speed: instructions / seconds,
-                spread: None,
                 metrics: metrics.collect(),
+                ..Measured::default()
             }
         });
         self.0 = Seen {

@@ -14,9 +14,10 @@ Examples:
   perch calibrate -m smt2-zen -o zen.toml
 
 Kernels that each use one shared resource run in isolation and co-running,
-on PUs that share a core, caches, a node, or only the memory. It takes up to
-three minutes, in which the machine should do nothing else. A calibration of
-this machine is written to ~/.config/perch/calibration.toml
+on PUs that share a core, caches, a node, or only the memory. For each of these
+levels it takes up to four minutes, in which the machine should do nothing
+else; what cannot be told from noise is unknown, and no policy uses it. A
+calibration of this machine is written to ~/.config/perch/calibration.toml
 (/etc/perch/calibration.toml as root). docs/calibration.md says how to read it.")]
 pub struct CalibrateArgs {
     /// Calibrate this simulated machine: a shipped one's name, or a file
@@ -25,9 +26,12 @@ pub struct CalibrateArgs {
     /// Write the calibration to this file [default: see below; of a simulated machine none]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// Only one kernel a resource and pairs: half a minute
+    /// Only one kernel a resource and pairs: a minute
     #[arg(long)]
     pub quick: bool,
+    /// Only these kernels, such as fp,llc: seconds; docs/calibration.md lists them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["machine", "quick"])]
+    pub kernels: Vec<String>,
     /// Use only these PUs, such as 0-7
     #[arg(long, value_name = "LIST", conflicts_with = "machine")]
     pub pus: Option<PuSet>,

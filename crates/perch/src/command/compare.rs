@@ -11,11 +11,7 @@ use crate::{
     },
 };
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
-use statrs::{
-    distribution::{Binomial, DiscreteCDF},
-    statistics::{Data, Median, OrderStatistics},
-};
+use perch_lab::statistics::{Comparison, Spread, Times};
 use std::{
     ffi::OsString,
     path::Path,
@@ -65,7 +61,7 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     );
     let text = match args.place.json {
         true => render::json(&serde_json::to_string_pretty(&comparison)?),
-        false => comparison.render(),
+        false => in_words(&comparison),
     };
     match output {
         None => super::print(&text)?,
@@ -163,148 +159,61 @@ fn progress(text: &str) {
     }
 }
 
-/// Wall times in seconds, pair by pair.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct Times {
-    without: Vec<f64>,
-    with: Vec<f64>,
-}
-
-/// One way's times, in seconds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Spread {
-    /// The median.
-    pub median: f64,
-    /// The lower quartile.
-    pub lower_quartile: f64,
-    /// The upper quartile.
-    pub upper_quartile: f64,
-    /// The shortest.
-    pub min: f64,
-    /// The longest.
-    pub max: f64,
-    /// All, in the order of the runs.
-    pub times: Vec<f64>,
-}
-
-impl Spread {
-    fn new(times: &[f64]) -> Self {
-        let mut data = Data::new(times.to_vec());
-        Self {
-            median: data.median(),
-            lower_quartile: data.lower_quartile(),
-            upper_quartile: data.upper_quartile(),
-            min: times.iter().copied().fold(f64::INFINITY, f64::min),
-            max: times.iter().copied().fold(0.0, f64::max),
-            times: times.to_vec(),
-        }
-    }
-}
-
-/// What `perch compare --json` prints.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
-    /// Without perch.
-    pub without: Spread,
-    /// With perch.
-    pub with: Spread,
-    /// Median with / median without: below 1, perch made it faster.
-    pub ratio: f64,
-    /// The smallest and largest ratio of a pair.
-    pub pair_ratios: (f64, f64),
-    /// Pairs in which the run with perch was the faster one.
-    pub pairs_faster: usize,
-    /// How probable at least so lopsided a result is if perch changes nothing (two-sided sign test).
-    pub chance: f64,
-    /// What may have spoiled the comparison.
-    pub remarks: Vec<String>,
-}
-
-impl Comparison {
-    fn new(times: &Times, remarks: Vec<String>) -> Self {
-        let (without, with) = (Spread::new(&times.without), Spread::new(&times.with));
-        let ratios: Vec<f64> = times
-            .with
-            .iter()
-            .zip(&times.without)
-            .map(|(with, without)| with / without)
-            .collect();
-        let faster = ratios.iter().filter(|ratio| **ratio < 1.0).count();
-        Self {
-            ratio: with.median / without.median,
-            pair_ratios: (
-                ratios.iter().copied().fold(f64::INFINITY, f64::min),
-                ratios.iter().copied().fold(0.0, f64::max),
+/// A comparison in readable form.
+fn in_words(comparison: &Comparison) -> String {
+    let row = |name: &str, spread: &Spread| {
+        vec![
+            name.to_owned(),
+            format!("{:.3} s", spread.median),
+            format!(
+                "{:.3} – {:.3}",
+                spread.lower_quartile, spread.upper_quartile
             ),
-            pairs_faster: faster,
-            chance: sign_test(faster as u64, ratios.len() as u64),
-            remarks,
-            without,
-            with,
-        }
+            format!("{:.3} – {:.3}", spread.min, spread.max),
+        ]
+    };
+    let columns = [
+        ("", Align::Left),
+        ("median", Align::Right),
+        ("quartiles", Align::Right),
+        ("range", Align::Right),
+    ];
+    let mut text = table(
+        &columns,
+        [
+            row("without perch", &comparison.without),
+            row("with perch", &comparison.with),
+        ],
+    );
+    let percent = (1.0 - comparison.ratio) * 100.0;
+    let word = if percent >= 0.0 { "faster" } else { "slower" };
+    let pairs = comparison.with.times.len();
+    text += &format!(
+        "\n\nwith / without = {:.3} ({:.1} % {word}; pairs {:.3} to {:.3}); faster in {} of {pairs} pairs\n",
+        comparison.ratio,
+        percent.abs(),
+        comparison.pair_ratios.0,
+        comparison.pair_ratios.1,
+        comparison.pairs_faster,
+    );
+    text += &if comparison.chance <= 0.05 {
+        format!(
+            "Chance alone does this with probability {:.3}: believe it.\n",
+            comparison.chance
+        )
+    } else {
+        format!(
+            "Chance alone does this with probability {:.2}: no difference is shown.\n",
+            comparison.chance
+        )
+    };
+    if pairs < 6 {
+        text += "With fewer than 6 pairs nothing can be shown: -N 10 says more.\n";
     }
-
-    fn render(&self) -> String {
-        let row = |name: &str, spread: &Spread| {
-            vec![
-                name.to_owned(),
-                format!("{:.3} s", spread.median),
-                format!(
-                    "{:.3} – {:.3}",
-                    spread.lower_quartile, spread.upper_quartile
-                ),
-                format!("{:.3} – {:.3}", spread.min, spread.max),
-            ]
-        };
-        let columns = [
-            ("", Align::Left),
-            ("median", Align::Right),
-            ("quartiles", Align::Right),
-            ("range", Align::Right),
-        ];
-        let mut text = table(
-            &columns,
-            [
-                row("without perch", &self.without),
-                row("with perch", &self.with),
-            ],
-        );
-        let percent = (1.0 - self.ratio) * 100.0;
-        let word = if percent >= 0.0 { "faster" } else { "slower" };
-        let pairs = self.with.times.len();
-        text += &format!(
-            "\n\nwith / without = {:.3} ({:.1} % {word}; pairs {:.3} to {:.3}); faster in {} of {pairs} pairs\n",
-            self.ratio,
-            percent.abs(),
-            self.pair_ratios.0,
-            self.pair_ratios.1,
-            self.pairs_faster,
-        );
-        text += &if self.chance <= 0.05 {
-            format!(
-                "Chance alone does this with probability {:.3}: believe it.\n",
-                self.chance
-            )
-        } else {
-            format!(
-                "Chance alone does this with probability {:.2}: no difference is shown.\n",
-                self.chance
-            )
-        };
-        if pairs < 6 {
-            text += "With fewer than 6 pairs nothing can be shown: -N 10 says more.\n";
-        }
-        for remark in &self.remarks {
-            text += &format!("note: {remark}\n");
-        }
-        text
+    for remark in &comparison.remarks {
+        text += &format!("note: {remark}\n");
     }
-}
-
-/// Two-sided sign test: how probable a split at least as uneven is among `pairs` fair coins.
-fn sign_test(faster: u64, pairs: u64) -> f64 {
-    let fewer = faster.min(pairs - faster);
-    Binomial::new(0.5, pairs).map_or(1.0, |coins| (2.0 * coins.cdf(fewer)).min(1.0))
+    text
 }
 
 /// Turbo and frequency scaling, where the kernel tells.
@@ -338,13 +247,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sign_test_is_the_binomial_one() {
-        assert!((sign_test(5, 5) - 0.0625).abs() < 1e-12);
-        assert!((sign_test(0, 10) - 2.0 / 1024.0).abs() < 1e-12);
-        assert_eq!(sign_test(2, 4), 1.0);
-    }
-
-    #[test]
     fn a_clear_gain_and_no_gain_read_differently() {
         let pairs = |ratio: f64| Times {
             without: (0..10).map(|run| 1.0 + f64::from(run) * 0.01).collect(),
@@ -352,17 +254,13 @@ mod tests {
                 .map(|run| (1.0 + f64::from(run) * 0.01) * ratio)
                 .collect(),
         };
-        let gain = Comparison::new(&pairs(0.8), vec![]).render();
+        let gain = in_words(&Comparison::new(&pairs(0.8), vec![]));
         insta::assert_snapshot!(gain);
         let mut even = pairs(1.0);
         for (run, time) in even.with.iter_mut().enumerate() {
             *time *= if run % 2 == 0 { 1.01 } else { 0.99 };
         }
-        assert!(
-            Comparison::new(&even, vec![])
-                .render()
-                .contains("no difference is shown")
-        );
+        assert!(in_words(&Comparison::new(&even, vec![])).contains("no difference is shown"));
     }
 
     #[test]

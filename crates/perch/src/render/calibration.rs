@@ -1,9 +1,23 @@
 //! A calibration in readable form: which kernel slows down which.
 
 use super::table::{Align, table};
-use perch_lab::calibrate::contends;
-use perch_policy::{Calibration, Coupling, Share};
+use perch_policy::{
+    Calibration, Coupling, Share,
+    calibration::{NOTICED, TIGHT},
+};
 use std::path::Path;
+
+/// What stands in the table besides numbers.
+const LEGEND: [(&str, &str); 2] = [
+    (
+        " <",
+        "<1.04: no slowdown was shown, and none is larger than that.",
+    ),
+    (
+        "?",
+        "?: no slowdown was shown, but the speeds vary too much to exclude it.",
+    ),
+];
 
 /// Tables of slowdowns and of load metrics, notes, and where the file is.
 pub fn render(calibration: &Calibration, file: Option<&Path>) -> String {
@@ -77,7 +91,7 @@ fn slowdowns(calibration: &Calibration) -> String {
     columns.extend(levels.iter().map(|level| (name(*level), Align::Right)));
     columns.push(("worst beside", Align::Left));
     let row = |kernel: &str| {
-        let worst = |share: Option<Share>| {
+        let pairs = |share: Option<Share>| {
             let mut of_kernel: Vec<&Coupling> = calibration.couplings.iter().collect();
             of_kernel.retain(|coupling| {
                 coupling.kernel == kernel
@@ -85,15 +99,11 @@ fn slowdowns(calibration: &Calibration) -> String {
                     && share.is_none_or(|share| coupling.share == share)
             });
             of_kernel
-                .into_iter()
-                .max_by(|a, b| a.slowdown.total_cmp(&b.slowdown))
         };
         let mut cells = vec![kernel.to_owned()];
-        cells.extend(levels.iter().map(|level| {
-            worst(Some(*level)).map_or("-".to_owned(), |found| format!("{:.2}", found.slowdown))
-        }));
-        let beside = worst(None).filter(|found| contends(found.slowdown, found.spread));
-        cells.push(beside.map_or("-".to_owned(), |found| found.beside[0].clone()));
+        cells.extend(levels.iter().map(|level| largest(&pairs(Some(*level)))));
+        let culprit = worst(&pairs(None)).filter(|found| found.slowdown >= NOTICED);
+        cells.push(culprit.map_or("-".to_owned(), |found| found.beside[0].clone()));
         cells
     };
     let rows = calibration.kernels.iter().map(|kernel| row(&kernel.name));
@@ -102,7 +112,43 @@ fn slowdowns(calibration: &Calibration) -> String {
     let what = format!(
         "How much longer each kernel takes next to the worst other kernel, on PUs that share {shared}:"
     );
-    format!("{}\n{}", super::wrapped("", &what), table(&columns, rows))
+    let table = table(&columns, rows);
+    let mut legend = String::new();
+    for (sign, means) in LEGEND {
+        if table.contains(sign) {
+            legend += &format!("\n{means}");
+        }
+    }
+    format!("{}\n{table}{legend}", super::wrapped("", &what))
+}
+
+/// The largest slowdown that is more than noise.
+fn worst<'a>(couplings: &[&'a Coupling]) -> Option<&'a Coupling> {
+    let shown = couplings
+        .iter()
+        .filter(|coupling| coupling.is_significant());
+    shown
+        .copied()
+        .max_by(|a, b| a.slowdown.total_cmp(&b.slowdown))
+}
+
+/// The same as a cell of the table; where there is none, what no slowdown is above; `?` where that is not known.
+fn largest(couplings: &[&Coupling]) -> String {
+    if couplings.is_empty() {
+        return "-".to_owned();
+    }
+    if let Some(worst) = worst(couplings) {
+        return format!("{:.2}", worst.slowdown);
+    }
+    let is_known = |coupling: &&Coupling| coupling.half().is_some_and(|half| half <= TIGHT);
+    if !couplings.iter().all(is_known) {
+        return "?".to_owned();
+    }
+    let highs = couplings.iter().filter_map(|coupling| coupling.high);
+    match format!("{:.2}", highs.fold(1.0, f64::max)) {
+        none if none == "1.00" => none,
+        most => format!("<{most}"),
+    }
 }
 
 fn metrics(calibration: &Calibration) -> String {
@@ -120,9 +166,10 @@ fn metrics(calibration: &Calibration) -> String {
             name(metric.share).to_owned(),
             format!("{:.3e}", metric.limit),
             ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2e}")),
-            ratio.map_or("-".to_owned(), |ratio| {
-                format!("{:.0} %", 100.0 * ratio * metric.limit)
-            }),
+            match (ratio, metric.is_of_use()) {
+                (Some(ratio), true) => format!("{:.0} %", 100.0 * ratio * metric.limit),
+                _ => "-".to_owned(),
+            },
         ]
     });
     table(&columns, rows)

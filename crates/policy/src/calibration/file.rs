@@ -1,6 +1,6 @@
 //! Reading a calibration file, with the place of the first mistake.
 
-use super::{CalibratedMetric, Calibration, Coupling, Kernel, SHARES, Share, Transfer};
+use super::{CalibratedMetric, Calibration, Coupling, Kernel, SHARES, Share, Transfer, VERSION};
 use perch_core::mistake::{Mistake, did_you_mean};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range};
@@ -9,6 +9,7 @@ use toml::Spanned;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    version: Option<Spanned<u32>>,
     machine: Spanned<String>,
     date: Spanned<String>,
     #[serde(default)]
@@ -38,6 +39,9 @@ struct CouplingEntry {
     beside: Spanned<Vec<Spanned<String>>>,
     slowdown: Spanned<f64>,
     spread: Option<Spanned<f64>>,
+    low: Option<Spanned<f64>>,
+    high: Option<Spanned<f64>>,
+    significant: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -56,6 +60,14 @@ struct Entry {
     limit: Spanned<f64>,
     ratio: Option<Spanned<f64>>,
     spread: Option<Spanned<f64>>,
+    significant: Option<bool>,
+}
+
+/// Only the version, so that a newer file is refused for its version and not for a field.
+#[derive(Deserialize)]
+struct Versioned {
+    #[serde(default)]
+    version: Option<Spanned<u32>>,
 }
 
 impl Calibration {
@@ -68,6 +80,18 @@ impl Calibration {
         let wrong = |at: Range<usize>, message: String, hint: Option<String>| {
             Mistake::at(path, text, at, message, hint)
         };
+        if let Ok(Versioned {
+            version: Some(given),
+        }) = toml::from_str(text)
+            && !(1..=VERSION).contains(given.get_ref())
+        {
+            let message = format!(
+                "this perch reads calibrations of versions 1 to {VERSION}, not {}",
+                given.get_ref()
+            );
+            let hint = "let `perch calibrate` write it again".to_owned();
+            return Err(wrong(given.span(), message, Some(hint)));
+        }
         let file: File = toml::from_str(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join("; ");
             wrong(error.span().unwrap_or(0..0), message, None)
@@ -113,6 +137,7 @@ impl Calibration {
                 limit,
                 ratio: entry.ratio.as_ref().map(|ratio| *ratio.get_ref()),
                 spread: entry.spread.as_ref().map(|spread| *spread.get_ref()),
+                significant: entry.significant,
             });
         }
         if metrics.is_empty() {
@@ -166,12 +191,24 @@ impl Calibration {
             if let Some(spread) = &entry.spread {
                 from_zero("spread", spread).map_err(|m| wrong(spread.span(), m, None))?;
             }
+            let low = entry.low.as_ref().map_or(slowdown, |low| *low.get_ref());
+            let high = entry.high.as_ref().map_or(slowdown, |high| *high.get_ref());
+            let is_order = 0.0 < low && low <= slowdown && slowdown <= high && high.is_finite();
+            if let Some(end) = entry.low.as_ref().or(entry.high.as_ref())
+                && !is_order
+            {
+                let message = format!("the slowdown {slowdown} does not lie from {low} to {high}");
+                return Err(wrong(end.span(), message, None));
+            }
             couplings.push(Coupling {
                 share,
                 kernel: entry.kernel.get_ref().clone(),
                 beside: beside.iter().map(|name| name.get_ref().clone()).collect(),
                 slowdown,
                 spread: entry.spread.as_ref().map(|spread| *spread.get_ref()),
+                low: entry.low.as_ref().map(|low| *low.get_ref()),
+                high: entry.high.as_ref().map(|high| *high.get_ref()),
+                significant: entry.significant,
             });
         }
         let mut transfers: Vec<Transfer> = Vec::new();
@@ -190,6 +227,7 @@ impl Calibration {
             });
         }
         Ok(Self {
+            version: file.version.map_or(1, Spanned::into_inner),
             machine: file.machine.into_inner(),
             date: file.date.into_inner(),
             notes: file.notes,

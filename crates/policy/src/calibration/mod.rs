@@ -91,6 +91,16 @@ pub struct CalibratedMetric {
     /// Spread of the limit over the repetitions, as a part of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<f64>,
+    /// Whether sharing it was shown to cost anything; `None` in files of version 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub significant: Option<bool>,
+}
+
+impl CalibratedMetric {
+    /// Whether a policy may act on it: not if nobody was shown to lose anything by sharing it.
+    pub fn is_of_use(&self) -> bool {
+        self.significant.unwrap_or(true)
+    }
 }
 
 /// A kernel: a small program that uses one shared resource, as it was alone on the machine.
@@ -113,9 +123,50 @@ pub struct Coupling {
     pub beside: Vec<String>,
     /// Its time next to them / its time in isolation.
     pub slowdown: f64,
-    /// Spread of that over the repetitions, as a part of it.
+    /// How far the true slowdown may lie to either side, as a part of it, with 95 % confidence for this slowdown alone. In
+    /// files of version 1: by how much the speeds of three repetitions differed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<f64>,
+    /// The lower end of the interval in which the true slowdown lies. With 95 % confidence this holds for all slowdowns
+    /// of the file at once, so that the largest of them may be picked. `None` where too little was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The upper end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Whether it is more than noise: the interval lies above 1. `None` in files of version 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub significant: Option<bool>,
+}
+
+impl Coupling {
+    /// Whether the slowdown is more than noise. Files of version 1 do not tell: there it must be larger than the spread.
+    pub fn is_significant(&self) -> bool {
+        let by_spread = || self.slowdown > 1.0 + self.spread.unwrap_or(0.0);
+        self.significant.unwrap_or_else(by_spread)
+    }
+
+    /// The slowdown that a policy may count on: 1, no effect, where none was shown.
+    pub fn known(&self) -> f64 {
+        match self.is_significant() {
+            true => self.slowdown.max(1.0),
+            false => 1.0,
+        }
+    }
+
+    /// Half of the interval for all at once, of the slowdown's logarithm; `None` where it is not known.
+    pub fn half(&self) -> Option<f64> {
+        Some((self.high? / self.low?).ln() / 2.0)
+    }
+
+    /// Whether two measurements of the same slowdown agree: their intervals have a value in common. So do those of which
+    /// one is not known.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let above = |low: Option<f64>, high: Option<f64>| {
+            low.zip(high).is_some_and(|(low, high)| low > high)
+        };
+        !above(self.low, other.high) && !above(other.low, self.high)
+    }
 }
 
 /// What it costs to hand a line that one PU wrote to another.
@@ -127,9 +178,25 @@ pub struct Transfer {
     pub seconds: f64,
 }
 
+/// From this slowdown on a neighbour counts as contending.
+pub const NOTICED: f64 = 1.05;
+
+/// Slowdowns whose interval reaches farther (logarithm) to either side are not known.
+pub const TIGHT: f64 = 0.05;
+
+/// The version of the format in which calibrations are written.
+pub const VERSION: u32 = 2;
+
+fn is_first(version: &u32) -> bool {
+    *version == 1
+}
+
 /// A calibration, its metrics in the order in which they are checked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Calibration {
+    /// The version of the file's format: 1 has no intervals.
+    #[serde(skip_serializing_if = "is_first")]
+    pub version: u32,
     /// The machine on which it was measured, for people.
     pub machine: String,
     /// The day, such as `2026-11-22`.
@@ -170,6 +237,11 @@ pub enum CalibrationError {
 }
 
 impl Calibration {
+    /// Whether any slowdown was shown, by which a policy could choose among places.
+    pub fn shows_slowdowns(&self) -> bool {
+        self.couplings.iter().any(Coupling::is_significant)
+    }
+
     /// Whether it has the slowdowns of co-running kernels, from which others can be predicted.
     pub fn tells_of_kernels(&self) -> bool {
         !self.kernels.is_empty() && !self.couplings.is_empty()

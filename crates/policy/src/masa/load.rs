@@ -162,9 +162,10 @@ impl Loads {
         }
     }
 
-    /// Those of a calibration, by priority.
+    /// Those of a calibration, by priority, without those of which nobody was shown to lose anything.
     pub fn calibrated(calibration: &Calibration) -> Self {
         let metrics = calibration.metrics.iter();
+        let metrics = metrics.filter(|metric| metric.is_of_use());
         Self::measured(metrics.map(|metric| (&metric.name, metric.share, metric.limit)))
     }
 

@@ -317,7 +317,9 @@ fn nothing(field: &Field<'_>) -> Option<String> {
     if field.runners.is_empty() {
         return None;
     }
-    Some(if field.metrics.is_empty() {
+    Some(if field.metrics.is_empty() && field.missing.is_empty() {
+        "the calibration shows no resource of which threads lose anything by sharing it, so nothing is bound".to_owned()
+    } else if field.metrics.is_empty() {
         format!(
             "no load metric is measured (yet), so nothing is bound; it takes one of: {}",
             field.missing.join(", ")

@@ -9,12 +9,14 @@
 //! - what a shared cache can no longer hold of the one because of the other.
 //!
 //! Their coefficients, never negative, are
-//! those that explain the couplings of the calibration best (least squares). The terms are perch's own; that slowdowns
+//! those that explain the couplings of the calibration best (least squares). A slowdown that is not significant counts as
+//! none, and every coupling weighs the less the less sure it is: e² / (e² + s²), where s is its standard error and e what
+//! the terms cannot explain (weights of a sum of two independent errors; e is from a first fit without weights). The terms are perch's own; that slowdowns
 //! follow from one's sensitivity times the other's pressure, resource by resource, is Bubble-Up's and SMiTe's idea
 //! (Mars et al., MICRO 2011; Zhang et al., MICRO 2014).
 
 use super::uses::{Basis, Resource, of_kernel};
-use crate::calibration::{Calibration, Share};
+use crate::calibration::{Calibration, Coupling, Share};
 use ndarray::{Array1, Array2};
 
 /// A small pull of all coefficients towards 0, as a part of the number of couplings: kernels that are alike must not
@@ -23,6 +25,9 @@ const RIDGE: f64 = 0.1;
 
 /// No neighbour is taken to cost more (logarithm): beyond what kernels suffered nothing is known.
 const MOST: f64 = 1.5;
+
+/// What no fit explains (logarithm): the resolution of a calibration's windows.
+const LEAST_ERROR: f64 = 1e-3;
 
 /// Terms of each cache.
 const PER_CACHE: usize = 4;
@@ -109,14 +114,19 @@ impl Costs {
         }
         for share in shares {
             let of_level = calibration.couplings.iter().filter(|c| c.share == share);
-            let rows: Vec<(Vec<f64>, f64)> = of_level
+            let rows: Vec<Row> = of_level
                 .filter_map(|coupling| {
+                    let error = standard_error(coupling)?;
                     let own = find(&coupling.kernel)?;
                     let mut terms = vec![0.0; costs.terms()];
                     for name in &coupling.beside {
                         costs.add_terms(own, find(name)?, &mut terms);
                     }
-                    Some((terms, coupling.slowdown.max(1.0).ln()))
+                    Some(Row {
+                        terms,
+                        wanted: coupling.known().ln(),
+                        error,
+                    })
                 })
                 .collect();
             if let Some(level) = solve(share, &rows) {
@@ -223,34 +233,109 @@ impl Costs {
     }
 }
 
-/// Least squares with coefficients from 0 on.
-fn solve(share: Share, rows: &[(Vec<f64>, f64)]) -> Option<Level> {
-    let terms = rows.first()?.0.len();
+/// A coupling, as the fit takes it.
+struct Row {
+    terms: Vec<f64>,
+    /// The logarithm of the slowdown.
+    wanted: f64,
+    /// The standard error of that.
+    error: f64,
+}
+
+/// The standard error of a slowdown's logarithm: half of what its 95 % interval reaches to one side. `None` for one of
+/// which nothing is known.
+fn standard_error(coupling: &Coupling) -> Option<f64> {
+    let is_unknown = coupling.significant == Some(false) && coupling.half().is_none();
+    (!is_unknown).then(|| coupling.spread.unwrap_or(0.0) / 2.0)
+}
+
+/// Least squares with coefficients from 0 on, every row weighted by how sure it is.
+fn solve(share: Share, rows: &[Row]) -> Option<Level> {
+    let alike = vec![1.0; rows.len()];
+    let first = fit(share, rows, &alike)?;
+    if rows.iter().all(|row| row.error == 0.0) {
+        return Some(first);
+    }
+    let unexplained = first.error.max(LEAST_ERROR).powi(2);
+    let weights = rows
+        .iter()
+        .map(|row| unexplained / (unexplained + row.error.powi(2)));
+    fit(share, rows, &weights.collect::<Vec<f64>>())
+}
+
+fn fit(share: Share, rows: &[Row], weights: &[f64]) -> Option<Level> {
+    let terms = rows.first()?.terms.len();
     // All terms on one scale, so that the pull is the same for each.
     let scale: Vec<f64> = (0..terms)
-        .map(|term| rows.iter().map(|(row, _)| row[term]).fold(1e-12, f64::max))
+        .map(|term| rows.iter().map(|row| row.terms[term]).fold(1e-12, f64::max))
         .collect();
-    let pull = (RIDGE * rows.len() as f64 / terms as f64).sqrt();
-    let matrix = Array2::from_shape_fn((rows.len() + terms, terms), |(row, term)| {
-        match rows.get(row) {
-            Some((values, _)) => values[term] / scale[term],
-            None if row - rows.len() == term => pull,
+    let weight: f64 = weights.iter().sum();
+    let pull = (RIDGE * weight / terms as f64).sqrt();
+    let matrix = Array2::from_shape_fn((rows.len() + terms, terms), |(at, term)| {
+        match rows.get(at) {
+            Some(row) => row.terms[term] / scale[term] * weights[at].sqrt(),
+            None if at - rows.len() == term => pull,
             None => 0.0,
         }
     });
-    let wanted = Array1::from_shape_fn(rows.len() + terms, |row| {
-        rows.get(row).map_or(0.0, |(_, wanted)| *wanted)
+    let wanted = Array1::from_shape_fn(rows.len() + terms, |at| {
+        rows.get(at)
+            .map_or(0.0, |row| row.wanted * weights[at].sqrt())
     });
     let (found, _) = nnls::nnls(matrix.view(), wanted.view());
     let coefficients: Vec<f64> = found.iter().zip(&scale).map(|(c, s)| c / s).collect();
-    let squares = rows.iter().map(|(row, wanted)| {
-        let predicted: f64 = row.iter().zip(&coefficients).map(|(a, b)| a * b).sum();
-        (predicted - wanted).powi(2)
+    let squares = rows.iter().zip(weights).map(|(row, weight)| {
+        let predicted: f64 = row
+            .terms
+            .iter()
+            .zip(&coefficients)
+            .map(|(a, b)| a * b)
+            .sum();
+        weight * (predicted - row.wanted).powi(2)
     });
-    let error = (squares.sum::<f64>() / rows.len() as f64).sqrt();
+    let error = (squares.sum::<f64>() / weight).sqrt();
     Some(Level {
         share,
         coefficients,
         error,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(wanted: f64, error: f64) -> Row {
+        Row {
+            terms: vec![1.0],
+            wanted,
+            error,
+        }
+    }
+
+    /// Nine slowdowns that are known to be 0.1 (logarithm) and a tenth of 2 that may be anything.
+    #[test]
+    fn a_slowdown_weighs_the_less_the_less_sure_it_is() {
+        let found = |error: f64| {
+            let mut rows: Vec<Row> = (0..9).map(|_| row(0.1, 0.01)).collect();
+            rows.push(row(2.0, error));
+            solve(Share::Core, &rows).unwrap().coefficients[0]
+        };
+        // The pull towards 0 takes a tenth.
+        assert!((found(0.01) - 0.29 / 1.1).abs() < 0.01, "{}", found(0.01));
+        assert!(
+            found(1.0) < 0.19 && found(5.0) < 0.11,
+            "{} {}",
+            found(1.0),
+            found(5.0)
+        );
+        assert!(found(5.0) > 0.08, "{}", found(5.0));
+    }
+
+    #[test]
+    fn alike_slowdowns_weigh_alike() {
+        let exact = solve(Share::Core, &[row(0.1, 0.0), row(0.3, 0.0)]).unwrap();
+        let alike = solve(Share::Core, &[row(0.1, 0.02), row(0.3, 0.02)]).unwrap();
+        assert!((exact.coefficients[0] - alike.coefficients[0]).abs() < 1e-12);
+    }
 }

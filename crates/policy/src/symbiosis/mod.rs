@@ -45,6 +45,10 @@ const ABOVE: f64 = 1.0;
 /// The reason that is printed when no thread is moved.
 const NOTHING: &str = "no placement promises enough more than the present one (options gain and move_cost; chance; what earlier moves brought)";
 
+/// The same where the calibration gives nothing to choose by.
+const NO_SLOWDOWN: &str =
+    "the calibration shows no slowdown that is more than noise: nothing that placement could use";
+
 /// Periods after a change before anything is concluded: one in which threads moved, one in which caches fill.
 const SETTLE: u64 = 2;
 
@@ -190,7 +194,10 @@ impl Symbiosis {
             self.memory[at].target = None;
         }
         if plan.bindings.is_empty() && self.nothing {
-            plan.remarks.push(NOTHING.to_owned());
+            let shown = self.calibration.as_ref();
+            let shows = shown.is_none_or(Calibration::shows_slowdowns);
+            let why = if shows { NOTHING } else { NO_SLOWDOWN };
+            plan.remarks.push(why.to_owned());
         }
         plan
     }

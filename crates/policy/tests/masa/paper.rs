@@ -25,6 +25,34 @@ fn two_fp_programs_in_one_package_are_parted_by_the_one_swap_that_the_paper_call
     }
 }
 
+/// The same programs where sharing the units was shown to cost nothing: nobody is swapped for it.
+#[test]
+fn a_resource_of_which_nobody_was_shown_to_lose_anything_is_not_checked() {
+    let neutral = PAPER.replace(
+        "ratio = 9.2411e-6",
+        "ratio = 9.2411e-6\nsignificant = false",
+    );
+    assert_ne!(neutral, PAPER);
+    let calibration = Calibration::parse(&neutral, "paper.toml").unwrap();
+    let mut policy = Masa::with_calibration(MasaConfig::default(), &calibration).unwrap();
+    let mut world = world(2, 2, &[INT_A, INT_B, FP_A, FP_B]);
+    for _ in 0..3 {
+        assert_eq!(step(&mut world, &mut policy).bindings, []);
+    }
+    // With nothing left to check it says why.
+    let nothing = neutral.replace("ratio = 9.5049e-6", "significant = false");
+    let calibration = Calibration::parse(&nothing, "paper.toml").unwrap();
+    let mut policy = Masa::with_calibration(MasaConfig::default(), &calibration).unwrap();
+    let plan = step(&mut world, &mut policy);
+    assert!(
+        plan.remarks
+            .iter()
+            .any(|remark| remark.contains("no resource of which threads lose")),
+        "{:?}",
+        plan.remarks
+    );
+}
+
 #[test]
 fn two_cache_programs_in_one_package_are_parted_too() {
     for variant in [Variant::Paper, Variant::Perch] {

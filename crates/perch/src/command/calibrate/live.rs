@@ -3,11 +3,12 @@
 use super::{alone, conditions::conditions, siblings, today};
 use crate::{args::CalibrateArgs, exit, exit::Stopped, processor, render::progress::Bar};
 use anyhow::{Result, bail};
-use perch_core::{Machine, PuSet, Topology};
+use perch_core::{Machine, Topology, mistake::did_you_mean};
 use perch_kernels::{Crew, KERNELS, Kernel, Rate, Seat, Window};
 use perch_lab::calibrate::{
-    Kind, Measured, Measurements, Run, Sites,
+    self as lab, Effort, Kind, Measured, Measurements, Rig, Run, Sample, Sites,
     kernels::{Sizes as Caches, load_metrics},
+    measure,
 };
 use perch_linux::{
     LinuxMachine,
@@ -15,26 +16,23 @@ use perch_linux::{
     topology::{Source, load},
 };
 use perch_policy::{Calibration, Transfer};
-use statrs::statistics::{Data, Median};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-/// Seconds for all windows together: with the metrics' measurement, less than three minutes.
-const BUDGET: f64 = 120.0;
-const BUDGET_QUICK: f64 = 15.0;
+/// Of a window: for the caches to fill, and measured; where all data fit into a core's own caches, and where not.
+const SMALL: Window = Window {
+    warm: Duration::from_millis(2),
+    measured: Duration::from_millis(8),
+};
+const LARGE: Window = Window {
+    warm: Duration::from_millis(10),
+    measured: Duration::from_millis(12),
+};
 
-/// How often each run is repeated, in rounds over all runs, so that what changes slowly meets all alike.
-const PASSES: usize = 3;
-
-/// Of a window: for the caches to fill, and measured at least and at most.
-const WARM: f64 = 0.015;
-const SHORTEST: f64 = 0.015;
-const LONGEST: f64 = 0.060;
-
-/// Nothing is repeated once the calibration has taken this many times as long as planned.
-const LATE: f64 = 1.2;
+/// Groups are measured if all takes so many seconds at most.
+const WITH_GROUPS: f64 = 300.0;
 
 /// How long a line is handed back and forth at each level.
 const HAND_OVER: Duration = Duration::from_millis(100);
@@ -65,35 +63,33 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
         bail!("none of these PUs can be used: see `perch topology`");
     };
     let caches = Caches::of(&topology);
-    let wanted =
-        |kernel: &&Kernel| (kernel.pure || !args.quick) && (caches.beyond || !kernel.needs_llc);
-    let kernels: Vec<&'static Kernel> = KERNELS.iter().filter(wanted).collect();
+    let kernels = wanted(args, &caches)?;
     let kinds: Vec<Kind<'_>> = kernels.iter().map(|kernel| kind(kernel)).collect();
-    let budget = if args.quick { BUDGET_QUICK } else { BUDGET };
-    let plan = Plan::new(&sites, &kinds, budget);
+    let groups = if args.quick { 0.0 } else { WITH_GROUPS };
+    let runs = sites.runs_within(&kinds, groups);
+    let effort = Effort::of(&runs);
     let before = conditions(usable.len());
 
     let looking = kernels.len() as f64 * alone::EACH.as_secs_f64();
     let tried = siblings::pairs(&usable.iter().collect::<Vec<u32>>());
     let trying = (siblings::TRY.warm + siblings::TRY.measured).as_secs_f64();
-    let total = looking + plan.seconds() + trying * tried.len() as f64;
+    let total = looking + effort.seconds + trying * tried.len() as f64;
     let bar = Bar::new(true, (total * 1000.0) as u64);
     bar.says("kernels in isolation");
     let seen = alone::metrics(machine, profile, &kernels, sites.first, &bar)?;
-    let at_once = plan
-        .runs
-        .iter()
-        .map(|run| run.seats.len())
-        .max()
-        .unwrap_or(1);
-    let mut crew = Crew::new(alone::sizes(&caches, at_once));
+    let at_once = runs.iter().map(|run| run.seats.len()).max().unwrap_or(1);
+    let sizes = alone::sizes(&caches, at_once);
+    let mut crew = Crew::new(sizes);
     bar.says("kernels co-running");
-    let each = (plan.window.warm + plan.window.measured).as_millis() as u64;
-    let (measured, short) = measure(&mut crew, &kernels, &plan, || {
-        bar.adds(each);
+    let mut told = 0.0;
+    let mut here = Here::new(&mut crew, &kernels, &sizes);
+    let outcome = measure(&mut here, &runs, &effort, |seconds| {
+        bar.adds(((seconds - told) * 1000.0) as u64);
+        told = seconds;
         heed(&mut signals)
     })?;
-    let measured = with_metrics(measured, &plan, &kernels, &sites, &seen.metrics);
+    let mut measured = outcome.measured;
+    add_metrics(&mut measured, &runs, &kernels, &sites, &seen.metrics);
     bar.says("who shares a core");
     let mut wrong = Vec::new();
     let mut handed = Vec::new();
@@ -117,7 +113,7 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
     let measurements = Measurements {
         kernels: kinds,
         sites: &sites,
-        runs: &plan.runs,
+        runs: &runs,
         measured: &measured,
     };
     let mut calibration = measurements.calibration(name(&topology), today(), &load_metrics());
@@ -126,13 +122,36 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
     notes.extend(wrong);
     notes.splice(0..0, before);
     notes.push(format!("metrics in isolation: {}", seen.counting));
-    notes.push(spread(&measured, &usable));
-    notes.extend(short.map(|pass| {
-        format!(
-            "time ran out in pass {pass} of {PASSES}: medians are of fewer repetitions; other load slows the calibration"
-        )
-    }));
+    notes.push(format!(
+        "slowdowns of PUs {usable} are of {} visits or more, those that vary of up to {}; kernels were on their PUs for \
+         {:.0} % of the time",
+        outcome.visits,
+        effort.most,
+        100.0 * outcome.share
+    ));
+    if outcome.visits < effort.least && !sites.levels.is_empty() {
+        notes.push(format!(
+            "time ran out after {} of {} visits: intervals are wide; other load slows the calibration",
+            outcome.visits, effort.least
+        ));
+    }
     Ok(calibration)
+}
+
+/// The kernels that are measured: those that the user names, else all that this machine has caches for.
+fn wanted(args: &CalibrateArgs, caches: &Caches) -> Result<Vec<&'static Kernel>> {
+    for name in &args.kernels {
+        if perch_kernels::find(name).is_none() {
+            let names = KERNELS.iter().map(|kernel| kernel.name);
+            let hint = did_you_mean(name, names).unwrap_or_default();
+            bail!("no kernel `{name}`; {hint}");
+        }
+    }
+    let is_wanted = |kernel: &&Kernel| match args.kernels.is_empty() {
+        true => (kernel.pure || !args.quick) && (caches.beyond || !kernel.needs_llc),
+        false => args.kernels.iter().any(|name| name == kernel.name),
+    };
+    Ok(KERNELS.iter().filter(is_wanted).collect())
 }
 
 /// An error if the user has asked to stop.
@@ -170,89 +189,52 @@ fn name(topology: &Topology) -> String {
     }
 }
 
-/// What is run, and for how long.
-struct Plan {
-    runs: Vec<Run>,
-    window: Window,
+/// This machine, on which a crew runs kernels.
+struct Here<'a> {
+    crew: &'a mut Crew,
+    kernels: &'a [&'static Kernel],
+    /// Of each kernel, whether its data are beyond what a core has for itself.
+    large: Vec<bool>,
+    begun: Instant,
 }
 
-impl Plan {
-    /// With groups if there is time for them.
-    fn new(sites: &Sites, kinds: &[Kind<'_>], budget: f64) -> Self {
-        let each = |runs: &[Run]| budget / (runs.len().max(1) * PASSES) as f64 - WARM;
-        let mut runs = sites.runs(kinds, true);
-        if each(&runs) < SHORTEST {
-            runs = sites.runs(kinds, false);
-        }
-        let measured = each(&runs).clamp(SHORTEST, LONGEST);
+impl<'a> Here<'a> {
+    fn new(
+        crew: &'a mut Crew,
+        kernels: &'a [&'static Kernel],
+        sizes: &perch_kernels::Sizes,
+    ) -> Self {
+        let large = kernels.iter().map(|kernel| kernel.bytes(sizes) > sizes.l2);
         Self {
-            runs,
-            window: Window {
-                warm: Duration::from_secs_f64(WARM),
-                measured: Duration::from_secs_f64(measured),
-            },
+            crew,
+            large: large.collect(),
+            kernels,
+            begun: Instant::now(),
         }
-    }
-
-    /// How long all of it takes.
-    fn seconds(&self) -> f64 {
-        let window = self.window.warm + self.window.measured;
-        (self.runs.len() * PASSES) as f64 * window.as_secs_f64()
     }
 }
 
-/// Every run in every pass, each of them reported; of each seat the median and the spread. And in which pass the time
-/// was over, if it was.
-fn measure(
-    crew: &mut Crew,
-    kernels: &[&'static Kernel],
-    plan: &Plan,
-    mut told: impl FnMut() -> Result<()>,
-) -> Result<(Vec<Vec<Measured>>, Option<usize>)> {
-    let mut speeds: Vec<Vec<Vec<f64>>> = plan
-        .runs
-        .iter()
-        .map(|run| vec![Vec::new(); run.seats.len()])
-        .collect();
-    let begun = Instant::now();
-    let each = (plan.window.warm + plan.window.measured).as_secs_f64();
-    let late = |done: usize| begun.elapsed().as_secs_f64() > LATE * each * done as f64 + 1.0;
-    let mut done = 0;
-    let mut short = None;
-    'passes: for pass in 1..=PASSES {
-        for (run, speeds) in plan.runs.iter().zip(&mut speeds) {
-            if pass > 1 && late(plan.runs.len() * PASSES) {
-                short = Some(pass);
-                break 'passes;
-            }
-            let seats = run.seats.iter().map(|seat| Seat {
-                pu: seat.pu,
-                kernel: kernels[seat.kernel],
-            });
-            let seats: Vec<Seat> = seats.collect();
-            // On a machine that is never idle it must end too.
-            let tries = if late(done) { 1 } else { AGAIN };
-            let rates = undisturbed(crew, &seats, plan.window, tries)?;
-            done += 1;
-            for (speeds, rate) in speeds.iter_mut().zip(rates) {
-                speeds.push(rate.speed);
-            }
-            told()?;
-        }
+impl Rig for Here<'_> {
+    type Error = anyhow::Error;
+
+    fn window(&mut self, seats: &[lab::Seat]) -> Result<Vec<Sample>> {
+        let large = seats.iter().any(|seat| self.large[seat.kernel]);
+        let seats = seats.iter().map(|seat| Seat {
+            pu: seat.pu,
+            kernel: self.kernels[seat.kernel],
+        });
+        let seats: Vec<Seat> = seats.collect();
+        let rates = self.crew.run(&seats, if large { LARGE } else { SMALL })?;
+        let sample = |rate: Rate| Sample {
+            speed: rate.speed,
+            share: rate.share,
+        };
+        Ok(rates.into_iter().map(sample).collect())
     }
-    let measured = |speeds: Vec<f64>| {
-        let repeated = speeds.len() > 1;
-        let most = speeds.iter().copied().fold(f64::MIN, f64::max);
-        let least = speeds.iter().copied().fold(f64::MAX, f64::min);
-        let speed = Data::new(speeds).median();
-        Measured {
-            speed,
-            spread: repeated.then_some((most - least) / speed),
-            metrics: BTreeMap::new(),
-        }
-    };
-    let of_run = |speeds: Vec<Vec<f64>>| speeds.into_iter().map(measured).collect();
-    Ok((speeds.into_iter().map(of_run).collect(), short))
+
+    fn seconds(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
 }
 
 /// One window; again if others took part of it, and of several the least disturbed.
@@ -276,30 +258,19 @@ pub fn undisturbed(
     Ok(best)
 }
 
-/// The same, with the metrics of those that ran in isolation where metrics were measured.
-fn with_metrics(
-    mut measured: Vec<Vec<Measured>>,
-    plan: &Plan,
+/// Adds the metrics to those that ran in isolation where metrics were measured.
+fn add_metrics(
+    measured: &mut [Vec<Measured>],
+    runs: &[Run],
     kernels: &[&'static Kernel],
     sites: &Sites,
     metrics: &BTreeMap<String, BTreeMap<String, f64>>,
-) -> Vec<Vec<Measured>> {
-    for (run, measured) in plan.runs.iter().zip(&mut measured) {
+) {
+    for (run, measured) in runs.iter().zip(measured) {
         let seat = run.seats[0];
         if run.level.is_none() && seat.pu == sites.first {
             let seen = metrics.get(kernels[seat.kernel].name);
             measured[0].metrics = seen.cloned().unwrap_or_default();
         }
     }
-    measured
-}
-
-/// How far the numbers can be trusted.
-fn spread(measured: &[Vec<Measured>], usable: &PuSet) -> String {
-    let all = measured.iter().flatten().filter_map(|one| one.spread);
-    let middle = Data::new(all.collect::<Vec<f64>>()).median();
-    format!(
-        "speeds of PUs {usable} differed by {:.1} % between repetitions (median of all)",
-        100.0 * middle
-    )
 }
