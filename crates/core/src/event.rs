@@ -24,11 +24,28 @@ pub struct EventSet {
     pub events: Vec<EventChoice>,
 }
 
+/// What no count of a processor can be: a profile's knowledge.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The least and the greatest number of cycles in a second on a PU.
+    pub cycles_per_second: (f64, f64),
+    /// Fewer instructions than these in a second on a PU are none.
+    pub min_instructions_per_second: f64,
+    /// More instructions than these in a cycle cannot retire.
+    pub max_instructions_per_cycle: f64,
+    /// With less time on a PU than this (nanoseconds) too few instructions or cycles prove nothing.
+    pub judge_after_ns: u64,
+}
+
 /// All events that a machine is asked to count. Several sets are multiplexed (one round shows each set once).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventPlan {
     /// The sets, in turn order.
     pub sets: Vec<EventSet>,
+    /// What counts cannot be. The machine knows for how long each event was counted, which the profile does not. `None`:
+    /// nothing is known, and all counts are believed that are numbers from 0 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
 }
 
 /// How far a count can be trusted.

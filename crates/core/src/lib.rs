@@ -27,7 +27,7 @@ pub mod units;
 
 pub use affinity::{Affinity, IrqChange, IrqState, MaskChange, MaskError};
 pub use error::MachineError;
-pub use event::{Count, CountQuality, EventChoice, EventPlan, EventSet};
+pub use event::{Count, CountQuality, EventChoice, EventPlan, EventSet, Limits};
 pub use machine::{Launch, Machine, Wake};
 pub use metric::{Metric, MetricName, MetricSource, Metrics};
 pub use mistake::Mistake;

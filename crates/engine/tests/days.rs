@@ -283,6 +283,7 @@ impl Processor for Plain {
 
     fn event_plan_with(&self, _: &[&str]) -> EventPlan {
         EventPlan {
+            limits: None,
             sets: Vec::<EventSet>::new(),
         }
     }

@@ -3,50 +3,46 @@
 //! A virtual machine has been seen to answer 395 instructions for a second of work, with the time enabled equal to
 //! the time running, so that nothing in the answer itself gave it away.
 
-use perch_core::{Count, CountQuality, metric::names};
+use perch_core::{Count, CountQuality, Limits, metric::names};
 
-/// More cycles a nanosecond than any clock: 10 GHz.
-const MOST_CYCLES: f64 = 10.0;
-
-/// Fewer cycles a nanosecond than any running core: 30 MHz, below the lowest duty cycle of the lowest clock.
-const LEAST_CYCLES: f64 = 0.03;
-
-/// More instructions a cycle than any core retires.
-const MOST_IPC: f64 = 16.0;
-
-/// Fewer instructions a nanosecond than code that waits for memory at every step: one in 10 µs.
-const LEAST_INSTRUCTIONS: f64 = 1e-4;
-
-/// Below this time on a PU, in nanoseconds, too few counts prove nothing.
-const LONG_ENOUGH: u64 = 10_000_000;
-
-/// Marks the counts of one thread's interval that cannot be true. If cycles or instructions are too few, none of the
-/// counts taken together with them is used.
+/// Marks the counts of one thread's interval that cannot be true by the limits of the profile. If cycles or instructions
+/// are too few, none of the counts taken together with them is used.
 ///
 /// `on_cpu` is the time in nanoseconds for which the thread ran while the events were switched on; `user_only` tells
-/// that its time in the kernel was not counted, so that few counts prove nothing.
-pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool) {
-    let time = on_cpu as f64;
+/// that its time in the kernel was not counted, so that few counts prove nothing. Without limits only what is no number
+/// from 0 on is not believed.
+pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool, limits: Option<&Limits>) {
+    for count in counts.iter_mut() {
+        if !count.value.is_finite() || count.value < 0.0 {
+            count.quality = CountQuality::Implausible("not a count".to_owned());
+        }
+    }
+    let Some(limits) = limits else {
+        return;
+    };
+    let seconds = on_cpu as f64 / 1e9;
+    let milliseconds = on_cpu as f64 / 1e6;
     let value = |counts: &[Count], alias: &str| {
         let count = counts.iter().find(|count| &*count.alias == alias);
         count.map(|count| count.value)
     };
     let cycles = value(counts, names::CYCLES);
     let instructions = value(counts, names::INSTRUCTIONS);
-    let milliseconds = time / 1e6;
+    let (least, greatest) = limits.cycles_per_second;
+    let retired = limits.max_instructions_per_cycle;
     for count in counts.iter_mut() {
         let why = match &*count.alias {
-            _ if !count.value.is_finite() || count.value < 0.0 => Some("not a count".to_owned()),
-            names::CYCLES if count.value > time * MOST_CYCLES => Some(format!(
-                "{:.0} cycles in {milliseconds:.1} ms are more than 10 GHz",
-                count.value
+            names::CYCLES if count.value > seconds * greatest => Some(format!(
+                "{:.0} cycles in {milliseconds:.1} ms are more than {:.1} GHz",
+                count.value,
+                greatest / 1e9
             )),
             names::INSTRUCTIONS
-                if cycles.is_some_and(|cycles| count.value > cycles.max(1.0) * MOST_IPC)
-                    || count.value > time * MOST_CYCLES * MOST_IPC =>
+                if cycles.is_some_and(|cycles| count.value > cycles.max(1.0) * retired)
+                    || count.value > seconds * greatest * retired =>
             {
                 Some(format!(
-                    "{:.0} instructions in {milliseconds:.1} ms are more than any core retires",
+                    "{:.0} instructions in {milliseconds:.1} ms are more than a core of this processor retires",
                     count.value
                 ))
             }
@@ -56,16 +52,20 @@ pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool) {
             count.quality = CountQuality::Implausible(why);
         }
     }
-    if user_only || on_cpu < LONG_ENOUGH {
+    if user_only || on_cpu < limits.judge_after_ns {
         return;
     }
     let too_few = [
-        (names::CYCLES, cycles, LEAST_CYCLES),
-        (names::INSTRUCTIONS, instructions, LEAST_INSTRUCTIONS),
+        (names::CYCLES, cycles, least),
+        (
+            names::INSTRUCTIONS,
+            instructions,
+            limits.min_instructions_per_second,
+        ),
     ]
     .into_iter()
     .find_map(|(name, value, least)| {
-        let value = value.filter(|value| *value < time * least)?;
+        let value = value.filter(|value| *value < seconds * least)?;
         Some(format!(
             "only {value:.0} {name} in {milliseconds:.1} ms on a PU: the counters do not count"
         ))
@@ -76,6 +76,13 @@ pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool) {
         }
     }
 }
+
+/// More cycles a nanosecond than any clock: 10 GHz. No processor has been clocked so fast, cooled with liquid helium
+/// included. The probe runs before a profile is chosen, so these two are bounds for all processors.
+const MOST_CYCLES: f64 = 10.0;
+
+/// More instructions a cycle than any core retires: the widest retire 16 operations.
+const MOST_IPC: f64 = 16.0;
 
 /// What was counted over a loop of known length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +147,13 @@ mod tests {
         pairs.iter().map(count).collect()
     }
 
+    const LIMITS: Limits = Limits {
+        cycles_per_second: (10e6, 8e9),
+        min_instructions_per_second: 1e6,
+        max_instructions_per_cycle: 16.0,
+        judge_after_ns: 10_000_000,
+    };
+
     fn believed(counts: &[Count]) -> bool {
         let implausible = |c: &Count| matches!(c.quality, CountQuality::Implausible(_));
         !counts.iter().any(implausible)
@@ -148,7 +162,7 @@ mod tests {
     #[test]
     fn the_395_instructions_of_a_busy_second_are_noticed() {
         let mut seen = counts(&[("cycles", 3.1e9), ("instructions", 395.0), ("fp_ops", 12.0)]);
-        judge(&mut seen, 1_000_000_000, false);
+        judge(&mut seen, 1_000_000_000, false, Some(&LIMITS));
         for count in &seen {
             assert!(
                 matches!(&count.quality, CountQuality::Implausible(why) if why.contains("only 395 instructions"))
@@ -166,6 +180,35 @@ mod tests {
                 .check()
                 .is_err_and(|why| why.contains("395 instructions"))
         );
+    }
+
+    /// What a profile says, and nothing that stands in code, decides.
+    #[test]
+    fn the_profile_says_what_no_count_can_be() {
+        let slow = Limits {
+            cycles_per_second: (1e6, 1e9),
+            ..LIMITS
+        };
+        let few = Limits {
+            min_instructions_per_second: 1.0,
+            ..LIMITS
+        };
+        let fast = [("cycles", 3e9), ("instructions", 3e9)];
+        let idle = [("cycles", 3e9), ("instructions", 395.0)];
+        for (seen, limits, expected) in [
+            (fast, Some(&LIMITS), true),
+            (fast, Some(&slow), false),
+            (idle, Some(&LIMITS), false),
+            (idle, Some(&few), true),
+            (idle, None, true),
+        ] {
+            let mut seen = counts(&seen);
+            judge(&mut seen, 1_000_000_000, false, limits);
+            assert_eq!(believed(&seen), expected, "{seen:?} {limits:?}");
+        }
+        let mut none = counts(&[("l2_misses", f64::NAN)]);
+        judge(&mut none, 1_000_000_000, false, None);
+        assert!(!believed(&none));
     }
 
     #[test]
@@ -190,7 +233,7 @@ mod tests {
         ) {
             let cycles = time as f64 * ghz;
             let mut seen = counts(&[("cycles", cycles), ("instructions", cycles * ipc), ("fp_ops", 0.0)]);
-            judge(&mut seen, time, user_only);
+            judge(&mut seen, time, user_only, Some(&LIMITS));
             prop_assert!(believed(&seen));
         }
 
@@ -217,10 +260,10 @@ mod tests {
         #[test]
         fn impossible_counts_are_not(time in 1u64..10_000_000_000, factor in 10.1f64..1e6) {
             let mut seen = counts(&[("cycles", time as f64 * factor)]);
-            judge(&mut seen, time, true);
+            judge(&mut seen, time, true, Some(&LIMITS));
             prop_assert!(!believed(&seen));
             let mut seen = counts(&[("l2_misses", -1.0), ("cycles", time as f64)]);
-            judge(&mut seen, time, true);
+            judge(&mut seen, time, true, Some(&LIMITS));
             prop_assert!(!believed(&seen[..1]) && believed(&seen[1..]));
         }
     }

@@ -32,6 +32,7 @@ const PID: i32 = 0;
 #[test]
 fn sets_take_turns_and_count() {
     let plan = EventPlan {
+        limits: None,
         sets: vec![
             set(
                 "time",
@@ -69,6 +70,7 @@ fn sets_take_turns_and_count() {
 #[test]
 fn what_cannot_be_counted_is_said() {
     let plan = EventPlan {
+        limits: None,
         sets: vec![set(
             "set",
             vec![
@@ -86,6 +88,7 @@ fn what_cannot_be_counted_is_said() {
     );
     assert!(remarks[0].contains("no_such_pmu::FP") && remarks[0].contains("nowhere"));
     let nothing = EventPlan {
+        limits: None,
         sets: vec![set("set", vec![event("fp", &["nowhere/event=1/"])])],
     };
     let error = Counters::open(&nothing).err().expect("nothing to count");
@@ -98,6 +101,7 @@ fn what_cannot_be_counted_is_said() {
 #[test]
 fn a_thousand_threads_leave_no_descriptor() {
     let plan = EventPlan {
+        limits: None,
         sets: vec![set("set", vec![event("clock", &["task-clock"])])],
     };
     let mut counters = Counters::open(&plan).expect("software events count everywhere");
@@ -123,6 +127,7 @@ fn a_thousand_threads_leave_no_descriptor() {
 #[test]
 fn a_thread_that_is_gone_is_no_error() {
     let plan = EventPlan {
+        limits: None,
         sets: vec![set("set", vec![event("clock", &["task-clock"])])],
     };
     let mut counters = Counters::open(&plan).expect("software events count everywhere");
@@ -137,6 +142,7 @@ fn a_thread_that_is_gone_is_no_error() {
 #[test]
 fn whole_pus_are_counted_in_turns_where_that_is_permitted() {
     let plan = EventPlan {
+        limits: None,
         sets: vec![
             set("time", vec![event("clock", &["cpu-clock"])]),
             set("switches", vec![event("switches", &["context-switches"])]),

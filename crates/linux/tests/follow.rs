@@ -359,6 +359,7 @@ fn counters_that_are_demanded_and_not_there_are_an_error() {
         .build()
         .unwrap();
     let plan = EventPlan {
+        limits: None,
         sets: vec![EventSet {
             name: "one".into(),
             events: vec![EventChoice {

@@ -79,7 +79,7 @@ fn without_privileges() -> CapabilitySets {
 fn in_a_machine_that_grows() {
     let online = std::env::var("PERCH_TEST_ONLINE").expect("the test's");
     let mut machine = machine();
-    machine.configure(&EventPlan { sets: Vec::new() }).unwrap();
+    machine.configure(&EventPlan::default()).unwrap();
     let _busy = Busy(machine.launch(&launch(BUSY)).unwrap());
     assert!(machine.counting().contains("on each busy CPU"));
     until_sampled(&mut machine);

@@ -105,7 +105,10 @@ impl Profile {
                 });
             }
         }
-        EventPlan { sets }
+        EventPlan {
+            sets,
+            limits: Some(self.limits),
+        }
     }
 
     /// One thread's metrics from its counts over `cpu_time` nanoseconds on PUs (the user part where the kernel is not

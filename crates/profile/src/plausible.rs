@@ -2,23 +2,13 @@
 //!
 //! A virtual machine may accept an event, report it as enabled and running all the time, and answer 395 instructions
 //! for a second of work. Such counts are named and not believed.
+//!
+//! The limits are the profile's. The machine applies those of cycles and instructions to the time for which each set was
+//! counted ([`perch_core::EventPlan`]); here the sums over kinds of core are judged, and each event's own limit.
 
 use crate::profile::Profile;
 use perch_core::{Count, CountQuality};
 use std::sync::Arc;
-
-/// What no count of a processor can be. From the profile, never from code.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
-    /// The least and the greatest number of cycles in a second on a PU.
-    pub cycles_per_second: (f64, f64),
-    /// Fewer instructions than these in a second on a PU are none.
-    pub min_instructions_per_second: f64,
-    /// More instructions than these in a cycle cannot retire.
-    pub max_instructions_per_cycle: f64,
-    /// With less time on a PU than this (nanoseconds) too few instructions or cycles prove nothing.
-    pub judge_after_ns: u64,
-}
 
 /// A count that is not believed.
 #[derive(Debug, Clone, PartialEq, Eq)]

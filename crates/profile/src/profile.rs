@@ -1,7 +1,9 @@
 //! A profile: what perch knows about one microarchitecture.
 
-use crate::{cpu::Rule, formula::Formula, plausible::Limits};
-use perch_core::{EventChoice, MetricName, MetricSource, ShareLevel, SharingDomain, Topology};
+use crate::{cpu::Rule, formula::Formula};
+use perch_core::{
+    EventChoice, Limits, MetricName, MetricSource, ShareLevel, SharingDomain, Topology,
+};
 use std::sync::Arc;
 
 /// From this share of floating-point instructions on, a sampled thread counts as floating-point heavy, where the

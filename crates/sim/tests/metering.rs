@@ -140,6 +140,7 @@ fn plan(events: &[&str]) -> EventPlan {
         pmu: None,
     };
     EventPlan {
+        limits: None,
         sets: vec![EventSet {
             name: "all".into(),
             events: events.iter().map(event).collect(),

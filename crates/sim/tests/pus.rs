@@ -19,6 +19,7 @@ fn plan() -> EventPlan {
         events: events.iter().map(|name| event(name)).collect(),
     };
     EventPlan {
+        limits: None,
         // The instructions come twice, as where a set on demand needs them too.
         sets: vec![
             set("core", &["CYCLES", "INSTRUCTIONS", "LOADS"]),

@@ -28,6 +28,7 @@ impl Processor for TestProcessor {
             events: Vec::new(),
         };
         EventPlan {
+            limits: None,
             sets: needs.iter().map(set).collect(),
         }
     }

@@ -9,12 +9,11 @@ use crate::{
     cpu::Rule,
     error::ProfileError,
     formula::is_name,
-    plausible::Limits,
     profile::{CPU_SECONDS, Event, Kind, Profile, Set, Unit, UnitClass},
     schema,
     spelling::Spelling,
 };
-use perch_core::{EventChoice, ShareLevel};
+use perch_core::{EventChoice, Limits, ShareLevel};
 use std::{ops::Range, sync::Arc};
 use toml::Spanned;
 

@@ -16,7 +16,7 @@ use crate::{
     plausibility,
 };
 use group::{Group, Target};
-use perch_core::{Count, CountQuality, EventPlan, MachineError, ThreadId, ThreadSample};
+use perch_core::{Count, CountQuality, EventPlan, Limits, MachineError, ThreadId, ThreadSample};
 use resolve::{GroupPlan, SetPlan};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,6 +36,8 @@ const ALL_THE_TIME: f64 = 0.995;
 /// Counters of many threads.
 pub struct Counters {
     sets: Vec<SetPlan>,
+    /// What counts cannot be, from the profile.
+    limits: Option<Limits>,
     user_only: bool,
     hybrid: bool,
     threads: BTreeMap<ThreadId, Counted>,
@@ -74,6 +76,7 @@ impl Counters {
         Ok(Self {
             hybrid: encoder.pmus().of_cores().len() > 1,
             sets,
+            limits: plan.limits,
             user_only,
             threads: BTreeMap::new(),
             waiting: BTreeSet::new(),
@@ -138,7 +141,7 @@ impl Counters {
             return Vec::new();
         }
         let (mut counts, least) = tally.counts();
-        plausibility::judge(&mut counts, on_cpu, self.user_only);
+        plausibility::judge(&mut counts, on_cpu, self.user_only, self.limits.as_ref());
         if self.sets.len() > 1 {
             self.turn(id);
         }
@@ -193,7 +196,7 @@ impl Counters {
     /// # Errors
     /// Not permitted, with the remedy; fewer descriptors than one a PU and event.
     pub fn of_pus(&mut self, pus: &[u32]) -> Result<PuCounters, MachineError> {
-        PuCounters::open(self.sets.clone(), pus, self.budget.clone())
+        PuCounters::open(self.sets.clone(), self.limits, pus, self.budget.clone())
     }
 
     /// Whether only user space is counted.

@@ -10,12 +10,13 @@ use crate::{
     perf::{limits::NOFILE_REMEDY, privilege::refusal},
     plausibility,
 };
-use perch_core::{Count, MachineError};
+use perch_core::{Count, Limits, MachineError};
 use std::{collections::BTreeMap, io};
 
 /// Counters of the PUs of a machine. Reading is linear in PUs: a system call for each group, which interrupts the PU.
 pub struct PuCounters {
     sets: Vec<SetPlan>,
+    limits: Option<Limits>,
     pus: BTreeMap<u32, Kept<Pu>>,
     budget: Budget,
 }
@@ -31,11 +32,13 @@ struct Pu {
 impl PuCounters {
     pub(super) fn open(
         sets: Vec<SetPlan>,
+        limits: Option<Limits>,
         pus: &[u32],
         budget: Budget,
     ) -> Result<Self, MachineError> {
         let mut counters = Self {
             sets,
+            limits,
             pus: BTreeMap::new(),
             budget,
         };
@@ -123,7 +126,7 @@ impl PuCounters {
         }
         let (mut counts, _) = tally.counts();
         // An idle PU counts next to nothing and that proves nothing: only what is too much is not believed.
-        plausibility::judge(&mut counts, enabled, true);
+        plausibility::judge(&mut counts, enabled, true, self.limits.as_ref());
         counts
     }
 }
