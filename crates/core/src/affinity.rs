@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Sets `thread`'s mask to `set`, if it is still `expect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaskChange {
-    /// Who.
+    /// The thread whose mask changes.
     pub thread: ThreadId,
     /// The mask that it must have now, offline PUs included.
     pub expect: PuSet,
@@ -80,7 +80,7 @@ pub struct IrqChange {
     pub set: PuSet,
 }
 
-/// The one knob of placement. Everything that changes masks goes through it, so that it can be journaled.
+/// Access to affinity masks: the only actuator of placement. Everything that changes masks goes through it, so that it can be journaled.
 pub trait Affinity {
     /// The thread's mask, offline PUs included.
     ///

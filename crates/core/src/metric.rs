@@ -21,7 +21,8 @@ pub mod names {
     pub const BRANCH_SHARE: &str = "branch_share";
     /// Divisions and square roots (integer and floating-point) / instructions.
     pub const DIVIDE_SHARE: &str = "divide_share";
-    /// Share of the time spent waiting for data beyond the L2 cache, 0 to 1.
+    /// Memory stall fraction: share of the time spent waiting for data beyond the L2 cache, 0 to 1. Each profile's formula
+    /// has its source; sampling estimates it from the footprint (`perch_sampling::SampledMetrics::memory_intensity`).
     pub const MEMORY_INTENSITY: &str = "memory_intensity";
     /// Distinct memory touched, in bytes (an estimate).
     pub const FOOTPRINT: &str = "footprint";

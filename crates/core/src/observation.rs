@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One thread over its own interval. Times are in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadSample {
-    /// Who.
+    /// Its id, its name and its process.
     pub info: ThreadInfo,
     /// How long this sample's interval was: less than the period for a thread that came or went in it.
     pub interval: u64,

@@ -40,11 +40,11 @@ impl Reason {
 /// A thread, where it shall run, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Binding {
-    /// Who.
+    /// The thread that is bound.
     pub thread: ThreadId,
     /// Where: never empty, always within the thread's allowed PUs.
     pub pus: PuSet,
-    /// Why.
+    /// Why it is bound there, for the user.
     pub reason: Reason,
 }
 

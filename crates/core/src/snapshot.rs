@@ -22,7 +22,7 @@ pub enum HandsOff {
 /// One live thread in one period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadState {
-    /// Who.
+    /// Its id, its name and its process.
     pub info: ThreadInfo,
     /// PUs on which it may be put: usable, and in the mask that it had before perch touched it.
     pub allowed: PuSet,

@@ -21,7 +21,7 @@ use std::{
 pub struct Seat {
     /// The PU, by the operating system's number.
     pub pu: u32,
-    /// What.
+    /// The kernel that the thread executes.
     pub kernel: &'static Kernel,
 }
 

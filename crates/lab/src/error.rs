@@ -11,7 +11,7 @@ pub enum LabError {
     /// A file that cannot be read.
     #[error("{path}: cannot be read: {error}")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's reason.
         #[source]

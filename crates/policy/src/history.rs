@@ -1,4 +1,4 @@
-//! What a policy remembers of each thread: where it ran (WorkOver's cumulative usage history, 000 section 4.2) and
+//! What a policy remembers of each thread: where it ran (the cumulative usage history of WorkOver, section 4.2) and
 //! whatever else the policy keeps. A thread that ends is forgotten.
 
 use perch_core::{ThreadId, ThreadState};

@@ -11,7 +11,7 @@ pub enum LibraryError {
     /// A file or directory that cannot be read.
     #[error("{path}: cannot be read: {error}")]
     Io {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
         /// The system's reason.
         #[source]

@@ -34,9 +34,14 @@ const PAGE_THREADS: usize = 16;
 /// Partners of a thread that are told of, those with most transfers.
 const PARTNERS: usize = 8;
 
-/// Seconds from one access to the next, and to get a line from another core: typical, as neither is known.
+/// Seconds from one access to the next, and to get a line from another core. Both are choices of our own, not measured:
+/// an access in some ten cycles of 3 GHz, and the order of magnitude of a transfer within a package. They scale the number
+/// of transfers; how surely two threads share does not depend on them.
 const ACCESS_TIME: f64 = 3e-9;
 const TRANSFER_TIME: f64 = 50e-9;
+
+// The constants from here on are choices of our own. No paper gives them; the tests of this module and docs/sharing.md
+// say what comes of them.
 
 /// With so many matches one is half sure.
 const HALF_SURE: f64 = 4.0;
@@ -46,7 +51,7 @@ const PAGE_WEIGHT: f64 = 0.125;
 const PAGE_SURE: f64 = 0.5;
 
 /// Of two threads with lines of their own so many are met all the same, as part of what is expected of others; and how
-/// much likelier common lines are than that, as long as nothing was seen.
+/// much likelier common lines are than that, as long as nothing was seen. Larger odds believe in sharing sooner.
 const STRAY: f64 = 0.05;
 const PRIOR_ODDS: f64 = 3.0;
 

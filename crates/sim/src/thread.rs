@@ -95,7 +95,7 @@ pub struct Identity {
 /// A thread of the simulated machine.
 #[derive(Debug, Clone)]
 pub struct Thread {
-    /// Who.
+    /// Its id, its process, its kind and its name.
     pub identity: Identity,
     /// What it is doing.
     pub state: State,

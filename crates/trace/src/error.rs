@@ -8,7 +8,7 @@ pub enum TraceError {
     /// A file that cannot be read or written.
     #[error("{path}: {what}: {error}")]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What was tried: `cannot be read`.
         what: &'static str,
@@ -19,7 +19,7 @@ pub enum TraceError {
     /// A file that is no recording, or a damaged one.
     #[error("{path}: {why}")]
     Content {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,

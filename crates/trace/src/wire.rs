@@ -98,7 +98,7 @@ pub mod record {
             store: bool,
             /// How much, in bytes.
             bytes: u16,
-            /// Where.
+            /// The virtual address that is accessed.
             address: u64,
         },
     }

@@ -156,7 +156,7 @@ pub struct MetricReport {
 /// One thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadReport {
-    /// Who.
+    /// The thread.
     pub thread: ThreadId,
     /// Its process.
     pub pid: i32,
@@ -216,7 +216,7 @@ pub struct Row {
 /// Who used a PU most for a while.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Who.
+    /// The thread that used the PU most.
     pub thread: ThreadId,
     /// Its name then.
     pub name: String,
@@ -254,7 +254,7 @@ pub struct MoveReport {
     pub period: u64,
     /// The period's end.
     pub at: u64,
-    /// Who.
+    /// The thread whose placement changed.
     pub thread: ThreadId,
     /// Its name.
     pub name: String,
@@ -262,7 +262,7 @@ pub struct MoveReport {
     pub from: Option<PuSet>,
     /// Where it was bound; `None` if it was let go.
     pub to: Option<PuSet>,
-    /// Why.
+    /// Why, in the words and numbers of the policy.
     pub reason: Reason,
     /// What became of it.
     pub outcome: Outcome,

@@ -41,7 +41,7 @@ pub enum Recovery {
     },
     /// Not readable; the file is left for a person to look at.
     Unreadable {
-        /// Why.
+        /// What the system or the file says, for the user.
         why: String,
     },
 }

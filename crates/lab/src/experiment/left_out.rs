@@ -14,7 +14,7 @@ use toml::Spanned;
 pub struct LeftOut {
     /// Their names in the table of published values.
     pub ids: Vec<String>,
-    /// Why.
+    /// Why it is not reproduced, for the page.
     pub why: String,
 }
 

@@ -290,7 +290,7 @@ impl Take {
 pub struct Measure {
     /// Its name.
     pub name: String,
-    /// What.
+    /// The quantity that is measured.
     pub of: Quantity,
     /// Of which run: an index of [`Experiment::runs`].
     pub run: usize,
@@ -337,7 +337,7 @@ pub struct Claim {
     pub name: String,
     /// What is published or aimed at.
     pub published: Against,
-    /// Where.
+    /// The place in the paper: a table, a figure, a section.
     pub place: String,
     /// The published value's name, if it is one.
     pub id: Option<String>,
@@ -378,7 +378,7 @@ pub enum Shape {
     Bars(Vec<Bar>),
     /// Lines over the sweep, whose axis is logarithmic.
     Lines {
-        /// What.
+        /// The quantity that is measured.
         of: Quantity,
         /// Of whom.
         lines: Vec<Line>,

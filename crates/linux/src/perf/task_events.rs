@@ -36,7 +36,7 @@ pub enum TaskEvent {
         ppid: i32,
         /// The creator.
         ptid: i32,
-        /// When.
+        /// CLOCK_MONOTONIC time of the event, in nanoseconds.
         time: u64,
     },
     /// A thread ended.
@@ -45,7 +45,7 @@ pub enum TaskEvent {
         pid: i32,
         /// The thread.
         tid: i32,
-        /// When.
+        /// CLOCK_MONOTONIC time of the event, in nanoseconds.
         time: u64,
     },
     /// A thread has a new name.
@@ -58,7 +58,7 @@ pub enum TaskEvent {
         name: String,
         /// Whether by execve(2): the process is another program now.
         exec: bool,
-        /// When.
+        /// CLOCK_MONOTONIC time of the event, in nanoseconds.
         time: u64,
     },
     /// A process mapped or protected memory as executable.
@@ -75,7 +75,7 @@ pub enum TaskEvent {
         file: Option<PathBuf>,
         /// Which file that was, whatever has the name now; `None` where the kernel does not say.
         id: Option<FileId>,
-        /// When.
+        /// CLOCK_MONOTONIC time of the event, in nanoseconds.
         time: u64,
     },
     /// This many records were lost: scan /proc for what was missed.

@@ -36,7 +36,7 @@ struct Event {
 /// A thread that wants to be sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// Who.
+    /// The thread that is sampled.
     pub id: ThreadId,
     /// Time on a PU in the last period, in nanoseconds.
     pub cpu_time: u64,

@@ -9,7 +9,7 @@ use wildmatch::WildMatch;
 #[derive(Debug, Clone)]
 pub struct Rule {
     pattern: WildMatch,
-    /// Where.
+    /// The PUs to which it binds.
     pub pus: Location,
     /// Whether each matching thread gets a PU of its own, in turn.
     pub each: bool,

@@ -4,6 +4,9 @@
 //! from each thread's metrics the policy predicts what every thread would do to every other, finds the placement in
 //! which all together are fastest, and moves threads there if the gain is above the noise. What came of it corrects the
 //! prediction.
+//!
+//! The constants in these files are choices of our own: no paper gives them, and each says what it does. Costs of sharing
+//! are no such constants: they come from the calibration.
 
 mod cold;
 mod config;

@@ -10,7 +10,7 @@ pub enum ConfigError {
     /// A file that cannot be read.
     #[error("{path}: cannot be read: {error}")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's reason.
         #[source]

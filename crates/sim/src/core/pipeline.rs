@@ -36,7 +36,7 @@ pub trait Supply {
 /// A thread came to the end of its instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
-    /// Who.
+    /// The number of the thread.
     pub thread: u32,
     /// The context of the core.
     pub context: usize,

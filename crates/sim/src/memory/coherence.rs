@@ -237,7 +237,7 @@ pub(super) struct Wish {
     pub group: u32,
     /// Whether to write.
     pub store: bool,
-    /// When.
+    /// The moment, in picoseconds of the machine.
     pub at: Ps,
 }
 

@@ -29,7 +29,7 @@ pub struct WorkingSet {
     pub bytes: u64,
     /// Share of the loads and stores that go there; relative to the other working sets of the mix.
     pub share: f64,
-    /// How.
+    /// In which order addresses are accessed.
     pub pattern: Pattern,
     /// Bytes of a step.
     pub stride: u64,

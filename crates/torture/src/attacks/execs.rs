@@ -22,7 +22,7 @@ enum Who {
     Own,
 }
 
-/// When.
+/// When perch ends, relative to the call of execve(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
     /// Long enough for perch to see it; then perch is stopped.

@@ -65,7 +65,7 @@ const LETTING_GO: Duration = Duration::from_secs(3);
 
 /// What an attack works with.
 pub struct Context<'a> {
-    /// Where.
+    /// The directories in which it runs.
     pub sandbox: &'a Sandbox,
     /// The short form.
     pub quick: bool,
