@@ -119,3 +119,27 @@ impl FromIterator<(MetricName, Metric)> for Metrics {
         metrics
     }
 }
+
+/// From which value of a metric on a thread counts as a heavy user of what the metric stands for, on one processor: few,
+/// so a list.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Thresholds(Vec<(MetricName, f64)>);
+
+impl Thresholds {
+    /// That of a metric, in the metric's unit; `None` if the processor has none.
+    pub fn of(&self, name: &str) -> Option<f64> {
+        let known = self.0.iter().find(|(known, _)| &**known == name);
+        known.map(|(_, threshold)| *threshold)
+    }
+
+    /// Whether a metric's value is at or above its threshold; never without one.
+    pub fn reached(&self, name: &str, value: f64) -> bool {
+        self.of(name).is_some_and(|threshold| value >= threshold)
+    }
+}
+
+impl FromIterator<(MetricName, f64)> for Thresholds {
+    fn from_iter<T: IntoIterator<Item = (MetricName, f64)>>(iter: T) -> Self {
+        Self(iter.into_iter().collect())
+    }
+}

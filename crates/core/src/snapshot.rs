@@ -1,6 +1,8 @@
 //! All that a policy may know.
 
-use crate::{Metrics, Outcome, PuSet, Sharing, SharingDomain, ThreadId, ThreadInfo, Topology};
+use crate::{
+    Metrics, Outcome, PuSet, Sharing, ThreadId, ThreadInfo, Thresholds, Topology, UnitDomains,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -72,11 +74,10 @@ pub struct Snapshot {
     pub interval: u64,
     /// The machine.
     pub topology: Arc<Topology>,
-    /// PUs that share floating-point units, by rising lowest PU, as the profile says; each with more than one PU, or
-    /// all of one PU where nothing is shared.
-    pub fp_domains: Arc<Vec<SharingDomain>>,
-    /// At or above this FP share a thread counts as floating-point heavy on this processor (from the profile).
-    pub fp_threshold: f64,
+    /// PUs that share execution units, by class, as the profile says.
+    pub units: Arc<UnitDomains>,
+    /// From which values of metrics on a thread counts as a heavy user on this processor, as the profile says.
+    pub thresholds: Thresholds,
     /// Live threads, by rising id.
     pub threads: Vec<ThreadState>,
     /// The PUs, by rising number; empty if they were not observed.

@@ -3,8 +3,8 @@
 use crate::ownership::{Owned, Ownership};
 use perch_core::{
     Count, EventPlan, HandsOff, Metric, MetricName, MetricSource, Metrics, Observation, Outcome,
-    PuLoad, PuSample, PuSet, SharingDomain, Snapshot, ThreadId, ThreadSample, ThreadState,
-    Topology, metric::names,
+    PuLoad, PuSample, PuSet, Snapshot, ThreadId, ThreadSample, ThreadState, Thresholds, Topology,
+    UnitDomains, metric::names,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -42,11 +42,11 @@ pub trait Processor {
     /// long; and why others are missing.
     fn metrics(&self, counts: &[Count], cpu_time: u64) -> (Metrics, Vec<String>);
 
-    /// The PUs that share floating-point units.
-    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain>;
+    /// The PUs that share execution units.
+    fn unit_domains(&self, topology: &Topology) -> UnitDomains;
 
-    /// At or above this FP share a thread counts as floating-point heavy.
-    fn fp_threshold(&self, source: MetricSource) -> f64;
+    /// From which values of metrics of this source on a thread counts as a heavy user.
+    fn thresholds(&self, source: MetricSource) -> Thresholds;
 }
 
 /// The placement of threads in a dry run.
@@ -65,7 +65,7 @@ pub(crate) struct Context<'a> {
     pub topology: &'a Arc<Topology>,
     /// The PUs on which perch may put threads.
     pub usable: &'a PuSet,
-    pub fp_domains: &'a Arc<Vec<SharingDomain>>,
+    pub units: &'a Arc<UnitDomains>,
     pub paper: Option<&'a Paper>,
     pub last_outcomes: Vec<(ThreadId, Outcome)>,
 }
@@ -121,8 +121,8 @@ impl Characteriser {
             at: observation.at,
             interval: observation.interval,
             topology: Arc::clone(context.topology),
-            fp_domains: Arc::clone(context.fp_domains),
-            fp_threshold: context.processor.fp_threshold(self.source),
+            units: Arc::clone(context.units),
+            thresholds: context.processor.thresholds(self.source),
             threads,
             pus: self.pus(observation, context.processor, &mut remarks),
             sharing: observation.sharing.clone(),

@@ -1,7 +1,7 @@
 //! A profile as the processor that the loop knows.
 
 use crate::characterise::Processor;
-use perch_core::{Count, EventPlan, MetricSource, Metrics, SharingDomain, Topology};
+use perch_core::{Count, EventPlan, MetricSource, Metrics, Thresholds, Topology, UnitDomains};
 use perch_profile::Profile;
 
 impl Processor for Profile {
@@ -26,11 +26,11 @@ impl Processor for Profile {
         self.metrics(None, counts, cpu_time)
     }
 
-    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain> {
-        self.fp_domains(topology)
+    fn unit_domains(&self, topology: &Topology) -> UnitDomains {
+        self.unit_domains(topology)
     }
 
-    fn fp_threshold(&self, source: MetricSource) -> f64 {
-        self.fp_threshold(source)
+    fn thresholds(&self, source: MetricSource) -> Thresholds {
+        self.thresholds(source)
     }
 }

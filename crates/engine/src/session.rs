@@ -15,7 +15,7 @@ use crate::{
 };
 use perch_core::{
     Affinity, Machine, MachineError, MaskError, Observation, Outcome, Plan, Policy, ProcessId,
-    PuSet, SharingDomain, Snapshot, ThreadId, Topology, Wake,
+    PuSet, Snapshot, ThreadId, Topology, UnitDomains, Wake,
 };
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -93,7 +93,7 @@ pub struct Session<M: Machine> {
     paper: Option<Paper>,
     topology: Arc<Topology>,
     usable: PuSet,
-    fp_domains: Arc<Vec<SharingDomain>>,
+    units: Arc<UnitDomains>,
     pub(crate) ownership: Ownership,
     characteriser: Characteriser,
     pub(crate) processes: BTreeMap<i32, ProcessId>,
@@ -150,7 +150,7 @@ impl<M: Machine> Session<M> {
             paper,
             topology: Arc::clone(&topology),
             usable: PuSet::new(),
-            fp_domains: Arc::default(),
+            units: Arc::default(),
             characteriser: Characteriser::default(),
             processes: BTreeMap::new(),
             outcomes: Vec::new(),
@@ -249,7 +249,7 @@ impl<M: Machine> Session<M> {
             ownership: &self.ownership,
             topology: &self.topology,
             usable: &self.usable,
-            fp_domains: &self.fp_domains,
+            units: &self.units,
             paper: self.paper.as_ref(),
             last_outcomes: std::mem::take(&mut self.outcomes),
         };
@@ -422,7 +422,7 @@ impl<M: Machine> Session<M> {
             Some(pus) => usable.and(pus),
             None => usable,
         };
-        self.fp_domains = Arc::new(self.processor.fp_domains(&topology));
+        self.units = Arc::new(self.processor.unit_domains(&topology));
         self.topology = topology;
     }
 }

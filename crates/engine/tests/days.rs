@@ -3,7 +3,8 @@
 use perch_core::{
     Affinity, Binding, EventPlan, EventSet, Launch, Machine, MachineError, MaskChange, MaskError,
     Metric, MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, PuSet, Reason,
-    ShareLevel, SharingDomain, Snapshot, ThreadId, ThreadInfo, ThreadSample, Topology, Wake,
+    ShareLevel, Snapshot, ThreadId, ThreadInfo, ThreadSample, Thresholds, Topology, UnitClass,
+    UnitDomains, Wake,
     affinity::Relative,
     metric::names,
     topology::{Core, CoreKind, NumaNode, Package, Pu, PuState},
@@ -292,12 +293,13 @@ impl Processor for Plain {
         (Metrics::default(), Vec::new())
     }
 
-    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain> {
-        topology.domains(ShareLevel::Core)
+    fn unit_domains(&self, topology: &Topology) -> UnitDomains {
+        let cores = topology.domains(ShareLevel::Core);
+        [(UnitClass::Fp, cores)].into_iter().collect()
     }
 
-    fn fp_threshold(&self, _: MetricSource) -> f64 {
-        0.05
+    fn thresholds(&self, _: MetricSource) -> Thresholds {
+        Thresholds::default()
     }
 }
 

@@ -20,7 +20,7 @@ fn interleave() -> impl FnMut(&Snapshot) -> Plan {
         let mut plan = Plan::default();
         for thread in &snapshot.threads {
             let fp = thread.metrics.value(names::FP_SHARE).unwrap_or(0.0);
-            let kind = usize::from(fp < snapshot.fp_threshold);
+            let kind = usize::from(!snapshot.thresholds.reached(names::FP_SHARE, fp));
             let pu = next[kind] % 8;
             next[kind] += 2;
             let stays = thread.bound.is_some() && turn % 3 != 0;

@@ -3,9 +3,15 @@
 mod common;
 
 use common::{Op, bind, bindings, kernel, live, masks, run, session, set, steps};
-use perch_core::{HandsOff, MetricSource, Outcome, Plan, PuSet, Snapshot, ThreadId, metric::names};
+use perch_core::{
+    HandsOff, MetricSource, Outcome, Plan, PuSet, Snapshot, ThreadId, UnitClass, metric::names,
+};
 use perch_engine::{Acting, Journal, Observer, Period};
 use std::{cell::RefCell, rc::Rc, sync::Arc};
+
+fn threshold(snapshot: &Snapshot) -> Option<f64> {
+    snapshot.thresholds.of(names::FP_SHARE)
+}
 
 #[test]
 fn a_plan_that_stays_the_same_writes_nothing() {
@@ -234,7 +240,7 @@ fn on_paper_nothing_is_changed_but_the_plan_is_followed() {
         seen.snapshots[1].thread(thread).unwrap().bound,
         Some(set("6"))
     );
-    assert_eq!(seen.snapshots[1].fp_domains.len(), 4);
+    assert_eq!(seen.snapshots[1].units.of(UnitClass::Fp).len(), 4);
 }
 
 #[test]
@@ -249,7 +255,7 @@ fn the_threshold_is_that_of_the_source() {
         acting,
         false,
     ));
-    assert_eq!(seen.snapshots[0].fp_threshold, 0.05);
+    assert_eq!(threshold(&seen.snapshots[0]), Some(0.05));
     let share = seen.snapshots[0].threads[0]
         .metrics
         .get(names::FP_SHARE)
@@ -357,7 +363,7 @@ fn what_is_wrong_with_counts_is_said_once() {
         .get(names::FP_SHARE)
         .unwrap();
     assert_eq!((share.value, share.source), (0.75, MetricSource::Counters));
-    assert_eq!(seen.snapshots[0].fp_threshold, 0.5);
+    assert_eq!(threshold(&seen.snapshots[0]), Some(0.5));
 }
 
 #[test]

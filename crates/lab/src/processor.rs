@@ -2,8 +2,8 @@
 //! machine itself.
 
 use perch_core::{
-    Count, EventPlan, Metric, MetricName, MetricSource, Metrics, ShareLevel, SharingDomain,
-    Topology,
+    Count, EventPlan, Metric, MetricName, MetricSource, Metrics, ShareLevel, Thresholds, Topology,
+    UnitClass, UnitDomains,
 };
 use perch_engine::Processor;
 use perch_profile::Profile;
@@ -78,12 +78,13 @@ impl Processor for SimProcessor {
         (metrics.iter().map(simulated).collect(), remarks)
     }
 
-    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain> {
-        topology.domains(self.level)
+    fn unit_domains(&self, topology: &Topology) -> UnitDomains {
+        let fp = topology.domains(self.level);
+        [(UnitClass::Fp, fp)].into_iter().collect()
     }
 
-    fn fp_threshold(&self, source: MetricSource) -> f64 {
-        self.profile.fp_threshold(source)
+    fn thresholds(&self, source: MetricSource) -> Thresholds {
+        self.profile.thresholds(source)
     }
 }
 
@@ -133,14 +134,14 @@ mod tests {
     fn floating_point_units_are_shared_as_the_machine_says() {
         let machine = config::find_machine("cmt-4x4").unwrap();
         let topology = perch_sim::topology::topology(&machine);
-        let domains = SimProcessor::new(&machine).fp_domains(&topology);
-        assert_eq!(domains.len(), 4);
+        let domains = SimProcessor::new(&machine).unit_domains(&topology);
+        assert_eq!(domains.of(UnitClass::Fp).len(), 4);
         let mut private = machine.clone();
         private.kinds[0]
             .units
             .iter_mut()
             .for_each(|pool| pool.private = true);
-        let domains = SimProcessor::new(&private).fp_domains(&topology);
-        assert_eq!(domains.len(), 16);
+        let domains = SimProcessor::new(&private).unit_domains(&topology);
+        assert_eq!(domains.of(UnitClass::Fp).len(), 16);
     }
 }

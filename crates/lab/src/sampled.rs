@@ -3,7 +3,7 @@
 
 use crate::processor::SimProcessor;
 use perch_core::{
-    Count, EventPlan, Metric, MetricName, MetricSource, Metrics, SharingDomain, Topology,
+    Count, EventPlan, Metric, MetricName, MetricSource, Metrics, Thresholds, Topology, UnitDomains,
     metric::names,
 };
 use perch_engine::Processor;
@@ -73,12 +73,12 @@ impl Processor for Sampled {
         (seen.into_iter().collect(), remarks)
     }
 
-    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain> {
-        self.0.fp_domains(topology)
+    fn unit_domains(&self, topology: &Topology) -> UnitDomains {
+        self.0.unit_domains(topology)
     }
 
-    fn fp_threshold(&self, source: MetricSource) -> f64 {
-        self.0.fp_threshold(source)
+    fn thresholds(&self, source: MetricSource) -> Thresholds {
+        self.0.thresholds(source)
     }
 }
 

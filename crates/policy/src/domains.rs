@@ -1,6 +1,6 @@
 //! The domains that share floating-point units, cut down to the PUs that can be used now.
 
-use perch_core::{PuSet, Snapshot, Topology, topology::PuState};
+use perch_core::{PuSet, Snapshot, Topology, UnitClass, topology::PuState};
 
 const NOWHERE: u32 = u32::MAX;
 
@@ -29,16 +29,17 @@ impl Domains {
     /// own.
     pub fn new(snapshot: &Snapshot, reachable: &PuSet) -> Self {
         let topology = &snapshot.topology;
+        let shared = snapshot.units.of(UnitClass::Fp);
         let highest = topology.pus.last().map_or(0, |pu| pu.os as usize + 1);
         let mut usable = vec![false; highest];
         for pu in &topology.pus {
             usable[pu.os as usize] = pu.state == PuState::Usable && reachable.contains(pu.os);
         }
         let mut found = Self {
-            list: Vec::with_capacity(snapshot.fp_domains.len()),
+            list: Vec::with_capacity(shared.len()),
             of_pu: vec![NOWHERE; highest],
         };
-        for domain in snapshot.fp_domains.iter() {
+        for domain in shared {
             let pus = domain.pus.iter().filter(|&pu| {
                 usable.get(pu as usize) == Some(&true) && found.of_pu[pu as usize] == NOWHERE
             });

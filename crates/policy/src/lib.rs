@@ -68,9 +68,9 @@
 //! # };
 //! # let snapshot = Snapshot {
 //! #     period: 0, at: 0, interval: 1_000_000_000,
-//! #     fp_domains: std::sync::Arc::new(topology.domains(perch_core::ShareLevel::Core)),
+//! #     units: std::sync::Arc::default(),
 //! #     topology: std::sync::Arc::new(topology),
-//! #     fp_threshold: 0.05,
+//! #     thresholds: Default::default(),
 //! #     threads: vec![thread(1, 0.8), thread(2, 0.1), thread(3, 0.7)],
 //! #     pus: vec![],
 //! #     sharing: vec![],

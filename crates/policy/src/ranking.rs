@@ -24,6 +24,12 @@ pub(crate) struct FpShare {
 /// A thread that WorkOver can place.
 pub(crate) type Candidate = crate::busy::Candidate<FpShare>;
 
+/// From which FP share on a thread counts as floating-point heavy. Without a threshold no thread does.
+pub(crate) fn fp_threshold(snapshot: &Snapshot) -> f64 {
+    let known = snapshot.thresholds.of(names::FP_SHARE);
+    known.unwrap_or(f64::INFINITY)
+}
+
 /// The busy threads by falling FP share; `busy` says for each one whether it is busy.
 pub(crate) fn by_fp_share(
     snapshot: &Snapshot,

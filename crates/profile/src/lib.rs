@@ -25,6 +25,7 @@ pub use cpu::{CpuIdentity, Rule};
 pub use detect::{Detected, detect};
 pub use error::{LibraryError, ProfileError};
 pub use library::{Library, user_dirs};
+pub use perch_core::UnitClass;
 pub use plausible::Doubt;
-pub use profile::{EventCheck, Profile, Scope, UnitClass};
+pub use profile::{EventCheck, Profile, Scope};
 pub use spelling::Spelling;

@@ -2,7 +2,8 @@
 
 use crate::{cpu::Rule, formula::Formula};
 use perch_core::{
-    EventChoice, Limits, MetricName, MetricSource, ShareLevel, SharingDomain, Topology,
+    EventChoice, Limits, MetricName, MetricSource, ShareLevel, SharingDomain, Thresholds, Topology,
+    UnitClass, UnitDomains, metric::names,
 };
 use std::sync::Arc;
 
@@ -48,38 +49,6 @@ pub struct Kind {
     pub pmu: Arc<str>,
     /// For people: `efficiency cores (Gracemont)`.
     pub title: String,
-}
-
-/// What execution units are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum UnitClass {
-    /// Floating point (and vectors, where they share the pipes).
-    Fp,
-    /// Vectors only.
-    Vector,
-    /// Integer arithmetic.
-    Integer,
-    /// Loads.
-    Load,
-    /// Stores.
-    Store,
-    /// Loads and stores alike.
-    LoadStore,
-    /// Branches.
-    Branch,
-}
-
-impl UnitClass {
-    /// All of them, with the names that files use.
-    pub const ALL: [(&'static str, Self); 7] = [
-        ("fp", Self::Fp),
-        ("vector", Self::Vector),
-        ("integer", Self::Integer),
-        ("load", Self::Load),
-        ("store", Self::Store),
-        ("load-store", Self::LoadStore),
-        ("branch", Self::Branch),
-    ];
 }
 
 /// Execution units of one class.
@@ -226,6 +195,22 @@ impl Profile {
             }
             MetricSource::Sampling | MetricSource::Kernel | MetricSource::Model => sampling,
         }
+    }
+
+    /// The same, of each metric that has a threshold.
+    pub fn thresholds(&self, source: MetricSource) -> Thresholds {
+        let fp = (MetricName::from(names::FP_SHARE), self.fp_threshold(source));
+        [fp].into_iter().collect()
+    }
+
+    /// The PUs that share units, of each class of which the profile says something; and those that share floating-point
+    /// units.
+    pub fn unit_domains(&self, topology: &Topology) -> UnitDomains {
+        let levels = self.units.iter().map(|unit| (unit.class, unit.share));
+        let levels = levels.chain([(UnitClass::Fp, self.fp_share_level())]);
+        levels
+            .map(|(class, level)| (class, topology.domains(level)))
+            .collect()
     }
 
     /// At which level PUs share floating-point units: the core, unless the profile says otherwise.

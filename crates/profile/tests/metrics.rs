@@ -1,6 +1,8 @@
 //! From counts to metrics, and which counts are not believed.
 
-use perch_core::{Count, CountQuality, EventPlan, Topology, metric::names};
+use perch_core::{
+    Count, CountQuality, EventPlan, MetricSource, Topology, UnitClass, metric::names,
+};
 use perch_profile::{Library, Profile};
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -381,15 +383,40 @@ fn modules() -> Topology {
 
 #[test]
 fn bulldozer_modules_share_their_floating_point_units() {
-    let domains = |name| {
-        let domains = profile(name).fp_domains(&modules());
-        domains
+    let domains = |name, class| {
+        let domains = profile(name).unit_domains(&modules());
+        let pus = domains
+            .of(class)
             .iter()
-            .map(|domain| domain.pus.to_string())
-            .collect::<Vec<_>>()
+            .map(|domain| domain.pus.to_string());
+        pus.collect::<Vec<_>>()
     };
-    assert_eq!(domains("bulldozer"), ["0-1", "2-3"]);
-    assert_eq!(domains("zen4"), ["0", "1", "2", "3"]);
+    let each = ["0", "1", "2", "3"];
+    assert_eq!(domains("bulldozer", UnitClass::Fp), ["0-1", "2-3"]);
+    assert_eq!(domains("bulldozer", UnitClass::Integer), each);
+    assert_eq!(domains("zen4", UnitClass::Fp), each);
+    // Of a class of which the profile says nothing nothing is known.
+    assert!(domains("bulldozer", UnitClass::Branch).is_empty());
+    assert_eq!(
+        profile("bulldozer")
+            .unit_domains(&modules())
+            .of(UnitClass::Fp),
+        profile("bulldozer").fp_domains(&modules())
+    );
+}
+
+#[test]
+fn thresholds_are_by_metric_and_by_its_source() {
+    let profile = profile("bulldozer");
+    for source in [MetricSource::Counters, MetricSource::Sampling] {
+        let thresholds = profile.thresholds(source);
+        let fp = profile.fp_threshold(source);
+        assert_eq!(thresholds.of(names::FP_SHARE), Some(fp));
+        assert!(thresholds.reached(names::FP_SHARE, fp));
+        assert!(!thresholds.reached(names::FP_SHARE, fp * 0.99));
+        assert_eq!(thresholds.of(names::IPC), None);
+        assert!(!thresholds.reached(names::IPC, f64::INFINITY));
+    }
 }
 
 proptest! {

@@ -166,7 +166,9 @@ impl Collector {
         let metrics = state.map_or(&sample.metrics, |state| &state.metrics);
         let share = metrics.get(names::FP_SHARE);
         let role = match share {
-            Some(share) if share.value >= snapshot.fp_threshold => Role::FloatingPoint,
+            Some(share) if snapshot.thresholds.reached(names::FP_SHARE, share.value) => {
+                Role::FloatingPoint
+            }
             Some(_) => Role::Integer,
             None => Role::Unknown,
         };
@@ -284,7 +286,7 @@ impl Observer for Collector {
         self.periods += 1;
         self.unseen += observation.unseen;
         self.own_time += observation.own_cpu_time;
-        self.fp_threshold = snapshot.fp_threshold;
+        self.fp_threshold = snapshot.thresholds.of(names::FP_SHARE).unwrap_or(0.0);
         self.most_threads = self.most_threads.max(snapshot.threads.len());
         for sample in &observation.threads {
             let state = snapshot.thread(sample.info.id);

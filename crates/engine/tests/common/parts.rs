@@ -2,7 +2,7 @@
 
 use perch_core::{
     Count, CountQuality, EventPlan, EventSet, Metric, MetricSource, Metrics, Plan, Policy,
-    ShareLevel, SharingDomain, Snapshot, Topology,
+    ShareLevel, Snapshot, Thresholds, Topology, UnitClass, UnitDomains, metric::names,
 };
 use perch_engine::{Observer, Period, Processor};
 
@@ -52,16 +52,17 @@ impl Processor for TestProcessor {
         (metrics.collect(), wrong.collect())
     }
 
-    fn fp_domains(&self, topology: &Topology) -> Vec<SharingDomain> {
-        topology.domains(ShareLevel::Core)
+    fn unit_domains(&self, topology: &Topology) -> UnitDomains {
+        let cores = topology.domains(ShareLevel::Core);
+        [(UnitClass::Fp, cores)].into_iter().collect()
     }
 
-    fn fp_threshold(&self, source: MetricSource) -> f64 {
-        if source == MetricSource::Sampling {
-            0.05
-        } else {
-            0.5
-        }
+    fn thresholds(&self, source: MetricSource) -> Thresholds {
+        let fp = match source {
+            MetricSource::Sampling => 0.05,
+            _ => 0.5,
+        };
+        [(names::FP_SHARE.into(), fp)].into_iter().collect()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     parallel::{each, host_threads},
     processor::SimProcessor,
 };
-use perch_core::PuSet;
+use perch_core::{PuSet, UnitClass};
 use perch_engine::Processor;
 use perch_policy::Calibration;
 use perch_sim::{
@@ -62,7 +62,7 @@ pub fn simulated(
 ) -> Result<Calibration, String> {
     let topology = topology(machine);
     let processor = SimProcessor::new(machine);
-    let fp_domains = processor.fp_domains(&topology);
+    let fp_domains = processor.unit_domains(&topology).of(UnitClass::Fp).to_vec();
     let sites = Sites::new(&topology, &fp_domains, &topology.usable())
         .ok_or("a machine without PUs cannot be calibrated")?;
     let kernels = kernels::kernels(&topology);

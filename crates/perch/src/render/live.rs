@@ -92,7 +92,7 @@ fn row(snapshot: &Snapshot, thread: &ThreadState) -> String {
     let floating = thread
         .metrics
         .value(names::FP_SHARE)
-        .is_some_and(|share| share >= snapshot.fp_threshold);
+        .is_some_and(|share| snapshot.thresholds.reached(names::FP_SHARE, share));
     let style = if floating {
         anstyle::AnsiColor::Cyan.on_default()
     } else {

@@ -10,7 +10,7 @@ mod file;
 
 pub use closest::Closest;
 
-use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, mistake::Mistake};
+use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, UnitClass, mistake::Mistake};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
@@ -48,7 +48,7 @@ impl Share {
             })
         };
         match self {
-            Self::Fp => snapshot.fp_domains.as_ref().clone(),
+            Self::Fp => snapshot.units.of(UnitClass::Fp).to_vec(),
             Self::Core => topology.domains(ShareLevel::Core),
             Self::L2 => topology.domains(ShareLevel::L2),
             Self::Llc => topology.domains(ShareLevel::Llc),

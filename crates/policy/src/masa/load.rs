@@ -238,7 +238,7 @@ impl Loads {
                 let floor = match floor {
                     Floor::PerCycle(events) => events * self.clock,
                     Floor::Value(value) => value,
-                    Floor::FpThreshold => snapshot.fp_threshold,
+                    Floor::FpThreshold => crate::ranking::fp_threshold(snapshot),
                 };
                 floor.max(headroom * metric.highest)
             }

@@ -6,7 +6,7 @@ use crate::{
     domains::Domains,
     history::PerThread,
     hysteresis::{Cuts, LIGHT, Thresholds},
-    ranking::{FpShare, by_fp_share},
+    ranking::{FpShare, by_fp_share, fp_threshold},
 };
 use perch_core::{Reason, metric::names};
 
@@ -28,7 +28,7 @@ pub(super) fn decide(
         margin: config.margin,
         large: config.large,
         patience: config.patience,
-        fp_threshold: snapshot.fp_threshold,
+        fp_threshold: fp_threshold(snapshot),
     };
     let cuts = Cuts::new(&census.ranked, domains.len(), domains.width(), thresholds);
     let levels: Vec<u8> = (census.ranked.iter())
@@ -44,7 +44,7 @@ pub(super) fn decide(
         .filter(|first| seen.all(|level| level == *first));
     if let Some(level) = one {
         let heavy = level < LIGHT;
-        return Decision::nothing(explain::alike(&census, heavy, snapshot.fp_threshold));
+        return Decision::nothing(explain::alike(&census, heavy, fp_threshold(snapshot)));
     }
     let fixed = Fixed::new(view, memory, &census, &domains);
     let mut placement = Placement::new(view, &census, &levels, &domains, &fixed);
@@ -88,7 +88,7 @@ impl Fixed {
         for &at in &census.hands_off {
             let thread = &view.snapshot.threads[at];
             let share = thread.metrics.value(names::FP_SHARE);
-            let heavy = share.is_some_and(|share| share >= view.snapshot.fp_threshold);
+            let heavy = share.is_some_and(|share| share >= fp_threshold(view.snapshot));
             if let (Some(pu), 1) = (thread.allowed.first(), thread.allowed.len()) {
                 fixed.take(pu, heavy, domains);
             }

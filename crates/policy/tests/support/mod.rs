@@ -3,7 +3,7 @@
 
 use perch_core::{
     Metric, MetricName, MetricSource, Plan, Policy, PuSet, SharingDomain, Snapshot, ThreadId,
-    ThreadInfo, ThreadState, Topology, metric::names, snapshot::HandsOff, topology::*,
+    ThreadInfo, ThreadState, Topology, UnitClass, metric::names, snapshot::HandsOff, topology::*,
 };
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
@@ -165,9 +165,9 @@ impl World {
                 threads: threads.collect(),
                 pus: Vec::new(),
                 sharing: Vec::new(),
-                fp_domains: Arc::new(domains),
+                units: Arc::new([(UnitClass::Fp, domains)].into_iter().collect()),
                 topology: Arc::new(topology),
-                fp_threshold: THRESHOLD,
+                thresholds: [(names::FP_SHARE.into(), THRESHOLD)].into_iter().collect(),
                 last_outcomes: Vec::new(),
             },
         }
@@ -260,7 +260,7 @@ impl World {
 
     /// In each domain, how many of the threads that `counts` takes are bound.
     pub fn bound(&self, counts: impl Fn(&ThreadState) -> bool) -> Vec<usize> {
-        let domains = self.snapshot.fp_domains.iter();
+        let domains = self.snapshot.units.of(UnitClass::Fp).iter();
         let inside = |domain: &SharingDomain, thread: &&ThreadState| {
             let bound = thread.bound.as_ref();
             bound.is_some_and(|pus| pus.is_subset(&domain.pus)) && counts(thread)

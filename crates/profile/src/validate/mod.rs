@@ -9,11 +9,11 @@ use crate::{
     cpu::Rule,
     error::ProfileError,
     formula::is_name,
-    profile::{CPU_SECONDS, Event, Kind, Profile, Set, Unit, UnitClass},
+    profile::{CPU_SECONDS, Event, Kind, Profile, Set, Unit},
     schema,
     spelling::Spelling,
 };
-use perch_core::{EventChoice, Limits, ShareLevel};
+use perch_core::{EventChoice, Limits, ShareLevel, UnitClass};
 use std::{ops::Range, sync::Arc};
 use toml::Spanned;
 
