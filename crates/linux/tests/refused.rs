@@ -185,3 +185,41 @@ fn a_module_that_fails_does_not_end_the_session() {
     assert_eq!(remarks, [expected]);
     while machine.wait(Duration::from_secs(2)).unwrap() == perch_core::Wake::Period {}
 }
+
+/// A module of a user's own that needs what nothing measures.
+struct Needy;
+
+impl Module for Needy {
+    fn name(&self) -> &'static str {
+        "needy"
+    }
+
+    fn provides(&self) -> &[&'static str] {
+        &[]
+    }
+
+    fn needs(&self) -> &[&'static str] {
+        &["watts"]
+    }
+
+    fn period(&mut self, _: &ModuleContext<'_>) -> Result<Vec<(ThreadId, Metrics)>, MachineError> {
+        Ok(Vec::new())
+    }
+
+    fn description(&self) -> String {
+        "nothing".to_owned()
+    }
+}
+
+#[test]
+fn a_module_that_needs_what_nobody_provides_is_refused_before_anything_runs() {
+    let _alone = alone();
+    let builder = LinuxMachine::builder().module(Box::new(Needy));
+    let mut machine = builder.build().unwrap();
+    let told = machine.configure(&EventPlan::default()).unwrap_err();
+    let told = told.to_string();
+    assert!(
+        told.contains("'needy'") && told.contains("'watts'"),
+        "{told}"
+    );
+}
