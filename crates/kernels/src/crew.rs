@@ -154,16 +154,19 @@ impl Crew {
         seats.iter().map(answer).collect()
     }
 
-    /// Seconds that it takes to hand a line which one PU has written to another: the median of some tries, in each of
-    /// which two threads of their own wait for each other in turn.
+    /// Seconds that it takes to hand a line which one PU has written to another: two threads of their own wait for each
+    /// other in turn. The median of short pieces of this, so that it does not matter if one of them is off its PU now and
+    /// then; `None` if there were too few.
     ///
     /// # Errors
     /// A PU to which no thread can be bound.
-    pub fn hand_over(&mut self, a: u32, b: u32, time: Duration) -> Result<f64, CrewError> {
-        let tries = (0..TRIES).map(|_| to_and_fro(a, b, time / TRIES));
-        let mut seconds = tries.collect::<Result<Vec<f64>, _>>()?;
-        seconds.sort_by(f64::total_cmp);
-        Ok(seconds[seconds.len() / 2])
+    pub fn hand_over(&mut self, a: u32, b: u32, time: Duration) -> Result<Option<f64>, CrewError> {
+        let mut pieces = to_and_fro(a, b, time)?;
+        pieces.sort_unstable();
+        let median = pieces
+            .get(pieces.len() / 2)
+            .filter(|_| pieces.len() >= LEAST);
+        Ok(median.map(|piece| piece.as_secs_f64() / (2 * TURNS) as f64))
     }
 
     /// Why a thread ended.
@@ -175,48 +178,61 @@ impl Crew {
     }
 }
 
-/// Tries of which the median counts.
-const TRIES: u32 = 5;
+/// Turns of each thread in a piece: some microseconds, in which both are on their PUs if they are at its beginning.
+const TURNS: usize = 32;
+
+/// Of fewer pieces nothing is concluded.
+const LEAST: usize = 50;
 
 /// A number on a line of its own.
 #[repr(align(128))]
 struct Ball(AtomicUsize);
 
-/// Two threads write a number in turn, the one even and the other odd ones, until the time is over.
-fn to_and_fro(a: u32, b: u32, time: Duration) -> Result<f64, CrewError> {
+/// Two threads write a number in turn, the one even and the other odd ones, until the time is over; how long each piece
+/// took.
+fn to_and_fro(a: u32, b: u32, time: Duration) -> Result<Vec<Duration>, CrewError> {
     let (ball, over) = (Ball(AtomicUsize::new(0)), AtomicU8::new(0));
-    let play = |pu: u32, mine: usize| -> Result<(), CrewError> {
+    let play = |pu: u32, mine: usize| -> Result<Vec<Duration>, CrewError> {
+        let mut pieces = Vec::new();
         let bound = bind(pu).map_err(|error| CrewError::Bind(pu, error));
         if bound.is_err() {
             over.store(1, Ordering::Release);
         }
+        let (mut turns, mut last) = (0, Instant::now());
         while bound.is_ok() && over.load(Ordering::Relaxed) == 0 {
             let at = ball.0.load(Ordering::Acquire);
-            if at & 1 == mine {
-                ball.0.store(at + 1, Ordering::Release);
-            } else {
+            if at & 1 != mine {
                 std::hint::spin_loop();
+                continue;
+            }
+            ball.0.store(at + 1, Ordering::Release);
+            turns += 1;
+            if turns == TURNS {
+                let now = Instant::now();
+                if pieces.len() < PIECES {
+                    pieces.push(now - last);
+                }
+                (turns, last) = (0, now);
             }
         }
-        bound
+        bound.map(|()| pieces)
     };
     thread::scope(|scope| {
         let players = [(a, 0), (b, 1)].map(|(pu, mine)| {
             let play = &play;
             scope.spawn(move || play(pu, mine))
         });
-        // Both are there when some were handed over.
-        while ball.0.load(Ordering::Relaxed) < 100 && over.load(Ordering::Acquire) == 0 {
-            thread::sleep(Duration::from_micros(200));
+        let begun = Instant::now();
+        while begun.elapsed() < time && over.load(Ordering::Acquire) == 0 {
+            thread::sleep(time / 20);
         }
-        let (begun, before) = (Instant::now(), ball.0.load(Ordering::Relaxed));
-        thread::sleep(time);
-        let (wall, after) = (begun.elapsed(), ball.0.load(Ordering::Relaxed));
         over.store(1, Ordering::Release);
+        let mut of_first = None;
         for (player, pu) in players.into_iter().zip([a, b]) {
-            player.join().map_err(|_| CrewError::Dead(pu))??;
+            let pieces = player.join().map_err(|_| CrewError::Dead(pu))??;
+            of_first.get_or_insert(pieces);
         }
-        Ok(wall.as_secs_f64() / (after - before).max(1) as f64)
+        Ok(of_first.unwrap_or_default())
     })
 }
 

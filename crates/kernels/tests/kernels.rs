@@ -1,8 +1,12 @@
 //! Kernels run with any sizes of caches, and crews run on the PUs that they are given.
 
-use perch_kernels::{Bench, Crew, CrewError, KERNELS, Seat, Sizes, Window, find};
+use perch_kernels::{Bench, Crew, CrewError, KERNELS, Seat, Sizes, Window, bind, find};
 use proptest::prelude::*;
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 const SIZES: Sizes = Sizes {
     l1: 32 << 10,
@@ -70,9 +74,38 @@ fn a_crew_counts_what_each_did() {
             kernel.name
         );
     }
-    if let [a, b, ..] = pus[..] {
-        let seconds = crew.hand_over(a, b, Duration::from_millis(20)).unwrap();
-        assert!(seconds > 0.0 && seconds < 1.0, "{seconds}");
+}
+
+/// Others that use the same PUs interrupt it, for milliseconds at a time; the cost of a line stays what it is. Counted by
+/// wall time it would be nine times as much with two others on each PU.
+#[test]
+fn a_line_is_handed_over_as_fast_where_others_have_a_part_of_the_pus() {
+    let pus = allowed();
+    let [a, b, ..] = pus[..] else { return };
+    let time = Duration::from_millis(300);
+    let mut crew = Crew::new(SIZES);
+    let alone = crew.hand_over(a, b, time).unwrap();
+    let over = AtomicBool::new(false);
+    let beside_others = std::thread::scope(|scope| {
+        for pu in [a, a, b, b] {
+            let over = &over;
+            scope.spawn(move || {
+                bind(pu).unwrap();
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let found = crew.hand_over(a, b, time);
+        over.store(true, Ordering::Relaxed);
+        found.unwrap()
+    });
+    // Where the two hardly met, nothing is told.
+    if let (Some(alone), Some(beside_others)) = (alone, beside_others) {
+        assert!(
+            alone > 0.0 && beside_others < 4.0 * alone,
+            "{alone} {beside_others}"
+        );
     }
 }
 
