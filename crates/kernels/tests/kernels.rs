@@ -96,9 +96,10 @@ fn a_line_is_handed_over_as_fast_where_others_have_a_part_of_the_pus() {
                 }
             });
         }
-        let found = crew.hand_over(a, b, time);
+        let found: Vec<_> = (0..10).map(|_| crew.hand_over(a, b, time / 3)).collect();
         over.store(true, Ordering::Relaxed);
-        found.unwrap()
+        let found = found.into_iter().filter_map(Result::unwrap);
+        found.max_by(f64::total_cmp)
     });
     // Where the two hardly met, nothing is told.
     if let (Some(alone), Some(beside_others)) = (alone, beside_others) {
