@@ -166,7 +166,8 @@ pub fn sizes(caches: &Caches, at_once: usize) -> Sizes {
 const MOST: usize = 512 << 20;
 const LEAST: usize = 1 << 20;
 
-/// Bytes of memory that are available at the moment.
+/// Bytes of memory that are available at the moment. Parsed here: procfs reads no part of /proc/meminfo where one of many
+/// fields is missing, and one is needed.
 fn available() -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text

@@ -1,7 +1,8 @@
 //! What distorts a calibration: clocks that change, other load.
 
 use crate::command::compare::frequency_remarks;
-use std::{fs, path::Path};
+use procfs::{Current, LoadAverage};
+use std::path::Path;
 
 /// The machine counts as busy from this many runnable threads per PU, on average over a minute.
 const BUSY: f64 = 0.25;
@@ -15,18 +16,15 @@ pub fn conditions(pus: usize) -> Vec<String> {
                 .to_owned(),
         );
     }
-    notes.extend(
-        fs::read_to_string("/proc/loadavg")
-            .ok()
-            .and_then(|text| load(&text, pus)),
-    );
+    let average = LoadAverage::current().ok();
+    notes.extend(average.and_then(|average| load(&average, pus)));
     notes
 }
 
 /// What the load average from before the first kernel says.
-fn load(text: &str, pus: usize) -> Option<String> {
-    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
-    (load > BUSY * pus as f64).then(|| {
+fn load(average: &LoadAverage, pus: usize) -> Option<String> {
+    let load = average.one;
+    (f64::from(load) > BUSY * pus as f64).then(|| {
         format!(
             "the machine was not idle: the load average was {load:.2} on {pus} PUs before the first kernel ran; measure again when \
              the machine is idle"
@@ -37,12 +35,16 @@ fn load(text: &str, pus: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromRead;
 
     #[test]
     fn a_load_is_told_if_it_is_one() {
-        assert_eq!(load("0.30 0.10 0.05 1/100 4711", 2), None);
-        let told = load("1.75 0.10 0.05 1/100 4711", 2).unwrap();
+        let load = |text: &str| {
+            let average = LoadAverage::from_read(text.as_bytes()).unwrap();
+            load(&average, 2)
+        };
+        assert_eq!(load("0.30 0.10 0.05 1/100 4711\n"), None);
+        let told = load("1.75 0.10 0.05 1/100 4711\n").unwrap();
         assert!(told.contains("1.75 on 2 PUs"), "{told}");
-        assert_eq!(load("", 2), None);
     }
 }
