@@ -1,6 +1,6 @@
 //! Opening the machine.
 
-use super::{Changes, CountersMode, Counting, LinuxMachine, Places, Pus};
+use super::{Changes, CountersMode, Counting, EarlyLooks, LinuxMachine, Places, Pus};
 use crate::{
     affinity::LinuxAffinity,
     limits,
@@ -23,6 +23,7 @@ pub struct Builder {
     counters: CountersMode,
     sampling_rate: Option<u32>,
     modules: Vec<Box<dyn Module>>,
+    per_thread: bool,
 }
 
 impl Builder {
@@ -64,6 +65,13 @@ impl Builder {
         self
     }
 
+    /// Watches threads one by one, as an ordinary user has to, even where whole PUs may be watched: to measure what
+    /// that costs.
+    pub fn per_thread(mut self, per_thread: bool) -> Self {
+        self.per_thread = per_thread;
+        self
+    }
+
     /// Opens the machine.
     ///
     /// # Errors
@@ -88,11 +96,18 @@ impl Builder {
             affinity: LinuxAffinity::new(),
             signals: Signals::catch()?,
             task_events: None,
-            counting: Counting::new(self.counters, self.sampling_rate, self.modules),
+            counting: Counting::new(
+                self.counters,
+                self.sampling_rate,
+                self.per_thread,
+                self.modules,
+            ),
             pus: Pus::default(),
             child: None,
             attached: Vec::new(),
             subreaper: !self.leave_orphans,
+            per_thread: self.per_thread,
+            early: EarlyLooks::default(),
             opened: monotonic(),
             period_end: now,
             observed: now,

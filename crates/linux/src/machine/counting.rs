@@ -3,7 +3,7 @@
 use crate::{
     perf::{Counters, TaskEvent, probe},
     sampling::{Options, SamplerModule},
-    threads::Sampled,
+    threads::{Sampled, Switching},
 };
 use perch_core::{
     CountQuality, EventPlan, MachineError, Module, ModuleContext, Sharing, ThreadId, ThreadSample,
@@ -42,9 +42,13 @@ impl Counting {
     pub(super) fn new(
         mode: CountersMode,
         rate: Option<u32>,
+        per_thread: bool,
         modules: Vec<Box<dyn Module>>,
     ) -> Self {
-        let mut options = Options::default();
+        let mut options = Options {
+            per_thread,
+            ..Options::default()
+        };
         if let Some(rate) = rate {
             (options.cpu_hz, options.thread_hz) = (rate, rate);
             options.adapt = false;
@@ -142,7 +146,7 @@ impl Counting {
     pub(super) fn launched(&mut self, thread: ThreadId) {
         self.count(thread, thread.tid);
         if let Some(sampler) = &mut self.sampler {
-            sampler.attach(thread, thread.tid);
+            sampler.launched(thread, thread.tid);
         }
     }
 
@@ -185,6 +189,13 @@ impl Counting {
             ));
             // With `auto` a refusal is a remark.
             let _ = self.sample();
+        }
+    }
+
+    /// Threads that were found a short while ago were looked at.
+    pub(super) fn looked_at(&mut self, young: &[Switching]) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.looked_at(young);
         }
     }
 

@@ -3,6 +3,7 @@
 mod builder;
 mod changes;
 mod counting;
+mod early;
 mod places;
 mod pus;
 mod waiting;
@@ -22,6 +23,7 @@ use crate::{
 };
 use changes::Changes;
 use counting::Counting;
+use early::EarlyLooks;
 use perch_core::{
     Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, ThreadId,
     Topology, Wake,
@@ -49,6 +51,9 @@ pub struct LinuxMachine {
     /// Processes that perch was attached to, while they live: readable when they end.
     attached: Vec<(i32, Option<OwnedFd>)>,
     subreaper: bool,
+    /// Whether events are those of single threads even where whole PUs may be watched.
+    per_thread: bool,
+    early: EarlyLooks,
     places: Places,
     /// When it was opened, by the clock of the kernel's records: what they tell is compared with what perch did.
     opened: u64,
@@ -103,13 +108,16 @@ impl LinuxMachine {
                     ppid,
                     ptid,
                     time,
-                } => self.tracker.forked(Created {
-                    pid,
-                    tid,
-                    by_pid: ppid,
-                    by_tid: ptid,
-                    at: time.saturating_sub(self.opened),
-                }),
+                } => {
+                    self.early.news();
+                    self.tracker.forked(Created {
+                        pid,
+                        tid,
+                        by_pid: ppid,
+                        by_tid: ptid,
+                        at: time.saturating_sub(self.opened),
+                    });
+                }
                 TaskEvent::Exit { tid, .. } => self.tracker.exited(tid),
                 TaskEvent::Comm {
                     pid,
@@ -134,30 +142,26 @@ impl LinuxMachine {
     }
 
     /// Opens the kernel's task records: of the whole machine where that is allowed, since it costs the threads
-    /// nothing, else of what is followed.
-    fn open_task_events(&mut self, pid: i32, waiting: bool) {
+    /// nothing. Those of single threads are opened a little later, if the threads do not switch too often for them.
+    fn open_task_events(&mut self, pid: i32) {
         if let Some(events) = &mut self.task_events {
             // A failure leaves finding the threads to /proc.
             let _ = events.add_process(pid);
             return;
         }
-        let buffering = Buffering::default();
-        let opened = TaskEvents::system_wide(buffering).or_else(|_| {
-            if waiting {
-                TaskEvents::for_launch(pid, buffering)
-            } else {
-                TaskEvents::for_process(pid, buffering)
-            }
-        });
-        match opened {
-            Ok(events) => {
+        let system_wide = match self.per_thread {
+            true => None,
+            false => TaskEvents::system_wide(Buffering::default()).ok(),
+        };
+        match system_wide {
+            Some(events) => {
                 self.task_events = Some(events);
                 self.tracker.expect_records();
             }
-            Err(error) => self.remark(format!(
-                "threads are found by looking into /proc alone, so those that live shorter than a period are not \
-                 counted, and one whose mask may be inherited from perch or set by its program is left alone ({error})"
-            )),
+            None => {
+                self.early.begin();
+                self.tracker.watch_young();
+            }
         }
     }
 
@@ -195,7 +199,7 @@ impl Machine for LinuxMachine {
         }
         let waiting = launch::prepare(launch)?;
         let pid = waiting.pid();
-        self.open_task_events(pid, true);
+        self.open_task_events(pid);
         let session = launch
             .environment
             .iter()
@@ -222,7 +226,7 @@ impl Machine for LinuxMachine {
             return Err(MachineError::Other(format!("{pid} is perch itself")));
         }
         waiting::check_owner(pid)?;
-        self.open_task_events(pid, false);
+        self.open_task_events(pid);
         let target = self.places.add_attached();
         if !self.tracker.follow_running(pid, target) {
             return Err(MachineError::NoSuchProcess(pid));
@@ -263,6 +267,7 @@ impl Machine for LinuxMachine {
         self.drain_task_events();
         let origins = self.tracker.take_origins();
         let pus = self.pus.observe();
+        self.end_early(&sampled.threads);
         self.counting.period(&self.topology, interval, &mut sampled);
         let said: Vec<String> = self
             .tracker

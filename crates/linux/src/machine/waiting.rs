@@ -40,8 +40,10 @@ impl LinuxMachine {
                 self.period_end = if now - due > period { now } else { due };
                 return Ok(Wake::Period);
             }
-            self.sleep(due - now)?;
+            let until = self.early.due().map_or(due, |early| early.min(due));
+            self.sleep(until.saturating_duration_since(now))?;
             self.drain_task_events();
+            self.look_early();
             self.counting.drain();
         }
     }

@@ -12,7 +12,10 @@ use super::{
     system_wide::SystemWide,
     walks::Walks,
 };
-use crate::perf::{Privilege, TaskEvent};
+use crate::{
+    perf::{Privilege, TaskEvent},
+    threads::Switching,
+};
 use perch_core::{
     MachineError, Metrics, Module, ModuleContext, Sharing, ThreadId, ThreadSample, metric::names,
 };
@@ -86,6 +89,31 @@ impl SamplerModule {
             // It may run on any CPU.
             Source::System(system) => system.sample_only(&system.cpus()),
             Source::Threads(threads) => threads.add(id),
+        }
+    }
+
+    /// A program is about to start. An event of its own would cost it time at every switch: [`SamplerModule::looked_at`]
+    /// opens one, once it is known how often the program switches.
+    pub fn launched(&mut self, id: ThreadId, pid: i32) {
+        match &self.source {
+            Source::System(_) => self.attach(id, pid),
+            Source::Threads(_) => self.known.add(id, pid),
+        }
+    }
+
+    /// Threads that were found a short while ago were looked at: where events are per thread, those that switch seldom
+    /// are sampled from now on, the others not.
+    pub fn looked_at(&mut self, young: &[Switching]) {
+        let Source::Threads(threads) = &mut self.source else {
+            return;
+        };
+        for thread in young {
+            if thread.rate > self.options.max_switches as f64 {
+                threads.remove(thread.id);
+            } else if thread.ran {
+                self.known.add(thread.id, thread.pid);
+                threads.add(thread.id);
+            }
         }
     }
 

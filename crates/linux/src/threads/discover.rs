@@ -27,9 +27,7 @@ impl Tracker {
             self.lineage.age();
             self.origins.age();
         }
-        for told in self.lineage.take().into_values() {
-            self.consider(&told);
-        }
+        self.consider_told();
         let before = self.last_number;
         self.last_number = last_task_number();
         self.since_full += 1;
@@ -46,6 +44,13 @@ impl Tracker {
                 }
             }
             _ => self.look_everywhere(true),
+        }
+    }
+
+    /// Follows the threads whose creation was reported since the last look.
+    pub fn consider_told(&mut self) {
+        for told in self.lineage.take().into_values() {
+            self.consider(&told);
         }
     }
 

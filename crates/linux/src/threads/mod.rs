@@ -7,11 +7,13 @@ mod discover;
 mod lineage;
 mod origins;
 mod sample;
+mod switching;
 #[cfg(test)]
 mod tests;
 
 pub use lineage::Created;
 pub use sample::Sampled;
+pub use switching::Switching;
 
 use crate::{
     limits::{self, Budget, Kept, Purpose},
@@ -74,6 +76,8 @@ struct Thread {
     /// Whether it has not been sampled yet.
     new: bool,
     ended: bool,
+    /// How often it had switched when it was last looked at between samples, while it is young.
+    looked: Option<switching::Looked>,
 }
 
 /// What perch launched, as far as it decides who belongs to it.
@@ -112,6 +116,10 @@ pub struct Tracker {
     has_records: bool,
     /// Threads whose fork and exit were both reported before they were looked at.
     unseen: u64,
+    /// Whether new threads are looked at between samples.
+    watches_young: bool,
+    /// These, with when they were found.
+    young: Vec<(i32, Instant)>,
     remarks: Vec<String>,
     said_budget: bool,
 }
@@ -144,6 +152,8 @@ impl Tracker {
             aged: Instant::now(),
             has_records: false,
             unseen: 0,
+            watches_young: false,
+            young: Vec::new(),
             remarks,
             said_budget: false,
         }
@@ -191,6 +201,12 @@ impl Tracker {
     /// From now on the kernel tells of creations, ends and executions.
     pub fn expect_records(&mut self) {
         self.has_records = true;
+    }
+
+    /// The kernel tells of these no more: `/proc` alone does.
+    pub fn expect_no_records(&mut self) {
+        self.has_records = false;
+        self.look_everywhere_next();
     }
 
     /// The kernel reported that a thread was created, by a thread of some process.
@@ -369,6 +385,7 @@ impl Tracker {
             born,
             new: true,
             ended: false,
+            looked: None,
         };
         let Ok(status) = self.reader.status(pid, tid) else {
             return false;
@@ -402,6 +419,9 @@ impl Tracker {
         }
         thread.file = file;
         self.threads.insert(tid, thread);
+        if self.watches_young {
+            self.young.push((tid, Instant::now()));
+        }
         true
     }
 

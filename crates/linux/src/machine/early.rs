@@ -1,0 +1,237 @@
+//! Looks at young threads between periods, where the events are those of single threads: such an event costs its
+//! thread time at every switch, and a little of that even when it was closed. So it is opened only when the threads
+//! have shown that they do not switch very often, and closed soon if they begin to.
+
+use super::LinuxMachine;
+use crate::perf::{TaskEvents, task_events::Buffering};
+use perch_core::{MachineError, ThreadSample};
+use std::time::{Duration, Instant};
+
+/// Switches a second from which a thread has to be spared the events by which the kernel tells of new threads.
+///
+/// Such an event costs 0.12 to 0.15 µs a switch if all threads have inherited it, 0.56 µs otherwise (measured, Linux
+/// 6.18 in a virtual machine): at this rate 0.3 to 1.1 % of a PU.
+const MOST_SWITCHES: f64 = 20_000.0;
+
+/// The first look comes this long after something new was seen, and each further one twice as long after the last,
+const SOONEST: Duration = Duration::from_millis(5);
+
+/// but at least this often: new threads are seen only when perch looks.
+const LATEST: Duration = Duration::from_millis(100);
+
+/// Looks take at most one part in this many of the time.
+const SHARE: u32 = 100;
+
+/// The records of single threads are opened after this many looks: the second one tells a rate.
+const LOOKS: u32 = 2;
+
+/// What has become of the records of single threads.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Records {
+    /// They are not needed.
+    #[default]
+    None,
+    /// It is not yet known how often threads switch.
+    Pending,
+    /// They are open.
+    Open,
+    /// They were refused by the kernel, or threads switch too often for them.
+    Never,
+}
+
+/// When to look next, and what for.
+#[derive(Debug, Default)]
+pub(super) struct EarlyLooks {
+    records: Records,
+    /// `None` where nothing costs threads time at switches.
+    next: Option<Instant>,
+    /// Not before this moment, since the last look took long.
+    rest: Option<Instant>,
+    gap: Duration,
+    looks: u32,
+    /// Most switches a second that a look has shown.
+    most: f64,
+}
+
+impl EarlyLooks {
+    /// From now on there are looks, unless they have shown already that they are of no use.
+    pub(super) fn begin(&mut self) {
+        if self.records == Records::None {
+            self.records = Records::Pending;
+            self.next = Some(Instant::now() + SOONEST);
+        }
+        self.news();
+    }
+
+    /// There is something new to look at.
+    pub(super) fn news(&mut self) {
+        if let Some(next) = &mut self.next {
+            self.gap = SOONEST;
+            let soon = Instant::now() + SOONEST;
+            *next = (*next).min(self.rest.map_or(soon, |rest| rest.max(soon)));
+        }
+    }
+
+    /// When the next look is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// A look that began at this moment was made.
+    fn looked(&mut self, began: Instant) {
+        self.looks += 1;
+        if let Some(next) = &mut self.next {
+            let now = Instant::now();
+            self.gap = (self.gap * 2).clamp(SOONEST, LATEST);
+            let rest = now + (now - began) * SHARE;
+            self.rest = Some(rest);
+            *next = (now + self.gap).max(rest);
+        }
+    }
+
+    /// No more looks and no more records.
+    fn end(&mut self) {
+        self.records = Records::Never;
+        self.next = None;
+    }
+}
+
+impl LinuxMachine {
+    /// Looks at young threads if it is time.
+    pub(super) fn look_early(&mut self) {
+        let now = Instant::now();
+        if self.early.due().is_none_or(|due| now < due) {
+            return;
+        }
+        self.tracker.consider_told();
+        let young = self.tracker.young();
+        self.early.looked(now);
+        self.decide_records(young.iter().map(|thread| thread.rate), LOOKS);
+        self.counting.looked_at(&young);
+    }
+
+    /// The same at a period's end, when all threads were looked at.
+    pub(super) fn end_early(&mut self, threads: &[ThreadSample]) {
+        if matches!(self.early.records, Records::Pending | Records::Open) {
+            if self.early.records == Records::Open {
+                // An execve(2) of before they were opened has shown in this period.
+                self.tracker.expect_records();
+            }
+            self.decide_records(threads.iter().filter_map(switches), 0);
+        }
+    }
+
+    /// Opens the records of single threads after so many looks, or closes them: by how often threads switch.
+    fn decide_records(&mut self, rates: impl Iterator<Item = f64>, looks: u32) {
+        self.early.most = rates.fold(self.early.most, f64::max);
+        let spare = self.early.most > MOST_SWITCHES;
+        match self.early.records {
+            Records::Pending | Records::Open if spare => self.spare_switches(),
+            Records::Pending if self.early.looks >= looks => self.open_records_of_threads(),
+            _ => {}
+        }
+    }
+
+    /// Closes the events that cost threads time at every switch.
+    fn spare_switches(&mut self) {
+        self.early.end();
+        if let Some(events) = &mut self.task_events {
+            events.close();
+            self.drain_task_events();
+        }
+        self.task_events = None;
+        self.tracker.expect_no_records();
+        self.remark(format!(
+            "the kernel's records of new threads would slow a thread that switches {:.0} times a second, so they are not \
+             used: {PROC_ALONE}. Watching whole PUs costs threads nothing: `sysctl kernel.perf_event_paranoid=0`, or {}",
+            self.early.most,
+            crate::capability::advice("CAP_PERFMON")
+        ));
+    }
+
+    fn open_records_of_threads(&mut self) {
+        let pids: Vec<i32> = self.tracker.processes().map(|(of, _)| of.pid).collect();
+        let mut opened: Option<TaskEvents> = None;
+        for pid in pids {
+            let result = match &mut opened {
+                Some(events) => events.add_process(pid),
+                None => TaskEvents::for_process(pid, Buffering::default())
+                    .map(|events| opened = Some(events)),
+            };
+            match result {
+                // It has just ended.
+                Ok(()) | Err(MachineError::NoSuchProcess(_)) => {}
+                Err(error) if opened.is_none() => {
+                    self.early.end();
+                    self.remark(format!("{PROC_ALONE} ({error})"));
+                    return;
+                }
+                // What is started there is found by looking into /proc.
+                Err(_) => {}
+            }
+        }
+        if opened.is_some() {
+            self.task_events = opened;
+            self.early.records = Records::Open;
+            // What came before is found there.
+            self.tracker.look_everywhere_next();
+        }
+    }
+}
+
+/// What there is to say where the kernel does not tell of new threads.
+const PROC_ALONE: &str = "threads are found by looking into /proc alone, so those that live shorter than a period are \
+                          not counted, and one whose mask may be inherited from perch or set by its program is left \
+                          alone";
+
+/// Switches a second of a thread in its interval, if they are known.
+fn switches(sample: &ThreadSample) -> Option<f64> {
+    let seconds = sample.interval.max(1) as f64 / 1e9;
+    sample.switches.map(|switches| switches as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_frequent_after_news_and_then_fewer() {
+        let mut looks = EarlyLooks::default();
+        looks.news();
+        assert_eq!(looks.due(), None);
+        looks.begin();
+        let gaps: Vec<Duration> = (0..6)
+            .map(|_| {
+                looks.looked(Instant::now());
+                looks.gap
+            })
+            .collect();
+        let milliseconds = gaps.iter().map(Duration::as_millis);
+        assert_eq!(milliseconds.collect::<Vec<_>>(), [10, 20, 40, 80, 100, 100]);
+        looks.rest = None;
+        looks.news();
+        assert_eq!(looks.gap, SOONEST);
+        assert!(
+            looks
+                .due()
+                .is_some_and(|due| due <= Instant::now() + SOONEST)
+        );
+        looks.end();
+        looks.news();
+        assert_eq!(looks.due(), None);
+    }
+
+    #[test]
+    fn long_looks_are_rare() {
+        let mut looks = EarlyLooks::default();
+        looks.begin();
+        let took = Duration::from_millis(50);
+        let began = Instant::now() - took;
+        looks.looked(began);
+        let rested =
+            |looks: &EarlyLooks| looks.due().is_some_and(|due| due >= began + took * SHARE);
+        assert!(rested(&looks));
+        looks.news();
+        assert!(rested(&looks));
+    }
+}

@@ -1,0 +1,210 @@
+//! Events of single threads, as an ordinary user has them: which are open for which threads, and since when.
+
+mod common;
+
+use common::{actor, alone, role, until_end};
+use perch_core::{
+    EventPlan, Launch, Machine, Observation, Source, ThreadSample, Wake, metric::names,
+};
+use perch_linux::{LinuxMachine, machine::CountersMode};
+use perch_skip::skip;
+use std::{
+    fs,
+    io::{Read, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Perf events that this process holds.
+fn perf_events() -> usize {
+    let entries = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    entries
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .filter(|to| to == Path::new("anon_inode:[perf_event]"))
+        .count()
+}
+
+/// Passes a byte between two threads on one PU, so that each pass is a switch.
+fn ping_pong(time: Duration) {
+    let mut one_pu = rustix::thread::CpuSet::new();
+    one_pu.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &one_pu).unwrap();
+    let ((mut ping_out, mut ping_in), (mut pong_out, mut pong_in)) =
+        (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+    let other = std::thread::spawn(move || {
+        let mut byte = [0];
+        while ping_out.read_exact(&mut byte).is_ok() && pong_in.write_all(&byte).is_ok() {}
+    });
+    let end = Instant::now() + time;
+    let mut byte = [1];
+    while Instant::now() < end {
+        ping_in.write_all(&byte).unwrap();
+        pong_out.read_exact(&mut byte).unwrap();
+    }
+    drop(ping_in);
+    other.join().unwrap();
+}
+
+fn compute(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::hint::black_box((0..10_000).sum::<u64>());
+    }
+}
+
+/// Not a test by itself: what the started copies of this program do.
+#[test]
+fn actor_role() {
+    match role().as_deref() {
+        Some("ping-pong") => ping_pong(Duration::from_secs(3)),
+        // It switches often only when it was followed for a while.
+        Some("late ping-pong") => {
+            compute(Duration::from_millis(600));
+            ping_pong(Duration::from_secs(3));
+        }
+        Some("calm") => {
+            compute(Duration::from_millis(500));
+            let creator = || {
+                let child = || compute(Duration::from_millis(1_500));
+                std::thread::Builder::new()
+                    .name("child".into())
+                    .spawn(child)
+                    .unwrap()
+                    .join()
+                    .unwrap();
+            };
+            std::thread::Builder::new()
+                .name("creator".into())
+                .spawn(creator)
+                .unwrap()
+                .join()
+                .unwrap();
+        }
+        _ => return,
+    }
+    std::process::exit(0);
+}
+
+/// A machine that watches single threads; `None` if that is not permitted here.
+fn machine(actor: &Launch) -> Option<LinuxMachine> {
+    let mut machine = LinuxMachine::builder()
+        .per_thread(true)
+        .counters(CountersMode::Sampling)
+        .build()
+        .unwrap();
+    machine.configure(&EventPlan::default()).ok()?;
+    machine.launch(actor).unwrap();
+    Some(machine)
+}
+
+/// Periods until the program ends, each with how many perf events were open at its end.
+fn run(machine: &mut LinuxMachine) -> Vec<(Observation, usize)> {
+    let mut seen = Vec::new();
+    loop {
+        let wake = machine.wait(Duration::from_millis(300)).unwrap();
+        let observation = machine.observe().unwrap();
+        seen.push((observation, perf_events()));
+        if wake != Wake::Period {
+            return seen;
+        }
+    }
+}
+
+fn said(seen: &[(Observation, usize)], text: &str) -> bool {
+    let mut remarks = seen.iter().flat_map(|(seen, _)| &seen.remarks);
+    remarks.any(|remark| remark.contains(text))
+}
+
+#[test]
+fn a_thread_that_switches_very_often_has_no_event() {
+    let _alone = alone();
+    let before = perf_events();
+    for role in ["ping-pong", "late ping-pong"] {
+        let Some(mut machine) = machine(&actor(role)) else {
+            return skip!(Perf, "threads cannot be sampled");
+        };
+        let seen = run(&mut machine);
+        let slow = |seen: &Observation| {
+            let rate = |thread: &ThreadSample| {
+                thread.switches.unwrap_or(0) as f64 / thread.interval as f64 * 1e9
+            };
+            seen.threads
+                .iter()
+                .filter(|thread| rate(thread) <= 20_000.0)
+                .count()
+        };
+        let first = seen
+            .iter()
+            .position(|(seen, _)| slow(seen) < seen.threads.len());
+        let Some(first) = first else {
+            return skip!(Perf, "the machine is too busy for 20,000 switches a second");
+        };
+        // From the end of the period on in which it first switched so often there are no events but those that sample
+        // calm threads, one each.
+        for (seen, events) in &seen[first..] {
+            assert!(
+                *events <= before + slow(seen),
+                "{role}: {events} events, {before} before: {:?}",
+                seen.threads
+            );
+        }
+        if role == "ping-pong" {
+            let events = seen.last().map(|(_, events)| *events);
+            assert_eq!(events, Some(before), "{role}");
+        }
+        assert!(said(&seen, "would slow a thread"), "{role}");
+    }
+}
+
+#[test]
+fn a_calm_program_s_threads_are_known_from_their_first_period_with_their_creators() {
+    let _alone = alone();
+    let Some(mut machine) = machine(&actor("calm")) else {
+        return skip!(Perf, "threads cannot be sampled");
+    };
+    let seen = run(&mut machine);
+    assert!(!said(&seen, "would slow a thread"));
+    let named = |name: &str| {
+        seen.iter()
+            .flat_map(|(seen, _)| &seen.threads)
+            .find(|thread| thread.info.name == name)
+            .unwrap()
+            .info
+            .id
+    };
+    let (creator, child) = (named("creator"), named("child"));
+    let mut origins = seen.iter().flat_map(|(seen, _)| &seen.origins);
+    let origin = origins.find(|origin| origin.thread == child);
+    if said(&seen, "looking into /proc alone") {
+        return skip!(Perf, "there are no records of new threads");
+    }
+    assert_eq!(
+        origin.map(|origin| origin.from),
+        Some(Source::Thread(creator))
+    );
+    // In the first period in which it ran for most of the time, however that was cut, there are samples of it.
+    let first = seen.iter().find_map(|(seen, _)| {
+        seen.threads
+            .iter()
+            .find(|thread| thread.info.id == child && thread.cpu_time > 200_000_000)
+    });
+    if let Some(first) = first {
+        assert!(
+            first
+                .metrics
+                .value(names::SAMPLES)
+                .is_some_and(|samples| samples > 0.0),
+            "{first:?}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_ends_before_the_first_look_is_followed_too() {
+    let _alone = alone();
+    let Some(mut machine) = machine(&common::shell("exit 3")) else {
+        return skip!(Perf, "threads cannot be sampled");
+    };
+    let (_, status) = until_end(&mut machine);
+    assert_eq!(status.map(|status| status >> 8), Some(3));
+}
