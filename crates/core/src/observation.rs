@@ -124,10 +124,22 @@ pub struct Observation {
     pub origins: Vec<Origin>,
     /// Threads that came and went unseen within the interval.
     pub unseen: u64,
+    /// CPU time, in nanoseconds, that became known in the interval and of which no thread's sample tells: that of the
+    /// unseen, and of threads' last moments.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unmeasured: u64,
     /// What the machine noticed and the user should know, once each (lost samples, CPUs that went away, …).
     pub remarks: Vec<String>,
     /// Time that perch itself spent on a PU in the interval, in nanoseconds.
     pub own_cpu_time: u64,
     /// Whether the topology changed since the last observation.
     pub topology_changed: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

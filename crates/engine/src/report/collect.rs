@@ -6,7 +6,7 @@ use super::{
 };
 use crate::observer::{Move, Observer, Period, SessionEnd, Start};
 use perch_core::{
-    HandsOff, MetricSource, PuSet, Snapshot, ThreadId, ThreadInfo, ThreadSample, ThreadState,
+    HandsOff, MetricSource, Outcome, PuSet, Snapshot, ThreadId, ThreadInfo, ThreadSample,
     metric::names,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -61,6 +61,8 @@ struct Thread {
 #[derive(Debug, Default)]
 struct TrustSum {
     cpu_time: f64,
+    /// CPU time beyond, of which no sample tells.
+    unmeasured: f64,
     known: f64,
     confidence: f64,
     sources: Vec<(MetricSource, f64)>,
@@ -138,6 +140,7 @@ impl Collector {
             duration,
             fp_threshold: self.fp_threshold,
             trust: self.trust.finish(),
+            unmeasured: self.trust.unmeasured as u64,
             threads,
             groups,
             threads_seen,
@@ -160,7 +163,13 @@ impl Collector {
         }
     }
 
-    fn thread(&mut self, sample: &ThreadSample, snapshot: &Snapshot, bound: Option<&PuSet>) {
+    fn thread(
+        &mut self,
+        sample: &ThreadSample,
+        snapshot: &Snapshot,
+        bound: Option<&PuSet>,
+        ended: bool,
+    ) {
         let id = sample.info.id;
         let state = snapshot.thread(id);
         let metrics = state.map_or(&sample.metrics, |state| &state.metrics);
@@ -202,7 +211,11 @@ impl Collector {
             thread.info.name.clone_from(&sample.info.name);
         }
         thread.bound = bound.cloned();
-        thread.tally.add(sample, metrics, role, bound.is_some());
+        // The kernel tells nothing of a thread that has ended: its last moments are not known to have been idle.
+        let unread = ended && sample.cpu_time == 0 && sample.switches.is_none();
+        if !unread {
+            thread.tally.add(sample, metrics, role, bound.is_some());
+        }
         let reason = state.and_then(|state| state.hands_off);
         if let Some(reason) = reason.filter(|_| thread.hands_off != reason) {
             count(&mut self.hands_off, reason);
@@ -213,10 +226,13 @@ impl Collector {
     }
 
     fn moved(&mut self, made: &Move, snapshot: &Snapshot) {
-        match (&made.from, &made.to) {
-            (None, _) => self.moves.bound += 1,
-            (Some(_), Some(_)) => self.moves.moved += 1,
-            (Some(_), None) => self.moves.released += 1,
+        // What was refused has not happened. In a dry run everything counts.
+        if matches!(made.outcome, Outcome::Applied | Outcome::NotApplied) {
+            match (&made.from, &made.to) {
+                (None, _) => self.moves.bound += 1,
+                (Some(_), Some(_)) => self.moves.moved += 1,
+                (Some(_), None) => self.moves.released += 1,
+            }
         }
         count(&mut self.moves.outcomes, made.outcome);
         let thread = self.threads.get_mut(&made.thread);
@@ -288,15 +304,23 @@ impl Observer for Collector {
         self.own_time += observation.own_cpu_time;
         self.fp_threshold = snapshot.thresholds.of(names::FP_SHARE).unwrap_or(0.0);
         self.most_threads = self.most_threads.max(snapshot.threads.len());
+        self.trust.unmeasured += observation.unmeasured as f64;
+        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         for sample in &observation.threads {
-            let state = snapshot.thread(sample.info.id);
-            let bound = state.and_then(|state: &ThreadState| state.bound.as_ref());
-            self.thread(sample, snapshot, bound);
+            let id = sample.info.id;
+            let bound = match snapshot.thread(id) {
+                Some(state) => state.bound.clone(),
+                // It has ended where it was.
+                None => self
+                    .threads
+                    .get(&id)
+                    .and_then(|thread| thread.bound.clone()),
+            };
+            self.thread(sample, snapshot, bound.as_ref(), ended.contains(&id));
         }
         for made in period.moves {
             self.moved(made, snapshot);
         }
-        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         for id in ended {
             if let Some(thread) = self.threads.get_mut(&id).filter(|thread| !thread.ended) {
                 thread.ended = true;
@@ -324,13 +348,22 @@ impl TrustSum {
     }
 
     fn finish(&self) -> Trust {
+        let all = self.cpu_time + self.unmeasured;
+        let unmeasured = match all > 0.0 {
+            true => self.unmeasured / all,
+            false => 0.0,
+        };
         if self.known <= 0.0 {
-            return Trust::default();
+            return Trust {
+                unmeasured,
+                ..Trust::default()
+            };
         }
         let mut sources = self.sources.clone();
         sources.sort_by(|a, b| b.1.total_cmp(&a.1));
         Trust {
-            known: self.known / self.cpu_time,
+            unmeasured,
+            known: self.known / all,
             confidence: self.confidence / self.known,
             sources: sources
                 .iter()

@@ -44,6 +44,10 @@ pub struct Report {
     pub fp_threshold: f64,
     /// How far the FP shares can be trusted.
     pub trust: Trust,
+    /// CPU time of threads and processes that came and went within a period, and of threads' last moments: known from
+    /// the kernel's accounts of processes only.
+    #[serde(default)]
+    pub unmeasured: u64,
     /// Threads, by falling CPU time. Of threads that have ended only the busiest are here.
     pub threads: Vec<ThreadReport>,
     /// The other threads that have ended, by name, by falling CPU time.
@@ -73,7 +77,10 @@ pub struct Report {
 /// How far the FP shares can be trusted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trust {
-    /// Share of all threads' CPU time for which an FP share is known, 0 to 1.
+    /// Share of all CPU time, 0 to 1, that was not measured thread by thread: only its amount is known.
+    #[serde(default)]
+    pub unmeasured: f64,
+    /// Share of all CPU time for which an FP share is known, 0 to 1.
     pub known: f64,
     /// Its mean confidence over that time, 0 to 1.
     pub confidence: f64,

@@ -10,7 +10,7 @@ use perch_core::{
     Topology, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 /// What the user wants (`--counters`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -209,6 +209,11 @@ impl Counting {
     /// Readable when rings fill up: then call [`Counting::drain`].
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.sampler.as_ref().map(SamplerModule::fd)
+    }
+
+    /// When to call [`Counting::drain`] at the latest.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.sampler.as_ref().and_then(SamplerModule::due)
     }
 
     pub(super) fn drain(&mut self) {

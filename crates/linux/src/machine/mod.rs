@@ -249,6 +249,11 @@ impl Machine for LinuxMachine {
         let (now, at) = (Instant::now(), monotonic() - self.opened);
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;
+        let over = self
+            .child
+            .as_mut()
+            .is_some_and(|child| child.ended().is_some());
+        self.tracker.read_accounts(over);
         let mut sampled = self.tracker.sample(interval);
         if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
             // A PU that goes offline while masks are read changes some of them: the code that judges these must know
@@ -290,6 +295,7 @@ impl Machine for LinuxMachine {
             processes,
             origins,
             unseen: self.tracker.take_unseen(),
+            unmeasured: self.tracker.take_unmeasured(),
             remarks: std::mem::take(&mut self.remarks),
             own_cpu_time: self.own_cpu_time - before,
             topology_changed,

@@ -40,7 +40,8 @@ impl LinuxMachine {
                 self.period_end = if now - due > period { now } else { due };
                 return Ok(Wake::Period);
             }
-            let until = self.early.due().map_or(due, |early| early.min(due));
+            let looks = [self.early.due(), self.counting.due()];
+            let until = looks.into_iter().flatten().fold(due, Instant::min);
             self.sleep(until.saturating_duration_since(now))?;
             self.drain_task_events();
             self.look_early();
@@ -212,9 +213,18 @@ impl LinuxMachine {
     }
 
     fn reap(&mut self, pid: i32) {
-        // SAFETY: reaps a child of ours, if it is one and has ended.
-        if unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) } == pid {
-            self.tracker.orphan_ended(pid);
+        // SAFETY: reaps a child of ours, if it is one and has ended. A zeroed rusage is valid.
+        let (reaped, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            let reaped = libc::wait4(pid, std::ptr::null_mut(), libc::WNOHANG, &raw mut usage);
+            (reaped, usage)
+        };
+        if reaped == pid {
+            let time = |time: libc::timeval| {
+                time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
+            };
+            let spent = time(usage.ru_utime) + time(usage.ru_stime);
+            self.tracker.orphan_ended(pid, spent);
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Stat<'a> {
     pub flags: u32,
     /// User plus system time, in clock ticks.
     pub ticks: u64,
+    /// The same of the children for which its process has waited, and of theirs.
+    pub children: u64,
     /// When it started, in clock ticks after boot.
     pub start: u64,
     /// Where its program's code and stack begin; 0 or 1 where the caller may not know.
@@ -109,7 +111,9 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
     let flags = number(fields.nth(2)?)?;
     let user: u64 = number(fields.nth(4)?)?;
     let system: u64 = number(fields.next()?)?;
-    let start = number(fields.nth(6)?)?;
+    let children: u64 = number(fields.next()?)?;
+    let of_children: u64 = number(fields.next()?)?;
+    let start = number(fields.nth(4)?)?;
     let code = fields.nth(3).and_then(number).unwrap_or_default();
     let stack = fields.nth(1).and_then(number).unwrap_or_default();
     let last_pu = fields.nth(10).and_then(number);
@@ -122,6 +126,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
         session,
         flags,
         ticks: user.saturating_add(system),
+        children: children.saturating_add(of_children),
         start,
         image: (code, stack),
         last_pu,

@@ -5,6 +5,7 @@
 //! for whom (all threads of a CPU, or single threads), where the code is read from, and the module that turns
 //! samples into metrics each period ([`SamplerModule`]).
 
+mod bursts;
 mod code;
 mod history;
 mod known;

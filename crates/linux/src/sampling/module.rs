@@ -2,6 +2,7 @@
 
 use super::{
     Options,
+    bursts::{Bursts, Switcher},
     history::{Names, PROVIDED},
     known::Known,
     mapped_file::MappedFile,
@@ -20,14 +21,18 @@ use perch_core::{
     MachineError, Metrics, Module, ModuleContext, Sharing, ThreadId, ThreadSample, metric::names,
 };
 use perch_sampling::ThreadMix;
-use std::{collections::HashSet, os::fd::BorrowedFd};
+use std::{
+    collections::HashSet,
+    os::fd::BorrowedFd,
+    time::{Duration, Instant},
+};
 
 /// A core's private cache where the topology does not tell: 1 MiB, as on Zen 4 and Neoverse.
 const DEFAULT_L2: u64 = 1 << 20;
 
 enum Source {
     System(SystemWide),
-    Threads(PerThread),
+    Threads(PerThread, Bursts),
 }
 
 /// Instruction sampling as a monitoring module.
@@ -61,7 +66,10 @@ impl SamplerModule {
         let source = if privilege.system_wide && !options.per_thread {
             Source::System(SystemWide::open(options.cpu_hz)?)
         } else {
-            Source::Threads(PerThread::new(options.thread_hz, privilege.kernel)?)
+            Source::Threads(
+                PerThread::new(options.thread_hz, privilege.kernel)?,
+                Bursts::new(privilege.kernel),
+            )
         };
         Ok(Self {
             options,
@@ -88,7 +96,7 @@ impl SamplerModule {
         match &mut self.source {
             // It may run on any CPU.
             Source::System(system) => system.sample_only(&system.cpus()),
-            Source::Threads(threads) => threads.add(id),
+            Source::Threads(threads, _) => threads.add(id),
         }
     }
 
@@ -97,14 +105,14 @@ impl SamplerModule {
     pub fn launched(&mut self, id: ThreadId, pid: i32) {
         match &self.source {
             Source::System(_) => self.attach(id, pid),
-            Source::Threads(_) => self.known.add(id, pid),
+            Source::Threads(..) => self.known.add(id, pid),
         }
     }
 
     /// Threads that were found a short while ago were looked at: where events are per thread, those that switch seldom
     /// are sampled from now on, the others not.
     pub fn looked_at(&mut self, young: &[Switching]) {
-        let Source::Threads(threads) = &mut self.source else {
+        let Source::Threads(threads, _) = &mut self.source else {
             return;
         };
         for thread in young {
@@ -158,7 +166,16 @@ impl SamplerModule {
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.source {
             Source::System(system) => system.fd(),
-            Source::Threads(threads) => threads.fd(),
+            Source::Threads(threads, _) => threads.fd(),
+        }
+    }
+
+    /// When [`SamplerModule::drain`] is to be called at the latest: then some thread must not be sampled any longer. It
+    /// is called at a period's end in any case.
+    pub fn due(&self) -> Option<Instant> {
+        match &self.source {
+            Source::System(_) => None,
+            Source::Threads(_, bursts) => bursts.due(),
         }
     }
 
@@ -169,7 +186,10 @@ impl SamplerModule {
             Source::System(system) => {
                 system.drain(|cpu, record| self.known.record(Some(cpu), &record));
             }
-            Source::Threads(threads) => threads.drain(|record| self.known.record(None, &record)),
+            Source::Threads(threads, bursts) => {
+                threads.drain(|record| self.known.record(None, &record));
+                bursts.drain(|record| self.known.record(None, &record));
+            }
         }
     }
 
@@ -191,13 +211,15 @@ impl SamplerModule {
                     self.remark_once("cpus", text);
                 }
             }
-            Source::Threads(threads) => {
+            Source::Threads(threads, bursts) => {
                 let most = self.options.max_switches;
                 let ran = context.threads.iter().filter(|t| t.cpu_time > 0);
                 let (busy, steady): (Vec<_>, Vec<_>) = ran.partition(|t| switches_often(t, most));
                 for thread in &busy {
                     threads.remove(thread.info.id);
                 }
+                let switchers: Vec<Switcher> = busy.iter().map(|thread| switcher(thread)).collect();
+                let without = bursts.begin(&switchers, Duration::from_nanos(context.interval));
                 let candidates: Vec<_> = steady
                     .iter()
                     .map(|t| Candidate {
@@ -207,7 +229,7 @@ impl SamplerModule {
                     .collect();
                 threads.choose(&candidates);
                 let (slots, refused) = (threads.slots(), threads.refused());
-                self.remark_left_out(busy.len(), candidates.len(), slots, refused);
+                self.remark_left_out((busy.len(), without), candidates.len(), slots, refused);
             }
         }
     }
@@ -220,18 +242,31 @@ impl SamplerModule {
         self.pace.note(thread.info.id, share, samples, fp_share);
     }
 
-    fn remark_left_out(&mut self, busy: usize, running: usize, slots: usize, refused: usize) {
+    fn remark_left_out(
+        &mut self,
+        (busy, without): (usize, usize),
+        running: usize,
+        slots: usize,
+        refused: usize,
+    ) {
         let remedy = format!(
             "sample whole CPUs instead: `sysctl kernel.perf_event_paranoid=0`, or {}",
             crate::capability::advice("cap_perfmon")
         );
         if busy > 0 {
             let text = format!(
-                "threads that switch more than {} times a second are not sampled ({busy} now), because that would slow \
-                 them; {remedy}",
+                "threads that switch more than {} times a second ({busy} now) are sampled for a part of some periods only, \
+                 because more would slow them, so that their shares are known later and less surely; {remedy}",
                 self.options.max_switches
             );
             self.remark_once("busy", text);
+        }
+        if without > 0 {
+            let text = format!(
+                "threads that switch more than 100,000 times a second are not sampled ({without} now), because that would \
+                 slow them; {remedy}"
+            );
+            self.remark_once("fast", text);
         }
         if running > slots {
             let text = format!(
@@ -315,9 +350,10 @@ impl Module for SamplerModule {
         }
         self.sharing = self.known.sharing(context.threads);
         self.known.end_period(context);
-        if let Source::Threads(threads) = &mut self.source {
+        if let Source::Threads(threads, bursts) = &mut self.source {
             for id in context.ended {
                 threads.remove(*id);
+                bursts.remove(*id);
             }
         }
         Ok(results)
@@ -338,16 +374,25 @@ impl Module for SamplerModule {
                 if self.options.adapt { "up to " } else { "" },
                 allowed_rate(self.options.cpu_hz)
             ),
-            Source::Threads(_) if self.privilege.kernel => format!(
+            Source::Threads(..) if self.privilege.kernel => format!(
                 "instruction sampling, {} Hz per thread, with registers",
                 allowed_rate(self.options.thread_hz)
             ),
-            Source::Threads(_) => format!(
+            Source::Threads(..) => format!(
                 "instruction sampling, {} Hz per thread, user space only ({})",
                 allowed_rate(self.options.thread_hz),
                 self.privilege.paranoid_text()
             ),
         }
+    }
+}
+
+fn switcher(thread: &ThreadSample) -> Switcher {
+    let interval = thread.interval.max(1) as f64;
+    Switcher {
+        id: thread.info.id,
+        rate: thread.switches.unwrap_or(0) as f64 / interval * 1e9,
+        busy: thread.cpu_time as f64 / interval,
     }
 }
 

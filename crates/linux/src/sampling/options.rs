@@ -12,7 +12,8 @@ pub struct Options {
     ///
     /// 99 costs a compute loop 0.15 %.
     pub thread_hz: u32,
-    /// A thread that switches more often than this many times a second is left out where events are per thread.
+    /// A thread that switches more often than this many times a second is sampled for a short part of some periods only
+    /// where events are per thread.
     ///
     /// Switching such an event off and on costs the program 4 to 7 µs each time in a virtual machine, where setting a
     /// timer is slow: at this rate 0.3 to 0.5 % of a CPU. Measured by `examples/sampling_cost.rs`.

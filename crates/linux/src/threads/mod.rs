@@ -3,6 +3,7 @@
 //! Sources are the kernel's task records, fed in by [`Tracker::forked`] and its like, and `/proc`, which alone is
 //! enough. The start time distinguishes a thread from a later one with the same TID.
 
+mod accounts;
 mod discover;
 mod lineage;
 mod origins;
@@ -19,6 +20,7 @@ use crate::{
     limits::{self, Budget, Kept, Purpose},
     proc::{Gone, Reader, RunClock, Schedstat},
 };
+use accounts::Accounts;
 use lineage::Lineage;
 use origins::Origins;
 use perch_core::{Origin, ProcessId, PuSet, ThreadId, ThreadInfo};
@@ -110,6 +112,7 @@ pub struct Tracker {
     budget: Budget,
     lineage: Lineage,
     origins: Origins,
+    accounts: Accounts,
     /// When what these remember of the past last grew older.
     aged: Instant,
     /// Whether the kernel tells of creations, ends and executions.
@@ -149,6 +152,7 @@ impl Tracker {
             budget: Budget::of_process(),
             lineage: Lineage::default(),
             origins: Origins::default(),
+            accounts: Accounts::default(),
             aged: Instant::now(),
             has_records: false,
             unseen: 0,
@@ -301,8 +305,22 @@ impl Tracker {
         std::mem::take(&mut self.remarks)
     }
 
-    /// A process that came to perch as an orphan has ended.
-    pub fn orphan_ended(&mut self, pid: i32) {
+    /// CPU time that became known since the last call and of which no thread's sample tells, in nanoseconds.
+    pub fn take_unmeasured(&mut self) -> u64 {
+        self.accounts.unmeasured()
+    }
+
+    /// Asks the kernel how much CPU time there was in all, if something has ended or after some periods; certainly if
+    /// it `must` be. To be called before threads are sampled: what they do in between is measured in the next period.
+    pub fn read_accounts(&mut self, must: bool) {
+        let ended = self.unseen > 0 || self.threads.values().any(|thread| thread.ended);
+        self.accounts.read(&mut self.reader, self.tick, ended, must);
+    }
+
+    /// A process that came to perch as an orphan has ended, after this much time on a PU in nanoseconds, that of its
+    /// children included.
+    pub fn orphan_ended(&mut self, pid: i32, spent: u64) {
+        self.accounts.orphan(pid, spent);
         if let Some(thread) = self.threads.get_mut(&pid) {
             thread.ended = true;
         }
@@ -331,6 +349,7 @@ impl Tracker {
             threads: 0,
         };
         self.processes.insert(pid, process);
+        self.accounts.follow(&mut self.reader, pid, born, self.tick);
         self.add_threads(pid, born);
         if self.processes.get(&pid).is_some_and(|p| p.threads == 0) {
             self.processes.remove(&pid);

@@ -72,6 +72,7 @@ impl Tracker {
             if alive && thread.image != image && thread.id.tid == thread.pid {
                 executed.push(thread.pid);
             }
+            self.accounts.sampled(sample.cpu_time);
             sample.info.name.clone_from(&thread.name);
             if std::mem::take(&mut thread.new) && alive {
                 sampled.new.push((thread.id, thread.pid));

@@ -64,9 +64,17 @@ fn heading(report: &Report) -> String {
 /// How far the FP shares can be trusted, as a sentence.
 fn trust(report: &Report) -> String {
     let trust = &report.trust;
+    let unmeasured = match trust.unmeasured * 100.0 {
+        share if share >= 0.5 => format!(
+            "; {share:.0} % ({:.1} s) went to threads that ended before they could be measured",
+            seconds(report.unmeasured)
+        ),
+        _ => String::new(),
+    };
     if trust.sources.is_empty() {
-        return "no FP shares are known: nothing ran for long enough, or nothing could be counted"
-            .to_owned();
+        return format!(
+            "no FP shares are known: nothing ran for long enough, or nothing could be counted{unmeasured}"
+        );
     }
     let sampled = trust
         .sources
@@ -78,7 +86,7 @@ fn trust(report: &Report) -> String {
         ""
     };
     format!(
-        "FP shares known for {:.0} % of the CPU time, mean confidence {:.2}; FP-heavy from {} % on{limits}",
+        "FP shares known for {:.0} % of the CPU time, mean confidence {:.2}{unmeasured}; FP-heavy from {} % on{limits}",
         trust.known * 100.0,
         trust.confidence,
         report.fp_threshold * 100.0
@@ -255,7 +263,7 @@ fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String
 
 fn moves(report: &Report) -> String {
     let moves = &report.moves;
-    let total = moves.bound + moves.moved + moves.released;
+    let total: u64 = moves.outcomes.iter().map(|(_, number)| number).sum();
     if total == 0 {
         return String::new();
     }

@@ -1,0 +1,143 @@
+//! What the report says of threads that end, of what nobody measured, and of changes that were refused.
+
+mod common;
+
+use common::{set, topology};
+use perch_core::{
+    Observation, Outcome, Plan, PuSet, Reason, Snapshot, ThreadId, ThreadInfo, ThreadSample,
+    ThreadState,
+};
+use perch_engine::{Collector, Move, Observer, Period, Report};
+use std::sync::Arc;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn id(tid: i32) -> ThreadId {
+    ThreadId { tid, start: 7 }
+}
+
+fn info(tid: i32) -> ThreadInfo {
+    ThreadInfo {
+        id: id(tid),
+        pid: 1,
+        name: format!("t{tid}"),
+        process: "app".to_owned(),
+    }
+}
+
+fn sample(tid: i32, cpu_time: u64, switches: Option<u64>) -> ThreadSample {
+    ThreadSample {
+        info: info(tid),
+        interval: SECOND,
+        cpu_time,
+        wait_time: 0,
+        switches,
+        migrations: None,
+        last_pu: Some(0),
+        mask: None,
+        counts: Vec::new(),
+        metrics: Default::default(),
+    }
+}
+
+fn state(tid: i32, bound: Option<PuSet>) -> ThreadState {
+    ThreadState {
+        info: info(tid),
+        allowed: set("0-1"),
+        bound,
+        hands_off: None,
+        last_pu: Some(0),
+        activity: 0.5,
+        waiting: 0.0,
+        metrics: Default::default(),
+    }
+}
+
+/// Lets the collector see one period.
+fn see(
+    collector: &mut Collector,
+    observation: Observation,
+    states: Vec<ThreadState>,
+    moves: &[Move],
+) {
+    let snapshot = Snapshot {
+        period: 0,
+        at: observation.at,
+        interval: SECOND,
+        topology: Arc::new(topology(2, &set("0-1"))),
+        units: Arc::default(),
+        thresholds: Default::default(),
+        threads: states,
+        pus: Vec::new(),
+        sharing: Vec::new(),
+        last_outcomes: Vec::new(),
+    };
+    collector.period(&Period {
+        observation: &observation,
+        snapshot: &snapshot,
+        plan: &Plan::default(),
+        moves,
+        remarks: &[],
+        last: false,
+    });
+}
+
+fn observation(number: u64, threads: Vec<ThreadSample>) -> Observation {
+    Observation {
+        at: number * SECOND,
+        interval: SECOND,
+        threads,
+        ..Observation::default()
+    }
+}
+
+/// A thread that is half busy and bound, and ends within the second period without being read.
+fn ended() -> Report {
+    let mut collector = Collector::new(&["app".to_owned()]);
+    let first = observation(1, vec![sample(1, SECOND / 2, Some(3))]);
+    see(&mut collector, first, vec![state(1, Some(set("1")))], &[]);
+    let mut last = observation(2, vec![sample(1, 0, None)]);
+    last.ended = vec![id(1)];
+    last.unmeasured = SECOND / 4;
+    see(&mut collector, last, vec![], &[]);
+    collector.report()
+}
+
+#[test]
+fn a_thread_s_unread_last_moments_do_not_make_it_idle() {
+    let report = ended();
+    let thread = &report.threads[0];
+    assert!(thread.ended);
+    assert!((thread.deeds.activity() - 0.5).abs() < 1e-9, "{thread:?}");
+    assert_eq!(thread.bound, Some(set("1")));
+}
+
+#[test]
+fn what_nobody_measured_is_part_of_all_time() {
+    let report = ended();
+    assert_eq!(report.unmeasured, SECOND / 4);
+    assert!((report.trust.unmeasured - 1.0 / 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn what_was_refused_has_not_happened() {
+    let mut collector = Collector::new(&["app".to_owned()]);
+    let made = |tid, outcome| Move {
+        thread: id(tid),
+        from: None,
+        to: Some(set("0")),
+        reason: Reason::default(),
+        outcome,
+    };
+    let moves = [
+        made(1, Outcome::Applied),
+        made(2, Outcome::NotPermitted),
+        made(3, Outcome::Gone),
+    ];
+    let threads = (1..4).map(|tid| sample(tid, 5, Some(0))).collect();
+    let states = (1..4).map(|tid| state(tid, None)).collect();
+    see(&mut collector, observation(1, threads), states, &moves);
+    let report = collector.report();
+    assert_eq!(report.moves.bound, 1);
+    assert_eq!(report.moves.outcomes.len(), 3);
+}

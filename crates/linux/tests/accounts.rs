@@ -1,0 +1,71 @@
+//! CPU time of threads and processes that end between two looks is accounted for.
+
+mod common;
+
+use common::{alone, machine, shell, until_end};
+use perch_core::Machine;
+
+/// CPU time in nanoseconds of all children that this process has waited for, and of theirs.
+fn of_children() -> u64 {
+    // SAFETY: a zeroed rusage is valid, and the kernel fills it in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage), 0);
+        usage
+    };
+    let time =
+        |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+#[test]
+fn short_lived_processes_are_unmeasured_not_forgotten() {
+    let _alone = alone();
+    let before = of_children();
+    let script = "i=0; while [ $i -lt 60 ]; do \
+                  sh -c 'j=0; while [ $j -lt 4000 ]; do j=$((j+1)); done'; i=$((i+1)); done";
+    let mut machine = machine();
+    machine.launch(&shell(script)).unwrap();
+    let (seen, _) = until_end(&mut machine);
+    drop(machine);
+    let all = of_children() - before;
+    let sampled: u64 = seen
+        .iter()
+        .flat_map(|seen| &seen.threads)
+        .map(|thread| thread.cpu_time)
+        .sum();
+    let unmeasured: u64 = seen.iter().map(|seen| seen.unmeasured).sum();
+    assert!(
+        unmeasured > all / 4,
+        "{unmeasured} of {all} ns, {sampled} measured"
+    );
+    // The kernel tells ticks of 10 ms, rounded down; what perch does before the program starts is the child's too.
+    let known = sampled + unmeasured;
+    let (least, most) = (
+        all - all / 10 - 100_000_000.min(all / 3),
+        all + all / 10 + 50_000_000,
+    );
+    assert!(
+        (least..most).contains(&known),
+        "{known} of {all} ns: {sampled} and {unmeasured}"
+    );
+}
+
+#[test]
+fn a_program_that_is_measured_to_its_end_has_next_to_nothing_unmeasured() {
+    let _alone = alone();
+    let mut machine = machine();
+    let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+    machine.launch(&shell(script)).unwrap();
+    let (seen, _) = until_end(&mut machine);
+    let sampled: u64 = seen
+        .iter()
+        .flat_map(|seen| &seen.threads)
+        .map(|thread| thread.cpu_time)
+        .sum();
+    let unmeasured: u64 = seen.iter().map(|seen| seen.unmeasured).sum();
+    assert!(
+        unmeasured <= sampled / 10 + 30_000_000,
+        "{unmeasured}, {sampled} measured"
+    );
+}
