@@ -191,6 +191,23 @@ fn a_calm_program_s_threads_are_known_from_their_first_period_with_their_creator
 }
 
 #[test]
+fn a_program_that_starts_very_many_processes_has_no_records() {
+    let _alone = alone();
+    let many = "i=0; while [ $i -lt 1500 ]; do (:); i=$((i+1)); done; sleep 0.5";
+    let Some(mut machine) = machine(&common::shell(many)) else {
+        return skip!(Perf, "threads cannot be sampled");
+    };
+    let seen = run(&mut machine);
+    let unseen: u64 = seen.iter().map(|(seen, _)| seen.unseen).sum();
+    if said(&seen, "a thread that switches") || unseen < 100 {
+        return skip!(Perf, "the machine is too busy, or tells of no new threads");
+    }
+    // Before they were closed they have told of the first ones.
+    assert!(unseen < 1_400, "{unseen}");
+    assert!(said(&seen, "a program that starts"));
+}
+
+#[test]
 fn a_program_that_ends_before_the_first_look_is_followed_too() {
     let _alone = alone();
     let Some(mut machine) = machine(&common::shell("exit 3")) else {

@@ -210,7 +210,9 @@ impl Collector {
         if thread.info.name != sample.info.name {
             thread.info.name.clone_from(&sample.info.name);
         }
-        thread.bound = bound.cloned();
+        if thread.bound.as_ref() != bound {
+            thread.bound = bound.cloned();
+        }
         // The kernel tells nothing of a thread that has ended: its last moments are not known to have been idle.
         let unread = ended && sample.cpu_time == 0 && sample.switches.is_none();
         if !unread {
@@ -308,15 +310,15 @@ impl Observer for Collector {
         let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         for sample in &observation.threads {
             let id = sample.info.id;
-            let bound = match snapshot.thread(id) {
-                Some(state) => state.bound.clone(),
-                // It has ended where it was.
-                None => self
-                    .threads
-                    .get(&id)
-                    .and_then(|thread| thread.bound.clone()),
-            };
-            self.thread(sample, snapshot, bound.as_ref(), ended.contains(&id));
+            if !ended.contains(&id) {
+                let state = snapshot.thread(id);
+                let bound = state.and_then(|state| state.bound.as_ref());
+                self.thread(sample, snapshot, bound, false);
+                continue;
+            }
+            // It has ended where it was.
+            let bound = self.threads.get(&id).and_then(|of| of.bound.clone());
+            self.thread(sample, snapshot, bound.as_ref(), true);
         }
         for made in period.moves {
             self.moved(made, snapshot);

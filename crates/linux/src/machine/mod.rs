@@ -109,7 +109,7 @@ impl LinuxMachine {
                     ptid,
                     time,
                 } => {
-                    self.early.news();
+                    self.early.forked();
                     self.tracker.forked(Created {
                         pid,
                         tid,
