@@ -81,7 +81,7 @@ pub struct IrqChange {
 }
 
 /// Access to affinity masks: the only actuator of placement. Everything that changes masks goes through it, so that it can be journaled.
-pub trait Affinity {
+pub trait Affinity: Send {
     /// The thread's mask, offline PUs included.
     ///
     /// # Errors

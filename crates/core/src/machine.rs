@@ -3,6 +3,9 @@
 use crate::{Affinity, EventPlan, MachineError, Observation, ProcessId, PuSet, Topology};
 use std::{ffi::OsString, sync::Arc, time::Duration};
 
+/// The environment variable that marks a session's program and all that descends from it.
+pub const SESSION_VARIABLE: &str = "PERCH_SESSION";
+
 /// A program to start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Launch {
@@ -25,8 +28,28 @@ pub enum Wake {
     Stop(i32),
 }
 
+/// What a machine follows: programs that it starts and processes that run already. A target is one of them, with all that
+/// descends from it; targets are numbered in the order in which they were given.
+pub trait Targets {
+    /// Starts a program and follows it and all that descends from it; its process number.
+    ///
+    /// # Errors
+    /// A program that is not there or cannot be executed; a machine that starts none.
+    fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError>;
+
+    /// Follows a process that runs already, and all that descends from it. Returns its target; that of an ancestor if it
+    /// is followed already.
+    ///
+    /// # Errors
+    /// A process that is not there or not ours.
+    fn attach(&mut self, pid: i32) -> Result<u32, MachineError>;
+
+    /// No longer follows a target. Its masks are the caller's business.
+    fn detach(&mut self, target: u32);
+}
+
 /// A machine. It owns time.
-pub trait Machine {
+pub trait Machine: Send {
     /// What it is made of, now.
     fn topology(&self) -> Arc<Topology>;
 
@@ -40,17 +63,10 @@ pub trait Machine {
     /// events are then counted on PUs too, where that is possible. Machines that cannot observe them do not.
     fn watch_pus(&mut self, _watch: bool) {}
 
-    /// Starts a program and follows it and all that descends from it.
-    ///
-    /// # Errors
-    /// A program that is not there or cannot be executed.
-    fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError>;
-
-    /// Follows a process that runs already, and all that descends from it.
-    ///
-    /// # Errors
-    /// A process that is not there or not ours.
-    fn attach(&mut self, pid: i32) -> Result<(), MachineError>;
+    /// Starts, attaches and detaches; `None` for machines whose threads are given (simulations, recordings).
+    fn targets(&mut self) -> Option<&mut dyn Targets> {
+        None
+    }
 
     /// Waits until this long after the last period's end.
     ///

@@ -40,7 +40,7 @@ pub fn check_needs<'a>(
 }
 
 /// Adds metrics to threads: instruction mix by sampling, energy, cache occupancy, a model's prediction.
-pub trait Module {
+pub trait Module: Send {
     /// Its name.
     fn name(&self) -> &'static str;
 

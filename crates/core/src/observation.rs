@@ -1,7 +1,8 @@
 //! What a machine saw in one interval.
 
-use crate::{Count, Metrics, ProcessId, PuSet, ThreadId, ThreadInfo};
+use crate::{Count, Metrics, ProcessId, PuSet, ThreadId, ThreadInfo, Topology};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// One thread over its own interval. Times are in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -132,8 +133,19 @@ pub struct Observation {
     pub remarks: Vec<String>,
     /// Time that perch itself spent on a PU in the interval, in nanoseconds.
     pub own_cpu_time: u64,
-    /// Whether the topology changed since the last observation.
-    pub topology_changed: bool,
+    /// The machine from now on, if it has changed since the last observation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Arc<Topology>>,
+    /// The mask of threads that have not been placed, for processes of which `processes` says nothing; if it has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<PuSet>,
+    /// Masks that were read on demand after `at`: of threads whose mask perch could not change last time, or whose mask
+    /// was never read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_late: Vec<(ThreadId, PuSet)>,
+    /// The PUs that are online and in a thread's own CPU set, where those of its process do not explain its mask.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<(ThreadId, PuSet)>,
 }
 
 #[expect(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Decides where threads run: a pure function of what it has seen. No clock, no file, no system call, no randomness
 /// but a seeded one; hence every decision can be recorded, replayed and explained.
-pub trait Policy {
+pub trait Policy: Send {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 

@@ -1,7 +1,7 @@
 //! Who a thread is.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// A thread that cannot be mistaken for a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct ThreadInfo {
     /// Its process (thread group).
     pub pid: i32,
     /// Its own name (`comm`, at most 15 bytes, lossily decoded).
-    pub name: String,
+    pub name: Arc<str>,
     /// Its process's name.
-    pub process: String,
+    pub process: Arc<str>,
 }

@@ -11,18 +11,18 @@ use std::{
     sync::Arc,
 };
 
-/// What is left of a metric's confidence a period later, if the thread gave no new value: half of it after three
-/// periods.
+/// What is left of a metric's confidence a second later, if the thread gave no new value: half of it after three seconds.
+/// An own choice, as long as phases of programs usually last at least.
 const KEPT: f64 = 0.8;
 
-/// Below this confidence an old value says nothing any more (14 periods, at first exact).
+/// Below this confidence an old value says nothing any more (14 s, at first exact).
 const FORGOTTEN: f64 = 0.045;
 
 /// Amounts of a window: an old one would be taken for what the thread does now.
 const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
 
 /// What must be known of a processor; a profile knows it.
-pub trait Processor {
+pub trait Processor: Send {
     /// Its name, for recordings and reports.
     fn name(&self) -> &str;
 
@@ -141,7 +141,7 @@ impl Characteriser {
     ) -> ThreadState {
         let id = sample.info.id;
         let share = |time: u64| (time as f64 / interval.max(1) as f64).min(1.0);
-        let metrics = self.metrics(sample, context, remarks);
+        let metrics = self.metrics(sample, interval, context, remarks);
         let owned = context.ownership.get(id);
         let placement = match context.paper {
             Some(paper) => on_paper(id, owned, context.usable, paper),
@@ -164,6 +164,7 @@ impl Characteriser {
     fn metrics(
         &mut self,
         sample: &ThreadSample,
+        interval: u64,
         context: &Context<'_>,
         remarks: &mut Vec<String>,
     ) -> Metrics {
@@ -177,9 +178,11 @@ impl Characteriser {
                 self.remark(text, remarks);
             }
         }
+        // Where periods are longer than a second, a value is kept for as many periods as else for seconds.
+        let kept = KEPT.powf((interval as f64 * 1e-9).min(1.0));
         if let Some(old) = self.kept.get(&sample.info.id) {
             for (name, metric) in old.iter() {
-                let confidence = metric.confidence * KEPT;
+                let confidence = metric.confidence * kept;
                 let amount = AMOUNTS.contains(&&**name);
                 if metrics.get(name).is_none() && !amount && confidence >= FORGOTTEN {
                     let old = Metric {

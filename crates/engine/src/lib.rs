@@ -6,14 +6,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod act;
 pub mod characterise;
+pub mod command;
+mod control;
+mod decider;
 pub mod irq;
 pub mod journal;
 pub mod observer;
 pub mod ownership;
 mod plan_check;
 mod processor;
+mod publish;
+mod reconcile;
 pub mod recording;
 pub mod replay;
 pub mod report;
@@ -22,12 +26,15 @@ mod said;
 pub mod session;
 
 pub use characterise::Processor;
+pub use command::{Command, CommandError, Handle, Reply};
+pub use decider::Deciding;
 pub use irq::IrqKeeper;
 pub use journal::{
     Journal,
     state_dir::{StateDir, StateDirError},
 };
-pub use observer::{Cause, Move, Observer, Period, SessionEnd, Start};
+pub use observer::{Cause, Decision, Move, Observer, Period, SessionEnd, Start};
+pub use publish::Published;
 pub use recording::{Reader, Recorder, Recording, RecordingError};
 pub use replay::RecordedMachine;
 pub use report::{Collector, Report};

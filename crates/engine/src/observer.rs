@@ -20,8 +20,10 @@ pub struct Start {
     pub profile: String,
     /// The profile's text.
     pub profile_text: String,
-    /// The period.
+    /// How often the policy decides.
     pub period: Duration,
+    /// How often the machine is observed.
+    pub interval: Duration,
     /// How threads are characterised.
     pub counting: String,
     /// The mask of threads whose affinity was not set.
@@ -47,23 +49,45 @@ pub struct Move {
     pub reason: Reason,
     /// What became of it.
     pub outcome: Outcome,
+    /// Between which two moments of the machine's clock it was made, in nanoseconds since the machine was opened; `None`
+    /// where nothing was done or the machine has no clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<(u64, u64)>,
 }
 
-/// One period.
-#[derive(Debug)]
-pub struct Period<'a> {
+/// What a policy decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// What it knew: the period's snapshot, or one of several observations together, or an earlier one if the policy
+    /// needed longer than a period.
+    pub basis: Arc<Snapshot>,
+    /// What it asked for, without bindings that were invalid.
+    pub plan: Plan,
+}
+
+/// One observed interval, finished: it never changes again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Period {
     /// What the machine saw.
-    pub observation: &'a Observation,
-    /// What the policy knew.
-    pub snapshot: &'a Snapshot,
-    /// What it asked for, without bindings that were invalid. The last period of a session has an empty one.
-    pub plan: &'a Plan,
+    pub observation: Arc<Observation>,
+    /// What is known of it.
+    pub snapshot: Arc<Snapshot>,
+    /// What was decided in it, if anything was: not in the last period of a session, nor while it is paused, nor in all
+    /// periods if the session observes more often than it decides.
+    pub decision: Option<Decision>,
     /// What was changed.
-    pub moves: &'a [Move],
+    pub moves: Vec<Move>,
     /// What the user should know; each said once in a session.
-    pub remarks: &'a [String],
-    /// Whether no plan was made, because the session ends.
+    pub remarks: Vec<String>,
+    /// Whether the session ends with it.
     pub last: bool,
+}
+
+impl Period {
+    /// What the policy asked for, if it was asked.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.decision.as_ref().map(|decision| &decision.plan)
+    }
 }
 
 /// Why a session ended.
@@ -74,6 +98,8 @@ pub enum Cause {
     Ended(Option<i32>),
     /// The user asked for it (a signal's number).
     Stopped(i32),
+    /// A command asked for it ([`Command::Stop`](crate::command::Command::Stop)).
+    Commanded,
 }
 
 /// How a session ended.
@@ -90,12 +116,12 @@ pub struct SessionEnd {
 }
 
 /// Watches a session. An observer handles its own errors: they must not disturb the threads.
-pub trait Observer {
+pub trait Observer: Send {
     /// The session begins.
     fn start(&mut self, _start: &Start) {}
 
     /// A period is over.
-    fn period(&mut self, period: &Period<'_>);
+    fn period(&mut self, period: &Period);
 
     /// The session has ended.
     fn end(&mut self, _end: &SessionEnd) {}
@@ -103,7 +129,7 @@ pub trait Observer {
 
 /// An observer that ignores everything.
 impl Observer for () {
-    fn period(&mut self, _: &Period<'_>) {}
+    fn period(&mut self, _: &Period) {}
 }
 
 /// Several watch, in this order.
@@ -112,7 +138,7 @@ impl Observer for Vec<&mut dyn Observer> {
         self.iter_mut().for_each(|observer| observer.start(start));
     }
 
-    fn period(&mut self, period: &Period<'_>) {
+    fn period(&mut self, period: &Period) {
         self.iter_mut().for_each(|observer| observer.period(period));
     }
 

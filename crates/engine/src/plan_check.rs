@@ -41,6 +41,13 @@ fn fault(
     (!seen.insert(binding.thread)).then_some("bound a thread twice")
 }
 
+/// Takes out of a plan that was made for an earlier snapshot what is no longer possible.
+pub(crate) fn drop_outdated(plan: &mut Plan, present: &Snapshot) {
+    let mut seen = HashSet::new();
+    plan.bindings
+        .retain(|binding| fault(binding, present, &mut seen).is_none());
+}
+
 /// The differences between a plan and the state in force, by rising thread; the outcome of each is open as yet.
 pub(crate) fn difference(plan: &Plan, snapshot: &Snapshot) -> Vec<Move> {
     let wanted: HashMap<ThreadId, &Binding> = plan
@@ -78,6 +85,7 @@ pub(crate) fn difference(plan: &Plan, snapshot: &Snapshot) -> Vec<Move> {
                 to: to.cloned(),
                 reason,
                 outcome: Outcome::NotApplied,
+                span: None,
             })
         })
         .collect()

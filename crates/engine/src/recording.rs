@@ -18,8 +18,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// The format's version.
-pub const VERSION: u32 = 1;
+/// The format's version. Version 1 is read too: there a machine that changed stood beside the observation, masks and CPU
+/// sets that were asked for are missing, and every period but the last one has a plan.
+pub const VERSION: u32 = 2;
 
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,6 +55,13 @@ pub struct Header {
     pub counting: String,
     /// The mask of threads whose affinity was not set.
     pub default_mask: PuSet,
+    /// How often the machine was observed, if not once a period; written in nanoseconds.
+    #[serde(
+        default,
+        with = "maybe_nanoseconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub interval: Option<Duration>,
     /// Whether nothing was changed.
     pub dry_run: bool,
     /// Whether threads that others had placed were placed all the same.
@@ -71,17 +79,23 @@ pub struct Header {
 pub struct PeriodRecord {
     /// Its number, from 0.
     pub number: u64,
-    /// The machine from this period on, if it has changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// In version 1, the machine from this period on, if it has changed.
+    #[serde(default, skip_serializing)]
     pub topology: Option<Arc<Topology>>,
     /// What the machine saw.
-    pub observation: Observation,
-    /// What the policy asked for, without what was invalid; `None` in the last period, in which none was asked.
+    pub observation: Arc<Observation>,
+    /// What the policy asked for, without what was invalid; `None` where it was not asked.
     pub plan: Option<Plan>,
+    /// The number of the period about which the policy was asked, if it is not this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basis: Option<u64>,
     /// What was changed, and what became of it.
     pub moves: Vec<Move>,
     /// What was reported to the user.
     pub remarks: Vec<String>,
+    /// Whether it is the session's last.
+    #[serde(default)]
+    pub last: bool,
 }
 
 /// The last line of a session that came to its end.
@@ -115,8 +129,6 @@ pub struct Recorder<W: Write = File> {
     command: Vec<String>,
     configuration: BTreeMap<String, serde_json::Value>,
     calibration: Option<String>,
-    topology: Option<Arc<Topology>>,
-    elsewhere: bool,
     error: Option<io::Error>,
 }
 
@@ -143,8 +155,6 @@ impl<W: Write> Recorder<W> {
             command: command.to_vec(),
             configuration: BTreeMap::new(),
             calibration: None,
-            topology: None,
-            elsewhere: false,
             error: None,
         }
     }
@@ -197,11 +207,10 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-impl<W: Write> Observer for Recorder<W> {
+impl<W: Write + Send> Observer for Recorder<W> {
     fn start(&mut self, start: &Start) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.elsewhere = start.topology != start.machine;
-        self.topology = Some(Arc::clone(&start.machine));
+        let elsewhere = start.topology != start.machine;
         self.write(&Record::Header(Box::new(Header {
             version: VERSION,
             perch: env!("CARGO_PKG_VERSION").to_owned(),
@@ -210,13 +219,14 @@ impl<W: Write> Observer for Recorder<W> {
             command: self.command.clone(),
             configuration: self.configuration.clone(),
             topology: Arc::clone(&start.machine),
-            paper: self.elsewhere.then(|| Arc::clone(&start.topology)),
+            paper: elsewhere.then(|| Arc::clone(&start.topology)),
             policy: start.policy.clone(),
             profile: start.profile.clone(),
             profile_text: start.profile_text.clone(),
             period: start.period,
             counting: start.counting.clone(),
             default_mask: start.default_mask.clone(),
+            interval: (start.interval != start.period).then_some(start.interval),
             dry_run: start.dry_run,
             take_over: start.take_over,
             pus: start.pus.clone(),
@@ -224,21 +234,18 @@ impl<W: Write> Observer for Recorder<W> {
         })));
     }
 
-    fn period(&mut self, period: &Period<'_>) {
-        let topology = &period.snapshot.topology;
-        let changed = !self.elsewhere
-            && period.observation.topology_changed
-            && self.topology.as_ref() != Some(topology);
-        if changed {
-            self.topology = Some(Arc::clone(topology));
-        }
+    fn period(&mut self, period: &Period) {
+        let decision = period.decision.as_ref();
+        let basis = decision.map(|decision| decision.basis.period);
         self.write(&Record::Period(Box::new(PeriodRecord {
             number: period.snapshot.period,
-            topology: changed.then(|| Arc::clone(topology)),
-            observation: period.observation.clone(),
-            plan: (!period.last).then(|| period.plan.clone()),
-            moves: period.moves.to_vec(),
-            remarks: period.remarks.to_vec(),
+            topology: None,
+            observation: Arc::clone(&period.observation),
+            plan: period.plan().cloned(),
+            basis: basis.filter(|basis| *basis != period.snapshot.period),
+            moves: period.moves.clone(),
+            remarks: period.remarks.clone(),
+            last: period.last,
         })));
     }
 
@@ -366,9 +373,9 @@ impl<R: BufRead> Reader<R> {
             version: u32,
         }
         let version: Version = serde_json::from_str(&line).map_err(|_| lines.wrong(none))?;
-        if version.version != VERSION {
+        if !(1..=VERSION).contains(&version.version) {
             return Err(lines.wrong(format!(
-                "recording format {} is not known to this perch (it knows {VERSION})",
+                "recording format {} is not known to this perch (it knows 1 to {VERSION})",
                 version.version
             )));
         }
@@ -414,7 +421,14 @@ impl<R: BufRead> Reader<R> {
         };
         match record(&line) {
             Ok(Record::Header(_)) => Err(self.lines.wrong("a second header")),
-            Ok(record) => Ok(Some(record)),
+            Ok(mut record) => {
+                if self.header.version == 1
+                    && let Record::Period(period) = &mut record
+                {
+                    period.last = period.plan.is_none();
+                }
+                Ok(Some(record))
+            }
             Err(_) if !line.ends_with('\n') => {
                 self.torn = true;
                 Ok(None)
@@ -460,5 +474,21 @@ mod nanoseconds {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_nanos)
+    }
+}
+
+/// The same of a duration that may be missing.
+mod maybe_nanoseconds {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::time::Duration;
+
+    pub fn serialize<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+        let time = time.map(|time| time.as_nanos() as u64);
+        time.serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+        let time = Option::<u64>::deserialize(from)?;
+        Ok(time.map(Duration::from_nanos))
     }
 }

@@ -9,8 +9,8 @@ use crate::{
     recording::{PeriodRecord, Reader, Record, RecordingError},
 };
 use perch_core::{
-    Affinity, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError, Observation,
-    Outcome, ProcessId, PuSet, ThreadId, Topology, Wake, affinity::Relative,
+    Affinity, EventPlan, Machine, MachineError, MaskChange, MaskError, Observation, Outcome,
+    ProcessId, PuSet, ThreadId, Topology, Wake, affinity::Relative,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -70,17 +70,29 @@ impl<R: BufRead> RecordedMachine<R> {
     }
 
     /// Takes out of the masks what perch had set, and follows what it did next.
-    fn undo(&mut self, period: &mut PeriodRecord) {
+    fn undo(&mut self, observation: &mut Observation, period: &PeriodRecord) {
         let usable = self.topology.usable();
-        let nobody_asks = |_: ThreadId| None;
-        self.ownership
-            .observe(&period.observation, &usable, &nobody_asks);
-        for ended in &period.observation.ended {
+        let asked: HashMap<ThreadId, PuSet> = observation.allowed.iter().cloned().collect();
+        let allowed = |thread: ThreadId| asked.get(&thread).cloned();
+        self.ownership.observe(observation, &usable, &allowed);
+        let pids: HashMap<ThreadId, i32> = observation
+            .threads
+            .iter()
+            .map(|sample| (sample.info.id, sample.info.pid))
+            .collect();
+        for (id, mask) in &observation.read_late {
+            let pid = pids.get(id).copied().unwrap_or(0);
+            self.ownership.learn(*id, pid, mask, &allowed);
+        }
+        for ended in &observation.ended {
             self.masks.0.remove(ended);
         }
-        for sample in &mut period.observation.threads {
-            let id = sample.info.id;
-            if let (Some(mask), Some(owned)) = (&mut sample.mask, self.ownership.get(id)) {
+        let sampled = observation.threads.iter_mut();
+        let sampled = sampled.filter_map(|sample| Some((sample.info.id, sample.mask.as_mut()?)));
+        let late = observation.read_late.iter_mut();
+        let late = late.map(|(id, mask)| (*id, mask));
+        for (id, mask) in sampled.chain(late) {
+            if let Some(owned) = self.ownership.get(id) {
                 if owned.held() {
                     *mask = owned.before.clone();
                 }
@@ -94,13 +106,13 @@ impl<R: BufRead> RecordedMachine<R> {
                 .map(|owned| owned.before.clone());
             if let Some(set) = made.to.clone().or(before) {
                 self.ownership
-                    .outcome(made.thread, &set, made.outcome, None);
+                    .outcome(made.thread, &set, made.outcome, made.span);
             }
         }
     }
 }
 
-impl<R: BufRead> Machine for RecordedMachine<R> {
+impl<R: BufRead + Send> Machine for RecordedMachine<R> {
     fn topology(&self) -> Arc<Topology> {
         Arc::clone(&self.topology)
     }
@@ -109,32 +121,20 @@ impl<R: BufRead> Machine for RecordedMachine<R> {
         Ok(())
     }
 
-    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
-        Err(MachineError::Other(
-            "a recording runs no programs: use `perch run`".to_owned(),
-        ))
-    }
-
-    fn attach(&mut self, _: i32) -> Result<(), MachineError> {
-        Err(MachineError::Other(
-            "a recording has no processes to attach to: use `perch attach`".to_owned(),
-        ))
-    }
-
     fn wait(&mut self, _: Duration) -> Result<Wake, MachineError> {
         self.look_ahead()?;
         // The last period was observed when the session ended, if it came to its end.
-        let last =
-            self.next.len() < 2 && self.next.front().is_none_or(|period| period.plan.is_none());
+        let last = self.next.len() < 2 && self.next.front().is_none_or(|period| period.last);
         Ok(match self.cause {
             Some(Cause::Ended(status)) if last => Wake::Ended(status),
             Some(Cause::Stopped(signal)) if last => Wake::Stop(signal),
+            Some(Cause::Commanded) if last => Wake::Ended(None),
             _ => Wake::Period,
         })
     }
 
     fn observe(&mut self) -> Result<Observation, MachineError> {
-        let Some(mut period) = self.next.pop_front() else {
+        let Some(period) = self.next.pop_front() else {
             // Cut short: there is no more to see than that everything is over.
             return Ok(Observation {
                 at: self.at,
@@ -142,11 +142,18 @@ impl<R: BufRead> Machine for RecordedMachine<R> {
             });
         };
         self.at = period.observation.at;
+        let mut observation = Observation::clone(&period.observation);
         if let Some(topology) = &period.topology {
+            observation.topology = Some(Arc::clone(topology));
+        }
+        if let Some(topology) = &observation.topology {
             self.topology = Arc::clone(topology);
         }
-        self.undo(&mut period);
-        Ok(period.observation)
+        if let Some(default) = &observation.default {
+            self.ownership.set_default(default.clone());
+        }
+        self.undo(&mut observation, &period);
+        Ok(observation)
     }
 
     fn default_mask(&self) -> PuSet {

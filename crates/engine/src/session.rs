@@ -1,32 +1,30 @@
-//! The loop: wait, observe, characterise, decide, check, journal, apply.
+//! One run of perch over one machine: wait, observe, conclude, decide, journal, apply, publish.
+//!
+//! What is concluded is the work of `control`, what is changed that of `reconcile`; this file puts them in order.
 
 use crate::{
-    act::JournalPlace,
-    characterise::{Characteriser, Context, Paper, Processor},
-    journal::{
-        Kept, Record,
-        state_dir::{self, StateDir, StateDirError},
-    },
-    observer::{Cause, Move, Observer, Period, SessionEnd, Start},
-    ownership::{Noticed, Ownership},
-    plan_check,
+    characterise::{Paper, Processor},
+    command::{Answer, Command, CommandError, Handle, Queued, queue},
+    control::Control,
+    decider::{Decider, Deciding},
+    journal::state_dir::{StateDir, StateDirError},
+    observer::{Cause, Decision, Move, Observer, Period, SessionEnd, Start},
+    ownership::Ownership,
+    publish::{Published, Publisher},
+    reconcile::Reconciler,
     restore::RestoreReport,
-    said::Said,
 };
 use perch_core::{
-    Affinity, Machine, MachineError, MaskError, Observation, Outcome, Plan, Policy, ProcessId,
-    PuSet, Snapshot, ThreadId, Topology, UnitDomains, Wake,
+    Launch, Machine, MachineError, Observation, Policy, PuSet, Snapshot, Topology, Wake,
+    machine::SESSION_VARIABLE,
 };
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
-    sync::Arc,
+    cell::RefCell,
+    collections::BTreeMap,
+    ffi::OsString,
+    sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
-
-/// Periods for which a process that ended is remembered: its children may be reported late.
-const LINGER: u64 = 3;
-/// And at least this many nanoseconds, as periods may be short.
-const LINGER_TIME: u64 = 3_000_000_000;
 
 /// Whether masks are changed.
 pub enum Acting {
@@ -40,16 +38,36 @@ pub enum Acting {
 pub struct Options {
     /// Who decides.
     pub policy: Box<dyn Policy>,
+    /// Where it decides.
+    pub deciding: Deciding,
     /// What is known of the processor.
     pub processor: Box<dyn Processor>,
     /// How long a period is; the policy's own if not given.
     pub period: Option<Duration>,
+    /// How often the machine is observed; once a period if not given. At most a period.
+    pub interval: Option<Duration>,
     /// Whether masks are changed.
     pub acting: Acting,
     /// Whether threads that others have placed are placed all the same.
     pub take_over: bool,
     /// The only PUs on which threads are put, if given.
     pub pus: Option<PuSet>,
+}
+
+impl Options {
+    /// On the observing path, once a period, the policy's own; nobody is taken over, and all PUs may be used.
+    pub fn new(policy: Box<dyn Policy>, processor: Box<dyn Processor>, acting: Acting) -> Self {
+        Self {
+            policy,
+            deciding: Deciding::Inline,
+            processor,
+            period: None,
+            interval: None,
+            acting,
+            take_over: false,
+            pus: None,
+        }
+    }
 }
 
 /// A session that cannot go on. What it had changed is undone.
@@ -82,32 +100,36 @@ fn names(left: &RestoreReport) -> String {
 }
 
 /// One run of perch over one machine.
+///
+/// [`Session::run`] drives it to its end. Others may drive it themselves, with [`Session::begin`], [`Session::step`] for
+/// each observation, [`Session::obey`] for commands, and [`Session::finish`].
 pub struct Session<M: Machine> {
-    pub(crate) machine: M,
-    policy: Box<dyn Policy>,
-    processor: Box<dyn Processor>,
+    machine: M,
+    control: Control,
+    /// `None` in a dry run.
+    reconciler: Option<Reconciler>,
+    decider: Decider,
+    deciding: Deciding,
     period: Duration,
+    /// Whether the period stays what it is under another policy.
+    given_period: bool,
+    interval: Duration,
     take_over: bool,
-    pus: Option<PuSet>,
-    pub(crate) journal: Option<JournalPlace>,
-    paper: Option<Paper>,
-    topology: Arc<Topology>,
-    usable: PuSet,
-    units: Arc<UnitDomains>,
-    pub(crate) ownership: Ownership,
-    characteriser: Characteriser,
-    pub(crate) processes: BTreeMap<i32, ProcessId>,
-    outcomes: Vec<(ThreadId, Outcome)>,
-    /// Processes that have ended lately. Each has the period and the time after which every thread that inherited from
-    /// it is known.
-    departed: VecDeque<(u64, u64, ProcessId)>,
-    said: Said,
-    periods: u64,
+    paused: bool,
+    /// When the policy was last asked, in nanoseconds since the machine was opened.
+    decided: u64,
+    publisher: Publisher,
+    /// Attached processes, each with its target.
+    attached: BTreeMap<i32, u32>,
+    /// The process by which each target was attached.
+    roots: BTreeMap<u32, i32>,
+    handle: Handle,
+    commands: Receiver<Queued>,
 }
 
 impl<M: Machine> Session<M> {
     /// Prepares a session and tells the machine what to count. Programs are launched or attached on
-    /// [`Session::machine`] before it runs.
+    /// [`Session::machine`] before it runs, or by [`Command::Attach`] while it does.
     ///
     /// # Errors
     /// A machine that cannot count, a /proc that cannot be read.
@@ -115,51 +137,45 @@ impl<M: Machine> Session<M> {
         machine.watch_pus(options.policy.wants_pu_loads());
         machine.configure(&options.processor.event_plan_with(options.policy.needs()))?;
         let default = machine.default_mask();
-        let (journal, paper, topology) = match options.acting {
-            Acting::Live(dir) => {
-                let place = JournalPlace {
-                    dir,
-                    header: state_dir::header(default.clone())?,
-                    files: BTreeMap::new(),
-                    failed: None,
-                    clock: state_dir::boot_ticks,
-                };
-                (Some(place), None, machine.topology())
-            }
+        let (reconciler, paper, other) = match options.acting {
+            Acting::Live(dir) => (Some(Reconciler::new(dir, default.clone())?), None, None),
             Acting::Paper(other) => {
                 let paper = Paper {
                     elsewhere: other.is_some(),
                     ..Paper::default()
                 };
-                (
-                    None,
-                    Some(paper),
-                    other.unwrap_or_else(|| machine.topology()),
-                )
+                (None, Some(paper), other)
             }
         };
-        let mut session = Self {
-            period: options.period.unwrap_or_else(|| options.policy.period()),
-            take_over: options.take_over,
-            ownership: Ownership::new(default, options.take_over),
-            machine,
-            policy: options.policy,
-            processor: options.processor,
-            pus: options.pus,
-            journal,
+        let ownership = Ownership::new(default, options.take_over);
+        let topology = machine.topology();
+        let control = Control::new(
+            options.processor,
+            ownership,
+            options.pus,
             paper,
-            topology: Arc::clone(&topology),
-            usable: PuSet::new(),
-            units: Arc::default(),
-            characteriser: Characteriser::default(),
-            processes: BTreeMap::new(),
-            outcomes: Vec::new(),
-            departed: VecDeque::new(),
-            said: Said::default(),
-            periods: 0,
-        };
-        session.learn_topology(topology);
-        Ok(session)
+            (&topology, other),
+        );
+        let period = options.period.unwrap_or_else(|| options.policy.period());
+        let (handle, commands) = queue();
+        Ok(Self {
+            machine,
+            control,
+            reconciler,
+            decider: Decider::new(options.policy, options.deciding),
+            deciding: options.deciding,
+            period,
+            given_period: options.period.is_some(),
+            interval: options.interval.unwrap_or(period).min(period),
+            take_over: options.take_over,
+            paused: false,
+            decided: 0,
+            publisher: Publisher::default(),
+            attached: BTreeMap::new(),
+            roots: BTreeMap::new(),
+            handle,
+            commands,
+        })
     }
 
     /// The machine, to launch or attach programs.
@@ -167,16 +183,25 @@ impl<M: Machine> Session<M> {
         &mut self.machine
     }
 
+    /// Sends commands to this session, from any thread.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Every finished period from now on, for another thread; up to `capacity` of them wait, more are lost and counted.
+    pub fn subscribe(&mut self, capacity: usize) -> Receiver<Published> {
+        self.publisher.subscribe(capacity)
+    }
+
     /// The session's mark, to be put into the launched program's environment; `None` where nothing is changed.
     pub fn mark(&self) -> Option<&str> {
-        let journal = self.journal.as_ref()?;
-        Some(&journal.header.session)
+        Some(self.reconciler.as_ref()?.session())
     }
 
     /// The clock by which threads' starts are counted, in ticks: for machines whose threads do not start on Linux.
     pub fn set_clock(&mut self, clock: fn() -> u64) {
-        if let Some(journal) = &mut self.journal {
-            journal.clock = clock;
+        if let Some(reconciler) = &mut self.reconciler {
+            reconciler.clock = clock;
         }
     }
 
@@ -185,8 +210,58 @@ impl<M: Machine> Session<M> {
     /// # Errors
     /// A machine that cannot go on. Masks are restored before this returns.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<SessionEnd, SessionError> {
-        observer.start(&self.start());
+        observer.start(&self.begin());
         let ended = self.periods(observer);
+        let end = self.finish(ended)?;
+        observer.end(&end);
+        Ok(end)
+    }
+
+    /// What the session is, for those who watch it.
+    pub fn begin(&mut self) -> Start {
+        let start = Start {
+            topology: Arc::clone(&self.control.topology),
+            machine: self.machine.topology(),
+            policy: self.decider.name().to_owned(),
+            profile: self.control.processor().name().to_owned(),
+            profile_text: self.control.processor().text().to_owned(),
+            period: self.period,
+            interval: self.interval,
+            counting: self.machine.counting(),
+            default_mask: self.control.ownership.default_mask().clone(),
+            dry_run: self.reconciler.is_none(),
+            take_over: self.take_over,
+            pus: self.control.pus.clone(),
+        };
+        self.publisher.start(start.clone());
+        start
+    }
+
+    fn periods(&mut self, observer: &mut dyn Observer) -> Result<Cause, MachineError> {
+        loop {
+            let wake = self.machine.wait(self.interval)?;
+            let observation = self.machine.observe()?;
+            let commanded = self.obey();
+            let ending = match wake {
+                Wake::Period => commanded,
+                Wake::Ended(status) => Some(Cause::Ended(status)),
+                Wake::Stop(signal) => Some(Cause::Stopped(signal)),
+            };
+            observer.period(&self.step(observation, ending.is_some()));
+            if let Some(cause) = ending {
+                return Ok(cause);
+            }
+        }
+    }
+
+    /// Gives every thread its mask back.
+    ///
+    /// # Errors
+    /// The error with which the session ended, if there was one.
+    pub fn finish(
+        &mut self,
+        ended: Result<Cause, MachineError>,
+    ) -> Result<SessionEnd, SessionError> {
         let restored = self.give_back();
         let cause = match ended {
             Ok(cause) => cause,
@@ -200,230 +275,233 @@ impl<M: Machine> Session<M> {
         };
         let end = SessionEnd {
             cause,
-            periods: self.periods,
+            periods: self.control.observations,
             counting: self.machine.counting(),
             restored,
         };
-        observer.end(&end);
+        self.publisher.end(&end);
         Ok(end)
     }
 
-    fn start(&self) -> Start {
-        Start {
-            topology: Arc::clone(&self.topology),
-            machine: self.machine.topology(),
-            policy: self.policy.name().to_owned(),
-            profile: self.processor.name().to_owned(),
-            profile_text: self.processor.text().to_owned(),
-            period: self.period,
-            counting: self.machine.counting(),
-            default_mask: self.ownership.default_mask().clone(),
-            dry_run: self.paper.is_some(),
-            take_over: self.take_over,
-            pus: self.pus.clone(),
-        }
-    }
-
-    fn periods(&mut self, observer: &mut dyn Observer) -> Result<Cause, MachineError> {
-        loop {
-            let wake = self.machine.wait(self.period)?;
-            let observation = self.machine.observe()?;
-            let ending = match wake {
-                Wake::Period => None,
-                Wake::Ended(status) => Some(Cause::Ended(status)),
-                Wake::Stop(signal) => Some(Cause::Stopped(signal)),
-            };
-            self.step(&observation, ending.is_some(), observer);
-            if let Some(cause) = ending {
-                return Ok(cause);
-            }
-        }
-    }
-
-    /// One period; the last one decides nothing.
-    fn step(&mut self, observation: &Observation, last: bool, observer: &mut dyn Observer) {
+    /// Takes in one observation, decides if a period is over, and makes the changes. The `last` observation of a session
+    /// decides nothing.
+    pub fn step(&mut self, mut observation: Observation, last: bool) -> Arc<Period> {
         let mut remarks = observation.remarks.clone();
-        self.take_in(observation, &mut remarks);
-        let context = Context {
-            processor: &*self.processor,
-            ownership: &self.ownership,
-            topology: &self.topology,
-            usable: &self.usable,
-            units: &self.units,
-            paper: self.paper.as_ref(),
-            last_outcomes: std::mem::take(&mut self.outcomes),
+        self.take_in(&mut observation, &mut remarks);
+        let observation = Arc::new(observation);
+        let snapshot = Arc::new(self.control.tick(&observation, &mut remarks));
+        let mut decision = match last || self.paused {
+            true => None,
+            false => self.decide(&observation, &snapshot, &mut remarks),
         };
-        let (snapshot, noticed) = self.characteriser.snapshot(observation, context);
-        remarks.extend(noticed);
-        let (plan, moves) = if last {
-            (Plan::default(), Vec::new())
-        } else {
-            self.decide(&snapshot, &mut remarks)
+        let moves = match &mut decision {
+            Some(decision) => self.act(decision, &snapshot, &mut remarks),
+            None => Vec::new(),
         };
-        remarks.extend(plan.remarks.iter().cloned());
-        self.said.only_new(&mut remarks);
-        self.outcomes = moves
-            .iter()
-            .map(|made| (made.thread, made.outcome))
-            .collect();
-        self.periods += 1;
-        observer.period(&Period {
+        self.control.said.only_new(&mut remarks);
+        let period = Arc::new(Period {
             observation,
-            snapshot: &snapshot,
-            plan: &plan,
-            moves: &moves,
-            remarks: &remarks,
+            snapshot,
+            decision,
+            moves,
+            remarks,
             last,
         });
+        self.publisher.period(&period);
+        period
     }
 
-    fn decide(&mut self, snapshot: &Snapshot, remarks: &mut Vec<String>) -> (Plan, Vec<Move>) {
-        let mut plan = self.policy.decide(snapshot);
-        remarks.extend(plan_check::check(&mut plan, snapshot, self.policy.name()));
-        let mut moves = plan_check::difference(&plan, snapshot);
-        if let Some(paper) = &mut self.paper {
-            for made in &moves {
-                match &made.to {
-                    Some(pus) => paper.bound.insert(made.thread, pus.clone()),
-                    None => paper.bound.remove(&made.thread),
-                };
-            }
-        } else {
-            self.apply(snapshot, &mut moves, remarks);
-        }
-        (plan, moves)
-    }
-
-    /// Brings topology, ownership and processes up to date.
-    fn take_in(&mut self, observation: &Observation, remarks: &mut Vec<String>) {
-        if observation.topology_changed {
-            let elsewhere = self.paper.as_ref().is_some_and(|paper| paper.elsewhere);
-            if !elsewhere {
-                self.learn_topology(self.machine.topology());
+    /// Completes an observation with what must be asked for, concludes from it, and journals that. Everything that was
+    /// concluded from is in the observation then.
+    fn take_in(&mut self, observation: &mut Observation, remarks: &mut Vec<String>) {
+        let affinity = &*self.machine.affinity();
+        for thread in self.control.unread(observation) {
+            if let Ok(mask) = affinity.mask(thread) {
+                observation.read_late.push((thread, mask));
             }
         }
-        self.ownership.set_default(self.machine.default_mask());
-        let noticed = self.judge(observation);
-        let mut records = BTreeMap::<u32, Vec<Record>>::new();
-        for noticed in &noticed {
-            if let Some((target, record)) = self.record(noticed) {
-                records.entry(target).or_default().push(record);
+        let known: RefCell<BTreeMap<_, _>> = RefCell::new(
+            std::mem::take(&mut observation.allowed)
+                .into_iter()
+                .collect(),
+        );
+        let allowed = |thread| {
+            if let Some(pus) = known.borrow().get(&thread) {
+                return Some(PuSet::clone(pus));
             }
-        }
-        let mut pids = HashSet::new();
-        // Of a process whose first thread has ended only its state tells.
-        let told = observation.processes.iter().map(|state| state.process);
-        let mut processes: Vec<ProcessId> = told.collect();
-        for sample in &observation.threads {
-            let (id, pid) = (sample.info.id, sample.info.pid);
-            pids.insert(pid);
-            if id.tid == pid {
-                let start = id.start;
-                processes.push(ProcessId { pid, start });
-            }
-        }
-        for process in processes {
-            if self.processes.insert(process.pid, process) != Some(process) {
-                // Journaled before anything is changed, so that a restore after perch was killed knows the process,
-                // whatever it starts.
-                let target = self.ownership.target(process.pid);
-                if self.has_journal(target) {
-                    let record = self.process_record(process);
-                    records.entry(target).or_default().push(record);
-                }
-            }
-        }
-        if let Some(paper) = &mut self.paper {
-            observation.ended.iter().for_each(|thread| {
-                paper.bound.remove(thread);
-            });
-        }
-        self.forget(&observation.ended, &pids, observation.at);
-        if let Some(place) = &mut self.journal {
-            place.conclude(records, remarks);
-        }
-    }
-
-    pub(crate) fn has_journal(&self, target: u32) -> bool {
-        let place = self.journal.as_ref();
-        place.is_some_and(|place| place.files.contains_key(&target))
-    }
-
-    /// Whose the masks are that were read, and those of threads that could not be changed last time.
-    fn judge(&mut self, observation: &Observation) -> Vec<Noticed> {
-        let usable = self.machine.topology().usable();
-        let affinity: &dyn Affinity = self.machine.affinity();
-        let allowed = |thread| affinity.allowed(thread);
-        let mut noticed = self.ownership.observe(observation, &usable, &allowed);
-        let doubted = self
-            .outcomes
-            .iter()
-            .filter(|(_, outcome)| *outcome == Outcome::ChangedByOthers);
-        let doubted: HashSet<ThreadId> = doubted.map(|(thread, _)| *thread).collect();
-        for sample in &observation.threads {
-            let (id, pid) = (sample.info.id, sample.info.pid);
-            if sample.mask.is_none()
-                && doubted.contains(&id)
-                && let Ok(mask) = affinity.mask(id)
-            {
-                noticed.extend(self.ownership.learn(id, pid, &mask, &allowed));
-            }
-        }
-        noticed
-    }
-
-    /// Forgets what has ended: threads at once, but for those that only hide; processes when what they have started is
-    /// known.
-    fn forget(&mut self, ended: &[ThreadId], live: &HashSet<i32>, at: u64) {
-        if !ended.is_empty() {
-            let gone = self.processes.values();
-            let gone: Vec<ProcessId> = gone
-                .filter(|process| !live.contains(&process.pid))
-                .copied()
-                .collect();
-            for process in gone {
-                self.processes.remove(&process.pid);
-                let due = (self.periods + LINGER, at + LINGER_TIME);
-                self.departed.push_back((due.0, due.1, process));
-            }
-        }
-        let hides = |machine: &mut M, thread| {
-            matches!(machine.affinity().mask(thread), Err(MaskError::Hidden))
+            let pus = affinity.allowed(thread)?;
+            known.borrow_mut().insert(thread, pus.clone());
+            Some(pus)
         };
-        if let Some(place) = &mut self.journal {
-            for file in place.files.values_mut() {
-                for thread in ended {
-                    let held = matches!(file.journal().thread(*thread), Some(Kept::Held(_)));
-                    if !held || !hides(&mut self.machine, *thread) {
-                        file.journal_mut().forget(*thread);
-                    }
-                }
-            }
-        }
-        while let Some((period, time, process)) = self.departed.front().copied()
-            && period <= self.periods
-            && time <= at
-        {
-            self.departed.pop_front();
-            self.ownership.forget_process(process);
-            for file in self
-                .journal
-                .iter_mut()
-                .flat_map(|place| place.files.values_mut())
-            {
-                file.journal_mut().forget_process(process);
-            }
+        let taken = self.control.take_in(observation, &allowed);
+        observation.allowed = known.into_inner().into_iter().collect();
+        if let Some(reconciler) = &mut self.reconciler {
+            reconciler.note(&taken, &observation.ended, &self.control, affinity, remarks);
         }
     }
 
-    fn learn_topology(&mut self, topology: Arc<Topology>) {
-        let usable = topology.usable();
-        self.usable = match &self.pus {
-            Some(pus) => usable.and(pus),
-            None => usable,
+    /// What the policy asks for now, if anything.
+    fn decide(
+        &mut self,
+        observation: &Observation,
+        snapshot: &Arc<Snapshot>,
+        remarks: &mut Vec<String>,
+    ) -> Option<Decision> {
+        let late = self.decider.late();
+        let late = late.map(|(basis, plan)| Decision { basis, plan });
+        if !self.is_due(observation.at) {
+            self.control.keep(observation);
+            return late;
+        }
+        if self.decider.is_busy() {
+            remarks.push(format!(
+                "policy {} needs more than its period of {:?} to decide: threads are placed late; give it more time \
+                 (--period)",
+                self.decider.name(),
+                self.period
+            ));
+            self.control.keep(observation);
+            return late;
+        }
+        self.decided = observation.at;
+        let all = self.control.all(observation, remarks);
+        self.control.told();
+        let basis = all.map_or_else(|| Arc::clone(snapshot), Arc::new);
+        match self.decider.ask(&basis) {
+            Some(plan) => Some(Decision { basis, plan }),
+            None => late,
+        }
+    }
+
+    /// Whether a period is over; where observations come a little early, with the one that is nearest.
+    fn is_due(&self, at: u64) -> bool {
+        let since = u128::from(at.saturating_sub(self.decided));
+        self.interval >= self.period
+            || since + self.interval.as_nanos() / 2 >= self.period.as_nanos()
+    }
+
+    /// Makes the changes that a decision asks for.
+    fn act(
+        &mut self,
+        decision: &mut Decision,
+        snapshot: &Arc<Snapshot>,
+        remarks: &mut Vec<String>,
+    ) -> Vec<Move> {
+        let present = (!Arc::ptr_eq(&decision.basis, snapshot)).then_some(&**snapshot);
+        let name = self.decider.name();
+        remarks.extend(decision.plan.remarks.iter().cloned());
+        let (basis, plan) = (&decision.basis, &mut decision.plan);
+        let mut moves = self.control.moves(plan, name, basis, present, remarks);
+        if let Some(reconciler) = &mut self.reconciler {
+            reconciler.apply(&mut self.control, &mut self.machine, &mut moves, remarks);
+        }
+        self.control.moved(&moves);
+        moves
+    }
+
+    /// Carries out the commands that wait; the cause if one of them ends the session.
+    pub fn obey(&mut self) -> Option<Cause> {
+        let mut cause = None;
+        while let Ok(Queued { command, answer }) = self.commands.try_recv() {
+            if matches!(command, Command::Stop) {
+                cause = Some(Cause::Commanded);
+            }
+            // Nobody may wait for it.
+            let _ = answer.send(self.carry_out(command));
+        }
+        cause
+    }
+
+    fn carry_out(&mut self, command: Command) -> Answer {
+        match command {
+            Command::Attach(pid) => self.attach(pid)?,
+            Command::Detach(pid) => self.detach(pid)?,
+            Command::SetPolicy(policy) => {
+                self.machine.watch_pus(policy.wants_pu_loads());
+                let events = self.control.processor().event_plan_with(policy.needs());
+                self.machine.configure(&events)?;
+                if !self.given_period {
+                    self.period = policy.period();
+                    self.interval = self.interval.min(self.period);
+                }
+                self.decider = Decider::new(policy, self.deciding);
+            }
+            Command::Pause => self.paused = true,
+            Command::Resume => self.paused = false,
+            Command::Stop => {}
+        }
+        Ok(())
+    }
+
+    /// Starts a program with the session's mark in its environment; its process number.
+    ///
+    /// # Errors
+    /// A program that is not there or cannot be executed; a machine that starts none.
+    pub fn launch(&mut self, command: Vec<OsString>) -> Result<i32, MachineError> {
+        let mark = self
+            .mark()
+            .map(|mark| (SESSION_VARIABLE.into(), mark.into()));
+        let launch = Launch {
+            command,
+            environment: mark.into_iter().collect(),
         };
-        self.units = Arc::new(self.processor.unit_domains(&topology));
-        self.topology = topology;
+        match self.machine.targets() {
+            Some(targets) => targets.launch(&launch),
+            None => Err(MachineError::Other(
+                "this machine starts no programs".to_owned(),
+            )),
+        }
+    }
+
+    /// Follows a process and all that descends from it.
+    ///
+    /// # Errors
+    /// A process that is not there or not ours; a machine whose threads are given.
+    pub fn attach(&mut self, pid: i32) -> Result<(), MachineError> {
+        let Some(targets) = self.machine.targets() else {
+            return Err(MachineError::Other(
+                "this machine has no processes to attach to".to_owned(),
+            ));
+        };
+        let target = targets.attach(pid)?;
+        self.attached.insert(pid, target);
+        self.roots.entry(target).or_insert(pid);
+        Ok(())
+    }
+
+    fn detach(&mut self, pid: i32) -> Answer {
+        let none = MachineError::NoSuchProcess(pid);
+        let Some(target) = self.attached.get(&pid).copied() else {
+            return Err(none.into());
+        };
+        let root = self.roots.get(&target).copied().unwrap_or(pid);
+        if root != pid {
+            return Err(MachineError::Other(format!(
+                "process {pid} was followed as a descendant of process {root} when it was attached: detach that"
+            ))
+            .into());
+        }
+        if let Some(reconciler) = &mut self.reconciler {
+            let left = reconciler.give_back_target(target, &mut self.machine);
+            if left.has_failed() {
+                let threads = names(&left);
+                return Err(CommandError::LeftBehind { pid, threads });
+            }
+        }
+        self.attached.retain(|_, of| *of != target);
+        self.roots.remove(&target);
+        if let Some(targets) = self.machine.targets() {
+            targets.detach(target);
+        }
+        self.control.forget_target(target);
+        Ok(())
+    }
+
+    fn give_back(&mut self) -> RestoreReport {
+        match &mut self.reconciler {
+            Some(reconciler) => reconciler.give_back(&mut self.machine),
+            None => RestoreReport::default(),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A day of a machine on which threads come and go all the time: perch keeps nothing of threads that have exited.
 
 use perch_core::{
-    Affinity, Binding, EventPlan, EventSet, Launch, Machine, MachineError, MaskChange, MaskError,
-    Metric, MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, PuSet, Reason,
+    Affinity, Binding, EventPlan, EventSet, Machine, MachineError, MaskChange, MaskError, Metric,
+    MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, PuSet, Reason,
     ShareLevel, Snapshot, ThreadId, ThreadInfo, ThreadSample, Thresholds, Topology, UnitClass,
     UnitDomains, Wake,
     affinity::Relative,
@@ -185,14 +185,6 @@ impl Machine for Days {
         Ok(())
     }
 
-    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
-        unreachable!("nothing is launched")
-    }
-
-    fn attach(&mut self, _: i32) -> Result<(), MachineError> {
-        Ok(())
-    }
-
     fn wait(&mut self, _: Duration) -> Result<Wake, MachineError> {
         if self.period == WARM || self.period == PERIODS {
             self.measure();
@@ -223,8 +215,8 @@ impl Machine for Days {
             info: ThreadInfo {
                 id: *id,
                 pid: process(*id).pid,
-                name: format!("worker-{}", id.tid % 100),
-                process: "app".to_owned(),
+                name: format!("worker-{}", id.tid % 100).into(),
+                process: "app".into(),
             },
             interval: SECOND,
             cpu_time: SECOND / 2,
@@ -338,19 +330,13 @@ impl Policy for Scatter {
 struct Nobody;
 
 impl Observer for Nobody {
-    fn period(&mut self, _: &Period<'_>) {}
+    fn period(&mut self, _: &Period) {}
 }
 
 fn live_for_days(observer: &mut dyn Observer, what: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        policy: Box::new(Scatter),
-        processor: Box::new(Plain),
-        period: None,
-        acting: Acting::Live(StateDir::open(dir.path()).unwrap()),
-        take_over: false,
-        pus: None,
-    };
+    let acting = Acting::Live(StateDir::open(dir.path()).unwrap());
+    let options = Options::new(Box::new(Scatter), Box::new(Plain), acting);
     let mut session = Session::new(Days::new(dir.path()), options).unwrap();
     session.run(observer).unwrap();
     let machine = session.machine();

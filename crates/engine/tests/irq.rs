@@ -10,7 +10,10 @@ use perch_engine::{
     restore,
 };
 use proptest::prelude::*;
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, RwLock},
+};
 
 fn set(text: &str) -> PuSet {
     text.parse().unwrap()
@@ -18,7 +21,7 @@ fn set(text: &str) -> PuSet {
 
 /// Interrupts in memory.
 #[derive(Clone, Default)]
-struct Irqs(Rc<RefCell<BTreeMap<u32, IrqState>>>);
+struct Irqs(Arc<RwLock<BTreeMap<u32, IrqState>>>);
 
 impl Irqs {
     fn of(masks: &[(u32, &str)]) -> Self {
@@ -35,15 +38,15 @@ impl Irqs {
             mask,
             movable: true,
         };
-        self.0.borrow_mut().insert(irq, state);
+        self.0.write().unwrap().insert(irq, state);
     }
 
     fn state(&self, irq: u32) -> IrqState {
-        self.0.borrow()[&irq].clone()
+        self.0.read().unwrap()[&irq].clone()
     }
 
     fn masks(&self) -> BTreeMap<u32, String> {
-        let all = self.0.borrow();
+        let all = self.0.read().unwrap();
         all.iter()
             .map(|(irq, state)| (*irq, state.mask.to_string()))
             .collect()
@@ -60,11 +63,16 @@ impl Affinity for Irqs {
     }
 
     fn irq(&self, irq: u32) -> Result<IrqState, MaskError> {
-        self.0.borrow().get(&irq).cloned().ok_or(MaskError::Gone)
+        self.0
+            .read()
+            .unwrap()
+            .get(&irq)
+            .cloned()
+            .ok_or(MaskError::Gone)
     }
 
     fn change_irq(&mut self, change: &IrqChange) -> Outcome {
-        let mut all = self.0.borrow_mut();
+        let mut all = self.0.write().unwrap();
         match all.get_mut(&change.irq) {
             Some(state) if state.device != change.device => Outcome::Gone,
             Some(state) if !state.movable => Outcome::NotPermitted,

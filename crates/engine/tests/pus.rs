@@ -9,7 +9,7 @@ use perch_engine::{
     recording::{Reader, Recorder},
     replay::RecordedMachine,
 };
-use std::{cell::RefCell, rc::Rc};
+use std::sync::{Arc, RwLock};
 
 /// A policy that needs metrics and may want to know of PUs.
 struct Curious(bool);
@@ -33,8 +33,8 @@ impl Policy for Curious {
 }
 
 fn session(curious: bool) -> Session<Scripted> {
-    let kernel = Rc::new(RefCell::new(Kernel::new(4)));
-    kernel.borrow_mut().spawn(None, &set("0-3"), 0.5);
+    let kernel = Arc::new(RwLock::new(Kernel::new(4)));
+    kernel.write().unwrap().spawn(None, &set("0-3"), 0.5);
     let machine = Scripted::new(&kernel, 2, vec![Step::default(); 3]);
     Session::new(machine, options(Curious(curious), Acting::Paper(None))).unwrap()
 }

@@ -9,7 +9,7 @@ use perch_engine::{
     recording::Record,
 };
 use proptest::prelude::*;
-use std::{cell::RefCell, rc::Rc};
+use std::sync::{Arc, RwLock};
 
 /// FP-heavy threads to even PUs in turn, others to odd ones; remembers how often it was asked.
 fn interleave() -> impl FnMut(&Snapshot) -> Plan {
@@ -42,14 +42,14 @@ fn interleave() -> impl FnMut(&Snapshot) -> Plan {
     }
 }
 
-fn kernel() -> Rc<RefCell<Kernel>> {
+fn kernel() -> Arc<RwLock<Kernel>> {
     let mut kernel = Kernel::new(8);
     let all = kernel.pus.clone();
     for fp in [0.0, 0.5, 0.9, 0.01] {
         kernel.spawn(None, &all, fp);
     }
     kernel.spawn(None, &set("1,2"), 0.5);
-    Rc::new(RefCell::new(kernel))
+    Arc::new(RwLock::new(kernel))
 }
 
 fn record(steps: Vec<Step>, acting: Acting) -> (Vec<u8>, Heard) {

@@ -4,8 +4,7 @@ mod common;
 
 use common::{set, topology};
 use perch_core::{
-    Observation, Outcome, Plan, PuSet, Reason, Snapshot, ThreadId, ThreadInfo, ThreadSample,
-    ThreadState,
+    Observation, Outcome, PuSet, Reason, Snapshot, ThreadId, ThreadInfo, ThreadSample, ThreadState,
 };
 use perch_engine::{Collector, Move, Observer, Period, Report};
 use std::sync::Arc;
@@ -20,8 +19,8 @@ fn info(tid: i32) -> ThreadInfo {
     ThreadInfo {
         id: id(tid),
         pid: 1,
-        name: format!("t{tid}"),
-        process: "app".to_owned(),
+        name: format!("t{tid}").into(),
+        process: "app".into(),
     }
 }
 
@@ -73,11 +72,11 @@ fn see(
         last_outcomes: Vec::new(),
     };
     collector.period(&Period {
-        observation: &observation,
-        snapshot: &snapshot,
-        plan: &Plan::default(),
-        moves,
-        remarks: &[],
+        observation: Arc::new(observation),
+        snapshot: Arc::new(snapshot),
+        decision: None,
+        moves: moves.to_vec(),
+        remarks: Vec::new(),
         last: false,
     });
 }
@@ -128,6 +127,7 @@ fn what_was_refused_has_not_happened() {
         to: Some(set("0")),
         reason: Reason::default(),
         outcome,
+        span: None,
     };
     let moves = [
         made(1, Outcome::Applied),

@@ -14,12 +14,12 @@ use perch_engine::{
     journal::{Header, Knob as What, Record, SetRecord, file::JournalFile, state_dir},
     recover_all, restore,
 };
-use std::rc::Rc;
+use std::sync::Arc;
 
 #[test]
 fn a_stop_ends_the_session_and_restores() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (dir, acting) = live();
     let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
     let mut session = session(&kernel, steps(2), policy, acting, false);
@@ -33,7 +33,7 @@ fn a_stop_ends_the_session_and_restores() {
 #[test]
 fn a_panic_leaves_no_masks_behind() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
     let policy = move |snapshot: &Snapshot| {
         assert_eq!(
@@ -73,7 +73,7 @@ fn journal_of(state: &StateDir, header: Header, thread: ThreadId, before: &PuSet
 #[test]
 fn recovery_undoes_the_dead_and_spares_the_living() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path()).unwrap();
     let header = || state_dir::header(all.clone()).unwrap();
@@ -104,9 +104,9 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
         0,
     )
     .unwrap();
-    kernel.borrow_mut().taskset(thread, &set("3"));
+    kernel.write().unwrap().taskset(thread, &set("3"));
 
-    let recovered = recover_all(&state, &mut Knob(Rc::clone(&kernel))).unwrap();
+    let recovered = recover_all(&state, &mut Knob(Arc::clone(&kernel))).unwrap();
     assert_eq!(masks(&kernel)[&thread], all);
     let told = |recovery: &Recovery| match recovery {
         Recovery::Alive { .. } => "alive",
@@ -148,8 +148,8 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
 #[test]
 fn another_users_journal_moves_nobody_elses_threads() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
-    kernel.borrow_mut().taskset(thread, &set("3"));
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
+    kernel.write().unwrap().taskset(thread, &set("3"));
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path()).unwrap();
     let file = journal_of(
@@ -158,7 +158,7 @@ fn another_users_journal_moves_nobody_elses_threads() {
         thread,
         &all,
     );
-    let mut knob = Strangers(Knob(Rc::clone(&kernel)));
+    let mut knob = Strangers(Knob(Arc::clone(&kernel)));
     let report = restore(&mut knob, file.journal(), Some(1000));
     assert_eq!((report.restored, report.failed.len()), (0, 1));
     assert_eq!(masks(&kernel)[&thread], set("3"));
@@ -201,7 +201,7 @@ impl Affinity for Strangers {
 #[test]
 fn only_threads_born_after_a_mask_was_set_can_have_inherited_it() {
     let (kernel, all) = kernel(4);
-    let before = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let before = kernel.write().unwrap().spawn(None, &all, 0.5);
     let mut journal = Journal::new(state_dir::header(all.clone()).unwrap());
     journal.add(&Record::Mask(perch_engine::journal::MaskRecord {
         process: 0,
@@ -210,10 +210,10 @@ fn only_threads_born_after_a_mask_was_set_can_have_inherited_it() {
         whole: Some(true),
         at: before.start + 1,
     }));
-    kernel.borrow_mut().taskset(before, &set("3"));
+    kernel.write().unwrap().taskset(before, &set("3"));
     let mut machine = Scripted::new(&kernel, 4, Vec::new());
     machine.wait(std::time::Duration::ZERO).unwrap();
-    let after = kernel.borrow_mut().spawn(None, &set("3"), 0.5);
+    let after = kernel.write().unwrap().spawn(None, &set("3"), 0.5);
     let report = restore(&mut machine.knob, &journal, None);
     assert_eq!((report.restored, report.inherited), (1, 1));
     assert_eq!(masks(&kernel)[&before], set("3"));
@@ -228,9 +228,9 @@ struct LateDaemon {
 }
 
 impl Observer for LateDaemon {
-    fn period(&mut self, period: &Period<'_>) {
+    fn period(&mut self, period: &Period) {
         if period.last {
-            let mut kernel = self.kernel.borrow_mut();
+            let mut kernel = self.kernel.write().unwrap();
             let daemon = kernel.fork(self.of, true).unwrap();
             kernel.daemons.insert(daemon.tid);
             self.daemon = Some(daemon);
@@ -241,13 +241,13 @@ impl Observer for LateDaemon {
 #[test]
 fn a_daemon_born_after_the_last_look_gets_the_mask_that_its_parent_had() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
-    let placed = kernel.borrow_mut().spawn(None, &set("2"), 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let placed = kernel.write().unwrap().spawn(None, &set("2"), 0.5);
     let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
     let mut ended = Vec::new();
     for of in [thread, placed] {
         let mut late = LateDaemon {
-            kernel: Rc::clone(&kernel),
+            kernel: Arc::clone(&kernel),
             of,
             daemon: None,
         };
@@ -268,8 +268,8 @@ fn a_daemon_born_after_the_last_look_gets_the_mask_that_its_parent_had() {
 fn a_bound_thread_that_calls_execve_gives_its_mask_back_under_its_new_number() {
     for late in [false, true] {
         let (kernel, all) = kernel(4);
-        let first = kernel.borrow_mut().spawn(None, &all, 0.5);
-        let worker = kernel.borrow_mut().spawn(Some(first.tid), &all, 0.9);
+        let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+        let worker = kernel.write().unwrap().spawn(Some(first.tid), &all, 0.9);
         let (_dir, acting) = live();
         let policy = move |snapshot: &Snapshot| {
             let here = snapshot.thread(worker).is_some();

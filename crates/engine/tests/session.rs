@@ -7,7 +7,7 @@ use perch_core::{
     HandsOff, MetricSource, Outcome, Plan, PuSet, Snapshot, ThreadId, UnitClass, metric::names,
 };
 use perch_engine::{Acting, Journal, Observer, Period};
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::sync::{Arc, RwLock};
 
 fn threshold(snapshot: &Snapshot) -> Option<f64> {
     snapshot.thresholds.of(names::FP_SHARE)
@@ -16,22 +16,23 @@ fn threshold(snapshot: &Snapshot) -> Option<f64> {
 #[test]
 fn a_plan_that_stays_the_same_writes_nothing() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (dir, acting) = live();
     let watched = dir.path().to_owned();
-    let writes = Rc::new(RefCell::new(Vec::new()));
-    let seen_writes = Rc::clone(&writes);
-    let changes = Rc::clone(&kernel);
+    let writes = Arc::new(RwLock::new(Vec::new()));
+    let seen_writes = Arc::clone(&writes);
+    let changes = Arc::clone(&kernel);
     let policy = move |_: &Snapshot| {
         let journal = std::fs::read_dir(&watched).unwrap().next();
         let length = journal.map(|entry| entry.unwrap().metadata().unwrap().len());
         seen_writes
-            .borrow_mut()
-            .push((length, changes.borrow().changes));
+            .write()
+            .unwrap()
+            .push((length, changes.read().unwrap().changes));
         bindings(vec![bind(thread, "3")])
     };
     let (seen, end) = run(&mut session(&kernel, steps(5), policy, acting, false));
-    let writes = writes.borrow();
+    let writes = writes.read().unwrap();
     assert_eq!(writes[0], (None, 0));
     assert!(writes[1].0.is_some());
     assert!(
@@ -53,8 +54,8 @@ fn a_plan_that_stays_the_same_writes_nothing() {
 #[test]
 fn a_policy_that_binds_nothing_makes_no_journal() {
     let (kernel, all) = kernel(2);
-    kernel.borrow_mut().spawn(None, &all, 0.5);
-    kernel.borrow_mut().spawn(None, &set("1"), 0.5);
+    kernel.write().unwrap().spawn(None, &all, 0.5);
+    kernel.write().unwrap().spawn(None, &set("1"), 0.5);
     let (dir, acting) = live();
     let watched = dir.path().to_owned();
     let policy = move |_: &Snapshot| {
@@ -62,15 +63,15 @@ fn a_policy_that_binds_nothing_makes_no_journal() {
         Plan::default()
     };
     run(&mut session(&kernel, steps(3), policy, acting, false));
-    assert_eq!(kernel.borrow().changes, 0);
+    assert_eq!(kernel.read().unwrap().changes, 0);
 }
 
 #[test]
 fn invalid_bindings_are_dropped_and_named() {
     let (kernel, all) = kernel(2);
-    let good = kernel.borrow_mut().spawn(None, &all, 0.5);
-    let other = kernel.borrow_mut().spawn(None, &all, 0.5);
-    let placed = kernel.borrow_mut().spawn(None, &set("1,2"), 0.5);
+    let good = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let other = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let placed = kernel.write().unwrap().spawn(None, &set("1,2"), 0.5);
     let nobody = ThreadId { tid: 1, start: 1 };
     let (_dir, acting) = live();
     let policy = move |_: &Snapshot| {
@@ -84,7 +85,11 @@ fn invalid_bindings_are_dropped_and_named() {
         ])
     };
     let (seen, _) = run(&mut session(&kernel, steps(3), policy, acting, false));
-    assert_eq!(kernel.borrow().changes, 2, "one to bind, one to restore");
+    assert_eq!(
+        kernel.read().unwrap().changes,
+        2,
+        "one to bind, one to restore"
+    );
     assert_eq!(seen.plans[0].bindings, [bind(good, "2")]);
     insta::assert_snapshot!(seen.remarks.join("\n"), @r"
     a bug in policy test: it bound a thread twice; the binding was not made
@@ -99,8 +104,8 @@ fn invalid_bindings_are_dropped_and_named() {
 fn threads_that_others_placed_are_left_alone_unless_taken_over() {
     for take_over in [false, true] {
         let (kernel, all) = kernel(2);
-        let placed = kernel.borrow_mut().spawn(None, &set("1,2"), 0.5);
-        kernel.borrow_mut().spawn(None, &all, 0.5);
+        let placed = kernel.write().unwrap().spawn(None, &set("1,2"), 0.5);
+        kernel.write().unwrap().spawn(None, &all, 0.5);
         let (_dir, acting) = live();
         let policy = move |snapshot: &Snapshot| {
             let thread = snapshot.thread(placed).unwrap();
@@ -124,7 +129,7 @@ fn threads_that_others_placed_are_left_alone_unless_taken_over() {
 #[test]
 fn a_mask_that_others_change_is_theirs_for_good() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
     let policy = move |snapshot: &Snapshot| match snapshot.threads[0].hands_off {
         Some(_) => Plan::default(),
@@ -153,7 +158,7 @@ fn a_mask_that_others_change_is_theirs_for_good() {
 #[test]
 fn a_change_between_look_and_deed_is_noticed() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
     let policy = move |snapshot: &Snapshot| match snapshot.threads[0].hands_off {
         Some(_) => Plan::default(),
@@ -173,7 +178,7 @@ fn a_change_between_look_and_deed_is_noticed() {
 #[test]
 fn children_of_bound_threads_are_perchs_own() {
     let (kernel, all) = kernel(4);
-    let parent = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let parent = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
     let policy = move |_: &Snapshot| bindings(vec![bind(parent, "3")]);
     let mut script = steps(4);
@@ -196,8 +201,8 @@ fn children_of_bound_threads_are_perchs_own() {
 #[test]
 fn a_mask_that_somebody_elses_thread_has_too_proves_nothing() {
     let (kernel, all) = kernel(4);
-    let ours = kernel.borrow_mut().spawn(None, &all, 0.5);
-    let theirs = kernel.borrow_mut().spawn(None, &set("3"), 0.5);
+    let ours = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let theirs = kernel.write().unwrap().spawn(None, &set("3"), 0.5);
     let (_dir, acting) = live();
     let policy = move |_: &Snapshot| bindings(vec![bind(ours, "3")]);
     let mut script = steps(3);
@@ -215,8 +220,8 @@ fn a_mask_that_somebody_elses_thread_has_too_proves_nothing() {
 #[test]
 fn on_paper_nothing_is_changed_but_the_plan_is_followed() {
     let (kernel, all) = kernel(1);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
-    let placed = kernel.borrow_mut().spawn(None, &set("1"), 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let placed = kernel.write().unwrap().spawn(None, &set("1"), 0.5);
     let paper = Arc::new(common::topology(4, &set("0-7")));
     let policy = move |snapshot: &Snapshot| {
         assert!(
@@ -230,7 +235,7 @@ fn on_paper_nothing_is_changed_but_the_plan_is_followed() {
     let mut session = session(&kernel, steps(3), policy, Acting::Paper(Some(paper)), false);
     assert_eq!(session.mark(), None);
     let (seen, _) = run(&mut session);
-    assert_eq!(kernel.borrow().changes, 0);
+    assert_eq!(kernel.read().unwrap().changes, 0);
     assert_eq!(
         seen.moves.iter().map(Vec::len).collect::<Vec<_>>(),
         [2, 0, 0, 0]
@@ -246,7 +251,7 @@ fn on_paper_nothing_is_changed_but_the_plan_is_followed() {
 #[test]
 fn the_threshold_is_that_of_the_source() {
     let (kernel, all) = kernel(1);
-    kernel.borrow_mut().spawn(None, &all, 0.5);
+    kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
     let (seen, _) = run(&mut session(
         &kernel,
@@ -266,12 +271,12 @@ fn the_threshold_is_that_of_the_source() {
 #[test]
 fn without_a_journal_nothing_is_changed() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (dir, acting) = live();
     std::fs::remove_dir(dir.path()).unwrap();
     let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
     let (seen, _) = run(&mut session(&kernel, steps(3), policy, acting, false));
-    assert_eq!(kernel.borrow().changes, 0);
+    assert_eq!(kernel.read().unwrap().changes, 0);
     assert_eq!(seen.moves[0][0].outcome, Outcome::NotApplied);
     assert!(seen.remarks[0].contains("without a journal nothing is changed"));
     assert_eq!(seen.remarks.len(), 1, "said once");
@@ -280,7 +285,7 @@ fn without_a_journal_nothing_is_changed() {
 #[test]
 fn a_process_is_journaled_when_it_is_first_seen() {
     let (kernel, all) = kernel(4);
-    let thread = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (dir, acting) = live();
     let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
     // Bound in the first period; another process comes in the second, and nothing more is changed.
@@ -305,7 +310,7 @@ struct Journaled {
 }
 
 impl Observer for Journaled {
-    fn period(&mut self, _: &Period<'_>) {
+    fn period(&mut self, _: &Period) {
         let file = std::fs::read_dir(&self.dir).unwrap().next().unwrap();
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         let journal = Journal::parse(&bytes).unwrap();
@@ -316,7 +321,7 @@ impl Observer for Journaled {
 #[test]
 fn a_metric_without_a_new_value_is_believed_less_and_less() {
     let (kernel, all) = kernel(1);
-    kernel.borrow_mut().spawn(None, &all, 0.5);
+    kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
     let mut session = session(&kernel, steps(30), |_| Plan::default(), acting, false);
     session.machine().silent_from = 1;
@@ -349,7 +354,7 @@ fn a_metric_without_a_new_value_is_believed_less_and_less() {
 fn what_is_wrong_with_counts_is_said_once() {
     let (kernel, all) = kernel(1);
     for _ in 0..3 {
-        kernel.borrow_mut().spawn(None, &all, 0.5);
+        kernel.write().unwrap().spawn(None, &all, 0.5);
     }
     let (_dir, acting) = live();
     let mut session = session(&kernel, steps(3), |_| Plan::default(), acting, false);
@@ -369,7 +374,7 @@ fn what_is_wrong_with_counts_is_said_once() {
 #[test]
 fn a_child_born_before_somebody_places_its_creator_is_perchs() {
     let (kernel, all) = kernel(4);
-    let parent = kernel.borrow_mut().spawn(None, &all, 0.5);
+    let parent = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
     let policy = move |snapshot: &Snapshot| {
         let pus = if snapshot.period < 2 { "5" } else { "6" };

@@ -9,9 +9,8 @@ use perch_core::{Binding, Plan, PuSet, Reason, Snapshot, ThreadId};
 use perch_engine::{Acting, Journal, RestoreReport, Session, StateDir, journal::Kept, restore};
 use proptest::{prelude::*, test_runner::RngSeed};
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    rc::Rc,
+    sync::{Arc, RwLock},
 };
 
 const CORES: u32 = 4;
@@ -74,7 +73,7 @@ fn run(
     salt: u64,
     remembers: bool,
     kill: Option<Kill>,
-) -> (Rc<RefCell<Kernel>>, tempfile::TempDir) {
+) -> (Arc<RwLock<Kernel>>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let mut kernel = Kernel::new(2 * CORES);
     kernel.dir = dir.path().to_owned();
@@ -90,7 +89,7 @@ fn run(
     kernel.set_cpuset(1, &set("2-7"));
     let other = kernel.spawn_in(1, None, &all, 0.9);
     kernel.spawn_in(1, Some(other.tid), &all, 0.3);
-    let kernel = Rc::new(RefCell::new(kernel));
+    let kernel = Arc::new(RwLock::new(kernel));
     let machine = Scripted::new(&kernel, CORES, steps.to_vec());
     let acting = Acting::Live(StateDir::open(dir.path()).unwrap());
     let mut session = Session::new(machine, options(Decide(restless(salt)), acting)).unwrap();
@@ -239,29 +238,29 @@ fn ends(steps: &[Step], salt: u64, remembers: bool) -> Result<(), TestCaseError>
     for entry in std::fs::read_dir(dir.path()).unwrap() {
         // It was kept because a CPU set hides whose some mask is.
         let journal = Journal::parse(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap();
-        let report = restore(&mut Knob(Rc::clone(&kernel)), &journal, None);
+        let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None);
         restore_later(&kernel, &journal, &report)?;
     }
-    let (fair, real) = compare(&kernel.borrow());
+    let (fair, real) = compare(&kernel.read().unwrap());
     prop_assert_eq!(fair, real);
     Ok(())
 }
 
 /// What a CPU set has hidden is undone when it allows all.
 fn restore_later(
-    kernel: &Rc<RefCell<Kernel>>,
+    kernel: &Arc<RwLock<Kernel>>,
     journal: &Journal,
     report: &RestoreReport,
 ) -> Result<(), TestCaseError> {
     let hidden = |(_, why): &(ThreadId, String)| why.contains("cpuset");
     prop_assert!(report.failed.iter().all(hidden), "{:?}", report.failed);
     if report.has_failed() {
-        let all = kernel.borrow().pus.clone();
-        kernel.borrow_mut().veil();
+        let all = kernel.read().unwrap().pus.clone();
+        kernel.write().unwrap().veil();
         for group in 0..2 {
-            kernel.borrow_mut().set_cpuset(group, &all);
+            kernel.write().unwrap().set_cpuset(group, &all);
         }
-        let report = restore(&mut Knob(Rc::clone(kernel)), journal, None);
+        let report = restore(&mut Knob(Arc::clone(kernel)), journal, None);
         prop_assert!(!report.has_failed(), "{:?}", report.failed);
     }
     Ok(())
@@ -277,28 +276,28 @@ fn is_killed(
     let (kernel, _dir) = run(steps, salt, remembers, Some(kill));
     let mut unknown = Undecidable::default();
     let mut text = String::new();
-    let killed = kernel.borrow_mut().killed.take();
-    kernel.borrow_mut().kill = None;
+    let killed = kernel.write().unwrap().killed.take();
+    kernel.write().unwrap().kill = None;
     if let Some(journals) = killed {
-        let all = kernel.borrow().pus.clone();
+        let all = kernel.read().unwrap().pus.clone();
         later
             .iter()
-            .for_each(|op| op.run(&mut kernel.borrow_mut(), &all));
+            .for_each(|op| op.run(&mut kernel.write().unwrap(), &all));
         text = journals
             .iter()
             .map(|bytes| String::from_utf8_lossy(bytes))
             .collect();
-        unknown = undecidable(&kernel.borrow(), &journals);
+        unknown = undecidable(&kernel.read().unwrap(), &journals);
         prop_assert!((1..=2).contains(&journals.len()));
         for journal in &journals {
             let journal = Journal::parse(journal).unwrap();
             prop_assert_eq!(journal.damaged, 0);
-            let report = restore(&mut Knob(Rc::clone(&kernel)), &journal, None);
+            let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None);
             restore_later(&kernel, &journal, &report)?;
         }
     }
-    let (mut fair, mut real) = compare(&kernel.borrow());
-    let kernel = kernel.borrow();
+    let (mut fair, mut real) = compare(&kernel.read().unwrap());
+    let kernel = kernel.read().unwrap();
     let tasks = kernel.tasks.iter();
     let left: BTreeSet<i32> = tasks
         .filter(|(id, task)| unknown.like_somebodys.get(&id.tid) == Some(&task.requested))

@@ -71,14 +71,11 @@ fn play(policy: Box<dyn Policy>) -> Result<u64, Box<dyn Error>> {
     let state = tempfile::tempdir()?;
     let mut session = Session::new(
         SimMachine::new(system, Some(Duration::from_secs(4))),
-        Options {
+        Options::new(
             policy,
-            processor: Box::new(SimProcessor::new(&machine)),
-            period: None,
-            acting: Acting::Live(StateDir::open(state.path())?),
-            take_over: false,
-            pus: None,
-        },
+            Box::new(SimProcessor::new(&machine)),
+            Acting::Live(StateDir::open(state.path())?),
+        ),
     )?;
     let mut nobody: Vec<&mut dyn perch_engine::Observer> = Vec::new();
     session.run(&mut nobody)?;

@@ -61,12 +61,13 @@ impl SimSession {
             false => Box::new(processor),
         };
         let options = Options {
-            policy: decider.policy,
-            processor,
             period: decider.period,
-            acting: Acting::Live(StateDir::open(state.path())?),
-            take_over: false,
             pus: decider.pus,
+            ..Options::new(
+                decider.policy,
+                processor,
+                Acting::Live(StateDir::open(state.path())?),
+            )
         };
         let mut session = Session::new(SimMachine::new(system, Some(time)), options)?;
         // Simulated threads inherit no masks, so it does not matter when they started.

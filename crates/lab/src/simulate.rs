@@ -422,8 +422,8 @@ fn instructions(sample: &ThreadSample) -> u64 {
 }
 
 impl Observer for Watcher<'_> {
-    fn period(&mut self, period: &Period<'_>) {
-        let observation = period.observation;
+    fn period(&mut self, period: &Period) {
+        let observation = &period.observation;
         if observation.at - observation.interval < self.warm_up {
             for sample in &observation.threads {
                 *self.before.entry(sample.info.id).or_default() += instructions(sample);

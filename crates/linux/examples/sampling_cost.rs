@@ -222,8 +222,8 @@ fn period_of(module: &mut SamplerModule, ids: &[ThreadId]) -> Vec<(ThreadId, Met
         info: ThreadInfo {
             id: *id,
             pid: own_pid(),
-            name: String::new(),
-            process: String::new(),
+            name: "".into(),
+            process: "".into(),
         },
         interval: 1_000_000_000,
         cpu_time: 1_000_000_000,

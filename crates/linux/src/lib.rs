@@ -1,7 +1,8 @@
 //! The live Linux machine: topology through hwloc, threads through `/proc` and task records, counters and sampled
 //! instructions through perf events, placement through affinity masks.
 //!
-//! [`LinuxMachine`] ties it together behind [`perch_core::Machine`].
+//! [`LiveMachine`] ties it together behind [`perch_core::Machine`]; [`LinuxMachine`] adds what a command needs: signals, a
+//! launched program, the end.
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod affinity;
@@ -17,8 +18,10 @@ pub mod plausibility;
 pub mod proc;
 pub mod sampling;
 pub mod signals;
+mod supervise;
 pub mod threads;
 pub mod topology;
 
 pub use affinity::LinuxAffinity;
-pub use machine::LinuxMachine;
+pub use machine::LiveMachine;
+pub use supervise::LinuxMachine;

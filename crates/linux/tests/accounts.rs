@@ -3,7 +3,7 @@
 mod common;
 
 use common::{alone, machine, shell, until_end};
-use perch_core::Machine;
+use perch_core::Targets;
 
 /// CPU time in nanoseconds of all children that this process has waited for, and of theirs.
 fn of_children() -> u64 {

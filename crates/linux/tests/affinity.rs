@@ -4,12 +4,10 @@ mod common;
 
 use common::{Gate, alone, machine, period, shell};
 use perch_core::{
-    Affinity, Machine, MaskChange, MaskError, Observation, Outcome, ProcessId, PuSet, ThreadId,
+    Affinity, Machine, MaskChange, MaskError, Observation, Outcome, ProcessId, PuSet, Targets,
+    ThreadId,
 };
-use perch_linux::{
-    affinity::{LinuxAffinity, SESSION_VARIABLE},
-    proc::start_of,
-};
+use perch_linux::{affinity::LinuxAffinity, proc::start_of};
 use perch_skip::skip;
 use std::{
     collections::BTreeSet,
@@ -23,7 +21,7 @@ impl Sleeper {
     fn new(script: &str, session: &str) -> Self {
         let child = Command::new("sh")
             .args(["-c", script])
-            .env(SESSION_VARIABLE, session)
+            .env(perch_core::machine::SESSION_VARIABLE, session)
             .spawn()
             .unwrap();
         Self(child)

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{actor, alone, machine, role};
-use perch_core::Machine;
+use perch_core::{Machine, Targets};
 use std::time::{Duration, Instant};
 
 /// Not a test by itself: 2,000 threads, 100 of which work now and then.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{actor, alone, role, until_end};
 use perch_core::{
-    EventPlan, Launch, Machine, Observation, Source, ThreadSample, Wake, metric::names,
+    EventPlan, Launch, Machine, Observation, Source, Targets, ThreadSample, Wake, metric::names,
 };
 use perch_linux::{LinuxMachine, machine::CountersMode};
 use perch_skip::skip;
@@ -158,7 +158,7 @@ fn a_calm_program_s_threads_are_known_from_their_first_period_with_their_creator
     let named = |name: &str| {
         seen.iter()
             .flat_map(|(seen, _)| &seen.threads)
-            .find(|thread| thread.info.name == name)
+            .find(|thread| *thread.info.name == *name)
             .unwrap()
             .info
             .id

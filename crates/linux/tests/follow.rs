@@ -6,10 +6,10 @@ use common::{
     Gate, actor, alone, by_tid, launch, machine, period, period_until, role, shell, until_end,
 };
 use perch_core::{
-    EventChoice, EventPlan, EventSet, Machine, MachineError, Observation, ThreadSample, Wake,
-    metric::names,
+    EventChoice, EventPlan, EventSet, Machine, MachineError, Observation, Targets, ThreadSample,
+    Wake, metric::names,
 };
-use perch_linux::{LinuxMachine, affinity::SESSION_VARIABLE, machine::CountersMode};
+use perch_linux::{LinuxMachine, machine::CountersMode};
 use std::{
     collections::BTreeSet,
     process::{Command, Stdio},
@@ -93,7 +93,7 @@ fn threads_come_with_names_times_and_masks() {
     let named = |name: &str| {
         threads
             .values()
-            .find(|samples| samples.iter().any(|s| s.info.name == name))
+            .find(|samples| samples.iter().any(|s| *s.info.name == *name))
             .unwrap_or_else(|| panic!("no thread {name}"))
     };
     let (idle, busy) = (named("idle"), named("busy"));
@@ -141,7 +141,7 @@ fn descendants_are_followed_and_the_program_alone_decides_the_end() {
     let pid = machine.launch(&shell(&script)).unwrap();
     let all = period_until(&mut machine, |o| {
         let threads = alive(o);
-        threads.len() == 4 && threads.iter().any(|s| s.info.name == "sleep")
+        threads.len() == 4 && threads.iter().any(|s| *s.info.name == *"sleep")
     });
     assert!(all.threads.iter().any(|s| s.info.pid == pid));
     gate.open();
@@ -149,7 +149,7 @@ fn descendants_are_followed_and_the_program_alone_decides_the_end() {
     assert_eq!(status, Some(5 << 8));
     let left = alive(seen.last().unwrap());
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_eq!(left[0].info.name, "sleep");
+    assert_eq!(&*left[0].info.name, "sleep");
     let kill = Command::new("kill")
         .arg(left[0].info.pid.to_string())
         .status();
@@ -167,7 +167,10 @@ fn a_daemon_that_forked_twice_is_still_followed() {
         program_gate.path()
     );
     let mut program = shell(&script);
-    let mark = (SESSION_VARIABLE.into(), "test-daemon".into());
+    let mark = (
+        perch_core::machine::SESSION_VARIABLE.into(),
+        "test-daemon".into(),
+    );
     program.environment.push(mark);
     let pid = machine.launch(&program).unwrap();
     let daemon_of = |o: &Observation| {
@@ -204,7 +207,7 @@ fn a_storm_of_short_threads_leaks_nothing_and_loses_no_long_one() {
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     machine.launch(&actor_with_gate("storm", &gate)).unwrap();
     let before = open();
-    let is_keeper = |s: &&ThreadSample| s.info.name == "keeper";
+    let is_keeper = |s: &&ThreadSample| *s.info.name == *"keeper";
     let mut seen = vec![period_until(&mut machine, |o| {
         o.threads.iter().any(|s| is_keeper(&s))
     })];
@@ -333,7 +336,7 @@ fn busy_threads_are_characterised_or_the_refusal_is_told() {
     let busy: Vec<_> = seen
         .iter()
         .flat_map(|o| &o.threads)
-        .filter(|s| s.info.name == "busy")
+        .filter(|s| *s.info.name == *"busy")
         .collect();
     let sampled = busy
         .iter()

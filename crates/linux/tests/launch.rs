@@ -3,7 +3,7 @@
 mod common;
 
 use common::{alone, launch, machine, shell, until_end};
-use perch_core::{Machine, MachineError};
+use perch_core::{MachineError, Targets};
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 fn status_of(script: &str) -> i32 {

@@ -4,8 +4,8 @@ mod common;
 
 use common::{alone, launch, machine};
 use perch_core::{
-    EventPlan, Machine, MachineError, Metrics, Module, ModuleContext, Observation, ThreadId,
-    metric::names,
+    EventPlan, Machine, MachineError, Metrics, Module, ModuleContext, Observation, Targets,
+    ThreadId, metric::names,
 };
 use perch_linux::LinuxMachine;
 use rustix::{

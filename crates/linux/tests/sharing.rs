@@ -2,9 +2,10 @@
 
 mod support;
 
-use perch_core::{EventPlan, Machine, Module, Sharing, ThreadId};
+use perch_core::{EventPlan, Machine, Module, Sharing, Targets, ThreadId};
 use perch_linux::{
-    machine::{CountersMode, LinuxMachine},
+    LinuxMachine,
+    machine::CountersMode,
     sampling::{Options, SamplerModule},
 };
 use perch_skip::skip;
@@ -225,7 +226,7 @@ fn the_machine_observes_who_shares() {
             let mut threads = observation.threads.iter();
             threads
                 .find(|of| of.info.id == id)
-                .map(|of| of.info.name.clone())
+                .map(|of| of.info.name.to_string())
         };
         for sharing in &observation.sharing {
             let names = [sharing.threads.0, sharing.threads.1].map(name);

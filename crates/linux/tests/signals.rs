@@ -4,7 +4,7 @@
 mod common;
 
 use common::{alone, launch, machine, until_end};
-use perch_core::Machine;
+use perch_core::Targets;
 use perch_linux::signals::Signals;
 use std::{
     os::unix::process::ExitStatusExt,

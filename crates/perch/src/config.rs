@@ -25,8 +25,10 @@ use toml::{
 pub struct ConfigFile {
     /// The policy that decides, such as "workover" (see `perch policies`).
     pub policy: Option<String>,
-    /// How often to look and decide, such as "1s" or "250ms".
+    /// How often to decide, such as "1s" or "250ms".
     pub period: Option<String>,
+    /// How often to look at the threads, if more often than to decide, such as "100ms".
+    pub interval: Option<String>,
     /// The processor profile: a name or a file.
     pub profile: Option<String>,
     /// How threads are known.
@@ -57,6 +59,8 @@ pub struct Settings {
     pub policy_config: toml::Table,
     /// The period; `None` for the policy's own.
     pub period: Option<Duration>,
+    /// How often to observe; `None` for once a period.
+    pub interval: Option<Duration>,
     /// Profile name or file; `None` to detect.
     pub profile: Option<String>,
     /// How threads are known.
@@ -84,9 +88,10 @@ pub const DEFAULT_POLICY: &str = "workover";
 pub const CALIBRATED_POLICY: &str = "symbiosis";
 
 /// The names of all settings.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "policy",
     "period",
+    "interval",
     "profile",
     "counters",
     "sampling-rate",
@@ -185,8 +190,10 @@ impl ConfigFile {
         }
         let config: Self = toml::from_str(text).map_err(no_toml)?;
         let at = |name: &str| file.get_ref().get(name).map_or(0..0, Spanned::span);
-        if let Some(period) = &config.period {
-            parse_period(period).map_err(|why| wrong(at("period"), why, None))?;
+        for (name, time) in [("period", &config.period), ("interval", &config.interval)] {
+            if let Some(time) = time {
+                parse_period(time).map_err(|why| wrong(at(name), why, None))?;
+            }
         }
         if let Some(rate) = config
             .sampling_rate
@@ -401,6 +408,10 @@ impl Settings {
             period: match args.period {
                 Some(period) => Some(period),
                 None => file.period.as_ref().map(from_file).transpose()?,
+            },
+            interval: match args.interval {
+                Some(interval) => Some(interval),
+                None => file.interval.as_ref().map(from_file).transpose()?,
             },
             profile: args.profile.clone().or(file.profile),
             counters: args.counters.or(file.counters).unwrap_or(Counters::Auto),

@@ -58,8 +58,8 @@ fn locations_mean_what_hwloc_calc_says() {
 #[test]
 fn the_first_rule_that_matches_wins() {
     let mut world = World::regular(1, 4, 2, &[0.0; 3]);
-    world.snapshot.threads[1].info.name = "worker-1".to_owned();
-    world.snapshot.threads[2].info.process = "other".to_owned();
+    world.snapshot.threads[1].info.name = "worker-1".into();
+    world.snapshot.threads[2].info.process = "other".into();
     let plan = fixed(&["worker*=core:1", "app=0,9"]).decide(&world.snapshot);
     assert!(plan.remarks[0].contains("no PU 9"), "{:?}", plan.remarks);
     let plan = fixed(&["worker*=core:1", "app=0"]).decide(&world.snapshot);

@@ -9,7 +9,7 @@ use crate::{
     units::Ps,
 };
 use perch_core::{
-    Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError,
+    Affinity, Count, CountQuality, EventPlan, Machine, MachineError, MaskChange, MaskError,
     Metrics, Observation, Outcome, ProcessId, PuSample, PuSet, Sharing, ThreadId, ThreadInfo,
     ThreadSample, Topology, Wake, affinity::Relative,
 };
@@ -222,16 +222,6 @@ impl Machine for SimMachine {
         self.pus = watch.then(|| self.system.pus().to_vec());
     }
 
-    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
-        Err(MachineError::Other(
-            "a simulated machine runs its workload file, no programs".into(),
-        ))
-    }
-
-    fn attach(&mut self, pid: i32) -> Result<(), MachineError> {
-        Err(MachineError::NoSuchProcess(pid))
-    }
-
     fn wait(&mut self, period: Duration) -> Result<Wake, MachineError> {
         let mut due = self.observed + period.as_nanos() as u64;
         if let Some(limit) = self.limit {
@@ -305,8 +295,8 @@ impl Machine for SimMachine {
                 info: ThreadInfo {
                     id,
                     pid: process.pid,
-                    name: thread.identity.name.clone(),
-                    process: process.name.clone(),
+                    name: thread.identity.name.as_str().into(),
+                    process: process.name.as_str().into(),
                 },
                 interval: end.saturating_sub(start).max(1),
                 cpu_time: self.time(seen.cpu_time - before.cpu_time),

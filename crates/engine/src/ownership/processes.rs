@@ -1,7 +1,7 @@
 //! The processes, and the PUs that each of them may use, by which their threads' masks are judged.
 
 use super::{Ownership, owned::Place};
-use perch_core::{Observation, ProcessId, ProcessState, PuSet};
+use perch_core::{Observation, ProcessId, ProcessState, PuSet, ThreadId};
 use std::collections::HashSet;
 
 /// Observations for which a change of a CPU set may explain a mask that was read before or after it.
@@ -92,6 +92,20 @@ impl Ownership {
             .is_some_and(|known| known.state.process == process)
         {
             self.processes.remove(&pid);
+        }
+    }
+
+    /// Forgets the threads of a target that is no longer followed.
+    pub fn forget_target(&mut self, target: u32) {
+        let gone: Vec<ThreadId> = self
+            .threads
+            .iter()
+            .filter(|(_, owned)| self.target(owned.pid) == target)
+            .map(|(thread, _)| *thread)
+            .collect();
+        for thread in gone {
+            self.threads.remove(&thread);
+            self.doubted.remove(&thread);
         }
     }
 

@@ -9,7 +9,10 @@ use perch_core::{
     HandsOff, MetricSource, Outcome, PuSet, Snapshot, ThreadId, ThreadInfo, ThreadSample,
     metric::names,
 };
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 /// The report lists up to this many ended threads one by one, the busiest ones. It groups the rest by name.
 const ENDED: usize = 400;
@@ -208,7 +211,7 @@ impl Collector {
         });
         thread.last = snapshot.at;
         if thread.info.name != sample.info.name {
-            thread.info.name.clone_from(&sample.info.name);
+            thread.info.name = Arc::clone(&sample.info.name);
         }
         if thread.bound.as_ref() != bound {
             thread.bound = bound.cloned();
@@ -240,7 +243,7 @@ impl Collector {
         let thread = self.threads.get_mut(&made.thread);
         let name = thread.map_or_else(String::new, |thread| {
             thread.tally.deeds.moves += 1;
-            thread.info.name.clone()
+            thread.info.name.to_string()
         });
         let report = MoveReport {
             period: snapshot.period,
@@ -279,7 +282,7 @@ impl Collector {
             let Some(thread) = self.threads.remove(id) else {
                 continue;
             };
-            let mut key = (thread.info.process, pattern(&thread.info.name));
+            let mut key = (thread.info.process.to_string(), pattern(&thread.info.name));
             if !self.groups.contains_key(&key) && self.groups.len() >= GROUPS {
                 key = ("(others)".to_owned(), "(others)".to_owned());
             }
@@ -296,8 +299,8 @@ impl Observer for Collector {
         self.start = Some(start.clone());
     }
 
-    fn period(&mut self, period: &Period<'_>) {
-        let (observation, snapshot) = (period.observation, period.snapshot);
+    fn period(&mut self, period: &Period) {
+        let (observation, snapshot) = (&*period.observation, &*period.snapshot);
         self.begin
             .get_or_insert(observation.at.saturating_sub(observation.interval));
         self.at = observation.at;
@@ -320,7 +323,7 @@ impl Observer for Collector {
             let bound = self.threads.get(&id).and_then(|of| of.bound.clone());
             self.thread(sample, snapshot, bound.as_ref(), true);
         }
-        for made in period.moves {
+        for made in &period.moves {
             self.moved(made, snapshot);
         }
         for id in ended {
@@ -380,8 +383,8 @@ fn thread(thread: &Thread) -> ThreadReport {
     ThreadReport {
         thread: thread.info.id,
         pid: thread.info.pid,
-        name: thread.info.name.clone(),
-        process: thread.info.process.clone(),
+        name: thread.info.name.to_string(),
+        process: thread.info.process.to_string(),
         first: thread.first,
         last: thread.last,
         ended: thread.ended,

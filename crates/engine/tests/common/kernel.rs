@@ -2,10 +2,10 @@
 
 use perch_core::{MaskChange, Origin, PuSet, Source, ThreadId};
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    rc::Rc,
+    sync::{Arc, RwLock},
 };
 
 thread_local! {
@@ -320,8 +320,8 @@ impl Kernel {
 }
 
 /// The masks of all live threads.
-pub fn masks(kernel: &Rc<RefCell<Kernel>>) -> BTreeMap<ThreadId, PuSet> {
-    let kernel = kernel.borrow();
+pub fn masks(kernel: &Arc<RwLock<Kernel>>) -> BTreeMap<ThreadId, PuSet> {
+    let kernel = kernel.read().unwrap();
     let threads: BTreeSet<ThreadId> = kernel.tasks.keys().copied().collect();
     threads
         .into_iter()

@@ -5,18 +5,18 @@ use perch_core::{
     Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId,
     affinity::{Image, Relative},
 };
-use std::{cell::RefCell, rc::Rc};
+use std::sync::{Arc, RwLock};
 
 /// Sets affinities on that kernel.
-pub struct Knob(pub Rc<RefCell<Kernel>>);
+pub struct Knob(pub Arc<RwLock<Kernel>>);
 
 impl Affinity for Knob {
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
-        self.0.borrow().mask(thread).ok_or(MaskError::Gone)
+        self.0.read().unwrap().mask(thread).ok_or(MaskError::Gone)
     }
 
     fn change(&mut self, change: &MaskChange) -> Outcome {
-        let mut kernel = self.0.borrow_mut();
+        let mut kernel = self.0.write().unwrap();
         kernel.changes += 1;
         pass(1);
         let kill = kernel.kill.filter(|kill| kill.at == kernel.changes);
@@ -53,13 +53,13 @@ impl Affinity for Knob {
     }
 
     fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
-        let kernel = self.0.borrow();
+        let kernel = self.0.read().unwrap();
         let group = kernel.tasks.get(&thread)?.group;
         Some(kernel.cpusets[group].clone())
     }
 
     fn image(&self, process: ProcessId) -> Option<Image> {
-        let kernel = self.0.borrow();
+        let kernel = self.0.read().unwrap();
         let code = kernel.images.get(&process.pid).copied().unwrap_or_default();
         Some(Image { code, stack: 0 })
     }
@@ -71,7 +71,7 @@ impl Affinity for Knob {
         processes: &[ProcessId],
         known: &dyn Fn(ThreadId) -> bool,
     ) -> Result<Vec<Relative>, MaskError> {
-        let kernel = self.0.borrow();
+        let kernel = self.0.read().unwrap();
         let shows = |pid: &i32| {
             !kernel.daemons.contains(pid) || processes.iter().any(|known| known.pid == *pid)
         };

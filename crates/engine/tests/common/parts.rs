@@ -69,7 +69,7 @@ impl Processor for TestProcessor {
 /// A policy that is a function.
 pub struct Decide<F>(pub F);
 
-impl<F: FnMut(&Snapshot) -> Plan> Policy for Decide<F> {
+impl<F: FnMut(&Snapshot) -> Plan + Send> Policy for Decide<F> {
     fn name(&self) -> &'static str {
         "test"
     }
@@ -89,10 +89,10 @@ pub struct Heard {
 }
 
 impl Observer for Heard {
-    fn period(&mut self, period: &Period<'_>) {
-        self.snapshots.push(period.snapshot.clone());
-        self.plans.push(period.plan.clone());
-        self.moves.push(period.moves.to_vec());
+    fn period(&mut self, period: &Period) {
+        self.snapshots.push(Snapshot::clone(&period.snapshot));
+        self.plans.push(period.plan().cloned().unwrap_or_default());
+        self.moves.push(period.moves.clone());
         self.remarks.extend(period.remarks.iter().cloned());
     }
 }

@@ -7,10 +7,14 @@ use super::{
 };
 use perch_core::{
     Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, Metric, MetricSource,
-    Metrics, Observation, Origin, ProcessId, ProcessState, PuSample, PuSet, Source, ThreadId,
-    ThreadInfo, ThreadSample, Topology, Wake, metric::names,
+    Metrics, Observation, Origin, ProcessId, ProcessState, PuSample, PuSet, Source, Targets,
+    ThreadId, ThreadInfo, ThreadSample, Topology, Wake, metric::names,
 };
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, RwLock},
+    time::Duration,
+};
 
 /// What happens to the kernel's threads.
 #[derive(Debug, Clone)]
@@ -66,7 +70,7 @@ pub struct Step {
 
 /// A machine on the kernel that follows a script.
 pub struct Scripted {
-    pub kernel: Rc<RefCell<Kernel>>,
+    pub kernel: Arc<RwLock<Kernel>>,
     pub knob: Knob,
     pub steps: Vec<Step>,
     pub at: usize,
@@ -87,16 +91,18 @@ pub struct Scripted {
     pub has_records: bool,
     /// Whether its time goes on between observations; else a period takes a second of it.
     pub has_clock: bool,
+    /// Groups that are not followed.
+    pub detached: BTreeSet<usize>,
     last_cpuset: PuSet,
     told: BTreeMap<i32, ProcessState>,
 }
 
 impl Scripted {
-    pub fn new(kernel: &Rc<RefCell<Kernel>>, cores: u32, steps: Vec<Step>) -> Self {
-        let cpuset = kernel.borrow().cpusets[0].clone();
+    pub fn new(kernel: &Arc<RwLock<Kernel>>, cores: u32, steps: Vec<Step>) -> Self {
+        let cpuset = kernel.read().unwrap().cpusets[0].clone();
         Self {
-            kernel: Rc::clone(kernel),
-            knob: Knob(Rc::clone(kernel)),
+            kernel: Arc::clone(kernel),
+            knob: Knob(Arc::clone(kernel)),
             steps,
             at: 0,
             default: cpuset.clone(),
@@ -109,6 +115,7 @@ impl Scripted {
             watches_pus: false,
             has_records: true,
             has_clock: true,
+            detached: BTreeSet::new(),
             last_cpuset: cpuset,
             told: BTreeMap::new(),
         }
@@ -130,13 +137,8 @@ impl Machine for Scripted {
         self.watches_pus = watch;
     }
 
-    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
-        let mut kernel = self.kernel.borrow_mut();
-        Ok(kernel.spawn(None, &self.default, 0.0).tid)
-    }
-
-    fn attach(&mut self, _: i32) -> Result<(), MachineError> {
-        Ok(())
+    fn targets(&mut self) -> Option<&mut dyn Targets> {
+        Some(self)
     }
 
     fn wait(&mut self, _: Duration) -> Result<Wake, MachineError> {
@@ -144,7 +146,7 @@ impl Machine for Scripted {
         let Some(step) = self.steps.get(self.at) else {
             return Ok(self.end);
         };
-        let mut kernel = self.kernel.borrow_mut();
+        let mut kernel = self.kernel.write().unwrap();
         step.before
             .iter()
             .for_each(|op| op.run(&mut kernel, &self.default));
@@ -153,7 +155,7 @@ impl Machine for Scripted {
 
     fn observe(&mut self) -> Result<Observation, MachineError> {
         let second = 1_000_000_000;
-        let mut shared = self.kernel.borrow_mut();
+        let mut shared = self.kernel.write().unwrap();
         let kernel = &mut *shared;
         let ended = std::mem::take(&mut kernel.ended);
         if kernel.killed.is_none() {
@@ -163,8 +165,8 @@ impl Machine for Scripted {
             info: ThreadInfo {
                 id: *id,
                 pid: task.pid,
-                name: format!("worker-{}", id.tid),
-                process: "app".to_owned(),
+                name: format!("worker-{}", id.tid).into(),
+                process: "app".into(),
             },
             interval: second,
             cpu_time: (second as f64 * task.cpu_share) as u64,
@@ -183,7 +185,11 @@ impl Machine for Scripted {
             .iter()
             .filter(|_| self.report_ended)
             .map(|(id, task)| (id, task));
-        let threads = kernel.tasks.iter().chain(told);
+        let followed = kernel
+            .tasks
+            .iter()
+            .filter(|(_, task)| !self.detached.contains(&task.group));
+        let threads = followed.chain(told);
         let pu = |pu: u32| PuSample {
             pu,
             interval: second,
@@ -202,8 +208,9 @@ impl Machine for Scripted {
             pus: pus.map(pu).collect(),
             ended: ended.iter().map(|(id, _)| *id).collect(),
             own_cpu_time: 1_000_000,
-            topology_changed: kernel.cpusets[0] != self.last_cpuset,
-            processes: news(&mut self.told, kernel),
+            topology: (kernel.cpusets[0] != self.last_cpuset)
+                .then(|| Arc::new(topology(self.cores, &kernel.cpusets[0]))),
+            processes: news(&mut self.told, kernel, &self.detached),
             origins: origins(kernel, self.has_records),
             ..Observation::default()
         };
@@ -223,7 +230,7 @@ impl Machine for Scripted {
     }
 
     fn processes(&mut self) -> Vec<(ProcessId, u32)> {
-        let kernel = self.kernel.borrow();
+        let kernel = self.kernel.read().unwrap();
         let first = kernel.tasks.iter().filter(|(id, task)| id.tid == task.pid);
         let processes = first.map(|(id, task)| {
             let (pid, start) = (task.pid, id.start);
@@ -245,10 +252,36 @@ impl Machine for Scripted {
     }
 }
 
+impl Targets for Scripted {
+    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
+        let mut kernel = self.kernel.write().unwrap();
+        Ok(kernel.spawn(None, &self.default, 0.0).tid)
+    }
+
+    fn attach(&mut self, pid: i32) -> Result<u32, MachineError> {
+        let group = self.kernel.read().unwrap().group_of(pid);
+        let group = group.ok_or(MachineError::NoSuchProcess(pid))?;
+        self.detached.remove(&group);
+        Ok(group as u32)
+    }
+
+    fn detach(&mut self, target: u32) {
+        self.told.retain(|_, state| state.target != target);
+        self.detached.insert(target as usize);
+    }
+}
+
 /// Processes that are new or may use other PUs than before.
-fn news(told: &mut BTreeMap<i32, ProcessState>, kernel: &Kernel) -> Vec<ProcessState> {
+fn news(
+    told: &mut BTreeMap<i32, ProcessState>,
+    kernel: &Kernel,
+    detached: &BTreeSet<usize>,
+) -> Vec<ProcessState> {
     let mut news = Vec::new();
     for (id, task) in &kernel.tasks {
+        if detached.contains(&task.group) {
+            continue;
+        }
         let cpuset = &kernel.cpusets[task.group];
         let start = told
             .get(&task.pid)

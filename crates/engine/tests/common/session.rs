@@ -8,39 +8,32 @@ use super::{
 };
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId};
 use perch_engine::{Acting, Options, Session, SessionEnd, StateDir};
-use std::{cell::RefCell, rc::Rc};
+use std::sync::{Arc, RwLock};
 
 /// A kernel that a test and its machine share.
-pub type Shared = Rc<RefCell<Kernel>>;
+pub type Shared = Arc<RwLock<Kernel>>;
 
 /// A kernel with that many cores of two PUs each, and all of its PUs.
 pub fn kernel(cores: u32) -> (Shared, PuSet) {
     let kernel = Kernel::new(2 * cores);
     let all = kernel.pus.clone();
-    (Rc::new(RefCell::new(kernel)), all)
+    (Arc::new(RwLock::new(kernel)), all)
 }
 
 /// A policy on the processor for tests, with everything else as it comes.
 pub fn options(policy: impl Policy + 'static, acting: Acting) -> Options {
-    Options {
-        policy: Box::new(policy),
-        processor: Box::new(TestProcessor),
-        period: None,
-        acting,
-        take_over: false,
-        pus: None,
-    }
+    Options::new(Box::new(policy), Box::new(TestProcessor), acting)
 }
 
 /// A session on that kernel with a policy that is a function.
 pub fn session(
     kernel: &Shared,
     steps: Vec<Step>,
-    policy: impl FnMut(&Snapshot) -> Plan + 'static,
+    policy: impl FnMut(&Snapshot) -> Plan + Send + 'static,
     acting: Acting,
     take_over: bool,
 ) -> Session<Scripted> {
-    let cores = kernel.borrow().pus.len() as u32 / 2;
+    let cores = kernel.read().unwrap().pus.len() as u32 / 2;
     let options = Options {
         take_over,
         ..options(Decide(policy), acting)

@@ -37,12 +37,12 @@ pub fn period(machine: &MachineModel) -> u64 {
 pub fn watch(system: System, processor: &SimProcessor, period: u64) -> Result<Seen, String> {
     let period = Duration::from_nanos(period);
     let options = Options {
-        policy: Box::new(Observe),
-        processor: Box::new(processor.clone()),
         period: Some(period),
-        acting: Acting::Paper(None),
-        take_over: false,
-        pus: None,
+        ..Options::new(
+            Box::new(Observe),
+            Box::new(processor.clone()),
+            Acting::Paper(None),
+        )
     };
     let machine = SimMachine::new(system, Some(2 * period));
     let mut session = Session::new(machine, options).map_err(|error| error.to_string())?;
@@ -57,8 +57,8 @@ pub fn watch(system: System, processor: &SimProcessor, period: u64) -> Result<Se
 struct Watcher(Seen);
 
 impl Observer for Watcher {
-    fn period(&mut self, period: &Period<'_>) {
-        let snapshot = period.snapshot;
+    fn period(&mut self, period: &Period) {
+        let snapshot = &period.snapshot;
         if !period.last {
             return;
         }

@@ -325,8 +325,8 @@ fn vain(rules: &[Rule], results: &[Outcome]) -> Vec<String> {
         .map(|thread| ThreadInfo {
             id: ThreadId { tid: 0, start: 0 },
             pid: 0,
-            name: thread.name.clone(),
-            process: thread.program.clone(),
+            name: thread.name.as_str().into(),
+            process: thread.program.as_str().into(),
         })
         .collect();
     let vain = rules

@@ -197,7 +197,7 @@ fn in_order_of_chance(workload: &WorkloadModel, seed: u64) -> WorkloadModel {
 struct Told<'a, 'b>(&'a mut Meter<'b>);
 
 impl Observer for Told<'_, '_> {
-    fn period(&mut self, period: &Period<'_>) {
+    fn period(&mut self, period: &Period) {
         self.0.is_at(period.snapshot.at);
     }
 }

@@ -6,8 +6,6 @@ pub mod cpuset;
 mod irq;
 mod relatives;
 
-pub use relatives::SESSION_VARIABLE;
-
 use crate::{
     proc::{Gone, Reader, Stat, Status},
     topology::{online_pus, possible_pus},

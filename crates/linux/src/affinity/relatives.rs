@@ -1,12 +1,9 @@
 //! Which live threads belong to processes that perch has started or placed, also when perch itself died meanwhile.
 
 use crate::proc::{Gone, Reader, list_processes, list_tasks, session_of};
-use perch_core::{MaskError, ProcessId, ThreadId, affinity::Relative};
+use perch_core::{MaskError, ProcessId, ThreadId, affinity::Relative, machine::SESSION_VARIABLE};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The environment variable by which processes are recognised that a session started.
-pub const SESSION_VARIABLE: &str = "PERCH_SESSION";
 
 /// What decides about kinship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Opening the machine.
 
-use super::{Changes, CountersMode, Counting, EarlyLooks, LinuxMachine, Places, Pus};
+use super::{Changes, CountersMode, Counting, EarlyLooks, LiveMachine, Places, Pus};
 use crate::{
+    LinuxMachine,
     affinity::LinuxAffinity,
     limits,
     perf::task_events::monotonic,
     proc::Reader,
-    signals::Signals,
     threads::Tracker,
     topology::{self, Source},
 };
@@ -77,6 +77,15 @@ impl Builder {
     /// # Errors
     /// An unreadable topology or `/proc`; none of the PUs of [`Builder::restrict`] is usable.
     pub fn build(self) -> Result<LinuxMachine, MachineError> {
+        let subreaper = !self.leave_orphans;
+        LinuxMachine::new(self.build_live()?, subreaper)
+    }
+
+    /// Opens the machine without a supervisor: for services, which handle signals and reap processes themselves.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn build_live(self) -> Result<LiveMachine, MachineError> {
         limits::raise_open_files();
         let mut topology = match self.topology {
             Some(topology) => topology,
@@ -88,13 +97,13 @@ impl Builder {
             topology::restrict(&mut topology, pus)?;
         }
         let now = Instant::now();
-        Ok(LinuxMachine {
+        Ok(LiveMachine {
             topology: Arc::new(topology),
             changes,
+            told_default: own_mask()?,
             places: Places::new(own_mask()?),
             tracker: Tracker::new(),
             affinity: LinuxAffinity::new(),
-            signals: Signals::catch()?,
             task_events: None,
             counting: Counting::new(
                 self.counters,
@@ -103,15 +112,14 @@ impl Builder {
                 self.modules,
             ),
             pus: Pus::default(),
-            child: None,
-            attached: Vec::new(),
-            subreaper: !self.leave_orphans,
+            over: false,
+            let_go: Vec::new(),
             per_thread: self.per_thread,
             early: EarlyLooks::default(),
             opened: monotonic(),
             period_end: now,
             observed: now,
-            own_cpu_time: LinuxMachine::own_cpu_time(),
+            own_cpu_time: LiveMachine::own_cpu_time(),
             remarks: Vec::new(),
             said: HashSet::new(),
         })

@@ -1,6 +1,6 @@
 //! PUs that come and go while perch runs: on- and offline, into and out of its CPU set.
 
-use super::LinuxMachine;
+use super::LiveMachine;
 use crate::{
     affinity::cpuset::CpusetFile,
     topology::{self, OnlineWatch, Source},
@@ -17,6 +17,8 @@ pub(super) struct Changes {
     cpuset: Option<CpusetFile>,
     allowed: Option<PuSet>,
     restrict: Option<PuSet>,
+    /// The topology has changed, and could not be read.
+    unread: bool,
 }
 
 impl Changes {
@@ -27,6 +29,7 @@ impl Changes {
             cpuset: None,
             allowed: None,
             restrict,
+            unread: false,
         };
         changes.noticed();
         changes
@@ -48,12 +51,16 @@ impl Changes {
 
     /// The new topology, if it differs; else what went wrong or nothing.
     fn look(&mut self, before: &Topology) -> Result<Option<Topology>, String> {
-        if !self.noticed() {
+        if !self.noticed() && !self.unread {
             return Ok(None);
         }
+        self.unread = true;
         let mut now = topology::load(&Source::Native)
-            .map_err(|error| format!("the topology changed but cannot be read again: {error}"))?
+            .map_err(|error| {
+                format!("the topology changed but cannot be read: perch tries again in each period ({error})")
+            })?
             .topology;
+        self.unread = false;
         topology::keep_offline(&mut now, before);
         if let Some(pus) = &self.restrict
             && topology::restrict(&mut now, pus).is_err()
@@ -89,7 +96,7 @@ fn describe(before: &Topology, now: &Topology) -> Vec<String> {
     words
 }
 
-impl LinuxMachine {
+impl LiveMachine {
     /// Reads the topology again if it changed; true if it did.
     pub(super) fn follow_topology(&mut self) -> bool {
         let Some(changes) = &mut self.changes else {

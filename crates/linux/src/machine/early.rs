@@ -2,7 +2,7 @@
 //! thread time at every switch, and a little of that even when it was closed. So it is opened only when the threads
 //! have shown that they do not switch very often, and closed soon if they begin to.
 
-use super::LinuxMachine;
+use super::LiveMachine;
 use crate::perf::{TaskEvents, task_events::Buffering};
 use perch_core::{MachineError, ThreadSample};
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ impl EarlyLooks {
     }
 }
 
-impl LinuxMachine {
+impl LiveMachine {
     /// Looks at young threads if it is time.
     pub(super) fn look_early(&mut self) {
         let now = Instant::now();

@@ -1,4 +1,5 @@
-//! The live machine behind [`perch_core::Machine`].
+//! The live machine behind [`perch_core::Machine`]: it observes threads and changes masks. It handles no signals, starts and
+//! reaps no processes, and never ends by itself; [`crate::LinuxMachine`] does that for a command, and a service for itself.
 
 mod builder;
 mod changes;
@@ -6,31 +7,32 @@ mod counting;
 mod early;
 mod places;
 mod pus;
-mod waiting;
 
 pub use builder::Builder;
 pub use counting::CountersMode;
 
 use crate::{
-    affinity::{LinuxAffinity, SESSION_VARIABLE},
-    launch::{self, Child},
+    affinity::LinuxAffinity,
     perf::{
         TaskEvent, TaskEvents,
         task_events::{Buffering, monotonic},
     },
-    signals::Signals,
     threads::{Created, Launched, Tracker},
 };
 use changes::Changes;
 use counting::Counting;
 use early::EarlyLooks;
 use perch_core::{
-    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, ThreadId,
-    Topology, Wake,
+    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, Targets,
+    ThreadId, Topology, Wake, text,
 };
 use places::Places;
 use pus::Pus;
-use rustix::fd::OwnedFd;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::BorrowedFd,
+    io::Errno,
+};
 use std::{
     collections::HashSet,
     sync::Arc,
@@ -38,23 +40,24 @@ use std::{
 };
 
 /// The machine that perch runs on.
-pub struct LinuxMachine {
+pub struct LiveMachine {
     topology: Arc<Topology>,
     changes: Option<Changes>,
     tracker: Tracker,
     affinity: LinuxAffinity,
-    signals: Signals,
     task_events: Option<TaskEvents>,
     counting: Counting,
     pus: Pus,
-    child: Option<Child>,
-    /// Processes that perch was attached to, while they live: readable when they end.
-    attached: Vec<(i32, Option<OwnedFd>)>,
-    subreaper: bool,
+    /// Whether the launched program has ended, so that this is the last observation.
+    over: bool,
+    /// Threads that are no longer followed, for those who count what they do.
+    let_go: Vec<ThreadId>,
     /// Whether events are those of single threads even where whole PUs may be watched.
     per_thread: bool,
     early: EarlyLooks,
     places: Places,
+    /// The default mask as it was last reported.
+    told_default: PuSet,
     /// When it was opened, by the clock of the kernel's records: what they tell is compared with what perch did.
     opened: u64,
     /// When the last period ended, from which the next is counted.
@@ -65,30 +68,114 @@ pub struct LinuxMachine {
     said: HashSet<String>,
 }
 
-impl std::fmt::Debug for LinuxMachine {
+impl std::fmt::Debug for LiveMachine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinuxMachine")
+        f.debug_struct("LiveMachine")
             .field("topology", &self.topology.source)
             .field("threads", &self.tracker.len())
             .finish_non_exhaustive()
     }
 }
 
-impl LinuxMachine {
-    /// How to open the machine.
-    pub fn builder() -> Builder {
-        Builder::default()
+impl LiveMachine {
+    /// Begins to follow a program that was forked and has not been executed yet; its target.
+    pub(crate) fn follow_launched(&mut self, pid: i32, launched: Launched) -> u32 {
+        self.open_task_events(pid);
+        let since = launched.since;
+        let target = self.places.add_launched();
+        self.tracker.follow_launched(pid, launched, target);
+        self.counting.launched(ThreadId {
+            tid: pid,
+            start: since,
+        });
+        target
     }
 
-    /// Passes a signal on to the launched program, if it still runs. The terminal sends SIGINT to the program itself.
-    pub fn forward(&self, signal: i32) {
-        if let Some(child) = &self.child {
-            child.signal(signal);
+    /// Sleeps until this moment, or until the kernel has something to tell or one of these descriptors is readable; takes
+    /// in what was told.
+    pub(crate) fn sleep(
+        &mut self,
+        until: Instant,
+        also: &[BorrowedFd<'_>],
+    ) -> Result<(), MachineError> {
+        let looks = [self.early.due(), self.counting.due()];
+        let until = looks.into_iter().flatten().fold(until, Instant::min);
+        let time = until.saturating_duration_since(Instant::now());
+        let events = self.task_events.iter().flat_map(|events| events.fds());
+        let mut fds: Vec<PollFd<'_>> = also
+            .iter()
+            .copied()
+            .chain(events)
+            .chain(self.counting.fd())
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let timeout = Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => {
+                return Err(MachineError::Io {
+                    what: "waiting".into(),
+                    error: errno.into(),
+                });
+            }
         }
+        self.drain_task_events();
+        self.look_early();
+        self.counting.drain();
+        Ok(())
+    }
+
+    /// When the present period ends.
+    pub(crate) fn due(&self, period: Duration) -> Instant {
+        self.period_end + period
+    }
+
+    /// Whether the present period is over; if so, the next one begins.
+    pub(crate) fn is_over(&mut self, period: Duration) -> bool {
+        let (now, due) = (Instant::now(), self.due(period));
+        if now < due {
+            return false;
+        }
+        // After a whole period lost (a suspended machine) the count begins anew.
+        self.period_end = if now - due > period { now } else { due };
+        true
+    }
+
+    /// The processes that are followed, as far as they were seen.
+    pub(crate) fn known_processes(&self) -> Vec<ProcessId> {
+        let processes = self.tracker.processes();
+        processes.map(|(process, _)| process).collect()
+    }
+
+    /// The launched program has ended: the next observation is the last.
+    pub(crate) fn end(&mut self) {
+        self.over = true;
+    }
+
+    /// Whether no thread is followed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tracker.is_empty()
+    }
+
+    /// A process that was adopted by perch has ended and was reaped; it had spent so many nanoseconds on PUs.
+    pub(crate) fn orphan_ended(&mut self, pid: i32, spent: u64) {
+        self.tracker.orphan_ended(pid, spent);
+    }
+
+    /// The mask of threads that have not been placed, if it has changed.
+    fn default_if_new(&mut self) -> Option<PuSet> {
+        let default = self.places.first_default();
+        (default != self.told_default).then(|| {
+            self.told_default.clone_from(&default);
+            default
+        })
     }
 
     /// Says something to the user, once.
-    fn remark(&mut self, text: String) {
+    pub(crate) fn remark(&mut self, text: String) {
         if self.said.insert(text.clone()) {
             self.remarks.push(text);
         }
@@ -172,7 +259,7 @@ impl LinuxMachine {
     }
 }
 
-impl Machine for LinuxMachine {
+impl Machine for LiveMachine {
     fn topology(&self) -> Arc<Topology> {
         Arc::clone(&self.topology)
     }
@@ -187,58 +274,15 @@ impl Machine for LinuxMachine {
         self.pus.watch(watch);
     }
 
-    fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError> {
-        if self.child.is_some() {
-            return Err(MachineError::Other(
-                "a program was launched already: one machine follows one".into(),
-            ));
-        }
-        if self.subreaper {
-            // Refused only by kernels before 3.4; orphans then go to init and are found by their mark.
-            let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        }
-        let waiting = launch::prepare(launch)?;
-        let pid = waiting.pid();
-        self.open_task_events(pid);
-        let session = launch
-            .environment
-            .iter()
-            .find(|(name, _)| name == SESSION_VARIABLE);
-        let launched = Launched {
-            since: crate::proc::start_of(pid).unwrap_or_default(),
-            session: session.map(|(_, value)| value.to_string_lossy().into_owned()),
-            subreaper: self.subreaper,
-        };
-        let since = launched.since;
-        let target = self.places.add_launched();
-        self.tracker.follow_launched(pid, launched, target);
-        self.counting.launched(ThreadId {
-            tid: pid,
-            start: since,
-        });
-        self.child = Some(waiting.start()?);
-        Ok(pid)
-    }
-
-    fn attach(&mut self, pid: i32) -> Result<(), MachineError> {
-        let end = self.open_end(pid)?;
-        if pid == std::process::id() as i32 {
-            return Err(MachineError::Other(format!("{pid} is perch itself")));
-        }
-        waiting::check_owner(pid)?;
-        self.open_task_events(pid);
-        let target = self.places.add_attached();
-        if !self.tracker.follow_running(pid, target) {
-            return Err(MachineError::NoSuchProcess(pid));
-        }
-        self.counting.attached(pid);
-        self.places.look(self.tracker.processes());
-        self.attached.push((pid, end));
-        Ok(())
+    fn targets(&mut self) -> Option<&mut dyn Targets> {
+        Some(self)
     }
 
     fn wait(&mut self, period: Duration) -> Result<Wake, MachineError> {
-        self.wait_for(period)
+        while !self.is_over(period) {
+            self.sleep(self.due(period), &[])?;
+        }
+        Ok(Wake::Period)
     }
 
     fn observe(&mut self) -> Result<Observation, MachineError> {
@@ -249,11 +293,7 @@ impl Machine for LinuxMachine {
         let (now, at) = (Instant::now(), monotonic() - self.opened);
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;
-        let over = self
-            .child
-            .as_mut()
-            .is_some_and(|child| child.ended().is_some());
-        self.tracker.read_accounts(over);
+        self.tracker.read_accounts(self.over);
         let mut sampled = self.tracker.sample(interval);
         if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
             // A PU that goes offline while masks are read changes some of them: the code that judges these must know
@@ -273,7 +313,10 @@ impl Machine for LinuxMachine {
         let origins = self.tracker.take_origins();
         let pus = self.pus.observe();
         self.end_early(&sampled.threads);
+        let ended = sampled.ended.len();
+        sampled.ended.append(&mut self.let_go);
         self.counting.period(&self.topology, interval, &mut sampled);
+        sampled.ended.truncate(ended);
         let said: Vec<String> = self
             .tracker
             .take_remarks()
@@ -298,7 +341,10 @@ impl Machine for LinuxMachine {
             unmeasured: self.tracker.take_unmeasured(),
             remarks: std::mem::take(&mut self.remarks),
             own_cpu_time: self.own_cpu_time - before,
-            topology_changed,
+            topology: topology_changed.then(|| Arc::clone(&self.topology)),
+            default: self.default_if_new(),
+            read_late: Vec::new(),
+            allowed: Vec::new(),
         })
     }
 
@@ -327,4 +373,60 @@ impl Machine for LinuxMachine {
             None => threads,
         }
     }
+}
+
+impl Targets for LiveMachine {
+    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
+        Err(MachineError::Other(
+            "this machine starts no programs: start them and attach to them".to_owned(),
+        ))
+    }
+
+    fn attach(&mut self, pid: i32) -> Result<u32, MachineError> {
+        if pid == std::process::id() as i32 {
+            return Err(MachineError::Other(format!("{pid} is perch itself")));
+        }
+        check_owner(pid)?;
+        if let Some(target) = self.tracker.target_if_followed(pid) {
+            return Ok(target);
+        }
+        self.open_task_events(pid);
+        let target = self.places.add_attached();
+        if !self.tracker.follow_running(pid, target) {
+            return Err(MachineError::NoSuchProcess(pid));
+        }
+        self.counting.attached(pid);
+        self.places.look(self.tracker.processes());
+        Ok(target)
+    }
+
+    fn detach(&mut self, target: u32) {
+        let gone = self.tracker.unfollow(target);
+        self.let_go.extend(gone);
+        self.places.look(self.tracker.processes());
+    }
+}
+
+/// Whether perch may place the threads of a process: its own user's, or any with CAP_SYS_NICE
+/// (sched_setaffinity(2)).
+fn check_owner(pid: i32) -> Result<(), MachineError> {
+    let status = |pid: i32| procfs::process::Process::new(pid).and_then(|process| process.status());
+    let (Ok(theirs), Ok(ours)) = (status(pid), status(std::process::id() as i32)) else {
+        return Err(MachineError::NoSuchProcess(pid));
+    };
+    const CAP_SYS_NICE: u64 = 1 << 23;
+    if ours.capeff & CAP_SYS_NICE != 0 || [theirs.ruid, theirs.euid].contains(&ours.euid) {
+        return Ok(());
+    }
+    Err(MachineError::NotPermitted {
+        what: format!(
+            "attaching to process {pid} ({}) of user {}",
+            text::printable(&theirs.name),
+            theirs.euid
+        ),
+        remedy: format!(
+            "run perch as that user or as root, or {}",
+            crate::capability::advice("CAP_SYS_NICE")
+        ),
+    })
 }

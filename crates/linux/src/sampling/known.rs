@@ -247,7 +247,7 @@ impl Known {
             let known = self.threads.get(&thread.info.id.tid)?;
             let undecoded = known.sampled.as_ref()?.undecoded;
             (undecoded >= 10 && process.memory_refused())
-                .then_some((thread.info.pid, thread.info.process.as_str()))
+                .then_some((thread.info.pid, &*thread.info.process))
         })
     }
 

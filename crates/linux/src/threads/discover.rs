@@ -1,10 +1,8 @@
 //! Finding new threads and processes in `/proc`.
 
 use super::{Created, Tracker};
-use crate::{
-    affinity::SESSION_VARIABLE,
-    proc::{last_task_number, parse_stat, process_numbers, session_of, start_of},
-};
+use crate::proc::{last_task_number, parse_stat, process_numbers, session_of, start_of};
+use perch_core::machine::SESSION_VARIABLE;
 use std::time::{Duration, Instant};
 
 /// Every this many scans everything is scanned, whatever the cheap tests say.

@@ -6,6 +6,7 @@
 mod accounts;
 mod discover;
 mod lineage;
+mod names;
 mod origins;
 mod sample;
 mod switching;
@@ -22,12 +23,14 @@ use crate::{
 };
 use accounts::Accounts;
 use lineage::Lineage;
+use names::Names;
 use origins::Origins;
 use perch_core::{Origin, ProcessId, PuSet, ThreadId, ThreadInfo};
 use rustix::fd::OwnedFd;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
+    sync::Arc,
     time::Instant,
 };
 
@@ -44,7 +47,7 @@ struct Process {
     /// The target that it belongs to.
     target: u32,
     /// Its first thread's name.
-    name: String,
+    name: Arc<str>,
     /// How many of its threads are followed.
     threads: usize,
 }
@@ -54,7 +57,7 @@ struct Process {
 struct Thread {
     id: ThreadId,
     pid: i32,
-    name: String,
+    name: Arc<str>,
     /// Its run-time file, kept open while descriptors suffice.
     file: Option<Kept<OwnedFd>>,
     /// Its `stat`, kept open once it has run in two periods.
@@ -87,7 +90,7 @@ struct Thread {
 pub struct Launched {
     /// When the program started, in clock ticks after boot: nothing older belongs to it.
     pub since: u64,
-    /// The mark in its environment ([`crate::affinity::SESSION_VARIABLE`]).
+    /// The mark in its environment ([`perch_core::machine::SESSION_VARIABLE`]).
     pub session: Option<String>,
     /// Whether perch adopts its orphans (PR_SET_CHILD_SUBREAPER).
     pub subreaper: bool,
@@ -104,6 +107,7 @@ pub struct Tracker {
     /// Nanoseconds in a clock tick.
     tick: u64,
     reader: Reader,
+    names: Names,
     /// The newest task number at the last look.
     last_number: Option<i32>,
     /// Looks since the last full one.
@@ -147,6 +151,7 @@ impl Tracker {
             clock,
             tick: SECOND / rustix::param::clock_ticks_per_second().max(1),
             reader: Reader::new(),
+            names: Names::default(),
             last_number: None,
             since_full: 0,
             budget: Budget::of_process(),
@@ -177,6 +182,33 @@ impl Tracker {
             self.look_everywhere(false);
         }
         added
+    }
+
+    /// Whether a process is followed, and as part of which target.
+    pub fn target_if_followed(&self, pid: i32) -> Option<u32> {
+        self.processes.get(&pid).map(|process| process.target)
+    }
+
+    /// No longer follows a target; its threads.
+    pub fn unfollow(&mut self, target: u32) -> Vec<ThreadId> {
+        let processes = self.processes.iter();
+        let pids: BTreeSet<i32> = processes
+            .filter(|(_, process)| process.target == target)
+            .map(|(pid, _)| *pid)
+            .collect();
+        let threads: Vec<ThreadId> = self
+            .threads
+            .values()
+            .filter(|thread| pids.contains(&thread.pid))
+            .map(|thread| thread.id)
+            .collect();
+        for thread in &threads {
+            self.forget(thread.tid);
+        }
+        for pid in pids {
+            self.processes.remove(&pid);
+        }
+        threads
     }
 
     /// How many threads are followed.
@@ -277,11 +309,11 @@ impl Tracker {
     /// The kernel reported that a thread has a new name.
     pub fn renamed(&mut self, tid: i32, name: &str) {
         if let Some(thread) = self.threads.get_mut(&tid) {
-            name.clone_into(&mut thread.name);
+            thread.name = self.names.get(name);
             if thread.pid == tid
                 && let Some(process) = self.processes.get_mut(&tid)
             {
-                name.clone_into(&mut process.name);
+                process.name = Arc::clone(&thread.name);
             }
         }
     }
@@ -345,7 +377,7 @@ impl Tracker {
         let process = Process {
             start: stat.start,
             target,
-            name: stat.name(),
+            name: self.names.get(&stat.name()),
             threads: 0,
         };
         self.processes.insert(pid, process);
@@ -389,7 +421,7 @@ impl Tracker {
                 start: stat.start,
             },
             pid,
-            name: stat.name(),
+            name: self.names.get(&stat.name()),
             file: None,
             stat: None,
             spent: Schedstat::default(),
@@ -483,11 +515,12 @@ impl Tracker {
         ThreadInfo {
             id: thread.id,
             pid: thread.pid,
-            name: thread.name.clone(),
+            name: Arc::clone(&thread.name),
             process: self
                 .processes
                 .get(&thread.pid)
-                .map_or_else(|| thread.name.clone(), |process| process.name.clone()),
+                .map_or(&thread.name, |process| &process.name)
+                .clone(),
         }
     }
 }

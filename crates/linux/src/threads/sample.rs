@@ -1,11 +1,12 @@
 //! Reading every thread once a period: one kept descriptor each; more only of those that ran.
 
-use super::{SECOND, Thread, Tracker, visible_mask};
+use super::{SECOND, Thread, Tracker, names::Names, visible_mask};
 use crate::{
     limits::{Budget, Purpose},
     proc::{Gone, Reader, RunClock, Schedstat, parse_stat},
 };
 use perch_core::{ThreadId, ThreadSample};
+use std::sync::Arc;
 
 /// Migrations are read when a thread is seen on another PU, and at least every this many periods in which it ran: the
 /// file with them costs more to read than all others together.
@@ -29,6 +30,7 @@ impl Tracker {
         let mut sampled = Sampled::default();
         let mut threads = std::mem::take(&mut self.threads);
         let mut reader = std::mem::take(&mut self.reader);
+        let mut names = std::mem::take(&mut self.names);
         let mut executed = Vec::new();
         for thread in threads.values_mut() {
             let image = thread.image;
@@ -49,6 +51,7 @@ impl Tracker {
                 Ok(spent) => {
                     let mut means = Means {
                         reader: &mut reader,
+                        names: &mut names,
                         clock: self.clock,
                         budget: &self.budget,
                     };
@@ -66,14 +69,14 @@ impl Tracker {
                 && let Some(process) = self.processes.get_mut(&thread.pid)
                 && process.name != thread.name
             {
-                thread.name.clone_into(&mut process.name);
-                sample.info.process.clone_from(&process.name);
+                process.name = Arc::clone(&thread.name);
+                sample.info.process = Arc::clone(&process.name);
             }
             if alive && thread.image != image && thread.id.tid == thread.pid {
                 executed.push(thread.pid);
             }
             self.accounts.sampled(sample.cpu_time);
-            sample.info.name.clone_from(&thread.name);
+            sample.info.name = Arc::clone(&thread.name);
             if std::mem::take(&mut thread.new) && alive {
                 sampled.new.push((thread.id, thread.pid));
             }
@@ -81,6 +84,7 @@ impl Tracker {
         }
         self.threads = threads;
         self.reader = reader;
+        self.names = names;
         for pid in executed {
             // The kernel's records would say who asked for it.
             if !self.has_records
@@ -124,6 +128,7 @@ fn read(
 /// What reading a thread needs besides the thread.
 struct Means<'a> {
     reader: &'a mut Reader,
+    names: &'a mut Names,
     clock: RunClock,
     budget: &'a Budget,
 }
@@ -206,7 +211,7 @@ fn read_stat(means: &mut Means<'_>, thread: &mut Thread) -> bool {
             thread.last_pu = stat.last_pu;
             thread.image = stat.image;
             if stat.comm != thread.name.as_bytes() {
-                thread.name = stat.name();
+                thread.name = means.names.get(&stat.name());
             }
         }
         Err(Gone::Ended) => return false,

@@ -91,7 +91,7 @@ fn without_descriptors_the_same_is_read() {
         tracker.budget = Budget::of(budget);
         assert!(tracker.follow_running(own_pid(), 0));
         let sample = sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
-        assert_eq!(sample.info.name, "busy (one) x");
+        assert_eq!(&*sample.info.name, "busy (one) x");
         assert!(sample.last_pu.is_some());
         let told = tracker
             .take_remarks()
@@ -283,10 +283,10 @@ fn a_told_name_counts_for_thread_and_process() {
     // Other tests start processes meanwhile, which are followed too.
     let own = tracker.threads.values().filter(|t| t.pid == own_pid());
     let infos: Vec<ThreadInfo> = own.map(|t| tracker.info(t)).collect();
-    assert!(infos.iter().all(|info| info.process == "other"));
+    assert!(infos.iter().all(|info| *info.process == *"other"));
     assert!(
         infos
             .iter()
-            .any(|info| info.id.tid == own_pid() && info.name == "other")
+            .any(|info| info.id.tid == own_pid() && *info.name == *"other")
     );
 }

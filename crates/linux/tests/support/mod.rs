@@ -179,8 +179,8 @@ impl Periods {
                     info: ThreadInfo {
                         id: *id,
                         pid: *pid,
-                        name: "worker".to_owned(),
-                        process: "test".to_owned(),
+                        name: "worker".into(),
+                        process: "test".into(),
                     },
                     interval,
                     cpu_time: used,

@@ -40,9 +40,12 @@ pub struct PlaceArgs {
         help_heading = "Deciding"
     )]
     pub policy: Option<String>,
-    /// How often to look and decide, such as 1s or 250ms [default: the policy's own]
+    /// How often to decide, such as 1s or 250ms [default: the policy's own]
     #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Deciding")]
     pub period: Option<Duration>,
+    /// How often to look at the threads, if more often than to decide, such as 100ms [default: once a period]
+    #[arg(long, env = "PERCH_INTERVAL", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Deciding")]
+    pub interval: Option<Duration>,
     /// The processor profile: a name or a file [default: detected]
     #[arg(
         long,

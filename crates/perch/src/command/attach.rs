@@ -2,7 +2,6 @@
 
 use crate::{args::AttachArgs, command::place, exit};
 use anyhow::Result;
-use perch_core::Machine;
 use std::process::ExitCode;
 
 /// Places until the processes end or the user stops it.
@@ -13,7 +12,7 @@ pub fn attach(args: &AttachArgs) -> Result<ExitCode> {
     let names: Vec<String> = args.pids.iter().map(ToString::to_string).collect();
     let mut placing = place::prepare(&args.place, &names)?;
     for pid in &args.pids {
-        placing.session.machine().attach(*pid)?;
+        placing.session.attach(*pid)?;
     }
     placing.run(&args.place)?;
     Ok(match placing.unwritten() {

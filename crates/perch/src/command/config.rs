@@ -119,6 +119,9 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
     let file = ConfigFile {
         policy: Some(settings.policy.clone()),
         period: period.map(|period| humantime::format_duration(period).to_string()),
+        interval: settings
+            .interval
+            .map(|time| humantime::format_duration(time).to_string()),
         profile: settings.profile,
         counters: Some(settings.counters).or(Some(Counters::Auto)),
         sampling_rate: settings.sampling_rate,

@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use perch_core::{Policy, Topology};
 use perch_engine::{
-    Acting, Observer, Options, Recovery, Session, SessionEnd, StateDir,
+    Acting, Deciding, Observer, Options, Recovery, Session, SessionEnd, StateDir,
     recording::Recorder,
     recover_all,
     report::{Collector, Report},
@@ -30,7 +30,11 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
+
+/// How long a period's observing waits for the policy's answer: nearly all answer far sooner.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Everything that is needed before a program is launched or attached.
 pub struct Placing {
@@ -93,6 +97,14 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         settings.keep_calibration(calibration.as_deref());
     }
     let policy = policy(&settings, &machine.topology)?;
+    let period = settings.period.unwrap_or_else(|| policy.period());
+    if let Some(interval) = settings.interval.filter(|interval| *interval > period) {
+        bail!(
+            "--interval {interval:?} is longer than the period of {period:?} in which policy {} decides: observe more \
+             often, or give --period too",
+            policy.name()
+        );
+    }
     let mut remarks = Vec::new();
     if profile.name == "generic" {
         remarks.push(format!("profile generic: {why}"));
@@ -118,12 +130,12 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     let session = Session::new(
         open(&settings, here.topology)?,
         Options {
-            policy,
-            processor: Box::new(profile),
+            deciding: Deciding::Apart(PATIENCE),
             period: settings.period,
-            acting,
+            interval: settings.interval,
             take_over: settings.take_over,
             pus: settings.pus.clone(),
+            ..Options::new(policy, Box::new(profile), acting)
         },
     )?;
     Ok(Placing {

@@ -58,12 +58,11 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut session = Session::new(
         RecordedMachine::new(recording),
         Options {
-            policy,
-            processor: Box::new(profile),
             period: Some(period),
-            acting: Acting::Paper(topology),
+            interval: header.interval,
             take_over: settings.take_over,
             pus: settings.pus,
+            ..Options::new(policy, Box::new(profile), Acting::Paper(topology))
         },
     )?;
     let mut collector = Collector::new(&command);

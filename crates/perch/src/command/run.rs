@@ -2,7 +2,7 @@
 
 use crate::{args::RunArgs, command::place, exit};
 use anyhow::Result;
-use perch_core::{Machine, Wake, machine::Launch};
+use perch_core::{Machine, Wake};
 use perch_engine::Cause;
 use perch_linux::{LinuxMachine, signals};
 use std::{process::ExitCode, time::Duration};
@@ -20,20 +20,12 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let mut placing = place::prepare(&args.place, &command)?;
-    let mark = placing
-        .session
-        .mark()
-        .map(|mark| ("PERCH_SESSION".into(), mark.into()));
-    let launch = Launch {
-        command: args.program.clone(),
-        environment: mark.into_iter().collect(),
-    };
     signals::Signals::catch_for_good()?;
-    placing.session.machine().launch(&launch)?;
+    placing.session.launch(args.program.clone())?;
     let end = placing.run(&args.place)?;
     let status = match end.cause {
         Cause::Ended(status) => status,
-        Cause::Stopped(_) => outlast(placing.session.machine())?,
+        Cause::Stopped(_) | Cause::Commanded => outlast(placing.session.machine())?,
     };
     Ok(ExitCode::from(code(status)))
 }

@@ -18,19 +18,19 @@ impl Observer for Explain {
         self.on_paper = start.dry_run;
     }
 
-    fn period(&mut self, period: &Period<'_>) {
+    fn period(&mut self, period: &Period) {
         let mut err = anstream::stderr().lock();
-        for made in period.moves {
+        for made in &period.moves {
             let name = |id: ThreadId| {
                 period
                     .snapshot
                     .thread(id)
-                    .map_or("?", |thread| thread.info.name.as_str())
+                    .map_or("?", |thread| &*thread.info.name)
             };
             let line = line(period.snapshot.at, name(made.thread), made);
             let _ = writeln!(err, "{}", printable(&line));
         }
-        for remark in period.remarks {
+        for remark in &period.remarks {
             let _ = writeln!(err, "perch: {}", printable_lines(remark));
         }
     }

@@ -30,7 +30,7 @@ impl Observer for Live {
         self.policy.clone_from(&start.policy);
     }
 
-    fn period(&mut self, period: &Period<'_>) {
+    fn period(&mut self, period: &Period) {
         if period.last {
             return;
         }
@@ -47,8 +47,8 @@ impl Observer for Live {
 }
 
 /// The table as text.
-pub fn table(policy: &str, period: &Period<'_>) -> String {
-    let snapshot = period.snapshot;
+pub fn table(policy: &str, period: &Period) -> String {
+    let snapshot = &period.snapshot;
     let mut threads: Vec<&ThreadState> = snapshot
         .threads
         .iter()

@@ -80,11 +80,11 @@ impl Fixed {
         self.memory.follow(&snapshot.threads);
         for (at, thread) in snapshot.threads.iter().enumerate() {
             let info = &thread.info;
-            let same = |m: &Match| m.name == info.name && m.process == info.process;
+            let same = |m: &Match| *m.name == *info.name && *m.process == *info.process;
             if !self.memory[at].as_ref().is_some_and(same) {
                 self.memory[at] = Some(Match {
-                    name: info.name.clone(),
-                    process: info.process.clone(),
+                    name: info.name.to_string(),
+                    process: info.process.to_string(),
                     rule: self.rules.iter().position(|rule| rule.matches(info)),
                     turn: None,
                 });

@@ -141,8 +141,8 @@ impl World {
                 info: ThreadInfo {
                     id: id(at),
                     pid: 100,
-                    name: format!("t{at}"),
-                    process: "app".to_owned(),
+                    name: format!("t{at}").into(),
+                    process: "app".into(),
                 },
                 allowed,
                 bound: (bound && !spec.hands_off).then(|| PuSet::single(last_pu)),

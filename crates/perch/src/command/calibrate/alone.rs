@@ -7,7 +7,6 @@ use crate::{
     render::progress::Bar,
 };
 use anyhow::{Context, Result, bail};
-use perch_core::{Launch, Machine};
 use perch_engine::{Acting, Cause, Observer, Options, Period, Session};
 use perch_kernels::{Bench, Kernel, Sizes};
 use perch_lab::calibrate::kernels::Sizes as Caches;
@@ -64,18 +63,11 @@ pub fn metrics(
         metrics: BTreeMap::new(),
     };
     let options = Options {
-        policy: Box::new(Observe),
-        processor: Box::new(profile),
         period: Some(PERIOD),
-        acting: Acting::Paper(None),
-        take_over: false,
-        pus: None,
+        ..Options::new(Box::new(Observe), Box::new(profile), Acting::Paper(None))
     };
     let mut session = Session::new(machine, options)?;
-    session.machine().launch(&Launch {
-        command,
-        environment: Vec::new(),
-    })?;
+    session.launch(command)?;
     let end = session.run(&mut watcher)?;
     match end.cause {
         Cause::Ended(Some(0)) => Ok(Seen {
@@ -83,6 +75,7 @@ pub fn metrics(
             counting: end.counting,
         }),
         Cause::Ended(status) => bail!("the kernels' process failed ({status:?})"),
+        Cause::Commanded => bail!("the kernels' process was stopped"),
         Cause::Stopped(signal) => {
             session.machine().forward(signal);
             Err(stopped(signal))
@@ -97,14 +90,17 @@ struct Watcher<'a> {
 }
 
 impl Observer for Watcher<'_> {
-    fn period(&mut self, period: &Period<'_>) {
+    fn period(&mut self, period: &Period) {
         for thread in &period.snapshot.threads {
             if thread.activity < BUSY || perch_kernels::find(&thread.info.name).is_none() {
                 continue;
             }
             let metrics = thread.metrics.iter();
             let metrics = metrics.map(|(name, metric)| (name.to_string(), metric.value));
-            let known = self.metrics.entry(thread.info.name.clone()).or_default();
+            let known = self
+                .metrics
+                .entry(thread.info.name.to_string())
+                .or_default();
             known.extend(metrics);
         }
         self.bar.adds(PERIOD.as_millis() as u64);

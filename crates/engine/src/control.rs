@@ -1,0 +1,325 @@
+//! What a session knows and concludes: a state machine without a machine. It reads observations, and says what a journal
+//! must learn, what the policy may know, and what a plan changes.
+
+use crate::{
+    characterise::{Characteriser, Context, Paper, Processor},
+    observer::Move,
+    ownership::{Noticed, Ownership},
+    plan_check,
+    said::Said,
+};
+use perch_core::{
+    Observation, Outcome, Plan, ProcessId, PuSet, Snapshot, ThreadId, Topology, UnitDomains,
+};
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+/// Nanoseconds for which a process that ended is remembered: its children may be reported late.
+const LINGER: u64 = 3_000_000_000;
+/// And at least this many observations, as they may be far apart.
+const LINGER_OBSERVATIONS: u64 = 3;
+
+/// What an observation told that journals must know.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Masks and programs.
+    pub noticed: Vec<Noticed>,
+    /// Processes that were not known before.
+    pub processes: Vec<ProcessId>,
+    /// Processes of which nothing can be reported any more.
+    pub departed: Vec<ProcessId>,
+}
+
+/// The state of a session.
+pub(crate) struct Control {
+    processor: Box<dyn Processor>,
+    pub pus: Option<PuSet>,
+    pub paper: Option<Paper>,
+    pub topology: Arc<Topology>,
+    /// The PUs of the machine on which threads run that they may use.
+    machine_usable: PuSet,
+    /// The PUs on which perch may put threads.
+    usable: PuSet,
+    units: Arc<UnitDomains>,
+    pub ownership: Ownership,
+    pub processes: BTreeMap<i32, ProcessId>,
+    /// Processes that have ended lately. Each has the observation and the time after which every thread that inherited
+    /// from it is known.
+    departing: VecDeque<(u64, u64, ProcessId)>,
+    /// Of single observations, and of several that were taken together to decide.
+    ticks: Characteriser,
+    decisions: Characteriser,
+    /// Observations since the last decision, if it takes more than one.
+    pending: Option<Observation>,
+    outcomes: Vec<(ThreadId, Outcome)>,
+    /// Threads whose mask was not the one that perch knew.
+    refused: HashSet<ThreadId>,
+    pub said: Said,
+    pub observations: u64,
+}
+
+impl Control {
+    /// `topologies` are that of the machine on which threads run, and that on which they are placed, if it is another.
+    pub fn new(
+        processor: Box<dyn Processor>,
+        ownership: Ownership,
+        pus: Option<PuSet>,
+        paper: Option<Paper>,
+        topologies: (&Arc<Topology>, Option<Arc<Topology>>),
+    ) -> Self {
+        let (machine, other) = topologies;
+        let mut control = Self {
+            processor,
+            pus,
+            paper,
+            topology: Arc::clone(machine),
+            machine_usable: PuSet::new(),
+            usable: PuSet::new(),
+            units: Arc::default(),
+            ownership,
+            processes: BTreeMap::new(),
+            departing: VecDeque::new(),
+            ticks: Characteriser::default(),
+            decisions: Characteriser::default(),
+            pending: None,
+            outcomes: Vec::new(),
+            refused: HashSet::new(),
+            said: Said::default(),
+            observations: 0,
+        };
+        control.learn_topology(machine, other);
+        control
+    }
+
+    pub fn processor(&self) -> &dyn Processor {
+        &*self.processor
+    }
+
+    /// The machine on which threads run, and the one on which they are placed, if that is another.
+    fn learn_topology(&mut self, machine: &Arc<Topology>, other: Option<Arc<Topology>>) {
+        self.machine_usable = machine.usable();
+        if self.paper.as_ref().is_some_and(|paper| paper.elsewhere) && other.is_none() {
+            return;
+        }
+        let topology = other.unwrap_or_else(|| Arc::clone(machine));
+        let usable = topology.usable();
+        self.usable = match &self.pus {
+            Some(pus) => usable.and(pus),
+            None => usable,
+        };
+        self.units = Arc::new(self.processor.unit_domains(&topology));
+        self.topology = topology;
+    }
+
+    /// Threads whose masks must be read before an observation is taken in: perch could not change their masks, or knows
+    /// none of them.
+    pub fn unread(&self, observation: &Observation) -> Vec<ThreadId> {
+        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let late: HashSet<ThreadId> = observation.read_late.iter().map(|(id, _)| *id).collect();
+        let unread = observation.threads.iter().filter(|sample| {
+            let id = sample.info.id;
+            sample.mask.is_none()
+                && (self.refused.contains(&id) || self.ownership.get(id).is_none())
+                && !ended.contains(&id)
+                && !late.contains(&id)
+        });
+        unread.map(|sample| sample.info.id).collect()
+    }
+
+    /// Brings topology, ownership and processes up to date. `allowed` asks for the PUs that are online and in a thread's
+    /// own CPU set.
+    pub fn take_in(
+        &mut self,
+        observation: &Observation,
+        allowed: &dyn Fn(ThreadId) -> Option<PuSet>,
+    ) -> Taken {
+        if let Some(topology) = &observation.topology {
+            self.learn_topology(topology, None);
+        }
+        if let Some(default) = &observation.default {
+            self.ownership.set_default(default.clone());
+        }
+        self.refused.clear();
+        let mut taken = Taken {
+            noticed: self
+                .ownership
+                .observe(observation, &self.machine_usable, allowed),
+            ..Taken::default()
+        };
+        let mut pids = HashSet::new();
+        // Of a process whose first thread has ended only its state tells.
+        let told = observation.processes.iter().map(|state| state.process);
+        let mut processes: Vec<ProcessId> = told.collect();
+        let mut own = BTreeMap::new();
+        for sample in &observation.threads {
+            let (id, pid) = (sample.info.id, sample.info.pid);
+            pids.insert(pid);
+            own.insert(id, pid);
+            if id.tid == pid {
+                let start = id.start;
+                processes.push(ProcessId { pid, start });
+            }
+        }
+        for (id, mask) in &observation.read_late {
+            let pid = own.get(id).copied().unwrap_or(0);
+            let noticed = self.ownership.learn(*id, pid, mask, allowed);
+            taken.noticed.extend(noticed);
+        }
+        for process in processes {
+            if self.processes.insert(process.pid, process) != Some(process) {
+                taken.processes.push(process);
+            }
+        }
+        if let Some(paper) = &mut self.paper {
+            observation.ended.iter().for_each(|thread| {
+                paper.bound.remove(thread);
+            });
+        }
+        if !observation.ended.is_empty() {
+            self.part_with(&pids, observation.at);
+        }
+        taken.departed = self.departed(observation.at);
+        self.observations += 1;
+        taken
+    }
+
+    /// Processes of which no thread is left are known for a while yet.
+    fn part_with(&mut self, live: &HashSet<i32>, at: u64) {
+        let (observations, departing) = (self.observations, &mut self.departing);
+        self.processes.retain(|pid, process| {
+            let lives = live.contains(pid);
+            if !lives {
+                departing.push_back((observations + LINGER_OBSERVATIONS, at + LINGER, *process));
+            }
+            lives
+        });
+    }
+
+    fn departed(&mut self, at: u64) -> Vec<ProcessId> {
+        let mut departed = Vec::new();
+        while let Some((observations, time, process)) = self.departing.front().copied()
+            && observations <= self.observations
+            && time <= at
+        {
+            self.departing.pop_front();
+            self.ownership.forget_process(process);
+            departed.push(process);
+        }
+        departed
+    }
+
+    /// What is known after one observation.
+    pub fn tick(&mut self, observation: &Observation, remarks: &mut Vec<String>) -> Snapshot {
+        let outcomes = self.outcomes.clone();
+        self.characterise(observation, false, outcomes, remarks)
+    }
+
+    /// Keeps an observation for the next decision.
+    pub fn keep(&mut self, observation: &Observation) {
+        match &mut self.pending {
+            Some(pending) => pending.absorb(observation),
+            None => self.pending = Some(observation.clone()),
+        }
+    }
+
+    /// What is known after all observations since the last decision, of which this is the last; `None` if it is the only
+    /// one.
+    pub fn all(
+        &mut self,
+        observation: &Observation,
+        remarks: &mut Vec<String>,
+    ) -> Option<Snapshot> {
+        let mut pending = self.pending.take()?;
+        pending.absorb(observation);
+        let outcomes = self.outcomes.clone();
+        Some(self.characterise(&pending, true, outcomes, remarks))
+    }
+
+    fn characterise(
+        &mut self,
+        observation: &Observation,
+        all: bool,
+        last_outcomes: Vec<(ThreadId, Outcome)>,
+        remarks: &mut Vec<String>,
+    ) -> Snapshot {
+        let context = Context {
+            processor: &*self.processor,
+            ownership: &self.ownership,
+            topology: &self.topology,
+            usable: &self.usable,
+            units: &self.units,
+            paper: self.paper.as_ref(),
+            last_outcomes,
+        };
+        let characteriser = match all {
+            true => &mut self.decisions,
+            false => &mut self.ticks,
+        };
+        let (snapshot, noticed) = characteriser.snapshot(observation, context);
+        remarks.extend(noticed);
+        snapshot
+    }
+
+    /// The policy has been told of all outcomes so far.
+    pub fn told(&mut self) {
+        self.outcomes.clear();
+    }
+
+    /// What a plan changes, with what is wrong in it taken out. `basis` is what the policy knew, `present` what is known
+    /// now, if that is later.
+    pub fn moves(
+        &self,
+        plan: &mut Plan,
+        policy: &str,
+        basis: &Snapshot,
+        present: Option<&Snapshot>,
+        remarks: &mut Vec<String>,
+    ) -> Vec<Move> {
+        remarks.extend(plan_check::check(plan, basis, policy));
+        if let Some(present) = present {
+            plan_check::drop_outdated(plan, present);
+        }
+        plan_check::difference(plan, present.unwrap_or(basis))
+    }
+
+    /// Takes in what became of a plan's moves.
+    pub fn moved(&mut self, moves: &[Move]) {
+        if let Some(paper) = &mut self.paper {
+            for made in moves {
+                match &made.to {
+                    Some(pus) => paper.bound.insert(made.thread, pus.clone()),
+                    None => paper.bound.remove(&made.thread),
+                };
+            }
+        }
+        for made in moves {
+            self.outcomes.push((made.thread, made.outcome));
+            if made.outcome == Outcome::ChangedByOthers {
+                self.refused.insert(made.thread);
+            }
+        }
+    }
+
+    /// Forgets all that belongs to a target.
+    pub fn forget_target(&mut self, target: u32) {
+        let of_target: Vec<ProcessId> = self
+            .processes
+            .values()
+            .filter(|process| self.ownership.target(process.pid) == target)
+            .copied()
+            .collect();
+        self.ownership.forget_target(target);
+        if let Some(pending) = &mut self.pending {
+            let pids: HashSet<i32> = of_target.iter().map(|process| process.pid).collect();
+            pending
+                .threads
+                .retain(|sample| !pids.contains(&sample.info.pid));
+        }
+        for process in of_target {
+            self.processes.remove(&process.pid);
+            self.ownership.forget_process(process);
+        }
+    }
+}

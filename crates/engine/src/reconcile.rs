@@ -1,0 +1,432 @@
+//! The reconciler: journals and makes the changes of a plan, and undoes them at the end. It alone changes masks.
+
+use crate::{
+    control::{Control, Taken},
+    journal::{
+        Header, Kept, Knob, ProcessRecord, Record, SetRecord,
+        file::JournalFile,
+        state_dir::{self, StateDir, StateDirError},
+    },
+    observer::{Move, unread},
+    ownership::{Noticed, Ownership},
+    plan_check,
+    restore::{ROUNDS, RestoreReport, restore},
+};
+use perch_core::{
+    Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, Reason, ThreadId,
+};
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+};
+
+/// Where changes are journaled: a file for each target, made before its first change.
+pub(crate) struct Reconciler {
+    dir: StateDir,
+    header: Header,
+    files: BTreeMap<u32, JournalFile>,
+    /// A write failed; nothing is changed any more.
+    failed: Option<String>,
+    /// Counts threads' starts, in ticks.
+    pub clock: fn() -> u64,
+}
+
+/// The target to which a thread belongs, with its process.
+fn target_of(ownership: &Ownership, thread: ThreadId) -> (u32, i32) {
+    let pid = ownership.get(thread).map_or(0, |owned| owned.pid);
+    (ownership.target(pid), pid)
+}
+
+/// A thread that must be left alone.
+fn freed(ownership: &Ownership, thread: ThreadId) -> Option<Record> {
+    let owned = ownership.get(thread)?;
+    let process = owned.pid;
+    Some(match owned.is_foreign() {
+        true => Record::Placed {
+            thread,
+            process,
+            mask: owned.before.clone(),
+        },
+        false => Record::Free { thread, process },
+    })
+}
+
+/// A process with the program that it executes now.
+fn process_record(affinity: &dyn Affinity, id: ProcessId) -> Record {
+    let image = affinity.image(id);
+    Record::Process(ProcessRecord {
+        id,
+        image,
+        unseen: false,
+    })
+}
+
+impl Reconciler {
+    /// Nothing changed yet.
+    ///
+    /// # Errors
+    /// A /proc that cannot be read.
+    pub fn new(dir: StateDir, default: PuSet) -> Result<Self, StateDirError> {
+        Ok(Self {
+            dir,
+            header: state_dir::header(default)?,
+            files: BTreeMap::new(),
+            failed: None,
+            clock: state_dir::boot_ticks,
+        })
+    }
+
+    /// The session's name, which its journals carry.
+    pub fn session(&self) -> &str {
+        &self.header.session
+    }
+
+    fn fail(&mut self, error: &io::Error) -> String {
+        let why = format!(
+            "{}: {error}: without a journal nothing is changed any more; make room there, or set {}",
+            self.dir.path().display(),
+            state_dir::VARIABLE
+        );
+        self.failed = Some(why.clone());
+        why
+    }
+
+    /// Writes what has been done or found, to those journals that there are.
+    fn conclude(&mut self, records: BTreeMap<u32, Vec<Record>>, remarks: &mut Vec<String>) {
+        for (target, records) in records {
+            if let Some(file) = self.files.get_mut(&target)
+                && let Err(error) = file.conclude(&records)
+            {
+                remarks.push(format!("{}: {error}", file.path().display()));
+            }
+        }
+    }
+
+    /// Journals what was observed. `ended` are threads that have ended.
+    pub fn note(
+        &mut self,
+        taken: &Taken,
+        ended: &[ThreadId],
+        control: &Control,
+        affinity: &dyn Affinity,
+        remarks: &mut Vec<String>,
+    ) {
+        if self.files.is_empty() {
+            return;
+        }
+        let mut records = BTreeMap::<u32, Vec<Record>>::new();
+        for noticed in &taken.noticed {
+            if let Some((target, record)) = self.record(noticed, control, affinity) {
+                records.entry(target).or_default().push(record);
+            }
+        }
+        for process in &taken.processes {
+            // Journaled before anything is changed, so that a restore after perch was killed knows the process, whatever
+            // it starts.
+            let target = control.ownership.target(process.pid);
+            if self.files.contains_key(&target) {
+                let record = process_record(affinity, *process);
+                records.entry(target).or_default().push(record);
+            }
+        }
+        for file in self.files.values_mut() {
+            for thread in ended {
+                let held = matches!(file.journal().thread(*thread), Some(Kept::Held(_)));
+                // A thread that only hides may still have the mask.
+                if !held || affinity.mask(*thread) != Err(MaskError::Hidden) {
+                    file.journal_mut().forget(*thread);
+                }
+            }
+            for process in &taken.departed {
+                file.journal_mut().forget_process(*process);
+            }
+        }
+        self.conclude(records, remarks);
+    }
+
+    /// What the journal must know of a thread that was found in some state, with its target.
+    fn record(
+        &self,
+        noticed: &Noticed,
+        control: &Control,
+        affinity: &dyn Affinity,
+    ) -> Option<(u32, Record)> {
+        let ownership = &control.ownership;
+        let (Noticed::Foreign(thread)
+        | Noticed::Inherited(thread)
+        | Noticed::Refitted(thread)
+        | Noticed::Doubted(thread)
+        | Noticed::Executed(thread)) = *noticed;
+        let (target, process) = target_of(ownership, thread);
+        if !self.files.contains_key(&target) {
+            return None;
+        }
+        let record = match noticed {
+            Noticed::Foreign(_) => freed(ownership, thread)?,
+            Noticed::Doubted(_) => Record::Doubt {
+                thread,
+                mask: ownership.get(thread)?.current.clone(),
+            },
+            Noticed::Executed(_) => process_record(affinity, *control.processes.get(&process)?),
+            Noticed::Inherited(_) | Noticed::Refitted(_) => {
+                let owned = ownership.get(thread)?;
+                Record::Set(SetRecord {
+                    thread,
+                    process,
+                    knob: Knob::Affinity,
+                    before: owned.before.clone(),
+                    whole: Some(owned.whole),
+                    from: Vec::new(),
+                    set: owned.asked.clone()?,
+                    let_go: Some(false),
+                    // What it starts has the mask too.
+                    at: match noticed {
+                        Noticed::Inherited(_) => thread.start,
+                        _ => u64::MAX,
+                    },
+                })
+            }
+        };
+        Some((target, record))
+    }
+
+    /// Journals and makes changes, and fills in what became of them.
+    pub fn apply<M: Machine>(
+        &mut self,
+        control: &mut Control,
+        machine: &mut M,
+        moves: &mut Vec<Move>,
+        remarks: &mut Vec<String>,
+    ) {
+        let_lapsed_go(&control.ownership, moves);
+        let changes = changes(&control.ownership, machine.affinity(), moves);
+        if changes.is_empty() {
+            return;
+        }
+        if let Err(why) = self.announce(&changes, control, machine.affinity()) {
+            remarks.push(why);
+            return;
+        }
+        let mut records = BTreeMap::<u32, Vec<Record>>::new();
+        for (at, change) in &changes {
+            let thread = change.thread;
+            let (target, _) = target_of(&control.ownership, thread);
+            let before = machine.now();
+            let outcome = machine.affinity().change(change);
+            let span = before.zip(machine.now());
+            control
+                .ownership
+                .outcome(thread, &change.set, outcome, span);
+            (moves[*at].outcome, moves[*at].span) = (outcome, span);
+            let done = Record::Done { thread, outcome };
+            records.entry(target).or_default().push(done);
+        }
+        self.conclude(records, remarks);
+    }
+
+    /// Writes to the journals what is about to be changed.
+    fn announce(
+        &mut self,
+        changes: &[(usize, MaskChange)],
+        control: &Control,
+        affinity: &dyn Affinity,
+    ) -> Result<(), String> {
+        if let Some(why) = &self.failed {
+            return Err(why.clone());
+        }
+        let at = (self.clock)();
+        let mut records = BTreeMap::<u32, Vec<Record>>::new();
+        for (_, change) in changes {
+            let (target, process) = target_of(&control.ownership, change.thread);
+            let Some(owned) = control.ownership.get(change.thread) else {
+                continue;
+            };
+            records
+                .entry(target)
+                .or_default()
+                .push(Record::Set(SetRecord {
+                    thread: change.thread,
+                    process,
+                    knob: Knob::Affinity,
+                    before: owned.before.clone(),
+                    whole: Some(owned.whole),
+                    from: owned.asked.iter().cloned().collect(),
+                    set: change.set.clone(),
+                    let_go: Some(change.set == owned.before),
+                    at,
+                }));
+        }
+        for (target, sets) in records {
+            self.announce_to(target, sets, control, affinity)?;
+        }
+        Ok(())
+    }
+
+    /// Writes to one target's journal, which is made if there is none, and tells it of processes that it does not know.
+    fn announce_to(
+        &mut self,
+        target: u32,
+        sets: Vec<Record>,
+        control: &Control,
+        affinity: &dyn Affinity,
+    ) -> Result<(), String> {
+        let ownership = &control.ownership;
+        let file = self.files.get(&target);
+        let known: HashSet<ProcessId> =
+            file.map_or_else(HashSet::new, |file| file.journal().processes().collect());
+        let new: Vec<ProcessId> = control
+            .processes
+            .values()
+            .filter(|id| !known.contains(id) && ownership.target(id.pid) == target)
+            .copied()
+            .collect();
+        let mut records: Vec<Record> = new.iter().map(|id| process_record(affinity, *id)).collect();
+        if file.is_none() {
+            let foreign = ownership
+                .iter()
+                .filter(|(_, owned)| owned.is_foreign() && ownership.target(owned.pid) == target);
+            records.extend(foreign.filter_map(|(thread, _)| freed(ownership, thread)));
+            let mut header = self.header.clone();
+            header.target = target;
+            // Its own default: the first of its processes is the one that was given to perch.
+            if let Some(id) = new.first() {
+                let (default, whole) = ownership.default_of(id.pid);
+                (header.default, header.whole) = (default.clone(), whole);
+            }
+            match JournalFile::create(&self.dir, header) {
+                Ok(file) => self.files.insert(target, file),
+                Err(error) => return Err(self.fail(&error)),
+            };
+        }
+        records.extend(sets);
+        let Some(file) = self.files.get_mut(&target) else {
+            return Ok(());
+        };
+        file.announce(&records).map_err(|error| self.fail(&error))
+    }
+
+    /// Gives every thread its mask back. Harmless when called again.
+    pub fn give_back<M: Machine>(&mut self, machine: &mut M) -> RestoreReport {
+        let mut all = RestoreReport::default();
+        let targets: Vec<u32> = self.files.keys().copied().collect();
+        for target in targets {
+            all.add(self.give_back_target(target, machine));
+        }
+        all
+    }
+
+    /// Gives the threads of one target their masks back. Its journal is gone then, unless something could not be
+    /// restored.
+    pub fn give_back_target<M: Machine>(&mut self, target: u32, machine: &mut M) -> RestoreReport {
+        let Some(mut file) = self.files.remove(&target) else {
+            return RestoreReport::default();
+        };
+        let mut report = restore(machine.affinity(), file.journal(), None);
+        // No perch mask can be inherited any more. Daemons that were forked meanwhile by processes that have since
+        // exited are known only to the machine.
+        for _ in 0..ROUNDS {
+            let known: HashSet<ProcessId> = file.journal().processes().collect();
+            let mut new = machine.processes();
+            new.retain(|(process, of)| *of == target && !known.contains(process));
+            if new.is_empty() {
+                break;
+            }
+            let records: Vec<Record> = new
+                .into_iter()
+                .map(|(id, _)| {
+                    Record::Process(ProcessRecord {
+                        id,
+                        image: None,
+                        unseen: true,
+                    })
+                })
+                .collect();
+            // If the disk is full, this perch knows them all the same.
+            let _ = file.conclude(&records);
+            report.and_then(restore(machine.affinity(), file.journal(), None));
+        }
+        // Left for `perch restore` if that needs more privileges than perch has.
+        if report.failed.is_empty() {
+            let path = file.path().to_owned();
+            if let Err(error) = file.remove() {
+                let nobody = ThreadId { tid: 0, start: 0 };
+                report
+                    .failed
+                    .push((nobody, format!("{}: {error}", path.display())));
+            }
+        } else {
+            self.files.insert(target, file);
+        }
+        report
+    }
+}
+
+/// Threads whose binding the kernel has replaced, and that the plan does not bind anew, are let go: else the kernel would
+/// bring the binding back when the PUs are back.
+fn let_lapsed_go(ownership: &Ownership, moves: &mut Vec<Move>) {
+    let moved: HashSet<ThreadId> = moves.iter().map(|made| made.thread).collect();
+    let mut lapsed: Vec<ThreadId> = ownership
+        .lapsed()
+        .filter(|thread| !moved.contains(thread))
+        .collect();
+    lapsed.sort_unstable();
+    moves.extend(lapsed.into_iter().map(|thread| Move {
+        thread,
+        from: ownership.get(thread).and_then(|owned| owned.asked.clone()),
+        to: None,
+        reason: Reason::new(
+            "its PUs went offline or left its cpuset, so the kernel has undone the binding",
+        ),
+        outcome: Outcome::NotApplied,
+        span: None,
+    }));
+}
+
+/// The changes of masks that moves need, each with its move's place. Moves that need none are taken out.
+fn changes(
+    ownership: &Ownership,
+    affinity: &dyn Affinity,
+    moves: &mut Vec<Move>,
+) -> Vec<(usize, MaskChange)> {
+    let mut changes = Vec::new();
+    moves.retain_mut(|made| {
+        let Some(owned) = ownership.get(made.thread) else {
+            // Its mask could not be read when it was observed.
+            if let Err(error) = affinity.mask(made.thread) {
+                made.outcome = unread(&error);
+            }
+            return true;
+        };
+        if owned.hands_off.is_some()
+            || made
+                .to
+                .as_ref()
+                .is_some_and(|to| !to.is_subset(&owned.before))
+        {
+            // Left alone since the policy was asked: it will see that next time.
+            return false;
+        }
+        let Some((set, true)) = plan_check::target(ownership, made) else {
+            return false;
+        };
+        let change = MaskChange {
+            thread: made.thread,
+            expect: owned.current.clone(),
+            // To be bound to all that it may use is not to be bound.
+            to_default: owned.whole && set == owned.before,
+            set,
+        };
+        changes.push((changes.len(), change));
+        true
+    });
+    // Moves that could not be read come without a change: number the others by their place.
+    let places: BTreeMap<ThreadId, usize> = moves
+        .iter()
+        .enumerate()
+        .map(|(at, made)| (made.thread, at))
+        .collect();
+    for (at, change) in &mut changes {
+        *at = places[&change.thread];
+    }
+    changes
+}

@@ -1,0 +1,350 @@
+//! The live machine under a command: signals, the launched program and its orphans, and the end of all targets.
+
+use crate::{
+    launch::{self, Child},
+    machine::{Builder, LiveMachine},
+    proc::{Reader, parse_stat},
+    signals::{self, Received, Sender, Signals},
+    threads::Launched,
+};
+use perch_core::{
+    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, Targets,
+    Topology, Wake, machine::SESSION_VARIABLE,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{sync::Arc, time::Duration};
+
+/// A [`LiveMachine`] that launches a program, reaps it, passes signals on to it, and tells when everything has ended or
+/// the user asks to stop.
+#[derive(Debug)]
+pub struct LinuxMachine {
+    live: LiveMachine,
+    signals: Signals,
+    child: Option<Child>,
+    /// Processes that perch was attached to, while they live: each with its target and a descriptor that is readable
+    /// when they end.
+    attached: Vec<(i32, u32, Option<OwnedFd>)>,
+    subreaper: bool,
+}
+
+impl LinuxMachine {
+    /// How to open the machine.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn new(live: LiveMachine, subreaper: bool) -> Result<Self, MachineError> {
+        Ok(Self {
+            live,
+            signals: Signals::catch()?,
+            child: None,
+            attached: Vec::new(),
+            subreaper,
+        })
+    }
+
+    /// Passes a signal on to the launched program, if it still runs. The terminal sends SIGINT to the program itself.
+    pub fn forward(&self, signal: i32) {
+        if let Some(child) = &self.child {
+            child.signal(signal);
+        }
+    }
+
+    /// Passes the signal that stopped perch last on to the launched program, as sudo(8) does: not one that the program
+    /// sent itself; and of the kernel's none that a terminal sends to the whole group, the program included, or that
+    /// is about perch's own limits.
+    pub fn pass_stop(&mut self) {
+        let Some(received) = self.signals.stopped_by() else {
+            return;
+        };
+        let own = matches!(
+            received.signal,
+            libc::SIGINT | libc::SIGQUIT | libc::SIGXCPU | libc::SIGXFSZ
+        );
+        if received.sender != Sender::Kernel || !own {
+            self.pass(received);
+        }
+    }
+
+    /// Passes a signal on to the launched program, unless it comes from there.
+    fn pass(&mut self, received: Received) {
+        let Received { signal, times, .. } = received;
+        if self.child.is_none() {
+            self.live.remark(format!(
+                "{} is ignored: perch passes signals on to a program that it has started (perch run)",
+                signals::name(signal)
+            ));
+            return;
+        }
+        if matches!(received.sender, Sender::Process(pid) if self.is_followed(pid)) {
+            return;
+        }
+        if let Some(child) = &self.child {
+            (0..times).for_each(|_| child.signal(signal));
+        }
+    }
+
+    /// Whether a process is followed, or descends from one that is. One that has ended since is not known any more.
+    fn is_followed(&mut self, pid: i32) -> bool {
+        let known: Vec<ProcessId> = self.live.known_processes();
+        // A look at all processes takes longer.
+        known.iter().any(|process| process.pid == pid)
+            || self
+                .live
+                .affinity()
+                .relatives("", &known, &|_| false)
+                .unwrap_or_default()
+                .iter()
+                .any(|relative| relative.process.pid == pid)
+    }
+
+    /// A descriptor that tells the end of a process to attach to.
+    fn open_end(&self, pid: i32) -> Result<Option<OwnedFd>, MachineError> {
+        let number = Some(pid)
+            .filter(|pid| *pid > 0)
+            .and_then(Pid::from_raw)
+            .ok_or(MachineError::NoSuchProcess(pid))?;
+        match pidfd_open(number, PidfdFlags::empty()) {
+            Ok(end) => Ok(Some(end)),
+            // A thread's number that is not its process' is refused as invalid (or, since 6.9, not found).
+            Err(Errno::SRCH) => Err(MachineError::NoSuchProcess(pid)),
+            Err(Errno::INVAL | Errno::NOENT) => Err(MachineError::Other(format!(
+                "{pid} is a thread, not a process: attach to its process ({})",
+                process_of(pid).map_or_else(|| "see `ps -eL`".to_owned(), |p| p.to_string())
+            ))),
+            // Kernels before 5.3: the end is noticed at the next period.
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether any process that perch was attached to, or a descendant, still lives.
+    fn attached_live(&mut self) -> bool {
+        if self.attached.is_empty() && self.live.is_idle() {
+            return false;
+        }
+        let mut reader = Reader::new();
+        let mut lives = |pid: i32| {
+            let stat = reader
+                .file(&format!("/proc/{pid}/stat"))
+                .ok()
+                .and_then(parse_stat);
+            stat.is_some_and(|stat| !stat.is_dead()) || crate::proc::task_numbers(pid).len() > 1
+        };
+        // `stat` of a whole process sums up all of its threads, so the descriptor is asked where there is one.
+        self.attached.retain(|(pid, _, end)| match end {
+            Some(end) => !has_ended(end),
+            None => lives(*pid),
+        });
+        if !self.attached.is_empty() {
+            return true;
+        }
+        let known = self.live.known_processes();
+        known.iter().any(|process| lives(process.pid))
+    }
+
+    /// Reaps orphans of the launched program that came to perch and ended.
+    fn reap_orphans(&mut self) {
+        if !self.subreaper {
+            return;
+        }
+        let Some(child) = self.child.as_ref().map(|child| child.pid()) else {
+            return;
+        };
+        loop {
+            // SAFETY: a zeroed siginfo_t is valid, and only read where waitid has filled it in.
+            let pid = unsafe {
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+                match libc::waitid(libc::P_ALL, 0, &raw mut info, flags) {
+                    0 => info.si_pid(),
+                    _ => 0,
+                }
+            };
+            if pid == child {
+                // It is reaped at the very end and hides the others until then: ask for those that are known.
+                for process in self.live.known_processes() {
+                    if process.pid != child {
+                        self.reap(process.pid);
+                    }
+                }
+                return;
+            }
+            if pid <= 0 {
+                return;
+            }
+            self.reap(pid);
+        }
+    }
+
+    fn reap(&mut self, pid: i32) {
+        // SAFETY: reaps a child of ours, if it is one and has ended. A zeroed rusage is valid.
+        let (reaped, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            let reaped = libc::wait4(pid, std::ptr::null_mut(), libc::WNOHANG, &raw mut usage);
+            (reaped, usage)
+        };
+        if reaped == pid {
+            let time = |time: libc::timeval| {
+                time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
+            };
+            let spent = time(usage.ru_utime) + time(usage.ru_stime);
+            self.live.orphan_ended(pid, spent);
+        }
+    }
+}
+
+/// Whether all threads of a pidfd's process have ended.
+fn has_ended(end: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(end, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    matches!(poll(&mut fds, Some(&now)), Ok(1..))
+}
+
+impl Machine for LinuxMachine {
+    fn topology(&self) -> Arc<Topology> {
+        self.live.topology()
+    }
+
+    fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
+        self.live.configure(plan)
+    }
+
+    fn watch_pus(&mut self, watch: bool) {
+        self.live.watch_pus(watch);
+    }
+
+    fn targets(&mut self) -> Option<&mut dyn Targets> {
+        Some(self)
+    }
+
+    fn wait(&mut self, period: Duration) -> Result<Wake, MachineError> {
+        loop {
+            let arrived = self.signals.take();
+            if arrived.child {
+                self.reap_orphans();
+            }
+            for received in arrived.passed {
+                self.pass(received);
+            }
+            if let Some(end) = self.child.as_mut().and_then(|child| child.ended()) {
+                return Ok(Wake::Ended(end.status()));
+            }
+            if let Some(stop) = arrived.stop {
+                return Ok(Wake::Stop(stop.signal));
+            }
+            if self.child.is_none() && !self.attached_live() {
+                return Ok(Wake::Ended(None));
+            }
+            if self.live.is_over(period) {
+                return Ok(Wake::Period);
+            }
+            let until = self.live.due(period);
+            let child = self.child.as_ref().and_then(|child| child.end());
+            let ends = self.attached.iter();
+            let ends = ends.filter_map(|(_, _, end)| end.as_ref().map(AsFd::as_fd));
+            let fds: Vec<BorrowedFd<'_>> = [self.signals.fd()]
+                .into_iter()
+                .chain(child)
+                .chain(ends)
+                .collect();
+            self.live.sleep(until, &fds)?;
+        }
+    }
+
+    fn observe(&mut self) -> Result<Observation, MachineError> {
+        if self
+            .child
+            .as_mut()
+            .is_some_and(|child| child.ended().is_some())
+        {
+            self.live.end();
+        }
+        self.live.observe()
+    }
+
+    fn now(&self) -> Option<u64> {
+        self.live.now()
+    }
+
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
+        self.live.processes()
+    }
+
+    fn default_mask(&self) -> PuSet {
+        self.live.default_mask()
+    }
+
+    fn affinity(&mut self) -> &mut dyn Affinity {
+        self.live.affinity()
+    }
+
+    fn counting(&self) -> String {
+        self.live.counting()
+    }
+}
+
+impl Targets for LinuxMachine {
+    fn launch(&mut self, launch: &Launch) -> Result<i32, MachineError> {
+        if self.child.is_some() {
+            return Err(MachineError::Other(
+                "a program was launched already: one machine follows one".into(),
+            ));
+        }
+        if self.subreaper {
+            // Refused only by kernels before 3.4; orphans then go to init and are found by their mark.
+            let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        }
+        let waiting = launch::prepare(launch)?;
+        let pid = waiting.pid();
+        let session = launch
+            .environment
+            .iter()
+            .find(|(name, _)| name == SESSION_VARIABLE);
+        let launched = Launched {
+            since: crate::proc::start_of(pid).unwrap_or_default(),
+            session: session.map(|(_, value)| value.to_string_lossy().into_owned()),
+            subreaper: self.subreaper,
+        };
+        self.live.follow_launched(pid, launched);
+        self.child = Some(waiting.start()?);
+        Ok(pid)
+    }
+
+    fn attach(&mut self, pid: i32) -> Result<u32, MachineError> {
+        let end = self.open_end(pid)?;
+        let target = self.live.attach(pid)?;
+        self.attached.push((pid, target, end));
+        Ok(target)
+    }
+
+    fn detach(&mut self, target: u32) {
+        self.attached.retain(|(_, of, _)| *of != target);
+        self.live.detach(target);
+    }
+}
+
+fn process_of(tid: i32) -> Option<i32> {
+    let mut reader = Reader::new();
+    let bytes = reader.file(&format!("/proc/{tid}/status")).ok()?;
+    Some(crate::proc::parse_status(bytes).process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_tells_its_process() {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        assert_eq!(process_of(tid), Some(std::process::id() as i32));
+        assert_eq!(process_of(0), None);
+    }
+}
