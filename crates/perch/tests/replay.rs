@@ -171,3 +171,22 @@ fn a_recording_is_not_written_over_by_its_replay() {
     assert!(errors.contains("another file"), "{errors}");
     assert_eq!(fs::read(folder.file(&log)).unwrap(), before);
 }
+
+/// A recording of a live session that an earlier perch made replays to the plans that it made then.
+#[test]
+fn a_recording_of_version_1_replays() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-1.jsonl");
+    folder.told(&["replay", kept.to_str().unwrap(), "--log", "again.jsonl"]);
+    assert_eq!(header(&kept)["version"], 1);
+    assert_eq!(header(&folder.file("again.jsonl"))["version"], 2);
+    let plans = |file: &Path| -> Vec<Value> {
+        let periods = periods(file).into_iter();
+        let periods = periods.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+        let asked = periods.filter(|line| line["record"] == "period");
+        asked.map(|line| line["plan"]["bindings"].clone()).collect()
+    };
+    let (then, now) = (plans(&kept), plans(&folder.file("again.jsonl")));
+    assert!(then.iter().any(|bindings| !bindings.is_null() && bindings != &Value::Array(vec![])));
+    assert_eq!(now, then);
+}
