@@ -187,6 +187,9 @@ fn a_recording_of_version_1_replays() {
         asked.map(|line| line["plan"]["bindings"].clone()).collect()
     };
     let (then, now) = (plans(&kept), plans(&folder.file("again.jsonl")));
-    assert!(then.iter().any(|bindings| !bindings.is_null() && bindings != &Value::Array(vec![])));
+    assert!(
+        then.iter()
+            .any(|bindings| !bindings.is_null() && bindings != &Value::Array(vec![]))
+    );
     assert_eq!(now, then);
 }
