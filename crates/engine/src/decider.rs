@@ -100,7 +100,7 @@ impl Worker {
         match started {
             Err(_) => Place::Inline(policy),
             Ok(thread) => {
-                // The thread waits for it, so it cannot be gone.
+                // The thread waits for it, so this cannot fail.
                 let _ = give.send(policy);
                 Place::Apart(Self {
                     to: Some(to),

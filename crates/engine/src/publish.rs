@@ -1,5 +1,5 @@
 //! Finished periods for those who watch from other threads: immutable, on bounded channels. A subscriber that does not
-//! keep up misses periods and is told how many; it never slows the session down.
+//! keep up misses periods, and the next message counts them. It never slows the session down.
 
 use crate::observer::{Period, SessionEnd, Start};
 use std::sync::{

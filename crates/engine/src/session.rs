@@ -119,10 +119,9 @@ pub struct Session<M: Machine> {
     /// When the policy was last asked, in nanoseconds since the machine was opened.
     decided: u64,
     publisher: Publisher,
-    /// Attached processes, each with its target.
-    attached: BTreeMap<i32, u32>,
-    /// The process by which each target was attached.
-    roots: BTreeMap<u32, i32>,
+    /// Attached processes, each with its target, in the order in which they were attached: the first one of a target is
+    /// its root.
+    attached: Vec<(i32, u32)>,
     handle: Handle,
     commands: Receiver<Queued>,
 }
@@ -171,8 +170,7 @@ impl<M: Machine> Session<M> {
             paused: false,
             decided: 0,
             publisher: Publisher::default(),
-            attached: BTreeMap::new(),
-            roots: BTreeMap::new(),
+            attached: Vec::new(),
             handle,
             commands,
         })
@@ -464,18 +462,20 @@ impl<M: Machine> Session<M> {
             ));
         };
         let target = targets.attach(pid)?;
-        self.attached.insert(pid, target);
-        self.roots.entry(target).or_insert(pid);
+        if !self.attached.iter().any(|(known, _)| *known == pid) {
+            self.attached.push((pid, target));
+        }
         Ok(())
     }
 
     fn detach(&mut self, pid: i32) -> Answer {
-        let none = MachineError::NoSuchProcess(pid);
-        let Some(target) = self.attached.get(&pid).copied() else {
-            return Err(none.into());
+        let attached = || self.attached.iter().copied();
+        let Some((_, target)) = attached().find(|(known, _)| *known == pid) else {
+            return Err(MachineError::NoSuchProcess(pid).into());
         };
-        let root = self.roots.get(&target).copied().unwrap_or(pid);
-        if root != pid {
+        if let Some((root, _)) = attached().find(|(_, of)| *of == target)
+            && root != pid
+        {
             return Err(MachineError::Other(format!(
                 "process {pid} was followed as a descendant of process {root} when it was attached: detach that"
             ))
@@ -488,8 +488,7 @@ impl<M: Machine> Session<M> {
                 return Err(CommandError::LeftBehind { pid, threads });
             }
         }
-        self.attached.retain(|_, of| *of != target);
-        self.roots.remove(&target);
+        self.attached.retain(|(_, of)| *of != target);
         if let Some(targets) = self.machine.targets() {
             targets.detach(target);
         }

@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a period's observing waits for the policy's answer: nearly all answer far sooner.
+/// Observing waits at most this long for the policy's answer, and no longer than a quarter of the interval.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Everything that is needed before a program is launched or attached.
@@ -130,7 +130,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     let session = Session::new(
         open(&settings, here.topology)?,
         Options {
-            deciding: Deciding::Apart(PATIENCE),
+            deciding: Deciding::Apart(PATIENCE.min(settings.interval.unwrap_or(period) / 4)),
             period: settings.period,
             interval: settings.interval,
             take_over: settings.take_over,
