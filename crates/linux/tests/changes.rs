@@ -1,9 +1,15 @@
 //! A CPU set that shrinks and grows under perch. Needs permission to make control groups.
 
-use perch_core::{Machine, PuSet, topology::PuState};
-use perch_linux::LinuxMachine;
+use perch_core::{Affinity, Machine, MaskChange, Outcome, PuSet, ThreadId, topology::PuState};
+use perch_linux::{LinuxMachine, affinity::LinuxAffinity, proc::start_of};
 use perch_skip::skip;
-use std::{fs, path::PathBuf, process::id};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, id},
+    sync::atomic::{AtomicBool, Ordering},
+    thread::scope,
+};
 
 /// A control group of its own, removed in the end.
 struct Group {
@@ -12,11 +18,11 @@ struct Group {
 }
 
 impl Group {
-    fn new() -> Option<Self> {
+    fn new(name: &str) -> Option<Self> {
         let candidates = [(1, "/sys/fs/cgroup/cpuset"), (2, "/sys/fs/cgroup")];
         candidates.into_iter().find_map(|(version, home)| {
             let home = PathBuf::from(home);
-            let path = home.join(format!("perch-test-{}", id()));
+            let path = home.join(format!("perch-test-{name}-{}", id()));
             // Whether groups below the root may have CPU sets is not ours to change.
             let controlled = match version {
                 1 => home.join("cpuset.mems").exists(),
@@ -39,8 +45,18 @@ impl Group {
         fs::write(self.path.join("cpuset.cpus"), pus.to_string()).unwrap();
     }
 
-    fn enter(&self) {
-        fs::write(self.path.join("cgroup.procs"), id().to_string()).unwrap();
+    fn take(&self, pid: u32) {
+        fs::write(self.path.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+}
+
+/// Killed in the end, also by a panic.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -61,12 +77,12 @@ fn a_cpu_set_that_shrinks_is_noticed_and_told() {
     if first == last {
         return skip!(Pus, "a cpuset of one PU cannot shrink");
     }
-    let Some(group) = Group::new() else {
+    let Some(group) = Group::new("shrinks") else {
         return skip!(Cgroup, "no cpuset group can be made below this one");
     };
     assert!(machine.observe().unwrap().topology.is_none());
     group.allow(&all);
-    group.enter();
+    group.take(id());
     // Another group, the same PUs: nothing changed.
     assert!(machine.observe().unwrap().topology.is_none());
     group.allow(&PuSet::single(first));
@@ -95,4 +111,59 @@ fn a_cpu_set_that_shrinks_is_noticed_and_told() {
                 .any(|r| r.contains("joined the CPU set"))
     );
     assert_eq!(machine.topology().usable(), all);
+}
+
+#[test]
+fn a_cpu_set_that_changes_at_the_same_moment_does_not_keep_a_mask_from_being_set() {
+    let all = LinuxMachine::builder().build().unwrap().topology().usable();
+    let halves = match (all.first(), all.last()) {
+        (Some(first), Some(last)) if first != last => [first, last].map(PuSet::single),
+        _ => return skip!(Pus, "a cpuset of one PU cannot change"),
+    };
+    let Some(group) = Group::new("flips") else {
+        return skip!(Cgroup, "no cpuset group can be made below this one");
+    };
+    group.allow(&all);
+    let sleeper = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
+    let tid = sleeper.0.id() as i32;
+    group.take(sleeper.0.id());
+    let thread = ThreadId {
+        tid,
+        start: start_of(tid).unwrap(),
+    };
+    let mut affinity = LinuxAffinity::new();
+    let set = |affinity: &mut LinuxAffinity, set: &PuSet, to_default: bool| {
+        affinity.change(&MaskChange {
+            thread,
+            expect: affinity.mask(thread).unwrap(),
+            set: set.clone(),
+            to_default,
+        })
+    };
+    let done = AtomicBool::new(false);
+    scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                halves.iter().for_each(|half| group.allow(half));
+            }
+        });
+        for _ in 0..2_000 {
+            set(&mut affinity, &halves[0], false);
+            loop {
+                match set(&mut affinity, &all, true) {
+                    Outcome::Applied => break,
+                    Outcome::ChangedByOthers => {}
+                    outcome => {
+                        done.store(true, Ordering::Relaxed);
+                        panic!("{outcome:?}");
+                    }
+                }
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    for allowed in [&halves[1], &all] {
+        group.allow(allowed);
+        assert_eq!(affinity.mask(thread).unwrap(), *allowed);
+    }
 }

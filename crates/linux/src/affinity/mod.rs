@@ -25,6 +25,9 @@ pub struct LinuxAffinity {
     cpusets: Cpusets,
 }
 
+/// How often a change is tried that a change of the CPU set thwarts.
+const TRIES: usize = 16;
+
 /// The part of a thread's mask that sched_getaffinity(2) shows, which is that of online PUs; in words as [`bits`] has
 /// them.
 fn visible(tid: i32) -> Result<Vec<u64>, Errno> {
@@ -158,27 +161,35 @@ impl Affinity for LinuxAffinity {
     }
 
     fn change(&mut self, change: &MaskChange) -> Outcome {
-        match self.has_mask(change.thread, &change.expect) {
-            Ok(true) => {}
-            Ok(false) => return Outcome::ChangedByOthers,
-            Err(error) => return refused(&error),
-        }
         let wanted = if change.to_default {
             all_bits()
         } else {
             bits(&change.set)
         };
-        match set_affinity(change.thread.tid, &wanted) {
-            Ok(()) => Outcome::Applied,
-            Err(Errno::SRCH) => Outcome::Gone,
-            Err(Errno::NOMEM) => Outcome::Failed,
-            Err(Errno::INVAL)
-                if self.stat(change.thread, |stat| stat.refuses_affinity()) != Ok(true) =>
-            {
-                Outcome::NoUsablePu
+        for _ in 0..TRIES {
+            match self.has_mask(change.thread, &change.expect) {
+                Ok(true) => {}
+                Ok(false) => return Outcome::ChangedByOthers,
+                Err(error) => return refused(&error),
             }
-            Err(_) => Outcome::NotPermitted,
+            match set_affinity(change.thread.tid, &wanted) {
+                Ok(()) => return Outcome::Applied,
+                Err(Errno::SRCH) => return Outcome::Gone,
+                Err(Errno::NOMEM) => return Outcome::Failed,
+                Err(Errno::INVAL) => {}
+                Err(_) => return Outcome::NotPermitted,
+            }
+            if self.stat(change.thread, |stat| stat.refuses_affinity()) == Ok(true) {
+                return Outcome::NotPermitted;
+            }
+            let usable = |allowed: PuSet| !allowed.and(&change.set).is_empty();
+            if !change.to_default && !self.allowed(change.thread).is_some_and(usable) {
+                return Outcome::NoUsablePu;
+            }
+            // The CPU set changed between the two places where the kernel reads it: then it puts the mask back that was
+            // asked for before (`__sched_setaffinity`, kernel/sched/syscalls.c).
         }
+        Outcome::ChangedByOthers
     }
 
     fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
