@@ -20,6 +20,7 @@ pub mod observation;
 pub mod plan;
 pub mod policy;
 pub mod pu_set;
+pub mod remark;
 pub mod snapshot;
 pub mod text;
 pub mod thread;
@@ -37,6 +38,7 @@ pub use observation::{Observation, Origin, ProcessState, PuSample, Sharing, Sour
 pub use plan::{Binding, Outcome, Plan, Reason};
 pub use policy::Policy;
 pub use pu_set::PuSet;
+pub use remark::{Remark, Scope, Severity};
 pub use snapshot::{HandsOff, PuLoad, Snapshot, ThreadState};
 pub use thread::{ProcessId, ThreadId, ThreadInfo};
 pub use topology::Topology;

@@ -1,6 +1,6 @@
 //! The trait of monitoring modules: what is no plain counter.
 
-use crate::{MachineError, Metrics, Sharing, ThreadId, ThreadSample, Topology};
+use crate::{MachineError, Metrics, Remark, Sharing, ThreadId, ThreadSample, Topology};
 use std::sync::Arc;
 
 /// What a module receives at a period's end.
@@ -67,7 +67,7 @@ pub trait Module: Send {
     }
 
     /// What the user should know since the last call, such as lost samples.
-    fn remarks(&mut self) -> Vec<String> {
+    fn remarks(&mut self) -> Vec<Remark> {
         Vec::new()
     }
 

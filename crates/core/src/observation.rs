@@ -1,6 +1,6 @@
 //! What a machine saw in one interval.
 
-use crate::{Count, Metrics, ProcessId, PuSet, ThreadId, ThreadInfo, Topology};
+use crate::{Count, Metrics, ProcessId, PuSet, Remark, ThreadId, ThreadInfo, Topology};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -129,8 +129,8 @@ pub struct Observation {
     /// unseen, and of threads' last moments.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unmeasured: u64,
-    /// What the machine noticed and the user should know, once each (lost samples, CPUs that went away, …).
-    pub remarks: Vec<String>,
+    /// What the machine noticed and the user should know (lost samples, CPUs that went away, …).
+    pub remarks: Vec<Remark>,
     /// Time that perch itself spent on a PU in the interval, in nanoseconds.
     pub own_cpu_time: u64,
     /// The machine from now on, if it has changed since the last observation.

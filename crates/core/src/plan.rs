@@ -1,6 +1,6 @@
 //! What a policy asks for, and what became of it.
 
-use crate::{MetricName, PuSet, ThreadId};
+use crate::{MetricName, PuSet, Remark, ThreadId};
 use serde::{Deserialize, Serialize};
 
 /// Why, in a sentence and in the numbers behind it.
@@ -58,7 +58,7 @@ pub struct Plan {
     pub released: Vec<(ThreadId, Reason)>,
     /// What the user should know, such as why nothing is bound on this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub remarks: Vec<String>,
+    pub remarks: Vec<Remark>,
 }
 
 /// The outcome of one change of one thread.

@@ -3,8 +3,8 @@
 use crate::ownership::{Owned, Ownership};
 use perch_core::{
     Count, EventPlan, HandsOff, Metric, MetricName, MetricSource, Metrics, Observation, Outcome,
-    PuLoad, PuSample, PuSet, Snapshot, ThreadId, ThreadSample, ThreadState, Thresholds, Topology,
-    UnitDomains, metric::names,
+    PuLoad, PuSample, PuSet, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState,
+    Thresholds, Topology, UnitDomains, metric::names,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -76,7 +76,6 @@ pub(crate) struct Characteriser {
     period: u64,
     kept: HashMap<ThreadId, Metrics>,
     source: MetricSource,
-    named: HashSet<String>,
 }
 
 impl Default for Characteriser {
@@ -85,18 +84,17 @@ impl Default for Characteriser {
             period: 0,
             kept: HashMap::new(),
             source: MetricSource::Counters,
-            named: HashSet::new(),
         }
     }
 }
 
 impl Characteriser {
-    /// The snapshot of a period, and what the user should know that was not said before. Linear in threads.
+    /// The snapshot of a period, and what the user should know. Linear in threads.
     pub fn snapshot(
         &mut self,
         observation: &Observation,
         context: Context<'_>,
-    ) -> (Snapshot, Vec<String>) {
+    ) -> (Snapshot, Vec<Remark>) {
         let mut remarks = Vec::new();
         let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         for thread in &ended {
@@ -124,7 +122,7 @@ impl Characteriser {
             units: Arc::clone(context.units),
             thresholds: context.processor.thresholds(self.source),
             threads,
-            pus: self.pus(observation, context.processor, &mut remarks),
+            pus: Self::pus(observation, context.processor, &mut remarks),
             sharing: observation.sharing.clone(),
             last_outcomes: context.last_outcomes,
         };
@@ -137,7 +135,7 @@ impl Characteriser {
         sample: &ThreadSample,
         interval: u64,
         context: &Context<'_>,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> ThreadState {
         let id = sample.info.id;
         let share = |time: u64| (time as f64 / interval.max(1) as f64).min(1.0);
@@ -166,7 +164,7 @@ impl Characteriser {
         sample: &ThreadSample,
         interval: u64,
         context: &Context<'_>,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> Metrics {
         let mut metrics = sample.metrics.clone();
         if !sample.counts.is_empty() {
@@ -175,7 +173,7 @@ impl Characteriser {
                 metrics.set(MetricName::clone(name), *metric);
             }
             for text in wrong {
-                self.remark(text, remarks);
+                remarks.push(implausible(text));
             }
         }
         // Where periods are longer than a second, a value is kept for as many periods as else for seconds.
@@ -204,10 +202,9 @@ impl Characteriser {
     /// What PUs did, by rising number: metrics of what they did while they were busy, as a thread's of what it did while
     /// it was on a PU. Nothing is kept of earlier periods: then others may have run there.
     fn pus(
-        &mut self,
         observation: &Observation,
         processor: &dyn Processor,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> Vec<PuLoad> {
         let load = |sample: &PuSample| {
             let share = |time: u64| (time as f64 / sample.interval.max(1) as f64).min(1.0);
@@ -216,7 +213,8 @@ impl Characteriser {
                 false => processor.metrics(&sample.counts, sample.busy),
             };
             for text in wrong {
-                self.remark(format!("PU {}: {text}", sample.pu), remarks);
+                let pu = sample.pu;
+                remarks.push(implausible(format!("PU {pu}: {text}")).about(Scope::Pu(pu)));
             }
             PuLoad {
                 pu: sample.pu,
@@ -231,17 +229,8 @@ impl Characteriser {
         loads
     }
 
-    /// Says a thing once, whatever numbers of a thread are in it.
-    fn remark(&mut self, text: String, remarks: &mut Vec<String>) {
-        let key: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
-        // A guard against remarks that differ each time.
-        if self.named.len() < 100 && self.named.insert(key) {
-            remarks.push(text);
-        }
-    }
-
     /// The threshold is that of the source from which most threads' FP shares come.
-    fn choose_source(&mut self, threads: &[ThreadState], remarks: &mut Vec<String>) {
+    fn choose_source(&mut self, threads: &[ThreadState], remarks: &mut Vec<Remark>) {
         let mut by_source: Vec<(MetricSource, usize)> = Vec::new();
         for thread in threads {
             let Some(metric) = thread.metrics.get(names::FP_SHARE) else {
@@ -257,14 +246,19 @@ impl Characteriser {
         }
         if by_source.len() > 1 {
             let text = "FP shares come from more than one source; their scales differ, and \
-                        threads are compared across them"
-                .to_owned();
-            self.remark(text, remarks);
+                        threads are compared across them";
+            remarks.push(Remark::warning("mixed-sources", text));
         }
         if let Some((source, _)) = by_source.into_iter().max_by_key(|(_, threads)| *threads) {
             self.source = source;
         }
     }
+}
+
+/// A remark about counts that cannot be true, which says the same whatever the numbers in it.
+fn implausible(text: String) -> Remark {
+    let key: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+    Remark::warning("implausible-metric", text).keyed(key)
 }
 
 struct Placement {

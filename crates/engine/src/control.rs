@@ -3,13 +3,13 @@
 
 use crate::{
     characterise::{Characteriser, Context, Paper, Processor},
+    limiter::Limiter,
     observer::Move,
     ownership::{Noticed, Ownership},
     plan_check,
-    said::Said,
 };
 use perch_core::{
-    Observation, Outcome, Plan, ProcessId, PuSet, Snapshot, ThreadId, Topology, UnitDomains,
+    Observation, Outcome, Plan, ProcessId, PuSet, Remark, Snapshot, ThreadId, Topology, UnitDomains,
 };
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -56,7 +56,7 @@ pub(crate) struct Control {
     outcomes: Vec<(ThreadId, Outcome)>,
     /// Threads whose mask was not the one that perch knew.
     refused: HashSet<ThreadId>,
-    pub said: Said,
+    pub limiter: Limiter,
     pub observations: u64,
 }
 
@@ -86,7 +86,7 @@ impl Control {
             pending: None,
             outcomes: Vec::new(),
             refused: HashSet::new(),
-            said: Said::default(),
+            limiter: Limiter::default(),
             observations: 0,
         };
         control.learn_topology(machine, other);
@@ -211,7 +211,7 @@ impl Control {
     }
 
     /// What is known after one observation.
-    pub fn tick(&mut self, observation: &Observation, remarks: &mut Vec<String>) -> Snapshot {
+    pub fn tick(&mut self, observation: &Observation, remarks: &mut Vec<Remark>) -> Snapshot {
         let outcomes = self.outcomes.clone();
         self.characterise(observation, false, outcomes, remarks)
     }
@@ -229,7 +229,7 @@ impl Control {
     pub fn all(
         &mut self,
         observation: &Observation,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> Option<Snapshot> {
         let mut pending = self.pending.take()?;
         pending.absorb(observation);
@@ -242,7 +242,7 @@ impl Control {
         observation: &Observation,
         all: bool,
         last_outcomes: Vec<(ThreadId, Outcome)>,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> Snapshot {
         let context = Context {
             processor: &*self.processor,
@@ -275,7 +275,7 @@ impl Control {
         policy: &str,
         basis: &Snapshot,
         present: Option<&Snapshot>,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> Vec<Move> {
         remarks.extend(plan_check::check(plan, basis, policy));
         if let Some(present) = present {

@@ -12,6 +12,7 @@ mod control;
 mod decider;
 pub mod irq;
 pub mod journal;
+mod limiter;
 pub mod observer;
 pub mod ownership;
 mod plan_check;
@@ -22,7 +23,6 @@ pub mod recording;
 pub mod replay;
 pub mod report;
 pub mod restore;
-mod said;
 pub mod session;
 
 pub use characterise::Processor;

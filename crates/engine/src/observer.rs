@@ -2,7 +2,7 @@
 
 use crate::restore::RestoreReport;
 use perch_core::{
-    MaskError, Observation, Outcome, Plan, PuSet, Reason, Snapshot, ThreadId, Topology,
+    MaskError, Observation, Outcome, Plan, PuSet, Reason, Remark, Snapshot, ThreadId, Topology,
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -77,8 +77,8 @@ pub struct Period {
     pub decision: Option<Decision>,
     /// What was changed.
     pub moves: Vec<Move>,
-    /// What the user should know; each said once in a session.
-    pub remarks: Vec<String>,
+    /// What the user should know; none twice within an hour, and no flood of one kind.
+    pub remarks: Vec<Remark>,
     /// Whether the session ends with it.
     pub last: bool,
 }

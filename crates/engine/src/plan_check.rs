@@ -1,20 +1,20 @@
 //! Checks a plan before anything of it is done, and finds what it changes.
 
 use crate::{observer::Move, ownership::Ownership};
-use perch_core::{Binding, Outcome, Plan, PuSet, Reason, Snapshot, ThreadId};
+use perch_core::{Binding, Outcome, Plan, PuSet, Reason, Remark, Snapshot, ThreadId};
 use std::collections::{HashMap, HashSet};
 
 /// Takes out of a plan what must not be done; the remarks name the policy's mistake.
-pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<String> {
+pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<Remark> {
     let mut wrong = Vec::new();
     let mut seen = HashSet::new();
     plan.bindings
         .retain(|binding| match fault(binding, snapshot, &mut seen) {
             None => true,
             Some(fault) => {
-                wrong.push(format!(
-                    "a bug in policy {policy}: it {fault}; the binding was not made"
-                ));
+                let text =
+                    format!("a bug in policy {policy}: it {fault}; the binding was not made");
+                wrong.push(Remark::error("policy-bug", text));
                 false
             }
         });

@@ -13,7 +13,7 @@ use crate::{
     restore::{ROUNDS, RestoreReport, restore},
 };
 use perch_core::{
-    Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, Reason, ThreadId,
+    Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, Reason, Remark, ThreadId,
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -92,12 +92,13 @@ impl Reconciler {
     }
 
     /// Writes what has been done or found, to those journals that there are.
-    fn conclude(&mut self, records: BTreeMap<u32, Vec<Record>>, remarks: &mut Vec<String>) {
+    fn conclude(&mut self, records: BTreeMap<u32, Vec<Record>>, remarks: &mut Vec<Remark>) {
         for (target, records) in records {
             if let Some(file) = self.files.get_mut(&target)
                 && let Err(error) = file.conclude(&records)
             {
-                remarks.push(format!("{}: {error}", file.path().display()));
+                let text = format!("{}: {error}", file.path().display());
+                remarks.push(Remark::error("journal", text));
             }
         }
     }
@@ -109,7 +110,7 @@ impl Reconciler {
         ended: &[ThreadId],
         control: &Control,
         affinity: &dyn Affinity,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) {
         if self.files.is_empty() {
             return;
@@ -196,7 +197,7 @@ impl Reconciler {
         control: &mut Control,
         machine: &mut M,
         moves: &mut Vec<Move>,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) {
         let_lapsed_go(&control.ownership, moves);
         let changes = changes(&control.ownership, machine.affinity(), moves);
@@ -204,7 +205,7 @@ impl Reconciler {
             return;
         }
         if let Err(why) = self.announce(&changes, control, machine.affinity()) {
-            remarks.push(why);
+            remarks.push(Remark::error("journal", why));
             return;
         }
         let mut records = BTreeMap::<u32, Vec<Record>>::new();

@@ -5,7 +5,7 @@ use crate::{
     observer::{Cause, Move, Observer, Period, SessionEnd, Start},
     restore::RestoreReport,
 };
-use perch_core::{Observation, Plan, PuSet, Topology, text};
+use perch_core::{Observation, Plan, PuSet, Remark, Topology, text};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -92,7 +92,7 @@ pub struct PeriodRecord {
     /// What was changed, and what became of it.
     pub moves: Vec<Move>,
     /// What was reported to the user.
-    pub remarks: Vec<String>,
+    pub remarks: Vec<Remark>,
     /// Whether it is the session's last.
     #[serde(default)]
     pub last: bool,

@@ -15,7 +15,7 @@ use crate::{
     restore::RestoreReport,
 };
 use perch_core::{
-    Launch, Machine, MachineError, Observation, Policy, PuSet, Snapshot, Topology, Wake,
+    Launch, Machine, MachineError, Observation, Policy, PuSet, Remark, Snapshot, Topology, Wake,
     machine::SESSION_VARIABLE,
 };
 use std::{
@@ -296,7 +296,7 @@ impl<M: Machine> Session<M> {
             Some(decision) => self.act(decision, &snapshot, &mut remarks),
             None => Vec::new(),
         };
-        self.control.said.only_new(&mut remarks);
+        self.control.limiter.limit(observation.at, &mut remarks);
         let period = Arc::new(Period {
             observation,
             snapshot,
@@ -311,7 +311,7 @@ impl<M: Machine> Session<M> {
 
     /// Completes an observation with what must be asked for, concludes from it, and journals that. Everything that was
     /// concluded from is in the observation then.
-    fn take_in(&mut self, observation: &mut Observation, remarks: &mut Vec<String>) {
+    fn take_in(&mut self, observation: &mut Observation, remarks: &mut Vec<Remark>) {
         let affinity = &*self.machine.affinity();
         for thread in self.control.unread(observation) {
             if let Ok(mask) = affinity.mask(thread) {
@@ -343,7 +343,7 @@ impl<M: Machine> Session<M> {
         &mut self,
         observation: &Observation,
         snapshot: &Arc<Snapshot>,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> Option<Decision> {
         let late = self.decider.late();
         let late = late.map(|(basis, plan)| Decision { basis, plan });
@@ -352,12 +352,13 @@ impl<M: Machine> Session<M> {
             return late;
         }
         if self.decider.is_busy() {
-            remarks.push(format!(
+            let text = format!(
                 "policy {} needs more than its period of {:?} to decide: threads are placed late; give it more time \
                  (--period)",
                 self.decider.name(),
                 self.period
-            ));
+            );
+            remarks.push(Remark::warning("policy-slow", text));
             self.control.keep(observation);
             return late;
         }
@@ -383,7 +384,7 @@ impl<M: Machine> Session<M> {
         &mut self,
         decision: &mut Decision,
         snapshot: &Arc<Snapshot>,
-        remarks: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> Vec<Move> {
         let present = (!Arc::ptr_eq(&decision.basis, snapshot)).then_some(&**snapshot);
         let name = self.decider.name();

@@ -174,7 +174,7 @@ fn a_late_answer_is_checked_against_the_present() {
     assert!(
         busy.remarks
             .iter()
-            .any(|remark| remark.contains("--period")),
+            .any(|remark| remark.text.contains("--period")),
         "{:?}",
         busy.remarks
     );
@@ -200,7 +200,10 @@ fn a_late_answer_is_checked_against_the_present() {
         .collect();
     assert_eq!(moved, [(threads[2], Outcome::Applied)]);
     assert!(
-        !period.remarks.iter().any(|remark| remark.contains("bug")),
+        !period
+            .remarks
+            .iter()
+            .any(|remark| remark.text.contains("bug")),
         "{:?}",
         period.remarks
     );

@@ -8,8 +8,8 @@ use crate::{
     threads::Launched,
 };
 use perch_core::{
-    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, Targets,
-    Topology, Wake, machine::SESSION_VARIABLE,
+    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, Remark,
+    Targets, Topology, Wake, machine::SESSION_VARIABLE,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -75,10 +75,11 @@ impl LinuxMachine {
     fn pass(&mut self, received: Received) {
         let Received { signal, times, .. } = received;
         if self.child.is_none() {
-            self.live.remark(format!(
+            let text = format!(
                 "{} is ignored: perch passes signals on to a program that it has started (perch run)",
                 signals::name(signal)
-            ));
+            );
+            self.live.remark(Remark::warning("signal-ignored", text));
             return;
         }
         if matches!(received.sender, Sender::Process(pid) if self.is_followed(pid)) {

@@ -92,7 +92,7 @@ fn a_cpu_set_that_shrinks_is_noticed_and_told() {
         shrunk
             .remarks
             .iter()
-            .any(|r| r.contains("left the CPU set")),
+            .any(|r| r.text.contains("left the CPU set")),
         "{:?}",
         shrunk.remarks
     );
@@ -108,7 +108,7 @@ fn a_cpu_set_that_shrinks_is_noticed_and_told() {
             && grown
                 .remarks
                 .iter()
-                .any(|r| r.contains("joined the CPU set"))
+                .any(|r| r.text.contains("joined the CPU set"))
     );
     assert_eq!(machine.topology().usable(), all);
 }

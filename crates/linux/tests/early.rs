@@ -112,7 +112,7 @@ fn run(machine: &mut LinuxMachine) -> Vec<(Observation, usize)> {
 
 fn said(seen: &[(Observation, usize)], text: &str) -> bool {
     let mut remarks = seen.iter().flat_map(|(seen, _)| &seen.remarks);
-    remarks.any(|remark| remark.contains(text))
+    remarks.any(|remark| remark.text.contains(text))
 }
 
 #[test]

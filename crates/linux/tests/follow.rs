@@ -222,7 +222,7 @@ fn a_storm_of_short_threads_leaks_nothing_and_loses_no_long_one() {
     assert!(seen[first..=last].iter().all(had));
     assert!(open() <= before, "{} descriptors, {before} before", open());
     let counted = by_tid(&seen).len() as u64 + seen.iter().map(|o| o.unseen).sum::<u64>();
-    let told = |o: &Observation| o.remarks.iter().any(|r| r.contains("are not counted"));
+    let told = |o: &Observation| o.remarks.iter().any(|r| r.text.contains("are not counted"));
     assert!(
         counted >= 3000 || seen.iter().any(told),
         "{counted} threads counted"
@@ -344,7 +344,7 @@ fn busy_threads_are_characterised_or_the_refusal_is_told() {
     let told = seen
         .iter()
         .flat_map(|o| &o.remarks)
-        .any(|r| r.contains("sampled"));
+        .any(|r| r.text.contains("sampled"));
     assert!(sampled || told);
     assert_eq!(
         sampled,

@@ -201,8 +201,12 @@ fn threads_that_switch_often_are_sampled_for_a_while_and_reported_once() {
     periods.period_with(Duration::from_millis(100), 1_000);
     let remarks = periods.module.remarks();
     assert_eq!(remarks.len(), 1, "{remarks:?}");
-    assert!(remarks[0].contains("times a second (1 now) are sampled for a part of some periods"));
-    assert!(remarks[0].contains("kernel.perf_event_paranoid"));
+    assert!(
+        remarks[0]
+            .text
+            .contains("times a second (1 now) are sampled for a part of some periods")
+    );
+    assert!(remarks[0].text.contains("kernel.perf_event_paranoid"));
     // It is known all the same.
     let mut known = None;
     for _ in 0..40 {
@@ -220,7 +224,11 @@ fn threads_that_switch_often_are_sampled_for_a_while_and_reported_once() {
             .period_with(Duration::from_millis(100), 500_000)
             .is_empty()
     );
-    assert!(periods.module.remarks()[0].contains("are not sampled (1 now)"));
+    assert!(
+        periods.module.remarks()[0]
+            .text
+            .contains("are not sampled (1 now)")
+    );
     // calm again, it is sampled again
     periods.period_of_work(&[worker.id], WORK);
     let metrics = periods.period_of_work(&[worker.id], WORK);

@@ -50,7 +50,7 @@ fn a_report_with_long_names_and_large_numbers_fits() {
         made.reason.text = "because ".repeat(30);
         made.to = Some((0..1000).filter(|pu| pu % 2 == 0).collect());
     }
-    report.remarks = vec!["word ".repeat(100)];
+    report.remarks = vec![perch_core::Remark::note("long", "word ".repeat(100))];
     assert_fits(&plain(&report));
 }
 

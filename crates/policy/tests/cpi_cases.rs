@@ -113,7 +113,7 @@ fn unknown_demand_binds_nothing_and_says_so() {
         }
         let plan = machine.step(&mut policy(variant));
         assert!(plan.bindings.is_empty());
-        assert!(plan.remarks[0].contains("known"), "{:?}", plan.remarks);
+        assert!(plan.remarks[0].text.contains("known"), "{:?}", plan.remarks);
     }
 }
 
@@ -141,9 +141,9 @@ fn a_bound_thread_stays_while_nothing_is_known_of_it() {
 fn fewer_threads_than_cores_and_lone_pus_are_left_alone() {
     for variant in [Paper, Perch] {
         let few = Machine::new(4, 4, &[1.0; 3], &[0, 1, 2]).step(&mut policy(variant));
-        assert!(few.bindings.is_empty() && few.remarks[0].contains("for 4 cores"));
+        assert!(few.bindings.is_empty() && few.remarks[0].text.contains("for 4 cores"));
         let alone = Machine::new(4, 1, &[1.0; 4], &[0, 1, 2, 3]).step(&mut policy(variant));
-        assert!(alone.bindings.is_empty() && alone.remarks[0].contains("share"));
+        assert!(alone.bindings.is_empty() && alone.remarks[0].text.contains("share"));
     }
 }
 
@@ -152,7 +152,7 @@ fn where_no_core_can_be_full_nothing_is_bound() {
     let plan = Machine::new(4, 2, &[0.1; 8], &[0, 1, 2, 3, 4, 5, 6, 7]).step(&mut policy(Perch));
     assert!(plan.bindings.is_empty());
     assert!(
-        plan.remarks[0].contains("no placement is better"),
+        plan.remarks[0].text.contains("no placement is better"),
         "{:?}",
         plan.remarks
     );

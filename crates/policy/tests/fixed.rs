@@ -61,7 +61,11 @@ fn the_first_rule_that_matches_wins() {
     world.snapshot.threads[1].info.name = "worker-1".into();
     world.snapshot.threads[2].info.process = "other".into();
     let plan = fixed(&["worker*=core:1", "app=0,9"]).decide(&world.snapshot);
-    assert!(plan.remarks[0].contains("no PU 9"), "{:?}", plan.remarks);
+    assert!(
+        plan.remarks[0].text.contains("no PU 9"),
+        "{:?}",
+        plan.remarks
+    );
     let plan = fixed(&["worker*=core:1", "app=0"]).decide(&world.snapshot);
     let bound: Vec<_> = plan
         .bindings

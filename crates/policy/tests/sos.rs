@@ -278,5 +278,9 @@ fn nothing_is_bound_where_nothing_can_be_judged() {
     let mut world = world(4, 2, 8);
     let plan = step(&mut world, &mut Sos::default());
     assert!(plan.bindings.is_empty());
-    assert!(plan.remarks[0].contains("not known"), "{:?}", plan.remarks);
+    assert!(
+        plan.remarks[0].text.contains("not known"),
+        "{:?}",
+        plan.remarks
+    );
 }

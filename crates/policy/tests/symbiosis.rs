@@ -4,7 +4,7 @@
 mod support;
 
 use perch_core::{
-    Metric, MetricName, MetricSource, Plan, Policy, PuSet, Sharing, Snapshot, ThreadId,
+    Metric, MetricName, MetricSource, Plan, Policy, PuSet, Remark, Sharing, Snapshot, ThreadId,
     metric::names,
 };
 use perch_policy::{Calibration, Symbiosis, SymbiosisConfig};
@@ -144,11 +144,11 @@ fn slowdowns_that_are_not_significant_move_nobody() {
     let (left, plans) = run(judged(false, 0.3, 3.0));
     assert_eq!(left, 4);
     assert!(plans.iter().all(|plan| plan.bindings.is_empty()));
-    let remarks: Vec<&String> = plans.iter().flat_map(|plan| &plan.remarks).collect();
+    let remarks: Vec<&Remark> = plans.iter().flat_map(|plan| &plan.remarks).collect();
     assert!(
         remarks
             .iter()
-            .any(|remark| remark.contains("nothing that placement could use")),
+            .any(|remark| remark.text.contains("nothing that placement could use")),
         "{remarks:?}"
     );
     assert_eq!(run(judged(true, 0.99, 1.01)).0, 0);
@@ -184,7 +184,7 @@ fn without_a_calibration_it_does_as_workover_and_says_so() {
     assert!(
         plan.remarks
             .iter()
-            .any(|remark| remark.contains("perch calibrate"))
+            .any(|remark| remark.text.contains("perch calibrate"))
     );
 }
 

@@ -194,7 +194,7 @@ proptest! {
         }
         let plan = world.step(&mut policy);
         prop_assert!(plan.bindings.is_empty());
-        prop_assert!(plan.remarks[0].contains("for 4 domains"), "{:?}", plan.remarks);
+        prop_assert!(plan.remarks[0].text.contains("for 4 domains"), "{:?}", plan.remarks);
     }
 
     #[test]
@@ -294,7 +294,7 @@ fn where_nothing_is_shared_nothing_is_bound() {
     for variant in [Paper, Perch] {
         let plan = World::regular(1, 4, 1, &[0.5, 0.0, 0.5, 0.0, 0.5]).step(&mut policy(variant));
         assert!(plan.bindings.is_empty());
-        assert!(plan.remarks[0].contains("share"), "{:?}", plan.remarks);
+        assert!(plan.remarks[0].text.contains("share"), "{:?}", plan.remarks);
     }
 }
 
@@ -303,7 +303,7 @@ fn where_nothing_is_to_be_gained_nothing_is_bound() {
     for (share, kind) in [(0.01, "FP-light"), (0.5, "FP-heavy")] {
         let plan = World::regular(1, 4, 2, &[share; 8]).step(&mut policy(Perch));
         assert!(plan.bindings.is_empty());
-        assert!(plan.remarks[0].contains(kind), "{:?}", plan.remarks);
+        assert!(plan.remarks[0].text.contains(kind), "{:?}", plan.remarks);
         let plan = World::regular(1, 4, 2, &[share; 8]).step(&mut policy(Paper));
         assert_eq!(plan.bindings.len(), 8);
     }

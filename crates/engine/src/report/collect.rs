@@ -6,7 +6,7 @@ use super::{
 };
 use crate::observer::{Move, Observer, Period, SessionEnd, Start};
 use perch_core::{
-    HandsOff, MetricSource, Outcome, PuSet, Snapshot, ThreadId, ThreadInfo, ThreadSample,
+    HandsOff, MetricSource, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo, ThreadSample,
     metric::names,
 };
 use std::{
@@ -46,7 +46,7 @@ pub struct Collector {
     most_threads: usize,
     own_time: u64,
     fp_threshold: f64,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
     end: Option<SessionEnd>,
 }
 
@@ -81,7 +81,7 @@ impl Collector {
     }
 
     /// Adds remarks for the user to those of the session.
-    pub fn remark(&mut self, remarks: impl IntoIterator<Item = String>) {
+    pub fn remark(&mut self, remarks: impl IntoIterator<Item = Remark>) {
         let room = REMARKS.saturating_sub(self.remarks.len());
         self.remarks.extend(remarks.into_iter().take(room));
     }

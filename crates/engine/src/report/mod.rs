@@ -8,7 +8,7 @@ mod tally;
 pub use collect::Collector;
 
 use crate::{observer::Cause, restore::RestoreReport};
-use perch_core::{HandsOff, MetricName, MetricSource, Outcome, PuSet, Reason, ThreadId};
+use perch_core::{HandsOff, MetricName, MetricSource, Outcome, PuSet, Reason, Remark, ThreadId};
 use serde::{Deserialize, Serialize};
 
 /// The format's version.
@@ -67,7 +67,7 @@ pub struct Report {
     /// perch's own cost.
     pub own: OwnCost,
     /// The remarks that were printed, in order.
-    pub remarks: Vec<String>,
+    pub remarks: Vec<Remark>,
     /// Why it ended; `None` if it has not.
     pub cause: Option<Cause>,
     /// What came of giving masks back.

@@ -93,6 +93,7 @@ impl Observer for Heard {
         self.snapshots.push(Snapshot::clone(&period.snapshot));
         self.plans.push(period.plan().cloned().unwrap_or_default());
         self.moves.push(period.moves.clone());
-        self.remarks.extend(period.remarks.iter().cloned());
+        let texts = period.remarks.iter().map(|remark| remark.text.clone());
+        self.remarks.extend(texts);
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     topology::{self, Source},
 };
 use perch_core::{MachineError, Module, PuSet, Topology, topology::TopologySource};
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 /// How to open the machine.
 #[derive(Default)]
@@ -121,7 +121,6 @@ impl Builder {
             observed: now,
             own_cpu_time: LiveMachine::own_cpu_time(),
             remarks: Vec::new(),
-            said: HashSet::new(),
         })
     }
 }

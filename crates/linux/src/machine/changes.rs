@@ -3,9 +3,10 @@
 use super::LiveMachine;
 use crate::{
     affinity::cpuset::CpusetFile,
+    perf::task_events::monotonic,
     topology::{self, OnlineWatch, Source},
 };
-use perch_core::{PuSet, Topology};
+use perch_core::{PuSet, Remark, Topology};
 use std::sync::Arc;
 
 /// Notices changes by three small reads a period.
@@ -73,11 +74,13 @@ impl Changes {
 }
 
 /// What changed, in words.
-fn describe(before: &Topology, now: &Topology) -> Vec<String> {
+fn describe(before: &Topology, now: &Topology, at: u64) -> Vec<Remark> {
     let mut words = Vec::new();
     let mut say = |pus: PuSet, what: &str| {
         if !pus.is_empty() {
-            words.push(format!("PU {pus} {what}"));
+            // The same PU may go twice: that is news each time.
+            let key = format!("{pus} {what} {at}");
+            words.push(Remark::note("pus-changed", format!("PU {pus} {what}")).keyed(key));
         }
     };
     let (online, was_online) = (now.online(), before.online());
@@ -106,26 +109,27 @@ impl LiveMachine {
             Ok(Some(now)) => now,
             Ok(None) => return false,
             Err(text) => {
-                self.remark(text);
+                self.remarks
+                    .push(Remark::warning("topology-unreadable", text));
                 return false;
             }
         };
-        // The same PU may go twice: said each time, as it is news.
-        self.remarks.extend(describe(&self.topology, &now));
+        self.remarks
+            .extend(describe(&self.topology, &now, monotonic() - self.opened));
         if now.usable().is_empty() {
-            self.remarks.push(
-                "no PU is left on which perch may put threads: nothing is bound until one is back"
-                    .into(),
-            );
+            let text =
+                "no PU is left on which perch may put threads: nothing is bound until one is back";
+            self.remarks.push(Remark::warning("no-pus", text));
         }
         self.topology = Arc::new(now);
         self.tracker.read_masks_again();
         if let Some(events) = &mut self.task_events
             && let Err(error) = events.follow_cpus()
         {
-            self.remark(format!(
+            let text = format!(
                 "threads that start on a PU that has come online are found by looking into /proc alone: {error}"
-            ));
+            );
+            self.remarks.push(Remark::warning("task-records", text));
         }
         true
     }
@@ -143,6 +147,10 @@ mod tests {
                 .topology
         };
         let (before, mut now) = (load(), load());
+        let describe = |before: &Topology, now: &Topology| -> Vec<String> {
+            let remarks = describe(before, now, 0).into_iter();
+            remarks.map(|remark| remark.text).collect()
+        };
         assert!(describe(&before, &now).is_empty());
         now.pus[1].state = perch_core::topology::PuState::Offline;
         now.pus[3].state = perch_core::topology::PuState::Disallowed;

@@ -6,8 +6,8 @@ use crate::{
     threads::{Sampled, Switching},
 };
 use perch_core::{
-    CountQuality, EventPlan, MachineError, Module, ModuleContext, Sharing, ThreadId, ThreadSample,
-    Topology, module::check_needs,
+    CountQuality, EventPlan, MachineError, Module, ModuleContext, Remark, Scope, Sharing, ThreadId,
+    ThreadSample, Topology, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
@@ -33,7 +33,7 @@ pub(super) struct Counting {
     sampler: Option<SamplerModule>,
     /// Users' own modules.
     pub(super) modules: Vec<Box<dyn Module>>,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
     /// Modules of which was said that they fail.
     failed: BTreeSet<&'static str>,
 }
@@ -98,13 +98,14 @@ impl Counting {
         }
         let probe = probe();
         if !probe.pmu_usable {
-            self.remarks.push(probe.why);
+            self.remarks.push(Remark::note("no-counters", probe.why));
             return None;
         }
         match Counters::open(plan) {
             Ok(counters) => Some(counters),
             Err(error) => {
-                self.remarks.push(error.to_string());
+                let text = error.to_string();
+                self.remarks.push(Remark::warning("counters-refused", text));
                 None
             }
         }
@@ -126,9 +127,12 @@ impl Counting {
         }
         match SamplerModule::open(self.options) {
             Ok(sampler) => self.sampler = Some(sampler),
-            Err(error) if self.mode == CountersMode::Auto => self.remarks.push(format!(
-                "instructions cannot be sampled, so nothing may be known of what threads do: {error}"
-            )),
+            Err(error) if self.mode == CountersMode::Auto => {
+                let text = format!(
+                    "instructions cannot be sampled, so nothing may be known of what threads do: {error}"
+                );
+                self.remarks.push(Remark::warning("no-samples", text));
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -138,7 +142,8 @@ impl Counting {
         if let Some(counters) = &mut self.counters
             && let Err(error) = counters.attach(id, pid)
         {
-            self.remarks.push(error.to_string());
+            let remark = Remark::warning("not-counted", error.to_string());
+            self.remarks.push(remark.about(Scope::Thread(id)));
         }
     }
 
@@ -184,9 +189,11 @@ impl Counting {
         }
         counters.end_period(&sampled.threads);
         if self.mode == CountersMode::Auto && 2 * doubtful > counted && self.sampler.is_none() {
-            self.remarks.push(format!(
+            let text = format!(
                 "the counts of {doubtful} of {counted} threads cannot be true: instructions are sampled besides"
-            ));
+            );
+            self.remarks
+                .push(Remark::warning("counters-doubtful", text).once());
             // With `auto` a refusal is a remark.
             let _ = self.sample();
         }
@@ -266,9 +273,10 @@ impl Counting {
         }
         for (name, error) in failed {
             if self.failed.insert(name) {
-                self.remarks.push(format!(
-                    "module '{name}' fails, so that less is known of threads: {error}"
-                ));
+                let text =
+                    format!("module '{name}' fails, so that less is known of threads: {error}");
+                self.remarks
+                    .push(Remark::error("module-failed", text).keyed(name));
             }
         }
     }
@@ -280,7 +288,7 @@ impl Counting {
         sharing
     }
 
-    pub(super) fn take_remarks(&mut self) -> Vec<String> {
+    pub(super) fn take_remarks(&mut self) -> Vec<Remark> {
         let mut remarks = std::mem::take(&mut self.remarks);
         remarks.extend(self.counters.iter_mut().flat_map(Counters::remarks));
         remarks.extend(self.all().flat_map(|module| module.remarks()));

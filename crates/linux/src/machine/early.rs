@@ -4,7 +4,7 @@
 
 use super::LiveMachine;
 use crate::perf::{TaskEvents, task_events::Buffering};
-use perch_core::{MachineError, ThreadSample};
+use perch_core::{MachineError, Remark, ThreadSample};
 use std::time::{Duration, Instant};
 
 /// Switches a second from which a thread has to be spared the events by which the kernel tells of new threads.
@@ -178,11 +178,12 @@ impl LiveMachine {
         }
         self.task_events = None;
         self.tracker.expect_no_records();
-        self.remark(format!(
+        let text = format!(
             "the kernel's records of new threads would slow {whom}, so they are not used: {PROC_ALONE}. Watching whole PUs \
              costs threads nothing: `sysctl kernel.perf_event_paranoid=0`, or {}",
             crate::capability::advice("CAP_PERFMON")
-        ));
+        );
+        self.remark(Remark::warning("task-records", text));
     }
 
     fn open_records_of_threads(&mut self) {
@@ -199,7 +200,8 @@ impl LiveMachine {
                 Ok(()) | Err(MachineError::NoSuchProcess(_)) => {}
                 Err(error) if opened.is_none() => {
                     self.early.end();
-                    self.remark(format!("{PROC_ALONE} ({error})"));
+                    let text = format!("{PROC_ALONE} ({error})");
+                    self.remark(Remark::warning("task-records", text));
                     return;
                 }
                 // What is started there is found by looking into /proc.

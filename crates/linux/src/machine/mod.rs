@@ -23,8 +23,8 @@ use changes::Changes;
 use counting::Counting;
 use early::EarlyLooks;
 use perch_core::{
-    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, Targets,
-    ThreadId, Topology, Wake, text,
+    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, Remark,
+    Targets, ThreadId, Topology, Wake, text,
 };
 use places::Places;
 use pus::Pus;
@@ -34,7 +34,6 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -64,8 +63,7 @@ pub struct LiveMachine {
     period_end: Instant,
     observed: Instant,
     own_cpu_time: u64,
-    remarks: Vec<String>,
-    said: HashSet<String>,
+    remarks: Vec<Remark>,
 }
 
 impl std::fmt::Debug for LiveMachine {
@@ -174,11 +172,9 @@ impl LiveMachine {
         })
     }
 
-    /// Says something to the user, once.
-    pub(crate) fn remark(&mut self, text: String) {
-        if self.said.insert(text.clone()) {
-            self.remarks.push(text);
-        }
+    /// Tells the user something in the next observation.
+    pub(crate) fn remark(&mut self, remark: Remark) {
+        self.remarks.push(remark);
     }
 
     /// Takes in what the kernel reported about threads.
@@ -223,9 +219,7 @@ impl LiveMachine {
                 TaskEvent::Lost(_) => self.tracker.look_everywhere_next(),
             }
         }
-        for remark in events.remarks() {
-            self.remark(remark);
-        }
+        self.remarks.extend(events.remarks());
     }
 
     /// Opens the kernel's task records: of the whole machine where that is allowed, since it costs the threads
@@ -317,16 +311,9 @@ impl Machine for LiveMachine {
         sampled.ended.append(&mut self.let_go);
         self.counting.period(&self.topology, interval, &mut sampled);
         sampled.ended.truncate(ended);
-        let said: Vec<String> = self
-            .tracker
-            .take_remarks()
-            .into_iter()
-            .chain(self.counting.take_remarks())
-            .chain(self.pus.take_remarks())
-            .collect();
-        for remark in said {
-            self.remark(remark);
-        }
+        self.remarks.extend(self.tracker.take_remarks());
+        self.remarks.extend(self.counting.take_remarks());
+        self.remarks.extend(self.pus.take_remarks());
         let before = std::mem::replace(&mut self.own_cpu_time, Self::own_cpu_time());
         Ok(Observation {
             at,

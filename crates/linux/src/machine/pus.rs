@@ -5,7 +5,7 @@ use crate::{
     perf::{Counters, PuCounters},
     proc::{PuTicks, Reader, parse_pu_ticks},
 };
-use perch_core::PuSample;
+use perch_core::{PuSample, Remark};
 use std::{collections::BTreeMap, time::Instant};
 
 /// Watches the PUs, if the policy asks for it.
@@ -17,7 +17,7 @@ pub(super) struct Pus {
     last: BTreeMap<u32, PuTicks>,
     read: Instant,
     counters: Option<PuCounters>,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
 }
 
 impl Default for Pus {
@@ -53,10 +53,13 @@ impl Pus {
         let pus: Vec<u32> = self.last.keys().copied().collect();
         match counters.of_pus(&pus) {
             Ok(counters) => self.counters = Some(counters).filter(PuCounters::is_counting),
-            Err(error) => self.remarks.push(format!(
-                "of PUs only the time is known that they are busy, and their loads are added up from those of threads: \
-                 {error}"
-            )),
+            Err(error) => {
+                let text = format!(
+                    "of PUs only the time is known that they are busy, and their loads are added up from those of \
+                     threads: {error}"
+                );
+                self.remarks.push(Remark::warning("pus-not-counted", text));
+            }
         }
     }
 
@@ -70,7 +73,7 @@ impl Pus {
             Ok(bytes) => parse_pu_ticks(bytes),
             Err(_) => {
                 let text = "/proc/stat cannot be read, so nothing is known of what PUs do";
-                self.remarks.push(text.to_owned());
+                self.remarks.push(Remark::warning("pus-unreadable", text));
                 Vec::new()
             }
         };
@@ -109,7 +112,7 @@ impl Pus {
         }
     }
 
-    pub(super) fn take_remarks(&mut self) -> Vec<String> {
+    pub(super) fn take_remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
     }
 

@@ -9,7 +9,7 @@ use super::{
     rings::Ring,
 };
 use crate::limits::{Budget, Kept, Purpose, Reserved};
-use perch_core::MachineError;
+use perch_core::{MachineError, Remark, Scope};
 use perf_event::{Builder, Clock, Counter, SampleFlag, events::Software};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -181,7 +181,7 @@ pub struct TaskEvents {
     poll: Poll,
     /// Read, but younger than what other rings may still hold.
     held: Vec<TaskEvent>,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
 }
 
 impl TaskEvents {
@@ -253,11 +253,13 @@ impl TaskEvents {
             return Err(MachineError::NoSuchProcess(pid));
         }
         if passed_over > 0 {
-            self.remarks.push(format!(
+            let text = format!(
                 "{passed_over} threads of process {pid} are not followed by task events, so that their new threads \
                  are found up to a period late: {}",
                 limits::NOFILE_REMEDY
-            ));
+            );
+            let remark = Remark::warning("task-records", text);
+            self.remarks.push(remark.about(Scope::Process(pid)).once());
         }
         Ok(())
     }
@@ -362,7 +364,7 @@ impl TaskEvents {
     }
 
     /// What the user should know since the last call.
-    pub fn remarks(&mut self) -> Vec<String> {
+    pub fn remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
     }
 

@@ -18,7 +18,8 @@ use crate::{
     threads::Switching,
 };
 use perch_core::{
-    MachineError, Metrics, Module, ModuleContext, Sharing, ThreadId, ThreadSample, metric::names,
+    MachineError, Metrics, Module, ModuleContext, Remark, Sharing, ThreadId, ThreadSample,
+    metric::names,
 };
 use perch_sampling::ThreadMix;
 use std::{
@@ -46,8 +47,8 @@ pub struct SamplerModule {
     source: Source,
     known: Known,
     names: Names,
-    remarks: Vec<String>,
-    /// What was remarked already.
+    remarks: Vec<Remark>,
+    /// Codes of what was remarked already.
     said: HashSet<&'static str>,
     pace: Pace,
     /// Who shares memory, of the last period.
@@ -208,7 +209,7 @@ impl SamplerModule {
                     let text = format!(
                         "what runs on a CPU that has come online cannot be sampled for now: {error}"
                     );
-                    self.remark_once("cpus", text);
+                    self.remark_once("cpu-not-sampled", text);
                 }
             }
             Source::Threads(threads, bursts) => {
@@ -259,28 +260,28 @@ impl SamplerModule {
                  because more would slow them, so that their shares are known later and less surely; {remedy}",
                 self.options.max_switches
             );
-            self.remark_once("busy", text);
+            self.remark_once("sampled-in-bursts", text);
         }
         if without > 0 {
             let text = format!(
                 "threads that switch more than 100,000 times a second are not sampled ({without} now), because that would \
                  slow them; {remedy}"
             );
-            self.remark_once("fast", text);
+            self.remark_once("not-sampled", text);
         }
         if running > slots {
             let text = format!(
                 "{running} threads run, but descriptors and locked memory suffice for {slots} at a time, so they are \
                  sampled in turns; {remedy}, or raise `ulimit -n` and `ulimit -l`"
             );
-            self.remark_once("turns", text);
+            self.remark_once("sampled-in-turns", text);
         }
         if refused > 0 {
             let text = format!(
                 "the kernel refuses to sample {refused} threads (another user's, or of a program with more \
                  privileges); {remedy}"
             );
-            self.remark_once("refused", text);
+            self.remark_once("sampling-refused", text);
         }
     }
 
@@ -291,18 +292,19 @@ impl SamplerModule {
                 self.known.lost,
                 self.known.lost + self.known.ours
             );
-            self.remark_once("lost", text);
+            self.remark_once("samples-lost", text);
         }
         if self.known.throttled {
             let text = "the kernel samples less often than asked for, because interrupts took too long: see \
                         `kernel.perf_cpu_time_max_percent`";
-            self.remark_once("throttled", text.to_owned());
+            self.remark_once("sampling-throttled", text);
         }
     }
 
-    fn remark_once(&mut self, key: &'static str, text: String) {
-        if self.said.insert(key) {
-            self.remarks.push(text);
+    /// Not in every period: recordings hold what was remarked.
+    fn remark_once(&mut self, code: &'static str, text: impl Into<String>) {
+        if self.said.insert(code) {
+            self.remarks.push(Remark::warning(code, text));
         }
     }
 }
@@ -346,7 +348,7 @@ impl Module for SamplerModule {
                  characterised: run perch as the owner, start the program with `perch run`, or `sysctl \
                  kernel.yama.ptrace_scope=0` (CAP_SYS_PTRACE)"
             );
-            self.remark_once("unreadable", text);
+            self.remark_once("code-unreadable", text);
         }
         self.sharing = self.known.sharing(context.threads);
         self.known.end_period(context);
@@ -363,7 +365,7 @@ impl Module for SamplerModule {
         std::mem::take(&mut self.sharing)
     }
 
-    fn remarks(&mut self) -> Vec<String> {
+    fn remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
     }
 

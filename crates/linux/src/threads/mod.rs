@@ -25,7 +25,7 @@ use accounts::Accounts;
 use lineage::Lineage;
 use names::Names;
 use origins::Origins;
-use perch_core::{Origin, ProcessId, PuSet, ThreadId, ThreadInfo};
+use perch_core::{Origin, ProcessId, PuSet, Remark, ThreadId, ThreadInfo};
 use rustix::fd::OwnedFd;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -127,7 +127,7 @@ pub struct Tracker {
     watches_young: bool,
     /// These, with when they were found.
     young: Vec<(i32, Instant)>,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
     said_budget: bool,
 }
 
@@ -137,11 +137,9 @@ impl Tracker {
         let clock = RunClock::detect();
         let mut remarks = Vec::new();
         if clock == RunClock::Stat {
-            remarks.push(
-                "this kernel keeps no scheduler statistics (CONFIG_SCHED_INFO): run times are exact to 10 ms only, and \
-                 waiting times are not known"
-                    .to_owned(),
-            );
+            let text = "this kernel keeps no scheduler statistics (CONFIG_SCHED_INFO): run times are exact to 10 ms \
+                        only, and waiting times are not known";
+            remarks.push(Remark::warning("no-schedstat", text));
         }
         Self {
             processes: BTreeMap::new(),
@@ -333,7 +331,7 @@ impl Tracker {
     }
 
     /// What the user should know since the last call.
-    pub fn take_remarks(&mut self) -> Vec<String> {
+    pub fn take_remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
     }
 
@@ -487,10 +485,11 @@ impl Tracker {
         };
         if !self.said_budget {
             self.said_budget = true;
-            self.remarks.push(format!(
+            let text = format!(
                 "too few file descriptors to keep one open for every thread ({file}): reading costs more; {}",
                 limits::REMEDY
-            ));
+            );
+            self.remarks.push(Remark::warning("few-descriptors", text));
         }
         None
     }

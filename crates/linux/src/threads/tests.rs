@@ -96,7 +96,7 @@ fn without_descriptors_the_same_is_read() {
         let told = tracker
             .take_remarks()
             .iter()
-            .filter(|r| r.contains("descriptors"))
+            .filter(|r| r.text.contains("descriptors"))
             .count();
         assert_eq!(told, usize::from(budget == 0));
         assert!(tracker.budget.used(Purpose::Threads) <= budget);

@@ -1,6 +1,6 @@
 //! Where this user's perch takes its locks, and what is said where none can be had.
 
-use perch_core::PuSet;
+use perch_core::{PuSet, Remark};
 use perch_engine::{StateDir, StateDirError};
 use perch_linux::lock::{Lock, LockError, LockFile};
 use std::{
@@ -13,19 +13,19 @@ const ROOTS: &str = "/run/perch";
 
 /// Locks these PUs against other perch. `Err` tells which of them another one holds; a remark, why there is no lock
 /// although no other process holds it.
-pub fn pus(pus: &PuSet, remarks: &mut Vec<String>) -> Result<Option<Lock>, LockError> {
+pub fn pus(pus: &PuSet, remarks: &mut Vec<Remark>) -> Result<Option<Lock>, LockError> {
     taken(file().map(|file| file.pus(pus)), remarks)
 }
 
 /// Locks interrupts, as [`pus`] does PUs.
-pub fn irqs(remarks: &mut Vec<String>) -> Result<Option<Lock>, LockError> {
+pub fn irqs(remarks: &mut Vec<Remark>) -> Result<Option<Lock>, LockError> {
     taken(file().map(|file| file.irqs()), remarks)
 }
 
 /// perch continues without a lock rather than not at all: a user with no place for the lock file rarely runs two perch.
 fn taken(
     tried: Result<Result<Lock, LockError>, String>,
-    remarks: &mut Vec<String>,
+    remarks: &mut Vec<Remark>,
 ) -> Result<Option<Lock>, LockError> {
     let why = match tried {
         Ok(Ok(lock)) => return Ok(Some(lock)),
@@ -33,9 +33,9 @@ fn taken(
         Ok(Err(unusable)) => unusable.to_string(),
         Err(why) => why,
     };
-    remarks.push(format!(
-        "no lock against another perch, so do not let two place the same threads: {why}"
-    ));
+    let text =
+        format!("no lock against another perch, so do not let two place the same threads: {why}");
+    remarks.push(Remark::warning("no-lock", text));
     Ok(None)
 }
 

@@ -10,7 +10,7 @@ use crate::{
     render::{explain::Explain, live::Live},
 };
 use anyhow::{Context, Result, bail};
-use perch_core::{Policy, Topology};
+use perch_core::{Policy, Remark, Topology};
 use perch_engine::{
     Acting, Deciding, Observer, Options, Recovery, Session, SessionEnd, StateDir,
     recording::Recorder,
@@ -46,7 +46,7 @@ pub struct Placing {
     unwritten: bool,
     live: Option<Live>,
     explain: Option<Explain>,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
     _lock: Option<Lock>,
 }
 
@@ -107,7 +107,8 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     }
     let mut remarks = Vec::new();
     if profile.name == "generic" {
-        remarks.push(format!("profile generic: {why}"));
+        let text = format!("profile generic: {why}");
+        remarks.push(Remark::warning("generic-profile", text));
     }
 
     let (acting, policy, lock) = if args.dry_run {
@@ -156,7 +157,7 @@ fn permitted(
     policy: Box<dyn Policy>,
     settings: &Settings,
     topology: &Topology,
-    remarks: &mut Vec<String>,
+    remarks: &mut Vec<Remark>,
 ) -> Result<(Box<dyn Policy>, Option<Lock>)> {
     if settings.policy == "observe" {
         return Ok((policy, None));
@@ -169,7 +170,8 @@ fn permitted(
     match super::lock::pus(&wanted, remarks) {
         Ok(lock) => Ok((policy, lock)),
         Err(held) => {
-            remarks.push(format!("{held}; this one only observes"));
+            let text = format!("{held}; this one only observes");
+            remarks.push(Remark::warning("pus-locked", text));
             Ok((
                 registry::build("observe", &toml::Table::new(), &Inputs::default())?,
                 None,
@@ -324,25 +326,29 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
 }
 
 /// Restores what killed perch processes left behind, with remarks for the user.
-fn recover(dir: &StateDir) -> Result<Vec<String>> {
+fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
     let recovered = recover_all(dir, &mut LinuxAffinity::new())?;
     Ok(recovered
         .into_iter()
         .filter_map(|(path, recovery)| match &recovery {
             Recovery::Restored(report) if !report.has_failed() => {
                 (report.restored > 0).then(|| {
-                    format!(
+                    let text = format!(
                         "a killed perch left masks behind: {} restored",
                         report.restored
-                    )
+                    );
+                    Remark::note("recovered", text)
                 })
             }
             Recovery::Alive { .. } | Recovery::OtherBoot => None,
-            _ => Some(format!(
-                "what a killed perch left in {}: {}",
-                path.display(),
-                restore::sentence(&recovery)
-            )),
+            _ => {
+                let text = format!(
+                    "what a killed perch left in {}: {}",
+                    path.display(),
+                    restore::sentence(&recovery)
+                );
+                Some(Remark::error("not-recovered", text))
+            }
         })
         .collect())
 }

@@ -31,7 +31,7 @@ impl Observer for Explain {
             let _ = writeln!(err, "{}", printable(&line));
         }
         for remark in &period.remarks {
-            let _ = writeln!(err, "perch: {}", printable_lines(remark));
+            let _ = writeln!(err, "perch: {}", printable_lines(&remark.text));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{
     wrapped,
 };
 use anstyle::{AnsiColor, Style};
-use perch_core::{HandsOff, MetricSource, Outcome, ThreadId, metric::names};
+use perch_core::{HandsOff, MetricSource, Outcome, Severity, ThreadId, metric::names};
 use perch_engine::report::{Deeds, MoveReport, Placements, Report, Role, ThreadReport};
 use std::{collections::HashMap, fmt::Write};
 
@@ -340,7 +340,12 @@ fn ending(report: &Report) -> String {
         let _ = writeln!(text, "mask of thread {thread} not restored: {why}");
     }
     for remark in &report.remarks {
-        text += &wrapped("note: ", remark);
+        let label = match remark.severity {
+            Severity::Note => "note: ",
+            Severity::Warning => "warning: ",
+            Severity::Error => "error: ",
+        };
+        text += &wrapped(label, &remark.text);
     }
     let own = &report.own;
     let _ = writeln!(

@@ -26,7 +26,7 @@ use crate::{
     history::PerThread,
 };
 use cores::Cores;
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId, metric::names};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadId, metric::names};
 use place::{Field, Ground};
 use predict::Predictor;
 use trust::Trust;
@@ -166,7 +166,11 @@ impl Policy for Cpi {
                 })
                 .collect(),
             released,
-            remarks: decision.nothing.into_iter().collect(),
+            remarks: decision
+                .nothing
+                .map(|why| Remark::note("nothing-to-place", why))
+                .into_iter()
+                .collect(),
         }
     }
 }

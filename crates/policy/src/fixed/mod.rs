@@ -10,7 +10,7 @@ pub use location::{Location, LocationError};
 pub use rule::{Rule, RuleError, parse_rules};
 
 use crate::{PolicyError, history::PerThread};
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadState};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -138,17 +138,20 @@ impl Policy for Fixed {
         for rule in 0..self.rules.len() {
             let resolved = self.rules[rule].pus.resolve(&snapshot.topology);
             let pus = resolved.unwrap_or_else(|error| {
-                remarks.push(format!(
-                    "rule {}: {error}; it binds nothing",
-                    self.rules[rule]
+                remarks.push(Remark::warning(
+                    "rule-without-pus",
+                    format!("rule {}: {error}; it binds nothing", self.rules[rule]),
                 ));
                 PuSet::new()
             });
             let usable = pus.and(&usable);
             if usable.is_empty() && !pus.is_empty() {
-                remarks.push(format!(
-                    "rule {}: none of PUs {pus} is usable; it binds nothing",
-                    self.rules[rule]
+                remarks.push(Remark::warning(
+                    "rule-without-pus",
+                    format!(
+                        "rule {}: none of PUs {pus} is usable; it binds nothing",
+                        self.rules[rule]
+                    ),
                 ));
             }
             if self.rules[rule].each {

@@ -14,7 +14,7 @@ pub use config::{BUILT_IN, GivenLimit, MasaConfig, Variant};
 use crate::{PolicyError, calibration::Calibration, error::not_read, history::PerThread};
 use field::Field;
 use load::Loads;
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadState};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadState};
 use std::time::Duration;
 use swap::Swap;
 
@@ -239,11 +239,11 @@ impl Policy for Masa {
             }
             // Not every time: a remark that changes is printed anew.
             if came_back && self.back.is_power_of_two() {
-                plan.remarks.push(format!(
+                plan.remarks.push(Remark::warning("swaps-undone", format!(
                     "{} of {} swaps so far brought a thread back to where it had been swapped away from: the loads change \
                      faster than the period",
                     self.back, self.swaps
-                ));
+                )));
             }
         }
         let mut running: Vec<Option<usize>> = vec![None; snapshot.threads.len()];
@@ -282,12 +282,15 @@ impl Policy for Masa {
         if plan.bindings.is_empty()
             && let Some(why) = nothing(&field)
         {
-            plan.remarks.push(why);
+            plan.remarks.push(Remark::note("nothing-to-place", why));
         }
         if !field.missing.is_empty() && !field.metrics.is_empty() {
-            plan.remarks.push(format!(
-                "load metrics that are not measured here and so not checked: {}",
-                field.missing.join(", ")
+            plan.remarks.push(Remark::warning(
+                "metrics-missing",
+                format!(
+                    "load metrics that are not measured here and so not checked: {}",
+                    field.missing.join(", ")
+                ),
             ));
         }
         plan

@@ -23,7 +23,7 @@ use crate::{
     matching,
 };
 use perch_core::{
-    Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId, ThreadState, metric::names,
+    Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadId, ThreadState, metric::names,
 };
 use schedule::{Random, Schedule};
 use search::Search;
@@ -331,7 +331,8 @@ impl Policy for Sos {
                 plan.released.push((thread.info.id, Reason::new(why)));
             }
         }
-        plan.remarks.extend(nothing);
+        plan.remarks
+            .extend(nothing.map(|why| Remark::note("nothing-to-place", why)));
         plan
     }
 }

@@ -34,7 +34,7 @@ use large::Classes;
 use loss::{Pairs, Placed};
 use memory::Memory;
 use noise::Noise;
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadId};
 use scene::Scene;
 use std::time::Duration;
 use uses::believed;
@@ -200,15 +200,17 @@ impl Symbiosis {
             let shown = self.calibration.as_ref();
             let shows = shown.is_none_or(Calibration::shows_slowdowns);
             let why = if shows { NOTHING } else { NO_SLOWDOWN };
-            plan.remarks.push(why.to_owned());
+            plan.remarks.push(Remark::note("nothing-to-place", why));
         }
         plan
     }
 
     fn fall_back(&mut self, snapshot: &Snapshot, why: &str) -> Plan {
         let mut plan = self.fallback.decide(snapshot);
-        plan.remarks
-            .push(format!("symbiosis places as workover does: {why}"));
+        plan.remarks.push(Remark::warning(
+            "policy-fallback",
+            format!("symbiosis places as workover does: {why}"),
+        ));
         plan
     }
 }
@@ -275,7 +277,7 @@ impl Policy for Symbiosis {
         let Some(scene) = Scene::new(snapshot, &costs, &present) else {
             let mut plan = Plan::default();
             let remark = "nothing to choose: the threads' PUs share all that was measured";
-            plan.remarks.push(remark.to_owned());
+            plan.remarks.push(Remark::note("nothing-to-place", remark));
             return plan;
         };
         let busy = scene.runners.iter().map(|r| snapshot.threads[r.at].info.id);

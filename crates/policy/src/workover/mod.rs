@@ -20,7 +20,7 @@ use crate::{
     hysteresis::LevelState,
     ranking::FpShare,
 };
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, metric::names};
 
 /// The policy.
 #[derive(Debug, Default)]
@@ -179,7 +179,11 @@ impl Policy for WorkOver {
         Plan {
             bindings: bindings.collect(),
             released,
-            remarks: decision.nothing.into_iter().collect(),
+            remarks: decision
+                .nothing
+                .map(|why| Remark::note("nothing-to-place", why))
+                .into_iter()
+                .collect(),
         }
     }
 }

@@ -26,7 +26,7 @@ fn swaps_that_come_back_are_counted_and_wait_longer_each_time() {
     assert!(
         remarks
             .iter()
-            .any(|remark| remark.contains("brought a thread back"))
+            .any(|remark| remark.text.contains("brought a thread back"))
     );
 }
 
@@ -40,7 +40,7 @@ fn sampled_shares_are_enough_and_what_is_missing_is_said() {
         world.bound(|t| t.metrics.value("fp_share") > Some(0.1)),
         [1, 0]
     );
-    let told = plan.remarks.join("\n");
+    let told = plan.remarks[0].text.clone();
     assert!(
         told.contains("caches (l2_load or memory_intensity)"),
         "{told}"
@@ -55,7 +55,7 @@ fn sampled_shares_are_enough_and_what_is_missing_is_said() {
     )
     .step(&mut learning());
     assert!(
-        plan.remarks[0].contains("no load metric is measured"),
+        plan.remarks[0].text.contains("no load metric is measured"),
         "{plan:?}"
     );
 }

@@ -47,7 +47,7 @@ fn a_resource_of_which_nobody_was_shown_to_lose_anything_is_not_checked() {
     assert!(
         plan.remarks
             .iter()
-            .any(|remark| remark.contains("no resource of which threads lose")),
+            .any(|remark| remark.text.contains("no resource of which threads lose")),
         "{:?}",
         plan.remarks
     );
@@ -93,7 +93,10 @@ fn programs_that_are_mixed_well_stay() {
         let mut policy = paper(Variant::Paper);
         let plan = step(&mut world, &mut policy);
         assert!(plan.bindings.is_empty());
-        assert!(plan.remarks[0].contains("nothing is bound"), "{plan:?}");
+        assert!(
+            plan.remarks[0].text.contains("nothing is bound"),
+            "{plan:?}"
+        );
     }
 }
 

@@ -218,7 +218,7 @@ fn a_random_pmu_and_sampling_decide_the_same() {
         .iter()
         .flat_map(|p| p["remarks"].as_array().cloned().unwrap_or_default());
     let remarks: Vec<String> = remarks
-        .filter_map(|r| r.as_str().map(str::to_owned))
+        .filter_map(|r| r["text"].as_str().map(str::to_owned))
         .collect();
     assert!(
         remarks

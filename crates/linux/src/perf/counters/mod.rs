@@ -16,7 +16,9 @@ use crate::{
     plausibility,
 };
 use group::{Group, Target};
-use perch_core::{Count, CountQuality, EventPlan, Limits, MachineError, ThreadId, ThreadSample};
+use perch_core::{
+    Count, CountQuality, EventPlan, Limits, MachineError, Remark, ThreadId, ThreadSample,
+};
 use resolve::{GroupPlan, SetPlan};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +46,7 @@ pub struct Counters {
     /// Threads for which there were no descriptors.
     waiting: BTreeSet<ThreadId>,
     budget: Budget,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
     said: BTreeSet<String>,
 }
 
@@ -183,11 +185,13 @@ impl Counters {
         }
         let running = waiting.len();
         if running > 0 && self.said.insert("waiting".to_owned()) {
-            self.remarks.push(format!(
+            let text = format!(
                 "{} threads have counters, the busiest; {running} that run have none: {}",
                 self.threads.len(),
                 limits::NOFILE_REMEDY
-            ));
+            );
+            self.remarks
+                .push(Remark::warning("counters-few-descriptors", text));
         }
     }
 
@@ -215,7 +219,7 @@ impl Counters {
     }
 
     /// What the user should know since the last call.
-    pub fn remarks(&mut self) -> Vec<String> {
+    pub fn remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
     }
 
@@ -288,11 +292,12 @@ impl Counters {
 
     fn remark_share(&mut self, least: f64) {
         if least < 0.95 && !self.hybrid && self.said.insert("share".to_owned()) {
-            self.remarks.push(format!(
+            let text = format!(
                 "counters are shared with others and counted {:.0} % of the time{}",
                 least * 100.0,
                 probe::watchdog()
-            ));
+            );
+            self.remarks.push(Remark::warning("counters-shared", text));
         }
     }
 
@@ -301,10 +306,11 @@ impl Counters {
             if let CountQuality::Implausible(why) = &count.quality
                 && self.said.insert(count.alias.to_string())
             {
-                self.remarks.push(format!(
+                let text = format!(
                     "counter '{}' is not believed ({why}): `--counters sampling` does without",
                     count.alias
-                ));
+                );
+                self.remarks.push(Remark::warning("counter-doubtful", text));
             }
         }
     }

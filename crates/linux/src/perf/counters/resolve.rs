@@ -5,7 +5,7 @@ use crate::perf::{
     encode::{Encoded, Encoder},
     privilege::refusal,
 };
-use perch_core::{EventChoice, EventPlan, MachineError};
+use perch_core::{EventChoice, EventPlan, MachineError, Remark};
 use std::{collections::BTreeMap, io, sync::Arc};
 
 /// Groups that count at the same time.
@@ -26,7 +26,7 @@ pub(super) fn resolve(
     plan: &EventPlan,
     encoder: &Encoder,
     user_only: bool,
-) -> Result<(Vec<SetPlan>, Vec<String>), MachineError> {
+) -> Result<(Vec<SetPlan>, Vec<Remark>), MachineError> {
     let mut missing = BTreeMap::new();
     let mut sets = Vec::new();
     for set in &plan.sets {
@@ -52,11 +52,11 @@ pub(super) fn resolve(
             sets.push(SetPlan { groups });
         }
     }
-    let remark =
+    let text =
         |(alias, why): (&Arc<str>, &String)| format!("event '{alias}' cannot be counted: {why}");
-    let remarks: Vec<String> = missing.iter().map(remark).collect();
+    let missing: Vec<String> = missing.iter().map(text).collect();
     if sets.is_empty() {
-        return Err(MachineError::Other(match &remarks[..] {
+        return Err(MachineError::Other(match &missing[..] {
             [] => "the profile names no events to count".to_owned(),
             [only] => format!("no hardware event can be counted here: {only}"),
             [first, others @ ..] => format!(
@@ -66,6 +66,10 @@ pub(super) fn resolve(
             ),
         }));
     }
+    let remarks = missing
+        .into_iter()
+        .map(|text| Remark::warning("event-not-counted", text))
+        .collect();
     Ok((sets, remarks))
 }
 
