@@ -6,24 +6,27 @@
 use perch_core::ThreadId;
 use std::collections::HashMap;
 
-/// Samples of each running thread in a period: enough for the period to speak for itself.
+/// Samples of each running thread in a second, or in a period that is longer: enough for it to speak for itself.
 const EACH: f64 = 25.0;
 
-/// Samples of each running thread in a period once all have done the same for a while: with those of the period before
-/// still enough for a verdict, and a change is seen in the first.
+/// The same once all have done the same for a while: with those of the second before still enough for a verdict, and a
+/// change is seen in the first.
 const EACH_STEADY: f64 = 10.0;
 
 /// Samples after which a thread is no longer new: enough for a verdict.
 const KNOWN: u64 = 20;
 
-/// Calm periods after which all are steady.
-const STEADY: u32 = 3;
+/// Calm seconds after which all are steady. Longer periods count as one second.
+const STEADY: f64 = 3.0;
 
-/// Samples of each running thread in a period once all have done the same for long.
+/// The same once all have done the same for long.
 const EACH_CALM: f64 = 6.0;
 
-/// Calm periods after which all have done the same for long.
-const CALM: u32 = 12;
+/// Calm seconds after which all have done the same for long.
+const CALM: f64 = 12.0;
+
+/// Seconds for which a thread that does not run is remembered.
+const REMEMBERED: f64 = 60.0;
 
 /// A running thread whose FP share moved by more than this between two periods does something else now,
 const CHANGE: f64 = 0.05;
@@ -52,17 +55,18 @@ const SLOWEST: f64 = 20.0;
 struct Known {
     samples: u64,
     fp_share: f64,
-    /// The period in which it was last reported.
-    period: u64,
+    /// When it was last reported, in seconds.
+    at: f64,
 }
 
 /// Chooses the rate of the next period.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     threads: HashMap<ThreadId, Known>,
-    period: u64,
-    /// Periods in a row in which no thread was new or changed, except at random.
-    calm: u32,
+    /// Seconds so far.
+    at: f64,
+    /// For how many of the last seconds no thread was new or changed, except at random.
+    calm: f64,
     /// Running threads of this period that are new or changed.
     restless: usize,
     /// Running threads of this period.
@@ -79,7 +83,7 @@ impl Pace {
         *known = Known {
             samples: known.samples + samples,
             fp_share,
-            period: self.period,
+            at: self.at,
         };
         if share < RUNS {
             return;
@@ -94,27 +98,25 @@ impl Pace {
             std::mem::take(&mut self.running),
             std::mem::take(&mut self.restless),
         );
-        let period = self.period;
-        self.period += 1;
+        let at = self.at;
+        let step = seconds.clamp(0.001, 1.0);
+        self.at += step;
         // Threads that pause are not new when they go on, but they must not be kept forever.
-        self.threads.retain(|_, known| period - known.period < 60);
-        self.calm = if restless > running / OF_MANY || running == 0 {
-            0
-        } else {
-            self.calm + 1
-        };
-        if self.calm == 0 {
+        self.threads.retain(|_, known| at - known.at < REMEMBERED);
+        if restless > running / OF_MANY || running == 0 {
+            self.calm = 0.0;
             return fastest;
         }
-        let (each, most) = match self.calm {
-            ..STEADY => (EACH, f64::INFINITY),
-            STEADY..CALM => (EACH_STEADY, FASTEST_STEADY),
-            CALM.. => (EACH_CALM, FASTEST_CALM),
+        self.calm += step;
+        let (each, most) = if self.calm < STEADY {
+            (EACH, f64::INFINITY)
+        } else if self.calm < CALM {
+            (EACH_STEADY, FASTEST_STEADY)
+        } else {
+            (EACH_CALM, FASTEST_CALM)
         };
         let crowd = running as f64 / cpus.max(1) as f64;
-        let rate = (crowd.max(1.0) * each / seconds.max(0.001))
-            .ceil()
-            .min(most);
+        let rate = (crowd.max(1.0) * each / seconds.max(1.0)).ceil().min(most);
         (rate.max(SLOWEST) as u32).min(fastest)
     }
 }
@@ -178,6 +180,22 @@ mod tests {
             let _ = pace.next(1.0, 2, 251);
         }
         assert!(pace.threads.is_empty());
+    }
+
+    #[test]
+    fn short_periods_cost_no_more_samples_a_second_than_long_ones() {
+        let mut pace = Pace::default();
+        let mut rates = Vec::new();
+        for _ in 0..140 {
+            pace.note(id(1), 0.5, 6, 0.3);
+            rates.push(pace.next(0.1, 1, 251));
+        }
+        // New for four periods, calm for 3 s, steady until 12 s have passed.
+        let runs = rates.chunk_by(|a, b| a == b).map(|run| (run[0], run.len()));
+        let runs: Vec<(u32, usize)> = runs.collect();
+        assert_eq!(runs[0], (251, 4));
+        assert!(runs[1].0 == 25 && runs[1].1.abs_diff(29) <= 1, "{runs:?}");
+        assert_eq!(runs[2].0, 20);
     }
 
     proptest! {

@@ -6,11 +6,15 @@ use super::{
 };
 use crate::perf::record::{Abi, Sample as Record};
 use perch_sampling::{Arch, CodeSource, Estimator, Regs, Sample, SampledMetrics, ThreadMix};
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    time::{Duration, Instant},
+};
 
-/// Drains (one or two a period) after which mappings are read again although nothing hints at a change: where new
-/// mappings are not reported, a library may have been closed and another opened in its place.
-const REREAD: u64 = 30;
+/// How often mappings are read again although nothing hints at a change: where new mappings are not reported, a library
+/// may have been closed and another opened in its place.
+const REREAD: Duration = Duration::from_secs(30);
 
 /// A process whose threads are sampled.
 pub(super) struct Process {
@@ -28,7 +32,9 @@ pub(super) struct Process {
 struct Space {
     estimator: Estimator,
     code: Code,
+    /// The drain in which the process's mappings were read, and when that was.
     mapped: u64,
+    read: Instant,
 }
 
 impl Process {
@@ -55,6 +61,7 @@ impl Process {
                     estimator: Estimator::new(arch),
                     code,
                     mapped: drain,
+                    read: Instant::now(),
                 })
             }
         };
@@ -101,7 +108,7 @@ impl Process {
         for range in space.code.rewritten() {
             space.estimator.invalidate(range);
         }
-        if drain - space.mapped >= REREAD {
+        if space.read.elapsed() >= REREAD {
             space.remap(self.pid, drain, self.reported.all());
         }
     }
@@ -133,6 +140,7 @@ impl Process {
 impl Space {
     fn remap(&mut self, pid: i32, drain: u64, reported: &[Reported]) {
         self.mapped = drain;
+        self.read = Instant::now();
         for range in self.code.remap(pid, reported) {
             self.estimator.invalidate(range);
         }

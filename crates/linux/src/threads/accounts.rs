@@ -13,8 +13,8 @@ use std::{
 /// Reading takes at most one part in this many of the time: the kernel sums up all threads of a process for it.
 const SHARE: u32 = 200;
 
-/// Without a sign that anything has ended, accounts are read every this many periods.
-const EVERY: u32 = 10;
+/// How often accounts are read without a sign that anything has ended.
+const EVERY: Duration = Duration::from_secs(10);
 
 /// One process, with the children that it has waited for. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +39,8 @@ pub(super) struct Accounts {
     sampled: u64,
     /// Time that was told as unmeasured.
     told: u64,
-    /// Periods since the accounts were last read.
-    unread: u32,
+    /// When the accounts were last read.
+    read: Option<Instant>,
     rest: Option<Instant>,
 }
 
@@ -80,13 +80,13 @@ impl Accounts {
 
     /// Reads the accounts, if it is time: something has ended, or nothing was read for long.
     pub fn read(&mut self, reader: &mut Reader, tick: u64, ended: bool, must: bool) {
-        self.unread += 1;
         let began = Instant::now();
-        let due = (ended || self.unread >= EVERY) && self.rest.is_none_or(|rest| began >= rest);
+        let long_ago = self.read.is_none_or(|read| began - read >= EVERY);
+        let due = (ended || long_ago) && self.rest.is_none_or(|rest| began >= rest);
         if !due && !must {
             return;
         }
-        self.unread = 0;
+        self.read = Some(began);
         // Parents before their children: the time of a child that is waited for in between is missed for now, not
         // counted twice.
         let mut pids: Vec<(u64, i32)> = self.of.iter().map(|(pid, of)| (of.start, *pid)).collect();

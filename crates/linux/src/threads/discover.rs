@@ -5,8 +5,8 @@ use crate::proc::{last_task_number, parse_stat, process_numbers, session_of, sta
 use perch_core::machine::SESSION_VARIABLE;
 use std::time::{Duration, Instant};
 
-/// Every this many scans everything is scanned, whatever the cheap tests say.
-const FULL_EVERY: u32 = 30;
+/// How often everything is scanned, whatever the cheap tests say.
+const FULL_EVERY: Duration = Duration::from_secs(30);
 /// How often records of exited threads are aged: with shorter periods, a kernel record may be many periods late.
 const AGE: Duration = Duration::from_secs(1);
 /// Up to this many new task numbers are checked one by one; beyond that, a full scan is cheaper.
@@ -28,9 +28,8 @@ impl Tracker {
         self.consider_told();
         let before = self.last_number;
         self.last_number = last_task_number();
-        self.since_full += 1;
         match (before, self.last_number) {
-            (Some(before), Some(now)) if self.since_full < FULL_EVERY => {
+            (Some(before), Some(now)) if self.scanned.elapsed() < FULL_EVERY => {
                 if now == before {
                     return;
                 }
@@ -54,7 +53,7 @@ impl Tracker {
 
     /// Looks at all processes of the machine and all threads of the followed ones.
     pub(super) fn look_everywhere(&mut self, born: bool) {
-        self.since_full = 0;
+        self.scanned = Instant::now();
         let followed: Vec<i32> = self.processes.keys().copied().collect();
         for pid in followed {
             self.add_threads(pid, born);

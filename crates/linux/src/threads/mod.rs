@@ -111,7 +111,8 @@ pub struct Tracker {
     /// The newest task number at the last look.
     last_number: Option<i32>,
     /// Looks since the last full one.
-    since_full: u32,
+    /// When everything was last scanned.
+    scanned: Instant,
     /// How many descriptors may be kept open.
     budget: Budget,
     lineage: Lineage,
@@ -151,7 +152,7 @@ impl Tracker {
             reader: Reader::new(),
             names: Names::default(),
             last_number: None,
-            since_full: 0,
+            scanned: Instant::now(),
             budget: Budget::of_process(),
             lineage: Lineage::default(),
             origins: Origins::default(),
