@@ -1,6 +1,6 @@
 //! Changes affinity masks of threads and interrupts, and never overwrites a mask that another process set.
 
-use crate::{Outcome, ProcessId, PuSet, ThreadId};
+use crate::{Irqs, Outcome, ProcessId, PuSet, ThreadId};
 use serde::{Deserialize, Serialize};
 
 /// Sets `thread`'s mask to `set`, if it is still `expect`.
@@ -55,31 +55,6 @@ pub struct Image {
     pub stack: u64,
 }
 
-/// Whose interrupt it is and where it may be delivered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IrqState {
-    /// The devices that it belongs to, as the kernel names them; a number alone may be another device's later.
-    pub device: String,
-    /// Its affinity mask.
-    pub mask: PuSet,
-    /// Whether the kernel allows a change of the mask: not that of an interrupt which a driver manages or which belongs
-    /// to each PU.
-    pub movable: bool,
-}
-
-/// Sets an interrupt's mask to `set`, if it is still that device's and its mask still `expect`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IrqChange {
-    /// Its number.
-    pub irq: u32,
-    /// Its devices, as [`IrqState::device`].
-    pub device: String,
-    /// The mask that it must have now.
-    pub expect: PuSet,
-    /// The mask that it shall have.
-    pub set: PuSet,
-}
-
 /// Access to affinity masks: the only actuator of placement. Everything that changes masks goes through it, so that it can be journaled.
 pub trait Affinity: Send {
     /// The thread's mask, offline PUs included.
@@ -91,17 +66,9 @@ pub trait Affinity: Send {
     /// Compare and set: identity and present mask are checked right before.
     fn change(&mut self, change: &MaskChange) -> Outcome;
 
-    /// Whose interrupt that is, and its mask.
-    ///
-    /// # Errors
-    /// No interrupt of that number, as on every machine that has no interrupts.
-    fn irq(&self, _irq: u32) -> Result<IrqState, MaskError> {
-        Err(MaskError::Gone)
-    }
-
-    /// Compare and set of an interrupt's mask.
-    fn change_irq(&mut self, _change: &IrqChange) -> Outcome {
-        Outcome::Gone
+    /// Access to the masks of interrupts; `None` on machines without interrupts, such as simulations and recordings.
+    fn irqs(&mut self) -> Option<&mut dyn Irqs> {
+        None
     }
 
     /// The PUs that are online and in the thread's CPU set; `None` if that is unknown.

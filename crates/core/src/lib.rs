@@ -11,6 +11,7 @@
 pub mod affinity;
 pub mod error;
 pub mod event;
+pub mod irq;
 pub mod machine;
 mod merge;
 pub mod metric;
@@ -27,9 +28,10 @@ pub mod thread;
 pub mod topology;
 pub mod units;
 
-pub use affinity::{Affinity, IrqChange, IrqState, MaskChange, MaskError};
+pub use affinity::{Affinity, MaskChange, MaskError};
 pub use error::MachineError;
 pub use event::{Count, CountQuality, EventChoice, EventPlan, EventSet, Limits};
+pub use irq::{IrqBinding, IrqChange, IrqLevel, IrqLoad, IrqSample, IrqState, IrqStep, Irqs};
 pub use machine::{Launch, Machine, Targets, Wake};
 pub use metric::{Metric, MetricName, MetricSource, Metrics, Thresholds};
 pub use mistake::Mistake;

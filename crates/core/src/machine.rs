@@ -63,6 +63,19 @@ pub trait Machine: Send {
     /// events are then counted on PUs too, where that is possible. Machines that cannot observe them do not.
     fn watch_pus(&mut self, _watch: bool) {}
 
+    /// Says whether interrupts are to be observed ([`Observation::irqs`]).
+    ///
+    /// # Errors
+    /// A machine that has none to observe.
+    fn watch_irqs(&mut self, watch: bool) -> Result<(), MachineError> {
+        match watch {
+            false => Ok(()),
+            true => Err(MachineError::Other(
+                "this machine has no interrupts to observe: choose another policy".to_owned(),
+            )),
+        }
+    }
+
     /// Starts, attaches and detaches; `None` for machines whose threads are given (simulations, recordings).
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         None

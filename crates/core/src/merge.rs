@@ -1,6 +1,6 @@
 //! Several intervals in a row as one: perch may look more often than it decides.
 
-use crate::{Count, CountQuality, Metric, Metrics, Observation, PuSample, ThreadSample};
+use crate::{Count, CountQuality, IrqSample, Metric, Metrics, Observation, PuSample, ThreadSample};
 use std::{collections::HashMap, hash::Hash};
 
 impl Observation {
@@ -17,6 +17,12 @@ impl Observation {
             add_thread,
         );
         merge(&mut self.pus, &later.pus, |sample| sample.pu, add_pu);
+        merge(
+            &mut self.irqs,
+            &later.irqs,
+            |sample| sample.label.clone(),
+            add_irq,
+        );
         add_sharing(self, later, before);
         self.ended.extend(&later.ended);
         merge(
@@ -115,6 +121,24 @@ fn add_pu(sum: &mut PuSample, next: &PuSample) {
     sum.interrupts += next.interrupts;
 }
 
+/// An interrupt that belongs to another device now begins anew.
+fn add_irq(sum: &mut IrqSample, next: &IrqSample) {
+    let device = |sample: &IrqSample| sample.state.as_ref().map(|state| state.device.clone());
+    if device(sum) != device(next) {
+        sum.clone_from(next);
+        return;
+    }
+    sum.interval += next.interval;
+    sum.what.clone_from(&next.what);
+    sum.state.clone_from(&next.state);
+    for (pu, count) in &next.counts {
+        match sum.counts.binary_search_by_key(pu, |(pu, _)| *pu) {
+            Ok(at) => sum.counts[at].1 += count,
+            Err(at) => sum.counts.insert(at, (*pu, *count)),
+        }
+    }
+}
+
 /// A module's metric covers a window of its own; the last one counts.
 fn take_later(metrics: &mut Metrics, later: &Metrics) {
     for (name, metric) in later.iter() {
@@ -181,7 +205,7 @@ fn counted(quality: &CountQuality) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sharing, ThreadId, ThreadInfo};
+    use crate::{IrqState, PuSet, Sharing, ThreadId, ThreadInfo};
     use proptest::prelude::*;
 
     fn sample(tid: i32, cpu_time: u64, count: Option<f64>) -> ThreadSample {
@@ -264,6 +288,31 @@ mod tests {
             .collect();
         assert_eq!(times, [(1, 10), (2, 25), (3, 7)]);
         assert_eq!(sum.ended.len(), 1);
+    }
+
+    #[test]
+    fn interrupts_add_up_by_pu_unless_they_are_another_devices() {
+        let irq = |device: &str, counts: &[(u32, u64)]| IrqSample {
+            label: "24".to_owned(),
+            what: String::new(),
+            interval: 100,
+            counts: counts.to_vec(),
+            state: Some(IrqState {
+                device: device.to_owned(),
+                mask: PuSet::single(0),
+                movable: true,
+            }),
+        };
+        let with = |irq| Observation {
+            irqs: vec![irq],
+            ..observation(Vec::new())
+        };
+        let mut sum = with(irq("eth0", &[(2, 5)]));
+        sum.absorb(&with(irq("eth0", &[(0, 1), (2, 3)])));
+        assert_eq!(sum.irqs[0].counts, [(0, 1), (2, 8)]);
+        assert_eq!(sum.irqs[0].interval, 200);
+        sum.absorb(&with(irq("eth1", &[(1, 4)])));
+        assert_eq!(sum.irqs, [irq("eth1", &[(1, 4)])]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a machine saw in one interval.
 
-use crate::{Count, Metrics, ProcessId, PuSet, Remark, ThreadId, ThreadInfo, Topology};
+use crate::{Count, IrqSample, Metrics, ProcessId, PuSet, Remark, ThreadId, ThreadInfo, Topology};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -112,6 +112,9 @@ pub struct Observation {
     /// The PUs, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pus: Vec<PuSample>,
+    /// Interrupts, of devices and of PUs; empty if they were not observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub irqs: Vec<IrqSample>,
     /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,

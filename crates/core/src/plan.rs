@@ -1,6 +1,6 @@
 //! What a policy asks for, and what became of it.
 
-use crate::{MetricName, PuSet, Remark, ThreadId};
+use crate::{IrqBinding, MetricName, PuSet, Remark, ThreadId};
 use serde::{Deserialize, Serialize};
 
 /// Why, in a sentence and in the numbers behind it.
@@ -53,6 +53,10 @@ pub struct Binding {
 pub struct Plan {
     /// Who goes where, at most one a thread.
     pub bindings: Vec<Binding>,
+    /// Which interrupts are delivered where, at most one binding an interrupt; those without one get back the mask that
+    /// they had before perch touched them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub irqs: Vec<IrqBinding>,
     /// Why threads that were bound are let go; optional, for explanation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<(ThreadId, Reason)>,
@@ -61,7 +65,7 @@ pub struct Plan {
     pub remarks: Vec<Remark>,
 }
 
-/// The outcome of one change of one thread.
+/// The outcome of one change of one thread or interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {

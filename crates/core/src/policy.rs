@@ -24,6 +24,11 @@ pub trait Policy: Send {
         false
     }
 
+    /// Whether it decides about interrupts ([`Snapshot::irqs`]), which machines observe only then.
+    fn wants_irqs(&self) -> bool {
+        false
+    }
+
     /// The desired state after this period.
     fn decide(&mut self, snapshot: &Snapshot) -> Plan;
 }

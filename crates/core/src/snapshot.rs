@@ -1,7 +1,8 @@
 //! All that a policy may know.
 
 use crate::{
-    Metrics, Outcome, PuSet, Sharing, ThreadId, ThreadInfo, Thresholds, Topology, UnitDomains,
+    IrqLoad, Metrics, Outcome, PuSet, Sharing, ThreadId, ThreadInfo, Thresholds, Topology,
+    UnitDomains,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -83,6 +84,9 @@ pub struct Snapshot {
     /// The PUs, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pus: Vec<PuLoad>,
+    /// Interrupts of devices, by rising number; empty if they were not observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub irqs: Vec<IrqLoad>,
     /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,

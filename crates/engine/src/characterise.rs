@@ -1,6 +1,9 @@
 //! From what a machine saw to what a policy may know: observation + processor + ownership = snapshot.
 
-use crate::ownership::{Owned, Ownership};
+use crate::{
+    irqs::KnownIrqs,
+    ownership::{Owned, Ownership},
+};
 use perch_core::{
     Count, EventPlan, HandsOff, Metric, MetricName, MetricSource, Metrics, Observation, Outcome,
     PuLoad, PuSample, PuSet, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState,
@@ -67,6 +70,9 @@ pub(crate) struct Context<'a> {
     pub usable: &'a PuSet,
     pub units: &'a Arc<UnitDomains>,
     pub paper: Option<&'a Paper>,
+    pub irqs: &'a KnownIrqs,
+    /// The PUs to which interrupts may be sent.
+    pub irq_pus: &'a PuSet,
     pub last_outcomes: Vec<(ThreadId, Outcome)>,
 }
 
@@ -123,6 +129,10 @@ impl Characteriser {
             thresholds: context.processor.thresholds(self.source),
             threads,
             pus: Self::pus(observation, context.processor, &mut remarks),
+            irqs: match context.paper.is_some_and(|paper| paper.elsewhere) {
+                true => Vec::new(),
+                false => context.irqs.loads(observation, context.irq_pus),
+            },
             sharing: observation.sharing.clone(),
             last_outcomes: context.last_outcomes,
         };

@@ -3,8 +3,9 @@
 
 use crate::{
     characterise::{Characteriser, Context, Paper, Processor},
+    irqs::{self, KnownIrqs},
     limiter::Limiter,
-    observer::Move,
+    observer::{IrqMove, Move},
     ownership::{Noticed, Ownership},
     plan_check,
 };
@@ -44,6 +45,9 @@ pub(crate) struct Control {
     usable: PuSet,
     units: Arc<UnitDomains>,
     pub ownership: Ownership,
+    pub irqs: KnownIrqs,
+    /// The PUs to which interrupts may be sent.
+    irq_pus: PuSet,
     pub processes: BTreeMap<i32, ProcessId>,
     /// Processes that have ended lately. Each has the observation and the time after which every thread that inherited
     /// from it is known.
@@ -78,6 +82,8 @@ impl Control {
             machine_usable: PuSet::new(),
             usable: PuSet::new(),
             units: Arc::default(),
+            irqs: KnownIrqs::new(ownership.takes_over()),
+            irq_pus: PuSet::new(),
             ownership,
             processes: BTreeMap::new(),
             departing: VecDeque::new(),
@@ -100,6 +106,11 @@ impl Control {
     /// The machine on which threads run, and the one on which they are placed, if that is another.
     fn learn_topology(&mut self, machine: &Arc<Topology>, other: Option<Arc<Topology>>) {
         self.machine_usable = machine.usable();
+        // Interrupts know no CPU sets.
+        self.irq_pus = match &self.pus {
+            Some(pus) => machine.online().and(pus),
+            None => machine.online(),
+        };
         if self.paper.as_ref().is_some_and(|paper| paper.elsewhere) && other.is_none() {
             return;
         }
@@ -142,6 +153,7 @@ impl Control {
             self.ownership.set_default(default.clone());
         }
         self.refused.clear();
+        self.irqs.observe(&observation.irqs);
         let mut taken = Taken {
             noticed: self
                 .ownership
@@ -251,6 +263,8 @@ impl Control {
             usable: &self.usable,
             units: &self.units,
             paper: self.paper.as_ref(),
+            irqs: &self.irqs,
+            irq_pus: &self.irq_pus,
             last_outcomes,
         };
         let characteriser = match all {
@@ -278,10 +292,25 @@ impl Control {
         remarks: &mut Vec<Remark>,
     ) -> Vec<Move> {
         remarks.extend(plan_check::check(plan, basis, policy));
+        remarks.extend(irqs::check(plan, basis, policy));
         if let Some(present) = present {
             plan_check::drop_outdated(plan, present);
+            irqs::drop_outdated(plan, present);
         }
         plan_check::difference(plan, present.unwrap_or(basis))
+    }
+
+    /// What a plan that [`Control::moves`] has checked changes of interrupts.
+    pub fn irq_moves(&self, plan: &Plan, present: &Snapshot) -> Vec<IrqMove> {
+        irqs::difference(plan, present)
+    }
+
+    /// Takes in what became of moves of interrupts.
+    pub fn irqs_moved(&mut self, moves: &[IrqMove]) {
+        let dry_run = self.paper.is_some();
+        for made in moves {
+            self.irqs.moved(made, dry_run);
+        }
     }
 
     /// Takes in what became of a plan's moves.

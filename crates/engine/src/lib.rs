@@ -10,7 +10,7 @@ pub mod characterise;
 pub mod command;
 mod control;
 mod decider;
-pub mod irq;
+mod irqs;
 pub mod journal;
 mod limiter;
 pub mod observer;
@@ -28,12 +28,11 @@ pub mod session;
 pub use characterise::Processor;
 pub use command::{Command, CommandError, Handle, Reply};
 pub use decider::Deciding;
-pub use irq::IrqKeeper;
 pub use journal::{
     Journal,
     state_dir::{StateDir, StateDirError},
 };
-pub use observer::{Cause, Decision, Move, Observer, Period, SessionEnd, Start};
+pub use observer::{Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start};
 pub use publish::Published;
 pub use recording::{Reader, Recorder, Recording, RecordingError};
 pub use replay::RecordedMachine;

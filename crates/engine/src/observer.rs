@@ -55,6 +55,21 @@ pub struct Move {
     pub span: Option<(u64, u64)>,
 }
 
+/// A change of where an interrupt is delivered: what was asked for, and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IrqMove {
+    /// The interrupt.
+    pub irq: u32,
+    /// Where perch had sent it; `None` if it had not.
+    pub from: Option<PuSet>,
+    /// Where it is sent now; `None` if it was let go.
+    pub to: Option<PuSet>,
+    /// Why, in the policy's words and numbers.
+    pub reason: Reason,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
 /// What a policy decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
@@ -77,6 +92,8 @@ pub struct Period {
     pub decision: Option<Decision>,
     /// What was changed.
     pub moves: Vec<Move>,
+    /// What was changed of interrupts.
+    pub irq_moves: Vec<IrqMove>,
     /// What the user should know; none twice within an hour, and no flood of one kind.
     pub remarks: Vec<Remark>,
     /// Whether the session ends with it.

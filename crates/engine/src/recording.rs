@@ -2,7 +2,7 @@
 
 use crate::{
     journal::state_dir::Boot,
-    observer::{Cause, Move, Observer, Period, SessionEnd, Start},
+    observer::{Cause, IrqMove, Move, Observer, Period, SessionEnd, Start},
     restore::RestoreReport,
 };
 use perch_core::{Observation, Plan, PuSet, Remark, Topology, text};
@@ -91,6 +91,9 @@ pub struct PeriodRecord {
     pub basis: Option<u64>,
     /// What was changed, and what became of it.
     pub moves: Vec<Move>,
+    /// What was changed of interrupts, and what became of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub irq_moves: Vec<IrqMove>,
     /// What was reported to the user.
     pub remarks: Vec<Remark>,
     /// Whether it is the session's last.
@@ -244,6 +247,7 @@ impl<W: Write + Send> Observer for Recorder<W> {
             plan: period.plan().cloned(),
             basis: basis.filter(|basis| *basis != period.snapshot.period),
             moves: period.moves.clone(),
+            irq_moves: period.irq_moves.clone(),
             remarks: period.remarks.clone(),
             last: period.last,
         })));

@@ -4,6 +4,7 @@
 //! does not see its effect.
 
 use crate::{
+    irqs::KnownIrqs,
     observer::Cause,
     ownership::Ownership,
     recording::{PeriodRecord, Reader, Record, RecordingError},
@@ -29,6 +30,7 @@ pub struct RecordedMachine<R: BufRead> {
     at: u64,
     topology: Arc<Topology>,
     ownership: Ownership,
+    irqs: KnownIrqs,
     masks: Masks,
 }
 
@@ -42,6 +44,7 @@ impl<R: BufRead> RecordedMachine<R> {
         Self {
             topology: Arc::clone(&header.topology),
             ownership: Ownership::new(header.default_mask.clone(), header.take_over),
+            irqs: KnownIrqs::default(),
             next: VecDeque::new(),
             cause: None,
             at: 0,
@@ -99,6 +102,16 @@ impl<R: BufRead> RecordedMachine<R> {
                 self.masks.0.insert(id, mask.clone());
             }
         }
+        self.irqs.observe(&observation.irqs);
+        for sample in &mut observation.irqs {
+            let before = sample.irq().and_then(|irq| self.irqs.before(irq));
+            if let Some((before, state)) = before.zip(sample.state.as_mut()) {
+                state.mask = before.clone();
+            }
+        }
+        for made in &period.irq_moves {
+            self.irqs.moved(made, false);
+        }
         for made in &period.moves {
             let before = self
                 .ownership
@@ -118,6 +131,10 @@ impl<R: BufRead + Send> Machine for RecordedMachine<R> {
     }
 
     fn configure(&mut self, _: &EventPlan) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn watch_irqs(&mut self, _: bool) -> Result<(), MachineError> {
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::{
     control::Control,
     decider::{Decider, Deciding},
     journal::state_dir::{StateDir, StateDirError},
-    observer::{Cause, Decision, Move, Observer, Period, SessionEnd, Start},
+    observer::{Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start},
     ownership::Ownership,
     publish::{Published, Publisher},
     reconcile::Reconciler,
@@ -92,10 +92,12 @@ pub enum SessionError {
     StateDir(#[from] StateDirError),
 }
 
-/// The threads of a report that could not be restored, and why.
+/// The threads and interrupts of a report that could not be restored, and why.
 fn names(left: &RestoreReport) -> String {
-    let failed = left.failed.iter();
-    let failed = failed.map(|(thread, why)| format!("{thread} ({why})"));
+    let threads = left.failed.iter();
+    let threads = threads.map(|(thread, why)| format!("{thread} ({why})"));
+    let irqs = left.irqs.failed.iter();
+    let failed = threads.chain(irqs.map(|(irq, why)| format!("IRQ {irq} ({why})")));
     failed.collect::<Vec<_>>().join(", ")
 }
 
@@ -134,6 +136,7 @@ impl<M: Machine> Session<M> {
     /// A machine that cannot count, a /proc that cannot be read.
     pub fn new(mut machine: M, options: Options) -> Result<Self, SessionError> {
         machine.watch_pus(options.policy.wants_pu_loads());
+        machine.watch_irqs(options.policy.wants_irqs())?;
         machine.configure(&options.processor.event_plan_with(options.policy.needs()))?;
         let default = machine.default_mask();
         let (reconciler, paper, other) = match options.acting {
@@ -292,9 +295,9 @@ impl<M: Machine> Session<M> {
             true => None,
             false => self.decide(&observation, &snapshot, &mut remarks),
         };
-        let moves = match &mut decision {
+        let (moves, irq_moves) = match &mut decision {
             Some(decision) => self.act(decision, &snapshot, &mut remarks),
-            None => Vec::new(),
+            None => Default::default(),
         };
         self.control.limiter.limit(observation.at, &mut remarks);
         let period = Arc::new(Period {
@@ -302,6 +305,7 @@ impl<M: Machine> Session<M> {
             snapshot,
             decision,
             moves,
+            irq_moves,
             remarks,
             last,
         });
@@ -385,17 +389,22 @@ impl<M: Machine> Session<M> {
         decision: &mut Decision,
         snapshot: &Arc<Snapshot>,
         remarks: &mut Vec<Remark>,
-    ) -> Vec<Move> {
+    ) -> (Vec<Move>, Vec<IrqMove>) {
         let present = (!Arc::ptr_eq(&decision.basis, snapshot)).then_some(&**snapshot);
         let name = self.decider.name();
         remarks.extend(decision.plan.remarks.iter().cloned());
         let (basis, plan) = (&decision.basis, &mut decision.plan);
         let mut moves = self.control.moves(plan, name, basis, present, remarks);
+        let plan = &decision.plan;
+        let mut irq_moves = self.control.irq_moves(plan, snapshot);
         if let Some(reconciler) = &mut self.reconciler {
             reconciler.apply(&mut self.control, &mut self.machine, &mut moves, remarks);
+            let affinity = self.machine.affinity();
+            reconciler.apply_irqs(&self.control.irqs, affinity, &mut irq_moves, remarks);
         }
         self.control.moved(&moves);
-        moves
+        self.control.irqs_moved(&irq_moves);
+        (moves, irq_moves)
     }
 
     /// Carries out the commands that wait; the cause if one of them ends the session.
@@ -416,6 +425,7 @@ impl<M: Machine> Session<M> {
             Command::Attach(pid) => self.attach(pid)?,
             Command::Detach(pid) => self.detach(pid)?,
             Command::SetPolicy(policy) => {
+                self.machine.watch_irqs(policy.wants_irqs())?;
                 self.machine.watch_pus(policy.wants_pu_loads());
                 let events = self.control.processor().event_plan_with(policy.needs());
                 self.machine.configure(&events)?;

@@ -68,6 +68,7 @@ fn see(
         thresholds: Default::default(),
         threads: states,
         pus: Vec::new(),
+        irqs: Vec::new(),
         sharing: Vec::new(),
         last_outcomes: Vec::new(),
     };
@@ -76,6 +77,7 @@ fn see(
         snapshot: Arc::new(snapshot),
         decision: None,
         moves: moves.to_vec(),
+        irq_moves: Vec::new(),
         remarks: Vec::new(),
         last: false,
     });

@@ -17,7 +17,10 @@ use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, pidfd_open},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// A [`LiveMachine`] that launches a program, reaps it, passes signals on to it, and tells when everything has ended or
 /// the user asks to stop.
@@ -30,6 +33,10 @@ pub struct LinuxMachine {
     /// when they end.
     attached: Vec<(i32, u32, Option<OwnedFd>)>,
     subreaper: bool,
+    /// Where it does not end with its targets: when it ends, if it does.
+    stays: Option<Option<Instant>>,
+    /// Whether it was said that signals are ignored.
+    said_ignored: bool,
 }
 
 impl LinuxMachine {
@@ -45,7 +52,29 @@ impl LinuxMachine {
             child: None,
             attached: Vec::new(),
             subreaper,
+            stays: None,
+            said_ignored: false,
         })
+    }
+
+    /// From now on it does not end when no target is left, but at this moment, if one is given: for sessions about more
+    /// than the threads of targets.
+    pub fn stay(&mut self, until: Option<Instant>) {
+        self.stays = Some(until);
+    }
+
+    /// When the present wait ends by itself.
+    fn until(&self, period: Duration) -> Instant {
+        let due = self.live.due(period);
+        self.stays.flatten().map_or(due, |end| end.min(due))
+    }
+
+    /// Whether everything is over that perch follows.
+    fn is_over(&mut self) -> bool {
+        match self.stays {
+            Some(end) => end.is_some_and(|end| Instant::now() >= end),
+            None => self.child.is_none() && !self.attached_live(),
+        }
     }
 
     /// Passes a signal on to the launched program, if it still runs. The terminal sends SIGINT to the program itself.
@@ -74,6 +103,16 @@ impl LinuxMachine {
     /// Passes a signal on to the launched program, unless it comes from there.
     fn pass(&mut self, received: Received) {
         let Received { signal, times, .. } = received;
+        if self.child.is_none() && self.stays.is_some() {
+            if !std::mem::replace(&mut self.said_ignored, true) {
+                let text = format!(
+                    "{} is ignored, as are all signals that mean nothing to this command",
+                    signals::name(signal)
+                );
+                self.live.remark(Remark::warning("signal-ignored", text));
+            }
+            return;
+        }
         if self.child.is_none() {
             let text = format!(
                 "{} is ignored: perch passes signals on to a program that it has started (perch run)",
@@ -222,6 +261,10 @@ impl Machine for LinuxMachine {
         self.live.watch_pus(watch);
     }
 
+    fn watch_irqs(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.live.watch_irqs(watch)
+    }
+
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         Some(self)
     }
@@ -241,13 +284,13 @@ impl Machine for LinuxMachine {
             if let Some(stop) = arrived.stop {
                 return Ok(Wake::Stop(stop.signal));
             }
-            if self.child.is_none() && !self.attached_live() {
+            if self.is_over() {
                 return Ok(Wake::Ended(None));
             }
             if self.live.is_over(period) {
                 return Ok(Wake::Period);
             }
-            let until = self.live.due(period);
+            let until = self.until(period);
             let child = self.child.as_ref().and_then(|child| child.end());
             let ends = self.attached.iter();
             let ends = ends.filter_map(|(_, _, end)| end.as_ref().map(AsFd::as_fd));

@@ -382,3 +382,50 @@ fn a_dry_run_on_another_machine_is_replayed_on_that_machine() {
         stdout(&replayed)
     );
 }
+
+#[test]
+fn what_irq_saw_is_recorded_and_leads_to_the_same_plan_again() {
+    let perch = Perch::new();
+    let (log, again) = (perch.folder.path().join("irq.jsonl"), "again.jsonl");
+    let again = perch.folder.path().join(again);
+    let (log, again) = (log.to_str().unwrap(), again.to_str().unwrap());
+    let seen = perch.run(&["irq", "--interval", "200ms", "--json", "--log", log]);
+    assert_eq!(code(&seen), 0, "{}", stderr(&seen));
+    let seen: serde_json::Value = serde_json::from_str(&stdout(&seen)).unwrap();
+    let rate = |line: &serde_json::Value| line["rate"].as_f64().unwrap();
+    let interrupts = seen["interrupts"].as_array().unwrap();
+    assert!(interrupts.iter().map(rate).sum::<f64>() > 0.0, "{seen}");
+    let seconds = seen["seconds"].as_f64().unwrap();
+    assert!((0.1..10.0).contains(&seconds), "{seen}");
+    assert!(seen["moves"].is_array() && seen["packages"].is_array());
+    assert!(seen["outcomes"].is_null(), "nothing was to be applied");
+    let replayed = perch.run(&["replay", log, "--log", again]);
+    assert_eq!(code(&replayed), 0, "{}", stderr(&replayed));
+    let plans = |path: &str| -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let periods = lines.filter(|line: &serde_json::Value| line["record"] == "period");
+        periods.map(|period| period["plan"].clone()).collect()
+    };
+    let recorded = plans(log);
+    assert!(recorded[0].is_object(), "{recorded:?}");
+    assert_eq!(recorded, plans(again));
+}
+
+#[test]
+fn a_simulated_machine_has_no_interrupts_to_balance() {
+    let output = Perch::new().run(&[
+        "sim",
+        "-m",
+        "cmt-4x4",
+        "-w",
+        "cmt-table1",
+        "-p",
+        "irq",
+        "-t",
+        "1s",
+    ]);
+    assert_eq!(code(&output), 125);
+    let said = stderr(&output);
+    assert!(said.contains("no interrupts to observe"), "{said}");
+}

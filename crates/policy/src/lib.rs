@@ -73,6 +73,7 @@
 //! #     thresholds: Default::default(),
 //! #     threads: vec![thread(1, 0.8), thread(2, 0.1), thread(3, 0.7)],
 //! #     pus: vec![],
+//! #     irqs: vec![],
 //! #     sharing: vec![],
 //! #     last_outcomes: vec![],
 //! # };
@@ -110,6 +111,7 @@ pub use cpi::{Cpi, CpiConfig};
 pub use error::PolicyError;
 pub use fixed::{Fixed, FixedConfig};
 pub use inputs::Inputs;
+pub use irq::{Irq, IrqConfig};
 pub use masa::{Masa, MasaConfig};
 pub use observe::Observe;
 pub use sos::{Sos, SosConfig};

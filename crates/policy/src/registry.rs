@@ -1,9 +1,9 @@
 //! Policies by name, with their options.
 
 use crate::{
-    Cpi, CpiConfig, Fixed, FixedConfig, Inputs, Masa, MasaConfig, Observe, PolicyError, Sos,
-    SosConfig, Symbiosis, SymbiosisConfig, WorkOver, WorkOverConfig, error::suggestion,
-    masa::BUILT_IN,
+    Cpi, CpiConfig, Fixed, FixedConfig, Inputs, Irq, IrqConfig, Masa, MasaConfig, Observe,
+    PolicyError, Sos, SosConfig, Symbiosis, SymbiosisConfig, WorkOver, WorkOverConfig,
+    error::suggestion, masa::BUILT_IN,
 };
 use perch_core::Policy;
 use schemars::Schema;
@@ -24,7 +24,7 @@ struct Entry {
     build: Build,
 }
 
-static ENTRIES: [Entry; 7] = [
+static ENTRIES: [Entry; 8] = [
     Entry {
         name: "symbiosis",
         summary: "puts threads where the loss is least that a calibration of this machine predicts",
@@ -102,6 +102,16 @@ static ENTRIES: [Entry; 7] = [
         },
     },
     Entry {
+        name: "irq",
+        summary: "balances the interrupts of devices over packages and PUs, and leaves threads alone (MASA, section 5)",
+        needs: "needs root, or only shows what would be better; no counters, no calibration",
+        default_config: || table(&IrqConfig::default()),
+        schema: || schemars::schema_for!(IrqConfig),
+        calibration: None,
+        check: |config| irq(config).map(drop),
+        build: |config, _| Ok(Box::new(Irq::new(irq(config)?))),
+    },
+    Entry {
         name: "fixed",
         summary: "binds threads by name to the PUs that you give (--pin 'PATTERN=PUS')",
         needs: "needs at least one rule; no counters, no calibration, no root",
@@ -135,6 +145,10 @@ fn cpi(config: &toml::Table) -> Result<CpiConfig, PolicyError> {
 
 fn sos(config: &toml::Table) -> Result<SosConfig, PolicyError> {
     read_checked("sos", config, SosConfig::check)
+}
+
+fn irq(config: &toml::Table) -> Result<IrqConfig, PolicyError> {
+    read_checked("irq", config, IrqConfig::check)
 }
 
 fn fixed(config: &toml::Table) -> Result<FixedConfig, PolicyError> {

@@ -2,10 +2,12 @@
 
 mod support;
 
-use perch_core::{PuSet, Topology, topology::PuState};
-use perch_policy::irq::{IrqConfig, IrqMove, Level, Source, balance, imbalance, package_loads};
+use perch_core::{
+    IrqLevel, IrqLoad, IrqStep, Policy, PuSet, Snapshot, Topology, topology::PuState,
+};
+use perch_policy::irq::{Irq, IrqConfig, Source, balance, imbalance, package_loads};
 use proptest::prelude::*;
-use support::{CoreSpec, cores, topology};
+use support::{CoreSpec, World, cores, topology};
 
 fn source(irq: u32, pu: u32, rate: f64, allowed: &str) -> Source {
     Source {
@@ -15,12 +17,12 @@ fn source(irq: u32, pu: u32, rate: f64, allowed: &str) -> Source {
     }
 }
 
-fn decide(sources: &[Source], topology: &Topology) -> Vec<IrqMove> {
+fn decide(sources: &[Source], topology: &Topology) -> Vec<IrqStep> {
     balance(sources, topology, &topology.online(), &IrqConfig::default())
 }
 
 /// The sources after the moves.
-fn moved(sources: &[Source], moves: &[IrqMove]) -> Vec<Source> {
+fn moved(sources: &[Source], moves: &[IrqStep]) -> Vec<Source> {
     let mut after = sources.to_vec();
     for made in moves {
         let source = after
@@ -42,7 +44,10 @@ fn one_of_two_busy_devices_goes_to_the_other_package() {
     let machine = topology(&cores(2, 1, 2));
     let sources = [source(24, 0, 1000.0, "0-3"), source(25, 0, 900.0, "0-3")];
     let moves = decide(&sources, &machine);
-    let between: Vec<&IrqMove> = moves.iter().filter(|m| m.level == Level::Package).collect();
+    let between: Vec<&IrqStep> = moves
+        .iter()
+        .filter(|m| m.level == IrqLevel::Package)
+        .collect();
     let [made] = &between[..] else {
         panic!("{moves:?}")
     };
@@ -152,7 +157,7 @@ proptest! {
         let after = imbalance(&loads(&moved(&sources, &moves), &machine, &pus));
         prop_assert!(after <= before + 1e-9, "{before} to {after} by {moves:?}");
         if before < 0.25 {
-            prop_assert!(moves.iter().all(|made| made.level == Level::Pu), "{moves:?}");
+            prop_assert!(moves.iter().all(|made| made.level == IrqLevel::Pu), "{moves:?}");
         }
         for made in &moves {
             let (high, low) = made.after;
@@ -184,9 +189,63 @@ proptest! {
             irq: source.irq + shift,
             ..source.clone()
         }).collect();
-        let told = |moves: Vec<IrqMove>, shift: u32| -> Vec<(u32, u32, u32)> {
+        let told = |moves: Vec<IrqStep>, shift: u32| -> Vec<(u32, u32, u32)> {
             moves.iter().map(|made| (made.irq - shift, made.from, made.to)).collect()
         };
         prop_assert_eq!(told(decide(&sources, &machine), 0), told(decide(&renamed, &machine), shift));
     }
+}
+
+/// A snapshot of these interrupts, each with where it is bound.
+fn snapshot(topology: &Topology, irqs: &[(Source, Option<&str>)]) -> Snapshot {
+    let mut scene = World::regular(1, 1, 1, &[]).snapshot;
+    scene.topology = topology.clone().into();
+    scene.irqs = irqs
+        .iter()
+        .map(|(source, bound)| IrqLoad {
+            irq: source.irq,
+            rates: source.rates.clone(),
+            allowed: source.allowed.clone(),
+            bound: bound.map(|bound| bound.parse().unwrap()),
+        })
+        .collect();
+    scene
+}
+
+#[test]
+fn the_policy_asks_for_what_balances_and_keeps_what_it_has_sent() {
+    let machine = topology(&cores(2, 1, 2));
+    let both = [
+        (source(24, 0, 1000.0, "0-3"), None),
+        (source(25, 0, 900.0, "0-3"), None),
+    ];
+    let mut policy = Irq::default();
+    assert!(policy.wants_irqs());
+    let plan = policy.decide(&snapshot(&machine, &both));
+    assert!(plan.bindings.is_empty());
+    let asked: Vec<(u32, u32)> = plan
+        .irqs
+        .iter()
+        .map(|binding| (binding.irq, binding.pus.first().unwrap()))
+        .collect();
+    let steps: Vec<(u32, u32)> = decide(&both.clone().map(|(source, _)| source), &machine)
+        .iter()
+        .map(|step| (step.irq, step.to))
+        .collect();
+    assert_eq!(asked, steps);
+    assert!(plan.irqs.iter().all(|binding| binding.step.is_some()));
+    // It came there, so it stays; one that may not go there any more is let go, and so is what was never sent.
+    let balanced = [
+        (source(24, 2, 1000.0, "0-3"), Some("2")),
+        (source(25, 0, 900.0, "0-3"), None),
+        (source(26, 1, 5.0, ""), Some("1")),
+    ];
+    let plan = policy.decide(&snapshot(&machine, &balanced));
+    let kept: Vec<(u32, String)> = plan
+        .irqs
+        .iter()
+        .filter(|binding| binding.step.is_none())
+        .map(|binding| (binding.irq, binding.pus.to_string()))
+        .collect();
+    assert_eq!(kept, [(24, "2".to_owned())]);
 }

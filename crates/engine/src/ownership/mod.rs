@@ -82,6 +82,11 @@ impl Ownership {
         }
     }
 
+    /// Whether perch also places what other processes have placed.
+    pub fn takes_over(&self) -> bool {
+        self.take_over
+    }
+
     /// The mask of threads whose affinity was not set, for processes of which the machine reports nothing.
     pub fn default_mask(&self) -> &PuSet {
         &self.default

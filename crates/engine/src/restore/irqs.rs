@@ -2,25 +2,31 @@
 
 use super::report::IrqReport;
 use crate::journal::Journal;
-use perch_core::{Affinity, IrqChange, MaskError, Outcome};
+use perch_core::{IrqChange, Irqs, MaskError, Outcome};
 
 /// Gives each interrupt of a journal the mask that it had before perch, if it still has one that perch may have set.
-pub fn restore_irqs(affinity: &mut dyn Affinity, journal: &Journal) -> IrqReport {
+/// `irqs` is `None` on a machine that has none.
+pub fn restore_irqs(mut irqs: Option<&mut dyn Irqs>, journal: &Journal) -> IrqReport {
     let mut report = IrqReport::default();
     for record in journal.irqs() {
-        let outcome = match affinity.irq(record.irq) {
+        let Some(irqs) = irqs.as_deref_mut() else {
+            report.gone += 1;
+            continue;
+        };
+        let outcome = match irqs.irq(record.irq) {
             Ok(state) if state.device != record.device => Outcome::Gone,
             Ok(state) if state.mask == record.before => {
                 report.already += 1;
                 continue;
             }
-            Ok(state) if state.mask == record.set || state.mask == record.from => affinity
-                .change_irq(&IrqChange {
+            Ok(state) if state.mask == record.set || state.mask == record.from => {
+                irqs.change_irq(&IrqChange {
                     irq: record.irq,
                     device: record.device.clone(),
                     expect: state.mask,
                     set: record.before.clone(),
-                }),
+                })
+            }
             Ok(_) => Outcome::ChangedByOthers,
             Err(MaskError::Gone) => Outcome::Gone,
             Err(MaskError::Hidden) => Outcome::NotPermitted,

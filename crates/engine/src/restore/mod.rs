@@ -37,7 +37,7 @@ pub fn restore(
     owner: Option<u32>,
 ) -> RestoreReport {
     let irqs = match owner {
-        None => restore_irqs(affinity, journal),
+        None => restore_irqs(affinity.irqs(), journal),
         Some(_) => IrqReport::default(),
     };
     let mut restoring = Restoring {

@@ -18,7 +18,7 @@ pub struct RestoreReport {
     pub left_alone: usize,
     /// Threads that could not be restored, and why.
     pub failed: Vec<(ThreadId, String)>,
-    /// Interrupts; none but after `perch irq --apply`.
+    /// Interrupts; none but after the policy `irq` (`perch irq --apply`).
     #[serde(default, skip_serializing_if = "IrqReport::is_empty")]
     pub irqs: IrqReport,
     /// Records of the journal that were damaged or missing.
@@ -45,6 +45,14 @@ impl IrqReport {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    fn add(&mut self, other: Self) {
+        self.restored += other.restored;
+        self.already += other.already;
+        self.gone += other.gone;
+        self.left_alone += other.left_alone;
+        self.failed.extend(other.failed);
+    }
 }
 
 impl RestoreReport {
@@ -69,6 +77,7 @@ impl RestoreReport {
         self.gone += other.gone;
         self.left_alone += other.left_alone;
         self.failed.extend(other.failed);
+        self.irqs.add(other.irqs);
         self.damaged += other.damaged;
     }
 

@@ -1,12 +1,14 @@
 //! What the tests of sessions share: a kernel in memory, a machine on it, and the parts of a session.
 #![allow(dead_code, unused_imports)]
 
+mod devices;
 mod kernel;
 mod knob;
 mod parts;
 mod script;
 mod session;
 
+pub use devices::{Devices, Interrupted, IrqOp, IrqStep};
 pub use kernel::{Kernel, Kill, Seen, Task, masks, now, shows};
 pub use knob::Knob;
 pub use parts::{Decide, Heard, TestProcessor};

@@ -12,7 +12,8 @@ use crate::{
 };
 use cpuset::{Cpusets, group_text};
 use perch_core::{
-    Affinity, IrqChange, IrqState, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId,
+    Affinity, IrqChange, IrqState, Irqs, MaskChange, MaskError, Outcome, ProcessId, PuSet,
+    ThreadId,
     affinity::{Image, Relative},
 };
 use rustix::io::Errno;
@@ -152,12 +153,8 @@ impl Affinity for LinuxAffinity {
         mask.ok_or_else(|| MaskError::Other("/proc/TID/status tells no Cpus_allowed_list".into()))
     }
 
-    fn irq(&self, number: u32) -> Result<IrqState, MaskError> {
-        irq::state(Path::new("/"), number)
-    }
-
-    fn change_irq(&mut self, change: &IrqChange) -> Outcome {
-        irq::change(Path::new("/"), change)
+    fn irqs(&mut self) -> Option<&mut dyn Irqs> {
+        Some(self)
     }
 
     fn change(&mut self, change: &MaskChange) -> Outcome {
@@ -225,6 +222,16 @@ impl Affinity for LinuxAffinity {
         known: &dyn Fn(ThreadId) -> bool,
     ) -> Result<Vec<Relative>, MaskError> {
         relatives::find(session, processes, known)
+    }
+}
+
+impl Irqs for LinuxAffinity {
+    fn irq(&self, number: u32) -> Result<IrqState, MaskError> {
+        irq::state(Path::new("/"), number)
+    }
+
+    fn change_irq(&mut self, change: &IrqChange) -> Outcome {
+        irq::change(Path::new("/"), change)
     }
 }
 

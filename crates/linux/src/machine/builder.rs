@@ -1,6 +1,6 @@
 //! Opening the machine.
 
-use super::{Changes, CountersMode, Counting, EarlyLooks, LiveMachine, Places, Pus};
+use super::{Changes, CountersMode, Counting, EarlyLooks, IrqWatch, LiveMachine, Places, Pus};
 use crate::{
     LinuxMachine,
     affinity::LinuxAffinity,
@@ -112,6 +112,7 @@ impl Builder {
                 self.modules,
             ),
             pus: Pus::default(),
+            irqs: IrqWatch::default(),
             over: false,
             let_go: Vec::new(),
             per_thread: self.per_thread,

@@ -22,6 +22,8 @@ pub enum CountersMode {
     Pmu,
     /// Instruction sampling or an error.
     Sampling,
+    /// Neither: for sessions that place no threads.
+    Nothing,
 }
 
 /// What is in use.
@@ -70,17 +72,18 @@ impl Counting {
         live: impl Iterator<Item = (ThreadId, i32)>,
     ) -> Result<(), MachineError> {
         self.counters = match self.mode {
-            CountersMode::Sampling => None,
+            CountersMode::Sampling | CountersMode::Nothing => None,
             CountersMode::Pmu => Some(Counters::open(plan).map_err(no_counters)?),
             CountersMode::Auto => self.try_counters(plan),
         };
         for (id, pid) in live {
             self.count(id, pid);
         }
-        if self
-            .counters
-            .as_ref()
-            .is_none_or(|counters| self.lacks_events(plan, counters))
+        if self.mode != CountersMode::Nothing
+            && self
+                .counters
+                .as_ref()
+                .is_none_or(|counters| self.lacks_events(plan, counters))
         {
             self.sample()?;
         }

@@ -5,6 +5,7 @@ mod builder;
 mod changes;
 mod counting;
 mod early;
+mod irqs;
 mod places;
 mod pus;
 
@@ -22,6 +23,7 @@ use crate::{
 use changes::Changes;
 use counting::Counting;
 use early::EarlyLooks;
+use irqs::IrqWatch;
 use perch_core::{
     Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, Remark,
     Targets, ThreadId, Topology, Wake, text,
@@ -47,6 +49,7 @@ pub struct LiveMachine {
     task_events: Option<TaskEvents>,
     counting: Counting,
     pus: Pus,
+    irqs: IrqWatch,
     /// Whether the launched program has ended, so that this is the last observation.
     over: bool,
     /// Threads that are no longer followed, for those who count what they do.
@@ -268,6 +271,10 @@ impl Machine for LiveMachine {
         self.pus.watch(watch);
     }
 
+    fn watch_irqs(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.irqs.watch(watch)
+    }
+
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         Some(self)
     }
@@ -306,6 +313,7 @@ impl Machine for LiveMachine {
         self.drain_task_events();
         let origins = self.tracker.take_origins();
         let pus = self.pus.observe();
+        let irqs = self.irqs.observe(&mut self.affinity);
         self.end_early(&sampled.threads);
         let ended = sampled.ended.len();
         sampled.ended.append(&mut self.let_go);
@@ -314,12 +322,14 @@ impl Machine for LiveMachine {
         self.remarks.extend(self.tracker.take_remarks());
         self.remarks.extend(self.counting.take_remarks());
         self.remarks.extend(self.pus.take_remarks());
+        self.remarks.extend(self.irqs.take_remark());
         let before = std::mem::replace(&mut self.own_cpu_time, Self::own_cpu_time());
         Ok(Observation {
             at,
             interval,
             threads: sampled.threads,
             pus,
+            irqs,
             sharing: self.counting.sharing(),
             ended: sampled.ended,
             processes,

@@ -238,6 +238,9 @@ pub struct IrqArgs {
     /// Also move interrupts that the administrator or their driver has bound to some PUs, and beyond these PUs
     #[arg(long)]
     pub take_over: bool,
+    /// Record what was seen and decided, for perch replay
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
     /// Also show idle interrupts and PUs, and per-PU interrupts
     #[arg(long)]
     pub all: bool,

@@ -1,21 +1,32 @@
-//! `perch irq`: which devices interrupt which PUs, and a better balance, shown or made.
+//! `perch irq`: which devices interrupt which PUs, and a better balance, shown or made. It is a session of the policy
+//! `irq` that follows no program.
 
-use crate::{args::IrqArgs, exit, render};
+use crate::{
+    args::{IrqArgs, PlaceArgs},
+    command::place,
+    config::Settings,
+    render,
+};
 use anyhow::{Context, Result};
-use perch_core::{Affinity, IrqState, Outcome, PuSet, Topology, text};
-use perch_engine::{IrqKeeper, StateDir, recover_all};
+use perch_core::{
+    IrqSample, IrqStep, Machine, MachineError, Outcome, PuSet, Remark, Topology, Wake, text,
+};
+use perch_engine::{
+    Acting, Cause, Observer, Options, Period, Session, SessionEnd, StateDir, recording::Recorder,
+};
 use perch_linux::{
-    affinity::LinuxAffinity,
-    irq::{Interrupts, between, irqbalance, read},
-    signals::Signals,
-    topology::{Source as Machine, load},
+    LinuxMachine,
+    irq::irqbalance,
+    machine::CountersMode,
+    topology::{Source, load},
 };
-use perch_policy::irq::{IrqConfig, IrqMove, Source, balance, package_loads};
+use perch_policy::irq::{package_loads, sources};
+use perch_profile::Library;
 use serde::Serialize;
-use std::{
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{process::ExitCode, time::Instant};
+
+/// The profile for machines of which nothing is known: what PUs share does not matter to interrupts.
+const PROFILE: &str = "generic";
 
 /// One interrupt over one interval.
 #[derive(Debug, Clone, Serialize)]
@@ -44,7 +55,7 @@ pub struct Seen {
     /// Interrupts of devices a second on each package.
     pub packages: Vec<(u32, f64)>,
     /// What would be better.
-    pub moves: Vec<IrqMove>,
+    pub moves: Vec<IrqStep>,
     /// What became of the moves; empty where nothing was to be applied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outcomes: Vec<(u32, Outcome)>,
@@ -52,158 +63,193 @@ pub struct Seen {
     pub irqbalance: Option<i32>,
 }
 
-/// What one look gives.
-struct Look {
-    seen: Seen,
-    /// Interrupts of devices as they are now.
-    states: Vec<(u32, IrqState)>,
-    topology: Topology,
-}
-
 /// Shows, proposes, or applies.
 ///
 /// # Errors
 /// A /proc that cannot be read, a journal that cannot be written, another perch that is running.
 pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
-    let mut signals = Signals::catch()?;
-    if args.apply {
-        return apply(args, &mut signals);
-    }
-    let before = reading()?;
-    if signals.wait(args.interval, exit::say_ignored)?.is_some() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let Look { seen, topology, .. } = look(args, &before, &reading()?, |_, state| {
-        state.movable.then(|| state.mask.clone())
-    })?;
-    tell(args, &seen, &topology)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What came up to now.
-fn reading() -> Result<(Instant, Interrupts)> {
-    Ok((Instant::now(), read()?))
-}
-
-/// What came between two readings, interrupts as they are now, and this machine.
-fn look(
-    args: &IrqArgs,
-    before: &(Instant, Interrupts),
-    after: &(Instant, Interrupts),
-    mut allowed: impl FnMut(u32, &IrqState) -> Option<PuSet>,
-) -> Result<Look> {
-    let topology = load(&Machine::Native)?.topology;
-    let online = topology.online();
-    let seconds = (after.0 - before.0).as_secs_f64().max(1e-3);
-    let affinity = LinuxAffinity::new();
-    let (mut interrupts, mut sources, mut states) = (Vec::new(), Vec::new(), Vec::new());
-    for (line, counts) in between(&before.1, &after.1) {
-        let rates = counts.iter().filter(|(_, count)| *count > 0);
-        let by_pu: Vec<(u32, f64)> = rates
-            .map(|(pu, count)| (*pu, *count as f64 / seconds))
-            .collect();
-        let rate = by_pu.iter().fold(0.0, |sum, (_, rate)| sum + rate);
-        let state = line.irq().and_then(|irq| affinity.irq(irq).ok());
-        let may = match (line.irq(), &state) {
-            (Some(irq), Some(state)) => allowed(irq, state).map(|mask| match args.take_over {
-                true => online.clone(),
-                false => mask.and(&online),
-            }),
-            _ => None,
-        };
-        let device = match &state {
-            Some(state) if !state.device.is_empty() => text::printable(&state.device).into_owned(),
-            _ => line.what.clone(),
-        };
-        if let Some(irq) = line.irq() {
-            sources.push(Source {
-                irq,
-                rates: by_pu.clone(),
-                allowed: may.clone().unwrap_or_default(),
-            });
-            states.extend(state.map(|state| (irq, state)));
+    let mut remarks = Vec::new();
+    let (acting, _lock) = match args.apply {
+        false => (Acting::Paper(None), None),
+        true => {
+            let lock = super::lock::irqs(&mut remarks)?;
+            let dir = StateDir::standard()?;
+            let recovered = place::recover(&dir);
+            remarks
+                .extend(recovered.context("what a killed perch left behind cannot be restored")?);
+            (Acting::Live(dir), lock)
         }
-        interrupts.push(Line {
-            per_pu: line.irq().is_none(),
-            label: line.label,
-            device,
-            rate,
-            by_pu,
-            allowed: may,
-        });
-    }
-    let seen = Seen {
-        seconds,
-        interrupts,
-        packages: package_loads(&sources, &topology, &online),
-        moves: balance(&sources, &topology, &online, &IrqConfig::default()),
-        outcomes: Vec::new(),
-        irqbalance: irqbalance(),
     };
-    Ok(Look {
-        seen,
-        states,
-        topology,
+    tell_remarks(&remarks);
+    let settings = Settings::new(&PlaceArgs {
+        policy: Some("irq".to_owned()),
+        ..PlaceArgs::default()
+    })?;
+    let mut recorder = match &args.log {
+        Some(path) => {
+            let recorder = Recorder::create(path, &[]).context("--log")?;
+            Some(recorder.with_configuration(settings.told()))
+        }
+        None => None,
+    };
+    let mut machine = LinuxMachine::builder()
+        .topology(load(&Source::Native)?.topology)
+        .counters(CountersMode::Nothing)
+        .leave_orphans(true)
+        .build()?;
+    machine.stay(args.duration.map(|duration| Instant::now() + duration));
+    let profile = Library::load(&[])?.choose(PROFILE)?.clone();
+    let mut session = Session::new(
+        machine,
+        Options {
+            period: Some(args.interval),
+            take_over: args.take_over,
+            ..Options::new(settings.build()?, Box::new(profile), acting)
+        },
+    )?;
+    let mut view = View::new(args);
+    let mut observers: Vec<&mut dyn Observer> = vec![&mut view];
+    if let Some(recorder) = &mut recorder {
+        observers.push(recorder);
+    }
+    let end = match args.apply {
+        true => session.run(&mut observers)?,
+        false => once(&mut session, args, &mut observers)?,
+    };
+    if let Some(recorder) = &mut recorder {
+        recorder.finish().context("--log")?;
+    }
+    view.failed.map_or(Ok(()), Err)?;
+    if args.apply && !args.json {
+        super::print(&render::irq::restored(&end.restored.irqs))?;
+    }
+    Ok(ExitCode::from(u8::from(end.restored.has_failed())))
+}
+
+/// One period, and what the policy would do after it.
+fn once(
+    session: &mut Session<LinuxMachine>,
+    args: &IrqArgs,
+    observer: &mut dyn Observer,
+) -> Result<SessionEnd> {
+    observer.start(&session.begin());
+    let mut period = || -> Result<Cause, MachineError> {
+        let stopped = match session.machine().wait(args.interval)? {
+            Wake::Stop(signal) => Some(Cause::Stopped(signal)),
+            Wake::Period | Wake::Ended(_) => None,
+        };
+        let observation = session.machine().observe()?;
+        observer.period(&session.step(observation, stopped.is_some()));
+        if stopped.is_none() {
+            // The last observation decides nothing.
+            let observation = session.machine().observe()?;
+            observer.period(&session.step(observation, true));
+        }
+        Ok(stopped.unwrap_or(Cause::Commanded))
+    };
+    let ended = period();
+    let end = session.finish(ended)?;
+    observer.end(&end);
+    Ok(end)
+}
+
+fn tell_remarks(remarks: &[Remark]) {
+    for remark in remarks {
+        crate::exit::say(&remark.text);
+    }
+}
+
+/// Prints each period as it ends.
+struct View<'a> {
+    args: &'a IrqArgs,
+    first: bool,
+    failed: Option<anyhow::Error>,
+}
+
+impl<'a> View<'a> {
+    fn new(args: &'a IrqArgs) -> Self {
+        Self {
+            args,
+            first: true,
+            failed: None,
+        }
+    }
+
+    fn tell(&mut self, period: &Period) -> Result<()> {
+        let Some(seen) = seen(period, self.args) else {
+            return Ok(());
+        };
+        let topology = &period.snapshot.topology;
+        let first = std::mem::replace(&mut self.first, false);
+        if self.args.json {
+            return super::print(&render::json(&serde_json::to_string(&seen)?));
+        }
+        if first {
+            super::print(&render::irq::table(&seen, topology, self.args.all))?;
+        }
+        match (self.args.apply, first) {
+            (true, true) => super::print("Held so; Ctrl-C puts everything back."),
+            (true, false) if !seen.outcomes.is_empty() => super::print(&render::irq::moves(&seen)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Observer for View<'_> {
+    fn period(&mut self, period: &Period) {
+        tell_remarks(&period.remarks);
+        // A reader that fails must not keep masks from being restored.
+        if let Err(error) = self.tell(period) {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+/// What a period that was decided on showed.
+fn seen(period: &Period, args: &IrqArgs) -> Option<Seen> {
+    let plan = period.plan()?;
+    let (observation, snapshot) = (&period.observation, &period.snapshot);
+    let topology: &Topology = &snapshot.topology;
+    let interval = observation.irqs.first().map(|sample| sample.interval);
+    let outcomes = period.irq_moves.iter();
+    Some(Seen {
+        seconds: interval.unwrap_or(observation.interval) as f64 * 1e-9,
+        interrupts: observation
+            .irqs
+            .iter()
+            .map(|sample| line(sample, period))
+            .collect(),
+        packages: package_loads(&sources(&snapshot.irqs), topology, &topology.online()),
+        moves: plan
+            .irqs
+            .iter()
+            .filter_map(|binding| binding.step.clone())
+            .collect(),
+        outcomes: match args.apply {
+            true => outcomes.map(|made| (made.irq, made.outcome)).collect(),
+            false => Vec::new(),
+        },
+        irqbalance: irqbalance(),
     })
 }
 
-fn tell(args: &IrqArgs, seen: &Seen, topology: &Topology) -> Result<()> {
-    match args.json {
-        true => super::print(&render::json(&serde_json::to_string(seen)?)),
-        false => super::print(&render::irq::table(seen, topology, args.all)),
+fn line(sample: &IrqSample, period: &Period) -> Line {
+    let by_pu = sample.rates();
+    let irq = sample.irq();
+    let loads = &period.snapshot.irqs;
+    let allowed = irq
+        .and_then(|irq| loads.binary_search_by_key(&irq, |load| load.irq).ok())
+        .map(|at| loads[at].allowed.clone());
+    let device = sample.state.as_ref().map_or("", |state| &*state.device);
+    Line {
+        label: sample.label.clone(),
+        device: match device {
+            "" => sample.what.clone(),
+            device => text::printable(device).into_owned(),
+        },
+        rate: by_pu.iter().fold(0.0, |sum, (_, rate)| sum + rate),
+        by_pu,
+        allowed: allowed.filter(|allowed| !allowed.is_empty()),
+        per_pu: irq.is_none(),
     }
-}
-
-/// Balances in every interval until the time is over or a signal stops it; then restores everything.
-fn apply(args: &IrqArgs, signals: &mut Signals) -> Result<ExitCode> {
-    let mut remarks = Vec::new();
-    let _lock = super::lock::irqs(&mut remarks)?;
-    remarks
-        .iter()
-        .for_each(|remark| anstream::eprintln!("perch: {remark}"));
-    let dir = StateDir::standard()?;
-    recover_all(&dir, &mut LinuxAffinity::new())
-        .context("masks that a killed perch left behind cannot be restored")?;
-    let mut keeper = IrqKeeper::new(LinuxAffinity::new(), dir);
-    let end = args.duration.map(|duration| Instant::now() + duration);
-    let mut before = reading()?;
-    let mut first = true;
-    loop {
-        let left = end.map_or(Duration::MAX, |end| {
-            end.saturating_duration_since(Instant::now())
-        });
-        let stop = signals.wait(args.interval.min(left), exit::say_ignored)?;
-        if stop.is_some() || left < args.interval {
-            break;
-        }
-        let after = reading()?;
-        let Look {
-            mut seen,
-            states,
-            topology,
-        } = look(args, &before, &after, |irq, state| {
-            keeper.allowed(irq, state)
-        })?;
-        before = after;
-        let moves = seen.moves.iter().filter_map(|made| {
-            let at = states.iter().position(|(irq, _)| *irq == made.irq)?;
-            Some((made.irq, states[at].1.clone(), made.to))
-        });
-        let moves: Vec<(u32, IrqState, u32)> = moves.collect();
-        seen.outcomes = keeper.apply(&moves)?;
-        if args.json {
-            tell(args, &seen, &topology)?;
-        } else if first {
-            super::print(&render::irq::table(&seen, &topology, args.all))?;
-            super::print("Held so; Ctrl-C puts everything back.")?;
-        } else if !seen.moves.is_empty() {
-            super::print(&render::irq::moves(&seen))?;
-        }
-        first = false;
-    }
-    let report = keeper.give_back();
-    if !args.json {
-        super::print(&render::irq::restored(&report))?;
-    }
-    Ok(ExitCode::from(u8::from(!report.failed.is_empty())))
 }

@@ -10,7 +10,7 @@ use crate::{
     render::{explain::Explain, live::Live},
 };
 use anyhow::{Context, Result, bail};
-use perch_core::{Policy, Remark, Topology};
+use perch_core::{Policy, PuSet, Remark, Topology};
 use perch_engine::{
     Acting, Deciding, Observer, Options, Recovery, Session, SessionEnd, StateDir,
     recording::Recorder,
@@ -152,7 +152,8 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     })
 }
 
-/// The policy with the PUs that it may place threads on, or `observe` while another perch holds some of them.
+/// The policy with a lock on what it may change, or `observe` while another perch holds some of that: the PUs that it may
+/// place threads on, or the interrupts.
 fn permitted(
     policy: Box<dyn Policy>,
     settings: &Settings,
@@ -162,12 +163,11 @@ fn permitted(
     if settings.policy == "observe" {
         return Ok((policy, None));
     }
-    let usable = topology.usable();
-    let wanted = match &settings.pus {
-        Some(pus) => usable.and(pus),
-        None => usable,
+    let lock = match settings.policy.as_str() {
+        "irq" => super::lock::irqs(remarks),
+        _ => super::lock::pus(&wanted(settings, topology), remarks),
     };
-    match super::lock::pus(&wanted, remarks) {
+    match lock {
         Ok(lock) => Ok((policy, lock)),
         Err(held) => {
             let text = format!("{held}; this one only observes");
@@ -177,6 +177,15 @@ fn permitted(
                 None,
             ))
         }
+    }
+}
+
+/// The PUs that threads may be placed on.
+fn wanted(settings: &Settings, topology: &Topology) -> PuSet {
+    let usable = topology.usable();
+    match &settings.pus {
+        Some(pus) => usable.and(pus),
+        None => usable,
     }
 }
 
@@ -326,7 +335,10 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
 }
 
 /// Restores what killed perch processes left behind, with remarks for the user.
-fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
+///
+/// # Errors
+/// A directory of journals that cannot be read.
+pub(super) fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
     let recovered = recover_all(dir, &mut LinuxAffinity::new())?;
     Ok(recovered
         .into_iter()

@@ -1,10 +1,10 @@
 //! Every move as it happens, with the numbers behind it.
 
 use perch_core::{
-    Outcome, ThreadId,
+    Outcome, PuSet, Reason, ThreadId,
     text::{printable, printable_lines},
 };
-use perch_engine::{Move, Observer, Period};
+use perch_engine::{IrqMove, Move, Observer, Period};
 use std::io::Write;
 
 /// Tells moves and remarks on standard error.
@@ -30,6 +30,10 @@ impl Observer for Explain {
             let line = line(period.snapshot.at, name(made.thread), made);
             let _ = writeln!(err, "{}", printable(&line));
         }
+        for made in &period.irq_moves {
+            let line = irq_line(period.snapshot.at, made);
+            let _ = writeln!(err, "{}", printable(&line));
+        }
         for remark in &period.remarks {
             let _ = writeln!(err, "perch: {}", printable_lines(&remark.text));
         }
@@ -38,30 +42,43 @@ impl Observer for Explain {
 
 /// `  3.0 s  worker-2 (4711)  → PU 4  FP rank 1 of 8 … (fp_share 0.42)`.
 pub fn line(at: u64, name: &str, made: &Move) -> String {
-    let numbers: Vec<String> = made
-        .reason
-        .numbers
-        .iter()
-        .map(|(name, value)| format!("{name} {}", number(*value)))
-        .collect();
-    let numbers = if numbers.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", numbers.join(", "))
-    };
     format!(
-        "{:>5.1} s  {name} ({})  {}{}  {}{numbers}",
+        "{:>5.1} s  {name} ({})  {}{}  {}",
         at as f64 / 1e9,
         made.thread.tid,
-        target(made),
+        target(made.to.as_ref()),
         outcome(made.outcome),
-        made.reason.text,
+        why(&made.reason),
     )
 }
 
+/// `  3.0 s  IRQ 24  → PU 2  balances packages (highest_before 1900, …)`.
+fn irq_line(at: u64, made: &IrqMove) -> String {
+    format!(
+        "{:>5.1} s  IRQ {}  {}{}  {}",
+        at as f64 / 1e9,
+        made.irq,
+        target(made.to.as_ref()),
+        outcome(made.outcome),
+        why(&made.reason),
+    )
+}
+
+/// A reason with its numbers.
+fn why(reason: &Reason) -> String {
+    let numbers = reason.numbers.iter();
+    let numbers: Vec<String> = numbers
+        .map(|(name, value)| format!("{name} {}", number(*value)))
+        .collect();
+    match numbers.is_empty() {
+        true => reason.text.clone(),
+        false => format!("{} ({})", reason.text, numbers.join(", ")),
+    }
+}
+
 /// `→ PU 4` or `unbound`.
-pub fn target(made: &Move) -> String {
-    match &made.to {
+pub fn target(to: Option<&PuSet>) -> String {
+    match to {
         Some(pus) if pus.len() == 1 => format!("→ PU {pus}"),
         Some(pus) => format!("→ PUs {pus}"),
         None => "unbound".to_owned(),

@@ -6,9 +6,8 @@ use super::{
     wrapped,
 };
 use crate::command::irq::{Line, Seen};
-use perch_core::{Outcome, Topology};
+use perch_core::{IrqLevel, Outcome, Topology};
 use perch_engine::IrqReport;
-use perch_policy::irq::Level;
 
 /// Width of a device's name.
 const DEVICE: usize = 26;
@@ -134,8 +133,8 @@ pub fn moves(seen: &Seen) -> String {
             .find(|line| line.label == made.irq.to_string());
         let device = line.map_or("", |line| line.device.as_str());
         let between = match made.level {
-            Level::Package => "packages",
-            Level::Pu => "PUs of the package",
+            IrqLevel::Package => "packages",
+            IrqLevel::Pu => "PUs of the package",
         };
         let outcome = seen.outcomes.iter().find(|(irq, _)| *irq == made.irq);
         let done = match outcome.map(|(_, outcome)| outcome) {

@@ -171,6 +171,7 @@ impl Policy for Cpi {
                 .map(|why| Remark::note("nothing-to-place", why))
                 .into_iter()
                 .collect(),
+            ..Plan::default()
         }
     }
 }

@@ -184,6 +184,7 @@ impl Policy for WorkOver {
                 .map(|why| Remark::note("nothing-to-place", why))
                 .into_iter()
                 .collect(),
+            ..Plan::default()
         }
     }
 }

@@ -164,6 +164,7 @@ impl World {
                 interval: 1_000_000_000,
                 threads: threads.collect(),
                 pus: Vec::new(),
+                irqs: Vec::new(),
                 sharing: Vec::new(),
                 units: Arc::new([(UnitClass::Fp, domains)].into_iter().collect()),
                 topology: Arc::new(topology),

@@ -40,7 +40,7 @@ told() {
 }
 hold() {
     : >/tmp/held
-    perch irq --apply --interval 1s --json >/tmp/held 2>&1 &
+    perch irq --apply --interval 1s --json --log /tmp/irq.jsonl >/tmp/held 2>&1 &
     held=$!
     told $1
 }
@@ -59,6 +59,14 @@ perch irq --apply --interval 1s 2>&1 | sed 's/"/./g;s/.*/{"second":"&"}/'
 kill -TERM $held
 ended
 masks stopped
+# What was recorded leads to the same plans again.
+plans() {
+    sed -n 's/.*"plan":\(.*\),"moves":.*/{"'$1'":\1}/p' /tmp/$1.jsonl
+}
+mv /tmp/irq.jsonl /tmp/recorded.jsonl
+perch replay /tmp/recorded.jsonl --log /tmp/replayed.jsonl --explain >&2
+plans recorded
+plans replayed
 together
 hold 2
 masks again
@@ -175,6 +183,19 @@ fn interrupts_are_shown_balanced_and_put_back() {
         .filter_map(|value| value["ended"].as_i64())
         .collect();
     assert_eq!(ended, [0, 128 + 9, 0]);
+
+    // Recorded: a replay asks for the same, as often as something was decided.
+    let plans = |of: &str| -> Vec<&Value> {
+        let plans = said.iter().filter_map(|value| value.get(of));
+        plans.filter(|plan| !plan.is_null()).collect()
+    };
+    let recorded = plans("recorded");
+    assert!(recorded.len() >= 3, "{recorded:?}");
+    assert!(
+        recorded.iter().any(|plan| plan["irqs"].is_array()),
+        "{recorded:?}"
+    );
+    assert_eq!(recorded, plans("replayed"));
 
     // In effect: after the first move the loads of the packages were closer than before.
     let packages = |seen: &Value| -> Vec<f64> {

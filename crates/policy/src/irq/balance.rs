@@ -4,8 +4,8 @@
 //! load is how often it comes. First packages are balanced, then the PUs of each package: while the highest load is
 //! out of balance with the lowest, the interrupt is moved there, or the two are swapped, that equalises both best.
 
-use perch_core::{PuSet, Topology};
-use serde::Serialize;
+use super::IrqConfig;
+use perch_core::{IrqLevel, IrqStep, PuSet, Topology};
 
 /// Imbalance from which something is done: (highest − lowest) / 2, relative to the highest (MASA, section 4.2, step 4c).
 pub const IMBALANCE: f64 = 0.25;
@@ -44,54 +44,6 @@ impl Source {
     }
 }
 
-/// When something is done.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct IrqConfig {
-    /// [`IMBALANCE`] unless set.
-    pub imbalance: f64,
-    /// [`LEAST_RATE`] unless set.
-    pub least_rate: f64,
-}
-
-impl Default for IrqConfig {
-    fn default() -> Self {
-        Self {
-            imbalance: IMBALANCE,
-            least_rate: LEAST_RATE,
-        }
-    }
-}
-
-/// Between what loads were balanced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Level {
-    /// Packages.
-    Package,
-    /// The PUs of a package.
-    Pu,
-}
-
-/// An interrupt that should go elsewhere, and why.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct IrqMove {
-    /// The interrupt.
-    pub irq: u32,
-    /// Where it came.
-    pub from: u32,
-    /// Where it shall come.
-    pub to: u32,
-    /// Between what loads are balanced by it.
-    pub level: Level,
-    /// The interrupt with which it is swapped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub with: Option<u32>,
-    /// Highest and lowest load before, in interrupts a second.
-    pub before: (f64, f64),
-    /// The same two loads after.
-    pub after: (f64, f64),
-}
-
 /// Half the difference of highest and lowest, relative to the highest: 0 to 0.5.
 pub fn imbalance(loads: &[f64]) -> f64 {
     let highest = loads.iter().copied().fold(0.0, f64::max);
@@ -124,7 +76,7 @@ pub fn balance(
     topology: &Topology,
     pus: &PuSet,
     config: &IrqConfig,
-) -> Vec<IrqMove> {
+) -> Vec<IrqStep> {
     let mut field = Field {
         sources: sources.to_vec(),
         config: *config,
@@ -132,10 +84,10 @@ pub fn balance(
     };
     let packages = topology.packages.iter().map(|package| package.pus.and(pus));
     let packages: Vec<PuSet> = packages.filter(|pus| !pus.is_empty()).collect();
-    field.level(&packages, Level::Package);
+    field.level(&packages, IrqLevel::Package);
     for package in &packages {
         let pus: Vec<PuSet> = package.iter().map(PuSet::single).collect();
-        field.level(&pus, Level::Pu);
+        field.level(&pus, IrqLevel::Pu);
     }
     field.into_moves(sources)
 }
@@ -144,7 +96,7 @@ pub fn balance(
 struct Field {
     sources: Vec<Source>,
     config: IrqConfig,
-    moves: Vec<IrqMove>,
+    moves: Vec<IrqStep>,
 }
 
 /// Something that equalises two groups: a source to the lower one, and one back.
@@ -164,7 +116,7 @@ impl Field {
     }
 
     /// Balances groups of PUs with each other.
-    fn level(&mut self, groups: &[PuSet], level: Level) {
+    fn level(&mut self, groups: &[PuSet], level: IrqLevel) {
         for _ in 0..self.sources.len() {
             let loads: Vec<f64> = groups.iter().map(|group| self.load(group)).collect();
             let by_load = |a: &usize, b: &usize| loads[*a].total_cmp(&loads[*b]);
@@ -240,7 +192,7 @@ impl Field {
         best: Exchange,
         high: &PuSet,
         low: &PuSet,
-        level: Level,
+        level: IrqLevel,
         before: (f64, f64),
     ) {
         let irq = |source: usize| self.sources[source].irq;
@@ -261,7 +213,7 @@ impl Field {
         &mut self,
         source: usize,
         group: &PuSet,
-        level: Level,
+        level: IrqLevel,
         with: Option<u32>,
         before: (f64, f64),
     ) {
@@ -271,7 +223,7 @@ impl Field {
             return;
         };
         let source = &mut self.sources[source];
-        self.moves.push(IrqMove {
+        self.moves.push(IrqStep {
             irq: source.irq,
             from: source.pu().unwrap_or(to),
             to,
@@ -284,16 +236,16 @@ impl Field {
     }
 
     /// One move for each source, from where it is to where it ends; none for those that come back.
-    fn into_moves(self, sources: &[Source]) -> Vec<IrqMove> {
-        let mut moves: Vec<IrqMove> = Vec::new();
+    fn into_moves(self, sources: &[Source]) -> Vec<IrqStep> {
+        let mut moves: Vec<IrqStep> = Vec::new();
         for source in sources {
-            let of_source = |made: &&IrqMove| made.irq == source.irq;
+            let of_source = |made: &&IrqStep| made.irq == source.irq;
             let Some(first) = self.moves.iter().find(of_source) else {
                 continue;
             };
             let last = self.moves.iter().rfind(of_source).unwrap_or(first);
             if first.from != last.to {
-                moves.push(IrqMove {
+                moves.push(IrqStep {
                     to: last.to,
                     ..first.clone()
                 });

@@ -1,4 +1,7 @@
-//! The reconciler: journals and makes the changes of a plan, and undoes them at the end. It alone changes masks.
+//! The reconciler: journals and makes the changes of a plan, and undoes them at the end. It alone changes masks, of
+//! threads and of interrupts.
+
+mod irqs;
 
 use crate::{
     control::{Control, Taken},
@@ -25,6 +28,8 @@ pub(crate) struct Reconciler {
     dir: StateDir,
     header: Header,
     files: BTreeMap<u32, JournalFile>,
+    /// The journal of interrupts, which belong to no target.
+    irqs: Option<JournalFile>,
     /// A write failed; nothing is changed any more.
     failed: Option<String>,
     /// Counts threads' starts, in ticks.
@@ -71,6 +76,7 @@ impl Reconciler {
             dir,
             header: state_dir::header(default)?,
             files: BTreeMap::new(),
+            irqs: None,
             failed: None,
             clock: state_dir::boot_ticks,
         })
@@ -306,13 +312,14 @@ impl Reconciler {
         file.announce(&records).map_err(|error| self.fail(&error))
     }
 
-    /// Gives every thread its mask back. Harmless when called again.
+    /// Gives every thread and every interrupt its mask back. Harmless when called again.
     pub fn give_back<M: Machine>(&mut self, machine: &mut M) -> RestoreReport {
         let mut all = RestoreReport::default();
         let targets: Vec<u32> = self.files.keys().copied().collect();
         for target in targets {
             all.add(self.give_back_target(target, machine));
         }
+        all.add(self.give_back_irqs(machine.affinity()));
         all
     }
 

@@ -1,0 +1,130 @@
+//! Interrupts of devices: what was seen of them, where they shall be delivered, and access to their masks.
+
+use crate::{MaskError, Outcome, PuSet, Reason};
+use serde::{Deserialize, Serialize};
+
+/// Whose interrupt it is and where it may be delivered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqState {
+    /// The devices that it belongs to, as the kernel names them; a number alone may be another device's later.
+    pub device: String,
+    /// Its affinity mask.
+    pub mask: PuSet,
+    /// Whether the kernel allows a change of the mask: not that of an interrupt which a driver manages or which belongs
+    /// to each PU.
+    pub movable: bool,
+}
+
+/// One interrupt over its own interval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqSample {
+    /// Its number, or the short name of one that every PU has of its own (`LOC`, `RES`).
+    pub label: String,
+    /// Controller, kind and devices, as `/proc/interrupts` tells them.
+    pub what: String,
+    /// How long this sample's interval was, in nanoseconds.
+    pub interval: u64,
+    /// How often it came in the interval, by PU; only where it came.
+    pub counts: Vec<(u32, u64)>,
+    /// Its devices and its mask when the interval ended; `None` for one that every PU has of its own, and where that
+    /// cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<IrqState>,
+}
+
+impl IrqSample {
+    /// The number of one that belongs to a device.
+    pub fn irq(&self) -> Option<u32> {
+        self.label.parse().ok()
+    }
+
+    /// How often it came on each PU, a second.
+    pub fn rates(&self) -> Vec<(u32, f64)> {
+        let seconds = (self.interval as f64 * 1e-9).max(1e-3);
+        let rate = |(pu, count): &(u32, u64)| (*pu, *count as f64 / seconds);
+        self.counts.iter().map(rate).collect()
+    }
+}
+
+/// An interrupt of a device in one period, as a policy sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IrqLoad {
+    /// Its number.
+    pub irq: u32,
+    /// How often it came on each PU, a second; only where it came.
+    pub rates: Vec<(u32, f64)>,
+    /// PUs to which it may be sent: online, and in the mask that it had before perch. Empty for one that must stay: the
+    /// kernel does not let it be moved, or another process has changed its mask since perch moved it.
+    pub allowed: PuSet,
+    /// Where perch has bound it; `None` if it has not.
+    pub bound: Option<PuSet>,
+}
+
+/// Between what loads were balanced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IrqLevel {
+    /// Packages.
+    Package,
+    /// The PUs of a package.
+    Pu,
+}
+
+/// A step of balancing: an interrupt that should go elsewhere, and what that changes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IrqStep {
+    /// The interrupt.
+    pub irq: u32,
+    /// Where it came.
+    pub from: u32,
+    /// Where it shall come.
+    pub to: u32,
+    /// Between what loads are balanced by it.
+    pub level: IrqLevel,
+    /// The interrupt with which it is swapped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<u32>,
+    /// Highest and lowest load before, in interrupts a second.
+    pub before: (f64, f64),
+    /// The same two loads after.
+    pub after: (f64, f64),
+}
+
+/// An interrupt, where it shall be delivered, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IrqBinding {
+    /// The interrupt.
+    pub irq: u32,
+    /// Where: never empty, always within the PUs to which it may be sent.
+    pub pus: PuSet,
+    /// Why it is sent there, for the user.
+    pub reason: Reason,
+    /// What this period's balancing changes; `None` for one that stays where it was sent before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<IrqStep>,
+}
+
+/// Sets an interrupt's mask to `set`, if it is still that device's and its mask still `expect`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IrqChange {
+    /// Its number.
+    pub irq: u32,
+    /// Its devices, as [`IrqState::device`].
+    pub device: String,
+    /// The mask that it must have now.
+    pub expect: PuSet,
+    /// The mask that it shall have.
+    pub set: PuSet,
+}
+
+/// Access to the masks of interrupts, on machines that have any.
+pub trait Irqs {
+    /// Whose interrupt that is, and its mask.
+    ///
+    /// # Errors
+    /// No interrupt of that number, a mask that cannot be read.
+    fn irq(&self, irq: u32) -> Result<IrqState, MaskError>;
+
+    /// Compare and set: devices and present mask are checked right before.
+    fn change_irq(&mut self, change: &IrqChange) -> Outcome;
+}
