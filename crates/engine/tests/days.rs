@@ -1,15 +1,17 @@
-//! A day of a machine on which threads come and go all the time: perch keeps nothing of threads that have exited.
+//! A week of a machine on which threads and attached processes come and go all the time: perch keeps nothing of them.
 
 use perch_core::{
-    Affinity, Binding, EventPlan, EventSet, Machine, MachineError, MaskChange, MaskError, Metric,
-    MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, PuSet, Reason,
-    ShareLevel, Snapshot, ThreadId, ThreadInfo, ThreadSample, Thresholds, Topology, UnitClass,
-    UnitDomains, Wake,
+    Affinity, Binding, EventPlan, EventSet, Launch, Machine, MachineError, MaskChange, MaskError,
+    Metric, MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, ProcessState,
+    PuSet, Reason, ShareLevel, Snapshot, Targets, ThreadId, ThreadInfo, ThreadSample, Thresholds,
+    Topology, UnitClass, UnitDomains, Wake,
     affinity::Relative,
     metric::names,
     topology::{Core, CoreKind, NumaNode, Package, Pu, PuState},
 };
-use perch_engine::{Acting, Collector, Observer, Options, Period, Processor, Session, StateDir};
+use perch_engine::{
+    Acting, Cause, Collector, Command, Observer, Options, Period, Processor, Session, StateDir,
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     fs,
@@ -22,11 +24,17 @@ const SECOND: u64 = 1_000_000_000;
 
 const PUS: u32 = 8;
 
-/// A day of periods of one second.
-const PERIODS: u64 = 24 * 3600;
+/// A week of periods of one second.
+const PERIODS: u64 = 7 * 24 * 3600;
 
-/// How many periods the threads live that are born in each: a million come and go in all.
-const LIVES: [u64; 12] = [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3];
+/// How many periods the threads live that are born in each: more than a million come and go in all.
+const LIVES: [u64; 2] = [1, 3];
+
+/// After this many periods another process is attached.
+const ATTACH: u64 = 100;
+
+/// Processes that are attached at a time.
+const ATTACHED: usize = 5;
 
 /// Periods after which everything has the size that it will keep.
 const WARM: u64 = PERIODS / 8;
@@ -129,6 +137,11 @@ struct Days {
     ends: VecDeque<(u64, ThreadId)>,
     period: u64,
     born: u64,
+    /// The processes of the targets.
+    targets: BTreeMap<u32, ThreadId>,
+    attached: u32,
+    /// Those that are new.
+    new: Vec<ProcessState>,
     state: PathBuf,
     memory: Vec<u64>,
     journal: Vec<u64>,
@@ -141,6 +154,9 @@ impl Days {
             ends: VecDeque::new(),
             period: 0,
             born: 0,
+            targets: BTreeMap::new(),
+            attached: 0,
+            new: Vec::new(),
             state: state.to_owned(),
             memory: Vec::new(),
             journal: Vec::new(),
@@ -176,7 +192,40 @@ impl Days {
     }
 }
 
+impl Targets for Days {
+    fn launch(&mut self, _: &Launch) -> Result<i32, MachineError> {
+        unreachable!("nothing is launched here")
+    }
+
+    fn attach(&mut self, pid: i32) -> Result<u32, MachineError> {
+        let id = ThreadId {
+            tid: pid,
+            start: 100 * self.period,
+        };
+        self.masks.0.insert(id, all());
+        self.attached += 1;
+        self.targets.insert(self.attached, id);
+        self.new.push(ProcessState {
+            process: process(id),
+            target: self.attached,
+            default: all(),
+            whole: true,
+            allowed: all(),
+        });
+        Ok(self.attached)
+    }
+
+    fn detach(&mut self, target: u32) {
+        let id = self.targets.remove(&target).expect("attached");
+        assert_eq!(self.masks.0.remove(&id), Some(all()), "its mask is back");
+    }
+}
+
 impl Machine for Days {
+    fn targets(&mut self) -> Option<&mut dyn Targets> {
+        Some(self)
+    }
+
     fn topology(&self) -> Arc<Topology> {
         Arc::new(topology())
     }
@@ -186,13 +235,10 @@ impl Machine for Days {
     }
 
     fn wait(&mut self, _: Duration) -> Result<Wake, MachineError> {
-        if self.period == WARM || self.period == PERIODS {
+        if self.period == WARM {
             self.measure();
         }
-        Ok(match self.period < PERIODS {
-            true => Wake::Period,
-            false => Wake::Ended(Some(0)),
-        })
+        Ok(Wake::Period)
     }
 
     fn observe(&mut self) -> Result<Observation, MachineError> {
@@ -240,6 +286,7 @@ impl Machine for Days {
             interval: SECOND,
             threads: self.masks.0.iter().map(sample).collect(),
             ended,
+            processes: std::mem::take(&mut self.new),
             own_cpu_time: 1_000_000,
             ..Observation::default()
         })
@@ -338,9 +385,39 @@ fn live_for_days(observer: &mut dyn Observer, what: &str) {
     let acting = Acting::Live(StateDir::open(dir.path()).unwrap());
     let options = Options::new(Box::new(Scatter), Box::new(Plain), acting);
     let mut session = Session::new(Days::new(dir.path()), options).unwrap();
-    session.run(observer).unwrap();
+    let handle = session.handle();
+    observer.start(&session.begin());
+    let mut attached = VecDeque::new();
+    for period in 0..PERIODS {
+        if period.is_multiple_of(ATTACH) {
+            let pid = 100_000 + 2 * i32::try_from(period / ATTACH).unwrap();
+            attached.push_back(pid);
+            let mut commands = vec![Command::Attach(pid)];
+            if attached.len() > ATTACHED {
+                commands.extend(attached.pop_front().map(Command::Detach));
+            }
+            let replies: Vec<_> = commands
+                .into_iter()
+                .map(|command| handle.send(command).unwrap())
+                .collect();
+            assert_eq!(session.obey(), None);
+            replies.into_iter().for_each(|reply| reply.wait().unwrap());
+        }
+        session.machine().wait(Duration::ZERO).unwrap();
+        let observation = session.machine().observe().unwrap();
+        let period = session.step(observation, false);
+        observer.period(&period);
+    }
+    session.machine().measure();
+    let journals = || fs::read_dir(dir.path()).unwrap().count();
+    let some = 2..=ATTACHED + 1;
+    assert!(
+        some.contains(&journals()),
+        "a journal for each target of which a thread was bound"
+    );
+    session.finish(Ok(Cause::Commanded)).unwrap();
     let machine = session.machine();
-    assert!(machine.born >= 1_000_000);
+    assert!(machine.born >= 1_000_000 && machine.attached >= 6_000);
     eprintln!(
         "{what}: resident {:?}, journal {:?}",
         machine.memory, machine.journal
@@ -358,7 +435,7 @@ fn live_for_days(observer: &mut dyn Observer, what: &str) {
         "{what}: {:?}",
         machine.journal
     );
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{what}");
+    assert_eq!(journals(), 0, "{what}");
 }
 
 /// The whole process is measured, so one at a time.

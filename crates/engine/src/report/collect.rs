@@ -6,8 +6,8 @@ use super::{
 };
 use crate::observer::{Move, Observer, Period, SessionEnd, Start};
 use perch_core::{
-    HandsOff, MetricSource, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo, ThreadSample,
-    metric::names,
+    HandsOff, MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo,
+    ThreadSample, metric::names,
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -210,6 +210,10 @@ impl Collector {
             tally: Tally::default(),
         });
         thread.last = snapshot.at;
+        if std::mem::take(&mut thread.ended) {
+            // Detached and attached again.
+            self.ended -= 1;
+        }
         if thread.info.name != sample.info.name {
             thread.info.name = Arc::clone(&sample.info.name);
         }
@@ -263,6 +267,19 @@ impl Collector {
         if self.last_moves.len() > MOVES {
             self.last_moves.pop_front();
             self.moves.left_out += 1;
+        }
+    }
+
+    /// An observation holds every live thread that is followed: what it lacks was detached, and counts as ended.
+    fn end_unobserved(&mut self, observation: &Observation) {
+        if self.threads.len() - self.ended <= observation.threads.len() {
+            return;
+        }
+        for thread in self.threads.values_mut() {
+            if !thread.ended && thread.last < observation.at {
+                thread.ended = true;
+                self.ended += 1;
+            }
         }
     }
 
@@ -332,6 +349,7 @@ impl Observer for Collector {
                 self.ended += 1;
             }
         }
+        self.end_unobserved(observation);
         self.fold();
         self.lanes.close(observation.at, observation.interval);
         self.remark(period.remarks.iter().cloned());

@@ -142,7 +142,7 @@ impl LiveMachine {
         if matches!(self.early.records, Records::Pending | Records::Open) {
             if self.early.records == Records::Open {
                 // An execve(2) of before they were opened has shown in this period.
-                self.tracker.expect_records();
+                self.tracker.expect_records(false);
             }
             self.decide_records(threads.iter().filter_map(switches), 0);
         }

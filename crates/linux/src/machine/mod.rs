@@ -240,7 +240,7 @@ impl LiveMachine {
         match system_wide {
             Some(events) => {
                 self.task_events = Some(events);
-                self.tracker.expect_records();
+                self.tracker.expect_records(true);
             }
             None => {
                 self.early.begin();
@@ -291,6 +291,9 @@ impl Machine for LiveMachine {
         // First, so that masks are read after a change.
         let mut topology_changed = self.follow_topology();
         self.tracker.discover();
+        // Of a thread that /proc showed a moment ago the record may have come since.
+        self.drain_task_events();
+        self.tracker.consider_told();
         let (now, at) = (Instant::now(), monotonic() - self.opened);
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;

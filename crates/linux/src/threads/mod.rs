@@ -78,6 +78,9 @@ struct Thread {
     visible: u64,
     /// Whether its first interval begins with its own start rather than with the last observation.
     born: bool,
+    /// Whether the kernel's record of its creation is still to come. Until then only its creator can have set its mask,
+    /// and which thread that is nobody knows: it is sampled once more is known, or with the next observation.
+    awaited: bool,
     /// Whether it has not been sampled yet.
     new: bool,
     ended: bool,
@@ -122,6 +125,8 @@ pub struct Tracker {
     aged: Instant,
     /// Whether the kernel tells of creations, ends and executions.
     has_records: bool,
+    /// The kernel's task records tell of every thread of the machine.
+    has_all_records: bool,
     /// Threads whose fork and exit were both reported before they were looked at.
     unseen: u64,
     /// Whether new threads are looked at between samples.
@@ -159,6 +164,7 @@ impl Tracker {
             accounts: Accounts::default(),
             aged: Instant::now(),
             has_records: false,
+            has_all_records: false,
             unseen: 0,
             watches_young: false,
             young: Vec::new(),
@@ -233,14 +239,17 @@ impl Tracker {
         })
     }
 
-    /// From now on the kernel tells of creations, ends and executions.
-    pub fn expect_records(&mut self) {
+    /// From now on the kernel tells of creations, ends and executions, `all` of them on this machine or those by threads
+    /// that it was asked to watch.
+    pub fn expect_records(&mut self, all: bool) {
         self.has_records = true;
+        self.has_all_records = all;
     }
 
     /// The kernel tells of these no more: `/proc` alone does.
     pub fn expect_no_records(&mut self) {
         self.has_records = false;
+        self.has_all_records = false;
         self.look_everywhere_next();
     }
 
@@ -433,6 +442,7 @@ impl Tracker {
             // Before the mask itself is read, so that a change in between is noticed later.
             visible: visible_mask(tid),
             born,
+            awaited: born && self.has_all_records && self.processes.contains_key(&parent),
             new: true,
             ended: false,
             looked: None,

@@ -2,7 +2,7 @@
 
 use super::lineage::Created;
 use perch_core::{Origin, Source, ThreadId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Times that what is kept grows older until what has ended is forgotten: records that come later are lost ones.
 const KEPT: u64 = 3;
@@ -26,6 +26,8 @@ pub(super) struct Origins {
     found: HashMap<i32, (ThreadId, i32)>,
     /// Which threads, by number, were created by which, and when.
     told: HashMap<i32, (i32, u64)>,
+    /// Threads of which nothing is reported yet, by number.
+    held: HashSet<i32>,
     executed: Vec<(ThreadId, Option<i32>, Option<u64>)>,
     /// Threads that came and went unseen.
     unseen: HashMap<i32, Unseen>,
@@ -44,6 +46,16 @@ impl Origins {
     /// The kernel's record says who created a thread that is followed.
     pub fn told(&mut self, created: &Created) {
         self.told.insert(created.tid, (created.by_tid, created.at));
+    }
+
+    /// Whether the kernel's record of this thread's creation has come since the last [`Self::take`].
+    pub fn is_told(&self, tid: i32) -> bool {
+        self.told.contains_key(&tid)
+    }
+
+    /// The next [`Self::take`] reports nothing of this thread: the one after it does.
+    pub fn hold(&mut self, tid: i32) {
+        self.held.insert(tid);
     }
 
     /// A thread that was reported has ended before it was found.
@@ -84,8 +96,14 @@ impl Origins {
     /// What has come together since the last call; `followed` says which thread has a number now.
     pub fn take(&mut self, followed: impl Fn(i32) -> Option<ThreadId>) -> Vec<Origin> {
         let mut origins: Vec<Origin> = Vec::new();
+        let held = std::mem::take(&mut self.held);
         let mut found = std::mem::take(&mut self.found);
-        for (tid, (by, at)) in std::mem::take(&mut self.told) {
+        let mut told = std::mem::take(&mut self.told);
+        self.found
+            .extend(found.extract_if(|tid, _| held.contains(tid)));
+        self.told
+            .extend(told.extract_if(|tid, _| held.contains(tid)));
+        for (tid, (by, at)) in told {
             if let (Some(thread), Some(creator)) = (followed(tid), self.known(by, &followed)) {
                 found.remove(&tid);
                 // Of one that stands for another it is not known when that had the mask.
@@ -192,6 +210,12 @@ mod tests {
         origins.told(&created(5, 3));
         assert_eq!(origins.take(followed)[0].from, Source::Thread(id(3)));
         assert!(origins.take(followed).is_empty());
+        // Nothing of one that is held back, until the next time.
+        origins.found(id(8), 1);
+        origins.hold(8);
+        origins.told(&created(8, 3));
+        assert!(origins.take(followed).is_empty());
+        assert_eq!(origins.take(followed)[0].from, Source::Thread(id(3)));
         // A record with an unknown creator says nothing.
         origins.found(id(7), 1);
         origins.told(&created(7, 300));

@@ -33,6 +33,10 @@ impl Tracker {
         let mut names = std::mem::take(&mut self.names);
         let mut executed = Vec::new();
         for thread in threads.values_mut() {
+            if std::mem::take(&mut thread.awaited) && !self.origins.is_told(thread.id.tid) {
+                self.origins.hold(thread.id.tid);
+                continue;
+            }
             let image = thread.image;
             let mut sample = ThreadSample {
                 info: self.info(thread),
@@ -150,7 +154,8 @@ fn update(
     if !ran && !thread.new {
         return true;
     }
-    if !read_stat(means, thread) {
+    // One that was there before it was followed and has not run since is as it was found a moment ago.
+    if (ran || thread.born) && !read_stat(means, thread) {
         return false;
     }
     let (pid, tid) = (thread.pid, thread.id.tid);

@@ -290,3 +290,39 @@ fn a_told_name_counts_for_thread_and_process() {
             .any(|info| info.id.tid == own_pid() && *info.name == *"other")
     );
 }
+
+#[test]
+fn a_thread_whose_record_is_still_to_come_waits_for_it_once() {
+    for record_comes in [false, true] {
+        let mut tracker = Tracker::new();
+        tracker.expect_records(true);
+        tracker.follow_running(own_pid(), 0);
+        tracker.discover();
+        tracker.sample(1_000_000);
+        tracker.take_origins();
+        let busy = Busy::new();
+        let mut look = |tracker: &mut Tracker| {
+            tracker.look_everywhere_next();
+            tracker.discover();
+            let threads = tracker.sample(1_000_000).threads;
+            let mut origins = tracker.take_origins();
+            origins.retain(|origin| origin.thread == busy.id);
+            (threads.iter().any(|s| s.info.id == busy.id), origins)
+        };
+        assert_eq!(look(&mut tracker), (false, Vec::new()));
+        if record_comes {
+            tracker.forked(Created {
+                pid: own_pid(),
+                tid: busy.id.tid,
+                by_pid: own_pid(),
+                by_tid: own_pid(),
+                at: 1,
+            });
+        }
+        let (sampled, origins) = look(&mut tracker);
+        assert!(sampled);
+        assert_eq!(origins.len(), 1);
+        let from_thread = matches!(origins[0].from, Source::Thread(_));
+        assert_eq!(from_thread, record_comes);
+    }
+}
