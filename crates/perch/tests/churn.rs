@@ -1,4 +1,6 @@
 //! Ten thousand threads that come and go in ten seconds: nothing leaks, and no long-lived thread is missed.
+//!
+//! With `PERCH_CHURN_MINUTES=20` it takes so long instead, with 500 threads a second observed every 100 ms.
 
 use std::{
     process::{Command, Stdio},
@@ -6,25 +8,37 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SHORT: u32 = 10_000;
 const LONG: usize = 4;
-const TIME: Duration = Duration::from_secs(10);
+
+/// How long it takes, how many threads come and go, and how long the long-lived ones sleep between bursts of work.
+fn size() -> (Duration, u32, Duration) {
+    match std::env::var("PERCH_CHURN_MINUTES") {
+        Err(_) => (Duration::from_secs(10), 10_000, Duration::ZERO),
+        Ok(minutes) => {
+            let seconds = 60 * minutes.parse::<u32>().unwrap();
+            let time = Duration::from_secs(seconds.into());
+            (time, 500 * seconds, Duration::from_millis(20))
+        }
+    }
+}
 
 /// Not a test: the program that runs under perch, started by the test below.
 #[test]
 #[ignore = "the program of the other test"]
 fn program() {
     let start = Instant::now();
+    let (time, short, rest) = size();
     let long: Vec<_> = (0..LONG)
         .map(|index| {
             let busy = move || {
                 let mut x = 1_u64;
-                while start.elapsed() < TIME {
+                while start.elapsed() < time {
                     for _ in 0..100_000 {
                         x = std::hint::black_box(
                             x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1),
                         );
                     }
+                    thread::sleep(rest);
                 }
             };
             thread::Builder::new()
@@ -33,7 +47,7 @@ fn program() {
                 .unwrap()
         })
         .collect();
-    for index in 0..SHORT {
+    for index in 0..short {
         thread::Builder::new()
             .name("short".into())
             .spawn(|| ())
@@ -41,7 +55,7 @@ fn program() {
             .join()
             .unwrap();
         // As many a second as it takes, however slow the machine is at the moment.
-        let due = TIME * (index + 1) / SHORT;
+        let due = time.mul_f64(f64::from(index + 1) / f64::from(short));
         thread::sleep(due.saturating_sub(start.elapsed()));
     }
     for thread in long {
@@ -67,8 +81,10 @@ fn held(pid: u32) -> (usize, u64) {
 fn nothing_leaks_and_nobody_is_missed() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
+    let (time, short, rest) = size();
+    let interval = if rest.is_zero() { "10ms" } else { "100ms" };
     let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"))
-        .args(["run", "--period", "10ms", "--json", "-o"])
+        .args(["run", "--period", interval, "--json", "-o"])
         .arg(&report)
         .arg("--")
         .arg(std::env::current_exe().unwrap())
@@ -79,9 +95,9 @@ fn nothing_leaks_and_nobody_is_missed() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    thread::sleep(Duration::from_secs(3));
+    thread::sleep(time.mul_f64(0.3));
     let early = held(perch.id());
-    thread::sleep(Duration::from_secs(5));
+    thread::sleep(time.mul_f64(0.5));
     let late = held(perch.id());
     assert!(perch.wait().unwrap().success());
     assert!(
@@ -89,7 +105,7 @@ fn nothing_leaks_and_nobody_is_missed() {
         "perch was not there: {early:?} {late:?}"
     );
     eprintln!("descriptors and resident kB: {early:?}, then {late:?}");
-    // Some hundred periods and about 5,000 threads came and went in between: one descriptor in fifty periods would
+    // At least some hundred periods and about 5,000 threads came and went in between: one descriptor in fifty periods would
     // show, and 200 bytes of each thread or two kilobytes of each period. (Smaller leaks show in the engine's test that
     // lives for days.)
     assert!(
@@ -117,7 +133,7 @@ fn nothing_leaks_and_nobody_is_missed() {
     }
     let seen = report["threads_seen"].as_u64().unwrap();
     assert!(
-        seen >= u64::from(SHORT),
-        "only {seen} of {SHORT} short-lived threads were noticed"
+        seen >= u64::from(short),
+        "only {seen} of {short} short-lived threads were noticed"
     );
 }

@@ -71,15 +71,28 @@ struct Restoring<'a> {
 impl<'a> Restoring<'a> {
     /// The threads in the journal.
     fn known_threads(&mut self) {
+        let mut unexplained = Vec::new();
         for (thread, kept) in self.journal.threads() {
-            match kept {
+            let (process, given) = match kept {
                 Kept::Placed { process, mask } => {
                     let known = self.foreign.entry(*process).or_default();
                     known.insert(mask.clone());
-                    self.foreign(thread, *process);
+                    (*process, Some(mask))
                 }
-                Kept::Free { process } => self.foreign(thread, *process),
-                Kept::Held(_) => {}
+                Kept::Free { process } => (*process, None),
+                Kept::Held(_) => continue,
+            };
+            if self.foreign_mask(thread, process, given).is_some() {
+                unexplained.push((thread, process, given));
+            }
+        }
+        if !unexplained.is_empty() {
+            // Its mask and its CPU set were read one after the other, and both may be changing.
+            self.affinity.settle();
+        }
+        for (thread, process, given) in unexplained {
+            if let Some(mask) = self.foreign_mask(thread, process, given) {
+                self.foreign.entry(process).or_default().insert(mask);
             }
         }
         for (thread, kept) in self.journal.threads() {
@@ -117,12 +130,23 @@ impl<'a> Restoring<'a> {
 
     /// Remembers a mask that another process may have set in a process.
     fn foreign(&mut self, thread: ThreadId, process: i32) {
-        if let Ok(mask) = self.affinity.mask(thread)
-            && self.affinity.allowed(thread).as_ref() != Some(&mask)
-            && self.executed_by(thread, process).is_none()
-        {
+        if let Some(mask) = self.foreign_mask(thread, process, None) {
             self.foreign.entry(process).or_default().insert(mask);
         }
+    }
+
+    /// The mask of a thread that is not perch's, if another process has set it and neither the kernel has made it of
+    /// `given`, which is known already, nor the CPU set explains it.
+    fn foreign_mask(&self, thread: ThreadId, process: i32, given: Option<&PuSet>) -> Option<PuSet> {
+        let mask = self.affinity.mask(thread).ok()?;
+        if given == Some(&mask) {
+            return None;
+        }
+        let allowed = self.affinity.allowed(thread);
+        let explained = allowed.as_ref().is_some_and(|allowed| {
+            mask == *allowed || given.is_some_and(|given| explains(given, &mask, allowed))
+        });
+        (!explained && self.executed_by(thread, process).is_none()).then_some(mask)
     }
 
     /// Whether a thread may have inherited its mask from a thread of its process that another process has placed.
