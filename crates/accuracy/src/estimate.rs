@@ -32,6 +32,8 @@ pub enum Rights {
 pub struct Shares {
     /// Floating-point instructions.
     pub fp: f64,
+    /// Standard error of that which perch states; over several periods or threads the mean, as if they erred together.
+    pub fp_error: f64,
     /// The other shares that perch gives, by the metric's name.
     pub others: BTreeMap<String, f64>,
     /// Time on CPU behind them, in seconds.
@@ -45,6 +47,8 @@ pub struct Estimate {
     pub first_second: Shares,
     /// From all that came after start-up.
     pub whole: Shares,
+    /// The largest factor between the floating-point shares of two consecutive periods after start-up.
+    pub largest_step: f64,
 }
 
 /// One line of a recording; only what is needed here.
@@ -80,10 +84,10 @@ pub fn estimate(
     perch: &Path,
     workspace: &Workspace,
 ) -> Result<Estimate> {
-    let home = workspace.home(rights);
+    let scratch = workspace.scratch(rights)?;
+    let home = scratch.path();
     let log = home.join("recording.jsonl");
     let messages = home.join("messages");
-    let _ = fs::remove_file(&log);
 
     let mut words: Vec<String> = match rights {
         Rights::Own => Vec::new(),
@@ -101,11 +105,10 @@ pub fn estimate(
             .map(String::from),
     );
     words.extend([log.display().to_string(), "--".into()]);
-    words.extend(workspace.expand(&program.run));
+    words.extend(workspace.expand(&program.run, home));
 
-    let mut command = workspace.command(program, &words);
+    let mut command = workspace.command(program, &words, home);
     // Some programs insist on a folder that they can write to.
-    command.current_dir(&home);
     command.envs(
         [
             "HOME",
@@ -113,7 +116,7 @@ pub fn estimate(
             "XDG_RUNTIME_DIR",
             "XDG_CONFIG_HOME",
         ]
-        .map(|name| (name, &home)),
+        .map(|name| (name, home)),
     );
     let mut running = Running::start(&mut command, fs::File::create(&messages)?.into())?;
     running.wait_for_cpu_time(program.start_up() + CPU_TIME, MOST_WAITING)?;
@@ -152,8 +155,10 @@ impl Period {
             .map(|(name, (sum, weight))| (name.clone(), sum / weight))
             .collect();
         let fp = others.remove("fp_share")?;
+        let (sum, weight) = self.known.get("fp_share_error")?;
         Some(Shares {
             fp,
+            fp_error: sum / weight,
             others,
             cpu_seconds: self.cpu_time as f64 * 1e-9,
         })
@@ -192,7 +197,19 @@ fn judge(periods: &[Period], start_up: Duration) -> Option<Estimate> {
     });
     let mut sum = Period::default();
     let mut first_second = None;
+    let mut largest_step = 1.0f64;
+    let mut before: Option<f64> = None;
     for period in started.by_ref() {
+        // The last period is a fraction of one, with few samples.
+        if let Some(shares) = period
+            .shares()
+            .filter(|_| period.cpu_time >= ONE_SECOND / 2)
+        {
+            if let Some(before) = before.filter(|before| *before > 0.0 && shares.fp > 0.0) {
+                largest_step = largest_step.max(before / shares.fp).max(shares.fp / before);
+            }
+            before = Some(shares.fp);
+        }
         sum.add(period);
         if first_second.is_none() && sum.cpu_time >= ONE_SECOND {
             first_second = sum.shares();
@@ -201,6 +218,7 @@ fn judge(periods: &[Period], start_up: Duration) -> Option<Estimate> {
     Some(Estimate {
         first_second: first_second?,
         whole: sum.shares()?,
+        largest_step,
     })
 }
 
@@ -213,7 +231,7 @@ mod tests {
             .iter()
             .map(|(milliseconds, fp)| {
                 format!(
-                    r#"{{"cpu_time":{},"metrics":[["fp_share",{{"value":{fp},"confidence":1,"source":"sampling"}}]]}}"#,
+                    r#"{{"cpu_time":{},"metrics":[["fp_share",{{"value":{fp},"confidence":1,"source":"sampling"}}],["fp_share_error",{{"value":0.03,"confidence":1,"source":"sampling"}}]]}}"#,
                     milliseconds * 1_000_000
                 )
             })
@@ -250,6 +268,8 @@ mod tests {
         assert!((estimate.first_second.fp - first).abs() < 1e-12);
         assert!((estimate.first_second.cpu_seconds - 1.2).abs() < 1e-12);
         assert!((estimate.whole.fp - (first * 1200.0 + 400.0) / 2000.0).abs() < 1e-12);
+        assert!((estimate.whole.fp_error - 0.03).abs() < 1e-12);
+        assert!((estimate.largest_step - 5.0).abs() < 1e-12);
     }
 
     #[test]

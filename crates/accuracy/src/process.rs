@@ -101,14 +101,18 @@ impl Running {
         terminate(&descendants(self.pid())[1..]);
     }
 
+    /// The threads of it and its descendants that are on CPU, or ready to be, now: each with its process.
+    pub fn running_threads(&self) -> Vec<(i32, i32)> {
+        tasks(self.pid())
+            .filter(|task| task.stat().is_ok_and(|stat| stat.state == 'R'))
+            .map(|task| (task.pid, task.tid))
+            .collect()
+    }
+
     /// The thread that has been on CPU longest, with its process, among the program and its descendants.
     pub fn busiest_thread(&self) -> Option<(i32, i32)> {
         let ticks = |task: &Task| task.stat().map_or(0, |stat| stat.utime + stat.stime);
-        descendants(self.pid())
-            .into_iter()
-            .filter_map(|pid| Process::new(pid).ok()?.tasks().ok())
-            .flatten()
-            .flatten()
+        tasks(self.pid())
             .max_by_key(ticks)
             .map(|task| (task.pid, task.tid))
     }
@@ -142,6 +146,15 @@ fn terminate(pids: &[i32]) {
     for &pid in pids {
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
+}
+
+/// The threads of a process and of all that it started.
+fn tasks(root: i32) -> impl Iterator<Item = Task> {
+    descendants(root)
+        .into_iter()
+        .filter_map(|pid| Process::new(pid).ok()?.tasks().ok())
+        .flatten()
+        .flatten()
 }
 
 /// A process and all that it started, directly or not.

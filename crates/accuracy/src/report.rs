@@ -1,5 +1,6 @@
 //! The result as a Markdown page and in the terminal.
 
+use crate::command::Part;
 use crate::estimate::Estimate;
 use crate::machine::Machine;
 use crate::score::{Asked, Class, Row, Summary};
@@ -9,7 +10,7 @@ use std::fmt::Write as _;
 /// The page's text around the tables.
 const PAGE: &str = include_str!("../page.md");
 
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 10] = [
     "program",
     "kind",
     "truth by",
@@ -17,6 +18,7 @@ const COLUMNS: [&str; 9] = [
     "after 1 s",
     "at the end",
     "error",
+    "± (90 %)",
     "unprivileged",
     "class right",
 ];
@@ -41,6 +43,12 @@ pub fn programs(rows: &[Row]) -> String {
     for row in rows {
         if let Some(missing) = &row.missing {
             write!(text, "\nNot run: {} ({missing}).\n", row.program).expect("writing to a String");
+        }
+    }
+    for row in rows {
+        if let Some(reason) = &row.uncounted {
+            write!(text, "\nWithout a truth: {} ({reason}).\n", row.program)
+                .expect("writing to a String");
         }
     }
     text
@@ -72,7 +80,7 @@ fn cells(row: &Row) -> [String; COLUMNS.len()] {
     [
         row.program.clone(),
         row.kind.clone(),
-        truth.map_or_else(dash, |truth| truth.method.to_string()),
+        truth.map_or_else(dash, |truth| truth.method.clone()),
         truth.map_or_else(dash, |truth| match truth.standard_error {
             0.0 => format!("{:.1}", truth.fp_percent),
             error => format!("{:.1} ± {error:.1}", truth.fp_percent),
@@ -80,6 +88,12 @@ fn cells(row: &Row) -> [String; COLUMNS.len()] {
         of(&row.privileged, |estimate| estimate.first_second.fp),
         of(&row.privileged, |estimate| estimate.whole.fp),
         error,
+        row.privileged
+            .as_ref()
+            .or(row.unprivileged.as_ref())
+            .map_or_else(dash, |estimate| {
+                format!("{:.1}", estimate.first_second.half_width())
+            }),
         of(&row.unprivileged, |estimate| estimate.first_second.fp),
         right,
     ]
@@ -94,6 +108,8 @@ pub fn summary(rows: &[Row], summary: &Summary) -> String {
         "mean error",
         "largest",
         "at",
+        "90 % interval ±",
+        "covered %",
         "loads",
         "stores",
         "branches",
@@ -113,6 +129,8 @@ pub fn summary(rows: &[Row], summary: &Summary) -> String {
             format!("{:.1}", error.mean),
             format!("{:.1}", error.largest),
             error.worst.clone(),
+            format!("{:.1}", error.half_width),
+            format!("{:.0}", error.covered),
             other("load_share"),
             other("store_share"),
             other("branch_share"),
@@ -140,6 +158,13 @@ pub fn summary(rows: &[Row], summary: &Summary) -> String {
         worst(Class::Heavy, f64::min, 100.0),
     )
     .expect("writing to a String");
+    if let Some((program, step)) = &summary.largest_step {
+        write!(
+            text,
+            "Of the stationary programs {program} changes most between two seconds: by a factor of {step:.2}.\n\n"
+        )
+        .expect("writing to a String");
+    }
     if summary.violations.is_empty() {
         text.push_str("All limits are met.\n");
     } else {
@@ -152,7 +177,7 @@ pub fn summary(rows: &[Row], summary: &Summary) -> String {
 }
 
 /// The whole page.
-pub fn page(machine: &Machine, rows: &[Row], result: &Summary) -> String {
+pub fn page(machine: &Machine, development: &Part, held_out: &Part) -> String {
     let pus = if machine.pus == 1 { "PU" } else { "PUs" };
     let rights = match machine.as_root {
         true => "Privileged means root; unprivileged means the user nobody without any capability.",
@@ -166,9 +191,16 @@ pub fn page(machine: &Machine, rows: &[Row], result: &Summary) -> String {
         machine.system,
         machine.versions.join("; ")
     );
-    PAGE.replace("{machine}", &place)
-        .replace("{summary}", summary(rows, result).trim_end())
-        .replace("{programs}", programs(rows).trim_end())
+    let parts = [("development", development), ("held out", held_out)];
+    let text = PAGE.replace("{machine}", &place);
+    parts.into_iter().fold(text, |text, (name, part)| {
+        let (rows, result) = (&part.programs, &part.summary);
+        text.replace(
+            &format!("{{{name}: summary}}"),
+            summary(rows, result).trim_end(),
+        )
+        .replace(&format!("{{{name}: programs}}"), programs(rows).trim_end())
+    })
 }
 
 #[cfg(test)]
@@ -188,6 +220,11 @@ mod tests {
         (absent.truth, absent.privileged) = (None, None);
         absent.missing = Some("absent is missing: apt-get install absent".into());
         rows.push(absent);
+        let mut blank = row("blank", 0.0, 3.0, 3.0);
+        blank.truth = None;
+        blank.uncounted = Some("it ended at once".into());
+        rows.push(blank);
+        let others = vec![row("caster", 12.0, 12.1, 12.3)];
         let machine = Machine {
             processor: "A Processor".into(),
             pus: 2,
@@ -196,6 +233,11 @@ mod tests {
             versions: vec!["perch 1".into(), "valgrind-3".into()],
             as_root: true,
         };
-        insta::assert_snapshot!(page(&machine, &rows, &judge(&rows, true)));
+        let [development, held_out] = [rows, others].map(|rows| Part {
+            list: "list",
+            summary: judge(&rows, true),
+            programs: rows,
+        });
+        insta::assert_snapshot!(page(&machine, &development, &held_out));
     }
 }

@@ -3,7 +3,7 @@
 use crate::catalogue::Program;
 use crate::estimate::{Estimate, Shares};
 use crate::truth::Truth;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Mean absolute error of the floating-point share over the floating-point programs, in points, must be below.
@@ -14,11 +14,17 @@ pub const THRESHOLD: f64 = 5.0;
 pub const INTEGER: f64 = 2.0;
 /// From here on it is floating-point heavy.
 pub const HEAVY: f64 = 10.0;
+/// No stationary program's floating-point share may change by a larger factor between two seconds.
+pub const LARGEST_STEP: f64 = 1.5;
+/// The stated 90 % interval must hold the truth for at least this share of the floating-point programs, in percent.
+pub const LEAST_COVERED: f64 = 80.0;
+/// Two-sided 90 % quantile of the normal distribution.
+const Z90: f64 = 1.645;
 /// At least so many programs, and so many of them floating-point.
 pub const FEWEST: (usize, usize) = (20, 12);
 
 /// What a program is by its true share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// At most [`INTEGER`]: perch has to put it below the threshold.
@@ -50,7 +56,7 @@ impl Class {
 }
 
 /// A program's true counts, in the table's form.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TrueShares {
     /// Floating-point instructions, in percent.
     pub fp_percent: f64,
@@ -59,13 +65,13 @@ pub struct TrueShares {
     /// What it makes the program.
     pub class: Class,
     /// How they were counted.
-    pub method: &'static str,
+    pub method: String,
     /// Instructions counted.
     pub instructions: f64,
     /// The other shares that perch gives, by the metric's name, 0 to 1.
-    pub others: BTreeMap<&'static str, f64>,
+    pub others: BTreeMap<String, f64>,
     /// Shares of instruction classes, 0 to 1.
-    pub mix: BTreeMap<&'static str, f64>,
+    pub mix: BTreeMap<String, f64>,
 }
 
 impl TrueShares {
@@ -77,19 +83,36 @@ impl TrueShares {
             fp_percent,
             standard_error: 100.0 * truth.error,
             class: Class::of(fp_percent),
-            method,
+            method: method.to_string(),
             instructions: truth.instructions,
-            others: BTreeMap::from([
+            others: [
                 ("vector_share", mix.vector_share()),
                 ("load_share", mix.load_share()),
                 ("store_share", mix.store_share()),
                 ("branch_share", mix.branch_share()),
                 ("divide_share", mix.divide_share()),
-            ]),
+            ]
+            .map(|(name, share)| (name.to_string(), share))
+            .into(),
             mix: perch_sampling::Class::ALL
-                .map(|class| (class.name(), mix.share(class)))
+                .map(|class| (class.name().to_string(), mix.share(class)))
                 .into(),
         }
+    }
+}
+
+impl TrueShares {
+    /// Whether the truth, itself not quite certain where it was sampled, lies in the 90 % interval that perch states.
+    pub fn is_in_interval(&self, shares: &Shares) -> bool {
+        let error = (100.0 * shares.fp_error).hypot(self.standard_error);
+        (100.0 * shares.fp - self.fp_percent).abs() <= Z90 * error
+    }
+}
+
+impl Shares {
+    /// Half-width of the 90 % interval of the floating-point share that perch states, in points.
+    pub fn half_width(&self) -> f64 {
+        100.0 * Z90 * self.fp_error
     }
 }
 
@@ -100,6 +123,8 @@ pub struct Row {
     pub program: String,
     /// What sort of program it is.
     pub kind: String,
+    /// Whether it does the same in every second.
+    pub stationary: bool,
     /// The truth.
     pub truth: Option<TrueShares>,
     /// What perch says with its caller's rights.
@@ -108,7 +133,9 @@ pub struct Row {
     pub unprivileged: Option<Estimate>,
     /// Why the program could not run here: what to install.
     pub missing: Option<String>,
-    /// What went wrong.
+    /// Why its instructions could not be counted.
+    pub uncounted: Option<String>,
+    /// What went wrong in asking perch.
     pub failures: Vec<String>,
 }
 
@@ -118,10 +145,12 @@ impl Row {
         Self {
             program: program.name.clone(),
             kind: program.kind.clone(),
+            stationary: program.stationary,
             truth: None,
             privileged: None,
             unprivileged: None,
             missing: None,
+            uncounted: None,
             failures: Vec::new(),
         }
     }
@@ -196,9 +225,13 @@ pub struct Errors {
     pub largest: f64,
     /// The program that has it.
     pub worst: String,
+    /// Share of the programs whose truth lies in the 90 % interval that perch states, in percent.
+    pub covered: f64,
+    /// Mean half-width of these intervals, in points.
+    pub half_width: f64,
     /// Mean absolute error of the other shares over all programs (the packed share: over the floating-point
     /// ones), in points, by the metric's name.
-    pub others: BTreeMap<&'static str, f64>,
+    pub others: BTreeMap<String, f64>,
 }
 
 /// The whole result.
@@ -206,6 +239,8 @@ pub struct Errors {
 pub struct Summary {
     /// One for each way that perch was asked.
     pub errors: Vec<Errors>,
+    /// The stationary floating-point program whose share changes most between two seconds, and the factor.
+    pub largest_step: Option<(String, f64)>,
     /// Programs with a truth and an estimate.
     pub programs: usize,
     /// Limits that are not met, as sentences; empty if all is well.
@@ -239,6 +274,23 @@ pub fn judge(rows: &[Row], everything: bool) -> Summary {
             ));
         }
     }
+    for error in &errors {
+        if error.covered < LEAST_COVERED {
+            violations.push(format!(
+                "the 90 % interval {} holds the truth of {:.0} % of the programs, not of {LEAST_COVERED} %",
+                error.asked.name(),
+                error.covered
+            ));
+        }
+    }
+    let steps = steps(rows);
+    for (program, step) in &steps {
+        if *step > LARGEST_STEP {
+            violations.push(format!(
+                "{program} is stationary, but its share changes by a factor of {step:.2} between two seconds"
+            ));
+        }
+    }
     for (row, right) in &judged {
         if !right {
             violations.push(format!(
@@ -259,9 +311,23 @@ pub fn judge(rows: &[Row], everything: bool) -> Summary {
     }
     Summary {
         errors,
+        largest_step: steps.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)),
         programs: judged.len(),
         violations,
     }
+}
+
+/// Stationary programs of class [`Class::Heavy`], with the largest factor between two seconds. Of smaller shares the
+/// sampling noise alone makes such factors.
+fn steps(rows: &[Row]) -> Vec<(String, f64)> {
+    rows.iter()
+        .filter(|row| row.stationary && row.truth.as_ref().is_some_and(|t| t.class == Class::Heavy))
+        .filter_map(|row| {
+            let estimates = [&row.privileged, &row.unprivileged];
+            let steps = estimates.into_iter().flatten().map(|e| e.largest_step);
+            Some((row.program.clone(), steps.reduce(f64::max)?))
+        })
+        .collect()
 }
 
 /// `None` if perch was not asked that way about any floating-point program.
@@ -270,9 +336,19 @@ fn errors(rows: &[Row], asked: Asked) -> Option<Errors> {
         .iter()
         .filter_map(|row| Some((row, row.truth.as_ref()?, asked.answer(row)?)))
         .collect();
+    let is_fp = |truth: &TrueShares| truth.class != Class::Integer;
+    let covered = pairs
+        .iter()
+        .filter(|(_, truth, shares)| is_fp(truth) && truth.is_in_interval(shares));
+    let covered = covered.count();
+    let half_width: f64 = pairs
+        .iter()
+        .filter(|(_, truth, _)| is_fp(truth))
+        .map(|(_, _, shares)| shares.half_width())
+        .sum();
     let fp: Vec<(f64, &str)> = pairs
         .iter()
-        .filter(|(_, truth, _)| truth.class != Class::Integer)
+        .filter(|(_, truth, _)| is_fp(truth))
         .map(|(row, truth, shares)| {
             (
                 (100.0 * shares.fp - truth.fp_percent).abs(),
@@ -281,12 +357,12 @@ fn errors(rows: &[Row], asked: Asked) -> Option<Errors> {
         })
         .collect();
     let worst = fp.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let mut others: BTreeMap<&'static str, (f64, f64)> = BTreeMap::new();
+    let mut others: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for (_, truth, shares) in &pairs {
         for (name, value) in &truth.others {
             // Without floating point there is nothing for the packed share to be a share of.
-            let defined = *name != "vector_share" || truth.class != Class::Integer;
-            if let Some(estimate) = shares.others.get(*name).filter(|_| defined) {
+            let defined = name != "vector_share" || truth.class != Class::Integer;
+            if let Some(estimate) = shares.others.get(name).filter(|_| defined) {
                 let entry = others.entry(name).or_default();
                 entry.0 += 100.0 * (estimate - value).abs();
                 entry.1 += 1.0;
@@ -299,9 +375,11 @@ fn errors(rows: &[Row], asked: Asked) -> Option<Errors> {
         mean: fp.iter().map(|(error, _)| error).sum::<f64>() / fp.len() as f64,
         largest: worst.0,
         worst: worst.1.to_string(),
+        covered: 100.0 * covered as f64 / fp.len() as f64,
+        half_width: half_width / fp.len() as f64,
         others: others
             .into_iter()
-            .map(|(name, (sum, count))| (name, sum / count))
+            .map(|(name, (sum, count))| (name.to_string(), sum / count))
             .collect(),
     })
 }
@@ -314,17 +392,19 @@ pub(crate) mod tests {
     pub(crate) fn row(name: &str, truth: f64, after: f64, end: f64) -> Row {
         let shares = |percent: f64| Shares {
             fp: percent / 100.0,
+            fp_error: 0.02,
             others: BTreeMap::new(),
             cpu_seconds: 1.0,
         };
         Row {
             program: name.into(),
             kind: "test".into(),
+            stationary: true,
             truth: Some(TrueShares {
                 fp_percent: truth,
                 standard_error: 0.0,
                 class: Class::of(truth),
-                method: "callgrind",
+                method: "callgrind".into(),
                 instructions: 1e9,
                 others: BTreeMap::new(),
                 mix: BTreeMap::new(),
@@ -332,9 +412,11 @@ pub(crate) mod tests {
             privileged: Some(Estimate {
                 first_second: shares(after),
                 whole: shares(end),
+                largest_step: 1.2,
             }),
             unprivileged: None,
             missing: None,
+            uncounted: None,
             failures: Vec::new(),
         }
     }
@@ -354,8 +436,8 @@ pub(crate) mod tests {
         assert_eq!(summary.errors[0].worst, "a");
         assert!((summary.errors[1].mean - 1.0).abs() < 1e-9);
         assert_eq!(
-            summary.violations,
-            ["mean error privileged, after 1 s: 5.0 points, not below 4"]
+            summary.violations[0],
+            "mean error privileged, after 1 s: 5.0 points, not below 4"
         );
     }
 
@@ -370,11 +452,12 @@ pub(crate) mod tests {
             broken,
         ];
         let violations = judge(&rows, true).violations;
-        assert_eq!(violations.len(), 4, "{violations:?}");
+        assert_eq!(violations.len(), 5, "{violations:?}");
         assert!(violations[0].starts_with("broken"));
-        assert!(violations[1].starts_with("integer"));
-        assert!(violations[2].starts_with("heavy"));
-        assert!(violations[3].contains("too few"));
+        assert!(violations[1].starts_with("the 90 % interval"));
+        assert!(violations[2].starts_with("integer"));
+        assert!(violations[3].starts_with("heavy"));
+        assert!(violations[4].contains("too few"));
     }
 
     #[test]

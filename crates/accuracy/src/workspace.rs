@@ -38,12 +38,8 @@ impl Workspace {
             .tempdir()?;
         fs::set_permissions(root.path(), Permissions::from_mode(0o755))?;
         let workspace = Self { root };
-        for folder in ["bin", "data", "src", "truth", "own", "nobody"] {
+        for folder in ["bin", "data", "src", "runs"] {
             fs::create_dir(workspace.root.path().join(folder))?;
-        }
-        if nix::unistd::geteuid().is_root() {
-            let nobody = workspace.home(Rights::Nobody);
-            std::os::unix::fs::chown(nobody, Some(NOBODY), Some(NOBODY))?;
         }
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         for entry in fs::read_dir(&scripts)? {
@@ -59,9 +55,33 @@ impl Workspace {
     /// Generates the programs' input.
     ///
     /// # Errors
-    /// A full temporary folder.
+    /// A full temporary folder, or no Python.
     pub fn generate_data(&self) -> Result<()> {
-        data::write_all(&self.folder("data")).context("cannot write the input data")
+        data::write_all(&self.folder("data")).context("cannot write the input data")?;
+        self.build(&Build {
+            command: ["python3", "{src}/inputs.py", "{data}"]
+                .map(String::from)
+                .into(),
+            needs: Vec::new(),
+            arch: None,
+        })
+    }
+
+    /// A fresh folder for one run with these rights: what it writes goes there, beside links to the input data.
+    ///
+    /// # Errors
+    /// As for any folder.
+    pub fn scratch(&self, rights: Rights) -> Result<TempDir> {
+        let scratch = tempfile::tempdir_in(self.folder("runs"))?;
+        for entry in fs::read_dir(self.folder("data"))? {
+            let entry = entry?;
+            std::os::unix::fs::symlink(entry.path(), scratch.path().join(entry.file_name()))?;
+        }
+        if rights == Rights::Nobody {
+            std::os::unix::fs::chown(scratch.path(), Some(NOBODY), Some(NOBODY))?;
+        }
+        fs::set_permissions(scratch.path(), Permissions::from_mode(0o755))?;
+        Ok(scratch)
     }
 
     /// Copies perch to where every user can run it; the path of the copy.
@@ -72,14 +92,6 @@ impl Workspace {
         let copy = self.folder("bin").join("perch");
         fs::copy(perch, &copy).with_context(|| format!("cannot copy {}", perch.display()))?;
         Ok(copy)
-    }
-
-    /// A home for perch, which it can write to with these rights.
-    pub fn home(&self, rights: Rights) -> PathBuf {
-        self.folder(match rights {
-            Rights::Own => "own",
-            Rights::Nobody => "nobody",
-        })
     }
 
     /// One of its folders.
@@ -95,7 +107,7 @@ impl Workspace {
         if !is_here(build.arch.as_deref()) || missing_executable(&build.needs).is_some() {
             return Ok(());
         }
-        let command = self.expand(&build.command);
+        let command = self.expand(&build.command, &self.folder("data"));
         let output = Command::new(&command[0])
             .args(&command[1..])
             .output()
@@ -115,13 +127,13 @@ impl Workspace {
         Ok(())
     }
 
-    /// A command with its placeholders filled in.
-    pub fn expand(&self, command: &[String]) -> Vec<String> {
+    /// A command with its placeholders filled in; the input data is in `data`.
+    pub fn expand(&self, command: &[String], data: &Path) -> Vec<String> {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
         let places = [
             ("{bin}", self.folder("bin")),
             ("{src}", self.folder("src")),
-            ("{data}", self.folder("data")),
+            ("{data}", data.to_path_buf()),
             ("{examples}", examples),
         ];
         command
@@ -134,10 +146,13 @@ impl Workspace {
             .collect()
     }
 
-    /// `words` as a command with the program's environment.
-    pub fn command(&self, program: &Program, words: &[String]) -> Command {
+    /// `words` as a command in a scratch folder, with the program's environment.
+    pub fn command(&self, program: &Program, words: &[String], scratch: &Path) -> Command {
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).envs(&program.env);
+        command
+            .args(&words[1..])
+            .envs(&program.env)
+            .current_dir(scratch);
         #[cfg(target_arch = "x86_64")]
         if program.truth == crate::catalogue::TruthMethod::Callgrind {
             command.env(SAME_DISPATCH.0, SAME_DISPATCH.1);
@@ -153,9 +168,13 @@ mod tests {
     #[test]
     fn placeholders_become_folders_that_others_can_read() {
         let workspace = Workspace::create().unwrap();
-        let words = workspace.expand(&["{src}/integers.py".into(), "a{data}".into()]);
+        let scratch = workspace.scratch(Rights::Own).unwrap();
+        let words = workspace.expand(
+            &["{src}/integers.py".into(), "a{data}".into()],
+            scratch.path(),
+        );
         assert!(Path::new(&words[0]).is_file());
-        assert!(words[1].starts_with("a/"));
+        assert_eq!(words[1], format!("a{}", scratch.path().display()));
         let mode = fs::metadata(workspace.folder("data"))
             .unwrap()
             .permissions()

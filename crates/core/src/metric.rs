@@ -11,6 +11,8 @@ pub mod names {
     /// How much a thread uses the floating-point units; its scale is the profile's (WorkOver, equations 1 and 2;
     /// by sampling: floating-point instructions / instructions).
     pub const FP_SHARE: &str = "fp_share";
+    /// Standard error of a sampled [`FP_SHARE`], in the same unit: sampling noise and the estimator's own error.
+    pub const FP_SHARE_ERROR: &str = "fp_share_error";
     /// Packed floating-point instructions / floating-point instructions.
     pub const VECTOR_SHARE: &str = "vector_share";
     /// Instructions that read memory / instructions.

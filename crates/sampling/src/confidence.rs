@@ -56,31 +56,26 @@ impl Spread {
         (variance / n).sqrt()
     }
 
-    /// Half-width of the 99 % interval around the mean, at most 1.
+    /// Half-width of the 99 % interval around the mean, at most 1. It knows of sampling noise only.
     pub fn half_width(&self) -> f64 {
         (Z99 * self.standard_error()).min(1.0)
     }
+}
 
-    /// Probability that the mean is within `tolerance` of the truth, by the normal approximation:
-    /// erf(tolerance / (√2 · standard error)). It knows of sampling noise only, not of the
-    /// estimator's bias.
-    pub fn confidence(&self, tolerance: f64) -> f64 {
-        if self.count == 0 {
-            return 0.0;
-        }
-        libm::erf(tolerance / (std::f64::consts::SQRT_2 * self.standard_error()))
+/// Probability that an estimate with this standard error is within `tolerance` of the truth, by the normal
+/// approximation: erf(tolerance / (√2 · error)).
+pub fn within(tolerance: f64, error: f64) -> f64 {
+    if error <= 0.0 {
+        return 1.0;
     }
+    libm::erf(tolerance / (std::f64::consts::SQRT_2 * error))
+}
 
-    /// Whether `share`, an estimate as noisy as these samples, is above `threshold`, with the probability
-    /// that the truth is on the same side (at least one half).
-    pub fn above(&self, share: f64, threshold: f64) -> (bool, f64) {
-        if self.count == 0 {
-            return (false, 0.5);
-        }
-        let distance = (share - threshold) / self.standard_error();
-        let probability = 0.5 * (1.0 + libm::erf(distance.abs() / std::f64::consts::SQRT_2));
-        (distance >= 0.0, probability)
-    }
+/// Whether `share`, with this standard error, is above `threshold`, with the probability that the truth is on the same
+/// side (at least one half).
+pub fn above(share: f64, error: f64, threshold: f64) -> (bool, f64) {
+    let distance = share - threshold;
+    (distance >= 0.0, 0.5 * (1.0 + within(distance.abs(), error)))
 }
 
 #[cfg(test)]
@@ -103,22 +98,22 @@ mod tests {
             "{}",
             many.half_width()
         );
-        assert!(many.confidence(TOLERANCE) > 0.98);
+        assert!(within(TOLERANCE, many.standard_error()) > 0.98);
     }
 
     #[test]
     fn ten_samples_give_a_verdict() {
         let integer = spread([0.0; 10]);
-        let (above, probability) = integer.above(integer.mean(), 0.05);
-        assert!(!above && probability > 0.95, "{probability}");
+        let (is_above, probability) = above(integer.mean(), integer.standard_error(), 0.05);
+        assert!(!is_above && probability > 0.95, "{probability}");
         let float = spread((0..10).map(|i| if i % 2 == 0 { 0.1 } else { 0.5 }));
-        let (above, probability) = float.above(float.mean(), 0.05);
-        assert!(above && probability > 0.99, "{probability}");
+        let (is_above, probability) = above(float.mean(), float.standard_error(), 0.05);
+        assert!(is_above && probability > 0.99, "{probability}");
     }
 
     #[test]
     fn no_sample_is_no_confidence() {
-        assert_eq!(Spread::default().confidence(TOLERANCE), 0.0);
+        assert_eq!(within(TOLERANCE, Spread::default().standard_error()), 0.0);
         assert_eq!(Spread::default().half_width(), 1.0);
     }
 
@@ -128,7 +123,8 @@ mod tests {
             let once = spread(values.iter().copied());
             let thrice = spread(values.iter().chain(&values).chain(&values).copied());
             prop_assert!(thrice.half_width() <= once.half_width() + 1e-12);
-            prop_assert!(thrice.confidence(TOLERANCE) >= once.confidence(TOLERANCE) - 1e-12);
+            let confidence = |spread: &Spread| within(TOLERANCE, spread.standard_error());
+            prop_assert!(confidence(&thrice) >= confidence(&once) - 1e-12);
             prop_assert!((thrice.mean() - once.mean()).abs() < 1e-9);
         }
     }

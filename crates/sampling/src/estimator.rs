@@ -1,6 +1,7 @@
 //! The façade: samples in, metrics out.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use crate::accesses::{Access, PER_SAMPLE};
 use crate::code_cache::CodeCache;
@@ -18,6 +19,55 @@ const CACHE_CAPACITY: usize = 16 * 1024;
 
 /// Fewer samples than this are taken one by one: they say too little about which way branches go.
 const ENOUGH_FOR_FLOW: u64 = 20;
+
+/// Standard error of the estimate, in units of the standard deviation √(p (1 - p)) that an instruction's being
+/// floating-point has: nothing where nothing is floating point, most in the middle. Fitted to the programs for
+/// development (docs/accuracy.md says how).
+const FLOOR: f64 = 0.08;
+/// The same for windows alone.
+const FLOOR_APART: f64 = 0.10;
+/// Standard error for every point by which the walk and the windows disagree.
+const DISAGREEMENT: f64 = 0.4;
+/// The least standard error, for rare code on which no sample fell.
+const LEAST: f64 = 0.002;
+
+/// A mix, with how wrong it may be beside sampling noise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Estimate {
+    pub(crate) mix: Mix,
+    /// One standard error of the floating-point share, 0 to 1.
+    pub(crate) model_error: f64,
+}
+
+impl Estimate {
+    /// From the walk and from each sample's own window: their mean. Either can be far off, the windows where slow
+    /// instructions draw the samples, the walk where it takes the wrong ways; how far they are apart says how wrong their
+    /// mean may be.
+    fn together(walked: &Mix, apart: &Mix) -> Self {
+        let mut sum = MixSum::default();
+        sum.add(walked, 1.0);
+        sum.add(apart, 1.0);
+        let mix = sum.mix().unwrap_or(*apart);
+        let distance = walked.fp_share() - apart.fp_share();
+        Self {
+            mix,
+            model_error: floor(&mix, FLOOR).hypot(DISAGREEMENT * distance),
+        }
+    }
+
+    /// From the windows alone.
+    fn apart(mix: Mix) -> Self {
+        Self {
+            mix,
+            model_error: floor(&mix, FLOOR_APART),
+        }
+    }
+}
+
+fn floor(mix: &Mix, part: f64) -> f64 {
+    let share = mix.fp_share();
+    LEAST.hypot(part * (share * (1.0 - share)).max(0.0).sqrt())
+}
 
 /// Estimates what threads do from sampled addresses: one for each address space.
 ///
@@ -75,28 +125,36 @@ impl Estimator {
         }
     }
 
-    /// The metrics of what `thread` accumulated, which starts anew; `None` if nothing was decoded.
-    /// `source` serves code around the sampled addresses that was not needed before.
+    /// The metrics of what `thread` accumulated in a period of this length, which starts anew; `None` if nothing was
+    /// decoded. `source` serves code around the sampled addresses that was not needed before.
     pub fn take(
         &mut self,
         source: &dyn CodeSource,
         thread: &mut ThreadMix,
+        period: Duration,
     ) -> Option<SampledMetrics> {
         let apart = thread.sum.mix()?;
-        let mix = self.together(source, thread).unwrap_or(apart);
+        let estimate = match self.walk(source, thread) {
+            Some(walked) => Estimate::together(&walked, &apart),
+            None => Estimate::apart(apart),
+        };
         self.finder.clear();
-        Some(thread.finish(mix))
+        Some(thread.finish(estimate, period))
     }
 
-    /// Like [`take`](Self::take), but every sample by itself: hundreds of times cheaper, and off by half as much
-    /// again (crate documentation). For threads of which little is to be told, or when there are too many.
-    pub fn take_apart(&mut self, thread: &mut ThreadMix) -> Option<SampledMetrics> {
+    /// Like [`take`](Self::take), but every sample by itself: hundreds of times cheaper, and less exact (see
+    /// [`SampledMetrics::fp_share_error`]). For threads of which little is to be told, or when there are too many.
+    pub fn take_apart(
+        &mut self,
+        thread: &mut ThreadMix,
+        period: Duration,
+    ) -> Option<SampledMetrics> {
         let mix = thread.sum.mix()?;
-        Some(thread.finish(mix))
+        Some(thread.finish(Estimate::apart(mix), period))
     }
 
-    /// The mix with all samples of the thread seen together, or `None` if there are too few.
-    fn together(&mut self, source: &dyn CodeSource, thread: &ThreadMix) -> Option<Mix> {
+    /// The mix of a walk from all samples of the thread, or `None` if there are too few.
+    fn walk(&mut self, source: &dyn CodeSource, thread: &ThreadMix) -> Option<Mix> {
         if thread.fp.count() < ENOUGH_FOR_FLOW {
             return None;
         }
@@ -114,11 +172,7 @@ impl Estimator {
             source,
             &addresses,
         );
-        let walked = flow::mix(&graph, &thread.hits)?;
-        let mut sum = MixSum::default();
-        sum.add(&walked, thread.hits.values().map(|hits| hits.now).sum());
-        sum.merge(&thread.repeats, 1.0);
-        sum.mix()
+        flow::mix(&graph, &thread.hits)
     }
 
     /// Forgets what was learnt from code at these addresses.

@@ -69,10 +69,7 @@ fn decode_block(reader: &mut CodeReader, source: &dyn CodeSource, start: u64) ->
         let Some(instruction) = reader.decode(source, at) else {
             break;
         };
-        // A repeated instruction takes its time alone; as one of many it would distort the block.
-        if !instruction.rep {
-            sum.add_instruction(&instruction, 1.0);
-        }
+        sum.add_instruction(&instruction, 1.0);
         last = at;
         at = instruction.next(at);
         flow = instruction.flow;

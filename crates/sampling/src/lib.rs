@@ -9,6 +9,7 @@
 //!
 //! ```
 //! use perch_sampling::{Arch, CodeImage, Estimator, ThreadMix};
+//! use std::time::Duration;
 //!
 //! let mut code = CodeImage::new(Arch::X86_64);
 //! // addsd %xmm1,%xmm0; dec %ecx; jne .-6; ret
@@ -19,7 +20,7 @@
 //! for _ in 0..20 {
 //!     thread.add(&estimator.sample(&code, 0x1004, None));
 //! }
-//! let metrics = estimator.take(&code, &mut thread).unwrap();
+//! let metrics = estimator.take(&code, &mut thread, Duration::from_secs(1)).unwrap();
 //! assert!((metrics.fp_share() - 1.0 / 3.0).abs() < 0.01);
 //! ```
 //!
@@ -52,7 +53,7 @@ mod x86;
 
 pub use accesses::{Access, Accesses};
 pub use class::Class;
-pub use confidence::{Spread, TOLERANCE, Z99};
+pub use confidence::{Spread, TOLERANCE, Z99, above, within};
 pub use estimator::Estimator;
 pub use footprint::{Footprint, LINE_BYTES, chao1};
 pub use instruction::{Arch, Decoded, Flow, InstructionDecoder, MemoryOperand};

@@ -1,14 +1,16 @@
 //! What was sampled of one thread.
 
 use crate::accesses::{Access, PER_SAMPLE};
-use crate::confidence::{Spread, TOLERANCE};
+use crate::confidence::{self, Spread, TOLERANCE, Z99};
+use crate::estimator::Estimate;
 use crate::flow::Hits;
 use crate::footprint::Footprint;
 use crate::mix::{Mix, MixSum};
 use crate::window::WindowKind;
 use rustc_hash::FxHashMap;
+use std::time::Duration;
 
-/// How much of a past period's samples still counts when branches are fitted.
+/// How much samples of a second ago still count when branches are fitted.
 const FADE: f64 = 0.8;
 /// Faded samples below which an address is forgotten.
 const FORGOTTEN: f64 = 0.1;
@@ -38,10 +40,8 @@ pub struct ThreadMix {
     pub(crate) sum: MixSum,
     pub(crate) fp: Spread,
     pub(crate) undecoded: u64,
-    /// Samples by address, without those on repeated instructions.
+    /// Samples by address.
     pub(crate) hits: FxHashMap<u64, Hits>,
-    /// Samples on repeated instructions, from which no walk starts.
-    pub(crate) repeats: MixSum,
     after_load: u64,
     predecessors: u64,
     footprint: Footprint,
@@ -54,9 +54,7 @@ impl ThreadMix {
             Some(mix) => {
                 self.sum.add(mix, 1.0);
                 self.fp.add(mix.fp_share());
-                if sample.kind == Some(WindowKind::Repeat) {
-                    self.repeats.add(mix, 1.0);
-                } else if self.hits.len() < MAX_ADDRESSES || self.hits.contains_key(&sample.ip) {
+                if self.hits.len() < MAX_ADDRESSES || self.hits.contains_key(&sample.ip) {
                     let hits = self.hits.entry(sample.ip).or_default();
                     hits.now += 1.0;
                     hits.faded += 1.0;
@@ -89,12 +87,14 @@ impl ThreadMix {
         *self = Self::default();
     }
 
-    pub(crate) fn finish(&mut self, mix: Mix) -> SampledMetrics {
+    /// What the period's samples say; the next period begins, and this one fades by its length.
+    pub(crate) fn finish(&mut self, estimate: Estimate, period: Duration) -> SampledMetrics {
         let metrics = SampledMetrics {
             samples: self.fp.count(),
             undecoded: self.undecoded,
-            mix,
+            mix: estimate.mix,
             fp: self.fp,
+            fp_model_error: estimate.model_error,
             memory_stall_share: (self.predecessors > 0)
                 .then(|| self.after_load as f64 / self.predecessors as f64),
             footprint_bytes: self.footprint.bytes(),
@@ -102,10 +102,11 @@ impl ThreadMix {
         };
         let footprint = std::mem::take(&mut self.footprint);
         let mut hits = std::mem::take(&mut self.hits);
+        let fade = FADE.powf(period.as_secs_f64());
         hits.retain(|_, hits| {
             *hits = Hits {
                 now: 0.0,
-                faded: hits.faded * FADE,
+                faded: hits.faded * fade,
             };
             hits.faded >= FORGOTTEN
         });
@@ -127,8 +128,11 @@ pub struct SampledMetrics {
     pub undecoded: u64,
     /// Estimated instruction mix.
     pub mix: Mix,
-    /// Spread of the samples' floating-point shares, for intervals and verdicts.
+    /// Spread of the samples' floating-point shares: the sampling noise.
     pub fp: Spread,
+    /// Standard error of the floating-point share beside sampling noise, 0 to 1: how far the estimate is from the truth
+    /// however many samples there are.
+    pub fp_model_error: f64,
     /// Share of samples whose previous instruction reads memory, 0 to 1. It rises with memory stalls,
     /// but tight loops over cached data have a high share too.
     pub memory_stall_share: Option<f64>,
@@ -147,19 +151,24 @@ impl SampledMetrics {
         self.mix.fp_share()
     }
 
-    /// Half-width of the 99 % interval of the floating-point share.
-    pub fn fp_half_width(&self) -> f64 {
-        self.fp.half_width()
+    /// Standard error of the floating-point share, 0 to 1: sampling noise and the model's error.
+    pub fn fp_share_error(&self) -> f64 {
+        self.fp.standard_error().hypot(self.fp_model_error)
     }
 
-    /// Probability that sampling noise leaves the floating-point share within five points, 0 to 1.
+    /// Half-width of the 99 % interval of the floating-point share, at most 1.
+    pub fn fp_half_width(&self) -> f64 {
+        (Z99 * self.fp_share_error()).min(1.0)
+    }
+
+    /// Probability that the floating-point share is within five points of the truth, 0 to 1.
     pub fn confidence(&self) -> f64 {
-        self.fp.confidence(TOLERANCE)
+        confidence::within(TOLERANCE, self.fp_share_error())
     }
 
     /// Whether the thread's floating-point share is above `threshold`, with the probability of being right.
     pub fn fp_above(&self, threshold: f64) -> (bool, f64) {
-        self.fp.above(self.fp_share(), threshold)
+        confidence::above(self.fp_share(), self.fp_share_error(), threshold)
     }
 
     /// How strongly the thread works on memory beyond a private cache of `l2_bytes`, 0 to 1: the stall

@@ -2,9 +2,9 @@
 //!
 //! The sampled address is the one behind the instruction that stalled, and instructions that retire
 //! together with others are hardly ever hit, so neither the instruction at the address nor the one before
-//! tells the mix. The stretch around it does: a repeated string instruction stands for itself; else the
-//! innermost loop, found as the first backward branch that jumps over the address; else the instructions
-//! on the static path ahead (jumps and backward branches followed, calls stepped over).
+//! tells the mix. The stretch around it does: the innermost loop, found as the first backward branch that jumps
+//! over the address; else the instructions on the static path ahead (jumps and backward branches followed, calls
+//! stepped over). A repeated string instruction is one instruction that takes long, like a load from memory.
 //!
 //! With [enough samples](crate::Estimator::take) of a thread, these windows only tell the spread; the mix
 //! comes from all addresses together.
@@ -29,8 +29,6 @@ const PATH_LENGTH: usize = 64;
 /// How the stretch of code was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WindowKind {
-    /// A repeated string instruction, which stands for itself.
-    Repeat,
     /// The body of the innermost loop around the address.
     Loop,
     /// The instructions that follow the address.
@@ -77,9 +75,7 @@ impl WindowFinder {
     /// The window of the sampled address `ip`, or `None` if there is no valid instruction.
     pub fn window(&mut self, source: &dyn CodeSource, ip: u64) -> Option<Window> {
         let first = self.reader.decode(source, ip)?;
-        let (kind, body) = if first.rep {
-            (WindowKind::Repeat, vec![(ip, first)])
-        } else if let Some(body) = self.innermost_loop(source, ip) {
+        let (kind, body) = if let Some(body) = self.innermost_loop(source, ip) {
             (WindowKind::Loop, body)
         } else {
             (WindowKind::Path, self.path(source, ip))

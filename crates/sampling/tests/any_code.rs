@@ -1,6 +1,7 @@
 //! Whatever the bytes, estimates end, stay within bounds, and are mixes.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use perch_sampling::{
     Arch, Class, CodeImage, CodeSource, Estimator, InstructionDecoder, Mix, Regs, ThreadMix,
@@ -102,7 +103,7 @@ proptest! {
                 assert_eq!(sample.mix.is_some(), sample.kind.is_some());
                 thread.add(&sample);
             }
-            estimator.take(&image, &mut thread)
+            estimator.take(&image, &mut thread, Duration::from_secs(1))
         };
         let first = run();
         if let Some(metrics) = &first {

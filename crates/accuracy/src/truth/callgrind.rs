@@ -2,11 +2,12 @@
 
 use super::{Truth, native_arch};
 use crate::catalogue::Program;
+use crate::estimate::Rights;
 use crate::process::Running;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSegment, SegmentFlags};
-use perch_sampling::{CodeImage, CodeSource, InstructionDecoder, MixSum};
+use perch_sampling::{CodeImage, CodeSource, Decoded, InstructionDecoder, MixSum};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -29,7 +30,7 @@ pub type Counts = HashMap<String, HashMap<u64, u64>>;
 /// # Errors
 /// Valgrind is missing or wrote nothing, or too much code cannot be read.
 pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
-    let folder = tempfile::tempdir_in(workspace.folder("truth"))?;
+    let folder = workspace.scratch(Rights::Own)?;
     let skip_start = program.truth_run.is_none() && !program.start_up().is_zero();
     let mut words: Vec<String> = ["valgrind", "-q"].map(String::from).into();
     words.extend(
@@ -47,12 +48,13 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
         ]
         .map(String::from),
     );
-    let output = folder.path().join("%p.out");
+    let output = folder.path().join("%p.callgrind");
     words.push(format!("--callgrind-out-file={}", output.display()));
-    words.extend(workspace.expand(program.truth_run.as_ref().unwrap_or(&program.run)));
+    let run = program.truth_run.as_ref().unwrap_or(&program.run);
+    words.extend(workspace.expand(run, folder.path()));
 
     let messages = folder.path().join("messages");
-    let mut command = workspace.command(program, &words);
+    let mut command = workspace.command(program, &words, folder.path());
     let mut running = Running::start(&mut command, fs::File::create(&messages)?.into())
         .context("apt-get install valgrind")?;
     if skip_start {
@@ -68,7 +70,10 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
     let mut counts = Counts::new();
     for entry in fs::read_dir(folder.path())? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "out") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "callgrind")
+        {
             read_counts(BufReader::new(fs::File::open(path)?), &mut counts)?;
         }
     }
@@ -149,12 +154,28 @@ fn classify(counts: &Counts) -> Result<Truth> {
         for (&address, &executed) in addresses {
             let have = image.read(address, bytes);
             match decoder.decode(&bytes[..have], address) {
-                Some(instruction) => sum.add_instruction(&instruction, executed as f64),
+                Some(instruction) => {
+                    let next = addresses.get(&instruction.next(address));
+                    let executed = executions(&instruction, executed, next.copied());
+                    sum.add_instruction(&instruction, executed as f64);
+                }
                 None => unknown += executed as f64,
             }
         }
     }
     Truth::new(&sum, unknown, 0.0)
+}
+
+/// How often an instruction was executed that callgrind counted `counted` times, and the one behind it `next` times.
+///
+/// Callgrind counts every iteration of a repeated string instruction. The processor, and this experiment, take it for
+/// one instruction that runs for long. It always falls through, so it was executed no more often than the one behind it.
+fn executions(instruction: &Decoded, counted: u64, next: Option<u64>) -> u64 {
+    if instruction.rep {
+        counted.min(next.unwrap_or(1))
+    } else {
+        counted
+    }
 }
 
 /// Adds the executable segments of an ELF file.
@@ -196,6 +217,17 @@ mod tests {
     fn a_broken_line_is_named() {
         let error = read_counts("ob=x\n0xzz 1 2\n".as_bytes(), &mut Counts::new()).unwrap_err();
         assert!(error.to_string().contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn a_repeated_instruction_counts_once_an_execution() {
+        let mut decoder = InstructionDecoder::new(perch_sampling::Arch::X86_64);
+        let copy = decoder.decode(&[0xf3, 0xa4], 0).unwrap();
+        assert_eq!(executions(&copy, 5000, Some(10)), 10);
+        assert_eq!(executions(&copy, 5, Some(10)), 5);
+        assert_eq!(executions(&copy, 5000, None), 1);
+        let add = decoder.decode(&[0x01, 0xc8], 0).unwrap();
+        assert_eq!(executions(&add, 5000, Some(10)), 5000);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What a program really executes, counted instruction by instruction.
 
 pub mod callgrind;
+pub mod kept;
 pub mod stepper;
 
 use crate::catalogue::{Program, TruthMethod};
+pub use crate::score::TrueShares;
 use crate::workspace::Workspace;
 use anyhow::{Result, ensure};
 use perch_sampling::{Arch, Mix, MixSum};

@@ -6,7 +6,7 @@
 //! few that clearly differ, and at the latest has half the weight after one period and three quarters after two.
 
 use perch_core::{Metric, MetricName, MetricSource, Metrics, metric::names};
-use perch_sampling::{MixSum, SampledMetrics, Spread, TOLERANCE};
+use perch_sampling::{MixSum, SampledMetrics, Spread, TOLERANCE, within};
 use std::sync::Arc;
 
 /// A period with this many samples speaks for itself: the verdict on floating point needs ten to twenty.
@@ -27,6 +27,7 @@ pub(super) const KERNEL_SHARE: &str = "kernel_share";
 /// The metrics that sampling gives.
 pub(super) const PROVIDED: &[&str] = &[
     names::FP_SHARE,
+    names::FP_SHARE_ERROR,
     names::VECTOR_SHARE,
     names::LOAD_SHARE,
     names::STORE_SHARE,
@@ -58,9 +59,27 @@ struct Period {
     metrics: SampledMetrics,
     /// How many samples this still counts for.
     weight: f64,
-    /// How many it was.
-    total: f64,
-    confidence: f64,
+    error: Error,
+}
+
+/// What a standard error of the floating-point share is made of.
+#[derive(Debug, Clone, Copy)]
+struct Error {
+    /// Of sampling: less with more samples.
+    noise: f64,
+    /// Of the model: the same in every period of a phase.
+    model: f64,
+}
+
+impl Error {
+    /// That of the mean of two independent estimates with these weights.
+    fn join(self, weight: f64, other: Error, other_weight: f64) -> Self {
+        let all = weight + other_weight;
+        Self {
+            noise: (weight * self.noise).hypot(other_weight * other.noise) / all,
+            model: (weight * self.model + other_weight * other.model) / all,
+        }
+    }
 }
 
 /// The past of one thread.
@@ -84,7 +103,10 @@ impl History {
         let count = new.samples as f64;
         let mut sum = MixSum::default();
         sum.add(&new.mix, count);
-        let mut confidence = new.confidence();
+        let mut error = Error {
+            noise: new.fp.standard_error(),
+            model: new.fp_model_error,
+        };
         let mut total = count;
         if let Some(last) = self
             .last
@@ -93,9 +115,7 @@ impl History {
             let weight = last.weight.min(count);
             if let Some(past) = self.mix.mix() {
                 sum.add(&past, weight);
-                // Two agreeing periods are wrong together less often than either alone.
-                let past_doubt = (1.0 - last.confidence).powf(weight / last.total.max(1.0));
-                confidence = 1.0 - (1.0 - confidence) * past_doubt;
+                error = error.join(count, last.error, weight);
                 total += weight;
             }
         }
@@ -104,12 +124,14 @@ impl History {
         self.last = Some(Period {
             metrics: *new,
             weight: total.min(ENOUGH) * DECAY,
-            total,
-            confidence,
+            error,
         });
+        let standard_error = error.noise.hypot(error.model);
+        let confidence = within(TOLERANCE, standard_error);
         let mut metrics = Metrics::default();
         for (name, value) in [
             (names::FP_SHARE, mix.fp_share()),
+            (names::FP_SHARE_ERROR, standard_error.min(1.0)),
             (names::VECTOR_SHARE, mix.vector_share()),
             (names::LOAD_SHARE, mix.load_share()),
             (names::STORE_SHARE, mix.store_share()),
@@ -146,9 +168,11 @@ pub(super) fn in_kernel(samples: u64, names: &Names) -> Option<Metrics> {
     }
     let mut spread = Spread::default();
     (0..samples).for_each(|_| spread.add(0.0));
-    let confidence = spread.confidence(TOLERANCE);
+    let error = spread.standard_error();
+    let confidence = within(TOLERANCE, error);
     let metrics = [
         (names::FP_SHARE, 0.0, confidence),
+        (names::FP_SHARE_ERROR, error.min(1.0), confidence),
         (names::SAMPLES, samples as f64, 1.0),
         (KERNEL_SHARE, 1.0, confidence),
     ];
@@ -166,10 +190,10 @@ fn metric(value: f64, confidence: f64) -> Metric {
 }
 
 /// Whether two periods may be the same phase: their floating-point shares differ by no more than their 99 % intervals
-/// together.
+/// together, of sampling alone: the model errs the same way in every period of a phase.
 fn agree(past: &SampledMetrics, new: &SampledMetrics) -> bool {
     let apart = (past.fp_share() - new.fp_share()).abs();
-    apart <= past.fp_half_width() + new.fp_half_width()
+    apart <= past.fp.half_width() + new.fp.half_width()
 }
 
 #[cfg(test)]
@@ -194,7 +218,9 @@ mod tests {
         for _ in 0..samples {
             thread.add(&estimator.sample(&code, 0x1004, None));
         }
-        estimator.take(&code, &mut thread).expect("valid code")
+        estimator
+            .take(&code, &mut thread, std::time::Duration::from_secs(1))
+            .expect("valid code")
     }
 
     fn fp_share(history: &mut History, float: bool, samples: usize) -> f64 {

@@ -13,7 +13,10 @@ use crate::perf::{
 };
 use perch_core::{Metrics, ModuleContext, PuSet, Sharing, ThreadId, ThreadSample};
 use perch_sampling::{Accesses, ThreadMix, Toucher, common};
-use std::collections::{BTreeMap, HashMap, HashSet, hash_map::Entry};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
+    time::Duration,
+};
 
 /// A thread of a process that was given to perch.
 struct Thread {
@@ -177,7 +180,8 @@ impl Known {
         }
         let process = self.processes.get_mut(&known.pid)?;
         let together = walk(&sampled.mix);
-        if let Some(new) = process.take(&mut sampled.mix, together) {
+        let period = Duration::from_nanos(thread.interval);
+        if let Some(new) = process.take(&mut sampled.mix, together, period) {
             return Some(sampled.history.join(&new, kernel, l2_bytes, names));
         }
         sampled.undecoded += sampled.mix.samples();

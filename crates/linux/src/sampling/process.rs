@@ -85,11 +85,16 @@ impl Process {
     }
 
     /// What a thread's samples say, seen together or each by itself.
-    pub(super) fn take(&mut self, mix: &mut ThreadMix, together: bool) -> Option<SampledMetrics> {
+    pub(super) fn take(
+        &mut self,
+        mix: &mut ThreadMix,
+        together: bool,
+        period: Duration,
+    ) -> Option<SampledMetrics> {
         let space = self.space.as_mut()?;
         match together {
-            true => space.estimator.take(&space.code, mix),
-            false => space.estimator.take_apart(mix),
+            true => space.estimator.take(&space.code, mix, period),
+            false => space.estimator.take_apart(mix, period),
         }
     }
 
