@@ -55,6 +55,28 @@ fn a_report_with_long_names_and_large_numbers_fits() {
 }
 
 #[test]
+fn how_far_sampled_shares_may_be_off_is_what_perch_states() {
+    let mut report = sample();
+    for (thread, error) in report.threads.iter_mut().zip([0.01, 0.03]) {
+        thread.deeds.cpu_time = 1_000_000_000;
+        thread
+            .deeds
+            .metrics
+            .push(perch_engine::report::MetricReport {
+                name: "fp_share_error".into(),
+                value: error,
+                confidence: 1.0,
+                source: perch_core::MetricSource::Sampling,
+            });
+    }
+    let text = plain(&report)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(text.contains("right within 3.3 points (90 %)"), "{text}");
+}
+
+#[test]
 fn an_empty_report_says_so() {
     let report = perch_engine::Collector::new(&["true".to_owned()]).report();
     let text = plain(&report);

@@ -22,6 +22,8 @@ const ROWS: usize = 32;
 const COLUMNS: usize = WIDTH - 10;
 /// Below this share of a PU a thread gets no row of its own.
 const IDLE: f64 = 0.0005;
+/// Two-sided 90 % quantile of the normal distribution.
+const Z90: f64 = 1.645;
 
 /// The report as text of at most 80 columns, with colour codes.
 pub fn render(report: &Report) -> String {
@@ -81,9 +83,12 @@ fn trust(report: &Report) -> String {
         .iter()
         .any(|(source, _)| *source == MetricSource::Sampling);
     let limits = if sampled {
-        "; sampled shares are right within a few points (docs/accuracy.md), IPC and FLOP/s cannot be sampled"
+        format!(
+            "; sampled shares are right within {} (docs/accuracy.md), IPC and FLOP/s cannot be sampled",
+            points(report)
+        )
     } else {
-        ""
+        String::new()
     };
     format!(
         "FP shares known for {:.0} % of the CPU time, mean confidence {:.2}{unmeasured}; FP-heavy from {} % on{limits}",
@@ -91,6 +96,22 @@ fn trust(report: &Report) -> String {
         trust.confidence,
         report.fp_threshold * 100.0
     )
+}
+
+/// How far the sampled FP shares may be off: the mean half-width of their 90 % intervals, by CPU time.
+fn points(report: &Report) -> String {
+    let known = report.threads.iter().filter_map(|thread| {
+        let error = thread.deeds.metric(names::FP_SHARE_ERROR)?;
+        Some((thread.deeds.cpu_time as f64, error.value))
+    });
+    let (time, sum) = known.fold((0.0, 0.0), |(time, sum), (busy, error)| {
+        (time + busy, sum + busy * error)
+    });
+    // Recordings of versions that did not state the error.
+    if time <= 0.0 {
+        return "a few points".to_owned();
+    }
+    format!("{:.1} points (90 %)", Z90 * 100.0 * sum / time)
 }
 
 /// A letter for each of the busiest threads, for table and picture.
