@@ -18,7 +18,7 @@ help:
 	@echo "make test      all tests, those in virtual machines included (root, about 10 minutes)"
 	@echo "make torture   attack perch's safety promises (root, about half an hour)"
 	@echo "make lint      format and clippy"
-	@echo "make accuracy  classify real programs against valgrind; writes docs/accuracy.md"
+	@echo "make accuracy  perch against counted instructions, PROGRAMS=development, held-out or both (writes docs/accuracy.md)"
 	@echo "make bench     perch's own cost against perf stat, and its parts"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
 	@echo "make install   install the command, its man pages and completions (PREFIX=/usr/local)"
@@ -67,7 +67,7 @@ lint: packages
 
 accuracy: build
 	$(call need,$(ACCURACY_PACKAGES))
-	$(CARGO) run --release -p perch-accuracy
+	$(CARGO) run --release -p perch-accuracy -- --programs $(or $(PROGRAMS),both)
 
 bench: build examples
 	$(call need,$(BENCH_PACKAGES))
