@@ -50,12 +50,12 @@ impl Running {
         Ok(self.child.try_wait()?)
     }
 
-    /// User and system time of it and of all that it started, as far as they still run.
+    /// User and system time of it and of all that it started, as far as they still run or were waited for.
     pub fn cpu_time(&self) -> Duration {
         let ticks: u64 = descendants(self.pid())
             .into_iter()
             .filter_map(|pid| Process::new(pid).ok()?.stat().ok())
-            .map(|stat| stat.utime + stat.stime)
+            .map(|stat| stat.utime + stat.stime + (stat.cutime + stat.cstime).max(0) as u64)
             .sum();
         Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64)
     }
@@ -177,6 +177,18 @@ fn descendants(root: i32) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_of_children_that_ended_counts() {
+        let mut shell = Command::new("sh");
+        let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        shell.args(["-c", &format!("while :; do sh -c '{busy}'; done")]);
+        let mut running = Running::start(&mut shell, Stdio::null()).unwrap();
+        let wanted = Duration::from_millis(500);
+        running
+            .wait_for_cpu_time(wanted, Duration::from_secs(60))
+            .unwrap();
+    }
 
     #[test]
     fn grandchildren_are_found_and_ended() {
