@@ -384,9 +384,39 @@ fn judge(held: &Held, mask: &PuSet, allowed: Option<&PuSet>) -> Judged {
         Judged::Foreign
     } else if held.asked().any(|asked| explains(asked, mask, allowed)) {
         Judged::Ours
-    } else if *mask == held.before || held.whole && mask == allowed {
+    } else if held.whole && mask == allowed
+        || *mask == held.before && (!held.whole || allowed.is_subset(mask))
+    {
+        // The whole of a CPU set that has been widened since is not the whole of it now: the kernel is about to change
+        // the mask, perhaps into the one that perch asked for.
         Judged::Before
     } else {
         Judged::Foreign
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_of_a_cpu_set_that_is_being_widened_is_not_what_it_was_before() {
+        let set = |text: &str| -> PuSet { text.parse().unwrap() };
+        // Inherited while its CPU set held PU 1 alone, so that this was its default mask.
+        let held = Held {
+            process: 1,
+            before: set("1"),
+            whole: true,
+            from: Vec::new(),
+            set: set("0"),
+            let_go: false,
+            doubt: None,
+        };
+        let judged = |mask: &str, allowed: &str| judge(&held, &set(mask), Some(&set(allowed)));
+        assert_eq!(judged("1", "0-1"), Judged::Foreign, "not yet settled");
+        assert_eq!(judged("0", "0-1"), Judged::Ours);
+        assert_eq!(judged("1", "1"), Judged::Ours);
+        assert_eq!(judged("0-1", "0-1"), Judged::Before);
+        assert_eq!(judge(&held, &set("1"), None), Judged::Before);
     }
 }
