@@ -1,6 +1,6 @@
 //! Changes affinity masks of threads and interrupts, and never overwrites a mask that another process set.
 
-use crate::{Irqs, Outcome, ProcessId, PuSet, ThreadId};
+use crate::{Irqs, Outcome, ProcessId, PuSet, ThreadId, Weights};
 use serde::{Deserialize, Serialize};
 
 /// Sets `thread`'s mask to `set`, if it is still `expect`.
@@ -68,6 +68,11 @@ pub trait Affinity: Send {
 
     /// Access to the masks of interrupts; `None` on machines without interrupts, such as simulations and recordings.
     fn irqs(&mut self) -> Option<&mut dyn Irqs> {
+        None
+    }
+
+    /// Access to CPU weights; `None` on machines without them, such as simulations and recordings.
+    fn weights(&mut self) -> Option<&mut dyn Weights> {
         None
     }
 

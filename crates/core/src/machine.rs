@@ -76,6 +76,19 @@ pub trait Machine: Send {
         }
     }
 
+    /// Says whether CPU weights are to be changed, and so nice values observed ([`Observation::nices`]).
+    ///
+    /// # Errors
+    /// A machine that has no CPU weights.
+    fn watch_weights(&mut self, watch: bool) -> Result<(), MachineError> {
+        match watch {
+            false => Ok(()),
+            true => Err(MachineError::Other(
+                "this machine has no CPU weights: leave out --weight".to_owned(),
+            )),
+        }
+    }
+
     /// Starts, attaches and detaches; `None` for machines whose threads are given (simulations, recordings).
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         None

@@ -23,6 +23,12 @@ impl Observation {
             |sample| sample.label.clone(),
             add_irq,
         );
+        merge(
+            &mut self.nices,
+            &later.nices,
+            |sample| sample.thread,
+            Clone::clone_from,
+        );
         add_sharing(self, later, before);
         self.ended.extend(&later.ended);
         merge(

@@ -1,6 +1,8 @@
 //! What a machine saw in one interval.
 
-use crate::{Count, IrqSample, Metrics, ProcessId, PuSet, Remark, ThreadId, ThreadInfo, Topology};
+use crate::{
+    Count, IrqSample, Metrics, NiceSample, ProcessId, PuSet, Remark, ThreadId, ThreadInfo, Topology,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -115,6 +117,9 @@ pub struct Observation {
     /// Interrupts, of devices and of PUs; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irqs: Vec<IrqSample>,
+    /// The nice values of threads; empty if they were not observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nices: Vec<NiceSample>,
     /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,

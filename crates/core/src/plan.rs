@@ -1,6 +1,6 @@
 //! What a policy asks for, and what became of it.
 
-use crate::{IrqBinding, MetricName, PuSet, Remark, ThreadId};
+use crate::{IrqBinding, MetricName, PuSet, Remark, ThreadId, Weight};
 use serde::{Deserialize, Serialize};
 
 /// Why, in a sentence and in the numbers behind it.
@@ -48,6 +48,25 @@ pub struct Binding {
     pub reason: Reason,
 }
 
+/// What can be done to a thread besides binding it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActionKind {
+    /// It gets this CPU weight.
+    CpuWeight(Weight),
+}
+
+/// A thread, what is done to it, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// The thread.
+    pub thread: ThreadId,
+    /// What is done.
+    pub what: ActionKind,
+    /// Why, for the user.
+    pub reason: Reason,
+}
+
 /// The desired state: threads without a binding get back the mask that they had before perch touched them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -57,6 +76,9 @@ pub struct Plan {
     /// they had before perch touched them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irqs: Vec<IrqBinding>,
+    /// What else is done to threads, at most one action of a kind a thread. What is not in the plan is undone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Action>,
     /// Why threads that were bound are let go; optional, for explanation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<(ThreadId, Reason)>,

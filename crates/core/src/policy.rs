@@ -29,6 +29,11 @@ pub trait Policy: Send {
         false
     }
 
+    /// Whether it asks for CPU weights ([`Plan::actions`]).
+    fn wants_weights(&self) -> bool {
+        false
+    }
+
     /// The desired state after this period.
     fn decide(&mut self, snapshot: &Snapshot) -> Plan;
 }

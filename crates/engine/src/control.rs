@@ -5,9 +5,10 @@ use crate::{
     characterise::{Characteriser, Context, Paper, Processor},
     irqs::{self, KnownIrqs},
     limiter::Limiter,
-    observer::{IrqMove, Move},
+    observer::{ActionTaken, IrqMove, Move},
     ownership::{Noticed, Ownership},
     plan_check,
+    weights::{self, KnownNices, NiceNoticed},
 };
 use perch_core::{
     Observation, Outcome, Plan, ProcessId, PuSet, Remark, Snapshot, ThreadId, Topology, UnitDomains,
@@ -31,6 +32,8 @@ pub(crate) struct Taken {
     pub processes: Vec<ProcessId>,
     /// Processes of which nothing can be reported any more.
     pub departed: Vec<ProcessId>,
+    /// Nice values.
+    pub nices: Vec<NiceNoticed>,
 }
 
 /// The state of a session.
@@ -46,6 +49,7 @@ pub(crate) struct Control {
     units: Arc<UnitDomains>,
     pub ownership: Ownership,
     pub irqs: KnownIrqs,
+    pub nices: KnownNices,
     /// The PUs to which interrupts may be sent.
     irq_pus: PuSet,
     pub processes: BTreeMap<i32, ProcessId>,
@@ -83,6 +87,7 @@ impl Control {
             usable: PuSet::new(),
             units: Arc::default(),
             irqs: KnownIrqs::new(ownership.takes_over()),
+            nices: KnownNices::default(),
             irq_pus: PuSet::new(),
             ownership,
             processes: BTreeMap::new(),
@@ -155,6 +160,7 @@ impl Control {
         self.refused.clear();
         self.irqs.observe(&observation.irqs);
         let mut taken = Taken {
+            nices: self.nices.observe(observation),
             noticed: self
                 .ownership
                 .observe(observation, &self.machine_usable, allowed),
@@ -293,6 +299,7 @@ impl Control {
     ) -> Vec<Move> {
         remarks.extend(plan_check::check(plan, basis, policy));
         remarks.extend(irqs::check(plan, basis, policy));
+        remarks.extend(weights::check(plan, basis, policy));
         if let Some(present) = present {
             plan_check::drop_outdated(plan, present);
             irqs::drop_outdated(plan, present);
@@ -303,6 +310,18 @@ impl Control {
     /// What a plan that [`Control::moves`] has checked changes of interrupts.
     pub fn irq_moves(&self, plan: &Plan, present: &Snapshot) -> Vec<IrqMove> {
         irqs::difference(plan, present)
+    }
+
+    /// What a plan that [`Control::moves`] has checked does to threads besides binding them.
+    pub fn actions(&self, plan: &Plan) -> Vec<ActionTaken> {
+        self.nices.difference(plan)
+    }
+
+    /// Takes in what would become of actions in a dry run.
+    pub fn actions_on_paper(&mut self, actions: &[ActionTaken]) {
+        for taken in actions {
+            self.nices.taken(taken, None, true);
+        }
     }
 
     /// Takes in what became of moves of interrupts.
@@ -340,8 +359,9 @@ impl Control {
             .copied()
             .collect();
         self.ownership.forget_target(target);
+        let pids: HashSet<i32> = of_target.iter().map(|process| process.pid).collect();
+        self.nices.forget(&pids);
         if let Some(pending) = &mut self.pending {
-            let pids: HashSet<i32> = of_target.iter().map(|process| process.pid).collect();
             pending
                 .threads
                 .retain(|sample| !pids.contains(&sample.info.pid));

@@ -24,6 +24,7 @@ pub mod replay;
 pub mod report;
 pub mod restore;
 pub mod session;
+mod weights;
 
 pub use characterise::Processor;
 pub use command::{Command, CommandError, Handle, Reply};
@@ -32,10 +33,14 @@ pub use journal::{
     Journal,
     state_dir::{StateDir, StateDirError},
 };
-pub use observer::{Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start};
+pub use observer::{
+    ActionTaken, Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start,
+};
 pub use publish::Published;
 pub use recording::{Reader, Recorder, Recording, RecordingError};
 pub use replay::RecordedMachine;
 pub use report::{Collector, Report};
-pub use restore::{IrqReport, Recovery, RestoreReport, recover_all, recover_one, restore};
+pub use restore::{
+    IrqReport, Recovery, RestoreReport, WeightReport, recover_all, recover_one, restore,
+};
 pub use session::{Acting, Options, Session, SessionError};

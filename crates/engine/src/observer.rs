@@ -2,7 +2,8 @@
 
 use crate::restore::RestoreReport;
 use perch_core::{
-    MaskError, Observation, Outcome, Plan, PuSet, Reason, Remark, Snapshot, ThreadId, Topology,
+    ActionKind, MaskError, Observation, Outcome, Plan, PuSet, Reason, Remark, Snapshot, ThreadId,
+    Topology,
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -70,6 +71,21 @@ pub struct IrqMove {
     pub outcome: Outcome,
 }
 
+/// An action on a thread: what was asked for, and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ActionTaken {
+    /// The thread.
+    pub thread: ThreadId,
+    /// What was in force; `None` if perch had done nothing to it.
+    pub from: Option<ActionKind>,
+    /// What is now; `None` if it was undone.
+    pub to: Option<ActionKind>,
+    /// Why, in the policy's words and numbers.
+    pub reason: Reason,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
 /// What a policy decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
@@ -94,6 +110,8 @@ pub struct Period {
     pub moves: Vec<Move>,
     /// What was changed of interrupts.
     pub irq_moves: Vec<IrqMove>,
+    /// What else was done to threads.
+    pub actions: Vec<ActionTaken>,
     /// What the user should know; none twice within an hour, and no flood of one kind.
     pub remarks: Vec<Remark>,
     /// Whether the session ends with it.

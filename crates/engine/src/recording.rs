@@ -2,7 +2,7 @@
 
 use crate::{
     journal::state_dir::Boot,
-    observer::{Cause, IrqMove, Move, Observer, Period, SessionEnd, Start},
+    observer::{ActionTaken, Cause, IrqMove, Move, Observer, Period, SessionEnd, Start},
     restore::RestoreReport,
 };
 use perch_core::{Observation, Plan, PuSet, Remark, Topology, text};
@@ -94,6 +94,9 @@ pub struct PeriodRecord {
     /// What was changed of interrupts, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irq_moves: Vec<IrqMove>,
+    /// What else was done to threads, and what became of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<ActionTaken>,
     /// What was reported to the user.
     pub remarks: Vec<Remark>,
     /// Whether it is the session's last.
@@ -248,6 +251,7 @@ impl<W: Write + Send> Observer for Recorder<W> {
             basis: basis.filter(|basis| *basis != period.snapshot.period),
             moves: period.moves.clone(),
             irq_moves: period.irq_moves.clone(),
+            actions: period.actions.clone(),
             remarks: period.remarks.clone(),
             last: period.last,
         })));

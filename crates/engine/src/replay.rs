@@ -8,6 +8,7 @@ use crate::{
     observer::Cause,
     ownership::Ownership,
     recording::{PeriodRecord, Reader, Record, RecordingError},
+    weights::KnownNices,
 };
 use perch_core::{
     Affinity, EventPlan, Machine, MachineError, MaskChange, MaskError, Observation, Outcome,
@@ -31,6 +32,7 @@ pub struct RecordedMachine<R: BufRead> {
     topology: Arc<Topology>,
     ownership: Ownership,
     irqs: KnownIrqs,
+    nices: KnownNices,
     masks: Masks,
 }
 
@@ -45,6 +47,7 @@ impl<R: BufRead> RecordedMachine<R> {
             topology: Arc::clone(&header.topology),
             ownership: Ownership::new(header.default_mask.clone(), header.take_over),
             irqs: KnownIrqs::default(),
+            nices: KnownNices::default(),
             next: VecDeque::new(),
             cause: None,
             at: 0,
@@ -109,6 +112,17 @@ impl<R: BufRead> RecordedMachine<R> {
                 state.mask = before.clone();
             }
         }
+        self.nices.observe(observation);
+        for sample in &mut observation.nices {
+            let known = self.nices.get(sample.thread);
+            if let Some(known) = known.filter(|known| known.asked.is_some()) {
+                sample.nice = known.before;
+            }
+        }
+        for taken in &period.actions {
+            let change = self.nices.change(taken);
+            self.nices.taken(taken, change.as_ref(), false);
+        }
         for made in &period.irq_moves {
             self.irqs.moved(made, false);
         }
@@ -135,6 +149,10 @@ impl<R: BufRead + Send> Machine for RecordedMachine<R> {
     }
 
     fn watch_irqs(&mut self, _: bool) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn watch_weights(&mut self, _: bool) -> Result<(), MachineError> {
         Ok(())
     }
 

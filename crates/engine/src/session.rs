@@ -8,7 +8,7 @@ use crate::{
     control::Control,
     decider::{Decider, Deciding},
     journal::state_dir::{StateDir, StateDirError},
-    observer::{Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start},
+    observer::{ActionTaken, Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start},
     ownership::Ownership,
     publish::{Published, Publisher},
     reconcile::Reconciler,
@@ -97,8 +97,18 @@ fn names(left: &RestoreReport) -> String {
     let threads = left.failed.iter();
     let threads = threads.map(|(thread, why)| format!("{thread} ({why})"));
     let irqs = left.irqs.failed.iter();
+    let nices = left.weights.failed.iter();
+    let threads = threads.chain(nices.map(|(thread, why)| format!("{thread} ({why})")));
     let failed = threads.chain(irqs.map(|(irq, why)| format!("IRQ {irq} ({why})")));
     failed.collect::<Vec<_>>().join(", ")
+}
+
+/// What a decision changed.
+#[derive(Default)]
+struct Changed {
+    moves: Vec<Move>,
+    irqs: Vec<IrqMove>,
+    actions: Vec<ActionTaken>,
 }
 
 /// One run of perch over one machine.
@@ -137,6 +147,7 @@ impl<M: Machine> Session<M> {
     pub fn new(mut machine: M, options: Options) -> Result<Self, SessionError> {
         machine.watch_pus(options.policy.wants_pu_loads());
         machine.watch_irqs(options.policy.wants_irqs())?;
+        machine.watch_weights(options.policy.wants_weights())?;
         machine.configure(&options.processor.event_plan_with(options.policy.needs()))?;
         let default = machine.default_mask();
         let (reconciler, paper, other) = match options.acting {
@@ -295,7 +306,7 @@ impl<M: Machine> Session<M> {
             true => None,
             false => self.decide(&observation, &snapshot, &mut remarks),
         };
-        let (moves, irq_moves) = match &mut decision {
+        let changed = match &mut decision {
             Some(decision) => self.act(decision, &snapshot, &mut remarks),
             None => Default::default(),
         };
@@ -304,8 +315,9 @@ impl<M: Machine> Session<M> {
             observation,
             snapshot,
             decision,
-            moves,
-            irq_moves,
+            moves: changed.moves,
+            irq_moves: changed.irqs,
+            actions: changed.actions,
             remarks,
             last,
         });
@@ -389,22 +401,31 @@ impl<M: Machine> Session<M> {
         decision: &mut Decision,
         snapshot: &Arc<Snapshot>,
         remarks: &mut Vec<Remark>,
-    ) -> (Vec<Move>, Vec<IrqMove>) {
+    ) -> Changed {
         let present = (!Arc::ptr_eq(&decision.basis, snapshot)).then_some(&**snapshot);
         let name = self.decider.name();
         remarks.extend(decision.plan.remarks.iter().cloned());
         let (basis, plan) = (&decision.basis, &mut decision.plan);
         let mut moves = self.control.moves(plan, name, basis, present, remarks);
         let plan = &decision.plan;
-        let mut irq_moves = self.control.irq_moves(plan, snapshot);
+        let mut irqs = self.control.irq_moves(plan, snapshot);
+        let mut actions = self.control.actions(plan);
         if let Some(reconciler) = &mut self.reconciler {
             reconciler.apply(&mut self.control, &mut self.machine, &mut moves, remarks);
             let affinity = self.machine.affinity();
-            reconciler.apply_irqs(&self.control.irqs, affinity, &mut irq_moves, remarks);
+            reconciler.apply_irqs(&self.control.irqs, affinity, &mut irqs, remarks);
+            let (control, machine) = (&mut self.control, &mut self.machine);
+            reconciler.apply_actions(control, machine, &mut actions, remarks);
+        } else {
+            self.control.actions_on_paper(&actions);
         }
         self.control.moved(&moves);
-        self.control.irqs_moved(&irq_moves);
-        (moves, irq_moves)
+        self.control.irqs_moved(&irqs);
+        Changed {
+            moves,
+            irqs,
+            actions,
+        }
     }
 
     /// Carries out the commands that wait; the cause if one of them ends the session.
@@ -426,6 +447,7 @@ impl<M: Machine> Session<M> {
             Command::Detach(pid) => self.detach(pid)?,
             Command::SetPolicy(policy) => {
                 self.machine.watch_irqs(policy.wants_irqs())?;
+                self.machine.watch_weights(policy.wants_weights())?;
                 self.machine.watch_pus(policy.wants_pu_loads());
                 let events = self.control.processor().event_plan_with(policy.needs());
                 self.machine.configure(&events)?;

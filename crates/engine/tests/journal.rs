@@ -375,8 +375,8 @@ fn the_lines_of_a_journal() {
     ];
     insta::assert_snapshot!(String::from_utf8(bytes(&records)).unwrap(), @r#"
     perch-journal 2 0000000000000325
-    ff411c93 0 {"journal":2,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
-    f4263517 1 {"journal":2,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
+    0023aee7 0 {"journal":3,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
+    0b448763 1 {"journal":3,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
     ee74ce21 2 {"process":{"pid":5,"start":6,"image":{"code":1,"stack":2}}}
     38c2b3fd 3 {"set":{"thread":{"tid":5,"start":6},"process":5,"knob":"affinity","before":"0-7","whole":true,"from":["0-7"],"set":"3","let_go":false,"at":678}}
     d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}

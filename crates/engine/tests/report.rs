@@ -78,6 +78,7 @@ fn see(
         decision: None,
         moves: moves.to_vec(),
         irq_moves: Vec::new(),
+        actions: Vec::new(),
         remarks: Vec::new(),
         last: false,
     });

@@ -265,6 +265,10 @@ impl Machine for LinuxMachine {
         self.live.watch_irqs(watch)
     }
 
+    fn watch_weights(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.live.watch_weights(watch)
+    }
+
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         Some(self)
     }

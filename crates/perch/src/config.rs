@@ -42,6 +42,8 @@ pub struct ConfigFile {
     pub pus: Option<String>,
     /// Rules of the policy `fixed`, such as "solver*=core:0-3".
     pub pin: Option<Vec<String>>,
+    /// CPU weights of the policy `fixed`, such as "backup*=10" (1 to 10000, usual is 100).
+    pub weight: Option<Vec<String>>,
     /// Settings of the policies, a table each, such as [policies.workover].
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(
@@ -73,7 +75,9 @@ pub struct Settings {
     pub pus: Option<PuSet>,
     /// Rules of the policy `fixed`.
     pub pin: Vec<String>,
-    /// A file of such rules.
+    /// CPU weights of the policy `fixed`.
+    pub weight: Vec<String>,
+    /// A file of rules of the policy `fixed`.
     pub pin_file: Option<PathBuf>,
     /// The text of a calibration of the machine, for a recording's header.
     pub calibration: Option<String>,
@@ -88,7 +92,7 @@ pub const DEFAULT_POLICY: &str = "workover";
 pub const CALIBRATED_POLICY: &str = "symbiosis";
 
 /// The names of all settings.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "policy",
     "period",
     "interval",
@@ -98,6 +102,7 @@ const SETTINGS: [&str; 10] = [
     "take-over",
     "pus",
     "pin",
+    "weight",
     "policies",
 ];
 
@@ -302,6 +307,7 @@ impl Settings {
             serde_json::json!(self.sampling_rate),
         );
         told.insert("pin".to_owned(), serde_json::json!(self.pin));
+        told.insert("weight".to_owned(), serde_json::json!(self.weight));
         told.insert(
             options_name(&self.policy),
             serde_json::json!(self.policy_config),
@@ -380,8 +386,8 @@ impl Settings {
     /// A configuration file that cannot be read or is wrong.
     pub fn with_default(args: &PlaceArgs, policy: impl FnOnce() -> &'static str) -> Result<Self> {
         let file = ConfigFile::load(args.config.as_deref())?;
-        let pins_given = !args.pin.is_empty() || args.pin_file.is_some();
-        // Pin rules without a policy can only mean the policy that uses them.
+        let pins_given = args.has_rules();
+        // Rules without a policy can only mean the policy that uses them.
         let policy = match (&args.policy, pins_given) {
             (Some(policy), _) => policy.clone(),
             (None, true) => "fixed".to_owned(),
@@ -389,7 +395,7 @@ impl Settings {
         };
         if pins_given && policy != "fixed" {
             anyhow::bail!(
-                "--pin and --pin-file are rules of the policy fixed, but the policy is {policy}: drop one"
+                "--pin, --pin-file and --weight are rules of the policy fixed, but the policy is {policy}: drop one"
             );
         }
         let from_file = |text: &String| parse_period(text).map_err(anyhow::Error::msg);
@@ -421,6 +427,11 @@ impl Settings {
                 args.pin.clone()
             } else {
                 file.pin.unwrap_or_default()
+            },
+            weight: if pins_given {
+                args.weight.clone()
+            } else {
+                file.weight.unwrap_or_default()
             },
             pin_file: args.pin_file.clone(),
             calibration: None,

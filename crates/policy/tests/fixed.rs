@@ -13,12 +13,21 @@ use support::*;
 
 fn fixed(rules: &[&str]) -> Fixed {
     let pin = rules.iter().map(|rule| (*rule).to_owned()).collect();
-    Fixed::new(&FixedConfig { pin }).unwrap()
+    Fixed::new(&FixedConfig {
+        pin,
+        ..FixedConfig::default()
+    })
+    .unwrap()
 }
 
 fn error(rule: &str) -> String {
     let pin = vec![rule.to_owned()];
-    Fixed::new(&FixedConfig { pin }).unwrap_err().to_string()
+    Fixed::new(&FixedConfig {
+        pin,
+        ..FixedConfig::default()
+    })
+    .unwrap_err()
+    .to_string()
 }
 
 /// Two packages of two cores of two PUs.

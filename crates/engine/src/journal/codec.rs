@@ -1,6 +1,6 @@
 //! A journal as bytes.
 //!
-//! Format 2: a line `perch-journal 2 LENGTH`, in which LENGTH (16 hexadecimal digits) says how long the file is known to
+//! Formats 2 and 3: a line `perch-journal 2 LENGTH`, in which LENGTH (16 hexadecimal digits) says how long the file is known to
 //! be and is written over in place; then lines `CHECK NUMBER JSON`: the CRC-32 of what follows it, the line's number,
 //! and the header (twice, so that one damaged line does not lose it) or a record. So damage of any kind shows: a changed
 //! line by its check value, a missing, doubled or moved one by its number, a missing end by the length. Bytes behind
@@ -111,7 +111,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Journal, JournalError> {
         ));
     };
     let mut journal = Journal::new(header);
-    if journal.header.journal != VERSION {
+    if !(2..=VERSION).contains(&journal.header.journal) {
         return Err(JournalError::Version(journal.header.journal));
     }
     for json in lines.range(HEADERS..).map(|(_, json)| json) {

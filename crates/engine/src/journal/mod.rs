@@ -9,7 +9,8 @@ mod records;
 pub mod state_dir;
 
 pub use records::{
-    Header, IrqRecord, Knob, MaskRecord, Namespaces, ProcessRecord, Record, SetRecord, VERSION,
+    Header, IrqRecord, Knob, MaskRecord, Namespaces, NiceRecord, NiceSetRecord, ProcessRecord,
+    Record, SetRecord, VERSION,
 };
 
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
@@ -53,6 +54,20 @@ pub struct Held {
     pub doubt: Option<PuSet>,
 }
 
+/// What is to be done with a thread's nice value on restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NiceKept {
+    /// It is perch's doing, or is about to be.
+    Held(NiceRecord),
+    /// Another process has set it.
+    Placed {
+        /// The thread's process.
+        process: i32,
+        /// The value, as far as it is known.
+        nice: Option<i32>,
+    },
+}
+
 /// A journal that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
@@ -61,7 +76,7 @@ pub enum JournalError {
     Header(String),
     /// Written by another perch.
     #[error(
-        "journal format {0} is not known to this perch (it knows 1 and {VERSION}): use the perch that wrote it"
+        "journal format {0} is not known to this perch (it knows 1 to {VERSION}): use the perch that wrote it"
     )]
     Version(u32),
 }
@@ -86,6 +101,9 @@ pub struct Journal {
     masks: BTreeMap<(i32, PuSet, PuSet, bool), u64>,
     processes: BTreeMap<ProcessId, ProcessRecord>,
     irqs: BTreeMap<u32, IrqRecord>,
+    nices: BTreeMap<ThreadId, NiceKept>,
+    /// Since when which nice values were set, by process, value and the value before.
+    nice_sets: BTreeMap<(i32, i32, i32), u64>,
 }
 
 impl Journal {
@@ -98,6 +116,8 @@ impl Journal {
             masks: BTreeMap::new(),
             processes: BTreeMap::new(),
             irqs: BTreeMap::new(),
+            nices: BTreeMap::new(),
+            nice_sets: BTreeMap::new(),
         }
     }
 
@@ -112,7 +132,12 @@ impl Journal {
 
     /// How many records its state needs.
     pub(crate) fn len(&self) -> usize {
-        2 + self.threads.len() + self.masks.len() + self.processes.len() + self.irqs.len()
+        2 + self.threads.len()
+            + self.masks.len()
+            + self.processes.len()
+            + self.irqs.len()
+            + self.nices.len()
+            + self.nice_sets.len()
     }
 
     /// Takes in one record.
@@ -144,6 +169,18 @@ impl Journal {
             Record::Irq(irq) => {
                 self.irqs.insert(irq.irq, irq.clone());
             }
+            Record::Nice(nice) => self.add_nice(nice),
+            Record::NiceDone { thread, outcome } => self.add_nice_outcome(*thread, *outcome),
+            Record::NicePlaced {
+                thread,
+                process,
+                nice,
+            } => {
+                let (process, nice) = (*process, *nice);
+                self.nices
+                    .insert(*thread, NiceKept::Placed { process, nice });
+            }
+            Record::NiceSet(set) => self.add_nice_set(set),
             Record::IrqDone { irq, outcome } => self.add_irq_outcome(*irq, *outcome),
             Record::Default { mask } => {
                 for kept in self.threads.values_mut() {
@@ -246,6 +283,71 @@ impl Journal {
         }
     }
 
+    fn add_nice(&mut self, record: &NiceRecord) {
+        if record.set != record.before && record.at != u64::MAX {
+            self.add_nice_set(&NiceSetRecord {
+                process: record.process,
+                set: record.set,
+                before: record.before,
+                at: record.at,
+            });
+        }
+        self.nices.insert(record.thread, NiceKept::Held(*record));
+    }
+
+    fn add_nice_set(&mut self, set: &NiceSetRecord) {
+        let key = (set.process, set.set, set.before);
+        let at = self.nice_sets.entry(key).or_insert(set.at);
+        *at = set.at.min(*at);
+    }
+
+    fn add_nice_outcome(&mut self, thread: ThreadId, outcome: Outcome) {
+        let Some(NiceKept::Held(record)) = self.nices.get_mut(&thread) else {
+            return;
+        };
+        match outcome {
+            Outcome::Applied => record.from = record.set,
+            Outcome::NotApplied | Outcome::NotPermitted | Outcome::Failed | Outcome::NoUsablePu => {
+                record.set = record.from;
+            }
+            Outcome::Gone => {
+                self.nices.remove(&thread);
+                return;
+            }
+            Outcome::ChangedByOthers => {
+                let (process, nice) = (record.process, None);
+                self.nices
+                    .insert(thread, NiceKept::Placed { process, nice });
+                return;
+            }
+        }
+        if record.set == record.before {
+            self.nices.remove(&thread);
+        }
+    }
+
+    /// The threads whose nice values it knows.
+    pub fn nices(&self) -> impl Iterator<Item = (ThreadId, &NiceKept)> {
+        self.nices.iter().map(|(thread, kept)| (*thread, kept))
+    }
+
+    /// What it knows of a thread's nice value.
+    pub fn nice(&self, thread: ThreadId) -> Option<&NiceKept> {
+        self.nices.get(&thread)
+    }
+
+    /// The nice values that the session has set.
+    pub fn nice_sets(&self) -> impl Iterator<Item = NiceSetRecord> {
+        self.nice_sets
+            .iter()
+            .map(|((process, set, before), at)| NiceSetRecord {
+                process: *process,
+                set: *set,
+                before: *before,
+                at: *at,
+            })
+    }
+
     /// The interrupts whose masks are perch's doing, or may be.
     pub fn irqs(&self) -> impl Iterator<Item = &IrqRecord> {
         self.irqs.values()
@@ -259,6 +361,7 @@ impl Journal {
     /// Forgets a thread that has ended.
     pub fn forget(&mut self, thread: ThreadId) {
         self.threads.remove(&thread);
+        self.nices.remove(&thread);
     }
 
     /// Forgets a process that has ended, and with it the masks that were set in it: what it has started is known by now.
@@ -276,6 +379,7 @@ impl Journal {
             for key in masks {
                 self.masks.remove(&key);
             }
+            self.nice_sets.retain(|(process, ..), _| *process != pid);
         }
     }
 
@@ -352,11 +456,24 @@ impl Journal {
             }),
         });
         let irqs = self.irqs.values().cloned().map(Record::Irq);
+        let nices = self.nices.iter().map(|(thread, kept)| match kept {
+            NiceKept::Held(held) => Record::Nice(NiceRecord {
+                at: u64::MAX,
+                ..*held
+            }),
+            NiceKept::Placed { process, nice } => Record::NicePlaced {
+                thread: *thread,
+                process: *process,
+                nice: *nice,
+            },
+        });
+        let nices = self.nice_sets().map(Record::NiceSet).chain(nices);
         masks
             .chain(processes)
             .chain(threads)
             .chain(doubts)
             .chain(irqs)
+            .chain(nices)
             .collect()
     }
 }

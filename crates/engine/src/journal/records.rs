@@ -3,8 +3,8 @@
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
 use serde::{Deserialize, Serialize};
 
-/// The format's version.
-pub const VERSION: u32 = 2;
+/// The format's version. Format 2 is the same without nice values.
+pub const VERSION: u32 = 3;
 
 /// Whose journal it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +116,37 @@ pub struct IrqRecord {
     pub set: PuSet,
 }
 
+/// A thread's nice value is about to be changed, or was found to be perch's doing: inherited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NiceRecord {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its process.
+    pub process: i32,
+    /// The value that it goes back to.
+    pub before: i32,
+    /// The value that it has now.
+    pub from: i32,
+    /// The value that it gets.
+    pub set: i32,
+    /// When, in clock ticks after boot: what the thread creates from then on may have the value; the largest number if
+    /// another record says that.
+    pub at: u64,
+}
+
+/// A nice value that was set on some thread of a process, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NiceSetRecord {
+    /// The process.
+    pub process: i32,
+    /// The value.
+    pub set: i32,
+    /// The value that threads with it go back to.
+    pub before: i32,
+    /// When it was first set, in clock ticks after boot.
+    pub at: u64,
+}
+
 /// A process of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRecord {
@@ -183,6 +214,26 @@ pub enum Record {
         /// What came of it.
         outcome: Outcome,
     },
+    /// A thread's nice value is about to be changed (since format 3).
+    Nice(NiceRecord),
+    /// What became of it.
+    NiceDone {
+        /// The thread.
+        thread: ThreadId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// Another process has set a thread's nice value: leave it alone.
+    NicePlaced {
+        /// The thread.
+        thread: ThreadId,
+        /// Its process.
+        process: i32,
+        /// The value, as far as it is known.
+        nice: Option<i32>,
+    },
+    /// A nice value that was set on a thread that may have ended since (written when the file is made shorter).
+    NiceSet(NiceSetRecord),
     /// The default mask has changed (format 1 only).
     Default {
         /// The new one.

@@ -2,6 +2,7 @@
 //! threads and of interrupts.
 
 mod irqs;
+mod weights;
 
 use crate::{
     control::{Control, Taken},
@@ -124,6 +125,11 @@ impl Reconciler {
         let mut records = BTreeMap::<u32, Vec<Record>>::new();
         for noticed in &taken.noticed {
             if let Some((target, record)) = self.record(noticed, control, affinity) {
+                records.entry(target).or_default().push(record);
+            }
+        }
+        for noticed in &taken.nices {
+            if let Some((target, record)) = Self::nice_record(*noticed, control) {
                 records.entry(target).or_default().push(record);
             }
         }
@@ -354,7 +360,7 @@ impl Reconciler {
             report.and_then(restore(machine.affinity(), file.journal(), None));
         }
         // Left for `perch restore` if that needs more privileges than perch has.
-        if report.failed.is_empty() {
+        if !report.has_failed() {
             let path = file.path().to_owned();
             if let Err(error) = file.remove() {
                 let nobody = ThreadId { tid: 0, start: 0 };

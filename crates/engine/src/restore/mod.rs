@@ -2,12 +2,13 @@
 
 mod family;
 mod irqs;
+mod nices;
 mod recover;
 mod report;
 
 pub use irqs::restore_irqs;
 pub use recover::{Recovery, recover_all, recover_one};
-pub use report::{IrqReport, RestoreReport};
+pub use report::{IrqReport, RestoreReport, WeightReport};
 
 use crate::{
     journal::{Held, Journal, Kept},
@@ -40,6 +41,7 @@ pub fn restore(
         None => restore_irqs(affinity.irqs(), journal),
         Some(_) => IrqReport::default(),
     };
+    let weights = nices::restore_nices(affinity, journal, owner);
     let mut restoring = Restoring {
         affinity,
         journal,
@@ -47,6 +49,7 @@ pub fn restore(
         report: RestoreReport {
             damaged: journal.damaged,
             irqs,
+            weights,
             ..RestoreReport::default()
         },
         foreign: HashMap::new(),

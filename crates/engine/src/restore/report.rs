@@ -21,8 +21,51 @@ pub struct RestoreReport {
     /// Interrupts; none but after the policy `irq` (`perch irq --apply`).
     #[serde(default, skip_serializing_if = "IrqReport::is_empty")]
     pub irqs: IrqReport,
+    /// Nice values, by which threads have their CPU weights; none but after `--weight`.
+    #[serde(default, skip_serializing_if = "WeightReport::is_empty")]
+    pub weights: WeightReport,
     /// Records of the journal that were damaged or missing.
     pub damaged: usize,
+}
+
+/// What came of restoring the nice values of threads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightReport {
+    /// Threads that have the value again that they had before perch.
+    pub restored: usize,
+    /// Of these, threads that had inherited a value which perch set on another.
+    pub inherited: usize,
+    /// Threads that had it already.
+    pub already: usize,
+    /// Threads that have ended.
+    pub gone: usize,
+    /// Threads left alone because another process has set their value since, or may have.
+    pub left_alone: usize,
+    /// Threads that could not be restored, and why.
+    pub failed: Vec<(ThreadId, String)>,
+}
+
+impl WeightReport {
+    /// Whether there was nothing to restore.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn and_then(&mut self, again: Self) {
+        self.restored += again.restored;
+        self.inherited += again.inherited;
+        self.left_alone = again.left_alone;
+        self.failed = again.failed;
+    }
+
+    fn add(&mut self, other: Self) {
+        self.restored += other.restored;
+        self.inherited += other.inherited;
+        self.already += other.already;
+        self.gone += other.gone;
+        self.left_alone += other.left_alone;
+        self.failed.extend(other.failed);
+    }
 }
 
 /// What came of restoring the masks of interrupts.
@@ -58,7 +101,7 @@ impl IrqReport {
 impl RestoreReport {
     /// Whether something could not be restored that should have been.
     pub fn has_failed(&self) -> bool {
-        !self.failed.is_empty() || !self.irqs.failed.is_empty()
+        !self.failed.is_empty() || !self.irqs.failed.is_empty() || !self.weights.failed.is_empty()
     }
 
     /// Adds what came of restoring once more: threads that were counted before had their mask then.
@@ -67,6 +110,7 @@ impl RestoreReport {
         self.inherited += again.inherited;
         self.left_alone = again.left_alone;
         self.failed = again.failed;
+        self.weights.and_then(again.weights);
     }
 
     /// Adds what came of restoring another target.
@@ -78,6 +122,7 @@ impl RestoreReport {
         self.left_alone += other.left_alone;
         self.failed.extend(other.failed);
         self.irqs.add(other.irqs);
+        self.weights.add(other.weights);
         self.damaged += other.damaged;
     }
 

@@ -4,6 +4,7 @@
 
 pub mod cpuset;
 mod irq;
+mod nice;
 mod relatives;
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
 use cpuset::{Cpusets, group_text};
 use perch_core::{
     Affinity, IrqChange, IrqState, Irqs, MaskChange, MaskError, Outcome, ProcessId, PuSet,
-    ThreadId,
+    ThreadId, Weights,
     affinity::{Image, Relative},
 };
 use rustix::io::Errno;
@@ -151,6 +152,10 @@ impl Affinity for LinuxAffinity {
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         let mask = self.status(thread)?.mask;
         mask.ok_or_else(|| MaskError::Other("/proc/TID/status tells no Cpus_allowed_list".into()))
+    }
+
+    fn weights(&mut self) -> Option<&mut dyn Weights> {
+        Some(self)
     }
 
     fn irqs(&mut self) -> Option<&mut dyn Irqs> {

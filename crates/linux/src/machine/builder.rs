@@ -113,6 +113,7 @@ impl Builder {
             ),
             pus: Pus::default(),
             irqs: IrqWatch::default(),
+            nices: false,
             over: false,
             let_go: Vec::new(),
             per_thread: self.per_thread,

@@ -25,8 +25,8 @@ use counting::Counting;
 use early::EarlyLooks;
 use irqs::IrqWatch;
 use perch_core::{
-    Affinity, EventPlan, Launch, Machine, MachineError, Observation, ProcessId, PuSet, Remark,
-    Targets, ThreadId, Topology, Wake, text,
+    Affinity, EventPlan, Launch, Machine, MachineError, NiceSample, Observation, ProcessId, PuSet,
+    Remark, Targets, ThreadId, ThreadSample, Topology, Wake, Weights, text,
 };
 use places::Places;
 use pus::Pus;
@@ -50,6 +50,8 @@ pub struct LiveMachine {
     counting: Counting,
     pus: Pus,
     irqs: IrqWatch,
+    /// Whether nice values are observed.
+    nices: bool,
     /// Whether the launched program has ended, so that this is the last observation.
     over: bool,
     /// Threads that are no longer followed, for those who count what they do.
@@ -225,6 +227,21 @@ impl LiveMachine {
         self.remarks.extend(events.remarks());
     }
 
+    /// The nice values of threads, if the policy asks for weights.
+    fn nices_of(&self, threads: &[ThreadSample]) -> Vec<NiceSample> {
+        let threads = threads.iter().filter(|_| self.nices);
+        let sample = |thread: &ThreadSample| {
+            let (id, pid) = (thread.info.id, thread.info.pid);
+            let nice = self.affinity.nice(id).ok()?;
+            Some(NiceSample {
+                thread: id,
+                pid,
+                nice,
+            })
+        };
+        threads.filter_map(sample).collect()
+    }
+
     /// Opens the kernel's task records: of the whole machine where that is allowed, since it costs the threads
     /// nothing. Those of single threads are opened a little later, if the threads do not switch too often for them.
     fn open_task_events(&mut self, pid: i32) {
@@ -275,6 +292,11 @@ impl Machine for LiveMachine {
         self.irqs.watch(watch)
     }
 
+    fn watch_weights(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.nices = watch;
+        Ok(())
+    }
+
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         Some(self)
     }
@@ -317,6 +339,7 @@ impl Machine for LiveMachine {
         let origins = self.tracker.take_origins();
         let pus = self.pus.observe();
         let irqs = self.irqs.observe(&mut self.affinity);
+        let nices = self.nices_of(&sampled.threads);
         self.end_early(&sampled.threads);
         let ended = sampled.ended.len();
         sampled.ended.append(&mut self.let_go);
@@ -333,6 +356,7 @@ impl Machine for LiveMachine {
             threads: sampled.threads,
             pus,
             irqs,
+            nices,
             sharing: self.counting.sharing(),
             ended: sampled.ended,
             processes,

@@ -34,12 +34,16 @@ pub struct Stat<'a> {
     pub ticks: u64,
     /// The same of the children for which its process has waited, and of theirs.
     pub children: u64,
+    /// Its nice value.
+    pub nice: i32,
     /// When it started, in clock ticks after boot.
     pub start: u64,
     /// Where its program's code and stack begin; 0 or 1 where the caller may not know.
     pub image: (u64, u64),
     /// The PU on which it runs or ran last.
     pub last_pu: Option<u32>,
+    /// Its scheduling policy (sched(7)).
+    pub policy: Option<u32>,
 }
 
 impl Stat<'_> {
@@ -113,10 +117,12 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
     let system: u64 = number(fields.next()?)?;
     let children: u64 = number(fields.next()?)?;
     let of_children: u64 = number(fields.next()?)?;
-    let start = number(fields.nth(4)?)?;
+    let nice = number(fields.nth(1)?)?;
+    let start = number(fields.nth(2)?)?;
     let code = fields.nth(3).and_then(number).unwrap_or_default();
     let stack = fields.nth(1).and_then(number).unwrap_or_default();
     let last_pu = fields.nth(10).and_then(number);
+    let policy = fields.nth(1).and_then(number);
     Some(Stat {
         number: number(&bytes[..open])?,
         comm,
@@ -127,9 +133,11 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
         flags,
         ticks: user.saturating_add(system),
         children: children.saturating_add(of_children),
+        nice,
         start,
         image: (code, stack),
         last_pu,
+        policy,
     })
 }
 

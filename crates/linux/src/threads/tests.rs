@@ -301,7 +301,7 @@ fn a_thread_whose_record_is_still_to_come_waits_for_it_once() {
         tracker.sample(1_000_000);
         tracker.take_origins();
         let busy = Busy::new();
-        let mut look = |tracker: &mut Tracker| {
+        let look = |tracker: &mut Tracker| {
             tracker.look_everywhere_next();
             tracker.discover();
             let threads = tracker.sample(1_000_000).threads;

@@ -177,6 +177,9 @@ pub struct ReplayArgs {
     /// Bind threads by hand (policy fixed); repeatable
     #[arg(long, value_name = "PATTERN=PUS")]
     pub pin: Vec<String>,
+    /// Set CPU weights by hand (policy fixed); repeatable
+    #[arg(long, value_name = "PATTERN=WEIGHT")]
+    pub weight: Vec<String>,
     /// Read --pin rules from a file, one a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pin_file: Option<PathBuf>,

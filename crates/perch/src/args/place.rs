@@ -69,6 +69,10 @@ pub struct PlaceArgs {
     /// Bind threads by hand (policy fixed): thread or program name pattern = PUs, such as 'solver*=core:0-3'; repeatable
     #[arg(long, value_name = "PATTERN=PUS", help_heading = "Deciding")]
     pub pin: Vec<String>,
+    /// Set CPU weights by hand (policy fixed): thread or program name pattern = weight, 1 to 10000, usual is 100, such as
+    /// 'backup*=10'; repeatable
+    #[arg(long, value_name = "PATTERN=WEIGHT", help_heading = "Deciding")]
+    pub weight: Vec<String>,
     /// Read --pin rules from a file, one a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Deciding")]
     pub pin_file: Option<PathBuf>,
@@ -115,6 +119,13 @@ pub struct PlaceArgs {
     pub log: Option<PathBuf>,
 }
 
+impl PlaceArgs {
+    /// Whether rules of the policy `fixed` are given.
+    pub fn has_rules(&self) -> bool {
+        !self.pin.is_empty() || !self.weight.is_empty() || self.pin_file.is_some()
+    }
+}
+
 /// `perch run`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
@@ -122,6 +133,7 @@ Examples:
   perch run -- ./app --threads 16
   perch run --live --explain -- python3 train.py
   perch run --dry-run --topology 'package:1 core:4 pu:2' -- ./app
+  perch run --weight 'backup*=10' -- ./nightly
   perch run --pin 'fp-*=core:0-3.pu:0' --pin 'int-*=core:0-3.pu:1' -- ./app
 
 The exit code is the program's; 128+N if signal N killed it; 127 if it was not

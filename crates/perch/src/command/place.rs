@@ -24,7 +24,11 @@ use perch_linux::{
     machine::CountersMode,
     topology::{Source, load},
 };
-use perch_policy::{Calibration, Fixed, Inputs, fixed::Rule, registry};
+use perch_policy::{
+    Calibration, Fixed, Inputs,
+    fixed::{Rule, WeightRule},
+    registry,
+};
 use std::{
     fs::File,
     io::Write,
@@ -323,7 +327,12 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
     for pin in &settings.pin {
         rules.push(pin.parse()?);
     }
-    if rules.is_empty() {
+    let weights = settings
+        .weight
+        .iter()
+        .map(|rule| rule.parse::<WeightRule>());
+    let weights = weights.collect::<Result<Vec<_>, _>>()?;
+    if rules.is_empty() && weights.is_empty() {
         return settings.build();
     }
     for rule in &rules {
@@ -331,7 +340,7 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
             .resolve(topology)
             .map_err(|error| anyhow::anyhow!("{error} (see `perch topology`)"))?;
     }
-    Ok(Box::new(Fixed::from_rules(rules)))
+    Ok(Box::new(Fixed::from_rules(rules).with_weights(weights)))
 }
 
 /// Restores what killed perch processes left behind, with remarks for the user.

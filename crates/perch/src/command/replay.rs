@@ -97,24 +97,31 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
 
 /// Those of the recording where it is asked for no others: its policy again has the options that it had.
 fn settings(args: &ReplayArgs, header: &Header) -> Result<Settings> {
-    let pins_given = !args.pin.is_empty() || args.pin_file.is_some();
+    let given = PlaceArgs {
+        pin: args.pin.clone(),
+        weight: args.weight.clone(),
+        pin_file: args.pin_file.clone(),
+        ..PlaceArgs::default()
+    };
+    let pins_given = given.has_rules();
     let mut asked = PlaceArgs {
         policy: args
             .policy
             .clone()
             .or_else(|| (!pins_given).then(|| header.policy.clone())),
-        pin: args.pin.clone(),
-        pin_file: args.pin_file.clone(),
         config: args.config.clone(),
-        ..PlaceArgs::default()
+        ..given
     };
     let again =
         !pins_given && args.config.is_none() && asked.policy.as_ref() == Some(&header.policy);
-    if again
-        && header.policy == "fixed"
-        && let Some(pins) = header.configuration.get("pin")
-    {
-        asked.pin = serde_json::from_value(pins.clone()).unwrap_or_default();
+    if again && header.policy == "fixed" {
+        let recorded = |name: &str| {
+            let rules = header.configuration.get(name).cloned();
+            rules
+                .and_then(|rules| serde_json::from_value(rules).ok())
+                .unwrap_or_default()
+        };
+        (asked.pin, asked.weight) = (recorded("pin"), recorded("weight"));
     }
     let mut settings = Settings::new(&asked)?;
     if again {

@@ -4,7 +4,8 @@ use crate::{args::RestoreArgs, render::count};
 use anyhow::Result;
 use perch_core::text::printable;
 use perch_engine::{
-    Recovery, RestoreReport, StateDir, journal::state_dir::VARIABLE, recover_all, recover_one,
+    Recovery, RestoreReport, StateDir, WeightReport, journal::state_dir::VARIABLE, recover_all,
+    recover_one,
 };
 use perch_linux::affinity::LinuxAffinity;
 use serde::Serialize;
@@ -138,8 +139,29 @@ fn parts(report: &RestoreReport) -> String {
         0 => why.clone(),
         _ => format!("{thread} failed: {why}"),
     }));
+    if !report.weights.is_empty() {
+        parts.push(weights(&report.weights));
+    }
     if !report.irqs.is_empty() {
         parts.push(crate::render::irq::restored(&report.irqs));
     }
+    parts.join("; ")
+}
+
+/// The outcome of restoring CPU weights, in words.
+fn weights(report: &WeightReport) -> String {
+    let mut parts = vec![format!("{} restored", count(report.restored, "CPU weight"))];
+    let others = [
+        (report.already, "as before already"),
+        (report.gone, "of threads that have ended"),
+        (
+            report.left_alone,
+            "left alone: another process has set them since, or may have",
+        ),
+    ];
+    let others = others.iter().filter(|(number, _)| *number > 0);
+    parts.extend(others.map(|(number, what)| format!("{number} {what}")));
+    let failed = report.failed.iter();
+    parts.extend(failed.map(|(thread, why)| format!("the weight of {thread} failed: {why}")));
     parts.join("; ")
 }

@@ -1,10 +1,10 @@
 //! Every move as it happens, with the numbers behind it.
 
 use perch_core::{
-    Outcome, PuSet, Reason, ThreadId,
+    ActionKind, Outcome, PuSet, Reason, ThreadId,
     text::{printable, printable_lines},
 };
-use perch_engine::{IrqMove, Move, Observer, Period};
+use perch_engine::{ActionTaken, IrqMove, Move, Observer, Period};
 use std::io::Write;
 
 /// Tells moves and remarks on standard error.
@@ -28,6 +28,13 @@ impl Observer for Explain {
                     .map_or("?", |thread| &*thread.info.name)
             };
             let line = line(period.snapshot.at, name(made.thread), made);
+            let _ = writeln!(err, "{}", printable(&line));
+        }
+        for taken in &period.actions {
+            let id = taken.thread;
+            let name = period.snapshot.thread(id);
+            let name = name.map_or("?", |thread| &*thread.info.name);
+            let line = action_line(period.snapshot.at, name, taken);
             let _ = writeln!(err, "{}", printable(&line));
         }
         for made in &period.irq_moves {
@@ -61,6 +68,21 @@ fn irq_line(at: u64, made: &IrqMove) -> String {
         target(made.to.as_ref()),
         outcome(made.outcome),
         why(&made.reason),
+    )
+}
+
+/// `  3.0 s  worker-2 (4711)  weight 10  rule 'worker*=10'`.
+fn action_line(at: u64, name: &str, taken: &ActionTaken) -> String {
+    let what = match taken.to {
+        Some(ActionKind::CpuWeight(weight)) => format!("weight {weight}"),
+        None => "weight as before".to_owned(),
+    };
+    format!(
+        "{:>5.1} s  {name} ({})  {what}{}  {}",
+        at as f64 / 1e9,
+        taken.thread.tid,
+        outcome(taken.outcome),
+        why(&taken.reason),
     )
 }
 

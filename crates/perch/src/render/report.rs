@@ -360,6 +360,18 @@ fn ending(report: &Report) -> String {
     for (thread, why) in &restored.failed {
         let _ = writeln!(text, "mask of thread {thread} not restored: {why}");
     }
+    let weights = &restored.weights;
+    if !weights.is_empty() {
+        let _ = writeln!(
+            text,
+            "{} restored at the end, {} left alone: others have set them since, or may have",
+            count(weights.restored, "CPU weight"),
+            weights.left_alone
+        );
+    }
+    for (thread, why) in &weights.failed {
+        let _ = writeln!(text, "CPU weight of thread {thread} not restored: {why}");
+    }
     for remark in &report.remarks {
         let label = match remark.severity {
             Severity::Note => "note: ",

@@ -5,12 +5,16 @@
 
 mod location;
 mod rule;
+mod weight;
 
 pub use location::{Location, LocationError};
 pub use rule::{Rule, RuleError, parse_rules};
+pub use weight::WeightRule;
 
 use crate::{PolicyError, history::PerThread};
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadState};
+use perch_core::{
+    Action, ActionKind, Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadState,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,12 +26,16 @@ pub struct FixedConfig {
     /// for one character. PUS are numbers of the operating system (`0-3,8`) or logical indexes in hwloc's way (`core:1`,
     /// `core:0-3.pu:1`, `package:0`, `numa:1`, `pu:3`); after `each:` every matching thread gets a PU of its own.
     pub pin: Vec<String>,
+    /// Rules `PATTERN=WEIGHT`, the first that matches a thread's or its process's name wins. WEIGHT is 1 to 10000, where
+    /// 100 is the usual one: of two threads that want one PU, each gets time in proportion to its weight.
+    pub weight: Vec<String>,
 }
 
 /// The policy.
 #[derive(Debug)]
 pub struct Fixed {
     rules: Vec<Rule>,
+    weights: Vec<WeightRule>,
     /// Which rule each thread matched, by what names, and which of the rule's PUs it got.
     memory: PerThread<Option<Match>>,
 }
@@ -37,6 +45,7 @@ struct Match {
     name: String,
     process: String,
     rule: Option<usize>,
+    weight: Option<usize>,
     turn: Option<u32>,
 }
 
@@ -46,33 +55,40 @@ impl Fixed {
     /// # Errors
     /// No rule at all, or rules that cannot be read: all of them, each with a caret under the place.
     pub fn new(config: &FixedConfig) -> Result<Self, PolicyError> {
-        let (rules, errors): (Vec<_>, Vec<_>) = config
-            .pin
-            .iter()
-            .map(|rule| rule.parse::<Rule>())
-            .partition(Result::is_ok);
-        let errors: Vec<String> = errors
-            .into_iter()
-            .filter_map(Result::err)
-            .map(|error| error.to_string())
-            .collect();
+        let rules: Vec<_> = config.pin.iter().map(|rule| rule.parse::<Rule>()).collect();
+        let weights = config.weight.iter();
+        let weights: Vec<_> = weights.map(|rule| rule.parse::<WeightRule>()).collect();
+        let wrong = rules.iter().filter_map(|rule| rule.as_ref().err());
+        let wrong = wrong.chain(weights.iter().filter_map(|rule| rule.as_ref().err()));
+        let errors: Vec<String> = wrong.map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(PolicyError::Rules(errors.join("\n")));
         }
-        if rules.is_empty() {
+        if rules.is_empty() && weights.is_empty() {
             return Err(PolicyError::Rules(
-                "policy fixed needs at least one rule: --pin 'PATTERN=PUS', such as --pin 'worker*=0-3'".to_owned(),
+                "policy fixed needs at least one rule: --pin 'PATTERN=PUS', such as --pin 'worker*=0-3', or --weight \
+                 'PATTERN=WEIGHT'"
+                    .to_owned(),
             ));
         }
-        Ok(Self::from_rules(rules.into_iter().flatten().collect()))
+        let weights = weights.into_iter().flatten().collect();
+        Ok(Self::from_rules(rules.into_iter().flatten().collect()).with_weights(weights))
     }
 
     /// A policy with rules that were read already, such as those of a file ([`parse_rules`]).
     pub fn from_rules(rules: Vec<Rule>) -> Self {
         Self {
             rules,
+            weights: Vec::new(),
             memory: PerThread::default(),
         }
+    }
+
+    /// The same policy with rules of CPU weights.
+    #[must_use]
+    pub fn with_weights(mut self, weights: Vec<WeightRule>) -> Self {
+        self.weights = weights;
+        self
     }
 
     /// Matches threads that are new or have changed their name.
@@ -86,6 +102,7 @@ impl Fixed {
                     name: info.name.to_string(),
                     process: info.process.to_string(),
                     rule: self.rules.iter().position(|rule| rule.matches(info)),
+                    weight: self.weights.iter().position(|rule| rule.matches(info)),
                     turn: None,
                 });
             }
@@ -128,6 +145,10 @@ impl Fixed {
 impl Policy for Fixed {
     fn name(&self) -> &'static str {
         "fixed"
+    }
+
+    fn wants_weights(&self) -> bool {
+        !self.weights.is_empty()
     }
 
     fn decide(&mut self, snapshot: &Snapshot) -> Plan {
@@ -190,6 +211,16 @@ impl Policy for Fixed {
                 plan.released.push(release(format!(
                     "rule {text}: it may run on none of these PUs"
                 )));
+            }
+        }
+        for (at, thread) in snapshot.threads.iter().enumerate() {
+            let rule = self.memory[at].as_ref().and_then(|m| m.weight);
+            if let Some(rule) = rule.map(|rule| &self.weights[rule]) {
+                plan.actions.push(Action {
+                    thread: thread.info.id,
+                    what: ActionKind::CpuWeight(rule.weight),
+                    reason: Reason::new(format!("rule {rule}")),
+                });
             }
         }
         plan.remarks = remarks;

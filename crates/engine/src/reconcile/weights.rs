@@ -1,0 +1,139 @@
+//! CPU weights: nice values, journaled before they are changed.
+
+use super::Reconciler;
+use crate::{
+    control::Control,
+    journal::{NiceRecord, Record},
+    observer::ActionTaken,
+    weights::NiceNoticed,
+};
+use perch_core::{Affinity, Machine, NiceChange, Outcome, Remark, Scope, ThreadId};
+use std::collections::BTreeMap;
+
+/// A thread's target and process.
+fn target_of(control: &Control, thread: ThreadId) -> Option<(u32, i32)> {
+    let pid = control.nices.get(thread)?.pid;
+    Some((control.ownership.target(pid), pid))
+}
+
+impl Reconciler {
+    /// What the journal must know of a thread whose nice value was found to be perch's, or another process's, with its
+    /// target.
+    pub(super) fn nice_record(noticed: NiceNoticed, control: &Control) -> Option<(u32, Record)> {
+        let (NiceNoticed::Inherited(thread) | NiceNoticed::Foreign(thread)) = noticed;
+        let (target, process) = target_of(control, thread)?;
+        let known = control.nices.get(thread)?;
+        let record = match noticed {
+            NiceNoticed::Inherited(_) => Record::Nice(NiceRecord {
+                thread,
+                process,
+                before: known.before,
+                from: known.current,
+                set: known.current,
+                at: thread.start,
+            }),
+            NiceNoticed::Foreign(_) => Record::NicePlaced {
+                thread,
+                process,
+                nice: Some(known.current),
+            },
+        };
+        Some((target, record))
+    }
+
+    /// Journals and carries out actions, and fills in what became of them.
+    pub fn apply_actions<M: Machine>(
+        &mut self,
+        control: &mut Control,
+        machine: &mut M,
+        actions: &mut [ActionTaken],
+        remarks: &mut Vec<Remark>,
+    ) {
+        let mut changes = Vec::new();
+        for (at, taken) in actions.iter_mut().enumerate() {
+            let Some(change) = control.nices.change(taken) else {
+                // It has the value already.
+                taken.outcome = Outcome::Applied;
+                control.nices.taken(taken, None, false);
+                continue;
+            };
+            match permitted(machine.affinity(), &change) {
+                Ok(()) => changes.push((at, change)),
+                Err(why) => {
+                    taken.outcome = Outcome::NotPermitted;
+                    control.nices.taken(taken, Some(&change), false);
+                    let pid = control.nices.get(taken.thread).map_or(0, |known| known.pid);
+                    let remark = Remark::warning("weight-refused", why);
+                    remarks.push(remark.about(Scope::Process(pid)));
+                }
+            }
+        }
+        if changes.is_empty() {
+            return;
+        }
+        if let Err(why) = self.announce_nices(&changes, control, machine.affinity()) {
+            remarks.push(Remark::error("journal", why));
+            return;
+        }
+        let mut records = BTreeMap::<u32, Vec<Record>>::new();
+        for (at, change) in &changes {
+            let Some((target, _)) = target_of(control, change.thread) else {
+                continue;
+            };
+            let weights = machine.affinity().weights();
+            let outcome =
+                weights.map_or(Outcome::NotPermitted, |weights| weights.change_nice(change));
+            let taken = &mut actions[*at];
+            taken.outcome = outcome;
+            control.nices.taken(taken, Some(change), false);
+            records.entry(target).or_default().push(Record::NiceDone {
+                thread: change.thread,
+                outcome,
+            });
+        }
+        self.conclude(records, remarks);
+    }
+
+    fn announce_nices(
+        &mut self,
+        changes: &[(usize, NiceChange)],
+        control: &Control,
+        affinity: &dyn Affinity,
+    ) -> Result<(), String> {
+        if let Some(why) = &self.failed {
+            return Err(why.clone());
+        }
+        let at = (self.clock)();
+        let mut records = BTreeMap::<u32, Vec<Record>>::new();
+        for (_, change) in changes {
+            let thread = change.thread;
+            let known = target_of(control, thread).zip(control.nices.get(thread));
+            let Some(((target, process), known)) = known else {
+                continue;
+            };
+            records
+                .entry(target)
+                .or_default()
+                .push(Record::Nice(NiceRecord {
+                    thread,
+                    process,
+                    before: known.before,
+                    from: change.expect,
+                    set: change.set,
+                    at,
+                }));
+        }
+        for (target, nices) in records {
+            self.announce_to(target, nices, control, affinity)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a change may be made: not one that perch could not undo.
+fn permitted(affinity: &mut dyn Affinity, change: &NiceChange) -> Result<(), String> {
+    match affinity.weights() {
+        Some(weights) => weights.permitted(change),
+        None => Err("this machine has no CPU weights: leave out --weight".to_owned()),
+    }
+}

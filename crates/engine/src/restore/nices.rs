@@ -1,0 +1,179 @@
+//! Giving threads back the nice values that they had before perch.
+
+use super::{ROUNDS, report::WeightReport};
+use crate::journal::{Journal, NiceKept, NiceSetRecord};
+use perch_core::{Affinity, MaskError, NiceChange, Outcome, ProcessId, ThreadId};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Gives each thread of a journal the nice value that it had before perch, if it still has one that perch may have set;
+/// and descendants of the session's processes that have inherited such a value. `owner` is as in [`super::restore`].
+pub(super) fn restore_nices(
+    affinity: &mut dyn Affinity,
+    journal: &Journal,
+    owner: Option<u32>,
+) -> WeightReport {
+    let mut restoring = Restoring {
+        affinity,
+        journal,
+        owner,
+        report: WeightReport::default(),
+        foreign: HashSet::new(),
+    };
+    if journal.nices().next().is_some() || journal.nice_sets().next().is_some() {
+        restoring.known();
+        restoring.relatives();
+    }
+    restoring.report
+}
+
+struct Restoring<'a> {
+    affinity: &'a mut dyn Affinity,
+    journal: &'a Journal,
+    owner: Option<u32>,
+    report: WeightReport,
+    /// Values that other processes have set, by process.
+    foreign: HashSet<(i32, i32)>,
+}
+
+impl Restoring<'_> {
+    fn nice(&mut self, thread: ThreadId) -> Result<i32, MaskError> {
+        let weights = self.affinity.weights();
+        weights.map_or(Err(MaskError::Gone), |weights| weights.nice(thread))
+    }
+
+    /// The threads in the journal.
+    fn known(&mut self) {
+        for (thread, kept) in self.journal.nices() {
+            let now = self.nice(thread);
+            match (kept, now) {
+                (NiceKept::Placed { process, nice }, now) => {
+                    let nices = [*nice, now.ok()].into_iter().flatten();
+                    self.foreign.extend(nices.map(|nice| (*process, nice)));
+                }
+                (NiceKept::Held(_), Err(MaskError::Gone)) => self.report.gone += 1,
+                (NiceKept::Held(_), Err(why)) => self.fail(thread, why.to_string()),
+                (NiceKept::Held(held), Ok(now)) if now == held.before => self.report.already += 1,
+                (NiceKept::Held(held), Ok(now)) if now == held.set || now == held.from => {
+                    self.change(thread, now, held.before);
+                }
+                (NiceKept::Held(held), Ok(now)) => {
+                    self.foreign.insert((held.process, now));
+                    self.report.left_alone += 1;
+                }
+            }
+        }
+    }
+
+    /// Sets a value; whether that was done.
+    fn change(&mut self, thread: ThreadId, expect: i32, set: i32) -> bool {
+        if let Some(owner) = self.owner
+            && !self.affinity.belongs_to(thread, owner)
+        {
+            let why = format!(
+                "it is not user {owner}'s, to whom the journal belongs: if you trust the journal, name it (`perch restore \
+                 FILE`)"
+            );
+            self.fail(thread, why);
+            return false;
+        }
+        let change = NiceChange {
+            thread,
+            expect,
+            set,
+        };
+        let weights = self.affinity.weights();
+        let outcome = weights.map_or(Outcome::Gone, |weights| weights.change_nice(&change));
+        match outcome {
+            Outcome::Applied => self.report.restored += 1,
+            Outcome::Gone => self.report.gone += 1,
+            Outcome::ChangedByOthers => self.report.left_alone += 1,
+            Outcome::NotPermitted => {
+                self.fail(
+                    thread,
+                    "not permitted: run `perch restore` as root".to_owned(),
+                );
+            }
+            Outcome::Failed | Outcome::NoUsablePu | Outcome::NotApplied => {
+                self.fail(
+                    thread,
+                    "the kernel refused to set its nice value".to_owned(),
+                );
+            }
+        }
+        outcome == Outcome::Applied
+    }
+
+    fn fail(&mut self, thread: ThreadId, why: String) {
+        self.report.failed.push((thread, why));
+    }
+
+    /// Threads that are not in the journal and have inherited a value from one that is.
+    fn relatives(&mut self) {
+        let processes: Vec<ProcessId> = self.journal.processes().collect();
+        let looked_at: BTreeSet<i32> = self.journal.looked_at().collect();
+        let sets: Vec<NiceSetRecord> = self.journal.nice_sets().collect();
+        let mut seen = HashSet::new();
+        // A thread that is born while its parent is being restored is found by looking again.
+        for _ in 0..ROUNDS {
+            let journal = self.journal;
+            let known = |thread: ThreadId| journal.nice(thread).is_some() || seen.contains(&thread);
+            let session = &journal.header.session;
+            let relatives = match self.affinity.relatives(session, &processes, &known) {
+                Ok(relatives) => relatives,
+                Err(why) => {
+                    let nobody = ThreadId { tid: 0, start: 0 };
+                    let why =
+                        format!("threads that inherited a nice value cannot be looked for: {why}");
+                    return self.fail(nobody, why);
+                }
+            };
+            let parents: HashMap<i32, i32> = relatives
+                .iter()
+                .map(|relative| (relative.process.pid, relative.parent))
+                .collect();
+            let mut found = false;
+            for relative in &relatives {
+                let thread = relative.thread;
+                let Ok(nice) = self.nice(thread) else {
+                    continue;
+                };
+                let home = home(relative.process.pid, &looked_at, &parents);
+                let mut givers = sets.iter().filter(|set| {
+                    set.set == nice
+                        && set.at <= thread.start
+                        && home.is_none_or(|home| home == set.process)
+                });
+                let Some(first) = givers.next() else {
+                    continue;
+                };
+                seen.insert(thread);
+                let one = givers.all(|set| set.before == first.before);
+                let others = self
+                    .foreign
+                    .iter()
+                    .any(|(process, of)| *of == nice && home.is_none_or(|home| home == *process));
+                if !one || others {
+                    self.report.left_alone += 1;
+                } else if self.change(thread, nice, first.before) {
+                    self.report.inherited += 1;
+                    found = true;
+                }
+            }
+            if !found {
+                return;
+            }
+        }
+    }
+}
+
+/// The process, or its nearest ancestor in the journal; `None` if it was reparented.
+fn home(pid: i32, known: &BTreeSet<i32>, parents: &HashMap<i32, i32>) -> Option<i32> {
+    let mut at = pid;
+    for _ in 0..=parents.len() {
+        if known.contains(&at) {
+            return Some(at);
+        }
+        at = *parents.get(&at)?;
+    }
+    None
+}

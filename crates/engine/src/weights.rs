@@ -1,0 +1,350 @@
+//! Whose nice value does a thread have? And what does a plan change of it?
+
+use crate::observer::ActionTaken;
+use perch_core::{
+    Action, ActionKind, NiceChange, Observation, Origin, Outcome, Plan, Reason, Remark, Snapshot,
+    Source, ThreadId,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+/// Nanoseconds for which a thread that ended is remembered: its children may be reported late.
+const LINGER: u64 = 3_000_000_000;
+
+/// Observations for which a thread's origin may still be reported after the thread was first seen.
+const LATE: u64 = 2;
+
+/// A thread as it was last seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub pid: i32,
+    /// The nice value that it goes back to.
+    pub before: i32,
+    /// The one that it has, as far as perch knows.
+    pub current: i32,
+    /// The one that perch has set on it, or on the one from which it has it.
+    pub asked: Option<i32>,
+    /// Values that perch set on it before: what it created then has them.
+    former: BTreeSet<i32>,
+    /// The weight that led to it.
+    pub weight: Option<ActionKind>,
+    /// Another process may have set its value: it is left alone.
+    pub hands_off: bool,
+    /// When it was first seen, in observations.
+    first: u64,
+}
+
+impl Known {
+    fn free(pid: i32, nice: i32, first: u64) -> Self {
+        Self {
+            pid,
+            before: nice,
+            current: nice,
+            asked: None,
+            former: BTreeSet::new(),
+            weight: None,
+            hands_off: false,
+            first,
+        }
+    }
+
+    /// Another process has set its value. What it created before has the value that perch had set.
+    fn lose(&mut self) {
+        self.former.extend(self.asked.take());
+        self.weight = None;
+        self.hands_off = true;
+    }
+
+    /// Whether a thread with that value may have it from this one, which has it from perch.
+    fn handed_on(&self, nice: i32) -> bool {
+        self.asked == Some(nice) || self.former.contains(&nice)
+    }
+}
+
+/// What a journal must know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NiceNoticed {
+    /// A new thread has a value that perch set on another.
+    Inherited(ThreadId),
+    /// Another process has set the value of a thread that had one of perch's.
+    Foreign(ThreadId),
+}
+
+/// The nice values of a session's threads.
+#[derive(Debug, Default)]
+pub(crate) struct KnownNices {
+    threads: HashMap<ThreadId, Known>,
+    departed: HashMap<ThreadId, Known>,
+    departures: VecDeque<(u64, ThreadId)>,
+    observations: u64,
+}
+
+impl KnownNices {
+    pub fn get(&self, thread: ThreadId) -> Option<&Known> {
+        self.threads.get(&thread)
+    }
+
+    fn known(&self, thread: ThreadId) -> Option<&Known> {
+        self.threads
+            .get(&thread)
+            .or_else(|| self.departed.get(&thread))
+    }
+
+    /// Takes in the values of an observation.
+    pub fn observe(&mut self, observation: &Observation) -> Vec<NiceNoticed> {
+        self.observations += 1;
+        self.depart(observation);
+        let mut noticed = Vec::new();
+        let mut born: HashMap<ThreadId, Source> = HashMap::new();
+        for Origin {
+            thread, from, exec, ..
+        } in &observation.origins
+        {
+            match (*exec, from) {
+                // It was that thread before, which has kept its value.
+                (true, Source::Thread(caller)) => {
+                    if let Some(before) = self.known(*caller).cloned() {
+                        self.threads.insert(*thread, before);
+                    }
+                }
+                // Any of its threads may have been it.
+                (true, Source::Process(of)) => {
+                    let one = self.is_one(*of);
+                    if let Some(known) = self.threads.get_mut(thread) {
+                        known.hands_off |= !one;
+                    }
+                }
+                (false, from) => {
+                    born.insert(*thread, *from);
+                }
+            }
+        }
+        let mut new = Vec::new();
+        for sample in &observation.nices {
+            let id = sample.thread;
+            let observations = self.observations;
+            let Some(known) = self.threads.get_mut(&id) else {
+                new.push((id, sample.pid, sample.nice));
+                continue;
+            };
+            let late = known.asked.is_none() && known.first + LATE >= observations;
+            if late && born.contains_key(&id) {
+                new.push((id, sample.pid, sample.nice));
+            } else if known.asked.is_some() && known.current != sample.nice {
+                known.lose();
+                noticed.push(NiceNoticed::Foreign(id));
+            } else if known.asked.is_none() && !known.hands_off {
+                known.before = sample.nice;
+            }
+            known_current(&mut self.threads, id, sample.nice);
+        }
+        // Creators first: numbers rise, but for those that were given out again.
+        new.sort_unstable_by_key(|(id, ..)| (id.start, id.tid));
+        for (id, pid, nice) in new {
+            let known = self.first_seen(id, pid, nice, &born);
+            if known.asked.is_some() {
+                noticed.push(NiceNoticed::Inherited(id));
+            }
+            self.threads.insert(id, known);
+        }
+        noticed
+    }
+
+    /// Whether perch has done the same to all threads of a process.
+    fn is_one(&self, pid: i32) -> bool {
+        let all = self.threads.values().chain(self.departed.values());
+        let mut all = all
+            .filter(|known| known.pid == pid)
+            .map(|known| (known.before, known.asked));
+        let first = all.next();
+        all.all(|next| Some(next) == first)
+    }
+
+    fn depart(&mut self, observation: &Observation) {
+        for ended in &observation.ended {
+            if let Some(known) = self.threads.remove(ended) {
+                self.departed.insert(*ended, known);
+                self.departures.push_back((observation.at + LINGER, *ended));
+            }
+        }
+        while let Some((until, thread)) = self.departures.front().copied()
+            && until < observation.at
+        {
+            self.departures.pop_front();
+            self.departed.remove(&thread);
+        }
+    }
+
+    /// Where a new thread has its value from: from the thread that created it, or from one of a process's threads if it
+    /// is not known from which.
+    fn first_seen(
+        &self,
+        id: ThreadId,
+        pid: i32,
+        nice: i32,
+        born: &HashMap<ThreadId, Source>,
+    ) -> Known {
+        let free = Known::free(pid, nice, self.observations);
+        let heir = |of: &Known| Known {
+            before: of.before,
+            asked: Some(nice),
+            weight: of.weight,
+            ..free.clone()
+        };
+        // If the creator was itself created just now, it passed on the value that it had before another process set it.
+        let mut from = born.get(&id).copied();
+        for _ in 0..born.len() {
+            match from {
+                Some(Source::Thread(creator))
+                    if !self
+                        .known(creator)
+                        .is_some_and(|known| known.handed_on(nice))
+                        && born.contains_key(&creator) =>
+                {
+                    from = born.get(&creator).copied();
+                }
+                _ => break,
+            }
+        }
+        let of_process = |of: i32| {
+            let all = self.threads.iter().chain(&self.departed);
+            all.filter(move |(other, known)| **other != id && known.pid == of)
+                .map(|(_, known)| known)
+        };
+        match from {
+            Some(Source::Thread(creator)) => match self.known(creator) {
+                Some(creator) if creator.handed_on(nice) => heir(creator),
+                Some(creator) if creator.hands_off && creator.current == nice => Known {
+                    hands_off: true,
+                    ..free
+                },
+                _ => free,
+            },
+            // A thread whose origin was not seen was most likely created by one of its own process.
+            Some(Source::Process(_)) | None => {
+                let of = match from {
+                    Some(Source::Process(of)) => of,
+                    _ => pid,
+                };
+                let mut givers = of_process(of).filter(|known| known.handed_on(nice));
+                let Some(first) = givers.next() else {
+                    return free;
+                };
+                let one = givers.all(|other| other.before == first.before);
+                let others =
+                    of_process(of).any(|known| !known.handed_on(nice) && known.current == nice);
+                match one && !others {
+                    true => heir(first),
+                    false => Known {
+                        hands_off: true,
+                        ..free
+                    },
+                }
+            }
+        }
+    }
+
+    /// Forgets the threads of these processes.
+    pub fn forget(&mut self, pids: &HashSet<i32>) {
+        self.threads.retain(|_, known| !pids.contains(&known.pid));
+        self.departed.retain(|_, known| !pids.contains(&known.pid));
+    }
+
+    /// What a plan changes, by rising thread. Threads that must be left alone are passed over.
+    pub fn difference(&self, plan: &Plan) -> Vec<ActionTaken> {
+        let wanted: BTreeMap<ThreadId, &Action> = plan
+            .actions
+            .iter()
+            .map(|action| (action.thread, action))
+            .collect();
+        let mut held: Vec<ThreadId> = self
+            .threads
+            .iter()
+            .filter(|(id, known)| known.asked.is_some() && !wanted.contains_key(*id))
+            .map(|(id, _)| *id)
+            .collect();
+        held.sort_unstable();
+        let released = held.into_iter().map(|thread| ActionTaken {
+            thread,
+            from: self.threads[&thread].weight,
+            to: None,
+            reason: Reason::new("no longer in the plan"),
+            outcome: Outcome::NotApplied,
+        });
+        let free = |thread: &ThreadId| self.get(*thread).filter(|known| !known.hands_off);
+        let set = wanted.iter().filter_map(|(thread, action)| {
+            let known = free(thread)?;
+            (known.weight != Some(action.what)).then(|| ActionTaken {
+                thread: *thread,
+                from: known.weight,
+                to: Some(action.what),
+                reason: action.reason.clone(),
+                outcome: Outcome::NotApplied,
+            })
+        });
+        released.chain(set).collect()
+    }
+
+    /// The change that an action needs; `None` if the thread has the value already, or is not known any more.
+    pub fn change(&self, taken: &ActionTaken) -> Option<NiceChange> {
+        let known = self.get(taken.thread)?;
+        let set = match taken.to {
+            Some(ActionKind::CpuWeight(weight)) => weight.nice(),
+            None => known.before,
+        };
+        (set != known.current).then_some(NiceChange {
+            thread: taken.thread,
+            expect: known.current,
+            set,
+        })
+    }
+
+    /// Takes in what became of an action; in a dry run it counts as done.
+    pub fn taken(&mut self, taken: &ActionTaken, change: Option<&NiceChange>, dry_run: bool) {
+        let Some(known) = self.threads.get_mut(&taken.thread) else {
+            return;
+        };
+        match taken.outcome {
+            Outcome::Applied => {
+                if let Some(change) = change {
+                    known.former.extend(known.asked);
+                    known.current = change.set;
+                    known.asked = taken.to.map(|_| change.set);
+                }
+                known.weight = taken.to;
+            }
+            Outcome::NotApplied if dry_run => known.weight = taken.to,
+            Outcome::ChangedByOthers => {
+                known.lose();
+            }
+            // It will be no other next time.
+            Outcome::NotPermitted => known.hands_off = true,
+            Outcome::Gone | Outcome::NotApplied | Outcome::Failed | Outcome::NoUsablePu => {}
+        }
+    }
+}
+
+fn known_current(threads: &mut HashMap<ThreadId, Known>, id: ThreadId, nice: i32) {
+    if let Some(known) = threads.get_mut(&id) {
+        known.current = nice;
+    }
+}
+
+/// Takes out of a plan actions that must not be taken; the remarks name the policy's mistake. One on a thread that has
+/// ended since the policy was asked is passed over later.
+pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<Remark> {
+    let mut wrong = Vec::new();
+    let mut seen = HashSet::new();
+    plan.actions.retain(|action| {
+        let fault = match snapshot.thread(action.thread) {
+            None => Some("gave a thread a weight that is not there"),
+            Some(_) if !seen.insert(action.thread) => Some("gave a thread two weights"),
+            Some(_) => None,
+        };
+        wrong.extend(fault.map(|fault| {
+            let text = format!("a bug in policy {policy}: it {fault}; the weight was not set");
+            Remark::error("policy-bug", text)
+        }));
+        fault.is_none()
+    });
+    wrong
+}
