@@ -16,6 +16,10 @@ use std::{
 /// may have been closed and another opened in its place.
 const REREAD: Duration = Duration::from_secs(30);
 
+/// The same where a sample could not be decoded: for want of a descriptor, the code may not have been readable for a
+/// moment.
+const RETRY: Duration = Duration::from_secs(5);
+
 /// A process whose threads are sampled.
 pub(super) struct Process {
     pid: i32,
@@ -35,6 +39,8 @@ struct Space {
     /// The drain in which the process's mappings were read, and when that was.
     mapped: u64,
     read: Instant,
+    /// Whether a sample could not be decoded since.
+    undecoded: bool,
 }
 
 impl Process {
@@ -62,6 +68,7 @@ impl Process {
                     code,
                     mapped: drain,
                     read: Instant::now(),
+                    undecoded: false,
                 })
             }
         };
@@ -77,11 +84,11 @@ impl Process {
             }
             regs
         });
-        Some(
-            space
-                .estimator
-                .sample(&space.code, record.ip, regs.as_ref()),
-        )
+        let sample = space
+            .estimator
+            .sample(&space.code, record.ip, regs.as_ref());
+        space.undecoded |= sample.mix.is_none();
+        Some(sample)
     }
 
     /// What a thread's samples say, seen together or each by itself.
@@ -113,7 +120,8 @@ impl Process {
         for range in space.code.rewritten() {
             space.estimator.invalidate(range);
         }
-        if space.read.elapsed() >= REREAD {
+        let due = if space.undecoded { RETRY } else { REREAD };
+        if space.read.elapsed() >= due {
             space.remap(self.pid, drain, self.reported.all());
         }
     }
@@ -146,6 +154,7 @@ impl Space {
     fn remap(&mut self, pid: i32, drain: u64, reported: &[Reported]) {
         self.mapped = drain;
         self.read = Instant::now();
+        self.undecoded = false;
         for range in self.code.remap(pid, reported) {
             self.estimator.invalidate(range);
         }
