@@ -6,10 +6,10 @@
 use perch_core::ThreadId;
 use std::collections::HashMap;
 
-/// Samples of each running thread in a second, or in a period that is longer: enough for it to speak for itself.
+/// Samples of each running thread in a period: enough for the period to speak for itself.
 const EACH: f64 = 25.0;
 
-/// The same once all have done the same for a while: with those of the second before still enough for a verdict, and a
+/// The same once all have done the same for a while: with those of the period before still enough for a verdict, and a
 /// change is seen in the first.
 const EACH_STEADY: f64 = 10.0;
 
@@ -116,7 +116,9 @@ impl Pace {
             (EACH_CALM, FASTEST_CALM)
         };
         let crowd = running as f64 / cpus.max(1) as f64;
-        let rate = (crowd.max(1.0) * each / seconds.max(1.0)).ceil().min(most);
+        let rate = (crowd.max(1.0) * each / seconds.max(0.001))
+            .ceil()
+            .min(most);
         (rate.max(SLOWEST) as u32).min(fastest)
     }
 }
@@ -180,22 +182,6 @@ mod tests {
             let _ = pace.next(1.0, 2, 251);
         }
         assert!(pace.threads.is_empty());
-    }
-
-    #[test]
-    fn short_periods_cost_no_more_samples_a_second_than_long_ones() {
-        let mut pace = Pace::default();
-        let mut rates = Vec::new();
-        for _ in 0..140 {
-            pace.note(id(1), 0.5, 6, 0.3);
-            rates.push(pace.next(0.1, 1, 251));
-        }
-        // New for four periods, calm for 3 s, steady until 12 s have passed.
-        let runs = rates.chunk_by(|a, b| a == b).map(|run| (run[0], run.len()));
-        let runs: Vec<(u32, usize)> = runs.collect();
-        assert_eq!(runs[0], (251, 4));
-        assert!(runs[1].0 == 25 && runs[1].1.abs_diff(29) <= 1, "{runs:?}");
-        assert_eq!(runs[2].0, 20);
     }
 
     proptest! {
