@@ -22,11 +22,14 @@ use std::{
 /// A program that computes on PU 0.
 const BUSY: &[&str] = &["taskset", "-c", "0", "sh", "-c", "while :; do :; done"];
 
-/// The end of a period in which the program ran, and whether it was sampled.
+/// The end of a period in which the program ran, and whether it was sampled and its code known.
 fn period(machine: &mut LinuxMachine) -> (Observation, bool) {
     machine.wait(Duration::from_millis(400)).unwrap();
     let observation = machine.observe().expect("the session goes on");
-    let sampled = |metrics: &Metrics| metrics.value(names::SAMPLES).is_some_and(|n| n > 0.0);
+    let sampled = |metrics: &Metrics| {
+        let of_kernel = metrics.value("kernel_share");
+        metrics.value(names::SAMPLES).is_some_and(|n| n > 0.0) && of_kernel < Some(1.0)
+    };
     let any = observation.threads.iter().any(|t| sampled(&t.metrics));
     (observation, any)
 }

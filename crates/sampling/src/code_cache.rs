@@ -63,6 +63,12 @@ impl CodeCache {
         self.old.retain(stays);
     }
 
+    /// Drops the addresses without valid code.
+    pub(crate) fn forget_undecoded(&mut self) {
+        self.young.retain(|_, entry| entry.is_some());
+        self.old.retain(|_, entry| entry.is_some());
+    }
+
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
         self.young.clear();
@@ -109,6 +115,8 @@ mod tests {
             for ip in addresses {
                 prop_assert_eq!(cache.get(ip).is_some(), !range.contains(&ip));
             }
+            cache.forget_undecoded();
+            prop_assert_eq!(cache.len(), 0);
         }
     }
 }

@@ -182,6 +182,13 @@ impl Estimator {
         self.cache.invalidate(&range);
     }
 
+    /// Forgets at which addresses there was no valid code, so that they are read again.
+    pub fn forget_undecoded(&mut self) {
+        self.finder.clear();
+        self.blocks.clear();
+        self.cache.forget_undecoded();
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.finder.clear();

@@ -70,7 +70,7 @@ impl Code {
             memory: Memory::Closed,
             refused: false,
             budget: Budget::of_process(),
-            mappings: mappings(pid, reported),
+            mappings: mappings(pid, reported, &[]),
             files: RefCell::default(),
             served: RefCell::default(),
         };
@@ -78,14 +78,22 @@ impl Code {
         code
     }
 
+    /// Opens the memory anew; what is open stays so where that fails, since it can still be read.
     fn open_memory(&mut self) {
-        // Gives back its place before another one is asked for.
-        self.memory = Memory::Closed;
-        let opened = self.memory_file();
-        self.refused = matches!(&opened, Err(error) if error.kind() == ErrorKind::PermissionDenied);
-        if let Ok(file) = opened {
-            let place = self.budget.reserve(Purpose::Code, 1);
-            self.memory = place.map_or(Memory::Reopened, |place| Memory::Open(place.keep(file)));
+        match self.memory_file() {
+            Ok(file) => {
+                // Returns its place before another one is asked for.
+                self.memory = Memory::Closed;
+                let place = self.budget.reserve(Purpose::Code, 1);
+                self.memory =
+                    place.map_or(Memory::Reopened, |place| Memory::Open(place.keep(file)));
+                self.refused = false;
+            }
+            Err(_) if matches!(self.memory, Memory::Open(_)) => {}
+            Err(error) => {
+                self.memory = Memory::Closed;
+                self.refused = error.kind() == ErrorKind::PermissionDenied;
+            }
         }
     }
 
@@ -105,7 +113,7 @@ impl Code {
 
     /// Reads the mappings again and returns the addresses whose code is no longer what it was.
     pub(super) fn remap(&mut self, pid: i32, reported: &[Reported]) -> Vec<Range<u64>> {
-        let new = mappings(pid, reported);
+        let new = mappings(pid, reported, &self.mappings);
         // The descriptor belongs to an address space, not to a process: execve(2) leaves it with the old one.
         self.open_memory();
         let gone = self.mappings.iter().filter(|old| !new.contains(old));
@@ -221,11 +229,24 @@ fn hash_of(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The executable mappings: from `/proc/PID/maps`, or from what perf reported where that may not be read.
-fn mappings(pid: i32, reported: &[Reported]) -> Vec<Mapping> {
+/// The executable mappings: from `/proc/PID/maps`, or, where that cannot be read now, what perf reported and what of the
+/// mappings known so far (`old`) was not mapped over since.
+fn mappings(pid: i32, reported: &[Reported], old: &[Mapping]) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = match Process::new(pid).and_then(|process| process.maps()) {
         Ok(maps) => maps.into_iter().filter_map(from_maps).collect(),
-        Err(_) => reported.iter().map(from_report).collect(),
+        Err(_) => {
+            let mut known: Vec<Mapping> = reported.iter().map(from_report).collect();
+            let news = known.len();
+            for mapping in old {
+                let range = &mapping.range;
+                let over =
+                    |new: &Mapping| new.range.start < range.end && range.start < new.range.end;
+                if !known[..news].iter().any(over) {
+                    known.push(mapping.clone());
+                }
+            }
+            known
+        }
     };
     mappings.sort_by_key(|mapping| mapping.range.start);
     mappings
@@ -297,8 +318,41 @@ mod tests {
             length: mapping.range.end - mapping.range.start,
             file: mapping.file.clone().expect("from a file"),
         }];
-        let mapped = super::mappings(i32::MAX, &reported);
+        let mapped = super::mappings(i32::MAX, &reported, &[]);
         assert_eq!(mapped, std::slice::from_ref(mapping));
+    }
+
+    #[test]
+    fn what_was_known_stays_where_the_mappings_cannot_be_read() {
+        let mut code = Code::open(own(), Arch::X86_64, &[]);
+        let address =
+            what_was_known_stays_where_the_mappings_cannot_be_read as fn() as usize as u64;
+        let known = code
+            .mapping(address)
+            .expect("this function is mapped")
+            .clone();
+        code.pid = i32::MAX;
+        assert!(code.remap(i32::MAX, &[]).is_empty());
+        assert_eq!(code.mapping(address), Some(&known));
+        // Its memory is read through what was opened before.
+        assert_eq!(code.read(address, &mut [0; 64]), 64);
+        assert!(!code.memory_refused());
+        // Another file was mapped there since.
+        let file = MappedFile {
+            path: "/nowhere".into(),
+            ..known.file.clone().expect("from a file")
+        };
+        let reported = [Reported {
+            address,
+            length: 1,
+            file: file.clone(),
+        }];
+        let gone = code.remap(i32::MAX, &reported);
+        assert_eq!(gone, std::slice::from_ref(&known.range));
+        assert_eq!(
+            code.mapping(address).and_then(|m| m.file.as_ref()),
+            Some(&file)
+        );
     }
 
     #[test]

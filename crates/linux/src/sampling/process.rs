@@ -16,14 +16,14 @@ use std::{
 /// may have been closed and another opened in its place.
 const REREAD: Duration = Duration::from_secs(30);
 
-/// The same where a sample could not be decoded: for want of a descriptor, the code may not have been readable for a
-/// moment.
+/// How often code that could not be decoded is tried again: for want of a descriptor or a privilege, it may not have been
+/// readable for a moment.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// A process whose threads are sampled.
 pub(super) struct Process {
     pid: i32,
-    /// Device and inode of the program, which change at execve(2).
+    /// Device and inode of the program when they were last readable; they change at execve(2).
     program: Option<(u64, u64)>,
     space: Option<Space>,
     /// The last drain in which its code was checked for changes.
@@ -111,8 +111,9 @@ impl Process {
             return;
         }
         self.checked = drain;
+        // For want of a descriptor or a privilege it may not be readable for a while: that is no sign of another program.
         let program = program(self.pid);
-        if program != self.program {
+        if program.is_some() && program != self.program {
             self.program = program;
             self.forget();
         }
@@ -123,6 +124,7 @@ impl Process {
         let due = if space.undecoded { RETRY } else { REREAD };
         if space.read.elapsed() >= due {
             space.remap(self.pid, drain, self.reported.all());
+            space.estimator.forget_undecoded();
         }
     }
 

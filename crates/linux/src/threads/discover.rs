@@ -6,7 +6,7 @@ use perch_core::machine::SESSION_VARIABLE;
 use std::time::{Duration, Instant};
 
 /// How often everything is scanned, whatever the cheap tests say.
-const FULL_EVERY: Duration = Duration::from_secs(10);
+const FULL_EVERY: Duration = Duration::from_secs(30);
 /// How often records of exited threads are aged: with shorter periods, a kernel record may be many periods late.
 const AGE: Duration = Duration::from_secs(1);
 /// Up to this many new task numbers are checked one by one; beyond that, a full scan is cheaper.
