@@ -4,6 +4,7 @@
 //! (WorkOver, section 5.4): all floating-point threads on the same cores.
 
 mod location;
+mod pattern;
 mod rule;
 mod weight;
 

@@ -1,19 +1,20 @@
 //! Rules of manual binding: `PATTERN=PUS`, on the command line or one a line in a file.
 
-use super::{Location, LocationError};
+use super::{
+    Location, LocationError,
+    pattern::{Pattern, wrong},
+};
 use perch_core::ThreadInfo;
 use std::{fmt, path::Path, str::FromStr};
-use wildmatch::WildMatch;
 
 /// Threads of that name go there.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    pattern: WildMatch,
+    pattern: Pattern,
     /// The PUs to which it binds.
     pub pus: Location,
     /// Whether each matching thread gets a PU of its own, in turn.
     pub each: bool,
-    text: String,
 }
 
 /// A rule that cannot be read; shows the rule with a caret under the place.
@@ -33,13 +34,13 @@ pub struct RuleError {
 impl Rule {
     /// Whether the rule is for that thread: its own name or its process's matches the pattern.
     pub fn matches(&self, thread: &ThreadInfo) -> bool {
-        self.pattern.matches(&thread.name) || self.pattern.matches(&thread.process)
+        self.pattern.matches(thread)
     }
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}'", self.text)
+        self.pattern.fmt(f)
     }
 }
 
@@ -48,38 +49,16 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let text = text.trim();
-        let wrong = |column: usize, what: String| RuleError {
-            place: String::new(),
-            what,
-            rule: text.to_owned(),
-            column: text
-                .get(..column)
-                .map_or(0, |before| before.chars().count()),
-        };
-        // Thread names may hold a `=`, PU sets cannot.
-        let Some(equals) = text.rfind('=') else {
-            let what = "a rule is PATTERN=PUS, such as worker*=0-3; there is no '='".to_owned();
-            return Err(wrong(text.len(), what));
-        };
-        let (pattern, pus) = (text[..equals].trim(), &text[equals + 1..]);
-        if pattern.is_empty() {
-            let what = "no pattern before '='; write * for all threads".to_owned();
-            return Err(wrong(0, what));
-        }
-        let mut start = equals + 1;
+        let (pattern, mut start) = Pattern::parse(text, "PATTERN=PUS, such as worker*=0-3")?;
+        let pus = &text[start..];
         let each = pus.trim_start().starts_with("each:");
         if each {
-            start = equals + 1 + pus.find(':').map_or(0, |colon| colon + 1);
+            start += pus.find(':').map_or(0, |colon| colon + 1);
         }
         let pus = text[start..]
             .parse()
-            .map_err(|error: LocationError| wrong(start + error.at, error.what))?;
-        Ok(Self {
-            pattern: WildMatch::new(pattern),
-            pus,
-            each,
-            text: text.to_owned(),
-        })
+            .map_err(|error: LocationError| wrong(text, start + error.at, error.what))?;
+        Ok(Self { pattern, pus, each })
     }
 }
 
