@@ -40,7 +40,5 @@ pub use publish::Published;
 pub use recording::{Reader, Recorder, Recording, RecordingError};
 pub use replay::RecordedMachine;
 pub use report::{Collector, Report};
-pub use restore::{
-    IrqReport, Recovery, RestoreReport, WeightReport, recover_all, recover_one, restore,
-};
+pub use restore::{Recovery, RestoreCounts, RestoreReport, recover_all, recover_one, restore};
 pub use session::{Acting, Options, Session, SessionError};

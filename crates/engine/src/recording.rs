@@ -124,7 +124,7 @@ pub enum Record {
     /// A period.
     Period(Box<PeriodRecord>),
     /// The last.
-    End(EndRecord),
+    End(Box<EndRecord>),
 }
 
 /// Writes a recording. It goes on disk period by period; the first error ends it, and [`Recorder::finish`] tells.
@@ -258,11 +258,11 @@ impl<W: Write + Send> Observer for Recorder<W> {
     }
 
     fn end(&mut self, end: &SessionEnd) {
-        self.write(&Record::End(EndRecord {
+        self.write(&Record::End(Box::new(EndRecord {
             cause: end.cause,
             periods: end.periods,
             restored: end.restored.clone(),
-        }));
+        })));
     }
 }
 

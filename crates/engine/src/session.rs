@@ -94,7 +94,7 @@ pub enum SessionError {
 
 /// The threads and interrupts of a report that could not be restored, and why.
 fn names(left: &RestoreReport) -> String {
-    let threads = left.failed.iter();
+    let threads = left.masks.failed.iter();
     let threads = threads.map(|(thread, why)| format!("{thread} ({why})"));
     let irqs = left.irqs.failed.iter();
     let nices = left.weights.failed.iter();

@@ -113,7 +113,7 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
         Recovery::Elsewhere => "elsewhere",
         Recovery::OtherBoot => "other boot",
         Recovery::Restored(report) => {
-            assert_eq!(report.restored + report.already, 1);
+            assert_eq!(report.masks.restored + report.masks.already, 1);
             "restored"
         }
         Recovery::Damaged { .. } => "damaged",
@@ -160,11 +160,11 @@ fn another_users_journal_moves_nobody_elses_threads() {
     );
     let mut knob = Strangers(Knob(Arc::clone(&kernel)));
     let report = restore(&mut knob, file.journal(), Some(1000));
-    assert_eq!((report.restored, report.failed.len()), (0, 1));
+    assert_eq!((report.masks.restored, report.masks.failed.len()), (0, 1));
     assert_eq!(masks(&kernel)[&thread], set("3"));
     // Who names the journal trusts it.
     let report = restore(&mut knob, file.journal(), None);
-    assert_eq!((report.restored, report.failed.len()), (1, 0));
+    assert_eq!((report.masks.restored, report.masks.failed.len()), (1, 0));
     assert_eq!(masks(&kernel)[&thread], all);
 }
 
@@ -215,7 +215,7 @@ fn only_threads_born_after_a_mask_was_set_can_have_inherited_it() {
     machine.wait(std::time::Duration::ZERO).unwrap();
     let after = kernel.write().unwrap().spawn(None, &set("3"), 0.5);
     let report = restore(&mut machine.knob, &journal, None);
-    assert_eq!((report.restored, report.inherited), (1, 1));
+    assert_eq!((report.masks.restored, report.masks.inherited), (1, 1));
     assert_eq!(masks(&kernel)[&before], set("3"));
     assert_eq!(masks(&kernel)[&after], all);
 }
@@ -259,7 +259,11 @@ fn a_daemon_born_after_the_last_look_gets_the_mask_that_its_parent_had() {
     let [(ours, report), (theirs, _)] = &ended[..] else {
         panic!("{ended:?}")
     };
-    assert_eq!((report.restored, report.inherited), (2, 1), "{report:?}");
+    assert_eq!(
+        (report.masks.restored, report.masks.inherited),
+        (2, 1),
+        "{report:?}"
+    );
     assert_eq!(masks(&kernel)[ours], all);
     assert_eq!(masks(&kernel)[theirs], set("2"));
 }

@@ -73,7 +73,7 @@ fn commands_are_carried_out_in_order_between_two_observations() {
     assert_eq!(session.obey(), Some(Cause::Commanded));
     stop.wait().unwrap();
     let end = session.finish(Ok(Cause::Commanded)).unwrap();
-    assert_eq!((end.restored.restored, mask()), (1, all));
+    assert_eq!((end.restored.masks.restored, mask()), (1, all));
     drop(session);
     assert!(matches!(
         handle.send(Command::Pause),

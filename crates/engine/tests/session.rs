@@ -47,7 +47,7 @@ fn a_plan_that_stays_the_same_writes_nothing() {
         [(thread, Outcome::Applied)]
     );
     assert_eq!(seen.snapshots[1].threads[0].bound, Some(set("3")));
-    assert_eq!(end.restored.restored, 1);
+    assert_eq!(end.restored.masks.restored, 1);
     assert_eq!(masks(&kernel)[&thread], all);
 }
 

@@ -253,7 +253,11 @@ fn restore_later(
     report: &RestoreReport,
 ) -> Result<(), TestCaseError> {
     let hidden = |(_, why): &(ThreadId, String)| why.contains("cpuset");
-    prop_assert!(report.failed.iter().all(hidden), "{:?}", report.failed);
+    prop_assert!(
+        report.masks.failed.iter().all(hidden),
+        "{:?}",
+        report.masks.failed
+    );
     if report.has_failed() {
         let all = kernel.read().unwrap().pus.clone();
         kernel.write().unwrap().veil();
@@ -261,7 +265,7 @@ fn restore_later(
             kernel.write().unwrap().set_cpuset(group, &all);
         }
         let report = restore(&mut Knob(Arc::clone(kernel)), journal, None);
-        prop_assert!(!report.has_failed(), "{:?}", report.failed);
+        prop_assert!(!report.has_failed(), "{:?}", report.masks.failed);
     }
     Ok(())
 }

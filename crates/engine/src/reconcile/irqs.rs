@@ -7,7 +7,7 @@ use crate::{
     observer::IrqMove,
     restore::{RestoreReport, restore_irqs},
 };
-use perch_core::{Affinity, IrqChange, PuSet, Remark, ThreadId};
+use perch_core::{Affinity, IrqChange, PuSet, Remark};
 
 /// Interrupts belong to no target: their journal has a number that no target gets.
 const TARGET: u32 = u32::MAX;
@@ -94,8 +94,7 @@ impl Reconciler {
         }
         let path = file.path().display().to_string();
         if let Err(error) = file.remove() {
-            let nobody = ThreadId { tid: 0, start: 0 };
-            report.failed.push((nobody, format!("{path}: {error}")));
+            report.masks.fail_all(format!("{path}: {error}"));
         }
         report
     }

@@ -57,6 +57,33 @@ fn freed(ownership: &Ownership, thread: ThreadId) -> Option<Record> {
     })
 }
 
+/// A change of a mask, made at `at`, with the thread's target.
+fn set_record(ownership: &Ownership, change: &MaskChange, at: u64) -> Option<(u32, Record)> {
+    let (target, process) = target_of(ownership, change.thread);
+    let owned = ownership.get(change.thread)?;
+    let record = SetRecord {
+        thread: change.thread,
+        process,
+        knob: Knob::Affinity,
+        before: owned.before.clone(),
+        whole: Some(owned.whole),
+        from: owned.asked.iter().cloned().collect(),
+        set: change.set.clone(),
+        let_go: Some(change.set == owned.before),
+        at,
+    };
+    Some((target, Record::Set(record)))
+}
+
+/// The records for each target's journal, in their order.
+fn by_target(records: Vec<(u32, Record)>) -> BTreeMap<u32, Vec<Record>> {
+    let mut targets = BTreeMap::<u32, Vec<Record>>::new();
+    for (target, record) in records {
+        targets.entry(target).or_default().push(record);
+    }
+    targets
+}
+
 /// A process with the program that it executes now.
 fn process_record(affinity: &dyn Affinity, id: ProcessId) -> Record {
     let image = affinity.image(id);
@@ -99,8 +126,8 @@ impl Reconciler {
     }
 
     /// Writes what has been done or found, to those journals that there are.
-    fn conclude(&mut self, records: BTreeMap<u32, Vec<Record>>, remarks: &mut Vec<Remark>) {
-        for (target, records) in records {
+    fn conclude(&mut self, records: Vec<(u32, Record)>, remarks: &mut Vec<Remark>) {
+        for (target, records) in by_target(records) {
             if let Some(file) = self.files.get_mut(&target)
                 && let Err(error) = file.conclude(&records)
             {
@@ -122,24 +149,17 @@ impl Reconciler {
         if self.files.is_empty() {
             return;
         }
-        let mut records = BTreeMap::<u32, Vec<Record>>::new();
-        for noticed in &taken.noticed {
-            if let Some((target, record)) = self.record(noticed, control, affinity) {
-                records.entry(target).or_default().push(record);
-            }
-        }
-        for noticed in &taken.nices {
-            if let Some((target, record)) = Self::nice_record(*noticed, control) {
-                records.entry(target).or_default().push(record);
-            }
-        }
+        let noticed = taken.noticed.iter();
+        let noticed = noticed.filter_map(|noticed| self.record(noticed, control, affinity));
+        let nices = taken.nices.iter();
+        let nices = nices.filter_map(|noticed| Self::nice_record(*noticed, control));
+        let mut records: Vec<(u32, Record)> = noticed.chain(nices).collect();
         for process in &taken.processes {
             // Journaled before anything is changed, so that a restore after perch was killed knows the process, whatever
             // it starts.
             let target = control.ownership.target(process.pid);
             if self.files.contains_key(&target) {
-                let record = process_record(affinity, *process);
-                records.entry(target).or_default().push(record);
+                records.push((target, process_record(affinity, *process)));
             }
         }
         for file in self.files.values_mut() {
@@ -216,11 +236,15 @@ impl Reconciler {
         if changes.is_empty() {
             return;
         }
-        if let Err(why) = self.announce(&changes, control, machine.affinity()) {
+        let at = (self.clock)();
+        let sets = changes
+            .iter()
+            .filter_map(|(_, change)| set_record(&control.ownership, change, at));
+        if let Err(why) = self.announce(sets.collect(), control, machine.affinity()) {
             remarks.push(Remark::error("journal", why));
             return;
         }
-        let mut records = BTreeMap::<u32, Vec<Record>>::new();
+        let mut records = Vec::new();
         for (at, change) in &changes {
             let thread = change.thread;
             let (target, _) = target_of(&control.ownership, thread);
@@ -231,8 +255,7 @@ impl Reconciler {
                 .ownership
                 .outcome(thread, &change.set, outcome, span);
             (moves[*at].outcome, moves[*at].span) = (outcome, span);
-            let done = Record::Done { thread, outcome };
-            records.entry(target).or_default().push(done);
+            records.push((target, Record::Done { thread, outcome }));
         }
         self.conclude(records, remarks);
     }
@@ -240,36 +263,14 @@ impl Reconciler {
     /// Writes to the journals what is about to be changed.
     fn announce(
         &mut self,
-        changes: &[(usize, MaskChange)],
+        sets: Vec<(u32, Record)>,
         control: &Control,
         affinity: &dyn Affinity,
     ) -> Result<(), String> {
         if let Some(why) = &self.failed {
             return Err(why.clone());
         }
-        let at = (self.clock)();
-        let mut records = BTreeMap::<u32, Vec<Record>>::new();
-        for (_, change) in changes {
-            let (target, process) = target_of(&control.ownership, change.thread);
-            let Some(owned) = control.ownership.get(change.thread) else {
-                continue;
-            };
-            records
-                .entry(target)
-                .or_default()
-                .push(Record::Set(SetRecord {
-                    thread: change.thread,
-                    process,
-                    knob: Knob::Affinity,
-                    before: owned.before.clone(),
-                    whole: Some(owned.whole),
-                    from: owned.asked.iter().cloned().collect(),
-                    set: change.set.clone(),
-                    let_go: Some(change.set == owned.before),
-                    at,
-                }));
-        }
-        for (target, sets) in records {
+        for (target, sets) in by_target(sets) {
             self.announce_to(target, sets, control, affinity)?;
         }
         Ok(())
@@ -363,10 +364,9 @@ impl Reconciler {
         if !report.has_failed() {
             let path = file.path().to_owned();
             if let Err(error) = file.remove() {
-                let nobody = ThreadId { tid: 0, start: 0 };
                 report
-                    .failed
-                    .push((nobody, format!("{}: {error}", path.display())));
+                    .masks
+                    .fail_all(format!("{}: {error}", path.display()));
             }
         } else {
             self.files.insert(target, file);

@@ -8,12 +8,26 @@ use crate::{
     weights::NiceNoticed,
 };
 use perch_core::{Affinity, Machine, NiceChange, Outcome, Remark, Scope, ThreadId};
-use std::collections::BTreeMap;
 
 /// A thread's target and process.
 fn target_of(control: &Control, thread: ThreadId) -> Option<(u32, i32)> {
     let pid = control.nices.get(thread)?.pid;
     Some((control.ownership.target(pid), pid))
+}
+
+/// A change of a nice value, made at `at`, with the thread's target.
+fn set_record(control: &Control, change: &NiceChange, at: u64) -> Option<(u32, Record)> {
+    let thread = change.thread;
+    let (target, process) = target_of(control, thread)?;
+    let record = NiceRecord {
+        thread,
+        process,
+        before: control.nices.get(thread)?.before,
+        from: change.expect,
+        set: change.set,
+        at,
+    };
+    Some((target, Record::Nice(record)))
 }
 
 impl Reconciler {
@@ -71,11 +85,15 @@ impl Reconciler {
         if changes.is_empty() {
             return;
         }
-        if let Err(why) = self.announce_nices(&changes, control, machine.affinity()) {
+        let at = (self.clock)();
+        let sets = changes
+            .iter()
+            .filter_map(|(_, change)| set_record(control, change, at));
+        if let Err(why) = self.announce(sets.collect(), control, machine.affinity()) {
             remarks.push(Remark::error("journal", why));
             return;
         }
-        let mut records = BTreeMap::<u32, Vec<Record>>::new();
+        let mut records = Vec::new();
         for (at, change) in &changes {
             let Some((target, _)) = target_of(control, change.thread) else {
                 continue;
@@ -86,47 +104,10 @@ impl Reconciler {
             let taken = &mut actions[*at];
             taken.outcome = outcome;
             control.nices.taken(taken, Some(change), false);
-            records.entry(target).or_default().push(Record::NiceDone {
-                thread: change.thread,
-                outcome,
-            });
+            let thread = change.thread;
+            records.push((target, Record::NiceDone { thread, outcome }));
         }
         self.conclude(records, remarks);
-    }
-
-    fn announce_nices(
-        &mut self,
-        changes: &[(usize, NiceChange)],
-        control: &Control,
-        affinity: &dyn Affinity,
-    ) -> Result<(), String> {
-        if let Some(why) = &self.failed {
-            return Err(why.clone());
-        }
-        let at = (self.clock)();
-        let mut records = BTreeMap::<u32, Vec<Record>>::new();
-        for (_, change) in changes {
-            let thread = change.thread;
-            let known = target_of(control, thread).zip(control.nices.get(thread));
-            let Some(((target, process), known)) = known else {
-                continue;
-            };
-            records
-                .entry(target)
-                .or_default()
-                .push(Record::Nice(NiceRecord {
-                    thread,
-                    process,
-                    before: known.before,
-                    from: change.expect,
-                    set: change.set,
-                    at,
-                }));
-        }
-        for (target, nices) in records {
-            self.announce_to(target, nices, control, affinity)?;
-        }
-        Ok(())
     }
 }
 

@@ -40,16 +40,13 @@ impl<'a> Families<'a> {
         for mask in &all {
             masks.entry(mask.process).or_default().push(mask.clone());
         }
-        let parents = relatives
-            .iter()
-            .map(|relative| (relative.process.pid, relative.parent));
         Self {
             journal,
             masks,
             foreign,
             all,
             known: journal.looked_at().collect(),
-            parents: parents.collect(),
+            parents: parents(relatives),
         }
     }
 
@@ -116,19 +113,8 @@ impl<'a> Families<'a> {
         })
     }
 
-    /// The process, or its nearest ancestor in the journal. `None` if it was reparented: any process of the session may
-    /// have been its ancestor.
     fn home(&self, pid: i32) -> Option<i32> {
-        let mut at = pid;
-        // A parent's PID is not reused while it lives. But PIDs of processes that exited may have been reused so that
-        // the links form a cycle.
-        for _ in 0..=self.parents.len() {
-            if self.known.contains(&at) {
-                return Some(at);
-            }
-            at = *self.parents.get(&at)?;
-        }
-        None
+        home(pid, &self.known, &self.parents)
     }
 
     fn candidates(&self, home: Option<i32>) -> Box<dyn Iterator<Item = &MaskRecord> + '_> {
@@ -145,6 +131,29 @@ impl<'a> Families<'a> {
             None => Box::new(self.foreign.values().flatten()),
         }
     }
+}
+
+/// The parent of each relative's process.
+pub(super) fn parents(relatives: &[Relative]) -> HashMap<i32, i32> {
+    relatives
+        .iter()
+        .map(|relative| (relative.process.pid, relative.parent))
+        .collect()
+}
+
+/// The process, or its nearest ancestor in the journal. `None` if it was reparented: any process of the session may
+/// have been its ancestor.
+pub(super) fn home(pid: i32, known: &BTreeSet<i32>, parents: &HashMap<i32, i32>) -> Option<i32> {
+    let mut at = pid;
+    // A parent's PID is not reused while it lives. But PIDs of processes that exited may have been reused so that the
+    // links form a cycle.
+    for _ in 0..=parents.len() {
+        if known.contains(&at) {
+            return Some(at);
+        }
+        at = *parents.get(&at)?;
+    }
+    None
 }
 
 /// Whether a thread with `mask` may have it from one that was given `asked`, where it may use `allowed`.

@@ -1,13 +1,20 @@
 //! Giving interrupts back the masks that they had before perch.
 
-use super::report::IrqReport;
+use super::report::{Refusals, RestoreCounts};
 use crate::journal::Journal;
 use perch_core::{IrqChange, Irqs, MaskError, Outcome};
 
+const REFUSALS: Refusals = Refusals {
+    not_permitted: "not permitted: run it as root",
+    failed: "the system lacks file descriptors or memory",
+    no_usable_pu: "none of the PUs that it had is online now",
+    not_applied: "this machine does not change masks of interrupts",
+};
+
 /// Gives each interrupt of a journal the mask that it had before perch, if it still has one that perch may have set.
 /// `irqs` is `None` on a machine that has none.
-pub fn restore_irqs(mut irqs: Option<&mut dyn Irqs>, journal: &Journal) -> IrqReport {
-    let mut report = IrqReport::default();
+pub fn restore_irqs(mut irqs: Option<&mut dyn Irqs>, journal: &Journal) -> RestoreCounts<u32> {
+    let mut report = RestoreCounts::default();
     for record in journal.irqs() {
         let Some(irqs) = irqs.as_deref_mut() else {
             report.gone += 1;
@@ -31,31 +38,11 @@ pub fn restore_irqs(mut irqs: Option<&mut dyn Irqs>, journal: &Journal) -> IrqRe
             Err(MaskError::Gone) => Outcome::Gone,
             Err(MaskError::Hidden) => Outcome::NotPermitted,
             Err(MaskError::Other(why)) => {
-                report.failed.push((record.irq, why));
+                report.fail(record.irq, why);
                 continue;
             }
         };
-        match outcome {
-            Outcome::Applied => report.restored += 1,
-            Outcome::Gone => report.gone += 1,
-            Outcome::ChangedByOthers => report.left_alone += 1,
-            Outcome::NotPermitted => {
-                let why = "not permitted: run it as root".to_owned();
-                report.failed.push((record.irq, why));
-            }
-            Outcome::Failed => {
-                let why = "the system lacks file descriptors or memory".to_owned();
-                report.failed.push((record.irq, why));
-            }
-            Outcome::NoUsablePu => {
-                let why = "none of the PUs that it had is online now".to_owned();
-                report.failed.push((record.irq, why));
-            }
-            Outcome::NotApplied => {
-                let why = "this machine does not change masks of interrupts".to_owned();
-                report.failed.push((record.irq, why));
-            }
-        }
+        report.count(record.irq, outcome, &REFUSALS);
     }
     report
 }

@@ -8,7 +8,7 @@ mod report;
 
 pub use irqs::restore_irqs;
 pub use recover::{Recovery, recover_all, recover_one};
-pub use report::{IrqReport, RestoreReport, WeightReport};
+pub use report::{RestoreCounts, RestoreReport};
 
 use crate::{
     journal::{Held, Journal, Kept},
@@ -16,6 +16,7 @@ use crate::{
 };
 use family::{Families, Foreign, Kinship, fits};
 use perch_core::{Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
+use report::Refusals;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A thread that is born while its parent is being restored is found by looking again; more rounds than this are
@@ -29,6 +30,20 @@ const LOOKS: usize = 4;
 const HIDDEN: &str = "its cpuset leaves so few PUs that its mask may be perch's or one that was set by others: run \
                       `perch restore` again when the cpuset allows more";
 
+const REFUSALS: Refusals = Refusals {
+    not_permitted: "not permitted: run `perch restore` as root",
+    failed: "the system lacks file descriptors or memory: run `perch restore` when it has some",
+    no_usable_pu: "none of the PUs that it had is usable now (offline, or out of the cpuset)",
+    not_applied: "this machine does not change masks",
+};
+
+/// Why a thread of another user than the journal's is left as it is.
+fn strangers(owner: u32) -> String {
+    format!(
+        "it is not user {owner}'s, to whom the journal belongs: if you trust the journal, name it (`perch restore FILE`)"
+    )
+}
+
 /// Restores each thread of a journal to the mask that it had before perch, if it still has the one that perch set. Does
 /// the same for descendants of the session's processes that have inherited such a mask. `owner` is the user to whom the
 /// journal belongs, if it is not the caller: then only that user's threads are touched, whatever the journal says.
@@ -39,39 +54,43 @@ pub fn restore(
 ) -> RestoreReport {
     let irqs = match owner {
         None => restore_irqs(affinity.irqs(), journal),
-        Some(_) => IrqReport::default(),
+        Some(_) => RestoreCounts::default(),
     };
     let weights = nices::restore_nices(affinity, journal, owner);
     let mut restoring = Restoring {
         affinity,
         journal,
         owner,
-        report: RestoreReport {
-            damaged: journal.damaged,
-            irqs,
-            weights,
-            ..RestoreReport::default()
-        },
+        report: RestoreCounts::default(),
         foreign: HashMap::new(),
         gone: BTreeMap::new(),
     };
     restoring.known_threads();
     restoring.executed();
     restoring.relatives();
-    restoring.report
+    RestoreReport {
+        masks: restoring.report,
+        irqs,
+        weights,
+        damaged: journal.damaged,
+    }
 }
 
 struct Restoring<'a> {
     affinity: &'a mut dyn Affinity,
     journal: &'a Journal,
     owner: Option<u32>,
-    report: RestoreReport,
+    report: RestoreCounts,
     foreign: Foreign,
     /// Threads that perch had bound and that have exited, by process.
     gone: BTreeMap<i32, Vec<&'a Held>>,
 }
 
 impl<'a> Restoring<'a> {
+    fn count(&mut self, thread: ThreadId, outcome: Outcome) {
+        self.report.count(thread, outcome, &REFUSALS);
+    }
+
     /// The threads in the journal.
     fn known_threads(&mut self) {
         let mut unexplained = Vec::new();
@@ -114,7 +133,7 @@ impl<'a> Restoring<'a> {
         {
             // It may be a thread that another process has placed, not the one that perch had bound.
             self.foreign(thread, held.process);
-            self.report.count(thread, Outcome::ChangedByOthers);
+            self.count(thread, Outcome::ChangedByOthers);
             return;
         }
         match self.give_back(thread, held) {
@@ -124,7 +143,7 @@ impl<'a> Restoring<'a> {
                 } else if outcome == Outcome::ChangedByOthers {
                     self.foreign(thread, held.process);
                 }
-                self.report.count(thread, outcome);
+                self.count(thread, outcome);
             }
             Ok(Given::Already) => self.report.already += 1,
             Err(why) => self.report.fail(thread, why.to_string()),
@@ -187,13 +206,7 @@ impl<'a> Restoring<'a> {
         if let Err(MaskError::Gone) = self.affinity.mask(thread) {
             self.report.gone += 1;
         } else {
-            self.report.fail(
-                thread,
-                format!(
-                    "it is not user {owner}'s, to whom the journal belongs: if you trust the journal, name it \
-                     (`perch restore FILE`)"
-                ),
-            );
+            self.report.fail(thread, strangers(owner));
         }
         true
     }
@@ -271,7 +284,7 @@ impl<'a> Restoring<'a> {
                     matches!(self.journal.thread(first), Some(Kept::Held(_))),
                 ));
             }
-            self.report.count(first, outcome);
+            self.count(first, outcome);
         }
     }
 
@@ -290,11 +303,9 @@ impl<'a> Restoring<'a> {
             let relatives = match self.affinity.relatives(session, &processes, &known) {
                 Ok(relatives) => relatives,
                 Err(why) => {
-                    let nobody = ThreadId { tid: 0, start: 0 };
-                    self.report.fail(
-                        nobody,
-                        format!("threads that inherited a mask cannot be looked for: {why}"),
-                    );
+                    self.report.fail_all(format!(
+                        "threads that inherited a mask cannot be looked for: {why}"
+                    ));
                     return;
                 }
             };
@@ -337,7 +348,7 @@ impl<'a> Restoring<'a> {
                 match self.give_back(relative.thread, &heir) {
                     Ok(Given::Outcome(outcome)) => {
                         self.report.inherited += usize::from(outcome == Outcome::Applied);
-                        self.report.count(relative.thread, outcome);
+                        self.count(relative.thread, outcome);
                     }
                     Ok(Given::Already) => self.report.already += 1,
                     Err(why) => self.report.fail(relative.thread, why.to_string()),

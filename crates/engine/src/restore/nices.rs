@@ -1,9 +1,23 @@
 //! Giving threads back the nice values that they had before perch.
 
-use super::{ROUNDS, report::WeightReport};
+use super::{
+    ROUNDS,
+    family::{home, parents},
+    report::{Refusals, RestoreCounts},
+    strangers,
+};
 use crate::journal::{Journal, NiceKept, NiceSetRecord};
 use perch_core::{Affinity, MaskError, NiceChange, Outcome, ProcessId, ThreadId};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
+
+const REFUSED: &str = "the kernel refused to set its nice value";
+
+const REFUSALS: Refusals = Refusals {
+    not_permitted: "not permitted: run `perch restore` as root",
+    failed: REFUSED,
+    no_usable_pu: REFUSED,
+    not_applied: REFUSED,
+};
 
 /// Gives each thread of a journal the nice value that it had before perch, if it still has one that perch may have set;
 /// and descendants of the session's processes that have inherited such a value. `owner` is as in [`super::restore`].
@@ -11,12 +25,12 @@ pub(super) fn restore_nices(
     affinity: &mut dyn Affinity,
     journal: &Journal,
     owner: Option<u32>,
-) -> WeightReport {
+) -> RestoreCounts {
     let mut restoring = Restoring {
         affinity,
         journal,
         owner,
-        report: WeightReport::default(),
+        report: RestoreCounts::default(),
         foreign: HashSet::new(),
     };
     if journal.nices().next().is_some() || journal.nice_sets().next().is_some() {
@@ -30,7 +44,7 @@ struct Restoring<'a> {
     affinity: &'a mut dyn Affinity,
     journal: &'a Journal,
     owner: Option<u32>,
-    report: WeightReport,
+    report: RestoreCounts,
     /// Values that other processes have set, by process.
     foreign: HashSet<(i32, i32)>,
 }
@@ -51,7 +65,7 @@ impl Restoring<'_> {
                     self.foreign.extend(nices.map(|nice| (*process, nice)));
                 }
                 (NiceKept::Held(_), Err(MaskError::Gone)) => self.report.gone += 1,
-                (NiceKept::Held(_), Err(why)) => self.fail(thread, why.to_string()),
+                (NiceKept::Held(_), Err(why)) => self.report.fail(thread, why.to_string()),
                 (NiceKept::Held(held), Ok(now)) if now == held.before => self.report.already += 1,
                 (NiceKept::Held(held), Ok(now)) if now == held.set || now == held.from => {
                     self.change(thread, now, held.before);
@@ -69,11 +83,7 @@ impl Restoring<'_> {
         if let Some(owner) = self.owner
             && !self.affinity.belongs_to(thread, owner)
         {
-            let why = format!(
-                "it is not user {owner}'s, to whom the journal belongs: if you trust the journal, name it (`perch restore \
-                 FILE`)"
-            );
-            self.fail(thread, why);
+            self.report.fail(thread, strangers(owner));
             return false;
         }
         let change = NiceChange {
@@ -83,28 +93,8 @@ impl Restoring<'_> {
         };
         let weights = self.affinity.weights();
         let outcome = weights.map_or(Outcome::Gone, |weights| weights.change_nice(&change));
-        match outcome {
-            Outcome::Applied => self.report.restored += 1,
-            Outcome::Gone => self.report.gone += 1,
-            Outcome::ChangedByOthers => self.report.left_alone += 1,
-            Outcome::NotPermitted => {
-                self.fail(
-                    thread,
-                    "not permitted: run `perch restore` as root".to_owned(),
-                );
-            }
-            Outcome::Failed | Outcome::NoUsablePu | Outcome::NotApplied => {
-                self.fail(
-                    thread,
-                    "the kernel refused to set its nice value".to_owned(),
-                );
-            }
-        }
+        self.report.count(thread, outcome, &REFUSALS);
         outcome == Outcome::Applied
-    }
-
-    fn fail(&mut self, thread: ThreadId, why: String) {
-        self.report.failed.push((thread, why));
     }
 
     /// Threads that are not in the journal and have inherited a value from one that is.
@@ -121,16 +111,13 @@ impl Restoring<'_> {
             let relatives = match self.affinity.relatives(session, &processes, &known) {
                 Ok(relatives) => relatives,
                 Err(why) => {
-                    let nobody = ThreadId { tid: 0, start: 0 };
-                    let why =
-                        format!("threads that inherited a nice value cannot be looked for: {why}");
-                    return self.fail(nobody, why);
+                    self.report.fail_all(format!(
+                        "threads that inherited a nice value cannot be looked for: {why}"
+                    ));
+                    return;
                 }
             };
-            let parents: HashMap<i32, i32> = relatives
-                .iter()
-                .map(|relative| (relative.process.pid, relative.parent))
-                .collect();
+            let parents = parents(&relatives);
             let mut found = false;
             for relative in &relatives {
                 let thread = relative.thread;
@@ -164,16 +151,4 @@ impl Restoring<'_> {
             }
         }
     }
-}
-
-/// The process, or its nearest ancestor in the journal; `None` if it was reparented.
-fn home(pid: i32, known: &BTreeSet<i32>, parents: &HashMap<i32, i32>) -> Option<i32> {
-    let mut at = pid;
-    for _ in 0..=parents.len() {
-        if known.contains(&at) {
-            return Some(at);
-        }
-        at = *parents.get(&at)?;
-    }
-    None
 }

@@ -176,8 +176,7 @@ fn recover(
     if !report.has_failed()
         && let Err(why) = remove(dir, name)
     {
-        let nobody = perch_core::ThreadId { tid: 0, start: 0 };
-        report.failed.push((nobody, why));
+        report.masks.fail_all(why);
     }
     Ok(Some(Recovery::Restored(report)))
 }

@@ -3,54 +3,69 @@
 use perch_core::{Outcome, ThreadId};
 use serde::{Deserialize, Serialize};
 
-/// What came of restoring.
+/// What came of restoring what perch had changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreReport {
-    /// Threads that have the mask again that they had before perch.
-    pub restored: usize,
-    /// Of these, threads that had inherited a mask which perch set on another.
-    pub inherited: usize,
-    /// Threads that had it already.
-    pub already: usize,
-    /// Threads that have ended.
-    pub gone: usize,
-    /// Threads left alone because another process has changed their mask since.
-    pub left_alone: usize,
-    /// Threads that could not be restored, and why.
-    pub failed: Vec<(ThreadId, String)>,
-    /// Interrupts; none but after the policy `irq` (`perch irq --apply`).
-    #[serde(default, skip_serializing_if = "IrqReport::is_empty")]
-    pub irqs: IrqReport,
+    /// The masks of threads.
+    #[serde(flatten)]
+    pub masks: RestoreCounts,
+    /// The masks of interrupts; none but after the policy `irq` (`perch irq --apply`).
+    #[serde(default, skip_serializing_if = "RestoreCounts::is_empty")]
+    pub irqs: RestoreCounts<u32>,
     /// Nice values, by which threads have their CPU weights; none but after `--weight`.
-    #[serde(default, skip_serializing_if = "WeightReport::is_empty")]
-    pub weights: WeightReport,
+    #[serde(default, skip_serializing_if = "RestoreCounts::is_empty")]
+    pub weights: RestoreCounts,
     /// Records of the journal that were damaged or missing.
     pub damaged: usize,
 }
 
-/// What came of restoring the nice values of threads.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WeightReport {
-    /// Threads that have the value again that they had before perch.
+/// What came of restoring one setting, such as the mask, of all that perch had changed: threads, or `Of` = `u32`,
+/// interrupts by their number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreCounts<Of = ThreadId> {
+    /// They have the value again that they had before perch.
     pub restored: usize,
     /// Of these, threads that had inherited a value which perch set on another.
+    #[serde(default)]
     pub inherited: usize,
-    /// Threads that had it already.
+    /// They had it already.
     pub already: usize,
-    /// Threads that have ended.
+    /// Threads that have exited; interrupts that were removed or belong to another device now.
     pub gone: usize,
-    /// Threads left alone because another process has set their value since, or may have.
+    /// Left alone because another process has set the value since, or may have.
     pub left_alone: usize,
-    /// Threads that could not be restored, and why.
-    pub failed: Vec<(ThreadId, String)>,
+    /// What could not be restored, and why.
+    pub failed: Vec<(Of, String)>,
 }
 
-impl WeightReport {
+/// Why a change was refused, for the user: the sentences for one setting.
+pub(super) struct Refusals {
+    pub not_permitted: &'static str,
+    pub failed: &'static str,
+    pub no_usable_pu: &'static str,
+    pub not_applied: &'static str,
+}
+
+impl<Of> Default for RestoreCounts<Of> {
+    fn default() -> Self {
+        Self {
+            restored: 0,
+            inherited: 0,
+            already: 0,
+            gone: 0,
+            left_alone: 0,
+            failed: Vec::new(),
+        }
+    }
+}
+
+impl<Of> RestoreCounts<Of> {
     /// Whether there was nothing to restore.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.restored + self.already + self.gone + self.left_alone == 0 && self.failed.is_empty()
     }
 
+    /// Adds what came of restoring once more: what was counted before had its value then.
     fn and_then(&mut self, again: Self) {
         self.restored += again.restored;
         self.inherited += again.inherited;
@@ -66,87 +81,54 @@ impl WeightReport {
         self.left_alone += other.left_alone;
         self.failed.extend(other.failed);
     }
-}
 
-/// What came of restoring the masks of interrupts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IrqReport {
-    /// Interrupts that have the mask again that they had before perch.
-    pub restored: usize,
-    /// Interrupts that had it already.
-    pub already: usize,
-    /// Interrupts that were removed or belong to another device now.
-    pub gone: usize,
-    /// Interrupts left alone because another process has changed their mask since.
-    pub left_alone: usize,
-    /// Interrupts that could not be restored, and why.
-    pub failed: Vec<(u32, String)>,
-}
-
-impl IrqReport {
-    /// Whether there was nothing to restore.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+    pub(super) fn count(&mut self, of: Of, outcome: Outcome, refusals: &Refusals) {
+        match outcome {
+            Outcome::Applied => self.restored += 1,
+            Outcome::Gone => self.gone += 1,
+            Outcome::ChangedByOthers => self.left_alone += 1,
+            Outcome::NotPermitted => self.fail(of, refusals.not_permitted),
+            Outcome::Failed => self.fail(of, refusals.failed),
+            Outcome::NoUsablePu => self.fail(of, refusals.no_usable_pu),
+            Outcome::NotApplied => self.fail(of, refusals.not_applied),
+        }
     }
 
-    fn add(&mut self, other: Self) {
-        self.restored += other.restored;
-        self.already += other.already;
-        self.gone += other.gone;
-        self.left_alone += other.left_alone;
-        self.failed.extend(other.failed);
+    pub(super) fn fail(&mut self, of: Of, why: impl Into<String>) {
+        self.failed.push((of, why.into()));
+    }
+}
+
+impl RestoreCounts {
+    /// A failure that is not about one thread.
+    pub(crate) fn fail_all(&mut self, why: impl Into<String>) {
+        self.fail(ThreadId { tid: 0, start: 0 }, why);
     }
 }
 
 impl RestoreReport {
     /// Whether something could not be restored that should have been.
     pub fn has_failed(&self) -> bool {
-        !self.failed.is_empty() || !self.irqs.failed.is_empty() || !self.weights.failed.is_empty()
+        let Self {
+            masks,
+            irqs,
+            weights,
+            ..
+        } = self;
+        !(masks.failed.is_empty() && irqs.failed.is_empty() && weights.failed.is_empty())
     }
 
-    /// Adds what came of restoring once more: threads that were counted before had their mask then.
+    /// Adds what came of restoring threads once more: threads that were counted before had their mask then.
     pub(crate) fn and_then(&mut self, again: Self) {
-        self.restored += again.restored;
-        self.inherited += again.inherited;
-        self.left_alone = again.left_alone;
-        self.failed = again.failed;
+        self.masks.and_then(again.masks);
         self.weights.and_then(again.weights);
     }
 
     /// Adds what came of restoring another target.
     pub(crate) fn add(&mut self, other: Self) {
-        self.restored += other.restored;
-        self.inherited += other.inherited;
-        self.already += other.already;
-        self.gone += other.gone;
-        self.left_alone += other.left_alone;
-        self.failed.extend(other.failed);
+        self.masks.add(other.masks);
         self.irqs.add(other.irqs);
         self.weights.add(other.weights);
         self.damaged += other.damaged;
-    }
-
-    pub(super) fn count(&mut self, thread: ThreadId, outcome: Outcome) {
-        match outcome {
-            Outcome::Applied => self.restored += 1,
-            Outcome::Gone => self.gone += 1,
-            Outcome::ChangedByOthers => self.left_alone += 1,
-            Outcome::NotPermitted => {
-                self.fail(thread, "not permitted: run `perch restore` as root");
-            }
-            Outcome::Failed => self.fail(
-                thread,
-                "the system lacks file descriptors or memory: run `perch restore` when it has some",
-            ),
-            Outcome::NoUsablePu => self.fail(
-                thread,
-                "none of the PUs that it had is usable now (offline, or out of the cpuset)",
-            ),
-            Outcome::NotApplied => self.fail(thread, "this machine does not change masks"),
-        }
-    }
-
-    pub(super) fn fail(&mut self, thread: ThreadId, why: impl Into<String>) {
-        self.failed.push((thread, why.into()));
     }
 }

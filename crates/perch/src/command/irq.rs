@@ -121,7 +121,7 @@ pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
     }
     view.failed.map_or(Ok(()), Err)?;
     if args.apply && !args.json {
-        super::print(&render::irq::restored(&end.restored.irqs))?;
+        super::print(&render::restored::irqs(&end.restored.irqs))?;
     }
     Ok(ExitCode::from(u8::from(end.restored.has_failed())))
 }

@@ -353,10 +353,10 @@ pub(super) fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
         .into_iter()
         .filter_map(|(path, recovery)| match &recovery {
             Recovery::Restored(report) if !report.has_failed() => {
-                (report.restored > 0).then(|| {
+                (report.masks.restored > 0).then(|| {
                     let text = format!(
                         "a killed perch left masks behind: {} restored",
-                        report.restored
+                        report.masks.restored
                     );
                     Remark::note("recovered", text)
                 })

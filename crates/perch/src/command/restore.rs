@@ -1,11 +1,13 @@
 //! `perch restore`: undo what a killed perch has left.
 
-use crate::{args::RestoreArgs, render::count};
+use crate::{
+    args::RestoreArgs,
+    render::{count, restored::restored},
+};
 use anyhow::Result;
 use perch_core::text::printable;
 use perch_engine::{
-    Recovery, RestoreReport, StateDir, WeightReport, journal::state_dir::VARIABLE, recover_all,
-    recover_one,
+    Recovery, RestoreReport, StateDir, journal::state_dir::VARIABLE, recover_all, recover_one,
 };
 use perch_linux::affinity::LinuxAffinity;
 use serde::Serialize;
@@ -112,56 +114,9 @@ pub fn sentence(recovery: &Recovery) -> String {
             "{} damaged or missing, so some threads may keep a mask that perch set (see `taskset -p`); from the rest: \
              {}; the file is kept as {}",
             count(report.damaged, "record"),
-            parts(report),
+            restored(report),
             kept.display()
         ),
-        Recovery::Restored(report) => parts(report),
+        Recovery::Restored(report) => restored(report),
     }
-}
-
-fn parts(report: &RestoreReport) -> String {
-    let mut parts = vec![format!("{} restored", count(report.restored, "thread"))];
-    let others = [
-        (report.already, "had their masks already"),
-        (report.gone, "ended"),
-        (
-            report.left_alone,
-            "left alone: another process has set their masks since",
-        ),
-    ];
-    parts.extend(
-        others
-            .iter()
-            .filter(|(number, _)| *number > 0)
-            .map(|(number, what)| format!("{number} {what}")),
-    );
-    parts.extend(report.failed.iter().map(|(thread, why)| match thread.tid {
-        0 => why.clone(),
-        _ => format!("{thread} failed: {why}"),
-    }));
-    if !report.weights.is_empty() {
-        parts.push(weights(&report.weights));
-    }
-    if !report.irqs.is_empty() {
-        parts.push(crate::render::irq::restored(&report.irqs));
-    }
-    parts.join("; ")
-}
-
-/// The outcome of restoring CPU weights, in words.
-fn weights(report: &WeightReport) -> String {
-    let mut parts = vec![format!("{} restored", count(report.restored, "CPU weight"))];
-    let others = [
-        (report.already, "as before already"),
-        (report.gone, "of threads that have ended"),
-        (
-            report.left_alone,
-            "left alone: another process has set them since, or may have",
-        ),
-    ];
-    let others = others.iter().filter(|(number, _)| *number > 0);
-    parts.extend(others.map(|(number, what)| format!("{number} {what}")));
-    let failed = report.failed.iter();
-    parts.extend(failed.map(|(thread, why)| format!("the weight of {thread} failed: {why}")));
-    parts.join("; ")
 }

@@ -1,13 +1,12 @@
 //! Interrupts as tables.
 
 use super::{
-    count, fit,
+    fit,
     table::{Align, table as columns},
     wrapped,
 };
 use crate::command::irq::{Line, Seen};
 use perch_core::{IrqLevel, Outcome, Topology};
-use perch_engine::IrqReport;
 
 /// Width of a device's name.
 const DEVICE: usize = 26;
@@ -167,22 +166,4 @@ pub fn moves(seen: &Seen) -> String {
         }
     }
     text
-}
-
-/// The outcome of restoring interrupts.
-pub fn restored(report: &IrqReport) -> String {
-    let mut parts = vec![format!("{} restored", count(report.restored, "interrupt"))];
-    let others = [
-        (report.already, "had their masks already"),
-        (report.gone, "no longer present"),
-        (
-            report.left_alone,
-            "left alone: another process has set their masks since",
-        ),
-    ];
-    let others = others.iter().filter(|(number, _)| *number > 0);
-    parts.extend(others.map(|(number, what)| format!("{number} {what}")));
-    let failed = report.failed.iter();
-    parts.extend(failed.map(|(irq, why)| format!("IRQ {irq} failed: {why}")));
-    parts.join("; ")
 }

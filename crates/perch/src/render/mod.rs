@@ -7,6 +7,7 @@ pub mod live;
 pub mod outcome;
 pub mod progress;
 pub mod report;
+pub mod restored;
 pub mod sim;
 pub mod table;
 pub mod topology;

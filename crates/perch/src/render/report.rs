@@ -342,25 +342,25 @@ fn ending(report: &Report) -> String {
             super::hands_off(*why)
         );
     }
-    let restored = &report.restored;
-    if restored.restored > 0 {
+    let masks = &report.restored.masks;
+    if masks.restored > 0 {
         let _ = writeln!(
             text,
             "{} restored at the end",
-            count(restored.restored, "mask")
+            count(masks.restored, "mask")
         );
     }
-    if restored.left_alone > 0 {
+    if masks.left_alone > 0 {
         let _ = writeln!(
             text,
             "{} left as another process set it",
-            count(restored.left_alone, "mask")
+            count(masks.left_alone, "mask")
         );
     }
-    for (thread, why) in &restored.failed {
+    for (thread, why) in &masks.failed {
         let _ = writeln!(text, "mask of thread {thread} not restored: {why}");
     }
-    let weights = &restored.weights;
+    let weights = &report.restored.weights;
     if !weights.is_empty() {
         let _ = writeln!(
             text,
