@@ -1,17 +1,15 @@
 //! A week of a machine on which threads and attached processes come and go all the time: perch keeps nothing of them.
 
+mod common;
+
+use common::{live, options, topology};
 use perch_core::{
-    Affinity, Binding, EventPlan, EventSet, Launch, Machine, MachineError, MaskChange, MaskError,
-    Metric, MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, ProcessState,
-    PuSet, Reason, ShareLevel, Snapshot, Targets, ThreadId, ThreadInfo, ThreadSample, Thresholds,
-    Topology, UnitClass, UnitDomains, Wake,
-    affinity::Relative,
-    metric::names,
-    topology::{Core, CoreKind, NumaNode, Package, Pu, PuState},
+    Affinity, Binding, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError, Metric,
+    MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, ProcessState, PuSet,
+    Reason, Snapshot, Targets, ThreadId, ThreadInfo, ThreadSample, Topology, Wake,
+    affinity::Relative, metric::names,
 };
-use perch_engine::{
-    Acting, Cause, Collector, Command, Observer, Options, Period, Processor, Session, StateDir,
-};
+use perch_engine::{Cause, Collector, Command, Observer, Session};
 use std::{
     collections::{BTreeMap, VecDeque},
     fs,
@@ -44,41 +42,6 @@ const GROWTH: u64 = 1 << 20;
 
 fn all() -> PuSet {
     (0..PUS).collect()
-}
-
-/// Cores of two PUs.
-fn topology() -> Topology {
-    let core = |core: u32| Core {
-        pus: [2 * core, 2 * core + 1].into_iter().collect(),
-        package: 0,
-        numa_node: 0,
-        kind: 0,
-    };
-    let pu = |os: u32| Pu {
-        os,
-        core: os as usize / 2,
-        state: PuState::Usable,
-    };
-    Topology {
-        source: "a test".into(),
-        packages: vec![Package {
-            os: 0,
-            pus: all(),
-            model: String::new(),
-        }],
-        numa_nodes: vec![NumaNode {
-            os: 0,
-            pus: all(),
-            memory: 0,
-        }],
-        caches: Vec::new(),
-        cores: (0..PUS / 2).map(core).collect(),
-        kinds: vec![CoreKind {
-            name: "core".to_owned(),
-            pus: all(),
-        }],
-        pus: (0..PUS).map(pu).collect(),
-    }
 }
 
 /// The kernel's masks.
@@ -227,7 +190,7 @@ impl Machine for Days {
     }
 
     fn topology(&self) -> Arc<Topology> {
-        Arc::new(topology())
+        Arc::new(topology(PUS / 2, &all()))
     }
 
     fn configure(&mut self, _: &EventPlan) -> Result<(), MachineError> {
@@ -305,43 +268,6 @@ impl Machine for Days {
     }
 }
 
-/// Nothing is known of the processor.
-struct Plain;
-
-impl Processor for Plain {
-    fn name(&self) -> &str {
-        "test"
-    }
-
-    fn text(&self) -> &str {
-        ""
-    }
-
-    fn event_plan(&self) -> EventPlan {
-        EventPlan::default()
-    }
-
-    fn event_plan_with(&self, _: &[&str]) -> EventPlan {
-        EventPlan {
-            limits: None,
-            sets: Vec::<EventSet>::new(),
-        }
-    }
-
-    fn metrics(&self, _: &[perch_core::Count], _: u64) -> (Metrics, Vec<String>) {
-        (Metrics::default(), Vec::new())
-    }
-
-    fn unit_domains(&self, topology: &Topology) -> UnitDomains {
-        let cores = topology.domains(ShareLevel::Core);
-        [(UnitClass::Fp, cores)].into_iter().collect()
-    }
-
-    fn thresholds(&self, _: MetricSource) -> Thresholds {
-        Thresholds::default()
-    }
-}
-
 /// Binds every third thread by its number, to another PU in every period for some.
 struct Scatter;
 
@@ -373,18 +299,9 @@ impl Policy for Scatter {
     }
 }
 
-/// Forgets everything.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn period(&mut self, _: &Period) {}
-}
-
 fn live_for_days(observer: &mut dyn Observer, what: &str) {
-    let dir = tempfile::tempdir().unwrap();
-    let acting = Acting::Live(StateDir::open(dir.path()).unwrap());
-    let options = Options::new(Box::new(Scatter), Box::new(Plain), acting);
-    let mut session = Session::new(Days::new(dir.path()), options).unwrap();
+    let (dir, acting) = live();
+    let mut session = Session::new(Days::new(dir.path()), options(Scatter, acting)).unwrap();
     let handle = session.handle();
     observer.start(&session.begin());
     let mut attached = VecDeque::new();
@@ -444,7 +361,7 @@ static ONE: Mutex<()> = Mutex::new(());
 #[test]
 fn a_million_threads_leave_nothing_behind() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    live_for_days(&mut Nobody, "a session");
+    live_for_days(&mut (), "a session");
 }
 
 #[test]

@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{Devices, Interrupted, IrqOp, IrqStep, TestProcessor, live, set};
+use common::{
+    Devices, Heard, Interrupted, IrqOp, IrqStep, Kill, live, options, recorded, replay, set,
+};
 use perch_core::{IrqBinding, Outcome, Plan, Policy, PuSet, Reason, Snapshot};
 use perch_engine::{
-    Acting, Cause, Command, IrqMove, Journal, Observer, Options, Period, Reader, RecordedMachine,
-    Recorder, Session, SessionEnd, StateDir,
+    Acting, Cause, Command, IrqMove, Journal, Session, SessionEnd, StateDir,
     journal::{IrqRecord, Record, file::JournalFile, state_dir},
     recover_all, restore,
 };
@@ -73,29 +74,8 @@ fn restless(salt: u64) -> impl Policy {
     })
 }
 
-fn options(policy: impl Policy + 'static, acting: Acting) -> Options {
-    Options::new(Box::new(policy), Box::new(TestProcessor), acting)
-}
-
 fn steps(n: usize) -> Vec<IrqStep> {
     vec![IrqStep::default(); n]
-}
-
-/// Keeps periods.
-#[derive(Default)]
-struct Kept {
-    moves: Vec<Vec<IrqMove>>,
-    plans: Vec<Option<Plan>>,
-    remarks: Vec<String>,
-}
-
-impl Observer for Kept {
-    fn period(&mut self, period: &Period) {
-        self.moves.push(period.irq_moves.clone());
-        self.plans.push(period.plan().cloned());
-        let texts = period.remarks.iter().map(|remark| remark.text.clone());
-        self.remarks.extend(texts);
-    }
 }
 
 fn run(
@@ -103,10 +83,10 @@ fn run(
     steps: &[IrqStep],
     policy: impl Policy + 'static,
     acting: Acting,
-) -> (Kept, SessionEnd) {
+) -> (Heard, SessionEnd) {
     let machine = Interrupted::new(devices, steps);
     let mut session = Session::new(machine, options(policy, acting)).unwrap();
-    let mut kept = Kept::default();
+    let mut kept = Heard::default();
     let end = session.run(&mut kept).unwrap();
     (kept, end)
 }
@@ -240,10 +220,10 @@ fn what_others_change_or_cannot_be_moved_is_left_alone() {
     assert_eq!(allowed[0], ["0-3", "0-3", "", "0-3"]);
     assert_eq!(allowed[1], ["", "", "", "0-3"]);
     assert_eq!(
-        outcomes(&kept.moves[0]),
+        outcomes(&kept.irq_moves[0]),
         [(24, Outcome::Applied), (25, Outcome::ChangedByOthers)]
     );
-    assert_eq!(outcomes(&kept.moves[1]), [(27, Outcome::Applied)]);
+    assert_eq!(outcomes(&kept.irq_moves[1]), [(27, Outcome::Applied)]);
     let bugs = kept
         .remarks
         .iter()
@@ -307,7 +287,7 @@ fn without_a_journal_nothing_is_moved() {
         plans(vec![vec![to(24, "2")]; 2]),
         acting,
     );
-    assert_eq!(outcomes(&kept.moves[1]), [(24, Outcome::NotApplied)]);
+    assert_eq!(outcomes(&kept.irq_moves[1]), [(24, Outcome::NotApplied)]);
     let said = kept
         .remarks
         .iter()
@@ -400,25 +380,10 @@ fn fair(steps: &[IrqStep]) -> std::collections::BTreeMap<u32, String> {
     devices.masks()
 }
 
-fn record(steps: &[IrqStep], salt: u64, acting: Acting) -> (Vec<u8>, Kept) {
+fn record(steps: &[IrqStep], salt: u64, acting: Acting) -> (Vec<u8>, Heard) {
     let machine = Interrupted::new(&four(), steps);
     let mut session = Session::new(machine, options(restless(salt), acting)).unwrap();
     recorded(&mut session)
-}
-
-fn recorded<M: perch_core::Machine>(session: &mut Session<M>) -> (Vec<u8>, Kept) {
-    let mut recorder = Recorder::new(Vec::new(), "a test", &[]);
-    let mut kept = Kept::default();
-    let mut observers: Vec<&mut dyn Observer> = vec![&mut recorder, &mut kept];
-    session.run(&mut observers).unwrap();
-    recorder.finish().unwrap();
-    (recorder.into_inner(), kept)
-}
-
-fn replay(recording: &[u8], salt: u64) -> (Vec<u8>, Kept) {
-    let machine = RecordedMachine::new(Reader::new(recording, "a recording").unwrap());
-    let options = options(restless(salt), Acting::Paper(None));
-    recorded(&mut Session::new(machine, options).unwrap())
 }
 
 /// All lines but the header.
@@ -441,7 +406,7 @@ proptest! {
         let devices = four();
         let first = devices.masks();
         let (dir, acting) = live();
-        devices.kill(at, after, dir.path());
+        devices.kill(Kill { at, after }, dir.path());
         let (_, end) = run(&devices, &steps(periods), restless(salt), acting);
         let Some(left) = devices.take_killed() else {
             // It came to its end first.
@@ -486,7 +451,7 @@ proptest! {
     #[test]
     fn a_dry_run_played_back_with_its_policy_is_the_same(script in script(2), salt: u64) {
         let (recording, _) = record(&script, salt, Acting::Paper(None));
-        let (again, _) = replay(&recording, salt);
+        let (again, _) = replay(&recording, restless(salt));
         prop_assert_eq!(periods(&recording), periods(&again));
     }
 
@@ -509,7 +474,7 @@ proptest! {
         }
         let (_dir, acting) = live();
         let (recording, first) = record(&script, salt, acting);
-        let (_, second) = replay(&recording, salt);
+        let (_, second) = replay(&recording, restless(salt));
         prop_assert_eq!(first.plans, second.plans);
     }
 }

@@ -2,12 +2,9 @@
 
 mod common;
 
-use common::{Decide, Heard, Kernel, Op, Scripted, Step, now, options, set};
+use common::{Decide, Heard, Kernel, Op, Scripted, Step, now, options, recorded, replay, set};
 use perch_core::{Binding, Plan, PuSet, Reason, Snapshot, metric::names};
-use perch_engine::{
-    Acting, Collector, Observer, Reader, RecordedMachine, Recorder, Session, StateDir,
-    recording::Record,
-};
+use perch_engine::{Acting, Collector, Reader, Session, StateDir, recording::Record};
 use proptest::prelude::*;
 use std::sync::{Arc, RwLock};
 
@@ -59,26 +56,7 @@ fn record(steps: Vec<Step>, acting: Acting) -> (Vec<u8>, Heard) {
     )
     .unwrap();
     session.set_clock(now);
-    let mut recorder = Recorder::new(Vec::new(), "a test", &["app".to_owned()]);
-    let mut seen = Heard::default();
-    let mut observers: Vec<&mut dyn Observer> = vec![&mut recorder, &mut seen];
-    session.run(&mut observers).unwrap();
-    recorder.finish().unwrap();
-    (recorder.into_inner(), seen)
-}
-
-fn replay(recording: &[u8]) -> (Vec<u8>, Heard) {
-    let reader = Reader::new(recording, "a recording").unwrap();
-    let mut session = Session::new(
-        RecordedMachine::new(reader),
-        options(Decide(interleave()), Acting::Paper(None)),
-    )
-    .unwrap();
-    let mut recorder = Recorder::new(Vec::new(), "a test", &["app".to_owned()]);
-    let mut seen = Heard::default();
-    let mut observers: Vec<&mut dyn Observer> = vec![&mut recorder, &mut seen];
-    session.run(&mut observers).unwrap();
-    (recorder.into_inner(), seen)
+    recorded(&mut session)
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -117,7 +95,7 @@ proptest! {
     #[test]
     fn a_dry_run_played_back_with_its_policy_is_the_same(steps in steps()) {
         let (recording, first) = record(steps, Acting::Paper(None));
-        let (again, second) = replay(&recording);
+        let (again, second) = replay(&recording, Decide(interleave()));
         prop_assert_eq!(first.plans, second.plans);
         prop_assert_eq!(first.moves, second.moves);
         prop_assert_eq!(first.snapshots, second.snapshots);
@@ -129,7 +107,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let acting = Acting::Live(StateDir::open(dir.path()).unwrap());
         let (recording, live) = record(steps, acting);
-        let (_, replayed) = replay(&recording);
+        let (_, replayed) = replay(&recording, Decide(interleave()));
         prop_assert_eq!(live.snapshots.len(), replayed.snapshots.len());
         for (live, replayed) in live.snapshots.iter().zip(&replayed.snapshots) {
             for (live, replayed) in live.threads.iter().zip(&replayed.threads) {
@@ -149,7 +127,7 @@ proptest! {
         let (recording, whole) = record(vec![Step::default(); 4], Acting::Paper(None));
         let header = recording.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         let end = header + ((recording.len() - header) as f64 * cut) as usize;
-        let (_, seen) = replay(&recording[..end]);
+        let (_, seen) = replay(&recording[..end], Decide(interleave()));
         let lines = recording[header..end].iter().filter(|byte| **byte == b'\n').count();
         let plans = lines.min(whole.plans.len() - 1);
         prop_assert!(seen.plans[..plans].iter().eq(&whole.plans[..plans]));

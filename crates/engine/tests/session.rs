@@ -28,7 +28,7 @@ fn a_plan_that_stays_the_same_writes_nothing() {
         seen_writes
             .write()
             .unwrap()
-            .push((length, changes.read().unwrap().changes));
+            .push((length, changes.read().unwrap().killer.changes));
         bindings(vec![bind(thread, "3")])
     };
     let (seen, end) = run(&mut session(&kernel, steps(5), policy, acting, false));
@@ -63,7 +63,7 @@ fn a_policy_that_binds_nothing_makes_no_journal() {
         Plan::default()
     };
     run(&mut session(&kernel, steps(3), policy, acting, false));
-    assert_eq!(kernel.read().unwrap().changes, 0);
+    assert_eq!(kernel.read().unwrap().killer.changes, 0);
 }
 
 #[test]
@@ -86,11 +86,11 @@ fn invalid_bindings_are_dropped_and_named() {
     };
     let (seen, _) = run(&mut session(&kernel, steps(3), policy, acting, false));
     assert_eq!(
-        kernel.read().unwrap().changes,
+        kernel.read().unwrap().killer.changes,
         2,
         "one to bind, one to restore"
     );
-    assert_eq!(seen.plans[0].bindings, [bind(good, "2")]);
+    assert_eq!(seen.plans[0].as_ref().unwrap().bindings, [bind(good, "2")]);
     insta::assert_snapshot!(seen.remarks.join("\n"), @r"
     a bug in policy test: it bound a thread twice; the binding was not made
     a bug in policy test: it bound a thread to no PU; the binding was not made
@@ -235,7 +235,7 @@ fn on_paper_nothing_is_changed_but_the_plan_is_followed() {
     let mut session = session(&kernel, steps(3), policy, Acting::Paper(Some(paper)), false);
     assert_eq!(session.mark(), None);
     let (seen, _) = run(&mut session);
-    assert_eq!(kernel.read().unwrap().changes, 0);
+    assert_eq!(kernel.read().unwrap().killer.changes, 0);
     assert_eq!(
         seen.moves.iter().map(Vec::len).collect::<Vec<_>>(),
         [2, 0, 0, 0]
@@ -276,7 +276,7 @@ fn without_a_journal_nothing_is_changed() {
     std::fs::remove_dir(dir.path()).unwrap();
     let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
     let (seen, _) = run(&mut session(&kernel, steps(3), policy, acting, false));
-    assert_eq!(kernel.read().unwrap().changes, 0);
+    assert_eq!(kernel.read().unwrap().killer.changes, 0);
     assert_eq!(seen.moves[0][0].outcome, Outcome::NotApplied);
     assert!(seen.remarks[0].contains("without a journal nothing is changed"));
     assert_eq!(seen.remarks.len(), 1, "said once");

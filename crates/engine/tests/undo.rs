@@ -76,8 +76,9 @@ fn run(
 ) -> (Arc<RwLock<Kernel>>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let mut kernel = Kernel::new(2 * CORES);
-    kernel.dir = dir.path().to_owned();
-    kernel.kill = kill;
+    if let Some(kill) = kill {
+        kernel.killer.arm(kill, dir.path());
+    }
     kernel.remembers = remembers;
     let all = kernel.pus.clone();
     for fp in [0.0, 0.5, 0.9] {
@@ -280,8 +281,7 @@ fn is_killed(
     let (kernel, _dir) = run(steps, salt, remembers, Some(kill));
     let mut unknown = Undecidable::default();
     let mut text = String::new();
-    let killed = kernel.write().unwrap().killed.take();
-    kernel.write().unwrap().kill = None;
+    let killed = kernel.write().unwrap().killer.take();
     if let Some(journals) = killed {
         let all = kernel.read().unwrap().pus.clone();
         later

@@ -1,6 +1,9 @@
 //! A machine in memory whose devices interrupt its PUs.
 
-use super::{set, topology};
+use super::{
+    killer::{Kill, Killer},
+    set, topology,
+};
 use perch_core::{
     Affinity, EventPlan, IrqChange, IrqSample, IrqState, Irqs, Machine, MachineError, MaskChange,
     MaskError, Observation, Outcome, ProcessId, PuSet, ThreadId, Topology, Wake,
@@ -8,7 +11,7 @@ use perch_core::{
 };
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, RwLock},
     time::Duration,
 };
@@ -37,12 +40,7 @@ pub struct IrqStep {
 #[derive(Debug, Default)]
 struct Shared {
     irqs: BTreeMap<u32, (IrqState, u64)>,
-    /// Changes that were asked for.
-    changes: usize,
-    /// When perch is killed: at this change, before or after it is made; its journals are in this directory.
-    kill: Option<(usize, bool, PathBuf)>,
-    /// The journals on disk when perch was killed: nothing that it does later counts.
-    killed: Option<Vec<Vec<u8>>>,
+    killer: Killer,
 }
 
 /// Interrupts that a test and its machine share.
@@ -91,15 +89,13 @@ impl Devices {
         }
     }
 
-    pub fn kill(&self, at: usize, after: bool, dir: &Path) {
-        self.0.write().unwrap().kill = Some((at, after, dir.to_owned()));
+    pub fn kill(&self, kill: Kill, dir: &Path) {
+        self.0.write().unwrap().killer.arm(kill, dir);
     }
 
     /// The journals that a killed perch left; it is dead from now on, and others may change masks again.
     pub fn take_killed(&self) -> Option<Vec<Vec<u8>>> {
-        let mut shared = self.0.write().unwrap();
-        shared.kill = None;
-        shared.killed.take()
+        self.0.write().unwrap().killer.take()
     }
 
     pub fn masks(&self) -> BTreeMap<u32, String> {
@@ -107,18 +103,6 @@ impl Devices {
         let irqs = shared.irqs.iter();
         irqs.map(|(irq, (state, _))| (*irq, state.mask.to_string()))
             .collect()
-    }
-}
-
-impl Shared {
-    fn die(&mut self) {
-        let Some((.., dir)) = self.kill.take() else {
-            return;
-        };
-        let entries = std::fs::read_dir(dir).unwrap();
-        let paths = entries.map(|entry| entry.unwrap().path());
-        let journals = paths.filter(|path| path.extension().is_some_and(|e| e == "journal"));
-        self.killed = Some(journals.map(|path| std::fs::read(path).unwrap()).collect());
     }
 }
 
@@ -131,16 +115,7 @@ impl Irqs for Devices {
 
     fn change_irq(&mut self, change: &IrqChange) -> Outcome {
         let mut shared = self.0.write().unwrap();
-        shared.changes += 1;
-        let now = shared.changes;
-        let dies = |shared: &Shared, when: bool| {
-            let kill = shared.kill.as_ref();
-            kill.is_some_and(|(at, after, _)| *at == now && *after == when)
-        };
-        if dies(&shared, false) {
-            shared.die();
-        }
-        if shared.killed.is_some() {
+        if shared.killer.before_change() {
             return Outcome::Applied;
         }
         let outcome = match shared.irqs.get_mut(&change.irq) {
@@ -153,9 +128,7 @@ impl Irqs for Devices {
             Some(_) => Outcome::ChangedByOthers,
             None => Outcome::Gone,
         };
-        if dies(&shared, true) {
-            shared.die();
-        }
+        shared.killer.after_change();
         outcome
     }
 }

@@ -1,10 +1,10 @@
 //! A kernel in memory, as far as affinity masks go.
 
+use super::killer::Killer;
 use perch_core::{MaskChange, Origin, PuSet, Source, ThreadId};
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     sync::{Arc, RwLock},
 };
 
@@ -23,6 +23,11 @@ pub fn now() -> u64 {
 /// Lets time go on.
 pub(super) fn pass(ticks: u64) {
     NOW.set(now() + ticks);
+}
+
+/// Starts the clock anew, as another machine's.
+pub(super) fn boot() {
+    NOW.set(100);
 }
 
 /// A thread as the kernel sees it.
@@ -62,13 +67,6 @@ pub fn shows(mask: &PuSet, cpuset: &PuSet) -> bool {
     mask.is_subset(cpuset) && mask != cpuset
 }
 
-/// When perch is killed: at the nth change, before or after it is made.
-#[derive(Debug, Clone, Copy)]
-pub struct Kill {
-    pub at: usize,
-    pub after: bool,
-}
-
 /// The kernel.
 #[derive(Debug, Default)]
 pub struct Kernel {
@@ -86,12 +84,7 @@ pub struct Kernel {
     pub remembers: bool,
     pub pus: PuSet,
     pub next: i32,
-    /// Calls of `change`.
-    pub changes: usize,
-    pub kill: Option<Kill>,
-    /// The journals on disk when perch was killed: nothing that it does later counts.
-    pub killed: Option<Vec<Vec<u8>>>,
-    pub dir: PathBuf,
+    pub killer: Killer,
     /// The group of each process that there ever was.
     pub groups: BTreeMap<i32, usize>,
     /// Processes that have left their family, so that only the machine knows whose they are.
@@ -100,7 +93,7 @@ pub struct Kernel {
 
 impl Kernel {
     pub fn new(pus: u32) -> Self {
-        NOW.set(100);
+        boot();
         let all: PuSet = (0..pus).collect();
         Self {
             cpusets: vec![all.clone(); 2],
@@ -307,15 +300,6 @@ impl Kernel {
     pub(super) fn is_out_of_reach(&self, change: &MaskChange) -> bool {
         let task = self.tasks.get(&change.thread);
         task.is_some_and(|task| change.set.is_disjoint(&self.cpusets[task.group]))
-    }
-
-    pub(super) fn die(&mut self) {
-        let entries = std::fs::read_dir(&self.dir).unwrap();
-        let journals = entries
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|e| e == "journal"))
-            .map(|path| std::fs::read(path).unwrap());
-        self.killed = Some(journals.collect());
     }
 }
 

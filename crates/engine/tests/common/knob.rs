@@ -17,13 +17,8 @@ impl Affinity for Knob {
 
     fn change(&mut self, change: &MaskChange) -> Outcome {
         let mut kernel = self.0.write().unwrap();
-        kernel.changes += 1;
         pass(1);
-        let kill = kernel.kill.filter(|kill| kill.at == kernel.changes);
-        if kill.is_some_and(|kill| !kill.after) && kernel.killed.is_none() {
-            kernel.die();
-        }
-        if kernel.killed.is_some() {
+        if kernel.killer.before_change() {
             return Outcome::Applied;
         }
         let outcome = match kernel.mask(change.thread) {
@@ -46,9 +41,7 @@ impl Affinity for Knob {
                 Outcome::Applied
             }
         };
-        if kill.is_some_and(|kill| kill.after) {
-            kernel.die();
-        }
+        kernel.killer.after_change();
         outcome
     }
 

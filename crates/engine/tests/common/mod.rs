@@ -3,15 +3,21 @@
 
 mod devices;
 mod kernel;
+mod killer;
 mod knob;
+mod niced;
 mod parts;
+mod recorded;
 mod script;
 mod session;
 
 pub use devices::{Devices, Interrupted, IrqOp, IrqStep};
-pub use kernel::{Kernel, Kill, Seen, Task, masks, now, shows};
+pub use kernel::{Kernel, Seen, Task, masks, now, shows};
+pub use killer::{Kill, Killer};
 pub use knob::Knob;
+pub use niced::{NiceMachine, NiceOp, NiceStep, Niced};
 pub use parts::{Decide, Heard, TestProcessor};
+pub use recorded::{recorded, replay};
 pub use script::{Op, Scripted, Step};
 pub use session::{Shared, bind, bindings, kernel, live, options, run, session, steps};
 

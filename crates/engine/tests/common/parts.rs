@@ -4,7 +4,7 @@ use perch_core::{
     Count, CountQuality, EventPlan, EventSet, Metric, MetricSource, Metrics, Plan, Policy,
     ShareLevel, Snapshot, Thresholds, Topology, UnitClass, UnitDomains, metric::names,
 };
-use perch_engine::{Observer, Period, Processor};
+use perch_engine::{ActionTaken, IrqMove, Move, Observer, Period, Processor};
 
 /// A processor whose cores' PUs share floating-point units.
 pub struct TestProcessor;
@@ -83,16 +83,20 @@ impl<F: FnMut(&Snapshot) -> Plan + Send> Policy for Decide<F> {
 #[derive(Default)]
 pub struct Heard {
     pub snapshots: Vec<Snapshot>,
-    pub plans: Vec<Plan>,
-    pub moves: Vec<Vec<perch_engine::Move>>,
+    pub plans: Vec<Option<Plan>>,
+    pub moves: Vec<Vec<Move>>,
+    pub irq_moves: Vec<Vec<IrqMove>>,
+    pub actions: Vec<Vec<ActionTaken>>,
     pub remarks: Vec<String>,
 }
 
 impl Observer for Heard {
     fn period(&mut self, period: &Period) {
         self.snapshots.push(Snapshot::clone(&period.snapshot));
-        self.plans.push(period.plan().cloned().unwrap_or_default());
+        self.plans.push(period.plan().cloned());
         self.moves.push(period.moves.clone());
+        self.irq_moves.push(period.irq_moves.clone());
+        self.actions.push(period.actions.clone());
         let texts = period.remarks.iter().map(|remark| remark.text.clone());
         self.remarks.extend(texts);
     }

@@ -158,7 +158,7 @@ impl Machine for Scripted {
         let mut shared = self.kernel.write().unwrap();
         let kernel = &mut *shared;
         let ended = std::mem::take(&mut kernel.ended);
-        if kernel.killed.is_none() {
+        if !kernel.killer.is_dead() {
             kernel.look();
         }
         let sample = |id: &ThreadId, task: &Task| ThreadSample {

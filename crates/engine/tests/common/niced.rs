@@ -1,0 +1,367 @@
+//! A machine in memory whose threads have nice values.
+
+use super::{
+    kernel::{boot, now, pass},
+    killer::{Kill, Killer},
+    set, topology,
+};
+use perch_core::{
+    Affinity, EventPlan, Machine, MachineError, MaskChange, MaskError, Metrics, NiceChange,
+    NiceSample, Observation, Origin, Outcome, ProcessId, ProcessState, PuSet, Source, ThreadId,
+    ThreadInfo, ThreadSample, Topology, Wake, Weights, affinity::Relative,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+/// How long a period is, in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+#[derive(Debug, Clone)]
+struct Task {
+    pid: i32,
+    parent: i32,
+    nice: i32,
+    /// The value that it would have if there were no perch.
+    fair: i32,
+}
+
+/// What happens to threads; `of` counts those that live.
+#[derive(Debug, Clone)]
+pub enum NiceOp {
+    Fork { of: usize, own_process: bool },
+    Renice { of: usize, nice: i32 },
+    End { of: usize },
+}
+
+/// What happens before perch looks, and between its look and its deed.
+pub type NiceStep = (Vec<NiceOp>, Vec<NiceOp>);
+
+#[derive(Default)]
+struct Tasks {
+    tasks: BTreeMap<ThreadId, Task>,
+    ended: Vec<ThreadId>,
+    origins: Vec<Origin>,
+    /// Threads of which there is no way back for perch.
+    refused: BTreeSet<ThreadId>,
+    killer: Killer,
+}
+
+impl Tasks {
+    fn spawn(&mut self, pid: Option<i32>, parent: i32, nice: i32, fair: i32) -> ThreadId {
+        pass(1);
+        let start = now();
+        let tid = 1000 + start as i32;
+        let pid = pid.unwrap_or(tid);
+        let id = ThreadId { tid, start };
+        self.tasks.insert(
+            id,
+            Task {
+                pid,
+                parent,
+                nice,
+                fair,
+            },
+        );
+        id
+    }
+
+    fn nth(&self, of: usize) -> Option<ThreadId> {
+        let count = self.tasks.len();
+        self.tasks.keys().nth(of % count.max(1)).copied()
+    }
+
+    fn run(&mut self, op: &NiceOp) {
+        let (NiceOp::Fork { of, .. } | NiceOp::Renice { of, .. } | NiceOp::End { of }) = op;
+        let Some(id) = self.nth(*of) else { return };
+        let task = self.tasks[&id].clone();
+        match op {
+            NiceOp::Fork { own_process, .. } => {
+                let (pid, parent) = match own_process {
+                    true => (None, task.pid),
+                    false => (Some(task.pid), task.parent),
+                };
+                let child = self.spawn(pid, parent, task.nice, task.fair);
+                self.origins.push(Origin {
+                    thread: child,
+                    from: Source::Thread(id),
+                    exec: false,
+                    at: None,
+                });
+            }
+            NiceOp::Renice { nice, .. } => {
+                let task = self.tasks.get_mut(&id).unwrap();
+                (task.nice, task.fair) = (*nice, *nice);
+            }
+            // Processes live as long as their first thread, which others may descend from.
+            NiceOp::End { .. } if id.tid == task.pid => {}
+            NiceOp::End { .. } => {
+                self.tasks.remove(&id);
+                self.ended.push(id);
+            }
+        }
+    }
+}
+
+/// Threads with nice values, which a test and its machine share: kernel and actuator.
+#[derive(Clone, Default)]
+pub struct Niced(Arc<RwLock<Tasks>>);
+
+impl Niced {
+    /// Two threads of one process, with the threads' ids.
+    pub fn new() -> (Self, Vec<ThreadId>) {
+        boot();
+        let niced = Self::default();
+        let ids = {
+            let mut kernel = niced.0.write().unwrap();
+            let first = kernel.spawn(None, 1, 0, 0);
+            let second = kernel.spawn(Some(first.tid), 1, 0, 0);
+            vec![first, second]
+        };
+        (niced, ids)
+    }
+
+    /// Gives perch no way back for a thread.
+    pub fn refuse(&self, thread: ThreadId) {
+        self.0.write().unwrap().refused.insert(thread);
+    }
+
+    pub fn kill(&self, kill: Kill, dir: &Path) {
+        self.0.write().unwrap().killer.arm(kill, dir);
+    }
+
+    /// The journals that a killed perch left; it is dead from now on, and others may change values again.
+    pub fn take_killed(&self) -> Option<Vec<Vec<u8>>> {
+        self.0.write().unwrap().killer.take()
+    }
+
+    pub fn run(&self, op: &NiceOp) {
+        self.0.write().unwrap().run(op);
+    }
+
+    /// Threads with another value than if there were no perch: that value, and what it would be.
+    pub fn wrong(&self) -> Vec<(ThreadId, i32, i32)> {
+        let kernel = self.0.read().unwrap();
+        let tasks = kernel.tasks.iter();
+        let wrong = tasks.filter(|(_, task)| task.nice != task.fair);
+        wrong
+            .map(|(id, task)| (*id, task.nice, task.fair))
+            .collect()
+    }
+}
+
+impl Weights for Niced {
+    fn nice(&self, thread: ThreadId) -> Result<i32, MaskError> {
+        let kernel = self.0.read().unwrap();
+        let task = kernel.tasks.get(&thread);
+        task.map(|task| task.nice).ok_or(MaskError::Gone)
+    }
+
+    fn permitted(&self, change: &NiceChange) -> Result<(), String> {
+        match self.0.read().unwrap().refused.contains(&change.thread) {
+            true => Err("no way back".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn change_nice(&mut self, change: &NiceChange) -> Outcome {
+        let mut kernel = self.0.write().unwrap();
+        pass(1);
+        if kernel.killer.before_change() {
+            return Outcome::Applied;
+        }
+        let outcome = match kernel.tasks.get_mut(&change.thread) {
+            None => Outcome::Gone,
+            Some(task) if task.nice != change.expect => Outcome::ChangedByOthers,
+            Some(task) => {
+                task.nice = change.set;
+                Outcome::Applied
+            }
+        };
+        kernel.killer.after_change();
+        outcome
+    }
+}
+
+impl Affinity for Niced {
+    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
+        self.nice(thread).map(|_| set("0-3"))
+    }
+
+    fn change(&mut self, _: &MaskChange) -> Outcome {
+        Outcome::NotPermitted
+    }
+
+    fn weights(&mut self) -> Option<&mut dyn Weights> {
+        Some(self)
+    }
+
+    fn allowed(&self, _: ThreadId) -> Option<PuSet> {
+        Some(set("0-3"))
+    }
+
+    fn relatives(
+        &self,
+        _: &str,
+        _: &[ProcessId],
+        known: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        let kernel = self.0.read().unwrap();
+        let tasks = kernel.tasks.iter().filter(|(id, _)| !known(**id));
+        let relative = |(id, task): (&ThreadId, &Task)| Relative {
+            thread: *id,
+            process: ProcessId {
+                pid: task.pid,
+                start: 0,
+            },
+            parent: task.parent,
+            mask: set("0-3"),
+        };
+        Ok(tasks.map(relative).collect())
+    }
+}
+
+/// A machine on that kernel which follows a script.
+pub struct NiceMachine {
+    kernel: Niced,
+    steps: Vec<NiceStep>,
+    at: usize,
+    has_records: bool,
+    watches: bool,
+    told: BTreeSet<i32>,
+}
+
+impl NiceMachine {
+    /// `has_records`: whether the kernel records which thread created which.
+    pub fn new(kernel: &Niced, steps: &[NiceStep], has_records: bool) -> Self {
+        Self {
+            kernel: kernel.clone(),
+            steps: steps.to_vec(),
+            at: 0,
+            has_records,
+            watches: false,
+            told: BTreeSet::new(),
+        }
+    }
+}
+
+impl Machine for NiceMachine {
+    fn topology(&self) -> Arc<Topology> {
+        Arc::new(topology(2, &set("0-3")))
+    }
+
+    fn configure(&mut self, _: &EventPlan) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn watch_weights(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.watches = watch;
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Duration) -> Result<Wake, MachineError> {
+        let Some((before, _)) = self.steps.get(self.at) else {
+            return Ok(Wake::Ended(None));
+        };
+        let mut kernel = self.kernel.0.write().unwrap();
+        before.iter().for_each(|op| kernel.run(op));
+        Ok(Wake::Period)
+    }
+
+    fn observe(&mut self) -> Result<Observation, MachineError> {
+        let mut kernel = self.kernel.0.write().unwrap();
+        let sample = |(id, task): (&ThreadId, &Task)| ThreadSample {
+            info: ThreadInfo {
+                id: *id,
+                pid: task.pid,
+                name: "worker".into(),
+                process: "app".into(),
+            },
+            interval: SECOND,
+            cpu_time: SECOND,
+            wait_time: 0,
+            switches: None,
+            migrations: None,
+            last_pu: None,
+            mask: Some(set("0-3")),
+            counts: Vec::new(),
+            metrics: Metrics::default(),
+        };
+        let nice = |(id, task): (&ThreadId, &Task)| NiceSample {
+            thread: *id,
+            pid: task.pid,
+            nice: task.nice,
+        };
+        let mut origins = std::mem::take(&mut kernel.origins);
+        if !self.has_records {
+            for origin in &mut origins {
+                let task = kernel.tasks.get(&origin.thread);
+                let of = task.map_or(0, |task| match origin.thread.tid == task.pid {
+                    true => task.parent,
+                    false => task.pid,
+                });
+                origin.from = Source::Process(of);
+            }
+        }
+        let told = &mut self.told;
+        let new = kernel.tasks.keys().filter(|id| told.insert(id.tid));
+        let processes: Vec<ProcessState> = new
+            .filter(|id| kernel.tasks[id].pid == id.tid)
+            .map(|id| ProcessState {
+                process: ProcessId {
+                    pid: id.tid,
+                    start: id.start,
+                },
+                target: 0,
+                default: set("0-3"),
+                whole: true,
+                allowed: set("0-3"),
+            })
+            .collect();
+        let observation = Observation {
+            at: (self.at as u64 + 1) * SECOND,
+            interval: SECOND,
+            threads: kernel.tasks.iter().map(sample).collect(),
+            nices: kernel
+                .tasks
+                .iter()
+                .filter(|_| self.watches)
+                .map(nice)
+                .collect(),
+            ended: std::mem::take(&mut kernel.ended),
+            origins,
+            processes,
+            ..Observation::default()
+        };
+        if let Some((_, race)) = self.steps.get(self.at) {
+            race.iter().for_each(|op| kernel.run(op));
+        }
+        self.at += 1;
+        Ok(observation)
+    }
+
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
+        let kernel = self.kernel.0.read().unwrap();
+        let first = kernel.tasks.iter().filter(|(id, task)| id.tid == task.pid);
+        let process = |(id, _): (&ThreadId, &Task)| ProcessId {
+            pid: id.tid,
+            start: id.start,
+        };
+        first.map(|task| (process(task), 0)).collect()
+    }
+
+    fn default_mask(&self) -> PuSet {
+        set("0-3")
+    }
+
+    fn affinity(&mut self) -> &mut dyn Affinity {
+        &mut self.kernel
+    }
+
+    fn counting(&self) -> String {
+        "a script".to_owned()
+    }
+}
