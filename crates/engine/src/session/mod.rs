@@ -2,73 +2,30 @@
 //!
 //! What is concluded is the work of `control`, what is changed that of `reconcile`; this file puts them in order.
 
+mod commands;
+mod options;
+
+pub use options::{Acting, Options};
+
 use crate::{
-    characterise::{Paper, Processor},
-    command::{Answer, Command, CommandError, Handle, Queued, queue},
+    characterise::Paper,
+    command::{Handle, Queued, queue},
     control::Control,
     decider::{Decider, Deciding},
-    journal::state_dir::{StateDir, StateDirError},
+    journal::state_dir::StateDirError,
     observer::{ActionTaken, Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start},
     ownership::Ownership,
     publish::{Published, Publisher},
     reconcile::Reconciler,
     restore::RestoreReport,
 };
-use perch_core::{
-    Launch, Machine, MachineError, Observation, Policy, PuSet, Remark, Snapshot, Topology, Wake,
-    machine::SESSION_VARIABLE,
-};
+use perch_core::{Machine, MachineError, Observation, PuSet, Remark, Snapshot, Wake};
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    ffi::OsString,
     sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
-
-/// Whether masks are changed.
-pub enum Acting {
-    /// They are, and journaled in this directory first.
-    Live(StateDir),
-    /// Nothing is changed: a dry run, on a what-if topology if one is given.
-    Paper(Option<Arc<Topology>>),
-}
-
-/// What a session is to do.
-pub struct Options {
-    /// Who decides.
-    pub policy: Box<dyn Policy>,
-    /// Where it decides.
-    pub deciding: Deciding,
-    /// What is known of the processor.
-    pub processor: Box<dyn Processor>,
-    /// How long a period is; the policy's own if not given.
-    pub period: Option<Duration>,
-    /// How often the machine is observed; once a period if not given. At most a period.
-    pub interval: Option<Duration>,
-    /// Whether masks are changed.
-    pub acting: Acting,
-    /// Whether threads that others have placed are placed all the same.
-    pub take_over: bool,
-    /// The only PUs on which threads are put, if given.
-    pub pus: Option<PuSet>,
-}
-
-impl Options {
-    /// On the observing path, once a period, the policy's own; nobody is taken over, and all PUs may be used.
-    pub fn new(policy: Box<dyn Policy>, processor: Box<dyn Processor>, acting: Acting) -> Self {
-        Self {
-            policy,
-            deciding: Deciding::Inline,
-            processor,
-            period: None,
-            interval: None,
-            acting,
-            take_over: false,
-            pus: None,
-        }
-    }
-}
 
 /// A session that cannot go on. What it had changed is undone.
 #[derive(Debug, thiserror::Error)]
@@ -140,7 +97,7 @@ pub struct Session<M: Machine> {
 
 impl<M: Machine> Session<M> {
     /// Prepares a session and tells the machine what to count. Programs are launched or attached on
-    /// [`Session::machine`] before it runs, or by [`Command::Attach`] while it does.
+    /// [`Session::machine`] before it runs, or by [`Command::Attach`](crate::Command::Attach) while it does.
     ///
     /// # Errors
     /// A machine that cannot count, a /proc that cannot be read.
@@ -426,107 +383,6 @@ impl<M: Machine> Session<M> {
             irqs,
             actions,
         }
-    }
-
-    /// Carries out the commands that wait; the cause if one of them ends the session.
-    pub fn obey(&mut self) -> Option<Cause> {
-        let mut cause = None;
-        while let Ok(Queued { command, answer }) = self.commands.try_recv() {
-            if matches!(command, Command::Stop) {
-                cause = Some(Cause::Commanded);
-            }
-            // Nobody may wait for it.
-            let _ = answer.send(self.carry_out(command));
-        }
-        cause
-    }
-
-    fn carry_out(&mut self, command: Command) -> Answer {
-        match command {
-            Command::Attach(pid) => self.attach(pid)?,
-            Command::Detach(pid) => self.detach(pid)?,
-            Command::SetPolicy(policy) => {
-                self.machine.watch_irqs(policy.wants_irqs())?;
-                self.machine.watch_weights(policy.wants_weights())?;
-                self.machine.watch_pus(policy.wants_pu_loads());
-                let events = self.control.processor().event_plan_with(policy.needs());
-                self.machine.configure(&events)?;
-                if !self.given_period {
-                    self.period = policy.period();
-                    self.interval = self.interval.min(self.period);
-                }
-                self.decider = Decider::new(policy, self.deciding);
-            }
-            Command::Pause => self.paused = true,
-            Command::Resume => self.paused = false,
-            Command::Stop => {}
-        }
-        Ok(())
-    }
-
-    /// Starts a program with the session's mark in its environment; its process number.
-    ///
-    /// # Errors
-    /// A program that is not there or cannot be executed; a machine that starts none.
-    pub fn launch(&mut self, command: Vec<OsString>) -> Result<i32, MachineError> {
-        let mark = self
-            .mark()
-            .map(|mark| (SESSION_VARIABLE.into(), mark.into()));
-        let launch = Launch {
-            command,
-            environment: mark.into_iter().collect(),
-        };
-        match self.machine.targets() {
-            Some(targets) => targets.launch(&launch),
-            None => Err(MachineError::Other(
-                "this machine starts no programs".to_owned(),
-            )),
-        }
-    }
-
-    /// Follows a process and all that descends from it.
-    ///
-    /// # Errors
-    /// A process that is not there or not ours; a machine whose threads are given.
-    pub fn attach(&mut self, pid: i32) -> Result<(), MachineError> {
-        let Some(targets) = self.machine.targets() else {
-            return Err(MachineError::Other(
-                "this machine has no processes to attach to".to_owned(),
-            ));
-        };
-        let target = targets.attach(pid)?;
-        if !self.attached.iter().any(|(known, _)| *known == pid) {
-            self.attached.push((pid, target));
-        }
-        Ok(())
-    }
-
-    fn detach(&mut self, pid: i32) -> Answer {
-        let attached = || self.attached.iter().copied();
-        let Some((_, target)) = attached().find(|(known, _)| *known == pid) else {
-            return Err(MachineError::NoSuchProcess(pid).into());
-        };
-        if let Some((root, _)) = attached().find(|(_, of)| *of == target)
-            && root != pid
-        {
-            return Err(MachineError::Other(format!(
-                "process {pid} was followed as a descendant of process {root} when it was attached: detach that"
-            ))
-            .into());
-        }
-        if let Some(reconciler) = &mut self.reconciler {
-            let left = reconciler.give_back_target(target, &mut self.machine);
-            if left.has_failed() {
-                let threads = names(&left);
-                return Err(CommandError::LeftBehind { pid, threads });
-            }
-        }
-        self.attached.retain(|(_, of)| *of != target);
-        if let Some(targets) = self.machine.targets() {
-            targets.detach(target);
-        }
-        self.control.forget_target(target);
-        Ok(())
     }
 
     fn give_back(&mut self) -> RestoreReport {
