@@ -21,7 +21,7 @@ const ONE_SECOND: u64 = 950_000_000;
 /// With which rights perch runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// Those of whoever runs the experiment: root, for the table in the documentation.
+    /// Those of the user who runs the experiment: root, for the table in the documentation.
     Own,
     /// Those of the user nobody, without any capability.
     Nobody,

@@ -122,7 +122,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let pids = descendants(self.pid());
         for &pid in &pids {
-            // One that is gone already is no error.
+            // One that has exited already is no error.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         let _ = self.child.wait();
@@ -141,7 +141,7 @@ fn is_alive(pid: i32) -> bool {
         .is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// One that is gone already is no error.
+/// One that has exited already is no error.
 fn terminate(pids: &[i32]) {
     for &pid in pids {
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);

@@ -20,7 +20,7 @@ pub const LARGEST_STEP: f64 = 1.5;
 pub const LEAST_COVERED: f64 = 80.0;
 /// Two-sided 90 % quantile of the normal distribution.
 const Z90: f64 = 1.645;
-/// At least so many programs, and so many of them floating-point.
+/// At least this many programs, and this many of them floating-point.
 pub const FEWEST: (usize, usize) = (20, 12);
 
 /// What a program is by its true share.

@@ -21,7 +21,7 @@ const SAME_DISPATCH: (&str, &str) = (
 /// User and group of the unprivileged runs.
 pub const NOBODY: u32 = 65_534;
 
-/// A folder that every user can read, gone when dropped.
+/// A folder that every user can read, removed when dropped.
 #[derive(Debug)]
 pub struct Workspace {
     root: TempDir,

@@ -168,7 +168,7 @@ fn calm() -> impl Strategy<Value = Vec<NiceStep>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With the kernel's records, whoever renices whom: at the end all have what they would have without perch.
+    /// With the kernel's records, whichever threads are reniced: at the end all have what they would have without perch.
     #[test]
     fn all_is_as_without_perch(steps in calm(), salt: u64) {
         let (kernel, _) = Niced::new();

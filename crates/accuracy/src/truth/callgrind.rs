@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Time on CPU after which a run is cut off; callgrind writes its counts all the same.
 const COUNTING: Duration = Duration::from_secs(5);
-/// Valgrind without counting takes about so many times as long.
+/// Valgrind without counting takes about this many times as long.
 const SLOWDOWN: u32 = 15;
 /// Give up on a run that does not get its time on CPU, or does not end.
 const MOST_WAITING: Duration = Duration::from_secs(90);

@@ -27,7 +27,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// Give up on a program that does not get its time on CPU.
 const MOST_WAITING: Duration = Duration::from_secs(60);
 const BURSTS: usize = 200;
-/// A truth needs so many bursts.
+/// A truth needs at least this many bursts.
 const FEWEST_BURSTS: usize = 50;
 /// Looks at what runs, at most.
 const MOST_LOOKS: usize = 1000;
@@ -142,7 +142,7 @@ impl Tracee {
 impl Drop for Tracee {
     fn drop(&mut self) {
         let first = self.withheld.first().copied();
-        // Stopped after a burst; running, or gone, when one failed.
+        // Stopped after a burst; running, or exited, when one failed.
         if ptrace::detach(self.tid, first).is_err()
             && ptrace::interrupt(self.tid).is_ok()
             && waitpid(self.tid, Some(WaitPidFlag::__WALL)).is_ok()

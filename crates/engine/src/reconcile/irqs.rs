@@ -1,4 +1,4 @@
-//! Interrupts: journaled before their masks are changed, and given back.
+//! Interrupts: journaled before their masks are changed, and restored.
 
 use super::Reconciler;
 use crate::{

@@ -1,4 +1,4 @@
-//! Kills perch in the middle of its changes.
+//! Kills perch while it makes its changes.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The policy that sends interrupts of devices to PUs, and leaves threads alone.
+//! The policy that sends interrupts of devices to PUs, and does not touch threads.
 
 mod balance;
 
