@@ -42,7 +42,7 @@ pub use plan::{Action, ActionKind, Binding, Outcome, Plan, Reason};
 pub use policy::Policy;
 pub use pu_set::PuSet;
 pub use remark::{Remark, Scope, Severity};
-pub use snapshot::{HandsOff, PuLoad, Snapshot, ThreadState};
+pub use snapshot::{PuLoad, Snapshot, ThreadState, Unmanaged};
 pub use thread::{ProcessId, ThreadId, ThreadInfo};
 pub use topology::Topology;
 pub use units::{ShareLevel, SharingDomain, UnitClass, UnitDomains};

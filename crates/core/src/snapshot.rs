@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Why perch will not place a thread, whatever a plan says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HandsOff {
+pub enum Unmanaged {
     /// It was placed before perch first saw it: its mask is not the default.
     PlacedBefore,
     /// Another process changed its mask after perch had set one.
@@ -32,7 +32,8 @@ pub struct ThreadState {
     /// Where perch has bound it; `None` if it has not.
     pub bound: Option<PuSet>,
     /// Why it must be left alone.
-    pub hands_off: Option<HandsOff>,
+    #[serde(rename = "hands_off")]
+    pub unmanaged: Option<Unmanaged>,
     /// The PU on which it was last seen.
     pub last_pu: Option<u32>,
     /// Share of the period on a PU, 0 to 1.

@@ -5,9 +5,9 @@ use crate::{
     ownership::{Owned, Ownership},
 };
 use perch_core::{
-    Count, EventPlan, HandsOff, Metric, MetricName, MetricSource, Metrics, Observation, Outcome,
-    PuLoad, PuSample, PuSet, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState,
-    Thresholds, Topology, UnitDomains, metric::names,
+    Count, EventPlan, Metric, MetricName, MetricSource, Metrics, Observation, Outcome, PuLoad,
+    PuSample, PuSet, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState, Thresholds,
+    Topology, UnitDomains, Unmanaged, metric::names,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -54,7 +54,7 @@ pub trait Processor: Send {
 
 /// The placement of threads in a dry run.
 #[derive(Debug, Default)]
-pub(crate) struct Paper {
+pub(crate) struct DryRun {
     /// Where the plan has put them.
     pub bound: HashMap<ThreadId, PuSet>,
     /// Whether the topology is not that of the machine on which they run: then their masks mean nothing on it.
@@ -69,7 +69,7 @@ pub(crate) struct Context<'a> {
     /// The PUs on which perch may put threads.
     pub usable: &'a PuSet,
     pub units: &'a Arc<UnitDomains>,
-    pub paper: Option<&'a Paper>,
+    pub dry_run: Option<&'a DryRun>,
     pub irqs: &'a KnownIrqs,
     /// The PUs to which interrupts may be sent.
     pub irq_pus: &'a PuSet,
@@ -129,7 +129,7 @@ impl Characteriser {
             thresholds: context.processor.thresholds(self.source),
             threads,
             pus: Self::pus(observation, context.processor, &mut remarks),
-            irqs: match context.paper.is_some_and(|paper| paper.elsewhere) {
+            irqs: match context.dry_run.is_some_and(|dry_run| dry_run.elsewhere) {
                 true => Vec::new(),
                 false => context.irqs.loads(observation, context.irq_pus),
             },
@@ -151,18 +151,18 @@ impl Characteriser {
         let share = |time: u64| (time as f64 / interval.max(1) as f64).min(1.0);
         let metrics = self.metrics(sample, interval, context, remarks);
         let owned = context.ownership.get(id);
-        let placement = match context.paper {
-            Some(paper) => on_paper(id, owned, context.usable, paper),
+        let placement = match context.dry_run {
+            Some(dry_run) => planned(id, owned, context.usable, dry_run),
             None => live(owned, context),
         };
         ThreadState {
             info: sample.info.clone(),
             allowed: placement.allowed,
             bound: placement.bound,
-            hands_off: placement.hands_off,
+            unmanaged: placement.unmanaged,
             last_pu: sample
                 .last_pu
-                .filter(|_| !context.paper.is_some_and(|paper| paper.elsewhere)),
+                .filter(|_| !context.dry_run.is_some_and(|dry_run| dry_run.elsewhere)),
             activity: share(sample.cpu_time),
             waiting: share(sample.wait_time),
             metrics,
@@ -274,7 +274,7 @@ fn implausible(text: String) -> Remark {
 struct Placement {
     allowed: PuSet,
     bound: Option<PuSet>,
-    hands_off: Option<HandsOff>,
+    unmanaged: Option<Unmanaged>,
 }
 
 fn live(owned: Option<&Owned>, context: &Context<'_>) -> Placement {
@@ -282,22 +282,23 @@ fn live(owned: Option<&Owned>, context: &Context<'_>) -> Placement {
     Placement {
         allowed: before.and(context.usable),
         bound: owned.and_then(Owned::bound).cloned(),
-        hands_off: owned.and_then(|owned| owned.hands_off),
+        unmanaged: owned.and_then(|owned| owned.unmanaged),
     }
 }
 
-fn on_paper(id: ThreadId, owned: Option<&Owned>, usable: &PuSet, paper: &Paper) -> Placement {
-    let bound = paper.bound.get(&id).cloned();
+/// In a dry run: where the plan has put the thread counts, not its mask.
+fn planned(id: ThreadId, owned: Option<&Owned>, usable: &PuSet, dry_run: &DryRun) -> Placement {
+    let bound = dry_run.bound.get(&id).cloned();
     match owned {
-        Some(owned) if !paper.elsewhere => Placement {
+        Some(owned) if !dry_run.elsewhere => Placement {
             allowed: owned.before.and(usable),
             bound,
-            hands_off: owned.hands_off,
+            unmanaged: owned.unmanaged,
         },
         _ => Placement {
             allowed: usable.clone(),
             bound,
-            hands_off: None,
+            unmanaged: None,
         },
     }
 }

@@ -2,7 +2,7 @@
 //! must learn, what the policy may know, and what a plan changes.
 
 use crate::{
-    characterise::{Characteriser, Context, Paper, Processor},
+    characterise::{Characteriser, Context, DryRun, Processor},
     irqs::{self, KnownIrqs},
     limiter::Limiter,
     observer::{ActionTaken, IrqMove, Move},
@@ -40,7 +40,7 @@ pub(crate) struct Taken {
 pub(crate) struct Control {
     processor: Box<dyn Processor>,
     pub pus: Option<PuSet>,
-    pub paper: Option<Paper>,
+    pub dry_run: Option<DryRun>,
     pub topology: Arc<Topology>,
     /// The PUs of the machine on which threads run that they may use.
     machine_usable: PuSet,
@@ -74,14 +74,14 @@ impl Control {
         processor: Box<dyn Processor>,
         ownership: Ownership,
         pus: Option<PuSet>,
-        paper: Option<Paper>,
+        dry_run: Option<DryRun>,
         topologies: (&Arc<Topology>, Option<Arc<Topology>>),
     ) -> Self {
         let (machine, other) = topologies;
         let mut control = Self {
             processor,
             pus,
-            paper,
+            dry_run,
             topology: Arc::clone(machine),
             machine_usable: PuSet::new(),
             usable: PuSet::new(),
@@ -116,7 +116,12 @@ impl Control {
             Some(pus) => machine.online().and(pus),
             None => machine.online(),
         };
-        if self.paper.as_ref().is_some_and(|paper| paper.elsewhere) && other.is_none() {
+        if self
+            .dry_run
+            .as_ref()
+            .is_some_and(|dry_run| dry_run.elsewhere)
+            && other.is_none()
+        {
             return;
         }
         let topology = other.unwrap_or_else(|| Arc::clone(machine));
@@ -190,9 +195,9 @@ impl Control {
                 taken.processes.push(process);
             }
         }
-        if let Some(paper) = &mut self.paper {
+        if let Some(dry_run) = &mut self.dry_run {
             observation.ended.iter().for_each(|thread| {
-                paper.bound.remove(thread);
+                dry_run.bound.remove(thread);
             });
         }
         if !observation.ended.is_empty() {
@@ -268,7 +273,7 @@ impl Control {
             topology: &self.topology,
             usable: &self.usable,
             units: &self.units,
-            paper: self.paper.as_ref(),
+            dry_run: self.dry_run.as_ref(),
             irqs: &self.irqs,
             irq_pus: &self.irq_pus,
             last_outcomes,
@@ -318,7 +323,7 @@ impl Control {
     }
 
     /// Takes in what would become of actions in a dry run.
-    pub fn actions_on_paper(&mut self, actions: &[ActionTaken]) {
+    pub fn actions_in_dry_run(&mut self, actions: &[ActionTaken]) {
         for taken in actions {
             self.nices.taken(taken, None, true);
         }
@@ -326,7 +331,7 @@ impl Control {
 
     /// Takes in what became of moves of interrupts.
     pub fn irqs_moved(&mut self, moves: &[IrqMove]) {
-        let dry_run = self.paper.is_some();
+        let dry_run = self.dry_run.is_some();
         for made in moves {
             self.irqs.moved(made, dry_run);
         }
@@ -334,11 +339,11 @@ impl Control {
 
     /// Takes in what became of a plan's moves.
     pub fn moved(&mut self, moves: &[Move]) {
-        if let Some(paper) = &mut self.paper {
+        if let Some(dry_run) = &mut self.dry_run {
             for made in moves {
                 match &made.to {
-                    Some(pus) => paper.bound.insert(made.thread, pus.clone()),
-                    None => paper.bound.remove(&made.thread),
+                    Some(pus) => dry_run.bound.insert(made.thread, pus.clone()),
+                    None => dry_run.bound.remove(&made.thread),
                 };
             }
         }

@@ -32,7 +32,7 @@ fn fault(
     if binding.pus.is_empty() {
         return Some("bound a thread to no PU");
     }
-    if thread.hands_off.is_some() {
+    if thread.unmanaged.is_some() {
         return Some("bound a thread that must be left alone");
     }
     if !binding.pus.is_subset(&thread.allowed) {
@@ -63,7 +63,7 @@ pub(crate) fn difference(plan: &Plan, snapshot: &Snapshot) -> Vec<Move> {
     let threads = snapshot
         .threads
         .iter()
-        .filter(|thread| thread.hands_off.is_none());
+        .filter(|thread| thread.unmanaged.is_none());
     threads
         .filter_map(|thread| {
             let id = thread.info.id;

@@ -28,7 +28,7 @@ pub(crate) struct Known {
     /// The weight that led to it.
     pub weight: Option<ActionKind>,
     /// Another process may have set its value: it is left alone.
-    pub hands_off: bool,
+    pub unmanaged: bool,
     /// When it was first seen, in observations.
     first: u64,
 }
@@ -42,7 +42,7 @@ impl Known {
             asked: None,
             former: BTreeSet::new(),
             weight: None,
-            hands_off: false,
+            unmanaged: false,
             first,
         }
     }
@@ -51,7 +51,7 @@ impl Known {
     fn lose(&mut self) {
         self.former.extend(self.asked.take());
         self.weight = None;
-        self.hands_off = true;
+        self.unmanaged = true;
     }
 
     /// Whether a thread with that value may have it from this one, which has it from perch.
@@ -110,7 +110,7 @@ impl KnownNices {
                 (true, Source::Process(of)) => {
                     let one = self.is_one(*of);
                     if let Some(known) = self.threads.get_mut(thread) {
-                        known.hands_off |= !one;
+                        known.unmanaged |= !one;
                     }
                 }
                 (false, from) => {
@@ -132,7 +132,7 @@ impl KnownNices {
             } else if known.asked.is_some() && known.current != sample.nice {
                 known.lose();
                 noticed.push(NiceNoticed::Foreign(id));
-            } else if known.asked.is_none() && !known.hands_off {
+            } else if known.asked.is_none() && !known.unmanaged {
                 known.before = sample.nice;
             }
             known_current(&mut self.threads, id, sample.nice);
@@ -213,8 +213,8 @@ impl KnownNices {
         match from {
             Some(Source::Thread(creator)) => match self.known(creator) {
                 Some(creator) if creator.handed_on(nice) => heir(creator),
-                Some(creator) if creator.hands_off && creator.current == nice => Known {
-                    hands_off: true,
+                Some(creator) if creator.unmanaged && creator.current == nice => Known {
+                    unmanaged: true,
                     ..free
                 },
                 _ => free,
@@ -235,7 +235,7 @@ impl KnownNices {
                 match one && !others {
                     true => heir(first),
                     false => Known {
-                        hands_off: true,
+                        unmanaged: true,
                         ..free
                     },
                 }
@@ -270,7 +270,7 @@ impl KnownNices {
             reason: Reason::new("no longer in the plan"),
             outcome: Outcome::NotApplied,
         });
-        let free = |thread: &ThreadId| self.get(*thread).filter(|known| !known.hands_off);
+        let free = |thread: &ThreadId| self.get(*thread).filter(|known| !known.unmanaged);
         let set = wanted.iter().filter_map(|(thread, action)| {
             let known = free(thread)?;
             (known.weight != Some(action.what)).then(|| ActionTaken {
@@ -317,7 +317,7 @@ impl KnownNices {
                 known.lose();
             }
             // It will be no other next time.
-            Outcome::NotPermitted => known.hands_off = true,
+            Outcome::NotPermitted => known.unmanaged = true,
             Outcome::Gone | Outcome::NotApplied | Outcome::Failed | Outcome::NoUsablePu => {}
         }
     }

@@ -450,7 +450,7 @@ proptest! {
 
     #[test]
     fn a_dry_run_played_back_with_its_policy_is_the_same(script in script(2), salt: u64) {
-        let (recording, _) = record(&script, salt, Acting::Paper(None));
+        let (recording, _) = record(&script, salt, Acting::DryRun(None));
         let (again, _) = replay(&recording, restless(salt));
         prop_assert_eq!(periods(&recording), periods(&again));
     }

@@ -1,8 +1,8 @@
 //! Whose mask is whose, when the kernel changes it.
 
 use perch_core::{
-    HandsOff, Metrics, Observation, Origin, Outcome, PuSet, Source, ThreadId, ThreadInfo,
-    ThreadSample,
+    Metrics, Observation, Origin, Outcome, PuSet, Source, ThreadId, ThreadInfo, ThreadSample,
+    Unmanaged,
 };
 use perch_engine::ownership::Ownership;
 
@@ -59,7 +59,7 @@ fn a_changed_cpuset_gives_the_whole_of_it_and_the_thread_stays_ours_to_place() {
         // The kernel may remember the mask that perch asked for.
         assert_eq!(
             (
-                owned.hands_off,
+                owned.unmanaged,
                 &owned.before,
                 owned.bound(),
                 owned.lapsed()
@@ -76,8 +76,8 @@ fn the_same_mask_without_a_changed_cpuset_is_somebodys() {
     let mut ownership = bound();
     ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
     assert_eq!(
-        ownership.get(THREAD).unwrap().hands_off,
-        Some(HandsOff::ChangedByOthers)
+        ownership.get(THREAD).unwrap().unmanaged,
+        Some(Unmanaged::ChangedByOthers)
     );
 }
 
@@ -87,8 +87,8 @@ fn another_mask_than_the_new_cpuset_is_somebodys_too() {
     ownership.set_default(set("0-5"));
     ownership.observe(&seen("1-2"), &set("0-7"), &nobody);
     assert_eq!(
-        ownership.get(THREAD).unwrap().hands_off,
-        Some(HandsOff::ChangedByOthers)
+        ownership.get(THREAD).unwrap().unmanaged,
+        Some(Unmanaged::ChangedByOthers)
     );
 }
 
@@ -106,9 +106,9 @@ fn born(mask: &str, from: Option<Source>) -> Observation {
     observation
 }
 
-fn child(ownership: &Ownership) -> (bool, Option<HandsOff>) {
+fn child(ownership: &Ownership) -> (bool, Option<Unmanaged>) {
     let owned = ownership.get(ThreadId { tid: 8, start: 2 }).unwrap();
-    (owned.held(), owned.hands_off)
+    (owned.held(), owned.unmanaged)
 }
 
 #[test]
@@ -164,10 +164,10 @@ fn a_grandchild_has_its_mask_from_the_nearest_process_that_was_known() {
 fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
     let (bound_one, free_one) = (Source::Thread(THREAD), ThreadId { tid: 9, start: 1 });
     let inherited = (true, None);
-    let placed = (false, Some(HandsOff::PlacedBefore));
-    let unknown = (false, Some(HandsOff::Unknown));
+    let placed = (false, Some(Unmanaged::PlacedBefore));
+    let unknown = (false, Some(Unmanaged::Unknown));
     // Or a cpuset that changes just now has made it.
-    let doubted = (false, Some(HandsOff::ChangedByOthers));
+    let doubted = (false, Some(Unmanaged::ChangedByOthers));
     for (mask, from, expected) in [
         ("3", Some(bound_one), inherited),
         ("0-7", Some(bound_one), (false, None)),
@@ -197,7 +197,7 @@ fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
 fn who_created_a_thread_may_be_told_late() {
     let mut ownership = bound();
     ownership.observe(&born("3", None), &set("0-7"), &nobody);
-    assert_eq!(child(&ownership).1, Some(HandsOff::PlacedBefore));
+    assert_eq!(child(&ownership).1, Some(Unmanaged::PlacedBefore));
     ownership.observe(
         &born("3", Some(Source::Thread(THREAD))),
         &set("0-7"),
@@ -277,8 +277,8 @@ fn whoever_calls_execve_keeps_its_mask_under_the_first_threads_number() {
     ownership.observe(&executed("3", first), &set("0-7"), &nobody);
     let owned = ownership.get(first).unwrap();
     assert_eq!(
-        (owned.bound(), owned.hands_off),
-        (None, Some(HandsOff::PlacedBefore))
+        (owned.bound(), owned.unmanaged),
+        (None, Some(Unmanaged::PlacedBefore))
     );
 }
 
@@ -289,8 +289,8 @@ fn a_mask_that_perch_has_used_is_somebodys_on_a_thread_that_it_let_go() {
     ownership.observe(&seen("3"), &set("0-7"), &nobody);
     let owned = ownership.get(THREAD).unwrap();
     assert_eq!(
-        (owned.held(), owned.hands_off),
-        (false, Some(HandsOff::ChangedByOthers))
+        (owned.held(), owned.unmanaged),
+        (false, Some(Unmanaged::ChangedByOthers))
     );
 }
 
@@ -302,7 +302,7 @@ fn somebodys_mask_that_the_kernel_replaces_is_still_theirs() {
     for _ in 0..5 {
         ownership.observe(&seen("4-7"), &set("4-7"), &nobody);
         let owned = ownership.get(THREAD).unwrap();
-        assert_eq!(owned.hands_off, Some(HandsOff::PlacedBefore));
+        assert_eq!(owned.unmanaged, Some(Unmanaged::PlacedBefore));
     }
 }
 
@@ -314,17 +314,17 @@ fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_somebodys() {
             ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
             // Until the PU goes offline, another process may just as well have set the mask.
             let owned = ownership.get(THREAD).unwrap();
-            assert_eq!(owned.hands_off, Some(HandsOff::ChangedByOthers));
+            assert_eq!(owned.unmanaged, Some(Unmanaged::ChangedByOthers));
         }
         ownership.observe(&seen("0-7"), &set("0-2,4-7"), &nobody);
         let owned = ownership.get(THREAD).unwrap();
-        let (held, hands_off) = match periods {
-            5 => (false, Some(HandsOff::ChangedByOthers)),
+        let (held, unmanaged) = match periods {
+            5 => (false, Some(Unmanaged::ChangedByOthers)),
             _ => (true, None),
         };
         assert_eq!(
-            (owned.held(), owned.hands_off, &owned.before),
-            (held, hands_off, &set("0-7")),
+            (owned.held(), owned.unmanaged, &owned.before),
+            (held, unmanaged, &set("0-7")),
             "{periods}"
         );
     }
@@ -336,8 +336,8 @@ fn a_pu_that_goes_explains_no_other_mask() {
     ownership.observe(&seen("5"), &set("0-7"), &nobody);
     ownership.observe(&seen("5"), &set("0-2,4-7"), &nobody);
     assert_eq!(
-        ownership.get(THREAD).unwrap().hands_off,
-        Some(HandsOff::ChangedByOthers)
+        ownership.get(THREAD).unwrap().unmanaged,
+        Some(Unmanaged::ChangedByOthers)
     );
 }
 
@@ -351,7 +351,7 @@ fn a_mask_from_which_the_kernel_has_struck_an_offline_pu_is_not_somebodys() {
         ownership.observe(&seen("0-2,4-7"), &set(usable), &nobody);
         let owned = ownership.get(THREAD).unwrap();
         assert_eq!(
-            (owned.hands_off, &owned.before),
+            (owned.unmanaged, &owned.before),
             (None, &set("0-7")),
             "{usable}"
         );

@@ -36,7 +36,7 @@ fn session(curious: bool) -> Session<Scripted> {
     let kernel = Arc::new(RwLock::new(Kernel::new(4)));
     kernel.write().unwrap().spawn(None, &set("0-3"), 0.5);
     let machine = Scripted::new(&kernel, 2, vec![Step::default(); 3]);
-    Session::new(machine, options(Curious(curious), Acting::Paper(None))).unwrap()
+    Session::new(machine, options(Curious(curious), Acting::DryRun(None))).unwrap()
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_recording_carries_what_pus_did() {
     let reader = Reader::new(&text[..], "memory").unwrap();
     let mut replay = Session::new(
         RecordedMachine::new(reader),
-        options(Curious(true), Acting::Paper(None)),
+        options(Curious(true), Acting::DryRun(None)),
     )
     .unwrap();
     replay.run(&mut played).unwrap();

@@ -26,7 +26,7 @@ fn interleave() -> impl FnMut(&Snapshot) -> Plan {
             } else {
                 PuSet::single(pu)
             };
-            if thread.hands_off.is_none() && pus.is_subset(&thread.allowed) {
+            if thread.unmanaged.is_none() && pus.is_subset(&thread.allowed) {
                 let reason = Reason::new(format!("turn {turn}")).with(names::FP_SHARE, fp);
                 plan.bindings.push(Binding {
                     thread: thread.info.id,
@@ -94,7 +94,7 @@ proptest! {
 
     #[test]
     fn a_dry_run_played_back_with_its_policy_is_the_same(steps in steps()) {
-        let (recording, first) = record(steps, Acting::Paper(None));
+        let (recording, first) = record(steps, Acting::DryRun(None));
         let (again, second) = replay(&recording, Decide(interleave()));
         prop_assert_eq!(first.plans, second.plans);
         prop_assert_eq!(first.moves, second.moves);
@@ -112,9 +112,9 @@ proptest! {
         for (live, replayed) in live.snapshots.iter().zip(&replayed.snapshots) {
             for (live, replayed) in live.threads.iter().zip(&replayed.threads) {
                 prop_assert_eq!(live.info.id, replayed.info.id);
-                prop_assert_eq!(live.hands_off.is_some(), replayed.hands_off.is_some());
+                prop_assert_eq!(live.unmanaged.is_some(), replayed.unmanaged.is_some());
                 // Of one that is given up for now it is not known.
-                if live.hands_off.is_none() {
+                if live.unmanaged.is_none() {
                     prop_assert_eq!(&live.allowed, &replayed.allowed);
                 }
                 prop_assert_eq!(&live.metrics, &replayed.metrics);
@@ -124,7 +124,7 @@ proptest! {
 
     #[test]
     fn a_recording_that_was_cut_short_is_read_to_there(cut in 0.0..1.0f64) {
-        let (recording, whole) = record(vec![Step::default(); 4], Acting::Paper(None));
+        let (recording, whole) = record(vec![Step::default(); 4], Acting::DryRun(None));
         let header = recording.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         let end = header + ((recording.len() - header) as f64 * cut) as usize;
         let (_, seen) = replay(&recording[..end], Decide(interleave()));
@@ -143,7 +143,7 @@ proptest! {
 
 #[test]
 fn a_damaged_line_is_named() {
-    let (recording, _) = record(vec![Step::default(); 3], Acting::Paper(None));
+    let (recording, _) = record(vec![Step::default(); 3], Acting::DryRun(None));
     let mut lines: Vec<&[u8]> = recording.split_inclusive(|byte| *byte == b'\n').collect();
     lines[2] = b"{\"record\":\"period\"}\n";
     let damaged = lines.concat();
@@ -196,7 +196,7 @@ fn a_report_adds_up() {
     let mut machine = Scripted::new(&kernel(), 4, vec![Step::default(); 300]);
     machine.has_clock = false;
     let mut session =
-        Session::new(machine, options(Decide(interleave()), Acting::Paper(None))).unwrap();
+        Session::new(machine, options(Decide(interleave()), Acting::DryRun(None))).unwrap();
     let mut collector = Collector::new(&["app".to_owned()]);
     session.run(&mut collector).unwrap();
     let report = collector.report();
@@ -225,7 +225,7 @@ fn a_report_adds_up() {
             .all(|row| row.cells.len() == report.placements.columns.len())
     );
     assert_eq!(report.moves.bound, 4);
-    assert_eq!(report.hands_off.len(), 1);
+    assert_eq!(report.unmanaged.len(), 1);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn ten_thousand_short_lived_threads_need_little_room() {
     let mut machine = Scripted::new(&kernel(), 4, steps.collect());
     machine.report_ended = true;
     let policy = Decide(|_: &Snapshot| Plan::default());
-    let mut session = Session::new(machine, options(policy, Acting::Paper(None))).unwrap();
+    let mut session = Session::new(machine, options(policy, Acting::DryRun(None))).unwrap();
     let mut collector = Collector::new(&[]);
     session.run(&mut collector).unwrap();
     let report = collector.report();

@@ -44,7 +44,7 @@ fn state(tid: i32, bound: Option<PuSet>) -> ThreadState {
         info: info(tid),
         allowed: set("0-1"),
         bound,
-        hands_off: None,
+        unmanaged: None,
         last_pu: Some(0),
         activity: 0.5,
         waiting: 0.0,

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Decide, Op, Scripted, bind, bindings, kernel, live, masks, options, set, steps};
 use perch_core::{
-    HandsOff, Machine, Observation, Outcome, Plan, Policy, PuSet, Reason, Snapshot, ThreadId,
+    Machine, Observation, Outcome, Plan, Policy, PuSet, Reason, Snapshot, ThreadId, Unmanaged,
 };
 use perch_engine::{
     Acting, Cause, Command, CommandError, Deciding, Options, Period, Published, Session,
@@ -32,7 +32,7 @@ fn all_to(pu: u32) -> impl FnMut(&Snapshot) -> Plan + Send {
         let free = snapshot
             .threads
             .iter()
-            .filter(|thread| thread.hands_off.is_none());
+            .filter(|thread| thread.unmanaged.is_none());
         bindings(
             free.map(|thread| bind(thread.info.id, &pu.to_string()))
                 .collect(),
@@ -209,11 +209,11 @@ fn a_late_answer_is_checked_against_the_present() {
     );
     assert_eq!(masks(&kernel)[&threads[1]], set("3"));
     assert_eq!(
-        period.snapshot.thread(threads[1]).unwrap().hands_off,
-        Some(HandsOff::PlacedBefore)
+        period.snapshot.thread(threads[1]).unwrap().unmanaged,
+        Some(Unmanaged::PlacedBefore)
     );
     drop(decide);
-    // The policy panics now, since nobody tells it what to do; masks are given back all the same.
+    // The policy panics now, since nobody tells it what to do; masks are restored all the same.
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         for _ in 0..10_000 {
             tick(&mut session);
@@ -256,7 +256,7 @@ fn a_policy_sees_all_observations_since_it_was_asked_last() {
     let options = Options {
         period: Some(10 * SECOND),
         interval: Some(SECOND),
-        ..options(Decide(policy), Acting::Paper(None))
+        ..options(Decide(policy), Acting::DryRun(None))
     };
     let mut machine = Scripted::new(&kernel, 2, steps(35));
     // A second an observation.
@@ -287,7 +287,7 @@ fn what_is_known_fades_with_time() {
         machine.has_clock = false;
         machine.silent_from = 1;
         let idle = Decide(|_: &Snapshot| Plan::default());
-        let mut session = Session::new(machine, options(idle, Acting::Paper(None))).unwrap();
+        let mut session = Session::new(machine, options(idle, Acting::DryRun(None))).unwrap();
         session.begin();
         let nanoseconds = interval.as_nanos() as u64;
         let mut seconds = 0.0;
@@ -313,7 +313,7 @@ fn a_subscriber_that_does_not_keep_up_is_told_what_it_missed() {
     kernel.write().unwrap().spawn(None, &all, 0.5);
     let machine = Scripted::new(&kernel, 1, steps(8));
     let idle = Decide(|_: &Snapshot| Plan::default());
-    let mut session = Session::new(machine, options(idle, Acting::Paper(None))).unwrap();
+    let mut session = Session::new(machine, options(idle, Acting::DryRun(None))).unwrap();
     let (early, gone) = (session.subscribe(3), session.subscribe(3));
     drop(gone);
     session.begin();

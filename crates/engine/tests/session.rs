@@ -4,7 +4,7 @@ mod common;
 
 use common::{Op, bind, bindings, kernel, live, masks, run, session, set, steps};
 use perch_core::{
-    HandsOff, MetricSource, Outcome, Plan, PuSet, Snapshot, ThreadId, UnitClass, metric::names,
+    MetricSource, Outcome, Plan, PuSet, Snapshot, ThreadId, UnitClass, Unmanaged, metric::names,
 };
 use perch_engine::{Acting, Journal, Observer, Period};
 use std::sync::{Arc, RwLock};
@@ -109,7 +109,7 @@ fn threads_that_others_placed_are_left_alone_unless_taken_over() {
         let (_dir, acting) = live();
         let policy = move |snapshot: &Snapshot| {
             let thread = snapshot.thread(placed).unwrap();
-            match thread.hands_off {
+            match thread.unmanaged {
                 Some(_) => Plan::default(),
                 None => bindings(vec![bind(placed, "2")]),
             }
@@ -120,7 +120,7 @@ fn threads_that_others_placed_are_left_alone_unless_taken_over() {
             assert_eq!(thread.bound, Some(set("2")));
             assert_eq!(thread.allowed, set("1,2"));
         } else {
-            assert_eq!(thread.hands_off, Some(HandsOff::PlacedBefore));
+            assert_eq!(thread.unmanaged, Some(Unmanaged::PlacedBefore));
         }
         assert_eq!(masks(&kernel)[&placed], set("1,2"));
     }
@@ -131,7 +131,7 @@ fn a_mask_that_others_change_is_theirs_for_good() {
     let (kernel, all) = kernel(4);
     let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
-    let policy = move |snapshot: &Snapshot| match snapshot.threads[0].hands_off {
+    let policy = move |snapshot: &Snapshot| match snapshot.threads[0].unmanaged {
         Some(_) => Plan::default(),
         None => bindings(vec![bind(thread, "3")]),
     };
@@ -141,16 +141,16 @@ fn a_mask_that_others_change_is_theirs_for_good() {
         mask: set("0,2"),
     });
     let (seen, _) = run(&mut session(&kernel, script, policy, acting, false));
-    let hands_off: Vec<_> = seen
+    let unmanaged: Vec<_> = seen
         .snapshots
         .iter()
-        .map(|s| s.threads[0].hands_off)
+        .map(|s| s.threads[0].unmanaged)
         .collect();
-    assert_eq!(hands_off[0], None);
+    assert_eq!(unmanaged[0], None);
     assert!(
-        hands_off[1..]
+        unmanaged[1..]
             .iter()
-            .all(|h| *h == Some(HandsOff::ChangedByOthers))
+            .all(|h| *h == Some(Unmanaged::ChangedByOthers))
     );
     assert_eq!(masks(&kernel)[&thread], set("0,2"));
 }
@@ -160,7 +160,7 @@ fn a_change_between_look_and_deed_is_noticed() {
     let (kernel, all) = kernel(4);
     let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();
-    let policy = move |snapshot: &Snapshot| match snapshot.threads[0].hands_off {
+    let policy = move |snapshot: &Snapshot| match snapshot.threads[0].unmanaged {
         Some(_) => Plan::default(),
         None => bindings(vec![bind(thread, "3")]),
     };
@@ -171,7 +171,7 @@ fn a_change_between_look_and_deed_is_noticed() {
     });
     let (seen, _) = run(&mut session(&kernel, script, policy, acting, false));
     assert_eq!(seen.moves[0][0].outcome, Outcome::ChangedByOthers);
-    assert!(seen.snapshots[1].threads[0].hands_off.is_some());
+    assert!(seen.snapshots[1].threads[0].unmanaged.is_some());
     assert_eq!(masks(&kernel)[&thread], set("0,2"));
 }
 
@@ -189,7 +189,7 @@ fn children_of_bound_threads_are_perchs_own() {
     let (seen, _) = run(&mut session(&kernel, script, policy, acting, false));
     let child = &seen.snapshots[1].threads[1];
     assert_eq!(
-        (child.bound.clone(), child.hands_off),
+        (child.bound.clone(), child.unmanaged),
         (Some(set("3")), None)
     );
     assert_eq!(child.allowed, all);
@@ -212,17 +212,17 @@ fn a_mask_that_somebody_elses_thread_has_too_proves_nothing() {
     });
     let (seen, _) = run(&mut session(&kernel, script, policy, acting, false));
     let child = &seen.snapshots[1].threads[2];
-    assert_eq!(child.hands_off, Some(HandsOff::PlacedBefore));
+    assert_eq!(child.unmanaged, Some(Unmanaged::PlacedBefore));
     assert_eq!(masks(&kernel)[&theirs], set("3"));
     assert_eq!(masks(&kernel)[&child.info.id], set("3"));
 }
 
 #[test]
-fn on_paper_nothing_is_changed_but_the_plan_is_followed() {
+fn a_dry_run_changes_nothing_but_follows_the_plan() {
     let (kernel, all) = kernel(1);
     let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     let placed = kernel.write().unwrap().spawn(None, &set("1"), 0.5);
-    let paper = Arc::new(common::topology(4, &set("0-7")));
+    let what_if = Arc::new(common::topology(4, &set("0-7")));
     let policy = move |snapshot: &Snapshot| {
         assert!(
             snapshot
@@ -232,7 +232,13 @@ fn on_paper_nothing_is_changed_but_the_plan_is_followed() {
         );
         bindings(vec![bind(thread, "6"), bind(placed, "7")])
     };
-    let mut session = session(&kernel, steps(3), policy, Acting::Paper(Some(paper)), false);
+    let mut session = session(
+        &kernel,
+        steps(3),
+        policy,
+        Acting::DryRun(Some(what_if)),
+        false,
+    );
     assert_eq!(session.mark(), None);
     let (seen, _) = run(&mut session);
     assert_eq!(kernel.read().unwrap().killer.changes, 0);
@@ -380,7 +386,7 @@ fn a_child_born_before_somebody_places_its_creator_is_perchs() {
         let pus = if snapshot.period < 2 { "5" } else { "6" };
         let free = snapshot
             .thread(parent)
-            .is_some_and(|thread| thread.hands_off.is_none());
+            .is_some_and(|thread| thread.unmanaged.is_none());
         bindings(free.then(|| bind(parent, pus)).into_iter().collect())
     };
     let mut script = steps(6);

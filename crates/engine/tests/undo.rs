@@ -48,7 +48,7 @@ fn restless(salt: u64) -> impl FnMut(&Snapshot) -> Plan {
         let free = snapshot
             .threads
             .iter()
-            .filter(|thread| thread.hands_off.is_none());
+            .filter(|thread| thread.unmanaged.is_none());
         let bindings = free.filter_map(|thread| {
             let mut state = salt ^ ((thread.info.id.tid as u64) << 8) ^ (snapshot.period / 2);
             state = (state ^ (state >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -24,7 +24,7 @@ impl Policy for Deal {
         let mut threads: Vec<_> = snapshot
             .threads
             .iter()
-            .filter(|thread| thread.hands_off.is_none())
+            .filter(|thread| thread.unmanaged.is_none())
             .filter_map(|thread| Some((thread.metrics.value(names::IPC)?, thread)))
             .collect();
         // A thread that is already bound keeps its binding: one good deal is enough.

@@ -27,7 +27,7 @@ pub(crate) struct Census<K> {
     /// Those of which too little is known, or that may run nowhere.
     pub unknown: Vec<usize>,
     /// Those that must be left alone.
-    pub hands_off: Vec<usize>,
+    pub unmanaged: Vec<usize>,
     /// All PUs on which any ranked thread may run.
     pub reachable: PuSet,
 }
@@ -42,15 +42,15 @@ impl<K> Census<K> {
         let mut census = Self {
             ranked: Vec::new(),
             unknown: Vec::new(),
-            hands_off: Vec::new(),
+            unmanaged: Vec::new(),
             reachable: PuSet::new(),
         };
         for (at, thread) in snapshot.threads.iter().enumerate() {
             if !busy(at, thread) {
                 continue;
             }
-            if thread.hands_off.is_some() {
-                census.hands_off.push(at);
+            if thread.unmanaged.is_some() {
+                census.unmanaged.push(at);
                 continue;
             }
             match known(at, thread) {
@@ -71,7 +71,7 @@ impl<K> Census<K> {
 
     /// How many threads are busy.
     pub fn busy(&self) -> usize {
-        self.ranked.len() + self.unknown.len() + self.hands_off.len()
+        self.ranked.len() + self.unknown.len() + self.unmanaged.len()
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn stays_busy(wanted: f64, min_activity: f64, bound: bool) -> bool {
 pub(crate) fn reachable(snapshot: &Snapshot, min_activity: f64) -> PuSet {
     let mut all = PuSet::new();
     for thread in &snapshot.threads {
-        if thread.hands_off.is_none() && is_busy(thread, min_activity) {
+        if thread.unmanaged.is_none() && is_busy(thread, min_activity) {
             add(&mut all, &thread.allowed);
         }
     }

@@ -32,7 +32,7 @@
 //!         for thread in &snapshot.threads {
 //!             let intensity = thread.metrics.value(names::MEMORY_INTENSITY);
 //!             // Skips threads that another process placed, and threads about which nothing is known.
-//!             let Some(intensity) = intensity.filter(|i| *i > 0.5 && thread.hands_off.is_none()) else {
+//!             let Some(intensity) = intensity.filter(|i| *i > 0.5 && thread.unmanaged.is_none()) else {
 //!                 continue;
 //!             };
 //!             // Where it is bound already it stays: a plan that is in force must be planned again.
@@ -62,7 +62,7 @@
 //! # };
 //! # let thread = |tid, intensity| ThreadState {
 //! #     info: ThreadInfo { id: ThreadId { tid, start: 0 }, pid: 1, name: "t".into(), process: "app".into() },
-//! #     allowed: all.clone(), bound: None, hands_off: None, last_pu: None, activity: 1.0, waiting: 0.0,
+//! #     allowed: all.clone(), bound: None, unmanaged: None, last_pu: None, activity: 1.0, waiting: 0.0,
 //! #     metrics: [(names::MEMORY_INTENSITY.into(), Metric { value: intensity, confidence: 1.0, source: MetricSource::Counters })]
 //! #         .into_iter().collect(),
 //! # };

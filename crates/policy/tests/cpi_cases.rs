@@ -178,7 +178,7 @@ fn threads_placed_by_others_count_where_they_are() {
     // The user pinned a thread of CPI 1 to core 0; of ours each of the other cores gets one, core 0 none.
     let mut machine = table_1(D);
     let foreign = &mut machine.world.snapshot.threads[0];
-    foreign.hands_off = Some(perch_core::HandsOff::PlacedBefore);
+    foreign.unmanaged = Some(perch_core::Unmanaged::PlacedBefore);
     foreign.allowed = PuSet::single(0);
     let mut policy = policy(Perch);
     for _ in 0..12 {

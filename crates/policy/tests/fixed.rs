@@ -168,7 +168,7 @@ proptest! {
         let plan = fixed(&[if each { "*=each:all" } else { "*=core:even" }]).decide(&world.snapshot);
         for binding in &plan.bindings {
             let thread = world.snapshot.thread(binding.thread).unwrap();
-            prop_assert!(thread.hands_off.is_none());
+            prop_assert!(thread.unmanaged.is_none());
             prop_assert!(!binding.pus.is_empty() && binding.pus.is_subset(&thread.allowed));
             prop_assert!(binding.pus.is_subset(&world.snapshot.topology.usable()));
         }

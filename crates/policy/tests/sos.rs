@@ -107,7 +107,7 @@ proptest! {
             let usable = world.snapshot.topology.usable();
             for binding in &plan.bindings {
                 let thread = world.snapshot.thread(binding.thread).unwrap();
-                prop_assert!(thread.hands_off.is_none() && seen.insert(binding.thread));
+                prop_assert!(thread.unmanaged.is_none() && seen.insert(binding.thread));
                 prop_assert!(!binding.pus.is_empty() && binding.pus.is_subset(&thread.allowed));
                 if threads.len() <= usable.len() {
                     prop_assert!(binding.pus.is_disjoint(&pus), "{binding:?}");

@@ -335,7 +335,7 @@ proptest! {
             let mut seen = std::collections::BTreeSet::new();
             for binding in &plan.bindings {
                 let thread = world.snapshot.thread(binding.thread).unwrap();
-                prop_assert!(thread.hands_off.is_none());
+                prop_assert!(thread.unmanaged.is_none());
                 prop_assert!(seen.insert(binding.thread));
                 prop_assert!(!binding.pus.is_empty());
                 prop_assert!(binding.pus.is_subset(&usable.and(&thread.allowed)));

@@ -380,7 +380,7 @@ fn threads_placed_by_others_count_where_they_are() {
     // The user pinned an FP thread to PU 0: ours go to the three other cores first.
     let mut world = World::regular(1, 4, 2, &[0.5, 0.5, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);
     let foreign = &mut world.snapshot.threads[0];
-    foreign.hands_off = Some(perch_core::HandsOff::PlacedBefore);
+    foreign.unmanaged = Some(perch_core::Unmanaged::PlacedBefore);
     foreign.allowed = perch_core::PuSet::single(0);
     world.step(&mut policy(Perch));
     assert_eq!(world.fp_bound(), [0, 1, 1, 1]);

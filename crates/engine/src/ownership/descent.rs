@@ -5,7 +5,7 @@ use super::{
     fit::explains,
     owned::{Moment, Owned, Place},
 };
-use perch_core::{HandsOff, PuSet, Source, ThreadId};
+use perch_core::{PuSet, Source, ThreadId, Unmanaged};
 use std::collections::{HashMap, HashSet};
 
 /// Threads that were created, with whose mask they got and when.
@@ -115,11 +115,11 @@ impl Ownership {
         let mut placed = creator.placed(self.observations, at);
         if let Some(given) = placed.find(|given| explains(given, mask, &place.allowed)) {
             // The kernel may remember the mask that another process set on its creator.
-            let mut child = Owned::foreign(pid, mask, HandsOff::PlacedBefore);
+            let mut child = Owned::foreign(pid, mask, Unmanaged::PlacedBefore);
             child.before = given.clone();
             return Some(child);
         }
-        if creator.hands_off.is_none() && *mask != place.default {
+        if creator.unmanaged.is_none() && *mask != place.default {
             let fits = *mask == creator.before || explains(&creator.before, mask, &place.allowed);
             let fits = fits
                 || (look.allowed)(id)
@@ -184,7 +184,7 @@ impl Ownership {
         match &look.families[&key] {
             Family::None => None,
             Family::Some => {
-                let mut owned = Owned::foreign(pid, mask, HandsOff::Unknown);
+                let mut owned = Owned::foreign(pid, mask, Unmanaged::Unknown);
                 owned.creators = Some(of);
                 Some(owned)
             }

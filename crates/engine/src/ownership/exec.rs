@@ -72,8 +72,8 @@ impl Ownership {
         let mut others = others.filter(|(id, owned)| owned.pid == pid && **id != first);
         let (_, one) = others.next()?;
         let alike = |other: &Owned| {
-            (&other.asked, other.hands_off, &other.before)
-                == (&one.asked, one.hands_off, &one.before)
+            (&other.asked, other.unmanaged, &other.before)
+                == (&one.asked, one.unmanaged, &one.before)
         };
         let all = others.all(|(_, other)| alike(other));
         (all && self.threads.get(&first).is_none_or(alike)).then(|| one.clone())

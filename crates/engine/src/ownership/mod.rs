@@ -17,7 +17,7 @@ pub use owned::Owned;
 
 use descent::{Births, Look};
 use owned::{Moment, Verdict};
-use perch_core::{HandsOff, Observation, Origin, Outcome, PuSet, Source, ThreadId, ThreadSample};
+use perch_core::{Observation, Origin, Outcome, PuSet, Source, ThreadId, ThreadSample, Unmanaged};
 use processes::Process;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -284,13 +284,13 @@ impl Ownership {
             if free {
                 Owned::free(pid, mask, place.default.clone(), place.whole)
             } else {
-                Owned::foreign(pid, mask, HandsOff::PlacedBefore)
+                Owned::foreign(pid, mask, Unmanaged::PlacedBefore)
             }
         });
         if self.take_over
             && matches!(
-                owned.hands_off,
-                Some(HandsOff::PlacedBefore | HandsOff::Unknown)
+                owned.unmanaged,
+                Some(Unmanaged::PlacedBefore | Unmanaged::Unknown)
             )
         {
             owned = Owned::free(pid, mask, mask.clone(), false);
@@ -306,7 +306,7 @@ impl Ownership {
     /// Takes in what is known of a thread, and reports what a journal must know of it.
     fn enter(&mut self, id: ThreadId, owned: Owned) -> Vec<Noticed> {
         let mut noticed = Vec::new();
-        match (&owned.asked, owned.hands_off) {
+        match (&owned.asked, owned.unmanaged) {
             (Some(_), _) => noticed.push(Noticed::Inherited(id)),
             (None, Some(_)) => noticed.push(Noticed::Foreign(id)),
             (None, None) => {}

@@ -330,8 +330,8 @@ impl Reconciler {
         all
     }
 
-    /// Gives the threads of one target their masks back. Its journal is gone then, unless something could not be
-    /// restored.
+    /// Gives the threads of one target their masks back. Its journal is removed then, unless something could not
+    /// be restored.
     pub fn give_back_target<M: Machine>(&mut self, target: u32, machine: &mut M) -> RestoreReport {
         let Some(mut file) = self.files.remove(&target) else {
             return RestoreReport::default();
@@ -411,7 +411,7 @@ fn changes(
             }
             return true;
         };
-        if owned.hands_off.is_some()
+        if owned.unmanaged.is_some()
             || made
                 .to
                 .as_ref()

@@ -36,8 +36,8 @@ pub struct Header {
     /// The machine on which the threads ran.
     pub topology: Arc<Topology>,
     /// The what-if topology on which they were placed, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paper: Option<Arc<Topology>>,
+    #[serde(default, rename = "paper", skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<Arc<Topology>>,
     /// The policy's name.
     pub policy: String,
     /// The profile's name.

@@ -112,7 +112,7 @@ impl<W: Write + Send> Observer for Recorder<W> {
             command: self.command.clone(),
             configuration: self.configuration.clone(),
             topology: Arc::clone(&start.machine),
-            paper: elsewhere.then(|| Arc::clone(&start.topology)),
+            what_if: elsewhere.then(|| Arc::clone(&start.topology)),
             policy: start.policy.clone(),
             profile: start.profile.clone(),
             profile_text: start.profile_text.clone(),

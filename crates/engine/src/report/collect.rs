@@ -6,8 +6,8 @@ use super::{
 };
 use crate::observer::{Move, Observer, Period, SessionEnd, Start};
 use perch_core::{
-    HandsOff, MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo,
-    ThreadSample, metric::names,
+    MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo,
+    ThreadSample, Unmanaged, metric::names,
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -37,7 +37,7 @@ pub struct Collector {
     lanes: Lanes,
     moves: Moves,
     last_moves: VecDeque<MoveReport>,
-    hands_off: Vec<(HandsOff, u64)>,
+    unmanaged: Vec<(Unmanaged, u64)>,
     trust: TrustSum,
     begin: Option<u64>,
     at: u64,
@@ -56,7 +56,7 @@ struct Thread {
     first: u64,
     last: u64,
     ended: bool,
-    hands_off: Option<HandsOff>,
+    unmanaged: Option<Unmanaged>,
     bound: Option<PuSet>,
     tally: Tally,
 }
@@ -111,7 +111,7 @@ impl Collector {
             last: self.last_moves.iter().cloned().collect(),
             ..self.moves.clone()
         };
-        let paper = self
+        let what_if = self
             .start
             .as_ref()
             .filter(|start| start.machine != start.topology)
@@ -134,7 +134,7 @@ impl Collector {
             },
             machine: text(|start| start.machine.source.as_str()),
             dry_run: self.start.as_ref().is_some_and(|start| start.dry_run),
-            paper,
+            what_if,
             period: self
                 .start
                 .as_ref()
@@ -151,7 +151,7 @@ impl Collector {
             most_threads: self.most_threads,
             placements: self.lanes.finish(self.at),
             moves,
-            hands_off: self.hands_off.clone(),
+            unmanaged: self.unmanaged.clone(),
             own: OwnCost {
                 cpu_time: self.own_time,
                 share: self.own_time as f64 / duration.max(1) as f64,
@@ -191,10 +191,10 @@ impl Collector {
         }
         // In a dry run a thread is where it was put. Otherwise it is where it was seen, unless that was on another
         // machine.
-        let (paper, elsewhere) = self.start.as_ref().map_or((false, false), |start| {
+        let (dry_run, elsewhere) = self.start.as_ref().map_or((false, false), |start| {
             (start.dry_run, start.machine != start.topology)
         });
-        let put = bound.filter(|_| paper).and_then(PuSet::first);
+        let put = bound.filter(|_| dry_run).and_then(PuSet::first);
         if let Some(pu) = put.or(sample.last_pu.filter(|_| !elsewhere)) {
             let name = &sample.info.name;
             self.lanes
@@ -205,7 +205,7 @@ impl Collector {
             first: snapshot.at.saturating_sub(sample.interval),
             last: snapshot.at,
             ended: false,
-            hands_off: None,
+            unmanaged: None,
             bound: None,
             tally: Tally::default(),
         });
@@ -225,12 +225,12 @@ impl Collector {
         if !unread {
             thread.tally.add(sample, metrics, role, bound.is_some());
         }
-        let reason = state.and_then(|state| state.hands_off);
-        if let Some(reason) = reason.filter(|_| thread.hands_off != reason) {
-            count(&mut self.hands_off, reason);
+        let reason = state.and_then(|state| state.unmanaged);
+        if let Some(reason) = reason.filter(|_| thread.unmanaged != reason) {
+            count(&mut self.unmanaged, reason);
         }
         if reason.is_some() {
-            thread.hands_off = reason;
+            thread.unmanaged = reason;
         }
     }
 
@@ -406,7 +406,7 @@ fn thread(thread: &Thread) -> ThreadReport {
         first: thread.first,
         last: thread.last,
         ended: thread.ended,
-        hands_off: thread.hands_off,
+        unmanaged: thread.unmanaged,
         bound: thread.bound.clone(),
         role: deeds.role(),
         deeds,

@@ -8,7 +8,7 @@ mod tally;
 pub use collect::Collector;
 
 use crate::{observer::Cause, restore::RestoreReport};
-use perch_core::{HandsOff, MetricName, MetricSource, Outcome, PuSet, Reason, Remark, ThreadId};
+use perch_core::{MetricName, MetricSource, Outcome, PuSet, Reason, Remark, ThreadId, Unmanaged};
 use serde::{Deserialize, Serialize};
 
 /// The format's version.
@@ -32,8 +32,8 @@ pub struct Report {
     /// Where the machine's topology is from.
     pub machine: String,
     /// The what-if topology on which threads were placed, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paper: Option<String>,
+    #[serde(default, rename = "paper", skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<String>,
     /// The period asked for.
     pub period: u64,
     /// Periods that were observed.
@@ -63,7 +63,8 @@ pub struct Report {
     /// What was changed.
     pub moves: Moves,
     /// Threads that were left alone, by reason.
-    pub hands_off: Vec<(HandsOff, u64)>,
+    #[serde(rename = "hands_off")]
+    pub unmanaged: Vec<(Unmanaged, u64)>,
     /// perch's own cost.
     pub own: OwnCost,
     /// The remarks that were printed, in order.
@@ -178,7 +179,8 @@ pub struct ThreadReport {
     /// Whether it had ended.
     pub ended: bool,
     /// Why it was left alone, if it was.
-    pub hands_off: Option<HandsOff>,
+    #[serde(rename = "hands_off")]
+    pub unmanaged: Option<Unmanaged>,
     /// Where perch had it bound last.
     pub bound: Option<PuSet>,
     /// What it mostly was.

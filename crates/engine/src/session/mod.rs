@@ -8,7 +8,7 @@ mod options;
 pub use options::{Acting, Options};
 
 use crate::{
-    characterise::Paper,
+    characterise::DryRun,
     command::{Handle, Queued, queue},
     control::Control,
     decider::{Decider, Deciding},
@@ -107,14 +107,14 @@ impl<M: Machine> Session<M> {
         machine.watch_weights(options.policy.wants_weights())?;
         machine.configure(&options.processor.event_plan_with(options.policy.needs()))?;
         let default = machine.default_mask();
-        let (reconciler, paper, other) = match options.acting {
+        let (reconciler, dry_run, other) = match options.acting {
             Acting::Live(dir) => (Some(Reconciler::new(dir, default.clone())?), None, None),
-            Acting::Paper(other) => {
-                let paper = Paper {
+            Acting::DryRun(other) => {
+                let dry_run = DryRun {
                     elsewhere: other.is_some(),
-                    ..Paper::default()
+                    ..DryRun::default()
                 };
-                (None, Some(paper), other)
+                (None, Some(dry_run), other)
             }
         };
         let ownership = Ownership::new(default, options.take_over);
@@ -123,7 +123,7 @@ impl<M: Machine> Session<M> {
             options.processor,
             ownership,
             options.pus,
-            paper,
+            dry_run,
             (&topology, other),
         );
         let period = options.period.unwrap_or_else(|| options.policy.period());
@@ -374,7 +374,7 @@ impl<M: Machine> Session<M> {
             let (control, machine) = (&mut self.control, &mut self.machine);
             reconciler.apply_actions(control, machine, &mut actions, remarks);
         } else {
-            self.control.actions_on_paper(&actions);
+            self.control.actions_in_dry_run(&actions);
         }
         self.control.moved(&moves);
         self.control.irqs_moved(&irqs);

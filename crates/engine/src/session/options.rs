@@ -9,7 +9,7 @@ pub enum Acting {
     /// They are, and journaled in this directory first.
     Live(StateDir),
     /// Nothing is changed: a dry run, on a what-if topology if one is given.
-    Paper(Option<Arc<Topology>>),
+    DryRun(Option<Arc<Topology>>),
 }
 
 /// What a session is to do.

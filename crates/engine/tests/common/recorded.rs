@@ -17,5 +17,5 @@ pub fn recorded<M: Machine>(session: &mut Session<M>) -> (Vec<u8>, Heard) {
 /// Replays a recording with a policy; the recording of that, and what was observed.
 pub fn replay(recording: &[u8], policy: impl Policy + 'static) -> (Vec<u8>, Heard) {
     let machine = RecordedMachine::new(Reader::new(recording, "a recording").unwrap());
-    recorded(&mut Session::new(machine, options(policy, Acting::Paper(None))).unwrap())
+    recorded(&mut Session::new(machine, options(policy, Acting::DryRun(None))).unwrap())
 }

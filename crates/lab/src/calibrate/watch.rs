@@ -41,7 +41,7 @@ pub fn watch(system: System, processor: &SimProcessor, period: u64) -> Result<Se
         ..Options::new(
             Box::new(Observe),
             Box::new(processor.clone()),
-            Acting::Paper(None),
+            Acting::DryRun(None),
         )
     };
     let machine = SimMachine::new(system, Some(2 * period));

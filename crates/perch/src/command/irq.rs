@@ -70,7 +70,7 @@ pub struct Seen {
 pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
     let mut remarks = Vec::new();
     let (acting, _lock) = match args.apply {
-        false => (Acting::Paper(None), None),
+        false => (Acting::DryRun(None), None),
         true => {
             let lock = super::lock::irqs(&mut remarks)?;
             let dir = StateDir::standard()?;

@@ -84,12 +84,12 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     let output = output.map(Output::open).transpose()?;
     let (mut settings, calibration) = settings(args)?;
     let here = load(&Source::Native)?;
-    let on_paper = args
+    let what_if = args
         .topology
         .as_deref()
         .map(|text| load(&Source::from_text(text)))
         .transpose()?;
-    let machine = on_paper.as_ref().unwrap_or(&here);
+    let machine = what_if.as_ref().unwrap_or(&here);
     // The profile defines how threads are counted, and so depends on this machine; of a what-if topology only the units
     // matter.
     let Chosen { profile, why } =
@@ -116,8 +116,8 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     }
 
     let (acting, policy, lock) = if args.dry_run {
-        let other = on_paper.map(|loaded| Arc::new(loaded.topology));
-        (Acting::Paper(other), policy, None)
+        let other = what_if.map(|loaded| Arc::new(loaded.topology));
+        (Acting::DryRun(other), policy, None)
     } else {
         let dir = StateDir::standard()?;
         remarks.extend(recover(&dir)?);

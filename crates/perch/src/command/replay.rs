@@ -42,7 +42,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     // As it was recorded: on a what-if topology, if there was one.
     let topology = other
         .map(|loaded| Arc::new(loaded.topology))
-        .or_else(|| header.paper.clone());
+        .or_else(|| header.what_if.clone());
     let profile = match &args.profile {
         Some(asked) => processor::library()?.choose(asked)?.clone(),
         None => Profile::parse(
@@ -62,7 +62,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
             interval: header.interval,
             take_over: settings.take_over,
             pus: settings.pus,
-            ..Options::new(policy, Box::new(profile), Acting::Paper(topology))
+            ..Options::new(policy, Box::new(profile), Acting::DryRun(topology))
         },
     )?;
     let mut collector = Collector::new(&command);
@@ -144,7 +144,7 @@ fn calibrate(settings: &mut Settings, args: &ReplayArgs, header: &Header) -> Res
         let name = format!("{}: calibration", args.file.display());
         settings.calibrated_with(name, text.clone());
     } else if let Some(own) = where_to_read()
-        && header.paper.is_none()
+        && header.what_if.is_none()
         && load(&Source::Native)?.topology == *header.topology
     {
         settings.calibrated_by(&own);

@@ -10,12 +10,12 @@ use std::io::Write;
 /// Tells moves and remarks on standard error.
 #[derive(Debug, Default)]
 pub struct Explain {
-    on_paper: bool,
+    dry_run: bool,
 }
 
 impl Observer for Explain {
     fn start(&mut self, start: &perch_engine::Start) {
-        self.on_paper = start.dry_run;
+        self.dry_run = start.dry_run;
     }
 
     fn period(&mut self, period: &Period) {

@@ -98,9 +98,9 @@ fn row(snapshot: &Snapshot, thread: &ThreadState) -> String {
     } else {
         anstyle::Style::new()
     };
-    let bound = match (&thread.bound, thread.hands_off) {
+    let bound = match (&thread.bound, thread.unmanaged) {
         (Some(pus), _) => pus.to_string(),
-        (None, Some(why)) => super::hands_off(why).to_owned(),
+        (None, Some(why)) => super::unmanaged(why).to_owned(),
         (None, None) => "-".to_owned(),
     };
     let line = format!(

@@ -118,12 +118,12 @@ pub fn wrapped(label: &str, text: &str) -> String {
 }
 
 /// Why a thread is left alone, in two words.
-pub fn hands_off(why: perch_core::HandsOff) -> &'static str {
+pub fn unmanaged(why: perch_core::Unmanaged) -> &'static str {
     match why {
-        perch_core::HandsOff::PlacedBefore => "placed before",
-        perch_core::HandsOff::ChangedByOthers => "placed by others",
-        perch_core::HandsOff::Unknown => "placed or inherited, not known which",
-        perch_core::HandsOff::NotPermitted => "not permitted",
+        perch_core::Unmanaged::PlacedBefore => "placed before",
+        perch_core::Unmanaged::ChangedByOthers => "placed by others",
+        perch_core::Unmanaged::Unknown => "placed or inherited, not known which",
+        perch_core::Unmanaged::NotPermitted => "not permitted",
     }
 }
 

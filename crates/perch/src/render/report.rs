@@ -6,7 +6,7 @@ use super::{
     wrapped,
 };
 use anstyle::{AnsiColor, Style};
-use perch_core::{HandsOff, MetricSource, Outcome, Severity, ThreadId, metric::names};
+use perch_core::{MetricSource, Outcome, Severity, ThreadId, Unmanaged, metric::names};
 use perch_engine::report::{Deeds, MoveReport, Placements, Report, Role, ThreadReport};
 use std::{collections::HashMap, fmt::Write};
 
@@ -55,8 +55,8 @@ fn heading(report: &Report) -> String {
             report.most_threads,
         ),
     );
-    if let Some(paper) = &report.paper {
-        text += &wrapped("what-if topology: ", paper);
+    if let Some(what_if) = &report.what_if {
+        text += &wrapped("what-if topology: ", what_if);
     }
     text += &wrapped("known by: ", &report.counting);
     text += &wrapped("          ", &trust(report));
@@ -223,11 +223,11 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
 }
 
 fn bound(thread: &ThreadReport) -> String {
-    match (&thread.bound, thread.hands_off) {
-        (_, Some(HandsOff::PlacedBefore)) => "no (placed)".to_owned(),
-        (_, Some(HandsOff::ChangedByOthers)) => "no (others)".to_owned(),
-        (_, Some(HandsOff::Unknown)) => "no (unknown)".to_owned(),
-        (_, Some(HandsOff::NotPermitted)) => "no (denied)".to_owned(),
+    match (&thread.bound, thread.unmanaged) {
+        (_, Some(Unmanaged::PlacedBefore)) => "no (placed)".to_owned(),
+        (_, Some(Unmanaged::ChangedByOthers)) => "no (others)".to_owned(),
+        (_, Some(Unmanaged::Unknown)) => "no (unknown)".to_owned(),
+        (_, Some(Unmanaged::NotPermitted)) => "no (denied)".to_owned(),
         (Some(pus), None) => format!("PU {pus}"),
         (None, None) if thread.deeds.bound_time > 0 => {
             format!(
@@ -334,12 +334,12 @@ fn move_line(made: &MoveReport) -> String {
 
 fn ending(report: &Report) -> String {
     let mut text = String::new();
-    for (why, number) in &report.hands_off {
+    for (why, number) in &report.unmanaged {
         let _ = writeln!(
             text,
             "{} left alone: {}",
             count(*number as usize, "thread"),
-            super::hands_off(*why)
+            super::unmanaged(*why)
         );
     }
     let masks = &report.restored.masks;

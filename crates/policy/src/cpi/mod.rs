@@ -112,7 +112,7 @@ impl Cpi {
         let threads = snapshot.threads.iter().enumerate();
         let leaving = threads.filter(|(at, thread)| {
             let stays = bound.next_if_eq(at).is_some();
-            !stays && thread.bound.is_some() && thread.hands_off.is_none()
+            !stays && thread.bound.is_some() && thread.unmanaged.is_none()
         });
         leaving
             .map(|(_, thread)| {

@@ -35,9 +35,9 @@ impl Ground {
             taken: PuSet::new(),
             kept: Vec::new(),
         };
-        for &at in census.hands_off.iter().chain(&census.unknown) {
+        for &at in census.unmanaged.iter().chain(&census.unknown) {
             let thread = &snapshot.threads[at];
-            let pus = match thread.hands_off {
+            let pus = match thread.unmanaged {
                 Some(_) => Some(&thread.allowed),
                 None => (thread.bound.as_ref()).filter(|pus| pus.is_subset(&thread.allowed)),
             };
@@ -48,7 +48,7 @@ impl Ground {
             if let (Some(pu), 1) = (pus.first(), pus.len()) {
                 ground.taken.insert(pu);
             }
-            if thread.hands_off.is_none() {
+            if thread.unmanaged.is_none() {
                 ground.kept.push((at, pus.clone()));
             }
             let (count, demand) = &mut ground.fixed[core];

@@ -41,7 +41,7 @@ pub(super) struct Demands {
 /// The core on which a thread spent the period: where it is bound, or pinned by others, else where it was last seen.
 pub(crate) fn core_of(thread: &ThreadState, cores: &Cores) -> Option<usize> {
     let bound = thread.bound.as_ref().and_then(|pus| cores.of_all(pus));
-    let pinned = || match thread.hands_off {
+    let pinned = || match thread.unmanaged {
         Some(_) => cores.of_all(&thread.allowed),
         None => None,
     };

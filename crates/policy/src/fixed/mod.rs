@@ -119,7 +119,7 @@ impl Fixed {
     fn take_turns(&mut self, rule: usize, pus: &[u32], threads: &[ThreadState]) {
         let mut load = vec![0usize; pus.len()];
         let of_rule: Vec<usize> = (0..threads.len())
-            .filter(|at| self.rule_of(*at) == Some(rule) && threads[*at].hands_off.is_none())
+            .filter(|at| self.rule_of(*at) == Some(rule) && threads[*at].unmanaged.is_none())
             .collect();
         let mut waiting = Vec::new();
         for at in of_rule {
@@ -191,7 +191,7 @@ impl Policy for Fixed {
                 }
                 continue;
             };
-            if thread.hands_off.is_some() {
+            if thread.unmanaged.is_some() {
                 continue;
             }
             let text = &self.rules[rule];

@@ -113,7 +113,7 @@ impl<'a> Field<'a> {
                 at,
                 row,
                 pu,
-                ours: thread.hands_off.is_none() && thread.allowed.contains(pu),
+                ours: thread.unmanaged.is_none() && thread.allowed.contains(pu),
                 moved: false,
             });
         }
@@ -278,7 +278,7 @@ fn pu_of(thread: &ThreadState) -> Option<u32> {
         .bound
         .as_ref()
         .filter(|pus| pus.is_subset(&thread.allowed));
-    let pinned = || match thread.hands_off {
+    let pinned = || match thread.unmanaged {
         Some(_) => single(&thread.allowed),
         None => None,
     };
@@ -287,7 +287,7 @@ fn pu_of(thread: &ThreadState) -> Option<u32> {
 
 fn is_tied(runner: &Runner, snapshot: &Snapshot) -> bool {
     let thread = &snapshot.threads[runner.at];
-    runner.moved || thread.bound.is_some() || thread.hands_off.is_some()
+    runner.moved || thread.bound.is_some() || thread.unmanaged.is_some()
 }
 
 fn in_order(a: &Runner, b: &Runner, table: &Table, snapshot: &Snapshot) -> Ordering {

@@ -251,7 +251,7 @@ impl Policy for Masa {
             running[state.at] = Some(runner);
         }
         for (at, thread) in snapshot.threads.iter().enumerate() {
-            if thread.hands_off.is_some() {
+            if thread.unmanaged.is_some() {
                 continue;
             }
             let stays = running[at].filter(|runner| !go.contains(runner));

@@ -69,7 +69,7 @@ impl<'a> View<'a> {
             threads: census.ranked.iter().map(|thread| thread.at).collect(),
             taken: PuSet::new(),
         };
-        for at in census.hands_off {
+        for at in census.unmanaged {
             let allowed = &snapshot.threads[at].allowed;
             if let Some(core) = view.cores.of_all(allowed) {
                 view.fixed[core] += 1;
@@ -323,7 +323,7 @@ impl Policy for Sos {
         let mut bound = plan.bindings.iter().map(|b| b.thread).peekable();
         for thread in &snapshot.threads {
             let stays = bound.next_if_eq(&thread.info.id).is_some();
-            if !stays && thread.bound.is_some() && thread.hands_off.is_none() {
+            if !stays && thread.bound.is_some() && thread.unmanaged.is_none() {
                 let why = nothing.clone().unwrap_or_else(|| {
                     let runnable = 100.0 * thread.wanted();
                     format!("idle or without room: runnable for {runnable:.0} % of the period")

@@ -129,7 +129,7 @@ impl Scene {
             found.runners.push(Runner {
                 at,
                 unit,
-                ours: thread.hands_off.is_none() && found.masks[mask][unit],
+                ours: thread.unmanaged.is_none() && found.masks[mask][unit],
                 present: present[at].clamp(0.01, 1.0),
                 mask,
             });
@@ -149,7 +149,7 @@ impl Scene {
             units.all(|other| other == first).then_some(first)
         };
         let bound = thread.bound.as_ref().and_then(of_all);
-        let pinned = || thread.hands_off.and_then(|_| of_all(&thread.allowed));
+        let pinned = || thread.unmanaged.and_then(|_| of_all(&thread.allowed));
         bound
             .or_else(pinned)
             .or_else(|| thread.last_pu.and_then(unit))

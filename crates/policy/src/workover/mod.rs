@@ -113,7 +113,7 @@ impl WorkOver {
             if let Some(pu) = bound.or(thread.last_pu).filter(|_| thread.activity > 0.0) {
                 self.memory[at].usage.record(pu, thread.activity * seconds);
             }
-            bound.filter(|_| thread.hands_off.is_none())
+            bound.filter(|_| thread.unmanaged.is_none())
         });
         View {
             present: present.collect(),
@@ -126,7 +126,7 @@ impl WorkOver {
         let leaving = threads.filter(|(at, thread)| {
             (thread.bound.is_some() || view.present[*at].is_some())
                 && !placed[*at]
-                && thread.hands_off.is_none()
+                && thread.unmanaged.is_none()
         });
         leaving
             .map(|(_, thread)| {

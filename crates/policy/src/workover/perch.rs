@@ -85,7 +85,7 @@ impl Fixed {
             light: vec![0; domains.len()],
             kept: Vec::new(),
         };
-        for &at in &census.hands_off {
+        for &at in &census.unmanaged {
             let thread = &view.snapshot.threads[at];
             let share = thread.metrics.value(names::FP_SHARE);
             let heavy = share.is_some_and(|share| share >= fp_threshold(view.snapshot));

@@ -153,7 +153,7 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) {
     let mut single = PuSet::new();
     for binding in &plan.bindings {
         let thread = snapshot.thread(binding.thread).expect("a live thread");
-        assert!(thread.hands_off.is_none(), "{binding:?} is not ours");
+        assert!(thread.unmanaged.is_none(), "{binding:?} is not ours");
         assert!(seen.insert(binding.thread), "{binding:?} twice");
         assert!(!binding.pus.is_empty(), "{binding:?}");
         assert!(binding.pus.is_subset(&usable), "{binding:?} is not usable");

@@ -12,7 +12,7 @@ fn any_world() -> impl Strategy<Value = World> {
     (any_cores(), any_threads(), loads).prop_map(|(cores, threads, loads)| {
         let mut world = World::new(&cores, &threads);
         for (thread, (l2, fp)) in world.snapshot.threads.iter_mut().zip(loads) {
-            if thread.hands_off.is_some() && thread.allowed.len() == 1 {
+            if thread.unmanaged.is_some() && thread.allowed.len() == 1 {
                 thread.last_pu = thread.allowed.first();
             }
             if let Some(l2) = l2 {
@@ -128,7 +128,7 @@ fn seen(world: &World) -> Vec<String> {
         .map(|t| {
             format!(
                 "{:?} {:?} {:?} {:?} {} {:?}",
-                t.metrics, t.last_pu, t.bound, t.allowed, t.activity, t.hands_off
+                t.metrics, t.last_pu, t.bound, t.allowed, t.activity, t.unmanaged
             )
         })
         .collect();

@@ -94,7 +94,7 @@ pub fn step(world: &mut World, policy: &mut Masa) -> Plan {
     let usable = world.snapshot.topology.usable();
     for binding in &plan.bindings {
         let thread = world.snapshot.thread(binding.thread).unwrap();
-        assert!(thread.hands_off.is_none() && !binding.pus.is_empty());
+        assert!(thread.unmanaged.is_none() && !binding.pus.is_empty());
         assert!(binding.pus.is_subset(&thread.allowed.and(&usable)));
     }
     let bound: BTreeMap<_, _> = (plan.bindings.iter())

@@ -3,7 +3,7 @@
 
 use perch_core::{
     Metric, MetricName, MetricSource, Plan, Policy, PuSet, SharingDomain, Snapshot, ThreadId,
-    ThreadInfo, ThreadState, Topology, UnitClass, metric::names, snapshot::HandsOff, topology::*,
+    ThreadInfo, ThreadState, Topology, UnitClass, metric::names, snapshot::Unmanaged, topology::*,
 };
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
@@ -24,7 +24,7 @@ pub struct Spec {
     pub share: Option<f64>,
     pub activity: f64,
     pub allowed: Option<Vec<bool>>,
-    pub hands_off: bool,
+    pub unmanaged: bool,
     pub last_pu: usize,
     pub bound: bool,
 }
@@ -35,7 +35,7 @@ impl Spec {
             share: Some(share),
             activity: 0.9,
             allowed: None,
-            hands_off: false,
+            unmanaged: false,
             last_pu: 0,
             bound: false,
         }
@@ -145,8 +145,8 @@ impl World {
                     process: "app".into(),
                 },
                 allowed,
-                bound: (bound && !spec.hands_off).then(|| PuSet::single(last_pu)),
-                hands_off: spec.hands_off.then_some(HandsOff::PlacedBefore),
+                bound: (bound && !spec.unmanaged).then(|| PuSet::single(last_pu)),
+                unmanaged: spec.unmanaged.then_some(Unmanaged::PlacedBefore),
                 last_pu: Some(last_pu),
                 activity: spec.activity,
                 waiting: 0.0,
@@ -242,7 +242,7 @@ impl World {
         let mut pus = PuSet::new();
         for binding in &plan.bindings {
             let thread = self.snapshot.thread(binding.thread).expect("a live thread");
-            assert!(thread.hands_off.is_none(), "{binding:?} is not ours");
+            assert!(thread.unmanaged.is_none(), "{binding:?} is not ours");
             assert!(threads.insert(binding.thread), "{binding:?} twice");
             assert_eq!(binding.pus.len(), 1, "{binding:?}");
             assert!(binding.pus.is_subset(&usable), "{binding:?} is not usable");
@@ -344,7 +344,7 @@ pub fn any_threads() -> impl Strategy<Value = Vec<Spec>> {
         share,
         activity,
         allowed,
-        hands_off: off == 0,
+        unmanaged: off == 0,
         last_pu,
         bound,
     });

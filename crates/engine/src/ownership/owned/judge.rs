@@ -1,7 +1,7 @@
 //! Whether a mask that was read again is the thread's own, perch's doing, the kernel's, or another's.
 
 use super::{super::fit::explains, Doubt, Moment, Owned, Past, Place};
-use perch_core::{HandsOff, PuSet};
+use perch_core::{PuSet, Unmanaged};
 
 /// Observations after which a PU or CPU set that explains a mask must have changed.
 const GOING: u64 = 3;
@@ -38,7 +38,7 @@ impl Owned {
                 None => !self.whole || whole || explains(&place.default, mask, &place.allowed),
             };
             let left_so = self.struck.as_ref() == Some(mask);
-            if self.hands_off.is_some() || follows || left_so {
+            if self.unmanaged.is_some() || follows || left_so {
                 return Verdict::Same;
             }
             // It did not follow its CPU set: another process has placed it, or the kernel is about to change it.
@@ -46,7 +46,7 @@ impl Owned {
             return Verdict::Doubted;
         }
         let before = std::mem::replace(&mut self.current, mask.clone());
-        match (&self.asked, self.hands_off) {
+        match (&self.asked, self.unmanaged) {
             (Some(asked), None) => {
                 // Before Linux 6.2 a changed CPU set gives every thread the whole of it.
                 let whole = place.fresh && place.whole && *mask == place.default;
@@ -72,40 +72,40 @@ impl Owned {
                     return Verdict::Same;
                 }
                 let why = if self.touched {
-                    HandsOff::ChangedByOthers
+                    Unmanaged::ChangedByOthers
                 } else {
-                    HandsOff::PlacedBefore
+                    Unmanaged::PlacedBefore
                 };
                 self.give_up(why, moment);
                 Verdict::Foreign
             }
-            (_, Some(HandsOff::PlacedBefore | HandsOff::Unknown))
+            (_, Some(Unmanaged::PlacedBefore | Unmanaged::Unknown))
                 if !self.touched && kernels(&self.before, mask, place, &allowed) =>
             {
                 // The kernel derived this from a mask that another process set, and may remember that one: it still
                 // belongs to that process.
                 Verdict::Same
             }
-            (_, Some(HandsOff::PlacedBefore | HandsOff::Unknown))
+            (_, Some(Unmanaged::PlacedBefore | Unmanaged::Unknown))
                 if !self.touched && place.whole && *mask == place.default =>
             {
                 // The process that placed it has let it go again, and perch never touched it.
                 *self = Self::free(self.pid, mask, place.default.clone(), true);
                 Verdict::Foreign
             }
-            (_, Some(HandsOff::NotPermitted)) if self.asked.is_some() => {
+            (_, Some(Unmanaged::NotPermitted)) if self.asked.is_some() => {
                 // Still perch's mask to restore, which needs more privileges, unless the mask has changed since.
                 let asked = self.asked.as_ref().unwrap_or(&before);
                 if kernels(asked, mask, place, allowed) {
                     Verdict::Same
                 } else {
-                    self.give_up(HandsOff::ChangedByOthers, moment);
+                    self.give_up(Unmanaged::ChangedByOthers, moment);
                     Verdict::Foreign
                 }
             }
             (_, Some(why)) => {
                 let why = match why {
-                    HandsOff::Unknown => HandsOff::ChangedByOthers,
+                    Unmanaged::Unknown => Unmanaged::ChangedByOthers,
                     why => why,
                 };
                 self.give_up(why, moment);
@@ -138,7 +138,7 @@ impl Owned {
             self.before = doubt.before.clone();
             self.whole = doubt.whole;
             self.doubt = None;
-            self.hands_off = None;
+            self.unmanaged = None;
             return Verdict::Refitted;
         }
         if moment.observation < doubt.until {
@@ -150,7 +150,7 @@ impl Owned {
         }
         let seen = doubt.seen;
         let at = seen.or(moment.at);
-        self.give_up(HandsOff::ChangedByOthers, Moment { at, ..moment });
+        self.give_up(Unmanaged::ChangedByOthers, Moment { at, ..moment });
         Verdict::Foreign
     }
 
@@ -163,18 +163,18 @@ impl Owned {
             before: self.before.clone(),
             whole: self.whole,
         });
-        self.hands_off = Some(HandsOff::ChangedByOthers);
+        self.unmanaged = Some(Unmanaged::ChangedByOthers);
     }
 
     /// Another process set the mask that it has, since that moment at the latest. Masks that it passed on before are
     /// not affected.
-    fn give_up(&mut self, why: HandsOff, since: Moment) {
+    fn give_up(&mut self, why: Unmanaged, since: Moment) {
         let span = self.since.zip(since.at);
         self.creators = None;
         if self.is_foreign() {
             self.replaced = Some((self.before.clone(), since));
         }
-        self.hands_off = Some(why);
+        self.unmanaged = Some(why);
         self.past.extend(self.asked.take().map(|mask| Past {
             mask,
             before: self.before.clone(),

@@ -4,7 +4,7 @@ mod judge;
 
 pub(super) use judge::Verdict;
 
-use perch_core::{HandsOff, Outcome, PuSet};
+use perch_core::{Outcome, PuSet, Unmanaged};
 
 /// Observations for which a mask that perch has replaced may have been handed on to a thread that is seen only now.
 const HANDED_ON: u64 = 2;
@@ -21,7 +21,7 @@ pub struct Owned {
     /// The mask that it has, as last read or set.
     pub current: PuSet,
     /// Why it must be left alone.
-    pub hands_off: Option<HandsOff>,
+    pub unmanaged: Option<Unmanaged>,
     /// The mask that perch last asked the kernel for: on this thread, or on the one that it has it from. The kernel may
     /// have made another of it since, and may remember this one.
     pub asked: Option<PuSet>,
@@ -105,7 +105,7 @@ impl Owned {
             before,
             whole,
             current: mask.clone(),
-            hands_off: None,
+            unmanaged: None,
             asked: None,
             since: None,
             past: Vec::new(),
@@ -141,15 +141,15 @@ impl Owned {
             && at.is_none_or(|at| doubt.seen.is_none_or(|seen| seen < at))
         {
             self.doubt = Some(doubt.clone());
-            self.hands_off = Some(HandsOff::ChangedByOthers);
+            self.unmanaged = Some(Unmanaged::ChangedByOthers);
         }
         self
     }
 
     /// A thread that must be left alone.
-    pub(super) fn foreign(pid: i32, mask: &PuSet, why: HandsOff) -> Self {
+    pub(super) fn foreign(pid: i32, mask: &PuSet, why: Unmanaged) -> Self {
         Self {
-            hands_off: Some(why),
+            unmanaged: Some(why),
             ..Self::free(pid, mask, mask.clone(), false)
         }
     }
@@ -157,7 +157,7 @@ impl Owned {
     /// Whether its mask is perch's doing: set, inherited from a thread on which it was set, or made of such a one by the
     /// kernel.
     pub fn held(&self) -> bool {
-        self.asked.is_some() && self.hands_off.is_none()
+        self.asked.is_some() && self.unmanaged.is_none()
     }
 
     /// Whether the kernel has replaced the mask that perch asked for, because none of its PUs can be used, and may
@@ -190,7 +190,7 @@ impl Owned {
 
     /// Whether it must be left alone for good, so that its mask is none of perch's doing.
     pub fn is_foreign(&self) -> bool {
-        self.hands_off.is_some() && self.asked.is_none()
+        self.unmanaged.is_some() && self.asked.is_none()
     }
 
     /// The masks that other processes set on it and that a thread first seen in this observation may have inherited.
@@ -275,7 +275,7 @@ impl Owned {
                 self.struck = None;
                 self.current = set.clone();
             }
-            Outcome::NotPermitted => self.hands_off = Some(HandsOff::NotPermitted),
+            Outcome::NotPermitted => self.unmanaged = Some(Unmanaged::NotPermitted),
             // The next read of the mask shows whether the kernel or another process has changed it.
             Outcome::ChangedByOthers
             | Outcome::NotApplied

@@ -64,7 +64,7 @@ pub fn metrics(
     };
     let options = Options {
         period: Some(PERIOD),
-        ..Options::new(Box::new(Observe), Box::new(profile), Acting::Paper(None))
+        ..Options::new(Box::new(Observe), Box::new(profile), Acting::DryRun(None))
     };
     let mut session = Session::new(machine, options)?;
     session.launch(command)?;
