@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct MaskChange {
     /// The thread whose mask changes.
     pub thread: ThreadId,
+    /// Its process as last known, 0 where that is not known: it is looked for there first, which costs half as much.
+    pub process: i32,
     /// The mask that it must have now, offline PUs included.
     pub expect: PuSet,
     /// The mask that it shall have.

@@ -53,6 +53,7 @@ impl Drop for Sleeper {
 fn change(thread: ThreadId, expect: &PuSet, set: &PuSet) -> MaskChange {
     MaskChange {
         thread,
+        process: thread.tid,
         expect: expect.clone(),
         set: set.clone(),
         to_default: false,
@@ -71,7 +72,9 @@ fn set_and_restored() {
         Outcome::Applied
     );
     assert_eq!(affinity.mask(id).unwrap(), one);
+    // It is found although it is not in that process.
     let back = MaskChange {
+        process: 1,
         to_default: true,
         ..change(id, &one, &default)
     };

@@ -135,6 +135,7 @@ fn a_cpu_set_that_changes_at_the_same_moment_does_not_keep_a_mask_from_being_set
     let set = |affinity: &mut LinuxAffinity, set: &PuSet, to_default: bool| {
         affinity.change(&MaskChange {
             thread,
+            process: 0,
             expect: affinity.mask(thread).unwrap(),
             set: set.clone(),
             to_default,

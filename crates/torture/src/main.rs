@@ -8,6 +8,7 @@ mod attacks;
 mod cgroup;
 mod guest;
 mod masks;
+mod nices;
 mod orders;
 mod perch;
 mod puppet;

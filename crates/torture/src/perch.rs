@@ -25,6 +25,7 @@ pub struct Perch<'a> {
     user: Option<u32>,
     prefix: Vec<OsString>,
     rules: Vec<String>,
+    weights: Vec<String>,
     period: &'static str,
 }
 
@@ -77,6 +78,7 @@ impl<'a> Perch<'a> {
             user: None,
             prefix: Vec::new(),
             rules: vec!["w*=0".to_owned()],
+            weights: Vec::new(),
             period: "10ms",
         }
     }
@@ -102,6 +104,12 @@ impl<'a> Perch<'a> {
     /// Other rules than `w*=0`.
     pub fn rules(mut self, rules: &[&str]) -> Self {
         self.rules = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        self
+    }
+
+    /// These CPU weights too.
+    pub fn weights(mut self, weights: &[&str]) -> Self {
+        self.weights = weights.iter().map(|rule| (*rule).to_owned()).collect();
         self
     }
 
@@ -135,6 +143,9 @@ impl<'a> Perch<'a> {
             .to_vec();
         for rule in &self.rules {
             args.extend(["--pin".to_owned(), rule.clone()]);
+        }
+        for rule in &self.weights {
+            args.extend(["--weight".to_owned(), rule.clone()]);
         }
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
         args

@@ -1,7 +1,8 @@
-//! The threads of one try, and the masks that they would have without perch.
+//! The threads of one try, and the masks and nice values that they would have without perch.
 
 use crate::{
     masks::{mask, set_mask},
+    nices::{nice, set_nice},
     orders::Order,
     puppet::Puppet,
     sandbox::Sandbox,
@@ -15,7 +16,7 @@ use nix::{
 use perch_core::PuSet;
 use std::collections::HashMap;
 
-/// A thread, and what its mask should be in the end.
+/// A thread, and what its mask and its nice value should be in the end.
 #[derive(Debug)]
 struct Tracked {
     tid: i32,
@@ -23,12 +24,17 @@ struct Tracked {
     mask: PuSet,
     /// It was set explicitly: another mask in the end means that perch overwrote it.
     pinned: bool,
+    nice: i32,
+    /// The same of its nice value.
+    reniced: bool,
 }
 
 /// Every thread of a try; its processes are killed when it goes.
 #[derive(Debug)]
 pub struct World {
     default: PuSet,
+    /// The nice value that processes start with.
+    nice: i32,
     processes: Vec<i32>,
     tracked: Vec<Tracked>,
     /// Where a thread stands in it.
@@ -45,6 +51,7 @@ impl World {
     pub fn with_default(default: &PuSet) -> Self {
         Self {
             default: default.clone(),
+            nice: nice(std::process::id() as i32).unwrap_or(0),
             processes: Vec::new(),
             tracked: Vec::new(),
             index: HashMap::new(),
@@ -79,9 +86,18 @@ impl World {
             what: what.to_owned(),
             mask: mask.unwrap_or(&self.default).clone(),
             pinned: mask.is_some(),
+            nice: self.nice,
+            reniced: false,
         };
         match self.index.get(&tid) {
-            Some(index) => self.tracked[*index] = thread,
+            Some(index) => {
+                let Tracked { nice, reniced, .. } = self.tracked[*index];
+                self.tracked[*index] = Tracked {
+                    nice,
+                    reniced,
+                    ..thread
+                };
+            }
             None => {
                 self.index.insert(tid, self.tracked.len());
                 self.tracked.push(thread);
@@ -116,7 +132,17 @@ impl World {
         Ok(tid)
     }
 
-    /// Counts the threads, and each that has not the mask that it should have.
+    /// Sets a thread's nice value, which it must keep.
+    pub fn renice(&mut self, tid: i32, value: i32) -> Result<()> {
+        set_nice(tid, value)?;
+        if let Some(index) = self.index.get(&tid) {
+            let thread = &mut self.tracked[*index];
+            (thread.nice, thread.reniced) = (value, true);
+        }
+        Ok(())
+    }
+
+    /// Counts the threads, and each that has not the mask or the nice value that it should have.
     pub fn check(&self, tally: &mut Tally) {
         self.check_others(&[], tally);
     }
@@ -129,6 +155,20 @@ impl World {
                 continue;
             };
             tally.checked += 1;
+            if let Some(found) = nice(thread.tid).filter(|found| *found != thread.nice) {
+                let kind = if thread.reniced {
+                    "own nice value overwritten"
+                } else {
+                    "nice value not restored"
+                };
+                tally.fault(
+                    kind,
+                    format!(
+                        "{} (thread {}): {found} for {}",
+                        thread.what, thread.tid, thread.nice
+                    ),
+                );
+            }
             if found == thread.mask {
                 continue;
             }
@@ -153,12 +193,21 @@ impl World {
         self.tracked.iter().filter(changed).count()
     }
 
-    /// Sets every mask right by hand, for the next try with the same threads.
+    /// How many threads have another nice value than they should in the end.
+    pub fn reniced(&self) -> usize {
+        let changed = |thread: &&Tracked| nice(thread.tid).is_some_and(|nice| nice != thread.nice);
+        self.tracked.iter().filter(changed).count()
+    }
+
+    /// Sets every mask and nice value right by hand, for the next try with the same threads.
     pub fn repair(&self) {
         for thread in &self.tracked {
             if mask(thread.tid).is_some_and(|mask| mask != thread.mask) {
                 // One that has ended meanwhile needs no mask.
                 let _ = set_mask(thread.tid, &thread.mask);
+            }
+            if nice(thread.tid).is_some_and(|nice| nice != thread.nice) {
+                let _ = set_nice(thread.tid, thread.nice);
             }
         }
     }

@@ -50,7 +50,7 @@ fn perch_keeps_its_promises() {
     eprintln!("{said}");
     assert!(output.status.success(), "{said}");
     let attacks = attacks(&output);
-    assert_eq!(attacks.len(), 14, "{attacks:?}");
+    assert_eq!(attacks.len(), 15, "{attacks:?}");
     for (name, tally) in attacks {
         match tally["skipped"].as_str() {
             Some(why) => skip!(Cgroup, "{name}: {why}"),
@@ -79,10 +79,14 @@ fn a_restore_that_does_nothing_is_found() {
     for kind in ["mask not restored", "journal left"] {
         assert!(faults[kind]["count"].as_u64() > Some(0), "{kind}: {faults}");
     }
+    let faults = found(r#"[ "$1" = restore ] && exit 0"#, "weights", "40");
+    for kind in ["nice value not restored", "journal left"] {
+        assert!(faults[kind]["count"].as_u64() > Some(0), "{kind}: {faults}");
+    }
 }
 
 #[test]
-fn a_restore_that_removes_journals_and_gives_all_threads_all_pus_is_found() {
+fn a_restore_that_removes_journals_and_resets_all_threads_is_found() {
     let Some(_turn) = turn() else {
         return skip!(Root, "the torture needs root");
     };
@@ -91,6 +95,7 @@ fn a_restore_that_removes_journals_and_gives_all_threads_all_pus_is_found() {
     for tid in $(grep -ls '^Name:.own$' /proc/[0-9]*/task/*/status); do
         tid=${tid%/status}
         taskset -p ff "${tid##*/}" >/dev/null
+        renice -n 0 -p "${tid##*/}" >/dev/null
     done
     exit 0
 fi"#;
@@ -98,6 +103,11 @@ fi"#;
     assert!(
         kills["own mask overwritten"]["count"].as_u64() > Some(0),
         "{kills}"
+    );
+    let weights = found(instead, "weights", "40");
+    assert!(
+        weights["own nice value overwritten"]["count"].as_u64() > Some(0),
+        "{weights}"
     );
     let journals = found(instead, "journals", "5");
     let lost = "journal removed as a success, threads still bound";

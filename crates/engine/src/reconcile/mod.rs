@@ -425,6 +425,7 @@ fn changes(
         };
         let change = MaskChange {
             thread: made.thread,
+            process: owned.pid,
             expect: owned.current.clone(),
             // To be bound to all that it may use is not to be bound.
             to_default: owned.whole && set == owned.before,

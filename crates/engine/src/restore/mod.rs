@@ -247,6 +247,7 @@ impl<'a> Restoring<'a> {
     fn change(&mut self, thread: ThreadId, expect: PuSet, to: &Held) -> Outcome {
         self.affinity.change(&MaskChange {
             thread,
+            process: to.process,
             expect,
             set: to.before.clone(),
             to_default: to.whole,

@@ -121,17 +121,35 @@ impl LinuxAffinity {
     /// What the thread's `stat` says, if it is still this thread. `/proc/TID/stat` would add up the times of all threads
     /// of its process first.
     fn stat<T>(&self, thread: ThreadId, take: impl FnOnce(Stat<'_>) -> T) -> Result<T, MaskError> {
+        self.stat_in(0, thread, take)
+    }
+
+    /// The same; the thread is looked for in this process first.
+    fn stat_in<T>(
+        &self,
+        process: i32,
+        thread: ThreadId,
+        take: impl FnOnce(Stat<'_>) -> T,
+    ) -> Result<T, MaskError> {
         let mut reader = self.reader.borrow_mut();
+        // After execve(2) it has another number, and that number may be another process's thread by now.
+        let there = |stat: &Stat<'_>| stat.start == thread.start && !stat.is_dead();
+        if process > 0
+            && let Ok(stat) = reader.stat(process, thread.tid)
+            && there(&stat)
+        {
+            return Ok(take(stat));
+        }
         match reader.stat(thread.tid, thread.tid) {
-            Ok(stat) if stat.start == thread.start && !stat.is_dead() => Ok(take(stat)),
+            Ok(stat) if there(&stat) => Ok(take(stat)),
             Ok(_) => Err(MaskError::Gone),
             Err(gone) => Err(unreadable(thread, gone)),
         }
     }
 
-    /// Whether the thread has this mask.
-    fn has_mask(&self, thread: ThreadId, mask: &PuSet) -> Result<bool, MaskError> {
-        self.stat(thread, |_| ())?;
+    /// Whether the thread, probably of this process, has this mask.
+    fn has_mask(&self, process: i32, thread: ThreadId, mask: &PuSet) -> Result<bool, MaskError> {
+        self.stat_in(process, thread, |_| ())?;
         // Without the text of `status`, as long as no offline PU is in the mask.
         if visible(thread.tid).is_ok_and(|visible| visible == bits(mask)) {
             return Ok(true);
@@ -169,7 +187,7 @@ impl Affinity for LinuxAffinity {
             bits(&change.set)
         };
         for _ in 0..TRIES {
-            match self.has_mask(change.thread, &change.expect) {
+            match self.has_mask(change.process, change.thread, &change.expect) {
                 Ok(true) => {}
                 Ok(false) => return Outcome::ChangedByOthers,
                 Err(error) => return refused(&error),

@@ -113,7 +113,6 @@ pub struct Tracker {
     names: Names,
     /// The newest task number at the last look.
     last_number: Option<i32>,
-    /// Looks since the last full one.
     /// When everything was last scanned.
     scanned: Instant,
     /// How many descriptors may be kept open.

@@ -140,6 +140,7 @@ fn a_changed_mask_is_noticed_and_an_unchanged_one_not_told_again() {
     let one = PuSet::single(default.first().unwrap());
     let outcome = LinuxAffinity::new().change(&MaskChange {
         thread: busy.id,
+        process: own_pid(),
         expect: default.clone(),
         set: one.clone(),
         to_default: false,

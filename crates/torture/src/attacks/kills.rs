@@ -17,7 +17,7 @@ use std::{
 /// perch has looked, bound and looked again after this many microseconds on an idle machine.
 const LIFE: u64 = 90_000;
 /// And `perch restore` has exited.
-const RESTORING: u64 = 15_000;
+pub const RESTORING: u64 = 15_000;
 
 pub fn attack(context: &mut Context) -> Result<()> {
     let mut bound = 0;
@@ -109,7 +109,7 @@ fn furnish(puppet: &mut Puppet, world: &mut World) -> Result<()> {
 }
 
 /// Children of threads that are bound, or are about to be.
-fn children(
+pub fn children(
     context: &mut Context,
     puppet: &mut Puppet,
     world: &mut World,

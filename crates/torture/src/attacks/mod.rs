@@ -13,6 +13,7 @@ mod signals;
 mod squatters;
 mod two;
 mod users;
+mod weights;
 mod widened;
 
 use crate::{
@@ -40,8 +41,9 @@ use std::{
 type Attack = (&'static str, fn(&mut Context) -> Result<()>);
 
 /// All, in the order of docs/torture.md.
-const ATTACKS: [Attack; 14] = [
+const ATTACKS: [Attack; 15] = [
     ("kills", kills::attack),
+    ("weights", weights::attack),
     ("journals", journals::attack),
     ("execs", execs::attack),
     ("same-value", same_value::attack),
