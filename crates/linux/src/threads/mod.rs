@@ -8,6 +8,7 @@ mod discover;
 mod lineage;
 mod names;
 mod origins;
+mod records;
 mod sample;
 mod switching;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use accounts::Accounts;
 use lineage::Lineage;
 use names::Names;
 use origins::Origins;
-use perch_core::{Origin, ProcessId, PuSet, Remark, ThreadId, ThreadInfo};
+use perch_core::{ProcessId, PuSet, Remark, ThreadId, ThreadInfo};
 use rustix::fd::OwnedFd;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -238,93 +239,6 @@ impl Tracker {
         })
     }
 
-    /// From now on the kernel tells of creations, ends and executions, `all` of them on this machine or those by threads
-    /// that it was asked to watch.
-    pub fn expect_records(&mut self, all: bool) {
-        self.has_records = true;
-        self.has_all_records = all;
-    }
-
-    /// The kernel tells of these no more: `/proc` alone does.
-    pub fn expect_no_records(&mut self) {
-        self.has_records = false;
-        self.has_all_records = false;
-        self.look_everywhere_next();
-    }
-
-    /// The kernel reported that a thread was created, by a thread of some process.
-    pub fn forked(&mut self, created: Created) {
-        let followed = |pid| self.processes.contains_key(&pid);
-        self.lineage.created(created, followed);
-    }
-
-    /// The kernel reported that a process executes another program. All other threads of it have ended, and this was
-    /// reported before; the one that has not is the caller, whatever its number. `at` is in nanoseconds since the
-    /// machine was opened.
-    pub fn executed(&mut self, pid: i32, at: u64) {
-        let Some(process) = self.processes.get(&pid) else {
-            return;
-        };
-        let first = ThreadId {
-            tid: pid,
-            start: process.start,
-        };
-        let lives = self.threads.get(&pid).is_some_and(|thread| !thread.ended);
-        if lives && process.threads == 1 {
-            self.origins.executed(first, Some(pid), Some(at));
-            return;
-        }
-        let known = self.threads.values();
-        let known = known.filter(|thread| thread.pid == pid && !thread.ended);
-        let unseen = self.lineage.told_of(pid);
-        let unseen = unseen.filter(|told| !self.threads.contains_key(&told.tid));
-        let mut callers = known
-            .map(|thread| thread.id.tid)
-            .chain(unseen.map(|told| told.tid));
-        let caller = match (callers.next(), callers.next()) {
-            (Some(one), None) => Some(one),
-            _ => None,
-        };
-        drop(callers);
-        self.origins.executed(first, caller, Some(at));
-    }
-
-    /// Where masks of threads come from that were created or that executed another program since the last call.
-    pub fn take_origins(&mut self) -> Vec<Origin> {
-        let threads = &self.threads;
-        self.origins
-            .take(|tid| threads.get(&tid).map(|thread| thread.id))
-    }
-
-    /// The kernel reported that a thread ended.
-    pub fn exited(&mut self, tid: i32) {
-        let told = self.lineage.ended(tid);
-        match (self.threads.get_mut(&tid), told) {
-            // /proc may have shown it before its records came, of its creation too.
-            (Some(thread), told) if !thread.ended => {
-                thread.ended = true;
-                told.iter().for_each(|told| self.origins.told(told));
-            }
-            (_, Some(told)) => {
-                self.unseen += 1;
-                self.origins.unseen(&told);
-            }
-            _ => {}
-        }
-    }
-
-    /// The kernel reported that a thread has a new name.
-    pub fn renamed(&mut self, tid: i32, name: &str) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.name = self.names.get(name);
-            if thread.pid == tid
-                && let Some(process) = self.processes.get_mut(&tid)
-            {
-                process.name = Arc::clone(&thread.name);
-            }
-        }
-    }
-
     /// PUs or CPU sets changed, and with them perhaps all masks: they are read again.
     pub fn read_masks_again(&mut self) {
         for thread in self.threads.values_mut() {
@@ -354,15 +268,6 @@ impl Tracker {
     pub fn read_accounts(&mut self, must: bool) {
         let ended = self.unseen > 0 || self.threads.values().any(|thread| thread.ended);
         self.accounts.read(&mut self.reader, self.tick, ended, must);
-    }
-
-    /// A process that came to perch as an orphan has ended, after this much time on a PU in nanoseconds, that of its
-    /// children included.
-    pub fn orphan_ended(&mut self, pid: i32, spent: u64) {
-        self.accounts.orphan(pid, spent);
-        if let Some(thread) = self.threads.get_mut(&pid) {
-            thread.ended = true;
-        }
     }
 
     /// Records were lost: the next look goes everywhere.
