@@ -46,4 +46,4 @@ pub use snapshot::{PuLoad, Snapshot, ThreadState, Unmanaged};
 pub use thread::{ProcessId, ThreadId, ThreadInfo};
 pub use topology::Topology;
 pub use units::{ShareLevel, SharingDomain, UnitClass, UnitDomains};
-pub use weight::{NiceChange, NiceSample, Weight, Weights};
+pub use weight::{GroupChange, NiceChange, NiceSample, Weight, WeightGroups, Weights};

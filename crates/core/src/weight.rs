@@ -122,6 +122,42 @@ pub trait Weights {
 
     /// Compare and set: identity and present value are checked right before.
     fn change_nice(&mut self, change: &NiceChange) -> Outcome;
+
+    /// Access to control groups, on machines that have them.
+    fn groups(&mut self) -> Option<&mut dyn WeightGroups> {
+        None
+    }
+}
+
+/// Gives a thread a weight by a control group of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupChange {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its process.
+    pub process: i32,
+    /// The group's directory, as [`WeightGroups::group_for`] has named it.
+    pub group: String,
+    /// The group's weight.
+    pub weight: Weight,
+}
+
+/// Control groups of single threads, each with a CPU weight (cgroup v2, thread mode). They need no privilege where the
+/// threads' own group is delegated to the user, and can always be undone: who is in a group is there to be read.
+pub trait WeightGroups {
+    /// The directory that a group for this thread would have, below the thread's own group.
+    ///
+    /// # Errors
+    /// Why there can be none: what is not delegated, or what stands in the way.
+    fn group_for(&self, thread: ThreadId, process: i32) -> Result<String, String>;
+
+    /// Makes the group if it is not there, gives it its weight and moves the thread into it. What the thread starts from
+    /// then on is in the group too.
+    fn enter(&mut self, change: &GroupChange) -> Outcome;
+
+    /// Moves all threads of a group to the group above it, and removes it. With `owner`, only if the group above is that
+    /// user's.
+    fn dissolve(&mut self, group: &str, owner: Option<u32>) -> Outcome;
 }
 
 #[cfg(test)]

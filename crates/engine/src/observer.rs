@@ -84,6 +84,9 @@ pub struct ActionTaken {
     pub reason: Reason,
     /// What became of it.
     pub outcome: Outcome,
+    /// Whether a CPU weight was given, or undone, by a control group rather than by a nice value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_group: bool,
 }
 
 /// What a policy decided.

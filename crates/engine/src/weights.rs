@@ -25,8 +25,10 @@ pub(crate) struct Known {
     pub asked: Option<i32>,
     /// Values that perch set on it before: what it created then has them.
     former: BTreeSet<i32>,
-    /// The weight that led to it.
+    /// The weight that led to it, or that a control group gives it.
     pub weight: Option<ActionKind>,
+    /// Whether it has its weight by a control group.
+    pub grouped: bool,
     /// Another process may have set its value: it is left alone.
     pub unmanaged: bool,
     /// When it was first seen, in observations.
@@ -42,6 +44,7 @@ impl Known {
             asked: None,
             former: BTreeSet::new(),
             weight: None,
+            grouped: false,
             unmanaged: false,
             first,
         }
@@ -102,7 +105,11 @@ impl KnownNices {
             match (*exec, from) {
                 // It was that thread before, which has kept its value.
                 (true, Source::Thread(caller)) => {
-                    if let Some(before) = self.known(*caller).cloned() {
+                    if let Some(mut before) = self.known(*caller).cloned() {
+                        // A group is that of a thread by its number: it gets another one.
+                        if std::mem::take(&mut before.grouped) {
+                            before.weight = None;
+                        }
                         self.threads.insert(*thread, before);
                     }
                 }
@@ -259,7 +266,9 @@ impl KnownNices {
         let mut held: Vec<ThreadId> = self
             .threads
             .iter()
-            .filter(|(id, known)| known.asked.is_some() && !wanted.contains_key(*id))
+            .filter(|(id, known)| {
+                (known.asked.is_some() || known.grouped) && !wanted.contains_key(*id)
+            })
             .map(|(id, _)| *id)
             .collect();
         held.sort_unstable();
@@ -269,6 +278,7 @@ impl KnownNices {
             to: None,
             reason: Reason::new("no longer in the plan"),
             outcome: Outcome::NotApplied,
+            by_group: false,
         });
         let free = |thread: &ThreadId| self.get(*thread).filter(|known| !known.unmanaged);
         let set = wanted.iter().filter_map(|(thread, action)| {
@@ -279,6 +289,7 @@ impl KnownNices {
                 to: Some(action.what),
                 reason: action.reason.clone(),
                 outcome: Outcome::NotApplied,
+                by_group: false,
             })
         });
         released.chain(set).collect()
@@ -304,6 +315,10 @@ impl KnownNices {
             return;
         };
         match taken.outcome {
+            Outcome::Applied if taken.by_group => {
+                known.weight = taken.to;
+                known.grouped = taken.to.is_some();
+            }
             Outcome::Applied => {
                 if let Some(change) = change {
                     known.former.extend(known.asked);

@@ -65,6 +65,8 @@ fn record() -> impl Strategy<Value = Record> {
                 process, set, before, whole, at,
             })
         ),
+        1 => (thread(), "g[0-3]").prop_map(|(thread, group)| Record::Group { thread, group }),
+        1 => "g[0-3]".prop_map(|group| Record::GroupRemoved { group }),
     ]
 }
 
@@ -285,6 +287,27 @@ fn a_journal_of_format_1_is_read() {
     assert_eq!(masks, ["2", "3", "4"]);
 }
 
+/// Without control groups.
+const FORMAT_3: &str = r#"perch-journal 2 0000000000000325
+0023aee7 0 {"journal":3,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
+0b448763 1 {"journal":3,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
+ee74ce21 2 {"process":{"pid":5,"start":6,"image":{"code":1,"stack":2}}}
+38c2b3fd 3 {"set":{"thread":{"tid":5,"start":6},"process":5,"knob":"affinity","before":"0-7","whole":true,"from":["0-7"],"set":"3","let_go":false,"at":678}}
+d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}
+498bff31 5 {"free":{"thread":{"tid":5,"start":6},"process":5}}
+0c81bd78 6 {"mask":{"process":5,"set":"3","before":"0-7","whole":true,"at":678}}
+"#;
+
+#[test]
+fn a_journal_of_format_3_is_read() {
+    let journal = Journal::parse(FORMAT_3.as_bytes()).unwrap();
+    assert_eq!((journal.header.journal, journal.damaged), (3, 0));
+    assert_eq!(
+        (journal.processes().count(), journal.masks().count()),
+        (1, 1)
+    );
+}
+
 #[test]
 fn a_journal_of_another_format_is_refused() {
     let error = Journal::parse(b"{\"journal\":99}\n").unwrap_err();
@@ -375,8 +398,8 @@ fn the_lines_of_a_journal() {
     ];
     insta::assert_snapshot!(String::from_utf8(bytes(&records)).unwrap(), @r#"
     perch-journal 2 0000000000000325
-    0023aee7 0 {"journal":3,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
-    0b448763 1 {"journal":3,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
+    919dbb68 0 {"journal":4,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
+    9afa92ec 1 {"journal":4,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
     ee74ce21 2 {"process":{"pid":5,"start":6,"image":{"code":1,"stack":2}}}
     38c2b3fd 3 {"set":{"thread":{"tid":5,"start":6},"process":5,"knob":"affinity","before":"0-7","whole":true,"from":["0-7"],"set":"3","let_go":false,"at":678}}
     d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}

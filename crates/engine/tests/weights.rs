@@ -9,7 +9,7 @@ use common::{
 use perch_core::{
     Action, ActionKind, Outcome, Plan, Policy, Reason, Snapshot, ThreadId, Weight, Weights,
 };
-use perch_engine::{Acting, ActionTaken, Journal, Session, restore};
+use perch_engine::{Acting, ActionTaken, Journal, Observer, Period, Session, restore};
 use proptest::prelude::*;
 
 /// Weights that others never lead to: nice 5, 10 and 16.
@@ -139,6 +139,41 @@ fn what_others_set_and_what_cannot_be_undone_is_left_alone() {
     assert_eq!(end.restored.weights.restored, 0);
 }
 
+/// The weights that threads have by groups after each period, and how many groups there are.
+struct Groups {
+    kernel: Niced,
+    seen: Vec<(Vec<Option<u32>>, usize)>,
+}
+
+impl Observer for Groups {
+    fn period(&mut self, period: &Period) {
+        assert!(period.actions.iter().all(|taken| taken.by_group));
+        let threads = period.observation.threads.iter();
+        let weights = threads.map(|sample| self.kernel.weight(sample.info.id));
+        self.seen.push((weights.collect(), self.kernel.groups()));
+    }
+}
+
+#[test]
+fn where_no_nice_value_could_be_restored_a_control_group_gives_the_weight() {
+    let kernel = kernel(true);
+    let (dir, acting) = live();
+    let end_second = NiceOp::End { of: 1 };
+    let steps = [(vec![], vec![]), (vec![end_second], vec![])];
+    let mut session = session(&kernel, &steps, true, Light, acting);
+    let mut watched = Groups {
+        kernel: kernel.clone(),
+        seen: Vec::new(),
+    };
+    let end = session.run(&mut watched).unwrap();
+    // The group of the one that ended is removed.
+    assert_eq!(watched.seen[0], (vec![Some(10); 2], 2));
+    assert_eq!(watched.seen[1], (vec![Some(10)], 1));
+    assert_eq!(kernel.groups(), 0);
+    assert_eq!(end.restored.weights.restored, 1);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
 fn forks() -> impl Strategy<Value = NiceOp> {
     let of = any::<usize>();
     prop_oneof![
@@ -153,6 +188,15 @@ fn ops() -> impl Strategy<Value = NiceOp> {
         2 => forks(),
         1 => (any::<usize>(), nice).prop_map(|(of, nice)| NiceOp::Renice { of, nice }),
     ]
+}
+
+/// One where threads have weights by nice values or by control groups.
+fn kernel(delegated: bool) -> Niced {
+    let (kernel, _) = Niced::new();
+    if delegated {
+        kernel.delegate();
+    }
+    kernel
 }
 
 fn racing() -> impl Strategy<Value = Vec<NiceStep>> {
@@ -170,24 +214,24 @@ proptest! {
 
     /// With the kernel's records, whichever threads are reniced: at the end all have what they would have without perch.
     #[test]
-    fn all_is_as_without_perch(steps in calm(), salt: u64) {
-        let (kernel, _) = Niced::new();
+    fn all_is_as_without_perch(steps in calm(), salt: u64, delegated: bool) {
+        let kernel = kernel(delegated);
         let (dir, acting) = live();
         let mut session = session(&kernel, &steps, true, Restless(salt), acting);
         let end = session.run(&mut ()).unwrap();
         prop_assert!(!end.restored.has_failed());
-        prop_assert_eq!(kernel.wrong(), []);
+        prop_assert_eq!((kernel.wrong(), kernel.groups()), (vec![], 0));
         prop_assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     /// Whenever threads are born, and with or without records: none keeps a value of perch's.
     #[test]
-    fn no_heir_is_forgotten(steps in racing(), salt: u64, records: bool) {
-        let (kernel, _) = Niced::new();
+    fn no_heir_is_forgotten(steps in racing(), salt: u64, records: bool, delegated: bool) {
+        let kernel = kernel(delegated);
         let (_dir, acting) = live();
         let mut session = session(&kernel, &steps, records, Restless(salt), acting);
         session.run(&mut ()).unwrap();
-        prop_assert_eq!(kernel.wrong(), []);
+        prop_assert_eq!((kernel.wrong(), kernel.groups()), (vec![], 0));
     }
 
     /// The same after a kill at any moment, when the journal alone is left; others are born after that.
@@ -198,8 +242,9 @@ proptest! {
         salt: u64,
         at in 1usize..20,
         after: bool,
+        delegated: bool,
     ) {
-        let (kernel, _) = Niced::new();
+        let kernel = kernel(delegated);
         let (dir, acting) = live();
         kernel.kill(Kill { at, after }, dir.path());
         let mut session = session(&kernel, &steps, true, Restless(salt), acting);
@@ -216,12 +261,12 @@ proptest! {
             let report = restore(&mut kernel.clone(), &shortened, None);
             prop_assert!(!report.has_failed());
         }
-        prop_assert_eq!(kernel.wrong(), []);
+        prop_assert_eq!((kernel.wrong(), kernel.groups()), (vec![], 0));
     }
 
     #[test]
-    fn a_recording_leads_to_the_same_plans(steps in racing(), salt: u64) {
-        let (kernel, _) = Niced::new();
+    fn a_recording_leads_to_the_same_plans(steps in racing(), salt: u64, delegated: bool) {
+        let kernel = kernel(delegated);
         let (_dir, acting) = live();
         let mut session = session(&kernel, &steps, true, Restless(salt), acting);
         let (recording, first) = recorded(&mut session);

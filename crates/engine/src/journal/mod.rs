@@ -104,6 +104,8 @@ pub struct Journal {
     nices: BTreeMap<ThreadId, NiceKept>,
     /// Since when which nice values were set, by process, value and the value before.
     nice_sets: BTreeMap<(i32, i32, i32), u64>,
+    /// The thread for which a control group was made, by the group's directory.
+    groups: BTreeMap<String, ThreadId>,
 }
 
 impl Journal {
@@ -118,6 +120,7 @@ impl Journal {
             irqs: BTreeMap::new(),
             nices: BTreeMap::new(),
             nice_sets: BTreeMap::new(),
+            groups: BTreeMap::new(),
         }
     }
 
@@ -138,6 +141,7 @@ impl Journal {
             + self.irqs.len()
             + self.nices.len()
             + self.nice_sets.len()
+            + self.groups.len()
     }
 
     /// Takes in one record.
@@ -181,6 +185,12 @@ impl Journal {
                     .insert(*thread, NiceKept::Placed { process, nice });
             }
             Record::NiceSet(set) => self.add_nice_set(set),
+            Record::Group { thread, group } => {
+                self.groups.insert(group.clone(), *thread);
+            }
+            Record::GroupRemoved { group } => {
+                self.groups.remove(group);
+            }
             Record::IrqDone { irq, outcome } => self.add_irq_outcome(*irq, *outcome),
             Record::Default { mask } => {
                 for kept in self.threads.values_mut() {
@@ -326,6 +336,13 @@ impl Journal {
         }
     }
 
+    /// The control groups that were made, with the thread that each was made for.
+    pub fn groups(&self) -> impl Iterator<Item = (&str, ThreadId)> {
+        self.groups
+            .iter()
+            .map(|(group, thread)| (&**group, *thread))
+    }
+
     /// The threads whose nice values it knows.
     pub fn nices(&self) -> impl Iterator<Item = (ThreadId, &NiceKept)> {
         self.nices.iter().map(|(thread, kept)| (*thread, kept))
@@ -468,12 +485,17 @@ impl Journal {
             },
         });
         let nices = self.nice_sets().map(Record::NiceSet).chain(nices);
+        let groups = self.groups().map(|(group, thread)| Record::Group {
+            thread,
+            group: group.to_owned(),
+        });
         masks
             .chain(processes)
             .chain(threads)
             .chain(doubts)
             .chain(irqs)
             .chain(nices)
+            .chain(groups)
             .collect()
     }
 }

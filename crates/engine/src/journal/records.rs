@@ -3,8 +3,8 @@
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
 use serde::{Deserialize, Serialize};
 
-/// The format's version. Format 2 is the same without nice values.
-pub const VERSION: u32 = 3;
+/// The format's version. Format 3 is the same without control groups, format 2 also without nice values.
+pub const VERSION: u32 = 4;
 
 /// Whose journal it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,6 +234,18 @@ pub enum Record {
     },
     /// A nice value that was set on a thread that may have ended since (written when the file is made shorter).
     NiceSet(NiceSetRecord),
+    /// A control group is about to be made for a thread, which has its CPU weight by it (since format 4).
+    Group {
+        /// The thread.
+        thread: ThreadId,
+        /// The group's directory.
+        group: String,
+    },
+    /// The group has been removed.
+    GroupRemoved {
+        /// Its directory.
+        group: String,
+    },
     /// The default mask has changed (format 1 only).
     Default {
         /// The new one.

@@ -1,6 +1,7 @@
 //! The reconciler: journals and makes the changes of a plan, and undoes them at the end. It alone changes masks, of
 //! threads and of interrupts.
 
+mod groups;
 mod irqs;
 mod weights;
 
@@ -31,6 +32,8 @@ pub(crate) struct Reconciler {
     files: BTreeMap<u32, JournalFile>,
     /// The journal of interrupts, which belong to no target.
     irqs: Option<JournalFile>,
+    /// The control groups of threads, each with its target.
+    groups: BTreeMap<ThreadId, (u32, String)>,
     /// A write failed; nothing is changed any more.
     failed: Option<String>,
     /// Counts threads' starts, in ticks.
@@ -105,6 +108,7 @@ impl Reconciler {
             header: state_dir::header(default)?,
             files: BTreeMap::new(),
             irqs: None,
+            groups: BTreeMap::new(),
             failed: None,
             clock: state_dir::boot_ticks,
         })
@@ -336,6 +340,7 @@ impl Reconciler {
         let Some(mut file) = self.files.remove(&target) else {
             return RestoreReport::default();
         };
+        self.groups.retain(|_, (of, _)| *of != target);
         let mut report = restore(machine.affinity(), file.journal(), None);
         // No perch mask can be inherited any more. Daemons that were forked meanwhile by processes that have since
         // exited are known only to the machine.

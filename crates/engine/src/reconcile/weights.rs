@@ -1,6 +1,6 @@
-//! CPU weights: nice values, journaled before they are changed.
+//! CPU weights: nice values or, where those could not be restored, control groups; journaled before they are changed.
 
-use super::Reconciler;
+use super::{Reconciler, groups::group_for};
 use crate::{
     control::Control,
     journal::{NiceRecord, Record},
@@ -10,7 +10,7 @@ use crate::{
 use perch_core::{Affinity, Machine, NiceChange, Outcome, Remark, Scope, ThreadId};
 
 /// A thread's target and process.
-fn target_of(control: &Control, thread: ThreadId) -> Option<(u32, i32)> {
+pub(super) fn target_of(control: &Control, thread: ThreadId) -> Option<(u32, i32)> {
     let pid = control.nices.get(thread)?.pid;
     Some((control.ownership.target(pid), pid))
 }
@@ -63,8 +63,14 @@ impl Reconciler {
         actions: &mut [ActionTaken],
         remarks: &mut Vec<Remark>,
     ) {
+        self.remove_abandoned(control, machine, remarks);
         let mut changes = Vec::new();
+        let mut groups = Vec::new();
         for (at, taken) in actions.iter_mut().enumerate() {
+            if let Some(group) = self.group_of(taken.thread) {
+                groups.push((at, group.to_owned()));
+                continue;
+            }
             let Some(change) = control.nices.change(taken) else {
                 // It has the value already.
                 taken.outcome = Outcome::Applied;
@@ -74,6 +80,16 @@ impl Reconciler {
             match permitted(machine.affinity(), &change) {
                 Ok(()) => changes.push((at, change)),
                 Err(why) => {
+                    let why = match group_for(machine.affinity(), control, taken.thread) {
+                        Ok(group) => {
+                            groups.push((at, group));
+                            continue;
+                        }
+                        Err(Some(also)) => {
+                            format!("{why}; nor can a control group do it: {also}")
+                        }
+                        Err(None) => why,
+                    };
                     taken.outcome = Outcome::NotPermitted;
                     control.nices.taken(taken, Some(&change), false);
                     let pid = control.nices.get(taken.thread).map_or(0, |known| known.pid);
@@ -81,6 +97,9 @@ impl Reconciler {
                     remarks.push(remark.about(Scope::Process(pid)));
                 }
             }
+        }
+        if !groups.is_empty() {
+            self.apply_groups(groups, control, machine, actions, remarks);
         }
         if changes.is_empty() {
             return;

@@ -1,6 +1,7 @@
 //! Giving threads back the masks that they had before perch.
 
 mod family;
+mod groups;
 mod irqs;
 mod nices;
 mod recover;
@@ -56,7 +57,8 @@ pub fn restore(
         None => restore_irqs(affinity.irqs(), journal),
         Some(_) => RestoreCounts::default(),
     };
-    let weights = nices::restore_nices(affinity, journal, owner);
+    let mut weights = nices::restore_nices(affinity, journal, owner);
+    weights.add(groups::restore_groups(affinity, journal, owner));
     let mut restoring = Restoring {
         affinity,
         journal,

@@ -12,7 +12,7 @@ pub struct RestoreReport {
     /// The masks of interrupts; none but after the policy `irq` (`perch irq --apply`).
     #[serde(default, skip_serializing_if = "RestoreCounts::is_empty")]
     pub irqs: RestoreCounts<u32>,
-    /// Nice values, by which threads have their CPU weights; none but after `--weight`.
+    /// CPU weights, by nice values or control groups; none but after `--weight`.
     #[serde(default, skip_serializing_if = "RestoreCounts::is_empty")]
     pub weights: RestoreCounts,
     /// Records of the journal that were damaged or missing.
@@ -73,7 +73,7 @@ impl<Of> RestoreCounts<Of> {
         self.failed = again.failed;
     }
 
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.restored += other.restored;
         self.inherited += other.inherited;
         self.already += other.already;

@@ -6,9 +6,10 @@ use super::{
     set, topology,
 };
 use perch_core::{
-    Affinity, EventPlan, Machine, MachineError, MaskChange, MaskError, Metrics, NiceChange,
-    NiceSample, Observation, Origin, Outcome, ProcessId, ProcessState, PuSet, Source, ThreadId,
-    ThreadInfo, ThreadSample, Topology, Wake, Weights, affinity::Relative,
+    Affinity, EventPlan, GroupChange, Machine, MachineError, MaskChange, MaskError, Metrics,
+    NiceChange, NiceSample, Observation, Origin, Outcome, ProcessId, ProcessState, PuSet, Source,
+    ThreadId, ThreadInfo, ThreadSample, Topology, Wake, Weight, WeightGroups, Weights,
+    affinity::Relative,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,6 +28,8 @@ struct Task {
     nice: i32,
     /// The value that it would have if there were no perch.
     fair: i32,
+    /// The control group below its own that it is in.
+    group: Option<String>,
 }
 
 /// What happens to threads; `of` counts those that live.
@@ -47,6 +50,9 @@ struct Tasks {
     origins: Vec<Origin>,
     /// Threads of which there is no way back for perch.
     refused: BTreeSet<ThreadId>,
+    /// No nice value may be changed, but there are control groups, with their weights.
+    delegated: bool,
+    groups: BTreeMap<String, Weight>,
     killer: Killer,
 }
 
@@ -64,6 +70,7 @@ impl Tasks {
                 parent,
                 nice,
                 fair,
+                group: None,
             },
         );
         id
@@ -85,6 +92,7 @@ impl Tasks {
                     false => (Some(task.pid), task.parent),
                 };
                 let child = self.spawn(pid, parent, task.nice, task.fair);
+                self.tasks.get_mut(&child).unwrap().group = task.group;
                 self.origins.push(Origin {
                     thread: child,
                     from: Source::Thread(id),
@@ -129,6 +137,23 @@ impl Niced {
         self.0.write().unwrap().refused.insert(thread);
     }
 
+    /// Gives perch control groups instead of nice values.
+    pub fn delegate(&self) {
+        self.0.write().unwrap().delegated = true;
+    }
+
+    /// The weight that a thread has by its group.
+    pub fn weight(&self, thread: ThreadId) -> Option<u32> {
+        let kernel = self.0.read().unwrap();
+        let group = kernel.tasks.get(&thread)?.group.as_ref()?;
+        kernel.groups.get(group).map(|weight| weight.get())
+    }
+
+    /// The groups that there are.
+    pub fn groups(&self) -> usize {
+        self.0.read().unwrap().groups.len()
+    }
+
     pub fn kill(&self, kill: Kill, dir: &Path) {
         self.0.write().unwrap().killer.arm(kill, dir);
     }
@@ -161,7 +186,8 @@ impl Weights for Niced {
     }
 
     fn permitted(&self, change: &NiceChange) -> Result<(), String> {
-        match self.0.read().unwrap().refused.contains(&change.thread) {
+        let kernel = self.0.read().unwrap();
+        match kernel.delegated || kernel.refused.contains(&change.thread) {
             true => Err("no way back".to_owned()),
             false => Ok(()),
         }
@@ -180,6 +206,52 @@ impl Weights for Niced {
                 task.nice = change.set;
                 Outcome::Applied
             }
+        };
+        kernel.killer.after_change();
+        outcome
+    }
+
+    fn groups(&mut self) -> Option<&mut dyn WeightGroups> {
+        let delegated = self.0.read().unwrap().delegated;
+        delegated.then_some(self)
+    }
+}
+
+impl WeightGroups for Niced {
+    fn group_for(&self, thread: ThreadId, _: i32) -> Result<String, String> {
+        Ok(format!("perch-{}", thread.tid))
+    }
+
+    fn enter(&mut self, change: &GroupChange) -> Outcome {
+        let mut kernel = self.0.write().unwrap();
+        pass(1);
+        if kernel.killer.before_change() {
+            return Outcome::Applied;
+        }
+        let outcome = match kernel.tasks.get_mut(&change.thread) {
+            None => Outcome::Gone,
+            Some(task) => {
+                task.group = Some(change.group.clone());
+                kernel.groups.insert(change.group.clone(), change.weight);
+                Outcome::Applied
+            }
+        };
+        kernel.killer.after_change();
+        outcome
+    }
+
+    fn dissolve(&mut self, group: &str, _: Option<u32>) -> Outcome {
+        let mut kernel = self.0.write().unwrap();
+        pass(1);
+        if kernel.killer.before_change() {
+            return Outcome::Applied;
+        }
+        for task in kernel.tasks.values_mut() {
+            task.group.take_if(|of| of == group);
+        }
+        let outcome = match kernel.groups.remove(group) {
+            Some(_) => Outcome::Applied,
+            None => Outcome::Gone,
         };
         kernel.killer.after_change();
         outcome

@@ -42,6 +42,16 @@ fn hierarchy(mountinfo: &str) -> Option<Hierarchy> {
     unified
 }
 
+/// Where cgroup v2 is mounted, with the group that is mounted there.
+pub(super) fn unified(mountinfo: &str) -> Option<(PathBuf, PathBuf)> {
+    let mounts = mountinfo.lines().map(MountInfo::from_line);
+    let mount = mounts
+        .flatten()
+        .find(|mount| &*mount.fs_type == "cgroup2")?;
+    let point = unescape(&mount.mount_point.to_string_lossy());
+    Some((point.into(), unescape(&mount.root).into()))
+}
+
 /// mountinfo writes blanks in names in octal, and procfs leaves them as they are there.
 fn unescape(name: &str) -> String {
     name.replace("\\040", " ")
@@ -51,7 +61,7 @@ fn unescape(name: &str) -> String {
 }
 
 /// The group of a process in that hierarchy, from its `/proc/PID/cgroup` (cgroups(7)).
-fn group_in(cgroup: &str, version: u8) -> Option<String> {
+pub(super) fn group_in(cgroup: &str, version: u8) -> Option<String> {
     let groups = ProcessCGroups::from_read(cgroup.as_bytes()).ok()?;
     let wanted = |group: &ProcessCGroup| match version {
         1 => group.controllers.iter().any(|name| name == "cpuset"),

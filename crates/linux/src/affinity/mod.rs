@@ -3,6 +3,7 @@
 //! Masks are read from `Cpus_allowed_list` of `/proc/…/status`, since sched_getaffinity(2) hides offline PUs.
 
 pub mod cpuset;
+mod group;
 mod irq;
 mod nice;
 mod relatives;

@@ -2,7 +2,7 @@
 
 use super::{LinuxAffinity, refused};
 use crate::capability;
-use perch_core::{MaskError, NiceChange, Outcome, ThreadId, Weights, text};
+use perch_core::{MaskError, NiceChange, Outcome, ThreadId, WeightGroups, Weights, text};
 use procfs::process::{LimitValue, Process};
 use rustix::{
     io::Errno,
@@ -10,7 +10,7 @@ use rustix::{
 };
 
 /// `SCHED_OTHER` and `SCHED_BATCH`: the others share PUs by other rules than weights.
-const WEIGHED: [u32; 2] = [0, 3];
+pub(super) const WEIGHED: [u32; 2] = [0, 3];
 const CAP_SYS_NICE: u64 = 1 << 23;
 
 /// Whether perch may lower any thread's nice value. The kernel asks for the capability in the first user namespace.
@@ -78,6 +78,10 @@ impl Weights for LinuxAffinity {
             Err(Errno::SRCH) => Outcome::Gone,
             Err(_) => Outcome::NotPermitted,
         }
+    }
+
+    fn groups(&mut self) -> Option<&mut dyn WeightGroups> {
+        Some(self)
     }
 }
 
