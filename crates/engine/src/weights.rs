@@ -153,7 +153,24 @@ impl KnownNices {
             }
             self.threads.insert(id, known);
         }
+        self.remember_unseen(observation, &born);
         noticed
+    }
+
+    /// Threads that came and went between two looks: what they created may be seen only in the next, and has its value
+    /// from their creators.
+    fn remember_unseen(&mut self, observation: &Observation, born: &HashMap<ThreadId, Source>) {
+        let mut ended: Vec<ThreadId> = observation.ended.clone();
+        ended.sort_unstable_by_key(|id| (id.start, id.tid));
+        for id in ended {
+            if self.known(id).is_none()
+                && let Some(Source::Thread(creator)) = born.get(&id)
+                && let Some(known) = self.known(*creator).cloned()
+            {
+                self.departed.insert(id, known);
+                self.departures.push_back((observation.at + LINGER, id));
+            }
+        }
     }
 
     /// Whether perch has done the same to all threads of a process.

@@ -191,6 +191,18 @@ impl Ownership {
                 (None, _) => {}
             }
         }
+        // One that came and went between two looks: what it created may be seen only in the next.
+        for sample in &observation.threads {
+            let id = sample.info.id;
+            if look.ended.contains(&id)
+                && self.known(id).is_none()
+                && let Some(mask) = &sample.mask
+            {
+                // No journal needs to know of it.
+                let _ = self.seen_first(id, sample.info.pid, mask, &mut look);
+                self.depart(id);
+            }
+        }
         // Their masks may stay as they are while what explains them changes.
         let doubted: Vec<ThreadId> = self.doubted.iter().copied().collect();
         for id in doubted {

@@ -104,7 +104,10 @@ impl Origins {
         self.told
             .extend(told.extract_if(|tid, _| held.contains(tid)));
         for (tid, (by, at)) in told {
-            if let (Some(thread), Some(creator)) = (followed(tid), self.known(by, &followed)) {
+            // One that was found and has ended since may have created others.
+            let found_now = || found.get(&tid).map(|(thread, _)| *thread);
+            let thread = followed(tid).or_else(found_now);
+            if let (Some(thread), Some(creator)) = (thread, self.known(by, &followed)) {
                 found.remove(&tid);
                 // Of one that stands for another it is not known when that had the mask.
                 let at = (creator.tid == by).then_some(at);
@@ -195,6 +198,26 @@ mod tests {
 
     fn followed(tid: i32) -> Option<ThreadId> {
         (tid < 100).then(|| id(tid))
+    }
+
+    #[test]
+    fn the_creator_of_one_that_was_found_and_has_ended_is_known() {
+        let mut origins = Origins::default();
+        let middle = id(100);
+        origins.found(middle, 5);
+        origins.told(&created(100, 6));
+        origins.ended(middle);
+        origins.found(id(7), 1);
+        origins.told(&created(7, 100));
+        let taken = origins.take(followed);
+        let from = taken.iter().map(|origin| (origin.thread, origin.from));
+        assert_eq!(
+            from.collect::<Vec<_>>(),
+            [
+                (id(7), Source::Thread(middle)),
+                (middle, Source::Thread(id(6)))
+            ]
+        );
     }
 
     #[test]

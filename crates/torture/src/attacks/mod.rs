@@ -1,6 +1,7 @@
 //! The attacks, and what they share.
 
 mod cpusets;
+mod daemons;
 mod disk;
 mod execs;
 mod journals;
@@ -41,9 +42,10 @@ use std::{
 type Attack = (&'static str, fn(&mut Context) -> Result<()>);
 
 /// All, in the order of docs/torture.md.
-const ATTACKS: [Attack; 15] = [
+const ATTACKS: [Attack; 16] = [
     ("kills", kills::attack),
     ("weights", weights::attack),
+    ("daemons", daemons::attack),
     ("journals", journals::attack),
     ("execs", execs::attack),
     ("same-value", same_value::attack),
