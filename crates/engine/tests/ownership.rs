@@ -160,6 +160,25 @@ fn a_grandchild_has_its_mask_from_the_nearest_process_that_was_known() {
     assert_eq!((daemon.held(), &daemon.before), (true, &set("0-7")));
 }
 
+/// The one between came and went between two looks, and what it created is seen only in the next.
+#[test]
+fn a_grandchild_that_is_seen_late_has_its_mask_from_one_that_had_ended() {
+    let mut ownership = bound();
+    let mut between = born("3", Some(Source::Thread(THREAD)));
+    let middle = between.threads[0].info.id;
+    between.ended.push(middle);
+    ownership.observe(&between, &set("0-7"), &nobody);
+    let mut observation = born("3", Some(Source::Thread(middle)));
+    let late = ThreadId { tid: 9, start: 3 };
+    observation.threads[0].info.id = late;
+    observation.threads[0].info.pid = 9;
+    observation.origins[0].thread = late;
+    ownership.observe(&observation, &set("0-7"), &nobody);
+    let owned = ownership.get(late).unwrap();
+    assert_eq!((owned.held(), &owned.before), (true, &set("0-7")));
+    assert!(ownership.get(middle).is_none());
+}
+
 #[test]
 fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
     let (bound_one, free_one) = (Source::Thread(THREAD), ThreadId { tid: 9, start: 1 });

@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::fd::AsRawFd,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -124,6 +125,16 @@ impl Run {
             .env("XDG_CONFIG_HOME", self.folder.path())
             .stdin(Stdio::null())
             .stderr(fs::File::create(self.path("stderr")).unwrap());
+        // Started by nohup(1) or in the background of a shell, this test ignores some of them, and perch would too.
+        let defaults = || {
+            for signal in STOP {
+                // SAFETY: asks for the default, as no handler of this process is installed.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            Ok(())
+        };
+        // SAFETY: signal(2) may be called between fork and exec.
+        unsafe { command.pre_exec(defaults) };
         command
     }
 

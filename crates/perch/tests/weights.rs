@@ -199,12 +199,16 @@ fn a_light_program_gets_its_share_and_has_its_weight_back() {
         let text = fs::read_to_string(path).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         let periods = lines.filter(|line: &serde_json::Value| line["record"] == "period");
-        periods
+        let mut plans: Vec<_> = periods
             .map(|period| period["plan"]["actions"].clone())
-            .collect()
+            .filter(serde_json::Value::is_array)
+            .collect();
+        // On a busy machine the answer for one period may come in the next.
+        plans.dedup();
+        plans
     };
     let recorded = plans(&log);
-    assert!(recorded.iter().any(serde_json::Value::is_array));
+    assert!(!recorded.is_empty());
     assert_eq!(recorded, plans(&again));
 }
 

@@ -51,7 +51,8 @@ ended() {
 }
 echo "{\"irqs\":[$rng,$tty]}"
 masks before
-perch irq --interval 1s --json
+# Long enough for a turn of each on a busy host too.
+perch irq --interval 5s --json
 perch irq --interval 1s --all >&2
 hold 3
 masks held
