@@ -4,6 +4,7 @@
 mod boot;
 mod counters;
 mod fake_pmu;
+mod groups;
 mod irq;
 mod masa;
 mod placement;
