@@ -43,7 +43,7 @@ pub enum CommandError {
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// Masks that could not be restored: the process is still followed.
-    #[error("process {pid}: these threads keep the masks that perch set: {threads}")]
+    #[error("process {pid}: these threads keep the masks or CPU weights that perch set: {threads}")]
     LeftBehind {
         /// The process that was to be let go.
         pid: i32,

@@ -197,14 +197,18 @@ fn a_program_that_starts_very_many_processes_has_no_records() {
     let Some(mut machine) = machine(&common::shell(many)) else {
         return skip!(Perf, "threads cannot be sampled");
     };
+    let start = Instant::now();
     let seen = run(&mut machine);
+    let rate = 1_500.0 / start.elapsed().as_secs_f64();
     let unseen: u64 = seen.iter().map(|(seen, _)| seen.unseen).sum();
-    if said(&seen, "a thread that switches") || unseen < 100 {
+    // Where other programs take the PUs, the shell may be found to switch often before it is found to start many.
+    let closed = said(&seen, "a program that starts") || said(&seen, "a thread that switches");
+    if !closed && (rate < 400.0 || unseen == 0) {
         return skip!(Perf, "the machine is too busy, or tells of no new threads");
     }
     // Before they were closed they have told of the first ones.
     assert!(unseen < 1_400, "{unseen}");
-    assert!(said(&seen, "a program that starts"));
+    assert!(closed, "{rate} a second");
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub enum SessionError {
     Machine(#[from] MachineError),
     /// The machine failed, and some masks could not be restored, so the journal is kept.
     #[error(
-        "{error}\nThese threads keep the masks that perch set: {}. Run `perch restore` as root",
+        "{error}\nThese threads keep the masks or CPU weights that perch set: {}. Run `perch restore` as root",
         names(left)
     )]
     LeftBehind {

@@ -361,12 +361,18 @@ fn ending(report: &Report) -> String {
         let _ = writeln!(text, "mask of thread {thread} not restored: {why}");
     }
     let weights = &report.restored.weights;
-    if !weights.is_empty() {
+    if weights.restored > 0 {
         let _ = writeln!(
             text,
-            "{} restored at the end, {} left alone: others have set them since, or may have",
-            count(weights.restored, "CPU weight"),
-            weights.left_alone
+            "{} restored at the end",
+            count(weights.restored, "CPU weight")
+        );
+    }
+    if weights.left_alone > 0 {
+        let _ = writeln!(
+            text,
+            "{} left alone: another process has set it, or may have",
+            count(weights.left_alone, "CPU weight")
         );
     }
     for (thread, why) in &weights.failed {
