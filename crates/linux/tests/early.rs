@@ -194,21 +194,22 @@ fn a_calm_program_s_threads_are_known_from_their_first_period_with_their_creator
 fn a_program_that_starts_very_many_processes_has_no_records() {
     let _alone = alone();
     let many = "i=0; while [ $i -lt 1500 ]; do (:); i=$((i+1)); done; sleep 0.5";
-    let Some(mut machine) = machine(&common::shell(many)) else {
-        return skip!(Perf, "threads cannot be sampled");
-    };
-    let start = Instant::now();
-    let seen = run(&mut machine);
-    let rate = 1_500.0 / start.elapsed().as_secs_f64();
-    let unseen: u64 = seen.iter().map(|(seen, _)| seen.unseen).sum();
     // Where other programs take the PUs, the shell may be found to switch often before it is found to start many.
-    let closed = said(&seen, "a program that starts") || said(&seen, "a thread that switches");
-    if !closed && (rate < 400.0 || unseen == 0) {
-        return skip!(Perf, "the machine is too busy, or tells of no new threads");
+    for _ in 0..5 {
+        let Some(mut machine) = machine(&common::shell(many)) else {
+            return skip!(Perf, "threads cannot be sampled");
+        };
+        let seen = run(&mut machine);
+        let unseen: u64 = seen.iter().map(|(seen, _)| seen.unseen).sum();
+        if said(&seen, "a thread that switches") || unseen < 100 {
+            continue;
+        }
+        // Before they were closed they have told of the first ones.
+        assert!(unseen < 1_400, "{unseen}");
+        assert!(said(&seen, "a program that starts"));
+        return;
     }
-    // Before they were closed they have told of the first ones.
-    assert!(unseen < 1_400, "{unseen}");
-    assert!(closed, "{rate} a second");
+    skip!(Perf, "the machine is too busy, or tells of no new threads");
 }
 
 #[test]

@@ -158,9 +158,11 @@ impl Ownership {
         let (mut samples, others): (Vec<_>, Vec<_>) =
             observation.threads.iter().partition(is_reborn);
         samples.extend(others);
+        let mut gone = Vec::new();
         for sample in samples {
             let id = sample.info.id;
             if look.ended.contains(&id) {
+                gone.push(sample);
                 continue;
             }
             let late = self.may_be_told_late(id, &look.born);
@@ -192,10 +194,9 @@ impl Ownership {
             }
         }
         // One that came and went between two looks: what it created may be seen only in the next.
-        for sample in &observation.threads {
+        for sample in gone {
             let id = sample.info.id;
-            if look.ended.contains(&id)
-                && self.known(id).is_none()
+            if self.known(id).is_none()
                 && let Some(mask) = &sample.mask
             {
                 // No journal needs to know of it.

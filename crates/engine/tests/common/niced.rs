@@ -142,6 +142,18 @@ impl Niced {
         self.0.write().unwrap().delegated = true;
     }
 
+    /// Makes a change, before or after which perch may be killed.
+    fn change_tasks(&self, change: impl FnOnce(&mut Tasks) -> Outcome) -> Outcome {
+        let mut kernel = self.0.write().unwrap();
+        pass(1);
+        if kernel.killer.before_change() {
+            return Outcome::Applied;
+        }
+        let outcome = change(&mut kernel);
+        kernel.killer.after_change();
+        outcome
+    }
+
     /// The weight that a thread has by its group.
     pub fn weight(&self, thread: ThreadId) -> Option<u32> {
         let kernel = self.0.read().unwrap();
@@ -194,21 +206,14 @@ impl Weights for Niced {
     }
 
     fn change_nice(&mut self, change: &NiceChange) -> Outcome {
-        let mut kernel = self.0.write().unwrap();
-        pass(1);
-        if kernel.killer.before_change() {
-            return Outcome::Applied;
-        }
-        let outcome = match kernel.tasks.get_mut(&change.thread) {
+        self.change_tasks(|kernel| match kernel.tasks.get_mut(&change.thread) {
             None => Outcome::Gone,
             Some(task) if task.nice != change.expect => Outcome::ChangedByOthers,
             Some(task) => {
                 task.nice = change.set;
                 Outcome::Applied
             }
-        };
-        kernel.killer.after_change();
-        outcome
+        })
     }
 
     fn groups(&mut self) -> Option<&mut dyn WeightGroups> {
@@ -223,38 +228,26 @@ impl WeightGroups for Niced {
     }
 
     fn enter(&mut self, change: &GroupChange) -> Outcome {
-        let mut kernel = self.0.write().unwrap();
-        pass(1);
-        if kernel.killer.before_change() {
-            return Outcome::Applied;
-        }
-        let outcome = match kernel.tasks.get_mut(&change.thread) {
+        self.change_tasks(|kernel| match kernel.tasks.get_mut(&change.thread) {
             None => Outcome::Gone,
             Some(task) => {
                 task.group = Some(change.group.clone());
                 kernel.groups.insert(change.group.clone(), change.weight);
                 Outcome::Applied
             }
-        };
-        kernel.killer.after_change();
-        outcome
+        })
     }
 
     fn dissolve(&mut self, group: &str, _: Option<u32>) -> Outcome {
-        let mut kernel = self.0.write().unwrap();
-        pass(1);
-        if kernel.killer.before_change() {
-            return Outcome::Applied;
-        }
-        for task in kernel.tasks.values_mut() {
-            task.group.take_if(|of| of == group);
-        }
-        let outcome = match kernel.groups.remove(group) {
-            Some(_) => Outcome::Applied,
-            None => Outcome::Gone,
-        };
-        kernel.killer.after_change();
-        outcome
+        self.change_tasks(|kernel| {
+            for task in kernel.tasks.values_mut() {
+                task.group.take_if(|of| of == group);
+            }
+            match kernel.groups.remove(group) {
+                Some(_) => Outcome::Applied,
+                None => Outcome::Gone,
+            }
+        })
     }
 }
 

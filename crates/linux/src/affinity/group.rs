@@ -22,7 +22,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Component, Path, PathBuf},
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// What the names of perch's groups begin with.
@@ -33,6 +33,9 @@ const MARK: &str = "user.perch.cpu";
 
 /// How often a group is emptied that is not empty yet: a thread may be starting another one.
 const ROUNDS: usize = 200;
+
+/// For how long a group that suits is not looked at again: the look takes the longer the more groups are below it.
+const SUITED: Duration = Duration::from_secs(1);
 
 /// The directory of a group of the one cgroup v2 hierarchy.
 fn directory(group: &str) -> Option<PathBuf> {
@@ -63,15 +66,13 @@ fn has(directory: &Path, file: &str, word: &str) -> bool {
 }
 
 /// The groups below a group.
-fn below(directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory) else {
-        return Vec::new();
-    };
-    let folders = entries.flatten().filter(|entry| {
+fn below(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| {
         let kind = entry.file_type();
         kind.is_ok_and(|kind| kind.is_dir())
     });
-    folders.map(|entry| entry.path()).collect()
+    folders.map(|entry| entry.path())
 }
 
 /// Whether groups of perch's may lie below this one.
@@ -102,7 +103,7 @@ fn suits(directory: &Path) -> Result<(), String> {
             "{shown} gives the groups below it CPU sets of their own"
         ));
     }
-    if below(directory).iter().any(|group| !is_perchs(group)) {
+    if below(directory).any(|group| !is_perchs(&group)) {
         // They could get no groups of processes any more, as containers do.
         return Err(format!("{shown} has other groups below it"));
     }
@@ -122,7 +123,7 @@ fn enable(directory: &Path) -> io::Result<()> {
 fn disable(directory: &Path) {
     let mut value = [0; 8];
     let marked = getxattr(directory, MARK, &mut value[..]).is_ok();
-    if !marked || !below(directory).is_empty() {
+    if !marked || below(directory).next().is_some() {
         return;
     }
     if fs::write(directory.join("cgroup.subtree_control"), "-cpu").is_ok() {
@@ -170,7 +171,14 @@ impl WeightGroups for LinuxAffinity {
             return Err("its scheduling policy knows no weights".to_owned());
         }
         let own = self.own_group(thread, process)?;
-        suits(&own)?;
+        let mut last = self.suited.borrow_mut();
+        if !last
+            .as_ref()
+            .is_some_and(|(suited, at)| *suited == own && at.elapsed() < SUITED)
+        {
+            suits(&own)?;
+            *last = Some((own.clone(), Instant::now()));
+        }
         let group = own.join(format!("{PREFIX}{}-{}", thread.tid, thread.start));
         let group = group.into_os_string().into_string();
         group.map_err(|_| "the name of its group is not UTF-8".to_owned())

@@ -19,13 +19,19 @@ use perch_core::{
     affinity::{Image, Relative},
 };
 use rustix::io::Errno;
-use std::{cell::RefCell, path::Path, time::Duration};
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 /// The masks of this machine's threads.
 #[derive(Debug, Default)]
 pub struct LinuxAffinity {
     reader: RefCell<Reader>,
     cpusets: Cpusets,
+    /// The control group that was last found to suit groups of perch's, and when.
+    suited: RefCell<Option<(PathBuf, Instant)>>,
 }
 
 /// How often a change is tried that a change of the CPU set thwarts.

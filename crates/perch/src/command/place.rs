@@ -353,18 +353,15 @@ pub(super) fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
         .into_iter()
         .filter_map(|(path, recovery)| match &recovery {
             Recovery::Restored(report) if !report.has_failed() => {
-                let kinds = [
-                    ("masks", report.masks.restored),
-                    ("CPU weights", report.weights.restored),
-                    ("masks of interrupts", report.irqs.restored),
-                ];
-                let kinds = kinds.iter().filter(|(_, restored)| *restored > 0);
-                let kinds: Vec<String> = kinds
-                    .map(|(what, restored)| {
-                        format!("a killed perch left {what} behind: {restored} restored")
-                    })
-                    .collect();
-                (!kinds.is_empty()).then(|| Remark::note("recovered", kinds.join("; ")))
+                let restored =
+                    report.masks.restored + report.weights.restored + report.irqs.restored;
+                (restored > 0).then(|| {
+                    let text = format!(
+                        "a killed perch left changes behind: {}",
+                        restore::sentence(&recovery)
+                    );
+                    Remark::note("recovered", text)
+                })
             }
             Recovery::Alive { .. } | Recovery::OtherBoot => None,
             _ => {

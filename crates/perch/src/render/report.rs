@@ -342,41 +342,24 @@ fn ending(report: &Report) -> String {
             super::unmanaged(*why)
         );
     }
-    let masks = &report.restored.masks;
-    if masks.restored > 0 {
-        let _ = writeln!(
-            text,
-            "{} restored at the end",
-            count(masks.restored, "mask")
-        );
-    }
-    if masks.left_alone > 0 {
-        let _ = writeln!(
-            text,
-            "{} left as another process set it",
-            count(masks.left_alone, "mask")
-        );
-    }
-    for (thread, why) in &masks.failed {
-        let _ = writeln!(text, "mask of thread {thread} not restored: {why}");
-    }
-    let weights = &report.restored.weights;
-    if weights.restored > 0 {
-        let _ = writeln!(
-            text,
-            "{} restored at the end",
-            count(weights.restored, "CPU weight")
-        );
-    }
-    if weights.left_alone > 0 {
-        let _ = writeln!(
-            text,
-            "{} left alone: another process has set it, or may have",
-            count(weights.left_alone, "CPU weight")
-        );
-    }
-    for (thread, why) in &weights.failed {
-        let _ = writeln!(text, "CPU weight of thread {thread} not restored: {why}");
+    let (masks, weights) = (&report.restored.masks, &report.restored.weights);
+    for (counts, what, left_alone) in [
+        (masks, "mask", "left as another process set it"),
+        (
+            weights,
+            "CPU weight",
+            "left alone: another process has set it, or may have",
+        ),
+    ] {
+        if counts.restored > 0 {
+            let _ = writeln!(text, "{} restored at the end", count(counts.restored, what));
+        }
+        if counts.left_alone > 0 {
+            let _ = writeln!(text, "{} {left_alone}", count(counts.left_alone, what));
+        }
+        for (thread, why) in &counts.failed {
+            let _ = writeln!(text, "{what} of thread {thread} not restored: {why}");
+        }
     }
     for remark in &report.remarks {
         let label = match remark.severity {
