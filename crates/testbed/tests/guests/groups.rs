@@ -43,7 +43,8 @@ grouped() {
     grep -q "/user/perch-$light-" /proc/$light/cgroup
 }
 show() {
-    sed 's/"/./g;s/.*/{"said":"&"}/' /tmp/said
+    # A line that perch could not end is ended here.
+    (cat /tmp/said; echo) | sed 's/"/./g;s/.*/{"said":"&"}/'
     echo "{\"state\":\"$1\",\"light\":\"$(cat /proc/$light/cgroup)\",\"heavy\":\"$(cat /proc/$heavy/cgroup)\",\"control\":\"$(cat $own/cgroup.subtree_control)\",\"type\":\"$(cat $own/cgroup.type)\",\"weight\":\"$(cat $own/perch-*/cpu.weight 2>/dev/null)\",\"nice\":\"$(cut -d' ' -f19 /proc/$light/stat)\",\"groups\":$(ls -d $own/*/ 2>/dev/null | wc -l)}"
 }
 ticks() {
