@@ -120,6 +120,9 @@ pub trait Weights {
     /// What is missing, and how to get it.
     fn permitted(&self, change: &NiceChange) -> Result<(), String>;
 
+    /// Whether the thread may be given a nice value as low as this without a privilege (`RLIMIT_NICE`, getrlimit(2)).
+    fn may_be_lowered(&self, thread: ThreadId, nice: i32) -> bool;
+
     /// Compare and set: identity and present value are checked right before.
     fn change_nice(&mut self, change: &NiceChange) -> Outcome;
 

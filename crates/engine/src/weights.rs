@@ -23,8 +23,10 @@ pub(crate) struct Known {
     pub current: i32,
     /// The one that perch has set on it, or on the one from which it has it.
     pub asked: Option<i32>,
-    /// Values that perch set on it before: what it created then has them.
-    former: BTreeSet<i32>,
+    /// Values that perch had set on it, and when they were replaced, in observations: what it created before has them.
+    former: BTreeMap<i32, u64>,
+    /// The same of values that it had not from perch.
+    own: BTreeMap<i32, u64>,
     /// The weight that led to it, or that a control group gives it.
     pub weight: Option<ActionKind>,
     /// Whether it has its weight by a control group.
@@ -42,7 +44,8 @@ impl Known {
             before: nice,
             current: nice,
             asked: None,
-            former: BTreeSet::new(),
+            former: BTreeMap::new(),
+            own: BTreeMap::new(),
             weight: None,
             grouped: false,
             unmanaged: false,
@@ -50,16 +53,43 @@ impl Known {
         }
     }
 
+    /// Its value is replaced, at this observation.
+    fn replace(&mut self, at: u64) {
+        self.forget_old(at);
+        match self.asked.take() {
+            Some(asked) => self.former.insert(asked, at),
+            None => self.own.insert(self.current, at),
+        };
+    }
+
+    /// Forgets values that were replaced too long ago for a new thread to have them.
+    fn forget_old(&mut self, at: u64) {
+        for values in [&mut self.former, &mut self.own] {
+            values.retain(|_, replaced| replaced.saturating_add(LATE) >= at);
+        }
+    }
+
     /// Another process has set its value. What it created before has the value that perch had set.
-    fn lose(&mut self) {
-        self.former.extend(self.asked.take());
+    fn lose(&mut self, at: u64) {
+        self.replace(at);
         self.weight = None;
         self.unmanaged = true;
     }
 
-    /// Whether a thread with that value may have it from this one, which has it from perch.
-    fn handed_on(&self, nice: i32) -> bool {
-        self.asked == Some(nice) || self.former.contains(&nice)
+    /// Whether a thread with that value, new at this observation, may have it from this one, which has it from perch.
+    fn handed_on(&self, nice: i32, at: u64) -> bool {
+        self.asked == Some(nice)
+            || self
+                .former
+                .get(&nice)
+                .is_some_and(|of| of.saturating_add(LATE) >= at)
+    }
+
+    /// Whether it may have handed on that value, as one that it had not from perch.
+    fn has_own(&self, nice: i32, at: u64) -> bool {
+        let was = self.own.get(&nice);
+        self.asked != Some(nice) && self.current == nice
+            || was.is_some_and(|of| of.saturating_add(LATE) >= at)
     }
 }
 
@@ -68,7 +98,8 @@ impl Known {
 pub(crate) enum NiceNoticed {
     /// A new thread has a value that perch set on another.
     Inherited(ThreadId),
-    /// Another process has set the value of a thread that had one of perch's.
+    /// Another process has set the value of a thread that had one of perch's, or it has a value that perch sets on others
+    /// and has it not from perch.
     Foreign(ThreadId),
 }
 
@@ -79,6 +110,8 @@ pub(crate) struct KnownNices {
     departed: HashMap<ThreadId, Known>,
     departures: VecDeque<(u64, ThreadId)>,
     observations: u64,
+    /// All values that perch has set on some thread.
+    given: BTreeSet<i32>,
 }
 
 impl KnownNices {
@@ -104,11 +137,15 @@ impl KnownNices {
         {
             match (*exec, from) {
                 // It was that thread before, which has kept its value.
+                (true, Source::Thread(caller)) if caller == thread => {}
                 (true, Source::Thread(caller)) => {
                     if let Some(mut before) = self.known(*caller).cloned() {
                         // A group is that of a thread by its number: it gets another one.
                         if std::mem::take(&mut before.grouped) {
                             before.weight = None;
+                        }
+                        if before.asked.is_some() {
+                            noticed.push(NiceNoticed::Inherited(*thread));
                         }
                         self.threads.insert(*thread, before);
                     }
@@ -126,7 +163,9 @@ impl KnownNices {
             }
         }
         let mut new = Vec::new();
-        for sample in &observation.nices {
+        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let live = observation.nices.iter();
+        for sample in live.filter(|sample| !ended.contains(&sample.thread)) {
             let id = sample.thread;
             let observations = self.observations;
             let Some(known) = self.threads.get_mut(&id) else {
@@ -137,10 +176,18 @@ impl KnownNices {
             if late && born.contains_key(&id) {
                 new.push((id, sample.pid, sample.nice));
             } else if known.asked.is_some() && known.current != sample.nice {
-                known.lose();
+                known.lose(observations);
                 noticed.push(NiceNoticed::Foreign(id));
-            } else if known.asked.is_none() && !known.unmanaged {
-                known.before = sample.nice;
+            } else if known.asked.is_none() {
+                if !known.unmanaged {
+                    known.before = sample.nice;
+                }
+                if known.current != sample.nice {
+                    known.replace(observations);
+                    if self.given.contains(&sample.nice) {
+                        noticed.push(NiceNoticed::Foreign(id));
+                    }
+                }
             }
             known_current(&mut self.threads, id, sample.nice);
         }
@@ -150,6 +197,8 @@ impl KnownNices {
             let known = self.first_seen(id, pid, nice, &born);
             if known.asked.is_some() {
                 noticed.push(NiceNoticed::Inherited(id));
+            } else if self.given.contains(&nice) {
+                noticed.push(NiceNoticed::Foreign(id));
             }
             self.threads.insert(id, known);
         }
@@ -185,7 +234,11 @@ impl KnownNices {
 
     fn depart(&mut self, observation: &Observation) {
         for ended in &observation.ended {
-            if let Some(known) = self.threads.remove(ended) {
+            if let Some(mut known) = self.threads.remove(ended) {
+                // It changes no more: what is found late was created in its last time.
+                known.forget_old(self.observations);
+                let values = known.former.values_mut().chain(known.own.values_mut());
+                values.for_each(|of| *of = u64::MAX);
                 self.departed.insert(*ended, known);
                 self.departures.push_back((observation.at + LINGER, *ended));
             }
@@ -207,7 +260,8 @@ impl KnownNices {
         nice: i32,
         born: &HashMap<ThreadId, Source>,
     ) -> Known {
-        let free = Known::free(pid, nice, self.observations);
+        let now = self.observations;
+        let free = Known::free(pid, nice, now);
         let heir = |of: &Known| Known {
             before: of.before,
             asked: Some(nice),
@@ -221,7 +275,7 @@ impl KnownNices {
                 Some(Source::Thread(creator))
                     if !self
                         .known(creator)
-                        .is_some_and(|known| known.handed_on(nice))
+                        .is_some_and(|known| known.handed_on(nice, now))
                         && born.contains_key(&creator) =>
                 {
                     from = born.get(&creator).copied();
@@ -236,11 +290,12 @@ impl KnownNices {
         };
         match from {
             Some(Source::Thread(creator)) => match self.known(creator) {
-                Some(creator) if creator.handed_on(nice) => heir(creator),
-                Some(creator) if creator.unmanaged && creator.current == nice => Known {
-                    unmanaged: true,
+                // From perch, or from who has set it since.
+                Some(creator) if creator.has_own(nice, now) => Known {
+                    unmanaged: creator.unmanaged || creator.handed_on(nice, now),
                     ..free
                 },
+                Some(creator) if creator.handed_on(nice, now) => heir(creator),
                 _ => free,
             },
             // A thread whose origin was not seen was most likely created by one of its own process.
@@ -249,13 +304,12 @@ impl KnownNices {
                     Some(Source::Process(of)) => of,
                     _ => pid,
                 };
-                let mut givers = of_process(of).filter(|known| known.handed_on(nice));
+                let mut givers = of_process(of).filter(|known| known.handed_on(nice, now));
                 let Some(first) = givers.next() else {
                     return free;
                 };
                 let one = givers.all(|other| other.before == first.before);
-                let others =
-                    of_process(of).any(|known| !known.handed_on(nice) && known.current == nice);
+                let others = of_process(of).any(|known| known.has_own(nice, now));
                 match one && !others {
                     true => heir(first),
                     false => Known {
@@ -265,6 +319,21 @@ impl KnownNices {
                 }
             }
         }
+    }
+
+    /// perch is about to set this value: the threads that have it, and have it not from perch.
+    pub fn give(&mut self, nice: i32) -> Vec<NiceNoticed> {
+        if !self.given.insert(nice) {
+            return Vec::new();
+        }
+        let mut others: Vec<ThreadId> = self
+            .threads
+            .iter()
+            .filter(|(_, known)| known.asked.is_none() && known.current == nice)
+            .map(|(id, _)| *id)
+            .collect();
+        others.sort_unstable();
+        others.into_iter().map(NiceNoticed::Foreign).collect()
     }
 
     /// Forgets the threads of these processes.
@@ -328,6 +397,7 @@ impl KnownNices {
 
     /// Takes in what became of an action; in a dry run it counts as done.
     pub fn taken(&mut self, taken: &ActionTaken, change: Option<&NiceChange>, dry_run: bool) {
+        let now = self.observations;
         let Some(known) = self.threads.get_mut(&taken.thread) else {
             return;
         };
@@ -338,7 +408,7 @@ impl KnownNices {
             }
             Outcome::Applied => {
                 if let Some(change) = change {
-                    known.former.extend(known.asked);
+                    known.replace(now);
                     known.current = change.set;
                     known.asked = taken.to.map(|_| change.set);
                 }
@@ -346,7 +416,7 @@ impl KnownNices {
             }
             Outcome::NotApplied if dry_run => known.weight = taken.to,
             Outcome::ChangedByOthers => {
-                known.lose();
+                known.lose(now);
             }
             // It will be no other next time.
             Outcome::NotPermitted => known.unmanaged = true,

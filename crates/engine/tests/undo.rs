@@ -253,7 +253,7 @@ fn restore_later(
     journal: &Journal,
     report: &RestoreReport,
 ) -> Result<(), TestCaseError> {
-    let hidden = |(_, why): &(ThreadId, String)| why.contains("cpuset");
+    let hidden = |(_, why): &(Option<ThreadId>, String)| why.contains("cpuset");
     prop_assert!(
         report.masks.failed.iter().all(hidden),
         "{:?}",

@@ -4,12 +4,17 @@
 mod common;
 
 use common::{
-    Heard, Kill, NiceMachine, NiceOp, NiceStep, Niced, live, now, options, recorded, replay,
+    Heard, Kill, NiceMachine, NiceOp, NiceStep, Niced, live, now, options, recorded, replay, set,
 };
 use perch_core::{
-    Action, ActionKind, Outcome, Plan, Policy, Reason, Snapshot, ThreadId, Weight, Weights,
+    Action, ActionKind, Affinity, MaskChange, MaskError, Outcome, Plan, Policy, ProcessId, PuSet,
+    Reason, Snapshot, ThreadId, Weight, Weights, affinity::Relative,
 };
-use perch_engine::{Acting, ActionTaken, Journal, Observer, Period, Session, restore};
+use perch_engine::{
+    Acting, ActionTaken, Journal, Observer, Period, Session,
+    journal::{NiceRecord, Record, state_dir},
+    restore,
+};
 use proptest::prelude::*;
 
 /// Weights that others never lead to: nice 5, 10 and 16.
@@ -174,6 +179,122 @@ fn where_no_nice_value_could_be_restored_a_control_group_gives_the_weight() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+/// Gives threads of the name `worker` a weight, and no others.
+struct Workers;
+
+impl Policy for Workers {
+    fn name(&self) -> &'static str {
+        "workers"
+    }
+
+    fn wants_weights(&self) -> bool {
+        true
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot) -> Plan {
+        let mut plan = Light.decide(snapshot);
+        // In the third period they have got another name.
+        plan.actions.retain(|_| snapshot.period < 2);
+        plan
+    }
+}
+
+#[test]
+fn a_program_that_a_thread_executes_has_its_group_and_loses_it() {
+    let kernel = kernel(true);
+    let exec = NiceOp::Exec { of: 0 };
+    let steps = [
+        (vec![], vec![]),
+        (vec![], vec![]),
+        (vec![exec], vec![]),
+        (vec![], vec![]),
+    ];
+    let (_dir, acting) = live();
+    let mut groups = Groups {
+        kernel: kernel.clone(),
+        seen: Vec::new(),
+    };
+    session(&kernel, &steps, true, Workers, acting)
+        .run(&mut groups)
+        .unwrap();
+    let counts: Vec<usize> = groups.seen.iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts[..4], [2, 2, 0, 0]);
+}
+
+#[test]
+fn a_user_s_journal_gives_no_thread_more_than_its_user_may_have() {
+    let (kernel, ids) = Niced::new();
+    let mut journal = Journal::new(state_dir::header(set("0-3")).unwrap());
+    for (at, thread) in ids.iter().enumerate() {
+        journal.add(&Record::Nice(NiceRecord {
+            thread: *thread,
+            process: ids[0].tid,
+            before: -20,
+            from: 0,
+            set: 0,
+            at: at as u64,
+        }));
+    }
+    kernel.refuse(ids[0]);
+    let weights = restore(&mut kernel.clone(), &journal, Some(1000)).weights;
+    assert_eq!((weights.restored, weights.failed.len()), (1, 1));
+    assert_eq!(weights.failed[0].0, Some(ids[0]));
+    assert_eq!([0, 1].map(|of| kernel.nice(ids[of])), [Ok(0), Ok(-20)]);
+}
+
+/// A kernel on which all threads belong to another user, and one ends when it is asked whose it is.
+struct Strangers(Niced, ThreadId);
+
+impl Affinity for Strangers {
+    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
+        self.0.mask(thread)
+    }
+
+    fn change(&mut self, change: &MaskChange) -> Outcome {
+        self.0.change(change)
+    }
+
+    fn weights(&mut self) -> Option<&mut dyn Weights> {
+        self.0.weights()
+    }
+
+    fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
+        self.0.allowed(thread)
+    }
+
+    fn belongs_to(&self, thread: ThreadId, _: u32) -> bool {
+        if thread == self.1 {
+            self.0.run(&NiceOp::End { of: 1 });
+        }
+        false
+    }
+
+    fn relatives(
+        &self,
+        session: &str,
+        processes: &[ProcessId],
+        known: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Relative>, MaskError> {
+        self.0.relatives(session, processes, known)
+    }
+}
+
+#[test]
+fn a_thread_that_ends_while_it_is_restored_is_no_stranger() {
+    let (kernel, ids) = Niced::new();
+    let (dir, acting) = live();
+    let kill = Kill { at: 2, after: true };
+    kernel.kill(kill, dir.path());
+    let mut session = session(&kernel, &[(vec![], vec![])], true, Light, acting);
+    session.run(&mut ()).unwrap();
+    let killed = kernel.take_killed().unwrap();
+    let journal = Journal::parse(&killed[0]).unwrap();
+    let mut strangers = Strangers(kernel.clone(), ids[1]);
+    let weights = restore(&mut strangers, &journal, Some(1000)).weights;
+    let failed: Vec<_> = weights.failed.iter().map(|(thread, _)| *thread).collect();
+    assert_eq!((weights.gone, failed), (1, vec![Some(ids[0])]));
+}
+
 fn forks() -> impl Strategy<Value = NiceOp> {
     let of = any::<usize>();
     prop_oneof![
@@ -204,6 +325,17 @@ fn racing() -> impl Strategy<Value = Vec<NiceStep>> {
     prop::collection::vec((some(), some()), 1..8)
 }
 
+/// Threads are given the values of [`WEIGHTS`] by others too.
+fn alike() -> impl Strategy<Value = Vec<NiceStep>> {
+    let nice = prop::sample::select(vec![0, 5, 10, 16]);
+    let op = prop_oneof![
+        2 => forks(),
+        2 => (any::<usize>(), nice).prop_map(|(of, nice)| NiceOp::Renice { of, nice }),
+    ];
+    let some = prop::collection::vec(op, 0..4);
+    prop::collection::vec(some.prop_map(|ops| (ops, Vec::new())), 1..8)
+}
+
 fn calm() -> impl Strategy<Value = Vec<NiceStep>> {
     let some = prop::collection::vec(ops(), 0..4);
     prop::collection::vec(some.prop_map(|ops| (ops, Vec::new())), 1..8)
@@ -232,6 +364,23 @@ proptest! {
         let mut session = session(&kernel, &steps, records, Restless(salt), acting);
         session.run(&mut ()).unwrap();
         prop_assert_eq!((kernel.wrong(), kernel.groups()), (vec![], 0));
+    }
+
+    /// Others may choose the very values that perch sets: whoever has the right value when the session ends keeps it, where
+    /// the kernel tells who created whom.
+    #[test]
+    fn nobody_loses_a_value_that_is_not_from_perch(
+        steps in alike(),
+        last in prop::collection::vec(forks(), 0..4),
+        salt: u64,
+    ) {
+        let kernel = kernel(false);
+        let (_dir, acting) = live();
+        let machine = NiceMachine::new(&kernel, &steps, true).and_last(last);
+        let mut session = Session::new(machine, options(Restless(salt), acting)).unwrap();
+        session.set_clock(now);
+        session.run(&mut ()).unwrap();
+        prop_assert_eq!(kernel.harmed(), vec![]);
     }
 
     /// The same after a kill at any moment, when the journal alone is left; others are born after that.

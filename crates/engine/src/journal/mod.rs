@@ -59,7 +59,7 @@ pub struct Held {
 pub enum NiceKept {
     /// It is perch's doing, or is about to be.
     Held(NiceRecord),
-    /// Another process has set it.
+    /// It has it not from perch, or no longer.
     Placed {
         /// The thread's process.
         process: i32,
@@ -332,7 +332,10 @@ impl Journal {
             }
         }
         if record.set == record.before {
-            self.nices.remove(&thread);
+            // Whatever it has from now on it has not from perch.
+            let (process, nice) = (record.process, Some(record.before));
+            self.nices
+                .insert(thread, NiceKept::Placed { process, nice });
         }
     }
 

@@ -94,7 +94,7 @@ impl Reconciler {
         }
         let path = file.path().display().to_string();
         if let Err(error) = file.remove() {
-            report.masks.fail_all(format!("{path}: {error}"));
+            report.irqs.fail_all(format!("{path}: {error}"));
         }
         report
     }

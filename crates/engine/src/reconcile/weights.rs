@@ -105,10 +105,20 @@ impl Reconciler {
             return;
         }
         let at = (self.clock)();
+        let mut others = Vec::new();
+        for (change_at, change) in &changes {
+            if actions[*change_at].to.is_some() {
+                others.extend(control.nices.give(change.set));
+            }
+        }
+        let others = others
+            .into_iter()
+            .filter_map(|noticed| Self::nice_record(noticed, control));
         let sets = changes
             .iter()
             .filter_map(|(_, change)| set_record(control, change, at));
-        if let Err(why) = self.announce(sets.collect(), control, machine.affinity()) {
+        let records = others.chain(sets).collect();
+        if let Err(why) = self.announce(records, control, machine.affinity()) {
             remarks.push(Remark::error("journal", why));
             return;
         }

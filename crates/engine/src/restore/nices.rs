@@ -78,12 +78,31 @@ impl Restoring<'_> {
         }
     }
 
+    /// Whether what a user's journal says would give that user's thread more than the user may have: perch could not have
+    /// lowered its value below what it goes back to.
+    fn is_more_than_owned(&mut self, thread: ThreadId, expect: i32, set: i32) -> bool {
+        let weights = self.affinity.weights();
+        self.owner.is_some()
+            && set < expect
+            && weights.is_some_and(|weights| !weights.may_be_lowered(thread, set))
+    }
+
     /// Sets a value; whether that was done.
     fn change(&mut self, thread: ThreadId, expect: i32, set: i32) -> bool {
         if let Some(owner) = self.owner
             && !self.affinity.belongs_to(thread, owner)
         {
-            self.report.fail(thread, strangers(owner));
+            match self.nice(thread) {
+                Err(MaskError::Gone) => self.report.gone += 1,
+                _ => self.report.fail(thread, strangers(owner)),
+            }
+            return false;
+        }
+        if self.is_more_than_owned(thread, expect, set) {
+            let why = format!(
+                "its user may not lower a nice value to {set}: if you trust the journal, name it (`perch restore FILE`)"
+            );
+            self.report.fail(thread, why);
             return false;
         }
         let change = NiceChange {

@@ -34,8 +34,8 @@ pub struct RestoreCounts<Of = ThreadId> {
     pub gone: usize,
     /// Left alone because another process has set the value since, or may have.
     pub left_alone: usize,
-    /// What could not be restored, and why.
-    pub failed: Vec<(Of, String)>,
+    /// What could not be restored, and why; without a thread or an interrupt where it is about no single one.
+    pub failed: Vec<(Option<Of>, String)>,
 }
 
 /// Why a change was refused, for the user: the sentences for one setting.
@@ -95,14 +95,12 @@ impl<Of> RestoreCounts<Of> {
     }
 
     pub(super) fn fail(&mut self, of: Of, why: impl Into<String>) {
-        self.failed.push((of, why.into()));
+        self.failed.push((Some(of), why.into()));
     }
-}
 
-impl RestoreCounts {
-    /// A failure that is not about one thread.
+    /// A failure that is not about one thread or interrupt.
     pub(crate) fn fail_all(&mut self, why: impl Into<String>) {
-        self.fail(ThreadId { tid: 0, start: 0 }, why);
+        self.failed.push((None, why.into()));
     }
 }
 

@@ -35,7 +35,7 @@ pub enum SessionError {
     Machine(#[from] MachineError),
     /// The machine failed, and some masks could not be restored, so the journal is kept.
     #[error(
-        "{error}\nThese threads keep the masks or CPU weights that perch set: {}. Run `perch restore` as root",
+        "{error}\nNot everything that perch set could be restored: {}. Run `perch restore` as root",
         names(left)
     )]
     LeftBehind {
@@ -51,13 +51,16 @@ pub enum SessionError {
 
 /// The threads and interrupts of a report that could not be restored, and why.
 fn names(left: &RestoreReport) -> String {
-    let threads = left.masks.failed.iter();
-    let threads = threads.map(|(thread, why)| format!("{thread} ({why})"));
-    let irqs = left.irqs.failed.iter();
-    let nices = left.weights.failed.iter();
-    let threads = threads.chain(nices.map(|(thread, why)| format!("{thread} ({why})")));
-    let failed = threads.chain(irqs.map(|(irq, why)| format!("IRQ {irq} ({why})")));
-    failed.collect::<Vec<_>>().join(", ")
+    let threads = left.masks.failed.iter().chain(&left.weights.failed);
+    let threads = threads.map(|(thread, why)| match thread {
+        Some(thread) => format!("thread {thread} ({why})"),
+        None => why.clone(),
+    });
+    let irqs = left.irqs.failed.iter().map(|(irq, why)| match irq {
+        Some(irq) => format!("IRQ {irq} ({why})"),
+        None => why.clone(),
+    });
+    threads.chain(irqs).collect::<Vec<_>>().join(", ")
 }
 
 /// What a decision changed.

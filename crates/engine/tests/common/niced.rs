@@ -38,6 +38,7 @@ pub enum NiceOp {
     Fork { of: usize, own_process: bool },
     Renice { of: usize, nice: i32 },
     End { of: usize },
+    Exec { of: usize },
 }
 
 /// What happens before perch looks, and between its look and its deed.
@@ -54,6 +55,12 @@ struct Tasks {
     delegated: bool,
     groups: BTreeMap<String, Weight>,
     killer: Killer,
+    /// Threads that another process has given a value since perch looked last, or that were born since: what happens to
+    /// these once more shows nowhere.
+    reniced: BTreeSet<ThreadId>,
+    young: BTreeSet<ThreadId>,
+    /// Those that had the right value when perch looked for the last time, or were born after that.
+    right: BTreeSet<ThreadId>,
 }
 
 impl Tasks {
@@ -73,6 +80,7 @@ impl Tasks {
                 group: None,
             },
         );
+        self.young.insert(id);
         id
     }
 
@@ -82,7 +90,10 @@ impl Tasks {
     }
 
     fn run(&mut self, op: &NiceOp) {
-        let (NiceOp::Fork { of, .. } | NiceOp::Renice { of, .. } | NiceOp::End { of }) = op;
+        let (NiceOp::Fork { of, .. }
+        | NiceOp::Renice { of, .. }
+        | NiceOp::End { of }
+        | NiceOp::Exec { of }) = op;
         let Some(id) = self.nth(*of) else { return };
         let task = self.tasks[&id].clone();
         match op {
@@ -100,10 +111,20 @@ impl Tasks {
                     at: None,
                 });
             }
-            NiceOp::Renice { nice, .. } => {
+            // Nor does it show if it is given what it has already.
+            NiceOp::Renice { nice, .. } if *nice == task.nice || self.young.contains(&id) => {}
+            NiceOp::Renice { nice, .. } if self.reniced.insert(id) => {
                 let task = self.tasks.get_mut(&id).unwrap();
                 (task.nice, task.fair) = (*nice, *nice);
             }
+            NiceOp::Renice { .. } => {}
+            NiceOp::Exec { .. } => self.origins.push(Origin {
+                thread: id,
+                from: Source::Thread(id),
+                exec: true,
+                at: None,
+            }),
+            NiceOp::End { .. } if self.reniced.contains(&id) => {}
             // Processes live as long as their first thread, which others may descend from.
             NiceOp::End { .. } if id.tid == task.pid => {}
             NiceOp::End { .. } => {
@@ -175,6 +196,14 @@ impl Niced {
         self.0.write().unwrap().killer.take()
     }
 
+    /// Threads that had the right value when perch looked for the last time and have another one now.
+    pub fn harmed(&self) -> Vec<(ThreadId, i32, i32)> {
+        let right = &self.0.read().unwrap().right;
+        let mut wrong = self.wrong();
+        wrong.retain(|(thread, ..)| right.contains(thread));
+        wrong
+    }
+
     pub fn run(&self, op: &NiceOp) {
         self.0.write().unwrap().run(op);
     }
@@ -203,6 +232,10 @@ impl Weights for Niced {
             true => Err("no way back".to_owned()),
             false => Ok(()),
         }
+    }
+
+    fn may_be_lowered(&self, thread: ThreadId, _: i32) -> bool {
+        !self.0.read().unwrap().refused.contains(&thread)
     }
 
     fn change_nice(&mut self, change: &NiceChange) -> Outcome {
@@ -297,6 +330,8 @@ pub struct NiceMachine {
     has_records: bool,
     watches: bool,
     told: BTreeSet<i32>,
+    /// What happens after the last look.
+    last: Vec<NiceOp>,
 }
 
 impl NiceMachine {
@@ -309,7 +344,14 @@ impl NiceMachine {
             has_records,
             watches: false,
             told: BTreeSet::new(),
+            last: Vec::new(),
         }
+    }
+
+    /// This happens after the last look.
+    pub fn and_last(mut self, last: Vec<NiceOp>) -> Self {
+        self.last = last;
+        self
     }
 }
 
@@ -401,8 +443,15 @@ impl Machine for NiceMachine {
             processes,
             ..Observation::default()
         };
-        if let Some((_, race)) = self.steps.get(self.at) {
-            race.iter().for_each(|op| kernel.run(op));
+        (kernel.reniced, kernel.young) = Default::default();
+        match self.steps.get(self.at) {
+            Some((_, race)) => race.iter().for_each(|op| kernel.run(op)),
+            None => {
+                self.last.iter().for_each(|op| kernel.run(op));
+                let right = kernel.tasks.iter();
+                let right = right.filter(|(_, task)| task.nice == task.fair);
+                kernel.right = right.map(|(id, _)| *id).collect();
+            }
         }
         self.at += 1;
         Ok(observation)

@@ -51,7 +51,7 @@ impl Weights for LinuxAffinity {
             ));
         }
         let lowest = change.set.min(change.expect);
-        if floor(change.thread.tid).is_some_and(|floor| floor <= lowest) || privileged() {
+        if self.may_be_lowered(change.thread, lowest) || privileged() {
             return Ok(());
         }
         Err(format!(
@@ -65,6 +65,10 @@ impl Weights for LinuxAffinity {
             20 - lowest,
             capability::advice("CAP_SYS_NICE")
         ))
+    }
+
+    fn may_be_lowered(&self, thread: ThreadId, nice: i32) -> bool {
+        floor(thread.tid).is_some_and(|floor| floor <= nice)
     }
 
     fn change_nice(&mut self, change: &NiceChange) -> Outcome {

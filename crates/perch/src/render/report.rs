@@ -358,7 +358,10 @@ fn ending(report: &Report) -> String {
             let _ = writeln!(text, "{} {left_alone}", count(counts.left_alone, what));
         }
         for (thread, why) in &counts.failed {
-            let _ = writeln!(text, "{what} of thread {thread} not restored: {why}");
+            let _ = match thread {
+                Some(thread) => writeln!(text, "{what} of thread {thread} not restored: {why}"),
+                None => writeln!(text, "not restored: {why}"),
+            };
         }
     }
     for remark in &report.remarks {

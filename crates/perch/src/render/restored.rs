@@ -69,7 +69,10 @@ impl Words {
         ];
         let others = others.iter().filter(|(number, _)| *number > 0);
         parts.extend(others.map(|(number, what)| format!("{number} {what}")));
-        parts.extend(counts.failed.iter().map(|(of, why)| failed(of, why)));
+        parts.extend(counts.failed.iter().map(|(of, why)| match of {
+            Some(of) => failed(of, why),
+            None => why.clone(),
+        }));
         parts.join("; ")
     }
 }
