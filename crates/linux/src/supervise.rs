@@ -2,6 +2,7 @@
 
 use crate::{
     launch::{self, Child},
+    limits::{Budget, Kept, Purpose},
     machine::{Builder, LiveMachine},
     proc::{Reader, parse_stat},
     signals::{self, Received, Sender, Signals},
@@ -31,7 +32,7 @@ pub struct LinuxMachine {
     child: Option<Child>,
     /// Processes that perch was attached to, while they live: each with its target and a descriptor that is readable
     /// when they end.
-    attached: Vec<(i32, u32, Option<OwnedFd>)>,
+    attached: Vec<(i32, u32, Option<Kept<OwnedFd>>)>,
     subreaper: bool,
     /// Where it does not end with its targets: when it ends, if it does.
     stays: Option<Option<Instant>>,
@@ -144,13 +145,17 @@ impl LinuxMachine {
     }
 
     /// A descriptor that tells the end of a process to attach to.
-    fn open_end(&self, pid: i32) -> Result<Option<OwnedFd>, MachineError> {
+    fn open_end(&self, pid: i32) -> Result<Option<Kept<OwnedFd>>, MachineError> {
         let number = Some(pid)
             .filter(|pid| *pid > 0)
             .and_then(Pid::from_raw)
             .ok_or(MachineError::NoSuchProcess(pid))?;
         match pidfd_open(number, PidfdFlags::empty()) {
-            Ok(end) => Ok(Some(end)),
+            // Without room for it, as on kernels before 5.3.
+            Ok(end) => {
+                let place = Budget::of_process().reserve(Purpose::Threads, 1);
+                Ok(place.map(|place| place.keep(end)))
+            }
             // A thread's number that is not its process' is refused as invalid (or, since 6.9, not found).
             Err(Errno::SRCH) => Err(MachineError::NoSuchProcess(pid)),
             Err(Errno::INVAL | Errno::NOENT) => Err(MachineError::Other(format!(
@@ -297,7 +302,7 @@ impl Machine for LinuxMachine {
             let until = self.until(period);
             let child = self.child.as_ref().and_then(|child| child.end());
             let ends = self.attached.iter();
-            let ends = ends.filter_map(|(_, _, end)| end.as_ref().map(AsFd::as_fd));
+            let ends = ends.filter_map(|(_, _, end)| end.as_ref().map(|end| end.as_fd()));
             let fds: Vec<BorrowedFd<'_>> = [self.signals.fd()]
                 .into_iter()
                 .chain(child)

@@ -375,3 +375,37 @@ fn counters_that_are_demanded_and_not_there_are_an_error() {
     let error = machine.configure(&plan).unwrap_err().to_string();
     assert!(!error.is_empty());
 }
+
+#[test]
+fn what_a_process_starts_after_it_was_let_go_is_not_followed() {
+    let _alone = alone();
+    let shell = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).spawn().unwrap()
+    };
+    let mut stays = shell("exec sleep 60");
+    let mut goes = shell("while :; do sleep 0.02; done");
+    let mut machine = LinuxMachine::builder()
+        .counters(CountersMode::Nothing)
+        .build()
+        .unwrap();
+    machine.configure(&EventPlan::default()).unwrap();
+    machine.attach(stays.id() as i32).unwrap();
+    let target = machine.attach(goes.id() as i32).unwrap();
+    let looks = |machine: &mut LinuxMachine, count: usize| -> BTreeSet<i32> {
+        let look = |_| {
+            machine.wait(Duration::from_millis(200)).unwrap();
+            machine.observe().unwrap().threads
+        };
+        let threads = (0..count).flat_map(look);
+        threads.map(|sample| sample.info.pid).collect()
+    };
+    assert!(looks(&mut machine, 2).contains(&(goes.id() as i32)));
+    machine.detach(target);
+    let seen = looks(&mut machine, 12);
+    for child in [&mut stays, &mut goes] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(seen, BTreeSet::from([stays.id() as i32]));
+}

@@ -142,7 +142,8 @@ fn a_program_that_executes_another_is_read_anew() {
     );
     let other = Other::start(Command::new("sh").args(["-c", &script]));
     let pid = other.pid();
-    let mut source = TaskEvents::for_process(pid, Buffering::default()).expect("one's own child");
+    let mut source =
+        TaskEvents::for_process(pid, 0, Buffering::default()).expect("one's own child");
     let mut periods = Periods::new(module);
     let shell = thread_id(pid);
     periods.follow(shell, pid);

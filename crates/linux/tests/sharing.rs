@@ -11,6 +11,7 @@ use perch_linux::{
 use perch_skip::skip;
 use std::{
     hint::black_box,
+    ops::{Deref, Range},
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -25,10 +26,32 @@ use support::{Periods, own_pid, thread_id};
 /// On a PU, not on the clock: some hundred samples.
 const WORK: Duration = Duration::from_millis(500);
 
-type Words = Arc<Vec<AtomicU64>>;
+type Words = Arc<Lines>;
+
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// Words whose cache lines hold nothing else: the allocator would let two buffers have one in common.
+struct Lines {
+    all: Vec<AtomicU64>,
+    used: Range<usize>,
+}
+
+impl Deref for Lines {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.all[self.used.clone()]
+    }
+}
 
 fn words(bytes: usize) -> Words {
-    Arc::new((0..bytes / 8).map(|at| AtomicU64::new(at as u64)).collect())
+    let count = bytes / 8;
+    let numbers = 0..(count + 2 * LINE) as u64;
+    let all: Vec<AtomicU64> = numbers.map(AtomicU64::new).collect();
+    let first = (all.as_ptr() as usize / 8).wrapping_neg() % LINE;
+    let used = first..first + count;
+    Arc::new(Lines { all, used })
 }
 
 /// Goes over its words, and over some that are its own.

@@ -50,7 +50,7 @@ fn drain_soon(source: &mut TaskEvents) -> Vec<TaskEvent> {
 #[test]
 fn a_running_process_s_threads_are_followed() {
     let pid = std::process::id() as i32;
-    let mut source = match TaskEvents::for_process(pid, Buffering::default()) {
+    let mut source = match TaskEvents::for_process(pid, 0, Buffering::default()) {
         Ok(source) => source,
         Err(error) => return skip!(Perf, "{error}"),
     };
@@ -126,7 +126,7 @@ fn a_launched_program_is_followed_through_its_descendants() {
 
 #[test]
 fn no_such_process_is_said() {
-    let error = TaskEvents::for_process(i32::MAX, Buffering::default())
+    let error = TaskEvents::for_process(i32::MAX, 0, Buffering::default())
         .err()
         .expect("no such process");
     assert!(error.to_string().contains("no process"), "{error}");

@@ -58,12 +58,17 @@ impl<M: Machine> Session<M> {
             command,
             environment: mark.into_iter().collect(),
         };
-        match self.machine.targets() {
-            Some(targets) => targets.launch(&launch),
-            None => Err(MachineError::Other(
+        let Some(targets) = self.machine.targets() else {
+            return Err(MachineError::Other(
                 "this machine starts no programs".to_owned(),
-            )),
+            ));
+        };
+        let pid = targets.launch(&launch)?;
+        let processes = self.machine.processes();
+        if let Some((_, target)) = processes.iter().find(|(process, _)| process.pid == pid) {
+            self.add_root(pid, *target);
         }
+        Ok(pid)
     }
 
     /// Follows a process and all that descends from it.
@@ -77,10 +82,17 @@ impl<M: Machine> Session<M> {
             ));
         };
         let target = targets.attach(pid)?;
-        if !self.attached.iter().any(|(known, _)| *known == pid) {
+        self.add_root(pid, target);
+        Ok(())
+    }
+
+    /// A process that was given to perch, with its target. Its number may have been another one's before.
+    fn add_root(&mut self, pid: i32, target: u32) {
+        self.attached
+            .retain(|(known, of)| *known != pid || *of == target);
+        if !self.attached.contains(&(pid, target)) {
             self.attached.push((pid, target));
         }
-        Ok(())
     }
 
     fn detach(&mut self, pid: i32) -> Answer {

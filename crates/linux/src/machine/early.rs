@@ -187,12 +187,13 @@ impl LiveMachine {
     }
 
     fn open_records_of_threads(&mut self) {
-        let pids: Vec<i32> = self.tracker.processes().map(|(of, _)| of.pid).collect();
+        let processes: Vec<_> = self.tracker.processes().collect();
         let mut opened: Option<TaskEvents> = None;
-        for pid in pids {
+        for (process, target) in processes {
+            let pid = process.pid;
             let result = match &mut opened {
-                Some(events) => events.add_process(pid),
-                None => TaskEvents::for_process(pid, Buffering::default())
+                Some(events) => events.add_process(pid, target),
+                None => TaskEvents::for_process(pid, target, Buffering::default())
                     .map(|events| opened = Some(events)),
             };
             match result {

@@ -36,6 +36,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -83,9 +84,9 @@ impl std::fmt::Debug for LiveMachine {
 impl LiveMachine {
     /// Begins to follow a program that was forked and has not been executed yet; its target.
     pub(crate) fn follow_launched(&mut self, pid: i32, launched: Launched) -> u32 {
-        self.open_task_events(pid);
-        let since = launched.since;
         let target = self.places.add_launched();
+        self.open_task_events(pid, target);
+        let since = launched.since;
         self.tracker.follow_launched(pid, launched, target);
         self.counting.launched(ThreadId {
             tid: pid,
@@ -244,10 +245,10 @@ impl LiveMachine {
 
     /// Opens the kernel's task records: of the whole machine where that is allowed, since it costs the threads
     /// nothing. Those of single threads are opened a little later, if the threads do not switch too often for them.
-    fn open_task_events(&mut self, pid: i32) {
+    fn open_task_events(&mut self, pid: i32, target: u32) {
         if let Some(events) = &mut self.task_events {
             // A failure leaves finding the threads to /proc.
-            let _ = events.add_process(pid);
+            let _ = events.add_process(pid, target);
             return;
         }
         let system_wide = match self.per_thread {
@@ -336,6 +337,10 @@ impl Machine for LiveMachine {
         self.places.look(self.tracker.processes());
         let processes = self.places.take_news();
         self.drain_task_events();
+        if let Some(events) = &mut self.task_events {
+            let live: HashSet<u32> = self.tracker.processes().map(|(_, of)| of).collect();
+            events.close_targets_but(|target| live.contains(&target));
+        }
         let origins = self.tracker.take_origins();
         let pus = self.pus.observe();
         let irqs = self.irqs.observe(&mut self.affinity);
@@ -414,8 +419,8 @@ impl Targets for LiveMachine {
         if let Some(target) = self.tracker.target_if_followed(pid) {
             return Ok(target);
         }
-        self.open_task_events(pid);
         let target = self.places.add_attached();
+        self.open_task_events(pid, target);
         if !self.tracker.follow_running(pid, target) {
             return Err(MachineError::NoSuchProcess(pid));
         }

@@ -171,8 +171,8 @@ impl Default for Buffering {
 /// One ring for each online CPU: an inherited event without a CPU cannot be mapped.
 pub struct TaskEvents {
     rings: Vec<(u32, Kept<Ring>)>,
-    /// Events of single threads that write into the rings.
-    feeders: Vec<Kept<Counter>>,
+    /// Events of single threads that write into the rings, each with its process' target.
+    feeders: Vec<(u32, Kept<Counter>)>,
     budget: Budget,
     system_wide: bool,
     /// Closed for good, because its threads switched too often.
@@ -211,22 +211,22 @@ impl TaskEvents {
         Ok(events)
     }
 
-    /// Of a process that runs, of its threads, and of all that will descend from them. Threads for which there are
+    /// Of a process of this target that runs, of its threads, and of all that will descend from them. Threads for which there are
     /// no descriptors left are passed over with a remark.
     ///
     /// # Errors
     /// No such process; not permitted, with the remedy; or too little locked memory for the rings.
-    pub fn for_process(pid: i32, buffering: Buffering) -> Result<Self, MachineError> {
+    pub fn for_process(pid: i32, target: u32, buffering: Buffering) -> Result<Self, MachineError> {
         let mut events = Self::empty(false, buffering)?;
-        events.add_process(pid)?;
+        events.add_process(pid, target)?;
         Ok(events)
     }
 
-    /// Follows one more running process.
+    /// Follows one more running process, of this target.
     ///
     /// # Errors
     /// As [`TaskEvents::for_process`].
-    pub fn add_process(&mut self, pid: i32) -> Result<(), MachineError> {
+    pub fn add_process(&mut self, pid: i32, target: u32) -> Result<(), MachineError> {
         if self.system_wide || self.closed {
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl TaskEvents {
                     continue;
                 }
                 for cpu in cpus.iter() {
-                    self.add_thread(tid, cpu)?;
+                    self.add_thread(tid, cpu, target)?;
                 }
             }
         }
@@ -264,7 +264,7 @@ impl TaskEvents {
         Ok(())
     }
 
-    fn add_thread(&mut self, tid: i32, cpu: u32) -> Result<(), MachineError> {
+    fn add_thread(&mut self, tid: i32, cpu: u32, target: u32) -> Result<(), MachineError> {
         let mut counter = match inherited(tid, cpu, self.buffering) {
             Ok(counter) => counter,
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
@@ -278,7 +278,7 @@ impl TaskEvents {
         ring.collect_from(&counter)
             .map_err(|error| refusal("redirecting task events", error))?;
         let place = self.place()?;
-        self.feeders.push(place.keep(counter));
+        self.feeders.push((target, place.keep(counter)));
         Ok(())
     }
 
@@ -331,6 +331,12 @@ impl TaskEvents {
         self.feeders.clear();
         self.rings.clear();
         self.closed = true;
+    }
+
+    /// Closes events of single threads whose target has ended or was let go. A target with live processes needs even
+    /// those of its ended threads: what they started has inherited them, and loses its own with them.
+    pub fn close_targets_but(&mut self, lives: impl Fn(u32) -> bool) {
+        self.feeders.retain(|(target, _)| lives(*target));
     }
 
     /// Descriptors that become readable when records wait.
@@ -460,4 +466,32 @@ fn tasks(pid: i32) -> impl Iterator<Item = i32> {
 pub fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_records_of_a_target_that_ended_are_closed() {
+        let sleeper = || Command::new("sleep").arg("60").spawn().unwrap();
+        let mut children = [sleeper(), sleeper(), sleeper()];
+        let [first, second, third] = children.each_ref().map(|child| child.id() as i32);
+        match TaskEvents::for_process(first, 0, Buffering::default()) {
+            Ok(mut source) => {
+                source.add_process(second, 1).unwrap();
+                source.add_process(third, 2).unwrap();
+                let each = limits::online_cpus().len();
+                assert_eq!(source.feeders.len(), 2 * each);
+                source.close_targets_but(|target| target != 1);
+                assert!(source.feeders.len() == each && source.feeders[0].0 == 2);
+            }
+            Err(error) => perch_skip::skip!(Perf, "{error}"),
+        }
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 }

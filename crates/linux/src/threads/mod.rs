@@ -207,11 +207,12 @@ impl Tracker {
             .filter(|thread| pids.contains(&thread.pid))
             .map(|thread| thread.id)
             .collect();
-        for thread in &threads {
-            self.forget(thread.tid);
-        }
+        // They live on: what they start from now on is not followed, as it would be had they ended.
         for pid in pids {
             self.processes.remove(&pid);
+        }
+        for thread in &threads {
+            self.forget(thread.tid);
         }
         threads
     }
