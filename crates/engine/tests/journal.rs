@@ -16,6 +16,7 @@ fn header() -> Header {
         journal: VERSION,
         session: "12-345-abc".to_owned(),
         target: 0,
+        machine: String::new(),
         boot: "abc".to_owned(),
         perch: ProcessId {
             pid: 12,
@@ -397,9 +398,9 @@ fn the_lines_of_a_journal() {
         }),
     ];
     insta::assert_snapshot!(String::from_utf8(bytes(&records)).unwrap(), @r#"
-    perch-journal 2 0000000000000325
-    919dbb68 0 {"journal":4,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
-    9afa92ec 1 {"journal":4,"session":"12-345-abc","target":0,"boot":"abc","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0},"default":"0-7","whole":true}
+    perch-journal 2 0000000000000355
+    0d739e0c 0 {"journal":4,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
+    c9075482 1 {"journal":4,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
     ee74ce21 2 {"process":{"pid":5,"start":6,"image":{"code":1,"stack":2}}}
     38c2b3fd 3 {"set":{"thread":{"tid":5,"start":6},"process":5,"knob":"affinity","before":"0-7","whole":true,"from":["0-7"],"set":"3","let_go":false,"at":678}}
     d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}

@@ -85,7 +85,10 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
     other_clock.namespaces.time += 1;
     let mut old = header();
     old.boot = "another".to_owned();
-    for header in [header(), elsewhere, other_clock, old] {
+    // A directory that several machines see.
+    let mut other_machine = header();
+    (other_machine.boot, other_machine.machine) = ("another".to_owned(), "node7 1f".to_owned());
+    for header in [header(), elsewhere, other_clock, old, other_machine] {
         drop(journal_of(&state, header, thread, &all));
     }
     let damaged = journal_of(&state, header(), thread, &all).path().to_owned();
@@ -130,6 +133,7 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
         "damaged",
         "elsewhere",
         "elsewhere",
+        "elsewhere",
         "other boot",
         "restored",
     ];
@@ -141,8 +145,32 @@ fn recovery_undoes_the_dead_and_spares_the_living() {
         .map(|name| name.rsplit_once('.').unwrap().1.to_owned())
         .collect();
     left.sort_unstable();
-    assert_eq!(left, [&["damaged"][..], &["journal"; 7][..]].concat());
+    assert_eq!(left, [&["damaged"][..], &["journal"; 8][..]].concat());
     drop(alive);
+}
+
+#[test]
+fn a_directory_that_was_exchanged_is_not_read() {
+    if !rustix::process::geteuid().is_root() {
+        return perch_skip::skip!(Root, "only root may give files away");
+    }
+    let (kernel, _) = kernel(4);
+    let dir = tempfile::tempdir().unwrap();
+    let theirs = dir.path().join("perch");
+    std::fs::create_dir(&theirs).unwrap();
+    // Root's own, where a user's has to be.
+    assert!(StateDir::of_other(theirs.clone(), 1000).is_none());
+    std::os::unix::fs::chown(&theirs, Some(1000), None).unwrap();
+    let state = StateDir::of_other(theirs.clone(), 1000).unwrap();
+    assert_eq!(state.owner(), Some(1000));
+    recover_all(&state, &mut Knob(Arc::clone(&kernel))).unwrap();
+    std::os::unix::fs::chown(&theirs, Some(1001), None).unwrap();
+    let exchanged = recover_all(&state, &mut Knob(Arc::clone(&kernel)));
+    assert!(exchanged.is_err_and(|error| error.to_string().contains("only you can write")));
+    // Its own, too.
+    let own = StateDir::open(dir.path()).unwrap();
+    std::os::unix::fs::chown(dir.path(), Some(1000), None).unwrap();
+    assert!(recover_all(&own, &mut Knob(kernel)).is_err());
 }
 
 #[test]

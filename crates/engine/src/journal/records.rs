@@ -18,10 +18,13 @@ pub struct Header {
     pub target: u32,
     /// The kernel's boot (`/proc/sys/kernel/random/boot_id`); masks do not survive it.
     pub boot: String,
+    /// The machine, as [`machine`](super::state_dir::machine) tells it; empty where it is not known.
+    #[serde(default)]
+    pub machine: String,
     /// The perch that writes it.
     pub perch: ProcessId,
-    /// The namespaces by which threads are numbered and their starts counted (`/proc/self/ns/pid` and `time`); 0 where
-    /// it is not known.
+    /// The namespaces by which threads are numbered, their starts counted and control groups named (`/proc/self/ns/pid`,
+    /// `time` and `cgroup`); 0 where it is not known.
     #[serde(default)]
     pub namespaces: Namespaces,
     /// The mask of threads whose affinity was not set.
@@ -38,6 +41,9 @@ pub struct Namespaces {
     pub pid: u64,
     /// Of the clock since boot.
     pub time: u64,
+    /// Of control groups.
+    #[serde(default)]
+    pub cgroup: u64,
 }
 
 /// In format 1 every default mask was taken for all that the CPU set allows.

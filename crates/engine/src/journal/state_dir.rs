@@ -3,7 +3,7 @@
 use super::{Header, Namespaces, VERSION};
 use perch_core::{ProcessId, PuSet};
 use procfs::ProcResult;
-use rustix::fs::Mode;
+use rustix::fs::{FileType, Mode, Stat};
 use std::{
     fs,
     hash::{BuildHasher, Hasher, RandomState},
@@ -61,7 +61,7 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// `$PERCH_STATE_DIR`; else `/run/perch` for root; else `$XDG_RUNTIME_DIR/perch`; else `/tmp/perch-UID`. All but
+    /// `$PERCH_STATE_DIR`; else `/run/perch` for root; else [`of_user`]. All but
     /// the first live on a tmpfs or are void after a boot, as masks are.
     ///
     /// # Errors
@@ -78,39 +78,65 @@ impl StateDir {
         if user.is_root() {
             return Self::open("/run/perch");
         }
-        match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-            Some(runtime) if runtime.is_dir() => Self::open(runtime.join("perch")),
-            _ => Self::open(format!("/tmp/perch-{}", user.as_raw())),
+        Self::open(of_user(user.as_raw()))
+    }
+
+    /// The other directories in which the caller's perches may have kept journals, where the environment was another one
+    /// or they were started before a login; none if `$PERCH_STATE_DIR` says where they are.
+    pub fn others_of_caller() -> Vec<Self> {
+        let user = rustix::process::geteuid();
+        if user.is_root() || std::env::var_os(VARIABLE).is_some_and(|path| !path.is_empty()) {
+            return Vec::new();
         }
+        let user = user.as_raw();
+        let usual = of_user(user);
+        let places = [
+            format!("/run/user/{user}/perch"),
+            format!("/tmp/perch-{user}"),
+        ];
+        let places = places.into_iter().map(PathBuf::from);
+        let places = places.filter(|path| *path != usual && path.exists());
+        // One that another user has made is no place of the caller's.
+        places.filter_map(|path| Self::open(path).ok()).collect()
     }
 
     /// The directories of all other users' perches: for root, who may undo what any of them left. They are those that
     /// [`StateDir::standard`] gives to them.
     pub fn of_other_users() -> Vec<Self> {
-        let entries = |parent: &str| {
+        // Each with the user of that number: who may put another directory in its place is no other.
+        let numbered = |parent: &str, prefix: &str| {
             let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+            let user = |path: &Path| -> Option<u32> {
+                let name = path.file_name()?.to_str()?;
+                name.strip_prefix(prefix)?.parse().ok()
+            };
+            let paths = entries.map(|entry| entry.path());
+            let found = paths.filter_map(|path| Some((user(&path)?, path)));
+            found.collect::<Vec<_>>()
         };
-        let runtime = entries("/run/user")
-            .into_iter()
-            .map(|dir| dir.join("perch"));
-        let named = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let user = name.strip_prefix("perch-");
-            user.is_some_and(|user| user.parse::<u32>().is_ok())
-        };
-        let others = runtime.chain(entries("/tmp").into_iter().filter(named));
-        let mut others: Vec<Self> = others.filter_map(Self::of_its_owner).collect();
+        let runtime = numbered("/run/user", "").into_iter();
+        let runtime = runtime.map(|(user, dir)| (user, dir.join("perch")));
+        let all = runtime.chain(numbered("/tmp", "perch-"));
+        let mut others: Vec<Self> = all
+            .filter_map(|(user, path)| Self::of_other(path, user))
+            .collect();
         others.sort_by(|a, b| a.path.cmp(&b.path));
         others
     }
 
-    /// An existing directory, no matter which user owns it. `None` if users other than the owner may write to it.
-    pub fn of_its_owner(path: PathBuf) -> Option<Self> {
+    /// An existing directory of another user's. `None` if it is not that user's, or others may write to it.
+    pub fn of_other(path: PathBuf, user: u32) -> Option<Self> {
         let found = fs::symlink_metadata(&path).ok()?;
-        let user = found.uid();
-        let owner = (user != rustix::process::geteuid().as_raw()).then_some(user);
-        is_private(&found).then_some(Self { path, owner })
+        let owner = Some(user);
+        (found.uid() == user && is_private(found.mode())).then_some(Self { path, owner })
+    }
+
+    /// Whether an opened directory is the one that it should be: its owner may have exchanged it since it was looked at.
+    pub(crate) fn is(&self, opened: &Stat) -> bool {
+        let owner = self
+            .owner
+            .unwrap_or_else(|| rustix::process::geteuid().as_raw());
+        opened.st_uid == owner && is_private(opened.st_mode)
     }
 
     /// That directory, made if it is not there.
@@ -134,7 +160,7 @@ impl StateDir {
         // Other users may be able to replace the target of a symbolic link, so this checks the link itself.
         let found = fs::symlink_metadata(&path).map_err(fail)?;
         let ours = found.uid() == rustix::process::geteuid().as_raw();
-        if !ours || !is_private(&found) {
+        if !ours || !is_private(found.mode()) {
             return Err(StateDirError::Unsafe { path });
         }
         Ok(Self { path, owner: None })
@@ -219,10 +245,31 @@ impl Boot {
     }
 }
 
-/// Whether it is a directory to which only its owner can write.
-fn is_private(found: &fs::Metadata) -> bool {
+/// The usual place of a user's journals: `$XDG_RUNTIME_DIR/perch`, or `/run/user/UID/perch` where the session does not set
+/// that (as cron(8)), or `/tmp/perch-UID` where there is neither.
+pub fn of_user(user: u32) -> PathBuf {
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let named = named.filter(|runtime| runtime.is_absolute());
+    let usual = PathBuf::from(format!("/run/user/{user}"));
+    let runtime = named.into_iter().chain([usual]).find(|dir| dir.is_dir());
+    match runtime {
+        Some(runtime) => runtime.join("perch"),
+        None => format!("/tmp/perch-{user}").into(),
+    }
+}
+
+/// Whether a mode is that of a directory to which only its owner can write.
+fn is_private(mode: u32) -> bool {
     let writable = Mode::WGRP | Mode::WOTH;
-    found.is_dir() && !Mode::from_raw_mode(found.mode()).intersects(writable)
+    let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
+    is_directory && !Mode::from_raw_mode(mode).intersects(writable)
+}
+
+/// What tells this machine from others that may use the same directory: its name and `/etc/machine-id`.
+pub fn machine() -> String {
+    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let name = rustix::system::uname();
+    format!("{} {}", name.nodename().to_string_lossy(), id.trim())
 }
 
 /// The namespaces of the calling process.
@@ -234,6 +281,7 @@ pub fn namespaces() -> Namespaces {
     Namespaces {
         pid: inode("pid"),
         time: inode("time"),
+        cgroup: inode("cgroup"),
     }
 }
 
@@ -252,6 +300,7 @@ pub fn header(default: PuSet) -> Result<Header, StateDirError> {
         session: format!("{}-{}-{unique:08x}", perch.pid, perch.start),
         target: 0,
         boot: boot.id,
+        machine: machine(),
         perch,
         namespaces: namespaces(),
         default,

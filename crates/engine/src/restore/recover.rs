@@ -3,7 +3,7 @@
 use super::{RestoreReport, restore};
 use crate::journal::{
     Header, Journal,
-    state_dir::{Boot, StateDir, StateDirError, namespaces},
+    state_dir::{Boot, StateDir, StateDirError, machine, namespaces},
 };
 use perch_core::Affinity;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat};
@@ -26,7 +26,7 @@ pub enum Recovery {
         /// The process number of its perch, in that one's namespace.
         pid: i32,
     },
-    /// Its thread IDs belong to another namespace, so they may name unrelated threads here. Nothing was done.
+    /// Its thread IDs belong to another machine or namespace, so they may name unrelated threads here. Nothing was done.
     Elsewhere,
     /// From another boot: void, and removed.
     OtherBoot,
@@ -72,10 +72,7 @@ pub fn recover_all(
     };
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let at = openat(CWD, dir.path(), flags, Mode::empty()).map_err(|error| fail(error.into()))?;
-    // The owner of another's directory may have exchanged it since it was looked at.
-    if let Some(owner) = dir.owner()
-        && fstat(&at).map_err(|error| fail(error.into()))?.st_uid != owner
-    {
+    if !dir.is(&fstat(&at).map_err(|error| fail(error.into()))?) {
         return Err(StateDirError::Unsafe {
             path: dir.path().to_owned(),
         });
@@ -155,6 +152,10 @@ fn recover(
         Ok(_) => return recover(dir, path, affinity, owner),
         Err(_) => return Ok(None),
     }
+    let there = &journal.header.machine;
+    if journal.header.boot != boot.id && !there.is_empty() && *there != machine() {
+        return Ok(Some(Recovery::Elsewhere));
+    }
     if journal.header.boot != boot.id {
         return Ok(Some(match remove(dir, name) {
             Ok(()) => Recovery::OtherBoot,
@@ -165,6 +166,11 @@ fn recover(
         return Ok(Some(Recovery::Elsewhere));
     }
     let mut report = restore(affinity, &journal, owner);
+    if journal.damaged > 0 && report.has_failed() {
+        // What could not be restored now is tried again, from the same file.
+        let kept = path.to_owned();
+        return Ok(Some(Recovery::Damaged { report, kept }));
+    }
     if journal.damaged > 0 {
         let kept = path.with_extension("damaged");
         let to = kept.file_name().unwrap_or_default();
@@ -204,8 +210,12 @@ fn open(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<File>> {
 /// Whether its thread IDs belong to another namespace.
 fn is_elsewhere(header: &Header) -> bool {
     let (here, there) = (namespaces(), header.namespaces);
-    let differs = |here: u64, there: u64| here != 0 && there != 0 && here != there;
     differs(here.pid, there.pid) || differs(here.time, there.time)
+}
+
+/// Whether two namespaces are known not to be the same.
+pub(super) fn differs(here: u64, there: u64) -> bool {
+    here != 0 && there != 0 && here != there
 }
 
 fn remove(dir: &OwnedFd, name: &OsStr) -> Result<(), String> {

@@ -52,7 +52,9 @@ fn mount() -> Option<(PathBuf, PathBuf)> {
 
 fn is_perchs(directory: &Path) -> bool {
     let name = directory.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with(PREFIX))
+    let numbers = name.and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+    let number = |text: &str| text.parse::<u64>().is_ok();
+    numbers.is_some_and(|(tid, start)| number(tid) && number(start))
 }
 
 /// The words of a file of a group.
@@ -221,7 +223,11 @@ impl WeightGroups for LinuxAffinity {
 
     fn dissolve(&mut self, group: &str, owner: Option<u32>) -> Outcome {
         let Some((group, parent)) = above(group) else {
-            return Outcome::Gone;
+            // No such path is perch's, unless it cannot be told where the groups are.
+            return match mount() {
+                Some(_) => Outcome::Gone,
+                None => Outcome::Failed,
+            };
         };
         if let Some(owner) = owner
             && fs::metadata(&parent).is_ok_and(|found| found.uid() != owner)

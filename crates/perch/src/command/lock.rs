@@ -1,7 +1,7 @@
 //! Where this user's perch takes its locks, and what is said where none can be had.
 
 use perch_core::{PuSet, Remark};
-use perch_engine::{StateDir, StateDirError};
+use perch_engine::{StateDir, StateDirError, journal::state_dir};
 use perch_linux::lock::{Lock, LockError, LockFile};
 use std::{
     os::unix::fs::PermissionsExt,
@@ -47,13 +47,7 @@ fn file() -> Result<LockFile, String> {
         // Others look up which file it is.
         return Ok(LockFile::new(&directory(Path::new(ROOTS), 0o755)?));
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    // Not every session sets it: cron(8) does not.
-    let runtime = runtime.unwrap_or_else(|| format!("/run/user/{}", user.as_raw()).into());
-    let path = match runtime.is_absolute() && runtime.is_dir() {
-        true => runtime.join("perch"),
-        false => format!("/tmp/perch-{}", user.as_raw()).into(),
-    };
+    let path = state_dir::of_user(user.as_raw());
     let file = LockFile::new(&directory(&path, 0o700)?);
     Ok(file.honouring(Path::new(ROOTS)))
 }

@@ -348,7 +348,11 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
 /// # Errors
 /// A directory of journals that cannot be read.
 pub(super) fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
-    let recovered = recover_all(dir, &mut LinuxAffinity::new())?;
+    let mut affinity = LinuxAffinity::new();
+    let mut recovered = recover_all(dir, &mut affinity)?;
+    for dir in StateDir::others_of_caller() {
+        recovered.extend(recover_all(&dir, &mut affinity)?);
+    }
     Ok(recovered
         .into_iter()
         .filter_map(|(path, recovery)| match &recovery {

@@ -49,6 +49,9 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     }
     if args.journals.is_empty() {
         recovered = recover_all(&StateDir::standard()?, &mut affinity)?;
+        for dir in StateDir::others_of_caller() {
+            recovered.extend(recover_all(&dir, &mut affinity)?);
+        }
         // Root may undo what any user's perch has left, and is the only one who can after a setuid program.
         let chosen = std::env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
         if rustix::process::geteuid().is_root() && !chosen {
@@ -105,7 +108,8 @@ pub fn sentence(recovery: &Recovery) -> String {
             format!("in use by perch {pid}, or by another `perch restore`; nothing to do")
         }
         Recovery::Elsewhere => {
-            "its threads live in another PID or time namespace; run `perch restore` in the container where perch ran"
+            "its threads live on another machine, or in another PID or time namespace; run `perch restore` on the machine \
+             and in the container where perch ran"
                 .to_owned()
         }
         Recovery::OtherBoot => "from before the last boot: void, removed".to_owned(),
