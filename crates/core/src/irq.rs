@@ -15,6 +15,19 @@ pub struct IrqState {
     pub movable: bool,
 }
 
+impl IrqState {
+    /// Whether it may be the interrupt that had these devices: devices come to a line that others use, and go.
+    pub fn may_be_of(&self, devices: &str) -> bool {
+        devices_in_common(&self.device, devices)
+    }
+}
+
+/// Whether two lists of devices, as the kernel names them, have one in common, or the kernel does not tell one of them.
+pub fn devices_in_common(one: &str, other: &str) -> bool {
+    let mut names = one.split(',');
+    one.is_empty() || other.is_empty() || names.any(|name| other.split(',').any(|of| of == name))
+}
+
 /// One interrupt over its own interval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IrqSample {
@@ -127,4 +140,16 @@ pub trait Irqs {
 
     /// Compare and set: devices and present mask are checked right before.
     fn change_irq(&mut self, change: &IrqChange) -> Outcome;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_another_device_shares_is_the_same() {
+        assert!(devices_in_common("eth0", "eth0,usb1"));
+        assert!(devices_in_common("eth0", ""));
+        assert!(!devices_in_common("eth0", "eth01,usb1"));
+    }
 }

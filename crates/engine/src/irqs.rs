@@ -43,8 +43,8 @@ impl KnownIrqs {
     pub fn observe(&mut self, samples: &[IrqSample]) {
         for sample in samples {
             let Some(irq) = sample.irq() else { continue };
+            // What cannot be read for a moment is what it was.
             let Some(state) = &sample.state else {
-                self.known.remove(&irq);
                 continue;
             };
             let new = || Known {
@@ -56,9 +56,12 @@ impl KnownIrqs {
                 foreign: false,
             };
             let known = self.known.entry(irq).or_insert_with(new);
-            if known.device != state.device {
+            if !state.may_be_of(&known.device) {
                 *known = new();
                 continue;
+            }
+            if !state.device.is_empty() {
+                known.device.clone_from(&state.device);
             }
             known.movable = state.movable;
             if known.bound.is_none() {

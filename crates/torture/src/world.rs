@@ -35,6 +35,8 @@ pub struct World {
     default: PuSet,
     /// The nice value that processes start with.
     nice: i32,
+    /// A value that threads from this place on may keep.
+    ambiguous: Option<(i32, usize)>,
     processes: Vec<i32>,
     tracked: Vec<Tracked>,
     /// Where a thread stands in it.
@@ -52,6 +54,7 @@ impl World {
         Self {
             default: default.clone(),
             nice: nice(std::process::id() as i32).unwrap_or(0),
+            ambiguous: None,
             processes: Vec::new(),
             tracked: Vec::new(),
             index: HashMap::new(),
@@ -132,6 +135,12 @@ impl World {
         Ok(tid)
     }
 
+    /// From here on a thread that is born with this value may keep it: another thread of its process has it, and not
+    /// from perch, so that nobody can tell where one has it from that perch has not seen.
+    pub fn share_nice(&mut self, value: i32) {
+        self.ambiguous = Some((value, self.tracked.len()));
+    }
+
     /// Sets a thread's nice value, which it must keep.
     pub fn renice(&mut self, tid: i32, value: i32) -> Result<()> {
         set_nice(tid, value)?;
@@ -149,13 +158,18 @@ impl World {
 
     /// The same, without some of them.
     pub fn check_others(&self, without: &[i32], tally: &mut Tally) {
-        let others = self.tracked.iter();
-        for thread in others.filter(|thread| !without.contains(&thread.tid)) {
+        let others = self.tracked.iter().enumerate();
+        for (index, thread) in others.filter(|(_, thread)| !without.contains(&thread.tid)) {
             let Some(found) = mask(thread.tid) else {
                 continue;
             };
             tally.checked += 1;
-            if let Some(found) = nice(thread.tid).filter(|found| *found != thread.nice) {
+            let ambiguous = |found: i32| {
+                let (value, first) = self.ambiguous.unwrap_or((0, usize::MAX));
+                found == value && !thread.reniced && index >= first
+            };
+            let value = nice(thread.tid).filter(|value| *value != thread.nice);
+            if let Some(found) = value.filter(|value| !ambiguous(*value)) {
                 let kind = if thread.reniced {
                     "own nice value overwritten"
                 } else {

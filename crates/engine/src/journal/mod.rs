@@ -13,7 +13,7 @@ pub use records::{
     Record, SetRecord, VERSION,
 };
 
-use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
+use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image, irq::devices_in_common};
 use std::collections::BTreeMap;
 
 /// What is to be done with a thread on restore.
@@ -171,7 +171,7 @@ impl Journal {
             }
             Record::Mask(mask) => self.add_mask(mask),
             Record::Irq(irq) => {
-                self.irqs.insert(irq.irq, irq.clone());
+                self.add_irq(irq);
             }
             Record::Nice(nice) => self.add_nice(nice),
             Record::NiceDone { thread, outcome } => self.add_nice_outcome(*thread, *outcome),
@@ -271,6 +271,17 @@ impl Journal {
             let process = held.process;
             self.threads.insert(thread, Kept::Free { process });
         }
+    }
+
+    fn add_irq(&mut self, irq: &IrqRecord) {
+        let mut irq = irq.clone();
+        // What it had before the first change is what it goes back to.
+        if let Some(first) = self.irqs.get(&irq.irq)
+            && devices_in_common(&first.device, &irq.device)
+        {
+            irq.before.clone_from(&first.before);
+        }
+        self.irqs.insert(irq.irq, irq);
     }
 
     fn add_irq_outcome(&mut self, irq: u32, outcome: Outcome) {

@@ -21,7 +21,7 @@ pub fn restore_irqs(mut irqs: Option<&mut dyn Irqs>, journal: &Journal) -> Resto
             continue;
         };
         let outcome = match irqs.irq(record.irq) {
-            Ok(state) if state.device != record.device => Outcome::Gone,
+            Ok(state) if !state.may_be_of(&record.device) => Outcome::Gone,
             Ok(state) if state.mask == record.before => {
                 report.already += 1;
                 continue;
@@ -29,7 +29,7 @@ pub fn restore_irqs(mut irqs: Option<&mut dyn Irqs>, journal: &Journal) -> Resto
             Ok(state) if state.mask == record.set || state.mask == record.from => {
                 irqs.change_irq(&IrqChange {
                     irq: record.irq,
-                    device: record.device.clone(),
+                    device: state.device,
                     expect: state.mask,
                     set: record.before.clone(),
                 })

@@ -46,8 +46,9 @@ pub(super) fn state(root: &Path, irq: u32) -> Result<IrqState, MaskError> {
 pub(super) fn change(root: &Path, change: &IrqChange) -> Outcome {
     match state(root, change.irq) {
         Err(MaskError::Gone) => return Outcome::Gone,
-        Err(MaskError::Hidden | MaskError::Other(_)) => return Outcome::NotPermitted,
-        Ok(found) if found.device != change.device => return Outcome::Gone,
+        Err(MaskError::Hidden) => return Outcome::NotPermitted,
+        Err(MaskError::Other(_)) => return Outcome::Failed,
+        Ok(found) if !found.may_be_of(&change.device) => return Outcome::Gone,
         Ok(found) if found.mask != change.expect => return Outcome::ChangedByOthers,
         Ok(_) => {}
     }
@@ -64,8 +65,9 @@ pub(super) fn change(root: &Path, change: &IrqChange) -> Outcome {
         Some(Errno::NOENT) => Outcome::Gone,
         // None of them is online, or none has room for another interrupt.
         Some(Errno::INVAL | Errno::NOSPC | Errno::OVERFLOW) => Outcome::NoUsablePu,
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Outcome::NotPermitted,
         // EIO: a driver manages it.
-        _ => Outcome::NotPermitted,
+        _ => Outcome::Failed,
     }
 }
 

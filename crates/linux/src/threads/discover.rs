@@ -35,12 +35,12 @@ impl Tracker {
                 }
                 // Around the end of the numbers, or too many: everything.
                 if now < before || now - before > FEW {
-                    self.look_everywhere(true);
+                    self.look_everywhere(None);
                 } else {
                     self.look_at(before.saturating_sub(AGAIN).max(1)..=now);
                 }
             }
-            _ => self.look_everywhere(true),
+            _ => self.look_everywhere(None),
         }
     }
 
@@ -52,14 +52,15 @@ impl Tracker {
     }
 
     /// Looks at all processes of the machine and all threads of the followed ones.
-    pub(super) fn look_everywhere(&mut self, born: bool) {
+    pub(super) fn look_everywhere(&mut self, old: Option<u32>) {
         self.scanned = Instant::now();
-        let followed: Vec<i32> = self.processes.keys().copied().collect();
-        for pid in followed {
-            self.add_threads(pid, born);
+        let followed = self.processes.iter();
+        let followed: Vec<(i32, u32)> = followed.map(|(pid, of)| (*pid, of.target)).collect();
+        for (pid, target) in followed {
+            self.add_threads(pid, old != Some(target));
             self.end_if_dead(pid);
         }
-        self.look_at_processes(process_numbers(), born);
+        self.look_at_processes(process_numbers(), old);
     }
 
     fn look_at(&mut self, numbers: impl Iterator<Item = i32>) {
@@ -78,15 +79,15 @@ impl Tracker {
                 processes.push(number);
             }
         }
-        self.look_at_processes(processes, true);
+        self.look_at_processes(processes, None);
     }
 
     /// Follows those of the processes that descend from followed ones, in whatever order they come.
-    fn look_at_processes(&mut self, mut candidates: Vec<i32>, born: bool) {
+    fn look_at_processes(&mut self, mut candidates: Vec<i32>, old: Option<u32>) {
         loop {
             let before = self.processes.len();
             candidates.retain(|pid| {
-                !self.processes.contains_key(pid) && !self.consider_process(*pid, born)
+                !self.processes.contains_key(pid) && !self.consider_process(*pid, old)
             });
             if self.processes.len() == before {
                 return;
@@ -117,7 +118,7 @@ impl Tracker {
     }
 
     /// Follows the process if it belongs to us.
-    fn consider_process(&mut self, pid: i32, born: bool) -> bool {
+    fn consider_process(&mut self, pid: i32, old: Option<u32>) -> bool {
         if pid == self.own_pid {
             return false;
         }
@@ -147,7 +148,11 @@ impl Tracker {
                 .find(|of| self.processes.contains_key(of));
             self.target_of(of.unwrap_or(group))
         };
-        ours && !dead && self.add_process(pid, born, target())
+        if !ours || dead {
+            return false;
+        }
+        let target = target();
+        self.add_process(pid, old != Some(target), target)
     }
 
     /// Whether a process that lost its parent descends from a followed one.

@@ -184,7 +184,7 @@ impl Tracker {
         let added = self.processes.contains_key(&pid) || self.add_process(pid, false, target);
         if added {
             // Its descendants are found by a look at all processes.
-            self.look_everywhere(false);
+            self.look_everywhere(Some(target));
         }
         added
     }

@@ -112,9 +112,9 @@ fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Applied | Outcome::NotApplied => "",
         Outcome::Gone => " [it has exited]",
-        Outcome::ChangedByOthers => " [another process has set its mask: left alone]",
+        Outcome::ChangedByOthers => " [another process has changed it: left alone]",
         Outcome::NotPermitted => " [not permitted]",
-        Outcome::Failed => " [no descriptors or memory left]",
+        Outcome::Failed => " [refused by the kernel, or no descriptors or memory left]",
         Outcome::NoUsablePu => " [PU not usable any more]",
     }
 }

@@ -47,11 +47,16 @@ fn one(context: &mut Context) -> Result<usize> {
         world.thread(&mut puppet, "", name)?;
     }
     // Values of the user's own: of a thread that perch does not touch, and perch's very value.
-    for (name, value) in [("own", 5), ("wsame", GIVEN)] {
+    let shared = context.rng.bool();
+    let own = [("own", 5), ("wsame", GIVEN)];
+    for (name, value) in own.into_iter().take(1 + usize::from(shared)) {
         let tid = world.thread(&mut puppet, "", name)?;
         world.renice(tid, value)?;
     }
     let overruled = world.thread(&mut puppet, "", "wlate")?;
+    if shared {
+        world.share_nice(GIVEN);
+    }
     let session = perch.attach(&[puppet.pid], &[])?;
     let mut deadline = Instant::now() + Duration::from_micros(context.rng.u64(0..LIFE));
     if context.rng.bool() {
