@@ -65,7 +65,7 @@ impl Known {
     /// Forgets values that were replaced too long ago for a new thread to have them.
     fn forget_old(&mut self, at: u64) {
         for values in [&mut self.former, &mut self.own] {
-            values.retain(|_, replaced| replaced.saturating_add(LATE) >= at);
+            values.retain(|_, replaced| is_recent(*replaced, at));
         }
     }
 
@@ -82,15 +82,20 @@ impl Known {
             || self
                 .former
                 .get(&nice)
-                .is_some_and(|of| of.saturating_add(LATE) >= at)
+                .is_some_and(|replaced| is_recent(*replaced, at))
     }
 
     /// Whether it may have handed on that value, as one that it had not from perch.
     fn has_own(&self, nice: i32, at: u64) -> bool {
         let was = self.own.get(&nice);
         self.asked != Some(nice) && self.current == nice
-            || was.is_some_and(|of| of.saturating_add(LATE) >= at)
+            || was.is_some_and(|replaced| is_recent(*replaced, at))
     }
+}
+
+/// Whether a thread that is new at this observation may have been created before a value was replaced at that one.
+fn is_recent(replaced: u64, at: u64) -> bool {
+    replaced.saturating_add(LATE) >= at
 }
 
 /// What a journal must know.
@@ -290,7 +295,7 @@ impl KnownNices {
         };
         match from {
             Some(Source::Thread(creator)) => match self.known(creator) {
-                // From perch, or from who has set it since.
+                // From perch, or from the process that has set it since.
                 Some(creator) if creator.has_own(nice, now) => Known {
                     unmanaged: creator.unmanaged || creator.handed_on(nice, now),
                     ..free

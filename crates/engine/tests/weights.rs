@@ -179,12 +179,12 @@ fn where_no_nice_value_could_be_restored_a_control_group_gives_the_weight() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Gives threads of the name `worker` a weight, and no others.
-struct Workers;
+/// Everything at nice 10 for two periods, and no weights after that: as if a rule did not match new names.
+struct Early;
 
-impl Policy for Workers {
+impl Policy for Early {
     fn name(&self) -> &'static str {
-        "workers"
+        "early"
     }
 
     fn wants_weights(&self) -> bool {
@@ -193,7 +193,6 @@ impl Policy for Workers {
 
     fn decide(&mut self, snapshot: &Snapshot) -> Plan {
         let mut plan = Light.decide(snapshot);
-        // In the third period they have got another name.
         plan.actions.retain(|_| snapshot.period < 2);
         plan
     }
@@ -214,7 +213,7 @@ fn a_program_that_a_thread_executes_has_its_group_and_loses_it() {
         kernel: kernel.clone(),
         seen: Vec::new(),
     };
-    session(&kernel, &steps, true, Workers, acting)
+    session(&kernel, &steps, true, Early, acting)
         .run(&mut groups)
         .unwrap();
     let counts: Vec<usize> = groups.seen.iter().map(|(_, count)| *count).collect();
@@ -366,8 +365,8 @@ proptest! {
         prop_assert_eq!((kernel.wrong(), kernel.groups()), (vec![], 0));
     }
 
-    /// Others may choose the very values that perch sets: whoever has the right value when the session ends keeps it, where
-    /// the kernel tells who created whom.
+    /// Others may choose the very values that perch sets. A thread that has the right value when the session ends keeps
+    /// it, where the kernel tells which thread created it.
     #[test]
     fn nobody_loses_a_value_that_is_not_from_perch(
         steps in alike(),

@@ -337,7 +337,9 @@ impl Machine for LiveMachine {
         self.places.look(self.tracker.processes());
         let processes = self.places.take_news();
         self.drain_task_events();
-        if let Some(events) = &mut self.task_events {
+        if let Some(events) = &mut self.task_events
+            && events.slows_switches()
+        {
             let live: HashSet<u32> = self.tracker.processes().map(|(_, of)| of).collect();
             events.close_targets_but(|target| live.contains(&target));
         }

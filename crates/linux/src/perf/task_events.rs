@@ -211,8 +211,8 @@ impl TaskEvents {
         Ok(events)
     }
 
-    /// Of a process of this target that runs, of its threads, and of all that will descend from them. Threads for which there are
-    /// no descriptors left are passed over with a remark.
+    /// Of a process of this target that runs, of its threads, and of all that will descend from them. Threads for which
+    /// there are no descriptors left are passed over with a remark.
     ///
     /// # Errors
     /// No such process; not permitted, with the remedy; or too little locked memory for the rings.
