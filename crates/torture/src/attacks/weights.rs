@@ -46,18 +46,20 @@ fn one(context: &mut Context) -> Result<usize> {
     for name in ["w0", "w1", "plain"] {
         world.thread(&mut puppet, "", name)?;
     }
-    // Values of the user's own: of a thread that perch does not touch, and perch's very value.
+    // Values of the user's own: of a thread that perch does not touch, and perch's very value, in the same process or in
+    // another one.
+    let own = world.thread(&mut puppet, "", "own")?;
+    world.renice(own, 5)?;
     let shared = context.rng.bool();
-    let own = [("own", 5), ("wsame", GIVEN)];
-    for (name, value) in own.into_iter().take(1 + usize::from(shared)) {
-        let tid = world.thread(&mut puppet, "", name)?;
-        world.renice(tid, value)?;
-    }
+    let mut other = world.puppet(sandbox)?;
+    let home = if shared { &mut puppet } else { &mut other };
+    let same = world.thread(home, "", "wsame")?;
+    world.renice(same, GIVEN)?;
     let overruled = world.thread(&mut puppet, "", "wlate")?;
     if shared {
         world.share_nice(GIVEN);
     }
-    let session = perch.attach(&[puppet.pid], &[])?;
+    let session = perch.attach(&[puppet.pid, other.pid], &[])?;
     let mut deadline = Instant::now() + Duration::from_micros(context.rng.u64(0..LIFE));
     if context.rng.bool() {
         await_that(SETTING, || nice(overruled) == Some(GIVEN));
