@@ -220,6 +220,16 @@ proptest! {
     }
 }
 
+/// systemd-tmpfiles removes old files from `/tmp`, where a user without a runtime directory has journals.
+#[test]
+fn a_journal_that_others_have_removed_counts_as_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    let file = JournalFile::create(&state, header()).unwrap();
+    std::fs::remove_file(file.path()).unwrap();
+    file.remove().unwrap();
+}
+
 #[test]
 fn a_process_that_is_forgotten_takes_its_masks_along() {
     let mask = |process| {

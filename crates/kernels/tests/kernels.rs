@@ -78,35 +78,41 @@ fn a_crew_counts_what_each_did() {
 
 /// Others that use the same PUs interrupt it, for milliseconds at a time; the cost of a line stays what it is. Counted by
 /// wall time it would be nine times as much with two others on each PU.
+///
+/// A hypervisor moves PUs between cores of its machine, for seconds at a time: on one of them a line costs 32 ns as long as
+/// both PUs share a core, and 160 ns otherwise. So each measurement is compared with those right before and after it.
 #[test]
 fn a_line_is_handed_over_as_fast_where_others_have_a_part_of_the_pus() {
     let pus = allowed();
     let [a, b, ..] = pus[..] else { return };
-    let time = Duration::from_millis(300);
+    let time = Duration::from_millis(100);
     let mut crew = Crew::new(SIZES);
-    let alone = crew.hand_over(a, b, time).unwrap();
-    let over = AtomicBool::new(false);
-    let beside_others = std::thread::scope(|scope| {
-        for pu in [a, a, b, b] {
-            let over = &over;
-            scope.spawn(move || {
-                bind(pu).unwrap();
-                while !over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
+    let mut alone = crew.hand_over(a, b, time).unwrap();
+    for _ in 0..10 {
+        let over = AtomicBool::new(false);
+        let beside_others = std::thread::scope(|scope| {
+            for pu in [a, a, b, b] {
+                let over = &over;
+                scope.spawn(move || {
+                    bind(pu).unwrap();
+                    while !over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let found = crew.hand_over(a, b, time);
+            over.store(true, Ordering::Relaxed);
+            found.unwrap()
+        });
+        let before = std::mem::replace(&mut alone, crew.hand_over(a, b, time).unwrap());
+        // Where the two hardly met, nothing is told.
+        if let (Some(before), Some(beside_others), Some(after)) = (before, beside_others, alone) {
+            let most = before.max(after);
+            assert!(
+                most > 0.0 && beside_others < 4.0 * most,
+                "{before} {beside_others} {after}"
+            );
         }
-        let found: Vec<_> = (0..10).map(|_| crew.hand_over(a, b, time / 3)).collect();
-        over.store(true, Ordering::Relaxed);
-        let found = found.into_iter().filter_map(Result::unwrap);
-        found.max_by(f64::total_cmp)
-    });
-    // Where the two hardly met, nothing is told.
-    if let (Some(alone), Some(beside_others)) = (alone, beside_others) {
-        assert!(
-            alone > 0.0 && beside_others < 4.0 * alone,
-            "{alone} {beside_others}"
-        );
     }
 }
 

@@ -87,12 +87,16 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Everything is undone: the file goes.
+    /// Everything is undone: the file goes. Others may have removed it before, such as systemd-tmpfiles, which cleans
+    /// `/tmp` of old files.
     ///
     /// # Errors
     /// A file that cannot be removed.
     pub fn remove(self) -> io::Result<()> {
-        std::fs::remove_file(&self.path)
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
     }
 
     fn write(&mut self, records: &[Record]) -> io::Result<()> {

@@ -8,7 +8,7 @@ mod weights;
 use crate::{
     control::{Control, Taken},
     journal::{
-        Header, Kept, Knob, ProcessRecord, Record, SetRecord,
+        Header, Kept, Knob, NiceKept, ProcessRecord, Record, SetRecord,
         file::JournalFile,
         state_dir::{self, StateDir, StateDirError},
     },
@@ -168,8 +168,10 @@ impl Reconciler {
         }
         for file in self.files.values_mut() {
             for thread in ended {
-                let held = matches!(file.journal().thread(*thread), Some(Kept::Held(_)));
-                // A thread that only hides may still have the mask.
+                let journal = file.journal();
+                let held = matches!(journal.thread(*thread), Some(Kept::Held(_)))
+                    || matches!(journal.nice(*thread), Some(NiceKept::Held(_)));
+                // A thread that only hides may still have the mask or the nice value.
                 if !held || affinity.mask(*thread) != Err(MaskError::Hidden) {
                     file.journal_mut().forget(*thread);
                 }

@@ -145,9 +145,11 @@ fn outcome(error: &io::Error) -> Outcome {
 fn above(group: &str) -> Option<(PathBuf, PathBuf)> {
     let path = PathBuf::from(group);
     let (mount, _) = mount()?;
+    // One spelling for each group: a journal with many of one would keep a restore busy.
     let plain = path
         .components()
-        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+        && path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
     let inside = path.strip_prefix(&mount).is_ok();
     let parent = path.parent()?.to_owned();
     (plain && inside && is_perchs(&path)).then_some((path, parent))
@@ -283,6 +285,8 @@ mod tests {
             format!("{mount}/a/../../../tmp/perch-1-2"),
             format!("{mount}/user.slice"),
             format!("{mount}-other/perch-1-2"),
+            format!("{mount}/a/./perch-1-2"),
+            format!("{mount}//a/perch-1-2"),
         ] {
             assert_eq!(above(&path), None, "{path}");
             assert_eq!(LinuxAffinity::new().dissolve(&path, None), Outcome::Gone);

@@ -11,7 +11,7 @@ use crate::{
     topology::{self, Source},
 };
 use perch_core::{MachineError, Module, PuSet, Topology, topology::TopologySource};
-use std::{sync::Arc, time::Instant};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 /// How to open the machine.
 #[derive(Default)]
@@ -101,6 +101,7 @@ impl Builder {
             topology: Arc::new(topology),
             changes,
             told_default: own_mask()?,
+            live_targets: HashSet::new(),
             places: Places::new(own_mask()?),
             tracker: Tracker::new(),
             affinity: LinuxAffinity::new(),

@@ -63,6 +63,8 @@ pub struct LiveMachine {
     places: Places,
     /// The default mask as it was last reported.
     told_default: PuSet,
+    /// Targets with processes when last observed; kept only where task records of each target are open.
+    live_targets: HashSet<u32>,
     /// When it was opened, by the clock of the kernel's records: what they tell is compared with what perch did.
     opened: u64,
     /// When the last period ended, from which the next is counted.
@@ -340,8 +342,14 @@ impl Machine for LiveMachine {
         if let Some(events) = &mut self.task_events
             && events.slows_switches()
         {
+            // A process that has ended may have started another one whose record comes a little later.
             let live: HashSet<u32> = self.tracker.processes().map(|(_, of)| of).collect();
-            events.close_targets_but(|target| live.contains(&target));
+            let before = std::mem::replace(&mut self.live_targets, live);
+            if !self.tracker.has_told() {
+                let live = &self.live_targets;
+                events
+                    .close_targets_but(|target| live.contains(&target) || before.contains(&target));
+            }
         }
         let origins = self.tracker.take_origins();
         let pus = self.pus.observe();

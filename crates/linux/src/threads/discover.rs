@@ -51,6 +51,11 @@ impl Tracker {
         }
     }
 
+    /// Whether there are threads whose creation was reported and that were not yet looked at.
+    pub fn has_told(&self) -> bool {
+        self.lineage.has_told()
+    }
+
     /// Looks at all processes of the machine and all threads of the followed ones.
     pub(super) fn look_everywhere(&mut self, old: Option<u32>) {
         self.scanned = Instant::now();

@@ -99,6 +99,11 @@ impl Lineage {
         self.present.departed.contains(&pid) || self.last.departed.contains(&pid)
     }
 
+    /// Whether there are threads to look at.
+    pub fn has_told(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     /// The threads to look at.
     pub fn take(&mut self) -> BTreeMap<i32, Created> {
         mem::take(&mut self.told)
