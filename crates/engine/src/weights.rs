@@ -144,16 +144,7 @@ impl KnownNices {
                 // It was that thread before, which has kept its value.
                 (true, Source::Thread(caller)) if caller == thread => {}
                 (true, Source::Thread(caller)) => {
-                    if let Some(mut before) = self.known(*caller).cloned() {
-                        // A group is that of a thread by its number: it gets another one.
-                        if std::mem::take(&mut before.grouped) {
-                            before.weight = None;
-                        }
-                        if before.asked.is_some() {
-                            noticed.push(NiceNoticed::Inherited(*thread));
-                        }
-                        self.threads.insert(*thread, before);
-                    }
+                    self.executed(*thread, *caller, observation.at, &mut born, &mut noticed);
                 }
                 // Any of its threads may have been it.
                 (true, Source::Process(of)) => {
@@ -211,6 +202,62 @@ impl KnownNices {
         noticed
     }
 
+    /// A thread called execve(2), and is now its process's first `thread`, with the value that it had.
+    fn executed(
+        &mut self,
+        thread: ThreadId,
+        caller: ThreadId,
+        at: u64,
+        born: &mut HashMap<ThreadId, Source>,
+        noticed: &mut Vec<NiceNoticed>,
+    ) {
+        match self.known(caller).cloned() {
+            Some(mut now) => {
+                // A group is that of a thread by its number: it gets another one.
+                if std::mem::take(&mut now.grouped) {
+                    now.weight = None;
+                }
+                // What it created before has the old number for its creator.
+                now.former.clear();
+                now.own.clear();
+                // The journal may know the number with the state of the former first thread.
+                noticed.push(match now.asked {
+                    Some(_) => NiceNoticed::Inherited(thread),
+                    None => NiceNoticed::Foreign(thread),
+                });
+                if let Some(former) = self.threads.insert(thread, now) {
+                    self.remember(thread, former, at);
+                }
+            }
+            // The caller came after the last look, so the value is from the thread that created it.
+            None => {
+                let creator = born.get(&caller).copied();
+                if let Some(creator) = creator.filter(|from| *from != Source::Thread(thread)) {
+                    born.insert(thread, creator);
+                    if let Some(former) = self.threads.remove(&thread) {
+                        self.remember(thread, former, at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A thread as it was until this moment: what it created may be seen later. It changes no more, so what is found late
+    /// was created in its last time.
+    fn remember(&mut self, thread: ThreadId, mut known: Known, at: u64) {
+        known.forget_old(self.observations);
+        let values = known.former.values_mut().chain(known.own.values_mut());
+        values.for_each(|of| *of = u64::MAX);
+        self.departed.insert(thread, known);
+        self.departures.push_back((at + LINGER, thread));
+    }
+
+    /// The thread as it is, and as it was before an execve or its end.
+    fn known_and_former(&self, thread: ThreadId) -> impl Iterator<Item = &Known> {
+        let former = self.departed.get(&thread);
+        self.threads.get(&thread).into_iter().chain(former)
+    }
+
     /// Threads that came and went between two looks: what they created may be seen only in the next, and has its value
     /// from their creators.
     fn remember_unseen(&mut self, observation: &Observation, born: &HashMap<ThreadId, Source>) {
@@ -239,13 +286,8 @@ impl KnownNices {
 
     fn depart(&mut self, observation: &Observation) {
         for ended in &observation.ended {
-            if let Some(mut known) = self.threads.remove(ended) {
-                // It changes no more: what is found late was created in its last time.
-                known.forget_old(self.observations);
-                let values = known.former.values_mut().chain(known.own.values_mut());
-                values.for_each(|of| *of = u64::MAX);
-                self.departed.insert(*ended, known);
-                self.departures.push_back((observation.at + LINGER, *ended));
+            if let Some(known) = self.threads.remove(ended) {
+                self.remember(*ended, known, observation.at);
             }
         }
         while let Some((until, thread)) = self.departures.front().copied()
@@ -279,8 +321,8 @@ impl KnownNices {
             match from {
                 Some(Source::Thread(creator))
                     if !self
-                        .known(creator)
-                        .is_some_and(|known| known.handed_on(nice, now))
+                        .known_and_former(creator)
+                        .any(|known| known.handed_on(nice, now))
                         && born.contains_key(&creator) =>
                 {
                     from = born.get(&creator).copied();
@@ -294,15 +336,18 @@ impl KnownNices {
                 .map(|(_, known)| known)
         };
         match from {
-            Some(Source::Thread(creator)) => match self.known(creator) {
-                // From perch, or from the process that has set it since.
-                Some(creator) if creator.has_own(nice, now) => Known {
-                    unmanaged: creator.unmanaged || creator.handed_on(nice, now),
-                    ..free
-                },
-                Some(creator) if creator.handed_on(nice, now) => heir(creator),
-                _ => free,
-            },
+            Some(Source::Thread(creator)) => {
+                let mut states = self.known_and_former(creator);
+                match states.find(|of| of.has_own(nice, now) || of.handed_on(nice, now)) {
+                    // From perch, or from the process that has set it since.
+                    Some(creator) if creator.has_own(nice, now) => Known {
+                        unmanaged: creator.unmanaged || creator.handed_on(nice, now),
+                        ..free
+                    },
+                    Some(creator) => heir(creator),
+                    None => free,
+                }
+            }
             // A thread whose origin was not seen was most likely created by one of its own process.
             Some(Source::Process(_)) | None => {
                 let of = match from {

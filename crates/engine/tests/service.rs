@@ -126,6 +126,39 @@ fn what_is_detached_has_its_masks_back_and_the_others_stay() {
     assert_eq!(journals(), 0);
 }
 
+#[test]
+fn a_number_that_another_process_had_means_the_one_that_has_it_now() {
+    let (kernel, all) = kernel(2);
+    let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let machine = Scripted::new(&kernel, 2, steps(10));
+    let mut session = Session::new(machine, options(Decide(all_to(1)), acting)).unwrap();
+    session.set_clock(common::now);
+    let handle = session.handle();
+    let pid = first.tid;
+    handle.send(Command::Attach(pid)).unwrap();
+    session.obey();
+    session.begin();
+    tick(&mut session);
+    kernel.write().unwrap().end(first);
+    tick(&mut session);
+
+    let heir = kernel.write().unwrap().spawn_in(1, Some(pid), &all, 0.5);
+    let attached = handle.send(Command::Attach(pid)).unwrap();
+    session.obey();
+    attached.wait().unwrap();
+    tick(&mut session);
+    assert_eq!(masks(&kernel)[&heir], set("1"));
+
+    let detached = handle.send(Command::Detach(pid)).unwrap();
+    session.obey();
+    detached.wait().unwrap();
+    assert_eq!(masks(&kernel)[&heir], all);
+    let period = tick(&mut session);
+    assert!(period.snapshot.thread(heir).is_none());
+    session.finish(Ok(Cause::Commanded)).unwrap();
+}
+
 /// A policy that decides when it is told to.
 struct Slow {
     begun: Sender<()>,

@@ -241,6 +241,24 @@ fn a_user_s_journal_gives_no_thread_more_than_its_user_may_have() {
     assert_eq!([0, 1].map(|of| kernel.nice(ids[of])), [Ok(0), Ok(-20)]);
 }
 
+#[test]
+fn a_group_in_another_cgroup_namespace_is_not_taken_for_one_that_is_gone() {
+    let kernel = kernel(true);
+    let (dir, acting) = live();
+    let kill = Kill { at: 2, after: true };
+    kernel.kill(kill, dir.path());
+    let mut session = session(&kernel, &[(vec![], vec![])], true, Light, acting);
+    session.run(&mut ()).unwrap();
+    let killed = kernel.take_killed().unwrap();
+    let mut journal = Journal::parse(&killed[0]).unwrap();
+    journal.header.namespaces.cgroup += 1;
+    let report = restore(&mut kernel.clone(), &journal, None);
+    assert_eq!((report.weights.failed.len(), kernel.groups()), (2, 2));
+    journal.header.namespaces.cgroup -= 1;
+    let report = restore(&mut kernel.clone(), &journal, None);
+    assert_eq!((report.weights.restored, kernel.groups()), (2, 0));
+}
+
 /// A kernel on which all threads belong to another user, and one ends when it is asked whose it is.
 struct Strangers(Niced, ThreadId);
 
@@ -307,6 +325,7 @@ fn ops() -> impl Strategy<Value = NiceOp> {
     prop_oneof![
         2 => forks(),
         1 => (any::<usize>(), nice).prop_map(|(of, nice)| NiceOp::Renice { of, nice }),
+        1 => any::<usize>().prop_map(|of| NiceOp::Exec { of }),
     ]
 }
 
@@ -330,6 +349,7 @@ fn alike() -> impl Strategy<Value = Vec<NiceStep>> {
     let op = prop_oneof![
         2 => forks(),
         2 => (any::<usize>(), nice).prop_map(|(of, nice)| NiceOp::Renice { of, nice }),
+        1 => any::<usize>().prop_map(|of| NiceOp::Exec { of }),
     ];
     let some = prop::collection::vec(op, 0..4);
     prop::collection::vec(some.prop_map(|ops| (ops, Vec::new())), 1..8)

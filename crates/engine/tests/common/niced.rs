@@ -89,6 +89,32 @@ impl Tasks {
         self.tasks.keys().nth(of % count.max(1)).copied()
     }
 
+    /// execve(2): the caller becomes the first thread of its process, with what it has; the others end.
+    fn exec(&mut self, caller: ThreadId) {
+        let task = self.tasks[&caller].clone();
+        let all = self.tasks.iter().filter(|(_, of)| of.pid == task.pid);
+        let all: Vec<ThreadId> = all.map(|(id, _)| *id).collect();
+        let Some(first) = all.iter().copied().find(|id| id.tid == task.pid) else {
+            return;
+        };
+        let others = all.iter().filter(|id| **id != first);
+        // What these did last would show nowhere.
+        if others.clone().any(|id| self.reniced.contains(id)) {
+            return;
+        }
+        for id in others {
+            self.tasks.remove(id);
+            self.ended.push(*id);
+        }
+        self.tasks.insert(first, task);
+        self.origins.push(Origin {
+            thread: first,
+            from: Source::Thread(caller),
+            exec: true,
+            at: None,
+        });
+    }
+
     fn run(&mut self, op: &NiceOp) {
         let (NiceOp::Fork { of, .. }
         | NiceOp::Renice { of, .. }
@@ -118,12 +144,7 @@ impl Tasks {
                 (task.nice, task.fair) = (*nice, *nice);
             }
             NiceOp::Renice { .. } => {}
-            NiceOp::Exec { .. } => self.origins.push(Origin {
-                thread: id,
-                from: Source::Thread(id),
-                exec: true,
-                at: None,
-            }),
+            NiceOp::Exec { .. } => self.exec(id),
             NiceOp::End { .. } if self.reniced.contains(&id) => {}
             // Processes live as long as their first thread, which others may descend from.
             NiceOp::End { .. } if id.tid == task.pid => {}
