@@ -41,6 +41,13 @@ pub fn attack(context: &mut Context) -> Result<()> {
             setuid(context, kill)?;
             context.end();
         }
+        for login in [false, true] {
+            if !context.begin()? {
+                return Ok(());
+            }
+            elsewhere(context, login)?;
+            context.end();
+        }
         for of in [0, OTHER] {
             if !context.begin()? {
                 return Ok(());
@@ -118,6 +125,54 @@ fn setuid(context: &mut Context, kill: bool) -> Result<()> {
     context.tally.hold(left.is_empty(), "journal left", || {
         format!("{left:?}: {}", done.text())
     });
+    Ok(())
+}
+
+/// A user's perch is killed, and the user restores from another place: after a `login`, which has made a runtime directory
+/// since, or with another runtime directory than before.
+fn elsewhere(context: &mut Context, login: bool) -> Result<()> {
+    let sandbox = context.sandbox;
+    fresh_directories(context)?;
+    let runtime = PathBuf::from(format!("/run/user/{USER}"));
+    if runtime.exists() {
+        fs::remove_dir_all(&runtime)?;
+    }
+    let other = sandbox.room().join("runtime");
+    sandbox.empty(&other, USER)?;
+    if !login {
+        sandbox.empty(&runtime, USER)?;
+    }
+    let directory = if login {
+        own_directory(USER)
+    } else {
+        runtime.join("perch")
+    };
+    let mut world = World::new(sandbox);
+    let (puppet, bound) = puppet_of(context, &mut world, USER)?;
+    let perch = Perch::new(sandbox).state(None).user(USER);
+    let session = perch.attach(&[puppet.pid], &[])?;
+    if context.await_bound(bound, &pus("0"), "elsewhere") {
+        session.kill()?;
+        let real = journals(&directory);
+        context.tally.hold(!real.is_empty(), "no journal", || {
+            format!("elsewhere: none in {}", directory.display())
+        });
+        let later = if login { &runtime } else { &other };
+        sandbox.empty(later, USER)?;
+        let name = format!("XDG_RUNTIME_DIR={}", later.display());
+        let done = perch.behind(["env".to_owned(), name]).restore()?;
+        context.tally.judge(&done, "restore from elsewhere");
+        world.check(&mut context.tally);
+        let left: Vec<_> = real.iter().filter(|path| path.exists()).collect();
+        context.tally.hold(left.is_empty(), "journal left", || {
+            format!("{left:?}: {}", done.text())
+        });
+    } else {
+        context.tally.notes.push(session.said());
+    }
+    if runtime.exists() {
+        fs::remove_dir_all(&runtime)?;
+    }
     Ok(())
 }
 
