@@ -269,6 +269,10 @@ fn two_calibrations_agree_with_and_without_a_disturbance() {
         let calibration = Calibration::read(&folder.path().join(name)).unwrap();
         let pus = std::thread::available_parallelism().map_or(1, usize::from);
         assert_eq!(calibration.couplings.is_empty(), pus == 1);
+        // Each level was visited more than once, so that its cost has an interval.
+        assert_eq!(calibration.transfers.is_empty(), pus == 1);
+        let mut transfers = calibration.transfers.iter();
+        assert!(transfers.all(|of| of.low.zip(of.high).is_some()));
         for coupling in &calibration.couplings {
             let significant = coupling.low.is_some_and(|low| low > 1.0);
             if coupling.is_significant() {

@@ -97,8 +97,20 @@ fn kernels_couplings_and_transfers_are_read_and_written() {
     assert_eq!(read.kernels[0].metrics["fp_share"], 0.9);
     assert_eq!(read.couplings[0].beside, ["integer", "fp"]);
     assert_eq!(read.transfers[0].seconds, 1.2e-7);
-    let again = Calibration::parse(&read.to_toml().unwrap(), "again").unwrap();
-    assert_eq!(read, again);
+    assert_eq!(
+        (read.transfers[0].low, read.transfers[0].high),
+        (None, None)
+    );
+    let text = MEASURED.replace(
+        "seconds = 1.2e-7",
+        "seconds = 1.2e-7\nlow = 1e-7\nhigh = 1.6e-7",
+    );
+    let ranged = Calibration::parse(&text, "c.toml").unwrap();
+    assert_eq!(ranged.transfers[0].high, Some(1.6e-7));
+    for read in [read, ranged] {
+        let again = Calibration::parse(&read.to_toml().unwrap(), "again").unwrap();
+        assert_eq!(read, again);
+    }
 }
 
 #[test]
@@ -128,6 +140,11 @@ fn mistakes_in_what_was_measured_are_named_with_their_place() {
             "fp_share = 0.9",
             "fp_share = -1",
             "c.toml:13:35: `fp_share` is a number from 0 on",
+        ),
+        (
+            "seconds = 1.2e-7",
+            "seconds = 1.2e-7\nlow = 2e-7",
+            "c.toml:29:7: the cost 0.00000012 does not lie from 0.0000002 to 0.00000012",
         ),
         (
             "share = \"machine\"",
@@ -211,7 +228,7 @@ fn intervals_and_significance_are_read_and_written() {
     );
     assert_eq!(
         wrong("version = 2", "version = 9\nnew = 1"),
-        "c.toml:1:11: this perch reads calibrations of versions 1 to 2, not 9"
+        "c.toml:1:11: this perch reads calibrations of versions 1 to 3, not 9"
     );
 }
 

@@ -217,14 +217,31 @@ fn threads_that_share_memory_are_put_together_and_others_are_not() {
         let core = |at| core_of(&world.snapshot, at);
         (0..4).filter(|at| core(*at) == core(at + 4)).count()
     };
-    for (transfers, confidence, expected) in [(2e5, 1.0, 4), (0.0, 1.0, 0), (2e5, 0.1, 0)] {
-        let (mut world, mut policy) = (talkers(transfers, confidence), policy());
+    let cases = [
+        (2e5, 1.0, false, 4),
+        (0.0, 1.0, false, 0),
+        (2e5, 0.1, false, 0),
+        // Where the costs of the levels were not told apart, nothing is gained.
+        (2e5, 1.0, true, 0),
+    ];
+    for (transfers, confidence, alike, expected) in cases {
+        let mut world = talkers(transfers, confidence);
+        let mut calibration = Calibration::parse(CALIBRATION, "on paper").unwrap();
+        for transfer in calibration.transfers.iter_mut().filter(|_| alike) {
+            (transfer.low, transfer.high) = (Some(1e-9), Some(1e-6));
+        }
+        let mut policy =
+            Symbiosis::with_calibration(SymbiosisConfig::default(), calibration).unwrap();
         for _ in 0..6 {
             let sharing = world.snapshot.sharing.clone();
             step(&mut world, &mut policy, &[0.0; 8]);
             world.snapshot.sharing = sharing;
         }
-        assert_eq!(together(&world), expected, "{transfers} {confidence}");
+        assert_eq!(
+            together(&world),
+            expected,
+            "{transfers} {confidence} {alike}"
+        );
     }
 }
 

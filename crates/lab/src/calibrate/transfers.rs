@@ -48,6 +48,8 @@ pub fn transfers(
             found.push(Transfer {
                 share: level.share,
                 seconds: (lost / lines).max(0.0),
+                low: None,
+                high: None,
             });
         }
     }

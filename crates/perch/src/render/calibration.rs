@@ -30,7 +30,13 @@ pub fn render(calibration: &Calibration, file: Option<&Path>) -> String {
     text += "\n\n";
     if !calibration.transfers.is_empty() {
         let told = calibration.transfers.iter();
-        let told = told.map(|one| format!("{} {:.3} us", name(one.share), one.seconds * 1e6));
+        let told = told.map(|one| {
+            let us = |seconds: f64| format!("{:.3}", seconds * 1e6);
+            let range = one.low.zip(one.high);
+            let range = range.map(|(low, high)| format!(" ({} to {})", us(low), us(high)));
+            let range = range.unwrap_or_default();
+            format!("{} {} us{range}", name(one.share), us(one.seconds))
+        });
         let told = told.collect::<Vec<_>>().join(", ");
         text += &super::wrapped("Handing a line over costs: ", &told);
         text.push('\n');

@@ -49,6 +49,8 @@ struct CouplingEntry {
 struct TransferEntry {
     share: Spanned<String>,
     seconds: Spanned<f64>,
+    low: Option<Spanned<f64>>,
+    high: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -221,9 +223,22 @@ impl Calibration {
             }
             from_zero("seconds", &entry.seconds)
                 .map_err(|message| wrong(entry.seconds.span(), message, None))?;
+            let seconds = *entry.seconds.get_ref();
+            let low = entry.low.as_ref().map(|low| *low.get_ref());
+            let high = entry.high.as_ref().map(|high| *high.get_ref());
+            let (least, most) = (low.unwrap_or(seconds), high.unwrap_or(seconds));
+            let is_order = 0.0 <= least && least <= seconds && seconds <= most && most.is_finite();
+            if let Some(end) = entry.low.as_ref().or(entry.high.as_ref())
+                && !is_order
+            {
+                let message = format!("the cost {seconds} does not lie from {least} to {most}");
+                return Err(wrong(end.span(), message, None));
+            }
             transfers.push(Transfer {
                 share,
-                seconds: *entry.seconds.get_ref(),
+                seconds,
+                low,
+                high,
             });
         }
         Ok(Self {

@@ -174,8 +174,21 @@ impl Coupling {
 pub struct Transfer {
     /// The closest that the two PUs share.
     pub share: Share,
-    /// Seconds a line.
+    /// Seconds a line: the median of all visits.
     pub seconds: f64,
+    /// The least that a visit found, in seconds a line; `None` in files before version 3 and of simulated machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The most that a visit found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+}
+
+impl Transfer {
+    /// Whether no visit found it to cost as much as the other does at least.
+    pub fn is_cheaper_than(&self, other: &Self) -> bool {
+        self.high.unwrap_or(self.seconds) < other.low.unwrap_or(other.seconds)
+    }
 }
 
 /// From this slowdown on a neighbour counts as contending.
@@ -185,7 +198,7 @@ pub const NOTICED: f64 = 1.05;
 pub const TIGHT: f64 = 0.05;
 
 /// The version of the format in which calibrations are written.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 fn is_first(version: &u32) -> bool {
     *version == 1
@@ -194,7 +207,7 @@ fn is_first(version: &u32) -> bool {
 /// A calibration, its metrics in the order in which they are checked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Calibration {
-    /// The version of the file's format: 1 has no intervals.
+    /// The version of the file's format: 1 has no intervals, 2 none of what it costs to hand over a line.
     #[serde(skip_serializing_if = "is_first")]
     pub version: u32,
     /// The machine on which it was measured, for people.

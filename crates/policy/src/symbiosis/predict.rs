@@ -189,13 +189,21 @@ impl Symbiosis {
             Some(calibration) => &calibration.transfers,
             None => return Vec::new(),
         };
-        let longest = transfers.iter().map(|t| t.seconds).fold(0.0, f64::max);
-        if longest <= 0.0 || snapshot.sharing.is_empty() {
+        let farthest = transfers
+            .iter()
+            .max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let Some(farthest) = farthest.filter(|of| of.seconds > 0.0) else {
+            return Vec::new();
+        };
+        if snapshot.sharing.is_empty() {
             return Vec::new();
         }
+        let longest = farthest.seconds;
+        // Levels whose costs were not told apart are alike.
         let seconds = |share: Share| {
-            let of_level = transfers.iter().find(|t| t.share == share);
-            of_level.map_or(longest, |transfer| transfer.seconds)
+            let mut of_level = transfers.iter().filter(|of| of.share == share);
+            let cheaper = of_level.find(|of| of.is_cheaper_than(farthest));
+            cheaper.map_or(longest, |transfer| transfer.seconds)
         };
         let mut levels: Vec<f64> = scene
             .levels

@@ -1,6 +1,6 @@
 //! Kernels on this machine.
 
-use super::{alone, conditions::conditions, siblings, today};
+use super::{alone, conditions::conditions, handed::Handed, siblings, today};
 use crate::{args::CalibrateArgs, exit, exit::Stopped, processor, render::progress::Bar};
 use anyhow::{Result, bail};
 use perch_core::{Machine, Topology, mistake::did_you_mean};
@@ -15,7 +15,7 @@ use perch_linux::{
     signals::Signals,
     topology::{Source, load},
 };
-use perch_policy::{Calibration, Transfer};
+use perch_policy::Calibration;
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -33,9 +33,6 @@ const LARGE: Window = Window {
 
 /// Groups are measured if all takes so many seconds at most.
 const WITH_GROUPS: f64 = 300.0;
-
-/// How long a line is handed back and forth at each level.
-const HAND_OVER: Duration = Duration::from_millis(100);
 
 /// A window in which a kernel was on its PU for less than this part is repeated, so often at most.
 const UNDISTURBED: f64 = 0.95;
@@ -82,36 +79,24 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
     let mut crew = Crew::new(sizes);
     bar.says("kernels co-running");
     let mut told = 0.0;
-    let mut here = Here::new(&mut crew, &kernels, &sizes);
+    let handed = Handed::new(&sites, effort.seconds);
+    let mut here = Here::new(&mut crew, &kernels, &sizes, handed);
     let outcome = measure(&mut here, &runs, &effort, |seconds| {
         bar.adds(((seconds - told) * 1000.0) as u64);
         told = seconds;
         heed(&mut signals)
     })?;
+    let (transfers, unsure) = here.handed.transfers();
     let mut measured = outcome.measured;
     add_metrics(&mut measured, &runs, &kernels, &sites, &seen.metrics);
     bar.says("who shares a core");
     let mut wrong = Vec::new();
-    let mut handed = Vec::new();
     if let Some(kernel) = perch_kernels::find("integer") {
         let done = || {
             bar.adds((trying * 1000.0) as u64);
             heed(&mut signals)
         };
         wrong = siblings::check(&mut crew, &topology, &fp_domains, &tried, kernel, done)?;
-    }
-    for level in &sites.levels {
-        match crew.hand_over(level.pus[0], level.pus[1], HAND_OVER)? {
-            Some(seconds) => handed.push(Transfer {
-                share: level.share,
-                seconds,
-            }),
-            None => wrong.push(
-                "others had the PUs most of the time: what it costs to hand a line over is unknown"
-                    .to_owned(),
-            ),
-        }
-        heed(&mut signals)?;
     }
     drop(crew);
     drop(bar);
@@ -123,9 +108,10 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
         measured: &measured,
     };
     let mut calibration = measurements.calibration(name(&topology), today(), &load_metrics());
-    calibration.transfers = handed;
+    calibration.transfers = transfers;
     let notes = &mut calibration.notes;
     notes.extend(wrong);
+    notes.extend(unsure);
     notes.splice(0..0, before);
     notes.push(format!("metrics in isolation: {}", seen.counting));
     notes.push(format!(
@@ -201,6 +187,7 @@ struct Here<'a> {
     kernels: &'a [&'static Kernel],
     /// Of each kernel, whether its data are beyond what a core has for itself.
     large: Vec<bool>,
+    handed: Handed,
     begun: Instant,
 }
 
@@ -209,12 +196,14 @@ impl<'a> Here<'a> {
         crew: &'a mut Crew,
         kernels: &'a [&'static Kernel],
         sizes: &perch_kernels::Sizes,
+        handed: Handed,
     ) -> Self {
         let large = kernels.iter().map(|kernel| kernel.bytes(sizes) > sizes.l2);
         Self {
             crew,
             large: large.collect(),
             kernels,
+            handed,
             begun: Instant::now(),
         }
     }
@@ -224,6 +213,8 @@ impl Rig for Here<'_> {
     type Error = anyhow::Error;
 
     fn window(&mut self, seats: &[lab::Seat]) -> Result<Vec<Sample>> {
+        self.handed
+            .visit(self.crew, self.begun.elapsed().as_secs_f64())?;
         let large = seats.iter().any(|seat| self.large[seat.kernel]);
         let seats = seats.iter().map(|seat| Seat {
             pu: seat.pu,

@@ -2,6 +2,7 @@
 
 mod alone;
 mod conditions;
+mod handed;
 mod live;
 mod siblings;
 
