@@ -312,6 +312,33 @@ fn a_thread_that_ends_while_it_is_restored_is_no_stranger() {
     assert_eq!((weights.gone, failed), (1, vec![Some(ids[0])]));
 }
 
+#[test]
+fn a_value_that_an_execve_after_a_kill_has_brought_to_another_number_comes_back() {
+    // What another process gives the caller before perch: nothing, or the value that perch sets on the first thread.
+    for (given, left) in [(None, 0), (Some(10), 10)] {
+        let (kernel, ids) = Niced::new();
+        if let Some(nice) = given {
+            kernel.settle();
+            kernel.run(&NiceOp::Renice { of: 1, nice });
+            kernel.settle();
+        }
+        let (dir, acting) = live();
+        let first = NiceOp::Exec { of: 1 };
+        let at = 2 - usize::from(given.is_some());
+        kernel.kill(Kill { at, after: true }, dir.path());
+        let mut session = session(&kernel, &[(vec![], vec![])], true, Light, acting);
+        session.run(&mut ()).unwrap();
+        let killed = kernel.take_killed().unwrap();
+        kernel.run(&first);
+        assert_eq!(kernel.nice(ids[0]), Ok(10));
+        assert_eq!(kernel.nice(ids[1]), Err(MaskError::Gone));
+        let journal = Journal::parse(&killed[0]).unwrap();
+        let weights = restore(&mut kernel.clone(), &journal, None).weights;
+        assert_eq!(kernel.nice(ids[0]), Ok(left), "{weights:?}");
+        assert_eq!(weights.left_alone, usize::from(given.is_some()));
+    }
+}
+
 fn forks() -> impl Strategy<Value = NiceOp> {
     let of = any::<usize>();
     prop_oneof![
@@ -407,6 +434,7 @@ proptest! {
     fn killed_at_any_moment_all_comes_back(
         steps in racing(),
         later in prop::collection::vec(forks(), 0..4),
+        exec in prop::option::of(any::<usize>()),
         salt: u64,
         at in 1usize..20,
         after: bool,
@@ -418,6 +446,7 @@ proptest! {
         let mut session = session(&kernel, &steps, true, Restless(salt), acting);
         session.run(&mut ()).unwrap();
         let killed = kernel.take_killed();
+        exec.iter().for_each(|of| kernel.run(&NiceOp::Exec { of: *of }));
         later.iter().for_each(|op| kernel.run(op));
         for bytes in killed.into_iter().flatten() {
             let journal = Journal::parse(&bytes).unwrap();

@@ -6,9 +6,9 @@ use super::{
     report::{Refusals, RestoreCounts},
     strangers,
 };
-use crate::journal::{Journal, NiceKept, NiceSetRecord};
+use crate::journal::{Journal, NiceKept, NiceRecord, NiceSetRecord};
 use perch_core::{Affinity, MaskError, NiceChange, Outcome, ProcessId, ThreadId};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 const REFUSED: &str = "the kernel refused to set its nice value";
 
@@ -32,9 +32,11 @@ pub(super) fn restore_nices(
         owner,
         report: RestoreCounts::default(),
         foreign: HashSet::new(),
+        gone: HashMap::new(),
     };
     if journal.nices().next().is_some() || journal.nice_sets().next().is_some() {
         restoring.known();
+        restoring.executed();
         restoring.relatives();
     }
     restoring.report
@@ -47,6 +49,8 @@ struct Restoring<'a> {
     report: RestoreCounts,
     /// Values that other processes have set, by process.
     foreign: HashSet<(i32, i32)>,
+    /// Threads whose values perch had set and that have exited, by process.
+    gone: HashMap<i32, Vec<NiceRecord>>,
 }
 
 impl Restoring<'_> {
@@ -55,24 +59,78 @@ impl Restoring<'_> {
         weights.map_or(Err(MaskError::Gone), |weights| weights.nice(thread))
     }
 
-    /// The threads in the journal.
+    /// The threads in the journal, except those that may be others now.
     fn known(&mut self) {
         for (thread, kept) in self.journal.nices() {
             let now = self.nice(thread);
             match (kept, now) {
                 (NiceKept::Placed { process, nice }, now) => {
-                    let nices = [*nice, now.ok()].into_iter().flatten();
+                    let now = now.ok().filter(|_| !self.has_executed(thread, *process));
+                    let nices = [*nice, now].into_iter().flatten();
                     self.foreign.extend(nices.map(|nice| (*process, nice)));
                 }
-                (NiceKept::Held(_), Err(MaskError::Gone)) => self.report.gone += 1,
+                (NiceKept::Held(held), Err(MaskError::Gone)) => {
+                    self.report.gone += 1;
+                    self.gone.entry(held.process).or_default().push(*held);
+                }
                 (NiceKept::Held(_), Err(why)) => self.report.fail(thread, why.to_string()),
+                (NiceKept::Held(held), Ok(_)) if self.has_executed(thread, held.process) => {}
                 (NiceKept::Held(held), Ok(now)) if now == held.before => self.report.already += 1,
-                (NiceKept::Held(held), Ok(now)) if now == held.set || now == held.from => {
+                (NiceKept::Held(held), Ok(now)) if may_be_ours(held, now) => {
                     self.change(thread, now, held.before);
                 }
                 (NiceKept::Held(held), Ok(now)) => {
                     self.foreign.insert((held.process, now));
                     self.report.left_alone += 1;
+                }
+            }
+        }
+    }
+
+    /// Whether another program runs than when the thread was journaled, so that another thread of its process may have
+    /// taken over its number.
+    fn has_executed(&self, thread: ThreadId, pid: i32) -> bool {
+        let start = thread.start;
+        let process = ProcessId { pid, start };
+        let images = self
+            .journal
+            .image(process)
+            .zip(self.affinity.image(process));
+        thread.tid == pid && images.is_some_and(|(then, now)| then != now)
+    }
+
+    /// The first threads of processes that execute another program: each may be what it was, or one that has exited under
+    /// its own number.
+    fn executed(&mut self) {
+        let processes: Vec<ProcessId> = self.journal.processes().collect();
+        for ProcessId { pid, start } in processes {
+            let first = ThreadId { tid: pid, start };
+            if !self.has_executed(first, pid) {
+                continue;
+            }
+            let own = match self.journal.nice(first) {
+                Some(NiceKept::Held(held)) => Some(*held),
+                Some(NiceKept::Placed { .. }) | None => None,
+            };
+            let Ok(now) = self.nice(first) else {
+                continue;
+            };
+            let gone = self.gone.remove(&pid).unwrap_or_default();
+            let ours = own.into_iter().chain(gone);
+            let mut ours = ours.filter(|held| may_be_ours(held, now));
+            match ours.next() {
+                None if own.is_some_and(|own| own.before == now) => self.report.already += 1,
+                None => self.report.left_alone += usize::from(own.is_some()),
+                // It may be a thread that another process has given this value, or it is not known which it was.
+                Some(held)
+                    if self.foreign.contains(&(pid, now))
+                        || ours.any(|other| other.before != held.before) =>
+                {
+                    self.report.left_alone += 1;
+                }
+                Some(held) if held.before == now => self.report.already += 1,
+                Some(held) => {
+                    self.change(first, now, held.before);
                 }
             }
         }
@@ -170,4 +228,9 @@ impl Restoring<'_> {
             }
         }
     }
+}
+
+/// Whether perch may have set the value that a thread has now.
+fn may_be_ours(held: &NiceRecord, now: i32) -> bool {
+    now == held.set || now == held.from
 }

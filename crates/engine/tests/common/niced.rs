@@ -9,7 +9,7 @@ use perch_core::{
     Affinity, EventPlan, GroupChange, Machine, MachineError, MaskChange, MaskError, Metrics,
     NiceChange, NiceSample, Observation, Origin, Outcome, ProcessId, ProcessState, PuSet, Source,
     ThreadId, ThreadInfo, ThreadSample, Topology, Wake, Weight, WeightGroups, Weights,
-    affinity::Relative,
+    affinity::{Image, Relative},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +30,8 @@ struct Task {
     fair: i32,
     /// The control group below its own that it is in.
     group: Option<String>,
+    /// How many programs its process has executed.
+    image: u64,
 }
 
 /// What happens to threads; `of` counts those that live.
@@ -78,6 +80,7 @@ impl Tasks {
                 nice,
                 fair,
                 group: None,
+                image: 0,
             },
         );
         self.young.insert(id);
@@ -91,7 +94,8 @@ impl Tasks {
 
     /// execve(2): the caller becomes the first thread of its process, with what it has; the others end.
     fn exec(&mut self, caller: ThreadId) {
-        let task = self.tasks[&caller].clone();
+        let mut task = self.tasks[&caller].clone();
+        task.image += 1;
         let all = self.tasks.iter().filter(|(_, of)| of.pid == task.pid);
         let all: Vec<ThreadId> = all.map(|(id, _)| *id).collect();
         let Some(first) = all.iter().copied().find(|id| id.tid == task.pid) else {
@@ -177,6 +181,12 @@ impl Niced {
     /// Gives perch no way back for a thread.
     pub fn refuse(&self, thread: ThreadId) {
         self.0.write().unwrap().refused.insert(thread);
+    }
+
+    /// Makes what others have done so far old, as if it had been long ago.
+    pub fn settle(&self) {
+        let mut kernel = self.0.write().unwrap();
+        (kernel.reniced, kernel.young) = Default::default();
     }
 
     /// Gives perch control groups instead of nice values.
@@ -320,6 +330,13 @@ impl Affinity for Niced {
 
     fn allowed(&self, _: ThreadId) -> Option<PuSet> {
         Some(set("0-3"))
+    }
+
+    fn image(&self, process: ProcessId) -> Option<Image> {
+        let kernel = self.0.read().unwrap();
+        let ProcessId { pid, start } = process;
+        let code = kernel.tasks.get(&ThreadId { tid: pid, start })?.image;
+        Some(Image { code, stack: 0 })
     }
 
     fn relatives(
