@@ -303,7 +303,10 @@ fn serve(order: &Order, sizes: &Sizes, rooms: &mut [Option<Room>; 2]) -> std::io
         }
         let now = (began.elapsed(), on_pu());
         if pieces.len() < PIECES {
-            pieces.push((now.0 - last.0, now.1.saturating_sub(last.1)));
+            // The two clocks are not read in the same instant: an interrupt in between would give a thread more time on
+            // its PU than there was.
+            let wall = now.0 - last.0;
+            pieces.push((wall, now.1.saturating_sub(last.1).min(wall)));
         }
         last = now;
         if !during(MEASURE) {

@@ -223,15 +223,30 @@ pub struct MachineModel {
     pub energy: Option<EnergyModel>,
 }
 
+/// Binary digits after the point of an exact scale: a double of 1 or more has no more.
+const POINT: u32 = f64::MANTISSA_DIGITS - 1;
+
 impl MachineModel {
     /// Nanoseconds of the operating system as time of the machine, to the nearest picosecond.
+    ///
+    /// Exact: floating point would round times of days, and some would come back as another nanosecond.
     pub fn machine_time(&self, ns: u64) -> Ps {
-        (ns as f64 * NANOSECOND as f64 / self.scale).round() as Ps
+        let scale = self.exact_scale();
+        let scaled = u128::from(ns) * u128::from(NANOSECOND) << POINT;
+        Ps::try_from((scaled + scale / 2) / scale).unwrap_or(Ps::MAX)
     }
 
-    /// Time of the machine as the operating system's, to the nearest nanosecond.
+    /// Time of the machine as the operating system's, to the nearest nanosecond. Exact as well.
     pub fn os_time(&self, ps: Ps) -> u64 {
-        (ps as f64 * self.scale / NANOSECOND as f64).round() as u64
+        let half = u128::from(NANOSECOND / 2) << POINT;
+        let scaled = u128::from(ps).saturating_mul(self.exact_scale());
+        u64::try_from((scaled.saturating_add(half) >> POINT) / u128::from(NANOSECOND))
+            .unwrap_or(u64::MAX)
+    }
+
+    /// The scale as a fixed-point number: it is at least 1, so none of its binary digits is lost.
+    fn exact_scale(&self) -> u128 {
+        (self.scale * (1u64 << POINT) as f64) as u128
     }
 
     /// How many PUs there are.

@@ -15,7 +15,7 @@ const LONGEST: u64 = 86_400_000_000_000;
 
 proptest! {
     #[test]
-    fn time_comes_back_as_it_was(ns in 0..LONGEST, scale in 1.0..999.0f64) {
+    fn time_comes_back_as_it_was(ns in 0..LONGEST, scale in 1.0..999.999f64) {
         let machine = machine(scale);
         prop_assert_eq!(machine.os_time(machine.machine_time(ns)), ns);
     }
@@ -42,4 +42,17 @@ fn a_second_at_a_scale_of_a_thousand_is_a_millisecond() {
     assert_eq!(machine.machine_time(1_000_000_000), 1_000_000_000);
     assert_eq!(machine.os_time(1_000_000_000), 1_000_000_000);
     assert_eq!(machine.machine_time(1), 1);
+}
+
+/// By way of floating point it came back as 74503981702916.
+#[test]
+fn a_time_that_floating_point_would_change() {
+    let (machine, ns) = (machine(969.8726607944526), 74_503_981_702_915);
+    assert_eq!(machine.os_time(machine.machine_time(ns)), ns);
+}
+
+#[test]
+fn what_has_no_room_is_the_longest_time() {
+    assert_eq!(machine(1.0).machine_time(u64::MAX), u64::MAX);
+    assert_eq!(machine(1e6).os_time(u64::MAX), u64::MAX);
 }
