@@ -29,6 +29,8 @@ impl Run {
         for name in ["light", "heavy"] {
             fs::copy("/bin/sh", folder.path().join(name)).unwrap();
         }
+        // Another user may not be allowed to enter the folder in which perch was built.
+        fs::copy(env!("CARGO_BIN_EXE_perch"), folder.path().join("perch")).unwrap();
         Self { folder }
     }
 
@@ -37,7 +39,7 @@ impl Run {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_perch"));
+        let mut command = Command::new(self.path("perch"));
         command
             .args(arguments)
             .env("PERCH_STATE_DIR", self.path("state"))
