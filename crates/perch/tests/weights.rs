@@ -30,7 +30,7 @@ impl Run {
             fs::copy("/bin/sh", folder.path().join(name)).unwrap();
         }
         // Another user may not be allowed to enter the folder in which perch was built.
-        fs::copy(env!("CARGO_BIN_EXE_perch"), folder.path().join("perch")).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_perch"), folder.path().join("perch-copy")).unwrap();
         Self { folder }
     }
 
@@ -39,7 +39,7 @@ impl Run {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.path("perch"));
+        let mut command = Command::new(self.path("perch-copy"));
         command
             .args(arguments)
             .env("PERCH_STATE_DIR", self.path("state"))
