@@ -1,9 +1,28 @@
 //! Several intervals in a row as one: perch may look more often than it decides.
 
-use crate::{Count, CountQuality, IrqSample, Metric, Metrics, Observation, PuSample, ThreadSample};
-use std::{collections::HashMap, hash::Hash};
+use crate::{
+    Count, CountQuality, IrqSample, Metric, Metrics, Observation, PuSample, ThreadId, ThreadSample,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+};
 
 impl Observation {
+    /// Leaves out what says nothing about threads that live: so that an observation to which others are added for long
+    /// does not grow with those that come and go. Linear in threads.
+    pub fn retain_live(&mut self) {
+        let ended: HashSet<ThreadId> = self.ended.drain(..).collect();
+        self.threads
+            .retain(|sample| !ended.contains(&sample.info.id));
+        self.nices.retain(|sample| !ended.contains(&sample.thread));
+        self.remarks.clear();
+        self.origins.clear();
+        self.read_late.clear();
+        self.allowed.clear();
+        self.processes.clear();
+    }
+
     /// Adds the next interval to this one. Times, counts and lists add up, states and metrics are the later ones.
     /// Linear in threads.
     pub fn absorb(&mut self, later: &Observation) {
@@ -294,6 +313,25 @@ mod tests {
             .collect();
         assert_eq!(times, [(1, 10), (2, 25), (3, 7)]);
         assert_eq!(sum.ended.len(), 1);
+    }
+
+    #[test]
+    fn what_comes_and_goes_does_not_pile_up() {
+        let mut kept = observation(vec![sample(1, 10, None)]);
+        for tid in 2..100 {
+            let mut later = observation(vec![sample(1, 10, None), sample(tid, 1, None)]);
+            later.ended = vec![ThreadId { tid, start: 0 }];
+            later.remarks = vec![crate::Remark::note("test", "a test")];
+            kept.absorb(&later);
+            kept.retain_live();
+        }
+        let times: Vec<(i32, u64)> = kept
+            .threads
+            .iter()
+            .map(|sample| (sample.info.pid, sample.cpu_time))
+            .collect();
+        assert_eq!(times, [(1, 990)]);
+        assert_eq!((kept.ended.len(), kept.remarks.len()), (0, 0));
     }
 
     #[test]

@@ -74,12 +74,23 @@ pub(crate) struct Context<'a> {
     /// The PUs to which interrupts may be sent.
     pub irq_pus: &'a PuSet,
     pub last_outcomes: Vec<(ThreadId, Outcome)>,
+    /// The snapshot's number.
+    pub number: u64,
+    pub span: Span,
+}
+
+/// What an observation covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// One interval, the next one.
+    One,
+    /// Several intervals, each of which was characterised by itself already.
+    Several,
 }
 
 /// Turns observations into snapshots; remembers metrics of threads that had no time for new ones.
 #[derive(Debug)]
 pub(crate) struct Characteriser {
-    period: u64,
     kept: HashMap<ThreadId, Metrics>,
     source: MetricSource,
 }
@@ -87,7 +98,6 @@ pub(crate) struct Characteriser {
 impl Default for Characteriser {
     fn default() -> Self {
         Self {
-            period: 0,
             kept: HashMap::new(),
             source: MetricSource::Counters,
         }
@@ -121,7 +131,7 @@ impl Characteriser {
         }
         self.choose_source(&threads, &mut remarks);
         let snapshot = Snapshot {
-            period: self.period,
+            period: context.number,
             at: observation.at,
             interval: observation.interval,
             topology: Arc::clone(context.topology),
@@ -136,7 +146,6 @@ impl Characteriser {
             sharing: observation.sharing.clone(),
             last_outcomes: context.last_outcomes,
         };
-        self.period += 1;
         (snapshot, remarks)
     }
 
@@ -176,7 +185,10 @@ impl Characteriser {
         context: &Context<'_>,
         remarks: &mut Vec<Remark>,
     ) -> Metrics {
-        let mut metrics = sample.metrics.clone();
+        let mut metrics = match (context.span, self.kept.get(&sample.info.id)) {
+            (Span::Several, Some(known)) => up_to_date(&sample.metrics, known),
+            _ => sample.metrics.clone(),
+        };
         if !sample.counts.is_empty() {
             let (counted, wrong) = context.processor.metrics(&sample.counts, sample.cpu_time);
             for (name, metric) in counted.iter() {
@@ -185,6 +197,9 @@ impl Characteriser {
             for text in wrong {
                 remarks.push(implausible(text));
             }
+        }
+        if context.span == Span::Several {
+            return metrics;
         }
         // Where periods are longer than a second, a value is kept for as many periods as else for seconds.
         let kept = KEPT.powf((interval as f64 * 1e-9).min(1.0));
@@ -263,6 +278,17 @@ impl Characteriser {
             self.source = source;
         }
     }
+}
+
+/// The metrics of a thread in several intervals, of which all but amounts may be older than what is known of it by now.
+fn up_to_date(sampled: &Metrics, known: &Metrics) -> Metrics {
+    let mut metrics = sampled.clone();
+    for (name, metric) in known.iter() {
+        if !AMOUNTS.contains(&&**name) {
+            metrics.set(MetricName::clone(name), *metric);
+        }
+    }
+    metrics
 }
 
 /// A remark about counts that cannot be true, which says the same whatever the numbers in it.

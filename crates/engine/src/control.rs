@@ -2,7 +2,7 @@
 //! must learn, what the policy may know, and what a plan changes.
 
 use crate::{
-    characterise::{Characteriser, Context, DryRun, Processor},
+    characterise::{Characteriser, Context, DryRun, Processor, Span},
     irqs::{self, KnownIrqs},
     limiter::Limiter,
     observer::{ActionTaken, IrqMove, Move},
@@ -14,7 +14,7 @@ use perch_core::{
     Observation, Outcome, Plan, ProcessId, PuSet, Remark, Snapshot, ThreadId, Topology, UnitDomains,
 };
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -32,8 +32,20 @@ pub(crate) struct Taken {
     pub processes: Vec<ProcessId>,
     /// Processes of which nothing can be reported any more.
     pub departed: Vec<ProcessId>,
+    /// Targets of which no process is left.
+    pub emptied: Vec<u32>,
     /// Nice values.
     pub nices: Vec<NiceNoticed>,
+}
+
+/// A process that has ended lately.
+#[derive(Debug, Clone, Copy)]
+struct Departing {
+    process: ProcessId,
+    target: u32,
+    /// The observation and the time after which every thread that inherited from it is known.
+    observations: u64,
+    at: u64,
 }
 
 /// The state of a session.
@@ -53,12 +65,10 @@ pub(crate) struct Control {
     /// The PUs to which interrupts may be sent.
     irq_pus: PuSet,
     pub processes: BTreeMap<i32, ProcessId>,
-    /// Processes that have ended lately. Each has the observation and the time after which every thread that inherited
-    /// from it is known.
-    departing: VecDeque<(u64, u64, ProcessId)>,
-    /// Of single observations, and of several that were taken together to decide.
-    ticks: Characteriser,
-    decisions: Characteriser,
+    departing: VecDeque<Departing>,
+    characteriser: Characteriser,
+    /// How often a policy was asked.
+    decisions: u64,
     /// Observations since the last decision, if it takes more than one.
     pending: Option<Observation>,
     outcomes: Vec<(ThreadId, Outcome)>,
@@ -92,8 +102,8 @@ impl Control {
             ownership,
             processes: BTreeMap::new(),
             departing: VecDeque::new(),
-            ticks: Characteriser::default(),
-            decisions: Characteriser::default(),
+            characteriser: Characteriser::default(),
+            decisions: 0,
             pending: None,
             outcomes: Vec::new(),
             refused: HashSet::new(),
@@ -203,68 +213,97 @@ impl Control {
         if !observation.ended.is_empty() {
             self.part_with(&pids, observation.at);
         }
-        taken.departed = self.departed(observation.at);
+        self.departed(observation.at, &mut taken);
         self.observations += 1;
         taken
     }
 
     /// Processes of which no thread is left are known for a while yet.
     fn part_with(&mut self, live: &HashSet<i32>, at: u64) {
-        let (observations, departing) = (self.observations, &mut self.departing);
+        let (departing, ownership) = (&mut self.departing, &self.ownership);
+        let observations = self.observations + LINGER_OBSERVATIONS;
         self.processes.retain(|pid, process| {
             let lives = live.contains(pid);
             if !lives {
-                departing.push_back((observations + LINGER_OBSERVATIONS, at + LINGER, *process));
+                departing.push_back(Departing {
+                    process: *process,
+                    target: ownership.target(*pid),
+                    observations,
+                    at: at + LINGER,
+                });
             }
             lives
         });
     }
 
-    fn departed(&mut self, at: u64) -> Vec<ProcessId> {
-        let mut departed = Vec::new();
-        while let Some((observations, time, process)) = self.departing.front().copied()
-            && observations <= self.observations
-            && time <= at
+    fn departed(&mut self, at: u64, taken: &mut Taken) {
+        let mut targets = BTreeSet::new();
+        while let Some(departing) = self.departing.front().copied()
+            && departing.observations <= self.observations
+            && departing.at <= at
         {
             self.departing.pop_front();
-            self.ownership.forget_process(process);
-            departed.push(process);
+            self.ownership.forget_process(departing.process);
+            taken.departed.push(departing.process);
+            targets.insert(departing.target);
         }
-        departed
+        if !targets.is_empty() {
+            let live = self.processes.keys().map(|pid| self.ownership.target(*pid));
+            let departing = self.departing.iter().map(|departing| departing.target);
+            let left: HashSet<u32> = live.chain(departing).collect();
+            taken.emptied = targets
+                .into_iter()
+                .filter(|target| !left.contains(target))
+                .collect();
+        }
     }
 
     /// What is known after one observation.
     pub fn tick(&mut self, observation: &Observation, remarks: &mut Vec<Remark>) -> Snapshot {
-        let outcomes = self.outcomes.clone();
-        self.characterise(observation, false, outcomes, remarks)
+        // Observations are counted when they are taken in.
+        let number = self.observations.saturating_sub(1);
+        self.characterise(observation, Span::One, number, remarks)
     }
 
     /// Keeps an observation for the next decision.
     pub fn keep(&mut self, observation: &Observation) {
-        match &mut self.pending {
-            Some(pending) => pending.absorb(observation),
-            None => self.pending = Some(observation.clone()),
-        }
+        let pending = match &mut self.pending {
+            Some(pending) => {
+                pending.absorb(observation);
+                pending
+            }
+            None => self.pending.insert(observation.clone()),
+        };
+        // A policy that never answers must not make perch grow.
+        pending.retain_live();
     }
 
-    /// What is known after all observations since the last decision, of which this is the last; `None` if it is the only
-    /// one.
-    pub fn all(
+    /// What the policy may know: all observations since it was asked last, of which this is the last one, with its own
+    /// snapshot. It counts how often it is asked.
+    pub fn basis(
         &mut self,
         observation: &Observation,
+        snapshot: &Arc<Snapshot>,
         remarks: &mut Vec<Remark>,
-    ) -> Option<Snapshot> {
-        let mut pending = self.pending.take()?;
-        pending.absorb(observation);
-        let outcomes = self.outcomes.clone();
-        Some(self.characterise(&pending, true, outcomes, remarks))
+    ) -> Arc<Snapshot> {
+        let number = self.decisions;
+        self.decisions += 1;
+        if let Some(mut pending) = self.pending.take() {
+            pending.absorb(observation);
+            return Arc::new(self.characterise(&pending, Span::Several, number, remarks));
+        }
+        let mut basis = Arc::clone(snapshot);
+        if basis.period != number {
+            Arc::make_mut(&mut basis).period = number;
+        }
+        basis
     }
 
     fn characterise(
         &mut self,
         observation: &Observation,
-        all: bool,
-        last_outcomes: Vec<(ThreadId, Outcome)>,
+        span: Span,
+        number: u64,
         remarks: &mut Vec<Remark>,
     ) -> Snapshot {
         let context = Context {
@@ -276,13 +315,11 @@ impl Control {
             dry_run: self.dry_run.as_ref(),
             irqs: &self.irqs,
             irq_pus: &self.irq_pus,
-            last_outcomes,
+            last_outcomes: self.outcomes.clone(),
+            number,
+            span,
         };
-        let characteriser = match all {
-            true => &mut self.decisions,
-            false => &mut self.ticks,
-        };
-        let (snapshot, noticed) = characteriser.snapshot(observation, context);
+        let (snapshot, noticed) = self.characteriser.snapshot(observation, context);
         remarks.extend(noticed);
         snapshot
     }

@@ -116,6 +116,16 @@ impl KnownIrqs {
         Some((change?, known.before.clone()))
     }
 
+    /// All interrupts but these, which could not be restored, have the masks again that they had before perch.
+    pub fn let_go(&mut self, failed: &HashSet<u32>) {
+        let restored = |irq: &u32| !failed.contains(irq);
+        for (_, known) in self.known.iter_mut().filter(|(irq, _)| restored(irq)) {
+            if known.bound.take().is_some() {
+                known.current.clone_from(&known.before);
+            }
+        }
+    }
+
     /// Takes in what became of a move; in a dry run it counts as done.
     pub fn moved(&mut self, made: &IrqMove, dry_run: bool) {
         let Some(known) = self.known.get_mut(&made.irq) else {

@@ -95,6 +95,8 @@ pub struct Decision {
     /// What it knew: the period's snapshot, or one of several observations together, or an earlier one if the policy
     /// needed longer than a period.
     pub basis: Arc<Snapshot>,
+    /// The period in which it was asked.
+    pub asked_in: u64,
     /// What it asked for, without bindings that were invalid.
     pub plan: Plan,
 }

@@ -174,11 +174,23 @@ fn what_is_no_longer_in_the_plan_is_given_back_and_other_policies_hold_none() {
         .handle()
         .send(Command::SetPolicy(Box::new(other)))
         .unwrap();
-    tick(&mut session);
+    assert_eq!(tick(&mut session), ["0-3", "0-3"], "given back at once");
+    assert_eq!(journals(&dir), 0);
+    // Its user may set the mask now that perch had set, and keeps it.
+    devices.run(&IrqOp::Set {
+        irq: 25,
+        mask: set("3"),
+    });
+    let again = plans(vec![vec![to(24, "1")]; 4]);
+    session
+        .handle()
+        .send(Command::SetPolicy(Box::new(again)))
+        .unwrap();
+    assert_eq!(tick(&mut session), ["1", "3"]);
     session.finish(Ok(Cause::Commanded)).unwrap();
     assert_eq!(
         devices.masks().into_values().collect::<Vec<_>>(),
-        ["0-3", "0-3"]
+        ["0-3", "3"]
     );
     assert_eq!(journals(&dir), 0);
 }

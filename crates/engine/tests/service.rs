@@ -126,6 +126,125 @@ fn what_is_detached_has_its_masks_back_and_the_others_stay() {
     assert_eq!(journals(), 0);
 }
 
+/// In a session that drives itself, a command may come while it waits for the end of a period.
+#[test]
+fn what_is_detached_while_the_session_waits_is_not_bound_again() {
+    let (kernel, all) = kernel(2);
+    let goes = {
+        let mut kernel = kernel.write().unwrap();
+        kernel.spawn(None, &all, 0.5);
+        kernel.spawn_in(1, None, &all, 0.5)
+    };
+    let (_dir, acting) = live();
+    let handle = Arc::new(Mutex::new(None::<perch_engine::Handle>));
+    let (detach, look) = (Arc::clone(&handle), Arc::clone(&kernel));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let mut bind = all_to(1);
+    let policy = move |snapshot: &Snapshot| {
+        sees.lock().unwrap().push(masks(&look)[&goes].clone());
+        if snapshot.period == 1 {
+            let handle = detach.lock().unwrap();
+            handle
+                .as_ref()
+                .unwrap()
+                .send(Command::Detach(goes.tid))
+                .unwrap();
+        }
+        bind(snapshot)
+    };
+    let machine = Scripted::new(&kernel, 2, steps(6));
+    let mut session = Session::new(machine, options(Decide(policy), acting)).unwrap();
+    session.set_clock(common::now);
+    *handle.lock().unwrap() = Some(session.handle());
+    session.attach(goes.tid).unwrap();
+    session.run(&mut ()).unwrap();
+    let (bound, all) = (set("1"), all);
+    assert_eq!(
+        seen.lock().unwrap()[..5],
+        [all.clone(), bound, all.clone(), all.clone(), all]
+    );
+}
+
+/// A session to which others attach for weeks keeps nothing of those that have ended.
+#[test]
+fn a_target_that_ends_by_itself_leaves_no_journal() {
+    let (kernel, all) = kernel(2);
+    let (stays, goes) = {
+        let mut kernel = kernel.write().unwrap();
+        let stays = kernel.spawn(None, &all, 0.5);
+        (stays, kernel.spawn_in(1, None, &all, 0.5))
+    };
+    let (dir, acting) = live();
+    let mut machine = Scripted::new(&kernel, 2, steps(20));
+    machine.has_clock = false;
+    let mut session = Session::new(machine, options(Decide(all_to(1)), acting)).unwrap();
+    session.set_clock(common::now);
+    for thread in [stays, goes] {
+        session.attach(thread.tid).unwrap();
+    }
+    session.begin();
+    tick(&mut session);
+    let journals = || std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(journals(), 2, "a journal a target");
+    let child = kernel.write().unwrap().fork(goes, true).unwrap();
+    kernel.write().unwrap().end(goes);
+    for _ in 0..6 {
+        tick(&mut session);
+    }
+    assert_eq!(journals(), 2, "a process of it lives");
+    assert_eq!(masks(&kernel)[&child], set("1"));
+    kernel.write().unwrap().end(child);
+    for _ in 0..6 {
+        tick(&mut session);
+    }
+    assert_eq!(journals(), 1);
+    assert!(session.machine().detached.contains(&1));
+    assert_eq!(masks(&kernel)[&stays], set("1"));
+    let end = session.finish(Ok(Cause::Commanded)).unwrap();
+    assert_eq!((end.restored.masks.restored, journals()), (1, 0));
+}
+
+/// Of a machine that cannot observe what another policy needs.
+#[test]
+fn a_policy_that_the_machine_cannot_serve_changes_nothing() {
+    struct Wants;
+    impl Policy for Wants {
+        fn name(&self) -> &'static str {
+            "wants"
+        }
+
+        fn wants_irqs(&self) -> bool {
+            true
+        }
+
+        fn wants_pu_loads(&self) -> bool {
+            true
+        }
+
+        fn decide(&mut self, _: &Snapshot) -> Plan {
+            Plan::default()
+        }
+    }
+    let (kernel, all) = kernel(2);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let (_dir, acting) = live();
+    let machine = Scripted::new(&kernel, 2, steps(10));
+    let mut session = Session::new(machine, options(Decide(all_to(1)), acting)).unwrap();
+    session.set_clock(common::now);
+    session.begin();
+    let answer = session
+        .handle()
+        .send(Command::SetPolicy(Box::new(Wants)))
+        .unwrap();
+    session.obey();
+    assert!(matches!(answer.wait(), Err(CommandError::Machine(_))));
+    assert!(!session.machine().watches_pus, "as before");
+    tick(&mut session);
+    assert_eq!(masks(&kernel)[&thread], set("1"));
+    session.finish(Ok(Cause::Commanded)).unwrap();
+}
+
 #[test]
 fn a_number_that_another_process_had_means_the_one_that_has_it_now() {
     let (kernel, all) = kernel(2);
@@ -256,6 +375,69 @@ fn a_late_answer_is_checked_against_the_present() {
     }));
     assert!(panicked.is_err());
     assert_eq!(masks(&kernel)[&threads[2]], all);
+}
+
+/// Policies count how often they are asked; what is known of a thread is the same, however long they took.
+#[test]
+fn after_a_late_answer_the_count_goes_on_and_what_is_known_is_of_now() {
+    let (kernel, all) = kernel(2);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let (begun, has_begun) = channel();
+    let (decide, go) = channel();
+    let options = Options {
+        deciding: Deciding::Apart(Duration::ZERO),
+        ..options(Slow { begun, go }, Acting::DryRun(None))
+    };
+    let mut machine = Scripted::new(&kernel, 2, steps(1_000));
+    (machine.has_clock, machine.silent_from) = (false, 1);
+    let mut session = Session::new(machine, options).unwrap();
+    session.begin();
+    let mut decided = Vec::new();
+    let mut number = 0;
+    // The policy is late by three periods each time.
+    for turn in 0..4 {
+        let asked = loop {
+            let period = tick(&mut session);
+            number += 1;
+            if has_begun.try_recv().is_ok() {
+                break period;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(asked.snapshot.period + 1, number, "{turn}");
+        for _ in 0..3 {
+            tick(&mut session);
+            number += 1;
+        }
+        decide.send(Plan::default()).unwrap();
+        let answered = loop {
+            let period = tick(&mut session);
+            number += 1;
+            if period.decision.is_some() {
+                break period;
+            }
+            std::thread::yield_now();
+        };
+        let decision = answered.decision.clone().unwrap();
+        assert!(decision.asked_in <= asked.snapshot.period);
+        decided.push(decision);
+        // The answer was taken in, and the policy asked again.
+        session.machine().at = 1;
+    }
+    let counted: Vec<u64> = decided.iter().map(|it| it.basis.period).collect();
+    assert_eq!(counted, [0, 1, 2, 3]);
+    for decision in &decided {
+        let known = |snapshot: &Snapshot| {
+            let fp = snapshot.thread(thread)?.metrics.get("fp_share").copied();
+            fp.map(|metric| metric.confidence)
+        };
+        // One value came in the first second; it fades with each.
+        let expected = 0.8f64.powi(decision.asked_in as i32);
+        let confidence = known(&decision.basis).unwrap_or(0.0);
+        let expected = if expected < 0.045 { 0.0 } else { expected };
+        assert!((confidence - expected).abs() < 1e-9, "{decision:?}");
+    }
+    drop(decide);
 }
 
 #[test]

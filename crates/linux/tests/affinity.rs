@@ -62,6 +62,7 @@ fn change(thread: ThreadId, expect: &PuSet, set: &PuSet) -> MaskChange {
 
 #[test]
 fn set_and_restored() {
+    let _alone = alone();
     let sleeper = Sleeper::new("sleep 30", "");
     let id = sleeper.id();
     let mut affinity = LinuxAffinity::new();
@@ -84,6 +85,7 @@ fn set_and_restored() {
 
 #[test]
 fn a_mask_that_somebody_else_set_is_left_alone() {
+    let _alone = alone();
     let sleeper = Sleeper::new("sleep 30", "");
     let id = sleeper.id();
     let mut affinity = LinuxAffinity::new();
@@ -107,6 +109,7 @@ fn a_mask_that_somebody_else_set_is_left_alone() {
 
 #[test]
 fn only_what_was_the_whole_of_its_cpu_set_is_made_that_again() {
+    let _alone = alone();
     let sleeper = Sleeper::new("sleep 30", "");
     let id = sleeper.id();
     let mut affinity = LinuxAffinity::new();
@@ -128,6 +131,7 @@ fn only_what_was_the_whole_of_its_cpu_set_is_made_that_again() {
 
 #[test]
 fn impossible_changes_are_named() {
+    let _alone = alone();
     let sleeper = Sleeper::new("sleep 30", "");
     let id = sleeper.id();
     let mut affinity = LinuxAffinity::new();

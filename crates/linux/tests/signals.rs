@@ -42,6 +42,7 @@ fn faults() {
 
 #[test]
 fn a_fault_of_its_own_ends_the_process() {
+    let _alone = alone();
     for (fault, signal, said) in [
         ("segv", libc::SIGSEGV, ""),
         ("abort", libc::SIGABRT, ""),

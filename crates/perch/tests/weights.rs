@@ -30,7 +30,11 @@ impl Run {
             fs::copy("/bin/sh", folder.path().join(name)).unwrap();
         }
         // Another user may not be allowed to enter the folder in which perch was built.
-        fs::copy(env!("CARGO_BIN_EXE_perch"), folder.path().join("perch-copy")).unwrap();
+        fs::copy(
+            env!("CARGO_BIN_EXE_perch"),
+            folder.path().join("perch-copy"),
+        )
+        .unwrap();
         Self { folder }
     }
 

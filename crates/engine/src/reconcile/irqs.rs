@@ -81,7 +81,7 @@ impl Reconciler {
     }
 
     /// Gives every interrupt back that still has the mask which it was given.
-    pub(super) fn give_back_irqs(&mut self, affinity: &mut dyn Affinity) -> RestoreReport {
+    pub(crate) fn give_back_irqs(&mut self, affinity: &mut dyn Affinity) -> RestoreReport {
         let mut report = RestoreReport::default();
         let Some(file) = self.irqs.take() else {
             return report;

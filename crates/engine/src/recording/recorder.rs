@@ -129,7 +129,7 @@ impl<W: Write + Send> Observer for Recorder<W> {
 
     fn period(&mut self, period: &Period) {
         let decision = period.decision.as_ref();
-        let basis = decision.map(|decision| decision.basis.period);
+        let basis = decision.map(|decision| decision.asked_in);
         self.write(&Record::Period(Box::new(PeriodRecord {
             number: period.snapshot.period,
             topology: None,

@@ -1,16 +1,18 @@
 //! Commands to a running session, and the programs that it follows.
 
-use super::{Session, names};
+use super::{Session, Wants, names};
 use crate::{
     command::{Answer, Command, CommandError, Queued},
     decider::Decider,
     observer::Cause,
+    restore::RestoreReport,
 };
-use perch_core::{Launch, Machine, MachineError, machine::SESSION_VARIABLE};
+use perch_core::{Launch, Machine, MachineError, Policy, Remark, machine::SESSION_VARIABLE};
 use std::ffi::OsString;
 
 impl<M: Machine> Session<M> {
-    /// Carries out the commands that wait; the cause if one of them ends the session.
+    /// Carries out the commands that wait; the cause if one of them ends the session. To be called before the machine is
+    /// observed: an observation from before [`Command::Detach`] has threads in it that must not be placed any more.
     pub fn obey(&mut self) -> Option<Cause> {
         let mut cause = None;
         while let Ok(Queued { command, answer }) = self.commands.try_recv() {
@@ -27,23 +29,49 @@ impl<M: Machine> Session<M> {
         match command {
             Command::Attach(pid) => self.attach(pid)?,
             Command::Detach(pid) => self.detach(pid)?,
-            Command::SetPolicy(policy) => {
-                self.machine.watch_irqs(policy.wants_irqs())?;
-                self.machine.watch_weights(policy.wants_weights())?;
-                self.machine.watch_pus(policy.wants_pu_loads());
-                let events = self.control.processor().event_plan_with(policy.needs());
-                self.machine.configure(&events)?;
-                if !self.given_period {
-                    self.period = policy.period();
-                    self.interval = self.interval.min(self.period);
-                }
-                self.decider = Decider::new(policy, self.deciding);
-            }
+            Command::SetPolicy(policy) => self.set_policy(policy)?,
             Command::Pause => self.paused = true,
             Command::Resume => self.paused = false,
             Command::Stop => {}
         }
         Ok(())
+    }
+
+    /// Another policy from now on. If the machine cannot observe what that needs, the present one stays.
+    fn set_policy(&mut self, policy: Box<dyn Policy>) -> Result<(), MachineError> {
+        let wants = Wants::of(&*policy, self.control.processor());
+        if let Err(error) = wants.configure(&mut self.machine) {
+            // As before, which the machine could do.
+            let _ = self.wants.configure(&mut self.machine);
+            return Err(error);
+        }
+        if self.wants.irqs && !wants.irqs {
+            self.let_irqs_go();
+        }
+        self.wants = wants;
+        if !self.given_period {
+            self.period = policy.period();
+        }
+        self.interval = self.given_interval.unwrap_or(self.period).min(self.period);
+        self.decider = Decider::new(policy, self.deciding);
+        Ok(())
+    }
+
+    /// Interrupts are not observed any more, so no plan would give them back.
+    fn let_irqs_go(&mut self) {
+        let mut left = RestoreReport::default();
+        if let Some(reconciler) = &mut self.reconciler {
+            left = reconciler.give_back_irqs(self.machine.affinity());
+        }
+        let failed = left.irqs.failed.iter().filter_map(|(irq, _)| *irq);
+        self.control.irqs.let_go(&failed.collect());
+        if left.has_failed() {
+            let text = format!(
+                "not all interrupts have their masks back: {}; perch tries again when it ends",
+                names(&left)
+            );
+            self.remarks.push(Remark::error("irqs-left", text));
+        }
     }
 
     /// Starts a program with the session's mark in its environment; its process number.
@@ -115,11 +143,40 @@ impl<M: Machine> Session<M> {
                 return Err(CommandError::LeftBehind { pid, threads });
             }
         }
+        self.forget(target);
+        Ok(())
+    }
+
+    /// Parts with targets whose last known process has ended: a session that others attach to for weeks would keep a
+    /// journal of each.
+    pub(super) fn part_with(&mut self, emptied: &[u32]) {
+        if emptied.is_empty() {
+            return;
+        }
+        let left = self.machine.processes();
+        for target in emptied {
+            // A process that was found since goes on.
+            if left.iter().any(|(_, of)| of == target) {
+                continue;
+            }
+            let failed = match &mut self.reconciler {
+                Some(reconciler) => reconciler
+                    .give_back_target(*target, &mut self.machine)
+                    .has_failed(),
+                None => false,
+            };
+            // With something left to restore it is kept, and tried again at the end.
+            if !failed {
+                self.forget(*target);
+            }
+        }
+    }
+
+    fn forget(&mut self, target: u32) {
         self.attached.retain(|(_, of)| *of != target);
         if let Some(targets) = self.machine.targets() {
             targets.detach(target);
         }
         self.control.forget_target(target);
-        Ok(())
     }
 }

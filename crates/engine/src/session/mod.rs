@@ -4,6 +4,7 @@
 
 mod commands;
 mod options;
+mod wants;
 
 pub use options::{Acting, Options};
 
@@ -26,6 +27,7 @@ use std::{
     sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
+use wants::Wants;
 
 /// A session that cannot go on. What it had changed is undone.
 #[derive(Debug, thiserror::Error)]
@@ -86,10 +88,17 @@ pub struct Session<M: Machine> {
     /// Whether the period stays what it is under another policy.
     given_period: bool,
     interval: Duration,
+    /// The interval that was asked for, if any.
+    given_interval: Option<Duration>,
+    /// What the machine observes for the policy.
+    wants: Wants,
     take_over: bool,
     paused: bool,
-    /// When the policy was last asked, in nanoseconds since the machine was opened.
+    /// When the policy was last asked, in nanoseconds since the machine was opened, and the number of the observation.
     decided: u64,
+    asked_in: u64,
+    /// What commands have to tell, for the next period.
+    remarks: Vec<Remark>,
     publisher: Publisher,
     /// Attached processes, each with its target, in the order in which they were attached: the first one of a target is
     /// its root.
@@ -105,10 +114,8 @@ impl<M: Machine> Session<M> {
     /// # Errors
     /// A machine that cannot count, a /proc that cannot be read.
     pub fn new(mut machine: M, options: Options) -> Result<Self, SessionError> {
-        machine.watch_pus(options.policy.wants_pu_loads());
-        machine.watch_irqs(options.policy.wants_irqs())?;
-        machine.watch_weights(options.policy.wants_weights())?;
-        machine.configure(&options.processor.event_plan_with(options.policy.needs()))?;
+        let wants = Wants::of(&*options.policy, &*options.processor);
+        wants.configure(&mut machine)?;
         let default = machine.default_mask();
         let (reconciler, dry_run, other) = match options.acting {
             Acting::Live(dir) => (Some(Reconciler::new(dir, default.clone())?), None, None),
@@ -140,9 +147,13 @@ impl<M: Machine> Session<M> {
             period,
             given_period: options.period.is_some(),
             interval: options.interval.unwrap_or(period).min(period),
+            given_interval: options.interval,
+            wants,
             take_over: options.take_over,
             paused: false,
             decided: 0,
+            asked_in: 0,
+            remarks: Vec::new(),
             publisher: Publisher::default(),
             attached: Vec::new(),
             handle,
@@ -212,8 +223,8 @@ impl<M: Machine> Session<M> {
     fn periods(&mut self, observer: &mut dyn Observer) -> Result<Cause, MachineError> {
         loop {
             let wake = self.machine.wait(self.interval)?;
-            let observation = self.machine.observe()?;
             let commanded = self.obey();
+            let observation = self.machine.observe()?;
             let ending = match wake {
                 Wake::Period => commanded,
                 Wake::Ended(status) => Some(Cause::Ended(status)),
@@ -255,10 +266,11 @@ impl<M: Machine> Session<M> {
         Ok(end)
     }
 
-    /// Takes in one observation, decides if a period is over, and makes the changes. The `last` observation of a session
+    /// Takes in one observation, which was made after the last [`Session::obey`], decides if a period is over, and makes the changes. The `last` observation of a session
     /// decides nothing.
     pub fn step(&mut self, mut observation: Observation, last: bool) -> Arc<Period> {
-        let mut remarks = observation.remarks.clone();
+        let mut remarks = std::mem::take(&mut self.remarks);
+        remarks.extend(observation.remarks.iter().cloned());
         self.take_in(&mut observation, &mut remarks);
         let observation = Arc::new(observation);
         let snapshot = Arc::new(self.control.tick(&observation, &mut remarks));
@@ -312,6 +324,7 @@ impl<M: Machine> Session<M> {
         if let Some(reconciler) = &mut self.reconciler {
             reconciler.note(&taken, &observation.ended, &self.control, affinity, remarks);
         }
+        self.part_with(&taken.emptied);
     }
 
     /// What the policy asks for now, if anything.
@@ -321,8 +334,12 @@ impl<M: Machine> Session<M> {
         snapshot: &Arc<Snapshot>,
         remarks: &mut Vec<Remark>,
     ) -> Option<Decision> {
-        let late = self.decider.late();
-        let late = late.map(|(basis, plan)| Decision { basis, plan });
+        let asked_in = self.asked_in;
+        let late = self.decider.late().map(|(basis, plan)| Decision {
+            basis,
+            asked_in,
+            plan,
+        });
         if !self.is_due(observation.at) {
             self.control.keep(observation);
             return late;
@@ -338,12 +355,15 @@ impl<M: Machine> Session<M> {
             self.control.keep(observation);
             return late;
         }
-        self.decided = observation.at;
-        let all = self.control.all(observation, remarks);
+        (self.decided, self.asked_in) = (observation.at, snapshot.period);
+        let basis = self.control.basis(observation, snapshot, remarks);
         self.control.told();
-        let basis = all.map_or_else(|| Arc::clone(snapshot), Arc::new);
         match self.decider.ask(&basis) {
-            Some(plan) => Some(Decision { basis, plan }),
+            Some(plan) => Some(Decision {
+                basis,
+                asked_in: self.asked_in,
+                plan,
+            }),
             None => late,
         }
     }

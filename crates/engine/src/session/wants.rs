@@ -1,0 +1,35 @@
+//! What a policy wants to be observed.
+
+use crate::characterise::Processor;
+use perch_core::{EventPlan, Machine, MachineError, Policy};
+
+/// What the machine observes for a policy besides threads and their masks.
+#[derive(Debug)]
+pub(super) struct Wants {
+    pu_loads: bool,
+    pub(super) irqs: bool,
+    weights: bool,
+    events: EventPlan,
+}
+
+impl Wants {
+    pub(super) fn of(policy: &dyn Policy, processor: &dyn Processor) -> Self {
+        Self {
+            pu_loads: policy.wants_pu_loads(),
+            irqs: policy.wants_irqs(),
+            weights: policy.wants_weights(),
+            events: processor.event_plan_with(policy.needs()),
+        }
+    }
+
+    /// Has the machine observe all that from now on.
+    ///
+    /// # Errors
+    /// A machine that cannot. It may observe some of it by then.
+    pub(super) fn configure<M: Machine>(&self, machine: &mut M) -> Result<(), MachineError> {
+        machine.watch_pus(self.pu_loads);
+        machine.watch_irqs(self.irqs)?;
+        machine.watch_weights(self.weights)?;
+        machine.configure(&self.events)
+    }
+}
