@@ -350,6 +350,10 @@ impl KnownNices {
             }
             // A thread whose origin was not seen was most likely created by one of its own process.
             Some(Source::Process(_)) | None => {
+                // perch has set this value nowhere, so it cannot be inherited from perch.
+                if !self.given.contains(&nice) {
+                    return free;
+                }
                 let of = match from {
                     Some(Source::Process(of)) => of,
                     _ => pid,

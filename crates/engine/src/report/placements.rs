@@ -2,7 +2,7 @@
 
 use super::{Cell, Placements, Role, Row};
 use perch_core::ThreadId;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// When there are as many columns, two become one: at least half of them are always there.
 const COLUMNS: usize = 128;
@@ -30,7 +30,7 @@ pub(super) struct Lanes {
 #[derive(Debug, Clone)]
 struct Slot {
     thread: ThreadId,
-    name: String,
+    name: Arc<str>,
     role: Role,
     bound: bool,
     time: u64,
@@ -55,7 +55,7 @@ impl Lanes {
         &mut self,
         pu: u32,
         thread: ThreadId,
-        name: &str,
+        name: &Arc<str>,
         role: Role,
         bound: bool,
         time: u64,
@@ -72,7 +72,7 @@ impl Lanes {
         }
         let slot = Slot {
             thread,
-            name: name.to_owned(),
+            name: Arc::clone(name),
             role,
             bound,
             time,
@@ -140,7 +140,7 @@ impl Lanes {
         let cell = |(slot, (_, time)): (&Option<Slot>, &(u64, u64))| {
             slot.as_ref().map(|slot| Cell {
                 thread: slot.thread,
-                name: slot.name.clone(),
+                name: slot.name.to_string(),
                 role: slot.role,
                 bound: slot.bound,
                 share: (slot.time as f64 / (*time).max(1) as f64).min(1.0),
@@ -194,7 +194,14 @@ mod tests {
     }
 
     fn add(lanes: &mut Lanes, pu: u32, tid: i32, time: u64) {
-        lanes.add(pu, thread(tid), "worker", Role::Integer, false, time);
+        lanes.add(
+            pu,
+            thread(tid),
+            &"worker".into(),
+            Role::Integer,
+            false,
+            time,
+        );
     }
 
     /// Entries that are kept, open and closed.
