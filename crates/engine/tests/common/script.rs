@@ -81,6 +81,8 @@ pub struct Scripted {
     pub report_ended: bool,
     /// From this period on modules say nothing.
     pub silent_from: usize,
+    /// From this period on masks are read only if they are asked for.
+    pub masks_until: usize,
     /// Whether events are counted.
     pub counts: bool,
     /// What it was configured to count.
@@ -110,6 +112,7 @@ impl Scripted {
             end: Wake::Ended(Some(0)),
             report_ended: false,
             silent_from: usize::MAX,
+            masks_until: usize::MAX,
             counts: false,
             configured: EventPlan::default(),
             watches_pus: false,
@@ -174,7 +177,8 @@ impl Machine for Scripted {
             switches: Some(3),
             migrations: Some(0),
             last_pu: kernel.effective(&task.requested, task.group).first(),
-            mask: Some(kernel.effective(&task.requested, task.group)),
+            mask: (self.at < self.masks_until)
+                .then(|| kernel.effective(&task.requested, task.group)),
             counts: self.counts.then(|| fp_count(id)).into_iter().collect(),
             metrics: match self.at < self.silent_from {
                 true => sampled(task.fp),
