@@ -145,6 +145,13 @@ impl Days {
         self.born += 1;
     }
 
+    /// An attached process ends without anybody detaching it.
+    fn end(&mut self, pid: i32) {
+        let mut attached = self.targets.values();
+        let id = attached.find(|id| id.tid == pid).expect("attached");
+        self.ends.push_back((self.period, *id));
+    }
+
     fn measure(&mut self) {
         let statm = fs::read_to_string("/proc/self/statm").unwrap();
         let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
@@ -180,7 +187,9 @@ impl Targets for Days {
 
     fn detach(&mut self, target: u32) {
         let id = self.targets.remove(&target).expect("attached");
-        assert_eq!(self.masks.0.remove(&id), Some(all()), "its mask is back");
+        if let Some(mask) = self.masks.0.remove(&id) {
+            assert_eq!(mask, all(), "its mask is back");
+        }
     }
 }
 
@@ -310,8 +319,14 @@ fn live_for_days(observer: &mut dyn Observer, what: &str) {
             let pid = 100_000 + 2 * i32::try_from(period / ATTACH).unwrap();
             attached.push_back(pid);
             let mut commands = vec![Command::Attach(pid)];
-            if attached.len() > ATTACHED {
-                commands.extend(attached.pop_front().map(Command::Detach));
+            // Every other one is detached, the others end.
+            match (attached.len() > ATTACHED)
+                .then(|| attached.pop_front())
+                .flatten()
+            {
+                Some(pid) if pid % 4 == 0 => commands.push(Command::Detach(pid)),
+                Some(pid) => session.machine().end(pid),
+                None => {}
             }
             let replies: Vec<_> = commands
                 .into_iter()
@@ -326,6 +341,8 @@ fn live_for_days(observer: &mut dyn Observer, what: &str) {
         observer.period(&period);
     }
     session.machine().measure();
+    let followed = session.machine().targets.len();
+    assert!(followed <= ATTACHED + 1, "{what}: {followed} targets");
     let journals = || fs::read_dir(dir.path()).unwrap().count();
     let some = 2..=ATTACHED + 1;
     assert!(
