@@ -82,7 +82,7 @@ pub trait Affinity: Send {
     fn allowed(&self, thread: ThreadId) -> Option<PuSet>;
 
     /// Waits a moment for the kernel to finish a change of PUs or CPU sets.
-    fn settle(&self) {}
+    fn settle(&self);
 
     /// Which program the process executes; `None` if that is unknown.
     fn image(&self, _process: ProcessId) -> Option<Image> {
@@ -90,9 +90,7 @@ pub trait Affinity: Send {
     }
 
     /// Whether the thread runs on behalf of this user: its real, effective or saved user number is this one.
-    fn belongs_to(&self, _thread: ThreadId, _user: u32) -> bool {
-        true
-    }
+    fn belongs_to(&self, thread: ThreadId, user: u32) -> bool;
 
     /// Live threads of these processes and of all that descend from them, and of processes that carry the session's
     /// mark in their environment; without those that `known` knows.

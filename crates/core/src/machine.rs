@@ -60,8 +60,18 @@ pub trait Machine: Send {
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError>;
 
     /// Says whether PUs are to be observed besides threads ([`Observation::pus`]); before [`Machine::configure`], whose
-    /// events are then counted on PUs too, where that is possible. Machines that cannot observe them do not.
-    fn watch_pus(&mut self, _watch: bool) {}
+    /// events are then counted on PUs too, where that is possible.
+    ///
+    /// # Errors
+    /// A machine that cannot observe them.
+    fn watch_pus(&mut self, watch: bool) -> Result<(), MachineError> {
+        match watch {
+            false => Ok(()),
+            true => Err(MachineError::Other(
+                "this machine cannot observe what its PUs do: choose another policy".to_owned(),
+            )),
+        }
+    }
 
     /// Says whether interrupts are to be observed ([`Observation::irqs`]).
     ///
@@ -113,11 +123,9 @@ pub trait Machine: Send {
     }
 
     /// The processes that are followed at this moment, each with its target. Includes processes created since the last
-    /// observation, so that none is missed when masks are restored. Machines on which [`Affinity::relatives`] finds all
-    /// of them need not implement this.
-    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
-        Vec::new()
-    }
+    /// observation, so that none is missed when masks are restored. None on machines on which
+    /// [`Affinity::relatives`] finds all of them.
+    fn processes(&mut self) -> Vec<(ProcessId, u32)>;
 
     /// The mask of threads that have not been placed, where [`Observation::processes`] says nothing else: for a
     /// launched program the one that perch inherited, for an attached one the effective cpuset. Offline PUs included.

@@ -148,6 +148,10 @@ impl<R: BufRead + Send> Machine for RecordedMachine<R> {
         Ok(())
     }
 
+    fn watch_pus(&mut self, _: bool) -> Result<(), MachineError> {
+        Ok(())
+    }
+
     fn watch_irqs(&mut self, _: bool) -> Result<(), MachineError> {
         Ok(())
     }
@@ -191,6 +195,10 @@ impl<R: BufRead + Send> Machine for RecordedMachine<R> {
         Ok(observation)
     }
 
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
+        Vec::new()
+    }
+
     fn default_mask(&self) -> PuSet {
         self.ownership.default_mask().clone()
     }
@@ -206,6 +214,13 @@ impl<R: BufRead + Send> Machine for RecordedMachine<R> {
 }
 
 impl Affinity for Masks {
+    fn settle(&self) {}
+
+    /// Nothing is changed, for whatever user.
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        true
+    }
+
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         self.0.get(&thread).cloned().ok_or(MaskError::Gone)
     }

@@ -48,6 +48,12 @@ fn all() -> PuSet {
 struct Masks(BTreeMap<ThreadId, PuSet>);
 
 impl Affinity for Masks {
+    fn settle(&self) {}
+
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        true
+    }
+
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         self.0.get(&thread).cloned().ok_or(MaskError::Gone)
     }
@@ -194,6 +200,10 @@ impl Targets for Days {
 }
 
 impl Machine for Days {
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
+        Vec::new()
+    }
+
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         Some(self)
     }

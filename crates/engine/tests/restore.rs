@@ -200,6 +200,8 @@ fn another_users_journal_moves_nobody_elses_threads() {
 struct Strangers(Knob);
 
 impl Affinity for Strangers {
+    fn settle(&self) {}
+
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         self.0.mask(thread)
     }

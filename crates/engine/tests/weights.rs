@@ -263,6 +263,8 @@ fn a_group_in_another_cgroup_namespace_is_not_taken_for_one_that_is_gone() {
 struct Strangers(Niced, ThreadId);
 
 impl Affinity for Strangers {
+    fn settle(&self) {}
+
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         self.0.mask(thread)
     }

@@ -262,8 +262,8 @@ impl Machine for LinuxMachine {
         self.live.configure(plan)
     }
 
-    fn watch_pus(&mut self, watch: bool) {
-        self.live.watch_pus(watch);
+    fn watch_pus(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.live.watch_pus(watch)
     }
 
     fn watch_irqs(&mut self, watch: bool) -> Result<(), MachineError> {

@@ -218,8 +218,9 @@ impl Machine for SimMachine {
         Ok(())
     }
 
-    fn watch_pus(&mut self, watch: bool) {
+    fn watch_pus(&mut self, watch: bool) -> Result<(), MachineError> {
         self.pus = watch.then(|| self.system.pus().to_vec());
+        Ok(())
     }
 
     fn wait(&mut self, period: Duration) -> Result<Wake, MachineError> {
@@ -328,12 +329,24 @@ impl Machine for SimMachine {
         self
     }
 
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
+        Vec::new()
+    }
+
     fn counting(&self) -> String {
         "the simulated machine's counters".into()
     }
 }
 
 impl Affinity for SimMachine {
+    /// Masks change at once.
+    fn settle(&self) {}
+
+    /// There are no users.
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        true
+    }
+
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         let index = self.index(thread).ok_or(MaskError::Gone)?;
         Ok(self.system.threads()[index].mask.clone())

@@ -34,7 +34,7 @@ fn run(threads: usize, contexts: u32, seed: u64, watch: bool) -> Vec<perch_core:
     let machine = machine(2, contexts, Multithreading::Simultaneous);
     let system = system(machine, workload(mixes, steps.collect()), seed);
     let mut machine = SimMachine::new(system, None);
-    machine.watch_pus(watch);
+    machine.watch_pus(watch).unwrap();
     machine.configure(&plan()).unwrap();
     let mut seen = Vec::new();
     loop {

@@ -27,7 +27,7 @@ impl Wants {
     /// # Errors
     /// A machine that cannot. It may observe some of it by then.
     pub(super) fn configure<M: Machine>(&self, machine: &mut M) -> Result<(), MachineError> {
-        machine.watch_pus(self.pu_loads);
+        machine.watch_pus(self.pu_loads)?;
         machine.watch_irqs(self.irqs)?;
         machine.watch_weights(self.weights)?;
         machine.configure(&self.events)

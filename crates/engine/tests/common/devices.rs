@@ -134,6 +134,12 @@ impl Irqs for Devices {
 }
 
 impl Affinity for Devices {
+    fn settle(&self) {}
+
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        true
+    }
+
     fn mask(&self, _: ThreadId) -> Result<PuSet, MaskError> {
         Err(MaskError::Gone)
     }
@@ -180,6 +186,10 @@ impl Interrupted {
 }
 
 impl Machine for Interrupted {
+    fn processes(&mut self) -> Vec<(ProcessId, u32)> {
+        Vec::new()
+    }
+
     fn topology(&self) -> Arc<Topology> {
         Arc::new(topology(2, &set("0-3")))
     }

@@ -11,6 +11,12 @@ use std::sync::{Arc, RwLock};
 pub struct Knob(pub Arc<RwLock<Kernel>>);
 
 impl Affinity for Knob {
+    fn settle(&self) {}
+
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        true
+    }
+
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         self.0.read().unwrap().mask(thread).ok_or(MaskError::Gone)
     }

@@ -316,6 +316,12 @@ impl WeightGroups for Niced {
 }
 
 impl Affinity for Niced {
+    fn settle(&self) {}
+
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        true
+    }
+
     fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
         self.nice(thread).map(|_| set("0-3"))
     }

@@ -136,8 +136,9 @@ impl Machine for Scripted {
         Ok(())
     }
 
-    fn watch_pus(&mut self, watch: bool) {
+    fn watch_pus(&mut self, watch: bool) -> Result<(), MachineError> {
         self.watches_pus = watch;
+        Ok(())
     }
 
     fn targets(&mut self) -> Option<&mut dyn Targets> {

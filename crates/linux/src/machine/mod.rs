@@ -287,8 +287,9 @@ impl Machine for LiveMachine {
         Ok(())
     }
 
-    fn watch_pus(&mut self, watch: bool) {
+    fn watch_pus(&mut self, watch: bool) -> Result<(), MachineError> {
         self.pus.watch(watch);
+        Ok(())
     }
 
     fn watch_irqs(&mut self, watch: bool) -> Result<(), MachineError> {
