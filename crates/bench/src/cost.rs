@@ -27,6 +27,10 @@ pub struct Cost {
     pub perf: Spread,
     /// perch / perf, of the medians.
     pub ratio: f64,
+    /// perch's own time without its sampling interrupts / perf.
+    pub own_ratio: f64,
+    /// What `own_ratio` is to stay under, if there is an aim for this many threads.
+    pub own_aim: Option<f64>,
     /// perch's own time a thread a period, in seconds, interrupts left out.
     pub per_thread: f64,
     /// From start until all threads are followed, in seconds.
@@ -37,13 +41,17 @@ impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "  {} threads, {} running: perch {}, perf stat {}; ratio {:.2} (aim: below 1)\n    \
+            "  {} threads, {} running: perch {}, perf stat {}; ratio {:.2} (aim: below 1), without interrupts \
+             {:.2}{}\n    \
              of perch's, {:.2} are interrupts of {:.0} samples; {:.2} µs a thread a period; attached after {:.0} ms",
             self.threads,
             self.running,
             self.perch.scaled(1e3),
             self.perf.scaled(1e3),
             self.ratio,
+            self.own_ratio,
+            self.own_aim
+                .map_or_else(String::new, |aim| format!(" (aim: {aim})")),
             self.interrupts * 1e3,
             self.samples,
             self.per_thread * 1e6,
@@ -51,6 +59,9 @@ impl fmt::Display for Cost {
         )
     }
 }
+
+/// Numbers of threads with the share of perf stat's cost that perch's own time is to stay under.
+const OWN_AIMS: [(usize, f64); 2] = [(200, 0.7), (2_000, 0.5)];
 
 /// How long each tool is watched, in periods of one second.
 const WINDOW: Duration = Duration::from_secs(4);
@@ -99,6 +110,11 @@ pub fn measure(
         threads,
         running,
         ratio: perch.median / perf.median,
+        own_ratio: (perch.median - interrupts) / perf.median,
+        own_aim: OWN_AIMS
+            .iter()
+            .find(|(of, _)| *of == threads)
+            .map(|(_, aim)| *aim),
         per_thread: (perch.median - interrupts) / threads as f64,
         attach: Spread::of(&attach),
         perch,

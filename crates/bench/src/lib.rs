@@ -7,6 +7,7 @@
 pub mod cost;
 pub mod slowdown;
 pub mod spread;
+pub mod start;
 pub mod tool;
 pub mod victim;
 
@@ -30,7 +31,7 @@ pub struct Args {
     /// Numbers of threads for the steady cost, 5 % of them running
     #[arg(long, value_delimiter = ',', default_value = "200,2000")]
     threads: Vec<usize>,
-    /// Leave out what the victim loses, which takes longest
+    /// Leave out what victims lose, which takes longest
     #[arg(long)]
     no_slowdown: bool,
     /// Print JSON
@@ -47,6 +48,8 @@ pub struct Results {
     pub cost: Vec<cost::Cost>,
     /// What the victim loses.
     pub slowdown: Vec<slowdown::Slowdown>,
+    /// What programs lose from their start on.
+    pub start: Vec<start::Start>,
 }
 
 /// Measures and prints.
@@ -77,6 +80,7 @@ pub fn main() -> Result<()> {
         interrupt,
         cost: Vec::new(),
         slowdown: Vec::new(),
+        start: Vec::new(),
     };
     for threads in args.threads {
         let cost = cost::measure(&perch, &args.perf, threads, args.pairs, interrupt)?;
@@ -93,6 +97,15 @@ pub fn main() -> Result<()> {
         let slowdown = slowdown::measure(&perch, case, args.pairs)?;
         say(&slowdown);
         results.slowdown.push(slowdown);
+    }
+    say(
+        &"\nWhat a program loses that perch has started: of its throughput in its first second, or of that of the \
+          programs that it starts one after another; of its work per time on PUs",
+    );
+    for case in start::CASES {
+        let start = start::measure(&perch, case, args.pairs)?;
+        say(&start);
+        results.start.push(start);
     }
     finish(&results, args.json)
 }

@@ -1,5 +1,5 @@
 //! A process to be watched: many threads, few of them running. Answers each line on its input with one JSON line:
-//! work done so far and context switches so far.
+//! work done so far. With `--for` or `--spawn` it works from its start and prints once what it has done.
 
 use clap::{Parser, ValueEnum};
 use std::{
@@ -20,6 +20,10 @@ enum Mode {
     Compute,
     /// Two threads on one PU that wake each other about 100,000 times a second.
     Switch,
+    /// Two threads on one PU that wake each other by a pipe and do nothing else.
+    Pipe,
+    /// The same by a futex.
+    Futex,
 }
 
 /// A process to be watched.
@@ -34,6 +38,12 @@ struct Args {
     /// What they do.
     #[arg(long, value_enum, default_value_t = Mode::Compute)]
     mode: Mode,
+    /// Works for this many milliseconds from its start, prints what was done, and exits.
+    #[arg(long = "for", value_name = "MS")]
+    time: Option<u64>,
+    /// Runs /bin/true this often, one after another, prints how long that took, and exits.
+    #[arg(long, value_name = "TIMES")]
+    spawn: Option<u64>,
 }
 
 /// One thread's count on a cache line of its own.
@@ -42,20 +52,58 @@ struct Args {
 struct Work(AtomicU64);
 
 fn main() -> anyhow::Result<()> {
+    let began = Instant::now();
     let args = Args::parse();
+    if let Some(times) = args.spawn {
+        for _ in 0..times {
+            std::process::Command::new("/bin/true").status()?;
+        }
+        print_done(times, began);
+    }
     let work: Arc<Vec<Work>> =
         Arc::new((0..args.threads.max(2)).map(|_| Work::default()).collect());
     match args.mode {
         Mode::Compute => spawn_compute(&args, &work)?,
         Mode::Switch => spawn_pair(&work)?,
+        Mode::Pipe => {
+            let work = Arc::clone(&work);
+            thread::Builder::new()
+                .name("ping".into())
+                .spawn(move || pair(0, &work).expect("pipes work"))?;
+        }
+        Mode::Futex => spawn_futex_pair(&work)?,
+    }
+    if let Some(time) = args.time {
+        thread::sleep(Duration::from_millis(time).saturating_sub(began.elapsed()));
+        print_done(done(&work), began);
     }
     println!("{{\"pid\":{}}}", std::process::id());
     for line in std::io::stdin().lock().lines() {
         line?;
-        let done: u64 = work.iter().map(|work| work.0.load(Ordering::Relaxed)).sum();
-        println!("{{\"work\":{done}}}");
+        println!("{{\"work\":{}}}", done(&work));
         std::io::stdout().flush()?;
     }
+    std::process::exit(0)
+}
+
+fn done(work: &[Work]) -> u64 {
+    work.iter().map(|work| work.0.load(Ordering::Relaxed)).sum()
+}
+
+/// One line with the work that was done since then, and the time on PUs that it took; then the process exits.
+fn print_done(work: u64, began: Instant) -> ! {
+    let seconds = began.elapsed().as_secs_f64();
+    // SAFETY: zeroed rusages are valid, and getrusage(2) fills them in.
+    let on_pu: f64 = [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN]
+        .map(|who| unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(who, &raw mut usage);
+            let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+            seconds(usage.ru_utime) + seconds(usage.ru_stime)
+        })
+        .iter()
+        .sum();
+    println!("{{\"work\":{work},\"seconds\":{seconds},\"on_pu\":{on_pu}}}");
     std::process::exit(0)
 }
 
@@ -133,13 +181,41 @@ fn passes_in(time: Duration, rounds: u32) -> anyhow::Result<u64> {
     Ok(passes)
 }
 
+/// Binds this thread, and what it starts, to the PU that it is on.
+fn stay() -> anyhow::Result<()> {
+    let mut one_pu = rustix::thread::CpuSet::new();
+    one_pu.set(rustix::thread::sched_getcpu());
+    Ok(rustix::thread::sched_setaffinity(None, &one_pu)?)
+}
+
+/// Two threads on one PU that wake each other by a futex: std's park and unpark.
+fn spawn_futex_pair(work: &Arc<Vec<Work>>) -> anyhow::Result<()> {
+    let work = Arc::clone(work);
+    thread::Builder::new().name("ping".into()).spawn(move || {
+        stay().expect("a thread may bind itself");
+        let turn = Arc::new(AtomicU64::new(0));
+        let ping = thread::current();
+        let (theirs, counted) = (Arc::clone(&turn), Arc::clone(&work));
+        let pong = thread::spawn(move || swap(1, &theirs, &ping, &counted[1]));
+        swap(0, &turn, pong.thread(), &work[0]);
+    })?;
+    Ok(())
+}
+
+/// Waits for its turn, counts, and wakes the other.
+fn swap(own: u64, turn: &AtomicU64, other: &thread::Thread, work: &Work) {
+    loop {
+        while turn.load(Ordering::Acquire) != own {
+            thread::park();
+        }
+        work.0.fetch_add(1, Ordering::Relaxed);
+        turn.store(1 - own, Ordering::Release);
+        other.unpark();
+    }
+}
+
 fn pair(rounds: u32, work: &Arc<Vec<Work>>) -> anyhow::Result<()> {
-    let one_pu = {
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(rustix::thread::sched_getcpu());
-        set
-    };
-    rustix::thread::sched_setaffinity(None, &one_pu)?;
+    stay()?;
     let ((there_out, there_in), (back_out, back_in)) = (std::io::pipe()?, std::io::pipe()?);
     let counted = Arc::clone(work);
     let other = thread::Builder::new()
