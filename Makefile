@@ -11,12 +11,13 @@ TRACE_PACKAGES := qemu-user
 
 PERCH := target/release/perch
 
-.PHONY: help run build examples test torture lint accuracy bench fuzz install
+.PHONY: help run build examples test churn torture lint accuracy bench fuzz install
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
 	@echo "make test      all tests, those in virtual machines included (root, about 10 minutes)"
 	@echo "make torture   attack perch's safety promises (root, about half an hour)"
+	@echo "make churn     500 short-lived threads a second: nothing may leak (MINUTES=20)"
 	@echo "make lint      format and clippy"
 	@echo "make accuracy  perch against counted instructions, PROGRAMS=development, held-out or both (writes docs/accuracy.md)"
 	@echo "make bench     perch's own cost against perf stat, and its parts"
@@ -55,6 +56,9 @@ test: test-packages examples
 	@rm -f $$PERCH_SKIP_LOG
 	@$(CARGO) test --workspace --no-fail-fast; status=$$?; \
 	if [ -s $$PERCH_SKIP_LOG ]; then echo; echo "not tested here:"; sort -u $$PERCH_SKIP_LOG; fi; exit $$status
+
+churn: packages
+	PERCH_CHURN_MINUTES=$(or $(MINUTES),20) $(CARGO) test -p perch --test churn -- --nocapture
 
 # Built by the user, run by root: nothing in target/ comes to belong to somebody else.
 torture: build
