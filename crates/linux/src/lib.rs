@@ -18,6 +18,7 @@ pub mod plausibility;
 pub mod proc;
 pub mod sampling;
 pub mod signals;
+mod span;
 mod supervise;
 pub mod threads;
 pub mod topology;

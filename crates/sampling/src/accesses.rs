@@ -1,13 +1,16 @@
 //! The memory that a thread was seen to touch lately.
 
 use crate::footprint::LINE_BYTES;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 /// Accesses that are remembered.
 const WINDOW: usize = 1024;
 
-/// Periods that are looked back on.
+/// Periods that are looked back on,
 const PERIODS: usize = 16;
+
+/// of about a second each, or longer ones: so at short intervals as much is known as at usual ones.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Accesses that one sample tells of at most.
 pub(crate) const PER_SAMPLE: usize = 4;
@@ -21,13 +24,16 @@ pub struct Access {
     pub write: bool,
 }
 
-/// The lines of a thread's sampled accesses: of the last 16 periods, 1,024 at most. One without any holds no heap memory.
+/// The lines of a thread's sampled accesses: of the last 16 seconds or
+/// longer intervals, 1,024 at most. One without any holds no heap memory.
 #[derive(Debug, Clone, Default)]
 pub struct Accesses {
     /// Each line's number and, in the lowest bit, whether it was written.
     lines: VecDeque<u64>,
     /// How many of them are of each period, the present one last.
     periods: VecDeque<usize>,
+    /// How much of the present one has passed.
+    passed: Duration,
 }
 
 impl Accesses {
@@ -51,12 +57,18 @@ impl Accesses {
         }
     }
 
-    /// A period is over: what is older than the last ones is forgotten.
-    pub fn end_period(&mut self) {
+    /// An interval of this length is over: what is older than the last periods is forgotten.
+    pub fn end_interval(&mut self, length: Duration) {
         if self.lines.is_empty() {
             *self = Self::default();
             return;
         }
+        self.passed += length;
+        // At the end of the interval that is nearest to a whole second.
+        if self.passed + length.min(PERIOD) / 2 < PERIOD {
+            return;
+        }
+        self.passed = Duration::ZERO;
         self.periods.push_back(0);
         if self.periods.len() > PERIODS {
             let old = self.periods.pop_front().unwrap_or(0);
@@ -86,6 +98,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn as_much_time_is_looked_back_on_at_every_interval() {
+        let remembered = |milliseconds: u64, each: u64| {
+            let mut accesses = Accesses::default();
+            for address in 0..400 / each {
+                for _ in 0..each {
+                    accesses.add(Access {
+                        address,
+                        write: false,
+                    });
+                }
+                accesses.end_interval(Duration::from_millis(milliseconds));
+            }
+            accesses.len()
+        };
+        // The present period is one of them, and is empty.
+        assert_eq!(remembered(1_000, 10), 150);
+        assert_eq!(remembered(990, 10), 150);
+        assert_eq!(remembered(5_000, 10), 150);
+        assert_eq!(remembered(100, 1), 150);
+    }
+
     proptest! {
         /// What is remembered is the end of what was added, and of the last periods only.
         #[test]
@@ -99,7 +133,7 @@ mod tests {
                     all.push((at, access.write));
                 }
                 prop_assert!(accesses.len() <= WINDOW);
-                accesses.end_period();
+                accesses.end_interval(PERIOD);
                 ends.push(all.len());
                 let seen: Vec<_> = accesses.latest(usize::MAX).collect();
                 let expected: Vec<_> = all.iter().rev().take(seen.len()).copied().collect();

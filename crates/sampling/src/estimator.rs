@@ -18,7 +18,7 @@ use crate::window::WindowFinder;
 const CACHE_CAPACITY: usize = 16 * 1024;
 
 /// Fewer samples than this are taken one by one: they say too little about which way branches go.
-const ENOUGH_FOR_FLOW: u64 = 20;
+pub(crate) const ENOUGH_FOR_FLOW: u64 = 20;
 
 /// Standard error of the estimate, in units of the standard deviation √(p (1 - p)) that an instruction's being
 /// floating-point has: nothing where nothing is floating point, most in the middle. Fitted to the programs for

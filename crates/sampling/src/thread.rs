@@ -2,7 +2,7 @@
 
 use crate::accesses::{Access, PER_SAMPLE};
 use crate::confidence::{self, Spread, TOLERANCE, Z99};
-use crate::estimator::Estimate;
+use crate::estimator::{ENOUGH_FOR_FLOW, Estimate};
 use crate::flow::Hits;
 use crate::footprint::Footprint;
 use crate::mix::{Mix, MixSum};
@@ -74,6 +74,11 @@ impl ThreadMix {
     /// Samples added since the last [`take`](crate::Estimator::take).
     pub fn samples(&self) -> u64 {
         self.fp.count() + self.undecoded
+    }
+
+    /// Whether the samples since the last [`take`](crate::Estimator::take) are enough to be seen together.
+    pub fn is_enough(&self) -> bool {
+        self.fp.count() >= ENOUGH_FOR_FLOW
     }
 
     /// Whether any sample since the last [`take`](crate::Estimator::take) fell on code with floating-point work.

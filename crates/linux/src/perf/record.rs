@@ -72,6 +72,19 @@ pub struct Sample<'a> {
 }
 
 impl Sample<'_> {
+    /// One of a 64-bit program.
+    #[cfg(test)]
+    pub(crate) fn without_registers(ip: u64, pid: i32, tid: i32, mode: CpuMode) -> Self {
+        Self {
+            ip,
+            pid,
+            tid,
+            mode,
+            abi: Abi::Bits64,
+            regs: &[],
+        }
+    }
+
     /// The sampled registers, in the order of the mask's bits.
     pub fn regs(&self) -> impl Iterator<Item = u64> + '_ {
         self.regs

@@ -1,10 +1,11 @@
-//! Events of threads that switch often, each open for a short part of a period only: so long that the switches in it
-//! cost the thread no more than a fixed share of a PU.
+//! Events of threads that switch often, each open for a short part of a second (or of a longer period) only: so long that
+//! the switches in it cost the thread no more than a fixed share of a PU.
 
 use super::source::{allowed_rate, cpu_clock, layout};
 use crate::{
     limits::{Budget, Kept, Purpose},
     perf::{Record, Ring},
+    span::{Allowance, counted, is_due},
 };
 use perch_core::ThreadId;
 use std::{
@@ -17,7 +18,7 @@ use std::{
 /// virtual machine where setting a timer is slow.
 const SWITCH_COST: f64 = 7e-6;
 
-/// What the switches in a burst may cost, as a share of one PU over a period.
+/// What the switches in a burst may cost, as a share of one PU until the next one at the soonest.
 const SHARE: f64 = 0.005;
 
 /// Samples for which a burst aims: enough for a verdict. Each costs as much as an interrupt.
@@ -29,14 +30,21 @@ const FASTEST: u32 = 997;
 /// A shorter burst would hold too few samples.
 const SHORTEST: Duration = Duration::from_millis(4);
 
-/// Bursts that begin in a period, at most: opening and closing takes about 50 µs.
+/// Bursts that begin in a second, at most: opening and closing takes about 50 µs.
 const MOST: usize = 24;
 
-/// A thread has a burst in each of its first periods,
+/// A thread has so many bursts at first, one after the other,
 const FIRST: u32 = 4;
 
-/// and then in one of this many.
-const EVERY: u64 = 4;
+/// with this time from one to the next, for which each is planned: where periods are shorter, no thread would else switch
+/// so seldom that a part of one is long enough;
+const SOON: Duration = Duration::from_secs(1);
+
+/// and then with this time.
+const LATER: Duration = Duration::from_secs(4);
+
+/// A thread that did not switch often for this long begins anew.
+const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// Bytes of a ring: of some 90 samples.
 const RING: usize = 16 << 10;
@@ -52,7 +60,7 @@ pub(super) struct Switcher {
     pub busy: f64,
 }
 
-/// How long to sample a thread, and how often: `None` if it switches too often for that.
+/// How long to sample a thread in a time of this length, and how often: `None` if it switches too often for that.
 fn plan(thread: &Switcher, period: Duration) -> Option<(Duration, u32)> {
     let part = (SHARE / (thread.rate * SWITCH_COST)).min(0.5);
     let length = period.mul_f64(part);
@@ -66,16 +74,29 @@ fn plan(thread: &Switcher, period: Duration) -> Option<(Duration, u32)> {
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     bursts: u32,
-    last: u64,
-    /// When it was last seen to switch often.
-    seen: u64,
+    /// How long ago its last burst began.
+    waits: Duration,
+    /// How long ago it was last seen to switch often.
+    seen: Duration,
+}
+
+impl Turn {
+    /// Whether it is the thread's turn at the end of such an interval.
+    fn has_come(&self, interval: Duration) -> bool {
+        match self.bursts {
+            0 => true,
+            1..FIRST => is_due(self.waits, interval, SOON),
+            FIRST.. => is_due(self.waits, interval, LATER),
+        }
+    }
 }
 
 /// The events of threads that switch often.
 pub(super) struct Bursts {
     open: BTreeMap<ThreadId, (Kept<Ring>, Instant)>,
     turns: HashMap<ThreadId, Turn>,
-    period: u64,
+    /// Bursts that may begin.
+    beginnings: Allowance,
     kernel: bool,
     budget: Budget,
 }
@@ -86,47 +107,59 @@ impl Bursts {
         Self {
             open: BTreeMap::new(),
             turns: HashMap::new(),
-            period: 0,
+            beginnings: Allowance::new(MOST),
             kernel,
             budget: Budget::of_process(),
         }
     }
 
-    /// Begins a period of about this length: the threads whose turn it is have a burst now. Returns how many switch too
-    /// often for one.
+    /// After a period of this length: the threads whose turn it is have a burst now. Returns how many switch too often for
+    /// one.
     pub(super) fn begin(&mut self, threads: &[Switcher], period: Duration) -> usize {
-        self.period += 1;
-        self.open.clear();
-        let now = self.period;
-        self.turns.retain(|_, turn| now - turn.seen < 10);
+        self.beginnings.refill(period);
+        self.turns.retain(|_, turn| {
+            turn.waits += counted(period);
+            turn.seen += counted(period);
+            !is_due(turn.seen, period, FORGOTTEN)
+        });
         let mut without = 0;
         let mut due = Vec::new();
         for thread in threads {
-            let Some((length, hz)) = plan(thread, period) else {
+            let Some((length, hz)) = plan(thread, period.max(SOON)) else {
+                self.open.remove(&thread.id);
                 without += 1;
                 continue;
             };
             let turn = self.turns.entry(thread.id).or_insert(Turn {
                 bursts: 0,
-                last: 0,
-                seen: now,
+                waits: Duration::MAX / 2,
+                seen: Duration::ZERO,
             });
-            turn.seen = now;
-            if turn.bursts < FIRST || now - turn.last >= EVERY {
-                due.push((turn.last, thread.id, length, hz));
+            turn.seen = Duration::ZERO;
+            if turn.has_come(period) {
+                due.push((turn.waits, thread.id, length, hz));
             }
         }
-        due.sort_unstable_by_key(|(last, id, ..)| (*last, *id));
-        for (_, id, length, hz) in due.into_iter().take(MOST) {
+        // Who waited longest first.
+        due.sort_unstable_by_key(|(waits, id, ..)| (std::cmp::Reverse(*waits), *id));
+        for (_, id, length, hz) in due {
+            if !self.beginnings.take() {
+                break;
+            }
             if let Ok(ring) = self.ring(id, hz) {
                 self.open.insert(id, (ring, Instant::now() + length));
             }
             // Without an event, because it has ended or for want of locked memory, its turn is over too.
             if let Some(turn) = self.turns.get_mut(&id) {
-                (turn.bursts, turn.last) = (turn.bursts + 1, now);
+                (turn.bursts, turn.waits) = (turn.bursts + 1, Duration::ZERO);
             }
         }
         without
+    }
+
+    /// A thread does not switch often any more.
+    pub(super) fn close(&mut self, id: ThreadId) {
+        self.open.remove(&id);
     }
 
     fn ring(&self, id: ThreadId, hz: u32) -> io::Result<Kept<Ring>> {
@@ -189,41 +222,77 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_has_its_turn_and_an_event_only_for_a_while() {
+    fn own() -> ThreadId {
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        let id = ThreadId { tid, start: 0 };
+        ThreadId { tid, start: 0 }
+    }
+
+    fn switcher(rate: f64) -> Switcher {
+        Switcher {
+            id: own(),
+            rate,
+            busy: 0.3,
+        }
+    }
+
+    /// At which ends of periods of so many milliseconds a thread has a burst; `None` where that is not permitted.
+    fn turns(milliseconds: u64, periods: usize, rate: f64) -> Option<Vec<usize>> {
         let mut bursts = Bursts::new(false);
-        if bursts.ring(id, 99).is_err() {
+        bursts.ring(own(), 99).ok()?;
+        let open = |_: &usize| {
+            let period = Duration::from_millis(milliseconds);
+            assert_eq!(bursts.begin(&[switcher(rate)], period), 0);
+            // As if its time were over at once.
+            let open = std::mem::take(&mut bursts.open);
+            open.values()
+                .for_each(|(_, until)| assert!(*until < Instant::now() + period.max(SOON)));
+            !open.is_empty()
+        };
+        Some((0..periods).filter(open).collect())
+    }
+
+    #[test]
+    fn turns_are_seconds_apart_at_every_period_and_as_long() {
+        let Some(seconds) = turns(1_000, 12, 100_000.0) else {
+            return skip!(Perf, "threads cannot be sampled");
+        };
+        assert_eq!(seconds, [0, 1, 2, 3, 7, 11]);
+        assert_eq!(turns(10_000, 12, 100_000.0), Some(seconds));
+        assert_eq!(
+            turns(100, 120, 100_000.0),
+            Some(vec![0, 10, 20, 30, 70, 110])
+        );
+    }
+
+    #[test]
+    fn an_event_is_open_only_for_a_while() {
+        let mut bursts = Bursts::new(false);
+        if bursts.ring(own(), 99).is_err() {
             return skip!(Perf, "threads cannot be sampled");
         }
-        let switcher = |id| Switcher {
-            id,
-            rate: 5_000.0,
-            busy: 0.3,
-        };
-        let open: Vec<bool> = (0..12)
-            .map(|_| {
-                assert_eq!(bursts.begin(&[switcher(id)], Duration::from_millis(40)), 0);
-                let open = bursts.due().is_some();
-                while let Some(due) = bursts.due() {
-                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                    bursts.drain(|_| ());
-                }
-                assert!(bursts.open.is_empty());
-                open
-            })
-            .collect();
-        let turns: Vec<usize> = (0..12).filter(|period| open[*period]).collect();
-        assert_eq!(turns, [0, 1, 2, 3, 7, 11]);
-        // One that switches too often has none.
-        let fast = Switcher {
-            rate: 1e6,
-            ..switcher(id)
-        };
-        assert_eq!(bursts.begin(&[fast], PERIOD), 1);
-        assert!(bursts.due().is_none());
-        bursts.remove(id);
+        let short = Duration::from_millis(10);
+        assert_eq!(bursts.begin(&[switcher(50_000.0)], short), 0);
+        let end = bursts.due().expect("a burst");
+        // It outlasts a short period.
+        assert_eq!(bursts.begin(&[switcher(50_000.0)], short), 0);
+        assert_eq!(bursts.due(), Some(end));
+        while let Some(due) = bursts.due() {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            bursts.drain(|_| ());
+        }
+        assert!(bursts.open.is_empty());
+        // One that switches too often has none, nor one that does not switch often any more.
+        for ends in [true, false] {
+            bursts.turns.clear();
+            assert_eq!(bursts.begin(&[switcher(50_000.0)], PERIOD), 0);
+            assert!(bursts.due().is_some());
+            match ends {
+                true => bursts.close(own()),
+                false => assert_eq!(bursts.begin(&[switcher(1e6)], PERIOD), 1),
+            }
+            assert!(bursts.due().is_none());
+        }
+        bursts.remove(own());
         assert!(bursts.turns.is_empty());
     }
 }

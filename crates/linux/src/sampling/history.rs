@@ -1,18 +1,19 @@
 //! What was sampled of one thread, and what of the past still counts.
 //!
 //! A busy thread has enough samples in every period and no past. A thread that runs little has a few: they are joined
-//! with those of the periods before, which weigh half as much each period, never more than the new ones, and not at
+//! with those of the periods before, which weigh half as much each second, never more than the new ones, and not at
 //! all once the new ones contradict them. So a change of phase shows in the first period that holds enough samples, or
 //! few that clearly differ, and at the latest has half the weight after one period and three quarters after two.
 
+use crate::span::counted;
 use perch_core::{Metric, MetricName, MetricSource, Metrics, metric::names};
 use perch_sampling::{MixSum, SampledMetrics, Spread, TOLERANCE, within};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// A period with this many samples speaks for itself: the verdict on floating point needs ten to twenty.
 const ENOUGH: f64 = 20.0;
 
-/// What a period's weight becomes in the next.
+/// What a period's weight becomes in a second, or in a longer period.
 const DECAY: f64 = 0.5;
 
 /// Accesses with which a footprint is as good as it gets: 200 to 500.
@@ -90,13 +91,14 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Joins a period's samples with the past and says what the thread does.
+    /// Joins a period's samples, gathered for this long, with the past and says what the thread does.
     ///
     /// `kernel` of the period's samples were in the kernel; `l2_bytes` is a core's private cache.
     pub(super) fn join(
         &mut self,
         new: &SampledMetrics,
         kernel: u64,
+        gathered: Duration,
         l2_bytes: u64,
         names: &Names,
     ) -> Metrics {
@@ -112,7 +114,8 @@ impl History {
             .last
             .filter(|last| count < ENOUGH && agree(&last.metrics, new))
         {
-            let weight = last.weight.min(count);
+            let decay = DECAY.powf(counted(gathered).as_secs_f64());
+            let weight = (last.weight * decay).min(count);
             if let Some(past) = self.mix.mix() {
                 sum.add(&past, weight);
                 error = error.join(count, last.error, weight);
@@ -123,7 +126,7 @@ impl History {
         self.mix = sum;
         self.last = Some(Period {
             metrics: *new,
-            weight: total.min(ENOUGH) * DECAY,
+            weight: total.min(ENOUGH),
             error,
         });
         let standard_error = error.noise.hypot(error.model);
@@ -202,6 +205,8 @@ mod tests {
     use perch_sampling::{Arch, CodeImage, Estimator, ThreadMix};
     use proptest::prelude::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     /// What a number of samples in a loop of one floating-point and one integer instruction and a branch, or in one
     /// without floating point, says.
     fn sampled(float: bool, samples: usize) -> SampledMetrics {
@@ -224,7 +229,7 @@ mod tests {
     }
 
     fn fp_share(history: &mut History, float: bool, samples: usize) -> f64 {
-        let metrics = history.join(&sampled(float, samples), 0, 1 << 20, &Names::new());
+        let metrics = history.join(&sampled(float, samples), 0, SECOND, 1 << 20, &Names::new());
         metrics.value(names::FP_SHARE).expect("always there")
     }
 
@@ -245,7 +250,7 @@ mod tests {
         #[test]
         fn few_samples_are_surer_with_a_past(samples in 1usize..15) {
             let confidence = |history: &mut History| {
-                let metrics = history.join(&sampled(true, samples), 0, 1 << 20, &Names::new());
+                let metrics = history.join(&sampled(true, samples), 0, SECOND, 1 << 20, &Names::new());
                 metrics.get(names::FP_SHARE).expect("always there").confidence
             };
             let mut history = History::default();
@@ -256,9 +261,27 @@ mod tests {
     }
 
     #[test]
+    fn the_past_loses_as_much_weight_a_second_at_every_interval() {
+        // Of four samples, when four more were gathered for so long.
+        let left = |milliseconds| {
+            let mut history = History::default();
+            let gathered = Duration::from_millis(milliseconds);
+            for _ in 0..2 {
+                history.join(&sampled(true, 4), 0, gathered, 1 << 20, &Names::new());
+            }
+            (history.last.expect("joined").weight - 4.0) / 4.0
+        };
+        assert_eq!((left(1_000), left(5_000)), (DECAY, DECAY));
+        for parts in [2, 5, 10, 100] {
+            let a_second = left(1_000 / parts).powi(parts as i32);
+            assert!((a_second - DECAY).abs() < 1e-9, "{parts}: {a_second}");
+        }
+    }
+
+    #[test]
     fn the_kernel_s_share_is_told() {
         let mut history = History::default();
-        let metrics = history.join(&sampled(true, 30), 10, 1 << 20, &Names::new());
+        let metrics = history.join(&sampled(true, 30), 10, SECOND, 1 << 20, &Names::new());
         assert_eq!(metrics.value(KERNEL_SHARE), Some(0.25));
         assert_eq!(metrics.value(names::SAMPLES), Some(40.0));
         let metrics = in_kernel(12, &Names::new()).expect("twelve samples");
@@ -269,7 +292,8 @@ mod tests {
 
     #[test]
     fn every_metric_is_declared() {
-        let metrics = History::default().join(&sampled(true, 30), 1, 1 << 20, &Names::new());
+        let metrics =
+            History::default().join(&sampled(true, 30), 1, SECOND, 1 << 20, &Names::new());
         assert!(metrics.iter().all(|(name, _)| PROVIDED.contains(&&**name)));
     }
 }

@@ -7,9 +7,12 @@ use super::{
     steer::Whereabouts,
     system_wide::SystemWide,
 };
-use crate::perf::{
-    Record,
-    record::{CpuMode, Sample},
+use crate::{
+    perf::{
+        Record,
+        record::{CpuMode, Sample},
+    },
+    span::is_due,
 };
 use perch_core::{Metrics, ModuleContext, PuSet, Sharing, ThreadId, ThreadSample};
 use perch_sampling::{Accesses, ThreadMix, Toucher, common};
@@ -17,6 +20,24 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
     time::Duration,
 };
+
+/// Samples of a thread that are too few to be seen together are gathered for this long: a second at 20 to 50 samples a
+/// second is enough, and as long as the usual period, so that a policy learns as much at every interval.
+const GATHERED: Duration = Duration::from_secs(1);
+
+/// Samples in the kernel that are enough to say that a thread does nothing else.
+const ENOUGH_IN_KERNEL: u64 = 20;
+
+/// What is told of a thread at the end of an interval.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Told {
+    /// It was not sampled.
+    Nothing,
+    /// Its samples are being gathered: what was told last still holds.
+    Gathering,
+    /// All samples since its samples were last taken.
+    News(Metrics),
+}
 
 /// A thread of a process that was given to perch.
 struct Thread {
@@ -30,13 +51,53 @@ struct Thread {
 #[derive(Default)]
 struct Sampled {
     mix: ThreadMix,
-    /// Samples in the kernel in this period.
+    /// Samples in the kernel since they were last taken.
     kernel: u64,
+    /// How long samples have been gathered, and of that the thread's own time, which is less if it is new.
+    gathered: Duration,
+    own: Duration,
+    /// How long ago samples were last taken.
+    since: Duration,
     /// Samples of periods in which no code could be decoded.
     undecoded: u64,
     history: History,
     /// What it touched lately.
     accesses: Accesses,
+}
+
+impl Sampled {
+    fn is_enough(&self) -> bool {
+        self.mix.is_enough() || (self.mix.samples() == 0 && self.kernel >= ENOUGH_IN_KERNEL)
+    }
+
+    /// What the samples say; the next ones are gathered from now on.
+    fn take(&mut self, process: &mut Process, how: &mut How<'_>) -> Option<Metrics> {
+        let kernel = std::mem::take(&mut self.kernel);
+        let gathered = std::mem::take(&mut self.gathered);
+        let own = std::mem::take(&mut self.own);
+        self.since = Duration::ZERO;
+        let together = (how.walk)(&self.mix);
+        if let Some(new) = process.take(&mut self.mix, together, own) {
+            let metrics = self
+                .history
+                .join(&new, kernel, gathered, how.l2_bytes, how.names);
+            return Some(metrics);
+        }
+        self.undecoded += self.mix.samples();
+        self.mix.reset();
+        in_kernel(kernel, how.names)
+    }
+}
+
+/// How metrics are made of samples at the end of an interval.
+pub(super) struct How<'a> {
+    /// The interval's length.
+    pub(super) interval: Duration,
+    /// A core's private cache.
+    pub(super) l2_bytes: u64,
+    pub(super) names: &'a Names,
+    /// Whether the samples of the thread at hand may be seen together.
+    pub(super) walk: &'a mut dyn FnMut(&ThreadMix) -> bool,
 }
 
 /// All that a sample is looked up in.
@@ -164,33 +225,41 @@ impl Known {
         }
     }
 
-    /// What a thread's samples say; `walk` tells whether they may be seen together, which takes longer.
+    /// What a thread's samples say at the end of an interval, if there are enough of them, or they were gathered for long
+    /// enough, or the thread has ended; `walk` tells whether they may be seen together, which takes longer.
     pub(super) fn metrics(
         &mut self,
         thread: &ThreadSample,
-        l2_bytes: u64,
-        names: &Names,
-        walk: &mut dyn FnMut(&ThreadMix) -> bool,
-    ) -> Option<Metrics> {
-        let known = self.threads.get_mut(&thread.info.id.tid)?;
-        let sampled = known.sampled.as_mut()?;
-        let kernel = std::mem::take(&mut sampled.kernel);
-        if kernel == 0 && sampled.mix.samples() == 0 {
-            return None;
+        ended: bool,
+        how: &mut How<'_>,
+    ) -> Told {
+        let Some(known) = self.threads.get_mut(&thread.info.id.tid) else {
+            return Told::Nothing;
+        };
+        let Some(sampled) = known.sampled.as_mut() else {
+            return Told::Nothing;
+        };
+        sampled.since = sampled.since.saturating_add(how.interval);
+        if sampled.kernel == 0 && sampled.mix.samples() == 0 {
+            return match is_due(sampled.since, how.interval, GATHERED) {
+                true => Told::Nothing,
+                false => Told::Gathering,
+            };
         }
-        let process = self.processes.get_mut(&known.pid)?;
-        let together = walk(&sampled.mix);
-        let period = Duration::from_nanos(thread.interval);
-        if let Some(new) = process.take(&mut sampled.mix, together, period) {
-            return Some(sampled.history.join(&new, kernel, l2_bytes, names));
+        sampled.gathered += how.interval;
+        sampled.own += Duration::from_nanos(thread.interval);
+        if !ended && !sampled.is_enough() && !is_due(sampled.gathered, how.interval, GATHERED) {
+            return Told::Gathering;
         }
-        sampled.undecoded += sampled.mix.samples();
-        sampled.mix.reset();
-        in_kernel(kernel, names)
+        let Some(process) = self.processes.get_mut(&known.pid) else {
+            return Told::Nothing;
+        };
+        let told = sampled.take(process, how);
+        told.map_or(Told::Nothing, Told::News)
     }
 
-    /// Which of these threads share memory with others of their process. Ends the period of what they touched.
-    pub(super) fn sharing(&mut self, threads: &[ThreadSample]) -> Vec<Sharing> {
+    /// Which of these threads share memory with others of their process. Ends the interval of what they touched.
+    pub(super) fn sharing(&mut self, threads: &[ThreadSample], interval: Duration) -> Vec<Sharing> {
         let mut processes: BTreeMap<i32, Vec<&ThreadSample>> = BTreeMap::new();
         for thread in threads {
             let known = self.threads.get(&thread.info.id.tid);
@@ -221,7 +290,7 @@ impl Known {
             }));
         }
         for sampled in self.threads.values_mut().filter_map(|t| t.sampled.as_mut()) {
-            sampled.accesses.end_period();
+            sampled.accesses.end_interval(interval);
         }
         sharing
     }
@@ -240,8 +309,13 @@ impl Known {
             }
         }
         let expected = time as f64 * 1e-9 * f64::from(system.rate());
-        self.whereabouts
-            .next(expected, self.ours, &system.sampled(), &system.cpus())
+        let interval = Duration::from_nanos(context.interval);
+        self.whereabouts.next(
+            interval,
+            (expected, self.ours),
+            &system.sampled(),
+            &system.cpus(),
+        )
     }
 
     /// Processes that have only undecodable samples because their memory may not be read.
@@ -268,5 +342,115 @@ impl Known {
         self.threads.retain(|_, thread| thread.id.is_some());
         let live: HashSet<i32> = self.threads.values().map(|t| t.pid).collect();
         self.processes.retain(|pid, _| live.contains(pid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perch_core::{ThreadInfo, metric::names};
+
+    const TID: i32 = 7;
+
+    fn id() -> ThreadId {
+        ThreadId { tid: TID, start: 1 }
+    }
+
+    /// A thread of this process.
+    fn known() -> Known {
+        let mut known = Known::default();
+        known.add(id(), std::process::id() as i32);
+        known
+    }
+
+    /// Samples of its code.
+    fn add(known: &mut Known, samples: usize) {
+        let code = add as fn(&mut Known, usize) as usize as u64;
+        known.next_drain();
+        for _ in 0..samples {
+            let pid = std::process::id() as i32;
+            let sample = Sample::without_registers(code, pid, TID, CpuMode::User);
+            known.record(None, &Record::Sample(sample));
+        }
+    }
+
+    /// Ends an interval of so many milliseconds.
+    fn end(known: &mut Known, milliseconds: u64, ended: bool) -> Told {
+        let interval = Duration::from_millis(milliseconds);
+        let thread = ThreadSample {
+            info: ThreadInfo {
+                id: id(),
+                pid: std::process::id() as i32,
+                name: "worker".into(),
+                process: "test".into(),
+            },
+            interval: interval.as_nanos() as u64,
+            cpu_time: 1,
+            wait_time: 0,
+            switches: None,
+            migrations: None,
+            last_pu: None,
+            mask: None,
+            counts: Vec::new(),
+            metrics: Metrics::default(),
+        };
+        let mut how = How {
+            interval,
+            l2_bytes: 1 << 20,
+            names: &Names::new(),
+            walk: &mut |_| true,
+        };
+        known.metrics(&thread, ended, &mut how)
+    }
+
+    /// How many samples stand behind what was told at the end of each interval; none where nothing new was.
+    fn told(milliseconds: u64, each: &[usize]) -> Vec<u64> {
+        let mut known = known();
+        let of = |samples: &usize| {
+            add(&mut known, *samples);
+            match end(&mut known, milliseconds, false) {
+                Told::News(metrics) => metrics.value(names::SAMPLES).unwrap_or(0.0) as u64,
+                Told::Gathering | Told::Nothing => 0,
+            }
+        };
+        each.iter().map(of).collect()
+    }
+
+    #[test]
+    fn short_intervals_are_taken_together_until_there_are_enough_samples() {
+        assert_eq!(told(100, &[3; 8]), [0, 0, 0, 0, 0, 0, 21, 0]);
+        assert_eq!(told(100, &[25; 3]), [25, 25, 25]);
+        assert_eq!(told(250, &[3; 8]), [0, 0, 0, 12, 0, 0, 0, 12]);
+        let mut expected = [0; 20];
+        (expected[9], expected[19]) = (10, 10);
+        assert_eq!(told(100, &[1; 20]), expected);
+    }
+
+    #[test]
+    fn intervals_of_a_second_and_longer_ones_speak_for_themselves() {
+        for milliseconds in [700, 990, 1_000, 1_300, 10_000] {
+            assert_eq!(told(milliseconds, &[3, 1, 0, 40, 2]), [3, 1, 0, 40, 2]);
+            let mut known = known();
+            add(&mut known, 3);
+            assert!(matches!(
+                end(&mut known, milliseconds, false),
+                Told::News(_)
+            ));
+            assert_eq!(end(&mut known, milliseconds, false), Told::Nothing);
+        }
+    }
+
+    #[test]
+    fn what_was_told_holds_for_a_second_and_ends_with_the_thread() {
+        let mut known = known();
+        add(&mut known, 30);
+        assert!(matches!(end(&mut known, 100, false), Told::News(_)));
+        for _ in 0..9 {
+            assert_eq!(end(&mut known, 100, false), Told::Gathering);
+        }
+        assert_eq!(end(&mut known, 100, false), Told::Nothing);
+        add(&mut known, 2);
+        assert_eq!(end(&mut known, 100, false), Told::Gathering);
+        assert!(matches!(end(&mut known, 100, true), Told::News(_)));
     }
 }

@@ -4,14 +4,14 @@ use super::{
     Options,
     bursts::{Bursts, Switcher},
     history::{Names, PROVIDED},
-    known::Known,
+    known::{How, Known, Told},
     mapped_file::MappedFile,
     pace::Pace,
     per_thread::{Candidate, PerThread},
     reported::Reported,
     source::allowed_rate,
     system_wide::SystemWide,
-    walks::Walks,
+    walks::Turns,
 };
 use crate::{
     perf::{Privilege, TaskEvent},
@@ -21,7 +21,6 @@ use perch_core::{
     MachineError, Metrics, Module, ModuleContext, Remark, Sharing, ThreadId, ThreadSample,
     metric::names,
 };
-use perch_sampling::ThreadMix;
 use std::{
     collections::HashSet,
     os::fd::BorrowedFd,
@@ -33,7 +32,7 @@ const DEFAULT_L2: u64 = 1 << 20;
 
 enum Source {
     System(SystemWide),
-    Threads(PerThread, Bursts),
+    Threads(Box<PerThread>, Bursts),
 }
 
 /// Instruction sampling as a monitoring module.
@@ -54,7 +53,7 @@ pub struct SamplerModule {
     /// Who shares memory, of the last period.
     sharing: Vec<Sharing>,
     /// Whose turn it is to have all samples seen together.
-    turn: usize,
+    turns: Turns,
 }
 
 impl SamplerModule {
@@ -68,7 +67,7 @@ impl SamplerModule {
             Source::System(SystemWide::open(options.cpu_hz)?)
         } else {
             Source::Threads(
-                PerThread::new(options.thread_hz, privilege.kernel)?,
+                Box::new(PerThread::new(options.thread_hz, privilege.kernel)?),
                 Bursts::new(privilege.kernel),
             )
         };
@@ -82,7 +81,7 @@ impl SamplerModule {
             said: HashSet::new(),
             pace: Pace::default(),
             sharing: Vec::new(),
-            turn: 0,
+            turns: Turns::default(),
         })
     }
 
@@ -220,7 +219,8 @@ impl SamplerModule {
                     threads.remove(thread.info.id);
                 }
                 let switchers: Vec<Switcher> = busy.iter().map(|thread| switcher(thread)).collect();
-                let without = bursts.begin(&switchers, Duration::from_nanos(context.interval));
+                let interval = Duration::from_nanos(context.interval);
+                let without = bursts.begin(&switchers, interval);
                 let candidates: Vec<_> = steady
                     .iter()
                     .map(|t| Candidate {
@@ -228,19 +228,12 @@ impl SamplerModule {
                         cpu_time: t.cpu_time,
                     })
                     .collect();
-                threads.choose(&candidates);
+                candidates.iter().for_each(|c| bursts.close(c.id));
+                threads.choose(&candidates, interval);
                 let (slots, refused) = (threads.slots(), threads.refused());
                 self.remark_left_out((busy.len(), without), candidates.len(), slots, refused);
             }
         }
-    }
-
-    /// Tells the pace what a thread did.
-    fn tell_pace(&mut self, thread: &ThreadSample, metrics: &Metrics) {
-        let share = thread.cpu_time as f64 / thread.interval.max(1) as f64;
-        let samples = metrics.value(names::SAMPLES).unwrap_or(0.0) as u64;
-        let fp_share = metrics.value(names::FP_SHARE).unwrap_or(0.0);
-        self.pace.note(thread.info.id, share, samples, fp_share);
     }
 
     fn remark_left_out(
@@ -325,21 +318,25 @@ impl Module for SamplerModule {
         self.known.follow(context);
         self.drain();
         let l2_bytes = context.topology.cache_size(2).unwrap_or(DEFAULT_L2);
+        let interval = Duration::from_nanos(context.interval);
+        let ended: HashSet<ThreadId> = context.ended.iter().copied().collect();
         let mut results = Vec::new();
-        let mut walks = Walks::new(context.threads.len(), &mut self.turn);
+        let mut walks = self.turns.begin(context.threads.len(), interval);
         for (at, thread) in context.threads.iter().enumerate() {
-            let mut walk = |mix: &ThreadMix| walks.next(at, mix);
-            let metrics = self.known.metrics(thread, l2_bytes, &self.names, &mut walk);
-            results.extend(metrics.map(|metrics| (thread.info.id, metrics)));
-        }
-        for (id, metrics) in &results {
-            let at = context
-                .threads
-                .binary_search_by_key(id, |thread| thread.info.id);
-            if let Ok(at) = at {
-                self.tell_pace(&context.threads[at], metrics);
+            let id = thread.info.id;
+            let mut how = How {
+                interval,
+                l2_bytes,
+                names: &self.names,
+                walk: &mut |mix| walks.next(at, mix),
+            };
+            let told = self.known.metrics(thread, ended.contains(&id), &mut how);
+            tell_pace(&mut self.pace, thread, &told);
+            if let Told::News(metrics) = told {
+                results.push((id, metrics));
             }
         }
+        drop(walks);
         self.steer(context);
         self.remark_losses();
         if let Some((process, name)) = self.known.unreadable(context) {
@@ -350,7 +347,7 @@ impl Module for SamplerModule {
             );
             self.remark_once("code-unreadable", text);
         }
-        self.sharing = self.known.sharing(context.threads);
+        self.sharing = self.known.sharing(context.threads, interval);
         self.known.end_period(context);
         if let Source::Threads(threads, bursts) = &mut self.source {
             for id in context.ended {
@@ -385,6 +382,20 @@ impl Module for SamplerModule {
                 allowed_rate(self.options.thread_hz),
                 self.privilege.paranoid_text()
             ),
+        }
+    }
+}
+
+/// Tells the pace what a thread did.
+fn tell_pace(pace: &mut Pace, thread: &ThreadSample, told: &Told) {
+    let share = thread.cpu_time as f64 / thread.interval.max(1) as f64;
+    match told {
+        Told::Nothing => {}
+        Told::Gathering => pace.note_gathering(thread.info.id, share),
+        Told::News(metrics) => {
+            let samples = metrics.value(names::SAMPLES).unwrap_or(0.0) as u64;
+            let fp_share = metrics.value(names::FP_SHARE).unwrap_or(0.0);
+            pace.note(thread.info.id, share, samples, fp_share);
         }
     }
 }

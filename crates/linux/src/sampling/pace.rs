@@ -92,6 +92,17 @@ impl Pace {
         self.restless += usize::from(is_new || changed);
     }
 
+    /// A thread that was on a CPU for `share` of the period, of which no more is known yet than before.
+    pub(super) fn note_gathering(&mut self, thread: ThreadId, share: f64) {
+        let known = self.threads.entry(thread).or_default();
+        known.at = self.at;
+        if share < RUNS {
+            return;
+        }
+        self.running += 1;
+        self.restless += usize::from(known.samples < KNOWN);
+    }
+
     /// Ends a period of `seconds`: samples a second on each of `cpus` CPUs in the next, at most `fastest`.
     pub(super) fn next(&mut self, seconds: f64, cpus: usize, fastest: u32) -> u32 {
         let (running, restless) = (
@@ -182,6 +193,23 @@ mod tests {
             let _ = pace.next(1.0, 2, 251);
         }
         assert!(pace.threads.is_empty());
+    }
+
+    #[test]
+    fn threads_whose_samples_are_being_gathered_are_calm_or_new() {
+        let mut pace = Pace::default();
+        period(&mut pace, 2, 60, 0.3);
+        for _ in 0..150 {
+            for tid in 1..=2 {
+                pace.note_gathering(id(tid), 0.5);
+            }
+            assert!(pace.next(0.1, 2, 1_000) < 1_000);
+        }
+        assert_eq!(pace.next(0.1, 2, 1_000), 1_000, "nobody runs");
+        for tid in 1..=3 {
+            pace.note_gathering(id(tid), 0.5);
+        }
+        assert_eq!(pace.next(0.1, 2, 1_000), 1_000, "a new one");
     }
 
     proptest! {

@@ -8,29 +8,34 @@ use super::source::{allowed_rate, cpu_clock, layout, sample_bytes};
 use crate::{
     limits::{Budget, Kept, Purpose},
     perf::{Poll, Record, Ring, limits},
+    span::{Allowance, counted, is_due},
 };
 use perch_core::{MachineError, ThreadId};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     io,
     os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 /// A ring is never smaller than this many samples: ten make a verdict, and one may be cut off at the ring's end.
 const LEAST_SAMPLES: usize = 20;
 
-/// Events that are opened, or moved to another thread, in one period: about 40 µs each.
+/// Events that are opened, or moved to another thread, in a second: about 40 µs each.
 const MOST_CHANGES: usize = 128;
 
-/// Periods after which an event whose thread does not run is closed.
-const IDLE_PERIODS: u32 = 2;
+/// After this time an event whose thread does not run is closed.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// So long a thread keeps its event where others wait for one.
+const TURN: Duration = Duration::from_secs(1);
 
 struct Event {
     ring: Kept<Ring>,
-    /// Since when its thread did not run.
-    idle: u32,
-    /// Periods for which it has been open.
-    age: u32,
+    /// For how long its thread did not run.
+    idle: Duration,
+    /// For how long it has been open.
+    age: Duration,
 }
 
 /// A thread that wants to be sampled.
@@ -56,8 +61,8 @@ pub(super) struct PerThread {
     /// When each thread that waits for its turn was last sampled, in periods.
     last_turn: HashMap<ThreadId, u64>,
     period: u64,
-    /// Openings left in this period.
-    changes: usize,
+    /// Openings that are left.
+    changes: Allowance,
     refused: BTreeSet<ThreadId>,
 }
 
@@ -81,7 +86,7 @@ impl PerThread {
             budget,
             last_turn: HashMap::new(),
             period: 0,
-            changes: MOST_CHANGES,
+            changes: Allowance::new(MOST_CHANGES),
             refused: BTreeSet::new(),
         };
         source.slots = (memory / (source.ring + page)).min(descriptors).max(1);
@@ -102,18 +107,18 @@ impl PerThread {
         self.refused.remove(&id);
     }
 
-    /// Decides who is sampled in the next period.
-    pub(super) fn choose(&mut self, candidates: &[Candidate]) {
+    /// Decides, after a period of this length, who is sampled in the next.
+    pub(super) fn choose(&mut self, candidates: &[Candidate], length: Duration) {
         self.period += 1;
-        self.changes = MOST_CHANGES;
+        self.changes.refill(length);
         let running: BTreeSet<ThreadId> = candidates.iter().map(|c| c.id).collect();
         self.events.retain(|id, event| {
-            event.age += 1;
+            event.age = event.age.saturating_add(length);
             event.idle = match running.contains(id) {
-                true => 0,
-                false => event.idle + 1,
+                true => Duration::ZERO,
+                false => event.idle + counted(length),
             };
-            event.idle < IDLE_PERIODS
+            !is_due(event.idle, length, IDLE)
         });
         for id in self.events.keys() {
             self.last_turn.insert(*id, self.period);
@@ -128,9 +133,10 @@ impl PerThread {
             (turn, std::cmp::Reverse(c.cpu_time))
         });
         let free = self.slots.saturating_sub(self.events.len());
-        self.make_room(waiting.len().min(MOST_CHANGES).saturating_sub(free));
+        let wanted = waiting.len().min(self.changes.left());
+        self.make_room(wanted.saturating_sub(free), length);
         for candidate in waiting {
-            if self.events.len() >= self.slots || self.changes == 0 {
+            if self.events.len() >= self.slots || self.changes.left() == 0 {
                 break;
             }
             self.open(candidate.id);
@@ -139,10 +145,12 @@ impl PerThread {
         self.last_turn.retain(|id, _| known(id));
     }
 
-    /// Closes this many events, those first that have been open longest.
-    fn make_room(&mut self, wanted: usize) {
-        let mut by_age: Vec<(u32, ThreadId)> =
-            self.events.iter().map(|(id, e)| (e.age, *id)).collect();
+    /// Closes this many events whose turn is over, those first that have been open longest.
+    fn make_room(&mut self, wanted: usize, length: Duration) {
+        let over = self.events.iter();
+        let over = over.filter(|(_, event)| is_due(event.age, length, TURN));
+        let mut by_age: Vec<(Duration, ThreadId)> =
+            over.map(|(id, event)| (event.age, *id)).collect();
         by_age.sort_unstable_by_key(|(age, id)| (std::cmp::Reverse(*age), *id));
         for (_, id) in by_age.into_iter().take(wanted) {
             self.events.remove(&id);
@@ -150,16 +158,15 @@ impl PerThread {
     }
 
     fn open(&mut self, id: ThreadId) {
-        if self.changes == 0 {
+        if !self.changes.take() {
             return;
         }
-        self.changes -= 1;
         match self.open_ring(id) {
             Ok(ring) => {
                 let event = Event {
                     ring,
-                    idle: 0,
-                    age: 0,
+                    idle: Duration::ZERO,
+                    age: Duration::ZERO,
                 };
                 self.events.insert(id, event);
             }
@@ -247,6 +254,8 @@ mod tests {
         atomic::{AtomicBool, Ordering},
     };
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     /// Threads that wait until the end of the test.
     struct Crowd {
         ids: Vec<ThreadId>,
@@ -313,7 +322,7 @@ mod tests {
         source.slots = 3;
         let mut turns: HashMap<ThreadId, usize> = HashMap::new();
         for _ in 0..20 {
-            source.choose(&crowd.candidates());
+            source.choose(&crowd.candidates(), SECOND);
             assert_eq!(source.events.len(), 3);
             for id in crowd.ids.iter().filter(|id| source.samples(**id)) {
                 *turns.entry(*id).or_default() += 1;
@@ -330,19 +339,62 @@ mod tests {
             return skip!(Perf, "threads cannot be sampled");
         };
         let crowd = Crowd::new(4);
-        source.choose(&crowd.candidates());
+        source.choose(&crowd.candidates(), SECOND);
         assert_eq!(source.events.len(), 4);
         let first = crowd.candidates()[..1].to_vec();
-        source.choose(&first);
-        source.choose(&first);
+        source.choose(&first, SECOND);
+        source.choose(&first, SECOND);
         assert_eq!(source.events.len(), 1);
         assert!(source.samples(first[0].id));
-        source.choose(&[]);
-        source.choose(&[]);
+        source.choose(&[], SECOND);
+        source.choose(&[], SECOND);
         assert!(source.events.is_empty());
         source.add(first[0].id);
         source.remove(first[0].id);
         assert!(source.events.is_empty());
+    }
+
+    #[test]
+    fn events_last_as_long_at_short_intervals() {
+        let Some(mut source) = source() else {
+            return skip!(Perf, "threads cannot be sampled");
+        };
+        let tenth = SECOND / 10;
+        let crowd = Crowd::new(4);
+        source.slots = 2;
+        source.choose(&crowd.candidates(), tenth);
+        let first: Vec<ThreadId> = source.events.keys().copied().collect();
+        for _ in 0..9 {
+            source.choose(&crowd.candidates(), tenth);
+            assert!(first.iter().all(|id| source.samples(*id)));
+        }
+        source.choose(&crowd.candidates(), tenth);
+        assert_eq!(source.events.len(), 2);
+        assert!(first.iter().all(|id| !source.samples(*id)));
+        // The same for threads that do not run.
+        for _ in 0..19 {
+            source.choose(&[], tenth);
+            assert_eq!(source.events.len(), 2);
+        }
+        source.choose(&[], tenth);
+        assert!(source.events.is_empty());
+    }
+
+    #[test]
+    fn openings_are_limited_by_the_second() {
+        let Some(mut source) = source() else {
+            return skip!(Perf, "threads cannot be sampled");
+        };
+        let gone = |tid| Candidate {
+            id: ThreadId { tid, start: 0 },
+            cpu_time: 5,
+        };
+        let many: Vec<Candidate> = (0..1000).map(|n| gone(i32::MAX - n)).collect();
+        // The first second's.
+        source.choose(&many, SECOND);
+        assert_eq!(source.changes.left(), 0);
+        source.changes.refill(SECOND / 4);
+        assert_eq!(source.changes.left(), MOST_CHANGES / 4);
     }
 
     #[test]
@@ -357,7 +409,7 @@ mod tests {
             },
             cpu_time: 5,
         };
-        source.choose(&[gone]);
+        source.choose(&[gone], SECOND);
         assert!(source.events.is_empty() && source.refused() == 0);
     }
 }
