@@ -4,9 +4,16 @@
 use crate::{
     perf::{Counters, PuCounters},
     proc::{PuTicks, Reader, parse_pu_ticks},
+    span::is_due,
 };
 use perch_core::{PuSample, Remark};
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+/// Ticks are so coarse that shares are those of at least so long a time.
+const WINDOW: Duration = Duration::from_secs(1);
 
 /// Watches the PUs, if the policy asks for it.
 pub(super) struct Pus {
@@ -14,7 +21,7 @@ pub(super) struct Pus {
     reader: Reader,
     /// Nanoseconds in a clock tick.
     tick: u64,
-    last: BTreeMap<u32, PuTicks>,
+    last: BTreeMap<u32, Readings>,
     read: Instant,
     counters: Option<PuCounters>,
     remarks: Vec<Remark>,
@@ -81,17 +88,21 @@ impl Pus {
         let interval = now.duration_since(std::mem::replace(&mut self.read, now));
         let interval = interval.as_nanos() as u64;
         self.follow(&ticks);
-        let samples = ticks.iter().filter_map(|ticks| {
-            let before = self.last.get(&ticks.pu)?;
+        let mut last = std::mem::take(&mut self.last);
+        let mut samples = Vec::new();
+        for ticks in ticks {
+            let Some(mut readings) = last.remove(&ticks.pu) else {
+                self.last.insert(ticks.pu, Readings::new(ticks));
+                continue;
+            };
             let counters = self.counters.as_mut();
             let counts = counters.map_or_else(Vec::new, |counters| counters.read(ticks.pu));
-            Some(PuSample {
+            samples.push(PuSample {
                 counts,
-                ..sample(before, ticks, interval, self.tick)
-            })
-        });
-        let samples = samples.collect();
-        self.last = ticks.into_iter().map(|ticks| (ticks.pu, ticks)).collect();
+                ..readings.sample(ticks, interval, self.tick)
+            });
+            self.last.insert(ticks.pu, readings);
+        }
         samples
     }
 
@@ -125,16 +136,63 @@ impl Pus {
     }
 }
 
-/// Kernels that do not tick on idle PUs know the idle time exactly and sample the rest, so what is not idle is busy.
-fn sample(before: &PuTicks, after: &PuTicks, interval: u64, tick: u64) -> PuSample {
-    let since = |before: u64, after: u64| after.saturating_sub(before).saturating_mul(tick);
-    let busy = interval.saturating_sub(since(before.idle, after.idle));
-    PuSample {
-        pu: after.pu,
-        interval,
-        busy,
-        interrupts: since(before.interrupts, after.interrupts).min(busy),
-        counts: Vec::new(),
+/// What a PU's ticks were.
+#[derive(Debug)]
+struct Readings {
+    /// How long before the last reading, and what, the oldest first.
+    before: VecDeque<(u64, PuTicks)>,
+}
+
+impl Readings {
+    fn new(ticks: PuTicks) -> Self {
+        Self {
+            before: [(0, ticks)].into(),
+        }
+    }
+
+    /// What the PU did in an interval that ends with this reading: as in all of the last second, as far as the ticks
+    /// of the interval allow that.
+    ///
+    /// Kernels that do not tick on idle PUs know the idle time exactly and sample the rest, so what is not idle is busy.
+    fn sample(&mut self, now: PuTicks, interval: u64, tick: u64) -> PuSample {
+        self.before
+            .iter_mut()
+            .for_each(|(ago, _)| *ago = ago.saturating_add(interval));
+        let length = Duration::from_nanos(interval);
+        let long = |ago: u64| is_due(Duration::from_nanos(ago), length, WINDOW);
+        while self.before.get(1).is_some_and(|(ago, _)| long(*ago)) {
+            self.before.pop_front();
+        }
+        let of = |(ago, before): &(u64, PuTicks)| {
+            let since = |before: u64, now: u64| now.saturating_sub(before).saturating_mul(tick);
+            let busy = ago.saturating_sub(since(before.idle, now.idle));
+            (busy, since(before.interrupts, now.interrupts))
+        };
+        // There is at least one, and the last one began this interval.
+        let edge = (interval, now);
+        let first = self.before.front().unwrap_or(&edge);
+        let (long, short) = (of(first), of(self.before.back().unwrap_or(&edge)));
+        let part = |long: u64, short: u64| {
+            let share = long as f64 / first.0.max(1) as f64;
+            let as_before = (share * interval as f64) as u64;
+            // Each reading is as much as a tick off.
+            let least = short.saturating_sub(tick);
+            as_before.clamp(least, short.saturating_add(tick).max(least))
+        };
+        let alone = self.before.len() == 1;
+        let (busy, interrupts) = match alone {
+            true => short,
+            false => (part(long.0, short.0), part(long.1, short.1)),
+        };
+        let busy = busy.min(interval);
+        self.before.push_back((0, now));
+        PuSample {
+            pu: now.pu,
+            interval,
+            busy,
+            interrupts: interrupts.min(busy),
+            counts: Vec::new(),
+        }
     }
 }
 
@@ -147,9 +205,70 @@ mod tests {
         #[test]
         fn interrupts_are_busy_time_and_that_is_part_of_the_interval(before: [u64; 3], after: [u64; 3], interval: u64) {
             let ticks = |[running, interrupts, idle]: [u64; 3]| PuTicks { pu: 3, running, interrupts, idle };
-            let sample = sample(&ticks(before), &ticks(after), interval, 10_000_000);
-            prop_assert!(sample.interrupts <= sample.busy && sample.busy <= sample.interval);
+            let mut readings = Readings::new(ticks(before));
+            for at in [after, before, after] {
+                let sample = readings.sample(ticks(at), interval, 10_000_000);
+                prop_assert!(sample.interrupts <= sample.busy && sample.busy <= sample.interval);
+            }
         }
+
+        /// The kernel tells whole ticks only.
+        #[test]
+        fn shares_are_right_at_short_intervals(busy in 0.0..=1.0f64, interrupts in 0.0..0.2f64, start in 0u64..10_000_000) {
+            let shares = told(100_000_000, start, |_| busy, interrupts);
+            for (told, interrupted) in &shares[10..] {
+                prop_assert!((told - busy).abs() < 0.011, "{told} for {busy}");
+                prop_assert!((interrupted - interrupts.min(busy)).abs() < 0.022, "{interrupted} for {interrupts}");
+            }
+        }
+
+        /// At intervals of a second and more each speaks for itself.
+        #[test]
+        fn long_intervals_are_taken_alone(interval in 700u64..10_000, start in 0u64..10_000_000) {
+            let interval = interval * 1_000_000;
+            let busy = |at: u64| if (at / interval).is_multiple_of(2) { 1.0 } else { 0.0 };
+            for (at, (told, _)) in told(interval, start, busy, 0.0).into_iter().enumerate() {
+                let truth = if at.is_multiple_of(2) { 1.0 } else { 0.0 };
+                prop_assert!((told - truth).abs() <= TICK as f64 / interval as f64 + 1e-9);
+            }
+        }
+    }
+
+    const TICK: u64 = 10_000_000;
+
+    /// Which shares of busy time and of interrupts are told of each of thirty intervals of a PU that was busy for this share
+    /// of each.
+    fn told(
+        interval: u64,
+        start: u64,
+        busy: impl Fn(u64) -> f64,
+        interrupts: f64,
+    ) -> Vec<(f64, f64)> {
+        let (mut idle, mut interrupted) = (start as f64, start as f64);
+        let ticks = |idle: f64, interrupted: f64| PuTicks {
+            pu: 3,
+            running: 0,
+            interrupts: (interrupted / TICK as f64) as u64,
+            idle: (idle / TICK as f64) as u64,
+        };
+        let mut readings = Readings::new(ticks(idle, interrupted));
+        let share = |time: u64| time as f64 / interval as f64;
+        (0..30)
+            .map(|n| {
+                let busy = busy(n * interval);
+                idle += (1.0 - busy) * interval as f64;
+                interrupted += interrupts.min(busy) * interval as f64;
+                let sample = readings.sample(ticks(idle, interrupted), interval, TICK);
+                (share(sample.busy), share(sample.interrupts))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_change_shows_at_once() {
+        let busy = |at: u64| if at < 1_500_000_000 { 0.0 } else { 1.0 };
+        let shares = told(100_000_000, 0, busy, 0.0);
+        assert!(shares[14].0 < 0.01 && shares[15].0 > 0.89, "{shares:?}");
     }
 
     #[test]
