@@ -10,7 +10,11 @@ use perch_core::{
     ThreadSample, Topology, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// What the user wants (`--counters`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -166,7 +170,7 @@ impl Counting {
     }
 
     /// Reads the counters of the threads that ran.
-    fn read_counters(&mut self, sampled: &mut Sampled) {
+    fn read_counters(&mut self, sampled: &mut Sampled, interval: u64) {
         if self.counters.is_none() {
             return;
         }
@@ -190,7 +194,7 @@ impl Counting {
         for id in ended {
             counters.detach(id);
         }
-        counters.end_period(&sampled.threads);
+        counters.end_period(&sampled.threads, Duration::from_nanos(interval));
         if self.mode == CountersMode::Auto && 2 * doubtful > counted && self.sampler.is_none() {
             let text = format!(
                 "the counts of {doubtful} of {counted} threads cannot be true: instructions are sampled besides"
@@ -248,7 +252,7 @@ impl Counting {
         interval: u64,
         sampled: &mut Sampled,
     ) {
-        self.read_counters(sampled);
+        self.read_counters(sampled, interval);
         let mut failed = Vec::new();
         let Sampled { threads, ended, .. } = sampled;
         let threads: &mut [ThreadSample] = threads;

@@ -32,7 +32,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Up to this many threads have their migrations read when perch begins to follow them.
@@ -68,8 +68,8 @@ struct Thread {
     /// Context switches since its start, where they are read on their own.
     switches: Option<u64>,
     migrations: Option<u64>,
-    /// Periods in which it ran since its migrations were read.
-    unread: u32,
+    /// Time of periods in which it ran since its migrations were read.
+    unread: Duration,
     last_pu: Option<u32>,
     /// Where its program's code and stack begin: another program's begin elsewhere.
     image: (u64, u64),
@@ -340,7 +340,7 @@ impl Tracker {
             spent: Schedstat::default(),
             switches: Some(0),
             migrations: Some(0),
-            unread: 0,
+            unread: Duration::ZERO,
             last_pu: stat.last_pu,
             image: stat.image,
             new_mask: None,
@@ -365,7 +365,8 @@ impl Tracker {
             if self.threads.len() < MIGRATIONS_AT_ONCE {
                 thread.migrations = self.reader.migrations(pid, tid);
             }
-            thread.unread = tid as u32 % sample::MIGRATIONS_EVERY;
+            let every = sample::MIGRATIONS_EVERY.as_secs();
+            thread.unread = Duration::from_secs(tid as u64 % every);
             let spent = match &file {
                 Some(file) => self.clock.read(&**file, self.tick),
                 None => self.reader.run_time(self.clock, pid, tid, self.tick),

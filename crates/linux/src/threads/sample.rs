@@ -4,13 +4,14 @@ use super::{SECOND, Thread, Tracker, names::Names, visible_mask};
 use crate::{
     limits::{Budget, Purpose},
     proc::{Gone, Reader, RunClock, Schedstat, parse_stat},
+    span::{counted, is_due},
 };
 use perch_core::{ThreadId, ThreadSample};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-/// Migrations are read when a thread is seen on another PU, and at least every this many periods in which it ran: the
-/// file with them costs more to read than all others together.
-pub(super) const MIGRATIONS_EVERY: u32 = 8;
+/// Migrations are read when a thread is seen on another PU, and at least once in so much time in which it ran, in seconds
+/// or long periods: the file with them costs more to read than all others together.
+pub(super) const MIGRATIONS_EVERY: Duration = Duration::from_secs(8);
 
 /// What the threads did since the last reading.
 #[derive(Debug, Default)]
@@ -58,6 +59,7 @@ impl Tracker {
                         names: &mut names,
                         clock: self.clock,
                         budget: &self.budget,
+                        interval,
                     };
                     update(&mut means, thread, &mut sample, spent) && !has_ended(&mut means, thread)
                 }
@@ -135,6 +137,8 @@ struct Means<'a> {
     names: &'a mut Names,
     clock: RunClock,
     budget: &'a Budget,
+    /// Nanoseconds since the last reading.
+    interval: u64,
 }
 
 /// Takes over what was read; false if the thread turns out to have ended.
@@ -172,11 +176,13 @@ fn update(
         thread.visible = visible;
         sample.mask = means.reader.status(pid, tid).ok().and_then(|s| s.mask);
     }
-    thread.unread += 1;
+    let period = Duration::from_nanos(means.interval);
+    thread.unread += counted(period);
     sample.migrations = None;
     let first = thread.new && thread.born;
-    if thread.last_pu != sample.last_pu || thread.unread >= MIGRATIONS_EVERY || first {
-        thread.unread = 0;
+    if thread.last_pu != sample.last_pu || is_due(thread.unread, period, MIGRATIONS_EVERY) || first
+    {
+        thread.unread = Duration::ZERO;
         let now = means.reader.migrations(pid, tid);
         sample.migrations = delta(&mut thread.migrations, now);
     }

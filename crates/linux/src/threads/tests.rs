@@ -156,6 +156,39 @@ fn a_changed_mask_is_noticed_and_an_unchanged_one_not_told_again() {
 }
 
 #[test]
+fn migrations_are_read_as_often_a_second_at_every_interval() {
+    let busy = Busy::new();
+    let mut tracker = Tracker::new();
+    tracker.follow_running(own_pid(), 0);
+    let first = sample_until(&mut tracker, busy.id, |s| s.mask.is_some());
+    let one = PuSet::single(first.mask.as_ref().and_then(PuSet::first).unwrap());
+    // Where it stays, only time is a reason.
+    LinuxAffinity::new().change(&MaskChange {
+        thread: busy.id,
+        process: own_pid(),
+        expect: first.mask.unwrap(),
+        set: one,
+        to_default: false,
+    });
+    let unread = |tracker: &Tracker| tracker.threads[&busy.id.tid].unread;
+    // It has come there.
+    for _ in 0..3 {
+        sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
+    }
+    for (milliseconds, expected) in [(1_000, 8), (5_000, 8), (500, 16)] {
+        tracker.threads.get_mut(&busy.id.tid).unwrap().unread = Duration::ZERO;
+        let mut ran = 0;
+        while ran == 0 || unread(&tracker) > Duration::ZERO {
+            std::thread::sleep(Duration::from_millis(5));
+            let sampled = tracker.sample(milliseconds * 1_000_000);
+            let sample = sampled.threads.iter().find(|s| s.info.id == busy.id);
+            ran += usize::from(sample.expect("followed").cpu_time > 0);
+        }
+        assert_eq!(ran, expected, "{milliseconds} ms");
+    }
+}
+
+#[test]
 fn records_of_threads_that_were_never_seen_are_counted() {
     let mut tracker = Tracker::new();
     tracker.follow_running(own_pid(), 0);

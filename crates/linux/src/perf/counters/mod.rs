@@ -14,6 +14,7 @@ use super::{Privilege, encode::Encoder, limits, privilege::refusal, probe};
 use crate::{
     limits::{Budget, Kept, Purpose},
     plausibility,
+    span::Allowance,
 };
 use group::{Group, Target};
 use perch_core::{
@@ -24,9 +25,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     sync::Arc,
+    time::Duration,
 };
 
-/// Threads that change places between counted and uncounted in one period: each costs some 50 µs.
+/// Threads that change places between counted and uncounted in a second: each costs some 50 µs.
 const MOST_SWAPS: usize = 64;
 
 /// A waiting thread must have run this much longer than a counted one to take its place.
@@ -45,6 +47,7 @@ pub struct Counters {
     threads: BTreeMap<ThreadId, Counted>,
     /// Threads for which there were no descriptors.
     waiting: BTreeSet<ThreadId>,
+    swaps: Allowance,
     budget: Budget,
     remarks: Vec<Remark>,
     said: BTreeSet<String>,
@@ -82,6 +85,7 @@ impl Counters {
             user_only,
             threads: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            swaps: Allowance::new(MOST_SWAPS),
             budget: Budget::of_process(),
             remarks,
             said: BTreeSet::new(),
@@ -152,8 +156,9 @@ impl Counters {
         counts
     }
 
-    /// Gives the counters of idle threads to busier ones that wait for some.
-    pub fn end_period(&mut self, threads: &[ThreadSample]) {
+    /// Gives the counters of idle threads to busier ones that wait for some, after a period of this length.
+    pub fn end_period(&mut self, threads: &[ThreadSample], period: Duration) {
+        self.swaps.refill(period);
         if self.waiting.is_empty() {
             return;
         }
@@ -169,7 +174,10 @@ impl Counters {
         waiting.sort_by_key(|sample| std::cmp::Reverse(time(sample)));
         counted.sort_by_key(time);
         let mut idle = counted.into_iter();
-        for busy in waiting.iter().take(MOST_SWAPS) {
+        for busy in &waiting {
+            if !self.swaps.take() {
+                break;
+            }
             let fits = self.cost(0) <= self.budget.available(Purpose::ThreadCounters);
             if !fits {
                 let Some(idle) = idle.next() else { break };
