@@ -30,8 +30,8 @@ pub struct LinuxMachine {
     live: LiveMachine,
     signals: Signals,
     child: Option<Child>,
-    /// Processes that perch was attached to, while they live: each with its target and a descriptor that is readable
-    /// when they end.
+    /// Processes that perch was attached to, while they live: each once, with its target and a descriptor that is readable
+    /// when it ends.
     attached: Vec<(i32, u32, Option<Kept<OwnedFd>>)>,
     subreaper: bool,
     /// Where it does not end with its targets: when it ends, if it does.
@@ -181,10 +181,13 @@ impl LinuxMachine {
             stat.is_some_and(|stat| !stat.is_dead()) || crate::proc::task_numbers(pid).len() > 1
         };
         // `stat` of a whole process sums up all of its threads, so the descriptor is asked where there is one.
-        self.attached.retain(|(pid, _, end)| match end {
-            Some(end) => !has_ended(end),
-            None => lives(*pid),
-        });
+        let ends = self.attached.iter().map(|(_, _, end)| end.as_deref());
+        let mut ended = have_ended(ends).into_iter();
+        self.attached
+            .retain(|(pid, ..)| match ended.next().flatten() {
+                Some(ended) => !ended,
+                None => lives(*pid),
+            });
         if !self.attached.is_empty() {
             return true;
         }
@@ -243,14 +246,19 @@ impl LinuxMachine {
     }
 }
 
-/// Whether all threads of a pidfd's process have ended.
-fn has_ended(end: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(end, PollFlags::IN)];
+/// Whether all threads of these pidfds' processes have ended, `None` where there is no pidfd.
+fn have_ended<'a>(ends: impl Iterator<Item = Option<&'a OwnedFd>>) -> Vec<Option<bool>> {
+    let ends: Vec<Option<&OwnedFd>> = ends.collect();
+    let fds = ends.iter().flatten();
+    let mut fds: Vec<PollFd<'_>> = fds.map(|end| PollFd::new(*end, PollFlags::IN)).collect();
     let now = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    matches!(poll(&mut fds, Some(&now)), Ok(1..))
+    let asked = fds.is_empty() || poll(&mut fds, Some(&now)).is_ok();
+    let mut told = fds.iter().map(|fd| asked && !fd.revents().is_empty());
+    let ended = ends.iter().map(|end| end.and_then(|_| told.next()));
+    ended.collect()
 }
 
 impl Machine for LinuxMachine {
@@ -374,6 +382,8 @@ impl Targets for LinuxMachine {
     fn attach(&mut self, pid: i32) -> Result<u32, MachineError> {
         let end = self.open_end(pid)?;
         let target = self.live.attach(pid)?;
+        // It may be attached to already, or the number was another's that has ended.
+        self.attached.retain(|(known, ..)| *known != pid);
         self.attached.push((pid, target, end));
         Ok(target)
     }
@@ -393,6 +403,36 @@ fn process_of(tid: i32) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_descriptor_tells_of_its_own_process() {
+        let mut processes: Vec<_> = (0..3)
+            .map(|_| {
+                std::process::Command::new("cat")
+                    .stdin(std::process::Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        let end = |process: &std::process::Child| {
+            let pid = Pid::from_raw(process.id() as i32).unwrap();
+            pidfd_open(pid, PidfdFlags::empty()).ok()
+        };
+        let ends: Option<Vec<OwnedFd>> = processes.iter().map(end).collect();
+        processes[1].kill().unwrap();
+        processes[1].wait().unwrap();
+        // Kernels before 5.3 have none.
+        if let Some(ends) = ends {
+            let asked = [Some(&ends[0]), None, Some(&ends[1]), Some(&ends[2])];
+            let told = have_ended(asked.into_iter());
+            assert_eq!(told, [Some(false), None, Some(true), Some(false)]);
+        }
+        for process in &mut processes {
+            let _ = process.kill();
+            process.wait().unwrap();
+        }
+        assert_eq!(have_ended(std::iter::once(None)), [None]);
+    }
 
     #[test]
     fn a_thread_tells_its_process() {

@@ -252,6 +252,27 @@ fn a_running_process_is_attached_to_with_its_descendants() {
 }
 
 #[test]
+fn attaching_to_a_process_again_takes_no_more_descriptors() {
+    let _alone = alone();
+    let mut process = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = process.id() as i32;
+    let mut machine = machine();
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let target = machine.attach(pid).unwrap();
+    let before = descriptors();
+    for _ in 0..50 {
+        assert_eq!(machine.attach(pid).unwrap(), target);
+    }
+    // Tests beside this one, which wait for it, may open a few.
+    let after = descriptors();
+    assert!(after < before + 25, "{after} after {before}");
+    process.kill().unwrap();
+    let (_, status) = until_end(&mut machine);
+    assert_eq!(status, None);
+    process.wait().unwrap();
+}
+
+#[test]
 fn what_was_done_before_the_attachment_is_not_counted() {
     let _alone = alone();
     let gate = Gate::new();
