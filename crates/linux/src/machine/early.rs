@@ -42,8 +42,10 @@ enum Records {
     Pending,
     /// They are open.
     Open,
-    /// They were refused by the kernel, or threads switch too often for them.
-    Never,
+    /// Threads switch too often for them, as long as these live.
+    Spared,
+    /// They were refused by the kernel.
+    Refused,
 }
 
 /// When to look next, and what for.
@@ -56,8 +58,10 @@ pub(super) struct EarlyLooks {
     rest: Option<Instant>,
     gap: Duration,
     looks: u32,
-    /// Most switches a second that a look has shown.
-    most: f64,
+    /// Most switches a second that a look has shown, and the target whose they are, if it is known.
+    most: (f64, Option<u32>),
+    /// Targets for which there are no records.
+    spared: Vec<u32>,
     /// New threads that were reported in this time.
     forks: u32,
     counting: Option<Instant>,
@@ -116,10 +120,28 @@ impl EarlyLooks {
         }
     }
 
-    /// No more looks and no more records.
-    fn end(&mut self) {
-        self.records = Records::Never;
+    /// No more looks and no more records: refused, or as long as one of some targets lives.
+    fn end(&mut self, why: Records, spared: Vec<u32>) {
+        self.records = why;
+        self.spared = spared;
         self.next = None;
+    }
+
+    /// At a period's end, with the targets that live and the thread that switches most: whether those for which there were
+    /// no records are gone and there may be some again.
+    fn begins_again(&mut self, live: &[u32], most: (f64, Option<u32>)) -> bool {
+        if self.records != Records::Spared || self.spared.iter().any(|of| live.contains(of)) {
+            return false;
+        }
+        if most.0 > MOST_SWITCHES && !live.is_empty() {
+            self.spared = guilty(most.1, live);
+            return false;
+        }
+        *self = Self::default();
+        if !live.is_empty() {
+            self.begin();
+        }
+        true
     }
 }
 
@@ -133,35 +155,60 @@ impl LiveMachine {
         self.tracker.consider_told();
         let young = self.tracker.young();
         self.early.looked(now);
-        self.decide_records(young.iter().map(|thread| thread.rate), LOOKS);
+        let rates = young.iter().map(|thread| (thread.pid, thread.rate));
+        self.decide_records(self.fastest(rates), LOOKS);
         self.counting.looked_at(&young);
     }
 
     /// The same at a period's end, when all threads were looked at.
     pub(super) fn end_early(&mut self, threads: &[ThreadSample]) {
-        if matches!(self.early.records, Records::Pending | Records::Open) {
-            if self.early.records == Records::Open {
-                // An execve(2) of before they were opened has shown in this period.
-                self.tracker.expect_records(false);
+        let most = self.fastest(threads.iter().filter_map(switches));
+        match self.early.records {
+            Records::Pending | Records::Open => {
+                if self.early.records == Records::Open {
+                    // An execve(2) of before they were opened has shown in this period.
+                    self.tracker.expect_records(false);
+                }
+                self.decide_records(most, 0);
             }
-            self.decide_records(threads.iter().filter_map(switches), 0);
+            Records::Spared => {
+                let live = self.present_targets();
+                self.early.begins_again(&live, most);
+            }
+            Records::None | Records::Refused => {}
         }
     }
 
+    fn present_targets(&self) -> Vec<u32> {
+        self.tracker.processes().map(|(_, target)| target).collect()
+    }
+
+    /// The highest of these rates, and the target of its process.
+    fn fastest(&self, rates: impl Iterator<Item = (i32, f64)>) -> (f64, Option<u32>) {
+        let most = rates.max_by(|a, b| a.1.total_cmp(&b.1));
+        let (pid, rate) = most.unwrap_or_default();
+        (rate, self.tracker.target_if_followed(pid))
+    }
+
     /// Opens the records of single threads after so many looks, or closes them: by how often threads switch.
-    fn decide_records(&mut self, rates: impl Iterator<Item = f64>, looks: u32) {
-        self.early.most = rates.fold(self.early.most, f64::max);
+    fn decide_records(&mut self, most: (f64, Option<u32>), looks: u32) {
+        if most.0 > self.early.most.0 {
+            self.early.most = most;
+        }
         let forks = self.early.fork_rate(Instant::now());
-        let why = if self.early.most > MOST_SWITCHES {
-            let rate = self.early.most;
-            Some(format!("a thread that switches {rate:.0} times a second"))
+        let (rate, target) = self.early.most;
+        let why = if rate > MOST_SWITCHES {
+            let text = format!("a thread that switches {rate:.0} times a second");
+            Some((text, target))
         } else {
-            forks
-                .filter(|rate| *rate > MOST_FORKS)
-                .map(|rate| format!("a program that starts {rate:.0} threads a second"))
+            let many = forks.filter(|rate| *rate > MOST_FORKS);
+            many.map(|rate| {
+                let text = format!("a program that starts {rate:.0} threads a second");
+                (text, None)
+            })
         };
         match (self.early.records, why) {
-            (Records::Pending | Records::Open, Some(why)) => self.spare(&why),
+            (Records::Pending | Records::Open, Some((why, target))) => self.spare(&why, target),
             (Records::Pending, None) if self.early.looks >= looks => {
                 self.open_records_of_threads();
             }
@@ -169,9 +216,11 @@ impl LiveMachine {
         }
     }
 
-    /// Closes the events that cost threads time at every switch and at their start.
-    fn spare(&mut self, whom: &str) {
-        self.early.end();
+    /// Closes the events that cost threads time at every switch and at their start: for the threads of this target, or of
+    /// any.
+    fn spare(&mut self, whom: &str, target: Option<u32>) {
+        let spared = guilty(target, &self.present_targets());
+        self.early.end(Records::Spared, spared);
         if let Some(events) = &mut self.task_events {
             events.close();
             self.drain_task_events();
@@ -200,7 +249,7 @@ impl LiveMachine {
                 // It has just ended.
                 Ok(()) | Err(MachineError::NoSuchProcess(_)) => {}
                 Err(error) if opened.is_none() => {
-                    self.early.end();
+                    self.early.end(Records::Refused, Vec::new());
                     let text = format!("{PROC_ALONE} ({error})");
                     self.remark(Remark::warning("task-records", text));
                     return;
@@ -223,10 +272,16 @@ const PROC_ALONE: &str = "threads are found by looking into /proc alone, so thos
                           not counted, and one whose mask may be inherited from perch or set by its program is left \
                           alone";
 
-/// Switches a second of a thread in its interval, if they are known.
-fn switches(sample: &ThreadSample) -> Option<f64> {
+/// Those for which there are no records: one target, or all that live where it is not known whose threads would be slowed.
+fn guilty(target: Option<u32>, live: &[u32]) -> Vec<u32> {
+    target.map_or_else(|| live.to_vec(), |target| vec![target])
+}
+
+/// A thread's process and its switches a second in its interval, if they are known.
+fn switches(sample: &ThreadSample) -> Option<(i32, f64)> {
     let seconds = sample.interval.max(1) as f64 / 1e9;
-    sample.switches.map(|switches| switches as f64 / seconds)
+    let switches = sample.switches?;
+    Some((sample.info.pid, switches as f64 / seconds))
 }
 
 #[cfg(test)]
@@ -255,9 +310,38 @@ mod tests {
                 .due()
                 .is_some_and(|due| due <= Instant::now() + SOONEST)
         );
-        looks.end();
+        looks.end(Records::Refused, Vec::new());
         looks.news();
         assert_eq!(looks.due(), None);
+    }
+
+    #[test]
+    fn records_are_looked_for_again_once_those_whom_they_would_slow_have_ended() {
+        let calm = (100.0, Some(1));
+        let mut looks = EarlyLooks::default();
+        looks.begin();
+        (looks.most, looks.forks) = ((1e6, Some(2)), 500);
+        looks.end(Records::Spared, guilty(Some(2), &[1, 2]));
+        assert!(!looks.begins_again(&[1, 2, 3], calm));
+        looks.begin();
+        assert_eq!(looks.due(), None);
+        // Another one switches as often.
+        assert!(!looks.begins_again(&[1, 3], (1e5, Some(3))));
+        assert!(!looks.begins_again(&[1, 3], calm));
+        assert!(looks.begins_again(&[1], calm));
+        assert_eq!(
+            (looks.records, looks.most.0, looks.forks),
+            (Records::Pending, 0.0, 0)
+        );
+        assert!(looks.due().is_some());
+        // Of two that started many threads, who knows.
+        looks.end(Records::Spared, guilty(None, &[1, 4]));
+        assert!(!looks.begins_again(&[4, 5], calm));
+        assert!(looks.begins_again(&[], calm));
+        assert_eq!((looks.records, looks.due()), (Records::None, None));
+        // A refusal stays one.
+        looks.end(Records::Refused, Vec::new());
+        assert!(!looks.begins_again(&[], calm));
     }
 
     #[test]
