@@ -1,109 +1,27 @@
 //! Whose a sample is, and what all samples of a thread say.
 
 use super::{
-    history::{History, Names, in_kernel},
     process::Process,
     reported::Reported,
     steer::Whereabouts,
     system_wide::SystemWide,
+    thread::{How, Thread, Threads, Told},
 };
-use crate::{
-    perf::{
-        Record,
-        record::{CpuMode, Sample},
-    },
-    span::is_due,
+use crate::perf::{
+    Record,
+    record::{CpuMode, Sample},
 };
-use perch_core::{Metrics, ModuleContext, PuSet, Sharing, ThreadId, ThreadSample};
-use perch_sampling::{Accesses, ThreadMix, Toucher, common};
+use perch_core::{ModuleContext, PuSet, Sharing, ThreadId, ThreadSample};
+use perch_sampling::{Toucher, common};
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
-    time::Duration,
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant},
 };
-
-/// Samples of a thread that are too few to be seen together are gathered for this long: a second at 20 to 50 samples a
-/// second is enough, and as long as the usual period, so that a policy learns as much at every interval.
-const GATHERED: Duration = Duration::from_secs(1);
-
-/// Samples in the kernel that are enough to say that a thread does nothing else.
-const ENOUGH_IN_KERNEL: u64 = 20;
-
-/// What is told of a thread at the end of an interval.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Told {
-    /// It was not sampled.
-    Nothing,
-    /// Its samples are being gathered: what was told last still holds.
-    Gathering,
-    /// All samples since its samples were last taken.
-    News(Metrics),
-}
-
-/// A thread of a process that was given to perch.
-struct Thread {
-    /// `None` until a period tells of it: its samples are kept for it until then.
-    id: Option<ThreadId>,
-    pid: i32,
-    /// Only threads that were ever sampled have this.
-    sampled: Option<Box<Sampled>>,
-}
-
-#[derive(Default)]
-struct Sampled {
-    mix: ThreadMix,
-    /// Samples in the kernel since they were last taken.
-    kernel: u64,
-    /// How long samples have been gathered, and of that the thread's own time, which is less if it is new.
-    gathered: Duration,
-    own: Duration,
-    /// How long ago samples were last taken.
-    since: Duration,
-    /// Samples of periods in which no code could be decoded.
-    undecoded: u64,
-    history: History,
-    /// What it touched lately.
-    accesses: Accesses,
-}
-
-impl Sampled {
-    fn is_enough(&self) -> bool {
-        self.mix.is_enough() || (self.mix.samples() == 0 && self.kernel >= ENOUGH_IN_KERNEL)
-    }
-
-    /// What the samples say; the next ones are gathered from now on.
-    fn take(&mut self, process: &mut Process, how: &mut How<'_>) -> Option<Metrics> {
-        let kernel = std::mem::take(&mut self.kernel);
-        let gathered = std::mem::take(&mut self.gathered);
-        let own = std::mem::take(&mut self.own);
-        self.since = Duration::ZERO;
-        let together = (how.walk)(&self.mix);
-        if let Some(new) = process.take(&mut self.mix, together, own) {
-            let metrics = self
-                .history
-                .join(&new, kernel, gathered, how.l2_bytes, how.names);
-            return Some(metrics);
-        }
-        self.undecoded += self.mix.samples();
-        self.mix.reset();
-        in_kernel(kernel, how.names)
-    }
-}
-
-/// How metrics are made of samples at the end of an interval.
-pub(super) struct How<'a> {
-    /// The interval's length.
-    pub(super) interval: Duration,
-    /// A core's private cache.
-    pub(super) l2_bytes: u64,
-    pub(super) names: &'a Names,
-    /// Whether the samples of the thread at hand may be seen together.
-    pub(super) walk: &'a mut dyn FnMut(&ThreadMix) -> bool,
-}
 
 /// All that a sample is looked up in.
 #[derive(Default)]
 pub(super) struct Known {
-    threads: HashMap<i32, Thread>,
+    threads: Threads,
     processes: HashMap<i32, Process>,
     /// Counts how often rings were drained.
     drains: u64,
@@ -132,12 +50,15 @@ impl Known {
             pid,
             sampled: None,
         };
-        let thread = self.threads.entry(id.tid).or_insert_with(new);
-        // The number may have been another thread's, or the first of a process that was forked from another.
-        if thread.id.is_some_and(|other| other != id) || thread.pid != pid {
-            *thread = new();
+        match self.threads.get_mut(id.tid) {
+            Some(thread) if thread.id.is_none_or(|other| other == id) && thread.pid == pid => {
+                thread.id = Some(id);
+            }
+            // The number may have been another thread's, or the first of a process that was forked from another.
+            _ => {
+                self.threads.insert(id.tid, new());
+            }
         }
-        thread.id = Some(id);
     }
 
     /// A process, ours or not, has a new thread or has created a new process.
@@ -150,8 +71,8 @@ impl Known {
             self.processes.remove(&pid);
             self.add_process(pid);
         }
-        if self.threads.get(&tid).is_some_and(|old| old.id.is_none()) {
-            self.threads.remove(&tid);
+        if self.threads.get(tid).is_some_and(|old| old.id.is_none()) {
+            self.threads.remove(tid);
         }
     }
 
@@ -179,9 +100,7 @@ impl Known {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.forget();
         }
-        for thread in self.threads.values_mut().filter(|t| t.pid == pid) {
-            thread.sampled = None;
-        }
+        self.threads.of_process(pid, |thread| thread.sampled = None);
     }
 
     /// A record of a ring, that of a CPU or of single threads.
@@ -195,16 +114,19 @@ impl Known {
     }
 
     fn sample(&mut self, cpu: Option<u32>, sample: &Sample<'_>) {
-        let thread = match self.threads.entry(sample.tid) {
-            Entry::Occupied(thread) => thread.into_mut(),
-            Entry::Vacant(place) if self.processes.contains_key(&sample.pid) => {
-                place.insert(Thread {
-                    id: None,
-                    pid: sample.pid,
-                    sampled: None,
-                })
+        if self.threads.get(sample.tid).is_none() {
+            if !self.processes.contains_key(&sample.pid) {
+                return; // not ours
             }
-            Entry::Vacant(_) => return, // not ours
+            let new = Thread {
+                id: None,
+                pid: sample.pid,
+                sampled: None,
+            };
+            self.threads.insert(sample.tid, new);
+        }
+        let Some(thread) = self.threads.get_mut(sample.tid) else {
+            return;
         };
         self.ours += 1;
         if let Some(cpu) = cpu {
@@ -233,36 +155,23 @@ impl Known {
         ended: bool,
         how: &mut How<'_>,
     ) -> Told {
-        let Some(known) = self.threads.get_mut(&thread.info.id.tid) else {
+        let Some(known) = self.threads.get_mut(thread.info.id.tid) else {
             return Told::Nothing;
         };
         let Some(sampled) = known.sampled.as_mut() else {
             return Told::Nothing;
         };
-        sampled.since = sampled.since.saturating_add(how.interval);
-        if sampled.kernel == 0 && sampled.mix.samples() == 0 {
-            return match is_due(sampled.since, how.interval, GATHERED) {
-                true => Told::Nothing,
-                false => Told::Gathering,
-            };
-        }
-        sampled.gathered += how.interval;
-        sampled.own += Duration::from_nanos(thread.interval);
-        if !ended && !sampled.is_enough() && !is_due(sampled.gathered, how.interval, GATHERED) {
-            return Told::Gathering;
-        }
-        let Some(process) = self.processes.get_mut(&known.pid) else {
-            return Told::Nothing;
-        };
-        let told = sampled.take(process, how);
-        told.map_or(Told::Nothing, Told::News)
+        let process = self.processes.get_mut(&known.pid);
+        process.map_or(Told::Nothing, |process| {
+            sampled.tell(process, thread.interval, ended, how)
+        })
     }
 
     /// Which of these threads share memory with others of their process. Ends the interval of what they touched.
     pub(super) fn sharing(&mut self, threads: &[ThreadSample], interval: Duration) -> Vec<Sharing> {
         let mut processes: BTreeMap<i32, Vec<&ThreadSample>> = BTreeMap::new();
         for thread in threads {
-            let known = self.threads.get(&thread.info.id.tid);
+            let known = self.threads.get(thread.info.id.tid);
             let sampled = known.and_then(|known| known.sampled.as_ref());
             if sampled.is_some_and(|sampled| !sampled.accesses.is_empty()) {
                 processes.entry(thread.info.pid).or_default().push(thread);
@@ -271,7 +180,7 @@ impl Known {
         let mut sharing = Vec::new();
         for threads in processes.values().filter(|threads| threads.len() > 1) {
             let toucher = |thread: &&ThreadSample| {
-                let sampled = self.threads.get(&thread.info.id.tid)?.sampled.as_ref()?;
+                let sampled = self.threads.get(thread.info.id.tid)?.sampled.as_ref()?;
                 let busy = thread.cpu_time as f64 / thread.interval.max(1) as f64;
                 Some(Toucher {
                     accesses: &sampled.accesses,
@@ -289,7 +198,7 @@ impl Known {
                 }
             }));
         }
-        for sampled in self.threads.values_mut().filter_map(|t| t.sampled.as_mut()) {
+        for sampled in self.threads.iter_mut().filter_map(|t| t.sampled.as_mut()) {
             sampled.accesses.end_interval(interval);
         }
         sharing
@@ -322,7 +231,7 @@ impl Known {
     pub(super) fn unreadable<'a>(&self, context: &ModuleContext<'a>) -> Option<(i32, &'a str)> {
         context.threads.iter().find_map(|thread| {
             let process = self.processes.get(&thread.info.pid)?;
-            let known = self.threads.get(&thread.info.id.tid)?;
+            let known = self.threads.get(thread.info.id.tid)?;
             let undecoded = known.sampled.as_ref()?.undecoded;
             (undecoded >= 10 && process.memory_refused())
                 .then_some((thread.info.pid, &*thread.info.process))
@@ -335,20 +244,24 @@ impl Known {
         self.lost = 0;
         self.throttled = false;
         for id in context.ended {
-            if self.threads.get(&id.tid).is_some_and(|t| t.id == Some(*id)) {
-                self.threads.remove(&id.tid);
+            if self.threads.get(id.tid).is_some_and(|t| t.id == Some(*id)) {
+                self.threads.remove(id.tid);
             }
         }
-        self.threads.retain(|_, thread| thread.id.is_some());
-        let live: HashSet<i32> = self.threads.values().map(|t| t.pid).collect();
-        self.processes.retain(|pid, _| live.contains(pid));
+        self.threads.remove_if(|thread| thread.id.is_none());
+        self.processes.retain(|pid, _| self.threads.has(*pid));
+        let now = Instant::now();
+        for process in self.processes.values_mut() {
+            process.forget_unused(now);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perch_core::{ThreadInfo, metric::names};
+    use crate::sampling::history::Names;
+    use perch_core::{Metrics, ThreadInfo, metric::names};
 
     const TID: i32 = 7;
 

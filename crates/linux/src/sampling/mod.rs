@@ -16,9 +16,11 @@ mod pace;
 mod per_thread;
 mod process;
 mod reported;
+mod said;
 mod source;
 mod steer;
 mod system_wide;
+mod thread;
 mod walks;
 
 pub use module::SamplerModule;

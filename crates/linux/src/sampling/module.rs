@@ -4,13 +4,15 @@ use super::{
     Options,
     bursts::{Bursts, Switcher},
     history::{Names, PROVIDED},
-    known::{How, Known, Told},
+    known::Known,
     mapped_file::MappedFile,
     pace::Pace,
     per_thread::{Candidate, PerThread},
     reported::Reported,
+    said::Said,
     source::allowed_rate,
     system_wide::SystemWide,
+    thread::{How, Told},
     walks::Turns,
 };
 use crate::{
@@ -47,8 +49,7 @@ pub struct SamplerModule {
     known: Known,
     names: Names,
     remarks: Vec<Remark>,
-    /// Codes of what was remarked already.
-    said: HashSet<&'static str>,
+    said: Said,
     pace: Pace,
     /// Who shares memory, of the last period.
     sharing: Vec<Sharing>,
@@ -78,7 +79,7 @@ impl SamplerModule {
             known: Known::default(),
             names: Names::new(),
             remarks: Vec::new(),
-            said: HashSet::new(),
+            said: Said::default(),
             pace: Pace::default(),
             sharing: Vec::new(),
             turns: Turns::default(),
@@ -294,10 +295,10 @@ impl SamplerModule {
         }
     }
 
-    /// Not in every period: recordings hold what was remarked.
+    /// Says what stays true for a while. How often it is shown is not decided here.
     fn remark_once(&mut self, code: &'static str, text: impl Into<String>) {
-        if self.said.insert(code) {
-            self.remarks.push(Remark::warning(code, text));
+        if self.said.is_time(code, Instant::now()) {
+            self.remarks.push(Remark::warning(code, text).once());
         }
     }
 }

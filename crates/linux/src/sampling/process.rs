@@ -20,14 +20,19 @@ const REREAD: Duration = Duration::from_secs(30);
 /// readable for a moment.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// What was learnt from the code of a process is forgotten so long after its last sample: it may be some megabytes, and of
+/// many processes most only wait.
+const UNUSED: Duration = Duration::from_secs(300);
+
 /// A process whose threads are sampled.
 pub(super) struct Process {
     pid: i32,
     /// Device and inode of the program when they were last readable; they change at execve(2).
     program: Option<(u64, u64)>,
     space: Option<Space>,
-    /// The last drain in which its code was checked for changes.
+    /// The last drain in which its code was checked for changes, and when that was.
     checked: u64,
+    drained: Instant,
     /// Executable files that the kernel reported, for when `/proc/PID/maps` may not be read.
     reported: Mappings,
 }
@@ -36,6 +41,8 @@ pub(super) struct Process {
 struct Space {
     estimator: Estimator,
     code: Code,
+    /// When its last sample was looked up.
+    used: Instant,
     /// The drain in which the process's mappings were read, and when that was.
     mapped: u64,
     read: Instant,
@@ -50,6 +57,7 @@ impl Process {
             program: program(pid),
             space: None,
             checked: 0,
+            drained: Instant::now(),
             reported: Mappings::default(),
         }
     }
@@ -66,6 +74,7 @@ impl Process {
                 stale.insert(Space {
                     estimator: Estimator::new(arch),
                     code,
+                    used: Instant::now(),
                     mapped: drain,
                     read: Instant::now(),
                     undecoded: false,
@@ -75,6 +84,7 @@ impl Process {
         if !space.code.covers(record.ip) && space.mapped != drain {
             space.remap(self.pid, drain, self.reported.all());
         }
+        space.used = self.drained;
         let regs = (record.abi != Abi::None).then(|| {
             let mut regs = Regs::empty(arch);
             let mut rest = mask;
@@ -111,6 +121,7 @@ impl Process {
             return;
         }
         self.checked = drain;
+        self.drained = Instant::now();
         // For want of a descriptor or a privilege it may not be readable for a while: that is no sign of another program.
         let program = program(self.pid);
         if program.is_some() && program != self.program {
@@ -132,6 +143,14 @@ impl Process {
     pub(super) fn forget(&mut self) {
         self.space = None;
         self.reported.clear();
+    }
+
+    /// Gives back what an address space takes that had no sample for long; the next one finds it anew.
+    pub(super) fn forget_unused(&mut self, now: Instant) {
+        let used = self.space.as_ref().map(|space| space.used);
+        if used.is_some_and(|used| now.saturating_duration_since(used) >= UNUSED) {
+            self.space = None;
+        }
     }
 
     /// The kernel reported a new executable mapping.
@@ -174,5 +193,38 @@ fn arch(abi: Abi) -> Option<Arch> {
         (Arch::Aarch64, Abi::Bits32) => None,
         (_, Abi::Bits32) => Some(Arch::X86),
         (native, _) => Some(native),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::record::CpuMode;
+
+    #[test]
+    fn what_was_learnt_is_kept_for_minutes_after_the_last_sample() {
+        let pid = std::process::id() as i32;
+        let code =
+            what_was_learnt_is_kept_for_minutes_after_the_last_sample as fn() as usize as u64;
+        let mut process = Process::new(pid);
+        let sample = |process: &mut Process, drain| {
+            let record = Record::without_registers(code, pid, pid, CpuMode::User);
+            let sample = process
+                .sample(&record, drain)
+                .expect("this instruction set");
+            assert!(sample.mix.is_some());
+            Instant::now()
+        };
+        let known = |process: &Process| {
+            let space = process.space.as_ref();
+            space.map(|space| space.estimator.known_addresses())
+        };
+        for drain in 1..3 {
+            let now = sample(&mut process, drain);
+            process.forget_unused(now + UNUSED - Duration::from_secs(60));
+            assert_eq!(known(&process), Some(1));
+            process.forget_unused(now + UNUSED);
+            assert_eq!(known(&process), None);
+        }
     }
 }
