@@ -3,7 +3,8 @@
 //! A busy thread has enough samples in every period and no past. A thread that runs little has a few: they are joined
 //! with those of the periods before, which weigh half as much each second, never more than the new ones, and not at
 //! all once the new ones contradict them. So a change of phase shows in the first period that holds enough samples, or
-//! few that clearly differ, and at the latest has half the weight after one period and three quarters after two.
+//! few that clearly differ, and at the latest has half the weight after one period and three quarters after two. Samples that
+//! were gathered in less than a second are joined with those of the second before in the same way, however many they are.
 
 use crate::span::counted;
 use perch_core::{Metric, MetricName, MetricSource, Metrics, metric::names};
@@ -110,12 +111,12 @@ impl History {
             model: new.fp_model_error,
         };
         let mut total = count;
-        if let Some(last) = self
-            .last
-            .filter(|last| count < ENOUGH && agree(&last.metrics, new))
-        {
-            let decay = DECAY.powf(counted(gathered).as_secs_f64());
-            let weight = (last.weight * decay).min(count);
+        let seconds = counted(gathered).as_secs_f64().max(1e-3);
+        let alone = count >= ENOUGH && seconds >= 1.0;
+        // What there would be in a second: a longer past never counts for more.
+        let most = count / seconds;
+        if let Some(last) = self.last.filter(|last| !alone && agree(&last.metrics, new)) {
+            let weight = (last.weight * DECAY.powf(seconds)).min(most);
             if let Some(past) = self.mix.mix() {
                 sum.add(&past, weight);
                 error = error.join(count, last.error, weight);
@@ -126,7 +127,11 @@ impl History {
         self.mix = sum;
         self.last = Some(Period {
             metrics: *new,
-            weight: total.min(ENOUGH),
+            weight: total.min(if seconds < 1.0 {
+                most.max(ENOUGH)
+            } else {
+                ENOUGH
+            }),
             error,
         });
         let standard_error = error.noise.hypot(error.model);
@@ -258,6 +263,28 @@ mod tests {
             let joined = confidence(&mut history);
             prop_assert!(joined >= alone - 1e-9, "{alone} then {joined}");
         }
+    }
+
+    #[test]
+    fn as_much_is_known_after_a_second_of_short_intervals() {
+        let noise = |intervals: u32| {
+            let mut history = History::default();
+            for _ in 0..intervals {
+                history.join(&sampled(true, 25), 0, SECOND / 10, 1 << 20, &Names::new());
+            }
+            history.last.expect("joined").error.noise
+        };
+        let ratio = noise(1) / noise(10);
+        assert!((3.0..3.5).contains(&ratio), "{ratio} for the root of ten");
+        // A past that is contradicted counts no more than elsewhere.
+        let mut history = History::default();
+        for _ in 0..10 {
+            history.join(&sampled(true, 25), 0, SECOND / 10, 1 << 20, &Names::new());
+        }
+        let new = sampled(false, 25);
+        let metrics = history.join(&new, 0, SECOND / 10, 1 << 20, &Names::new());
+        assert_eq!(metrics.value(names::FP_SHARE), Some(0.0));
+        assert_eq!(history.last.expect("joined").weight, 25.0);
     }
 
     #[test]

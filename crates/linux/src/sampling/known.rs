@@ -276,9 +276,23 @@ mod tests {
         known
     }
 
-    /// Samples of its code.
+    #[inline(never)]
+    fn float(x: f64) -> f64 {
+        std::hint::black_box(x * 1.5 + 2.5)
+    }
+
+    /// Samples of code without floating point.
     fn add(known: &mut Known, samples: usize) {
-        let code = add as fn(&mut Known, usize) as usize as u64;
+        add_at(known, integer as fn(u64) -> u64 as usize as u64, samples);
+    }
+
+    #[inline(never)]
+    fn integer(x: u64) -> u64 {
+        std::hint::black_box(x.wrapping_mul(3) ^ 5)
+    }
+
+    /// Samples of this code.
+    fn add_at(known: &mut Known, code: u64, samples: usize) {
         known.next_drain();
         for _ in 0..samples {
             let pid = std::process::id() as i32;
@@ -287,8 +301,12 @@ mod tests {
         }
     }
 
-    /// Ends an interval of so many milliseconds.
+    /// Ends an interval of so many milliseconds, with time to see all samples together.
     fn end(known: &mut Known, milliseconds: u64, ended: bool) -> Told {
+        end_with(known, milliseconds, ended, true)
+    }
+
+    fn end_with(known: &mut Known, milliseconds: u64, ended: bool, walk: bool) -> Told {
         let interval = Duration::from_millis(milliseconds);
         let thread = ThreadSample {
             info: ThreadInfo {
@@ -311,7 +329,7 @@ mod tests {
             interval,
             l2_bytes: 1 << 20,
             names: &Names::new(),
-            walk: &mut |_| true,
+            walk: &mut |mix| walk && mix.has_fp(),
         };
         known.metrics(&thread, ended, &mut how)
     }
@@ -351,6 +369,27 @@ mod tests {
             ));
             assert_eq!(end(&mut known, milliseconds, false), Told::Nothing);
         }
+    }
+
+    #[test]
+    fn floating_point_waits_for_its_turn_for_a_second_at_most() {
+        let float = float as fn(f64) -> f64 as usize as u64;
+        let mut known = known();
+        let news = |told: &Told| matches!(told, Told::News(_));
+        let told: Vec<bool> = (0..10)
+            .map(|_| {
+                add_at(&mut known, float, 25);
+                news(&end_with(&mut known, 100, false, false))
+            })
+            .collect();
+        assert_eq!(told.iter().position(|told| *told), Some(9));
+        add_at(&mut known, float, 25);
+        assert!(news(&end_with(&mut known, 100, false, true)));
+        // Without floating point nobody waits.
+        add(&mut known, 25);
+        assert!(news(&end_with(&mut known, 100, false, false)));
+        add_at(&mut known, float, 25);
+        assert!(news(&end_with(&mut known, 1_000, false, false)));
     }
 
     #[test]

@@ -79,19 +79,23 @@ impl Sampled {
         }
         self.gathered += how.interval;
         self.own += Duration::from_nanos(own);
-        if !ended && !self.is_enough() && !is_due(self.gathered, how.interval, GATHERED) {
-            return Told::Gathering;
+        let due = ended || is_due(self.gathered, how.interval, GATHERED);
+        let enough = self.is_enough();
+        let together = (due || enough) && (how.walk)(&self.mix);
+        // What would be told of each sample by itself differs: it waits for its turn until it has to be told.
+        if due || (enough && (together || !self.mix.has_fp())) {
+            let told = self.take(process, together, how);
+            return told.map_or(Told::Nothing, Told::News);
         }
-        self.take(process, how).map_or(Told::Nothing, Told::News)
+        Told::Gathering
     }
 
     /// What the samples say; the next ones are gathered from now on.
-    fn take(&mut self, process: &mut Process, how: &mut How<'_>) -> Option<Metrics> {
+    fn take(&mut self, process: &mut Process, together: bool, how: &How<'_>) -> Option<Metrics> {
         let kernel = std::mem::take(&mut self.kernel);
         let gathered = std::mem::take(&mut self.gathered);
         let own = std::mem::take(&mut self.own);
         self.since = Duration::ZERO;
-        let together = (how.walk)(&self.mix);
         if let Some(new) = process.take(&mut self.mix, together, own) {
             let metrics = self
                 .history
