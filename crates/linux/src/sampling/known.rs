@@ -7,9 +7,12 @@ use super::{
     system_wide::SystemWide,
     thread::{How, Thread, Threads, Told},
 };
-use crate::perf::{
-    Record,
-    record::{CpuMode, Sample},
+use crate::{
+    perf::{
+        Record,
+        record::{CpuMode, Sample},
+    },
+    span::is_due,
 };
 use perch_core::{ModuleContext, PuSet, Sharing, ThreadId, ThreadSample};
 use perch_sampling::{Toucher, common};
@@ -17,6 +20,9 @@ use std::{
     collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
+
+/// So often it is examined who shares memory: for many threads that takes milliseconds.
+const EXAMINED: Duration = Duration::from_secs(1);
 
 /// All that a sample is looked up in.
 #[derive(Default)]
@@ -26,6 +32,9 @@ pub(super) struct Known {
     /// Counts how often rings were drained.
     drains: u64,
     whereabouts: Whereabouts,
+    /// Who shares memory, when it was last examined, and how long ago that was.
+    sharing: Vec<Sharing>,
+    unexamined: Duration,
     /// Samples of ours in this period.
     pub(super) ours: u64,
     /// Samples that found no room in a ring in this period.
@@ -161,14 +170,31 @@ impl Known {
         let Some(sampled) = known.sampled.as_mut() else {
             return Told::Nothing;
         };
+        sampled.time.0 += thread.cpu_time;
+        sampled.time.1 += thread.interval;
         let process = self.processes.get_mut(&known.pid);
         process.map_or(Told::Nothing, |process| {
             sampled.tell(process, thread.interval, ended, how)
         })
     }
 
-    /// Which of these threads share memory with others of their process. Ends the interval of what they touched.
+    /// Which of these threads share memory with others of their process, as far as is known at the end of an interval of
+    /// this length.
     pub(super) fn sharing(&mut self, threads: &[ThreadSample], interval: Duration) -> Vec<Sharing> {
+        self.unexamined = self.unexamined.saturating_add(interval);
+        if is_due(self.unexamined, interval, EXAMINED) {
+            let length = std::mem::take(&mut self.unexamined);
+            self.sharing = self.examine(threads, length);
+        } else {
+            let here = |id: ThreadId| threads.binary_search_by_key(&id, |t| t.info.id).is_ok();
+            self.sharing
+                .retain(|sharing| here(sharing.threads.0) && here(sharing.threads.1));
+        }
+        self.sharing.clone()
+    }
+
+    /// Looks at what these threads touched, the last time so long ago.
+    fn examine(&mut self, threads: &[ThreadSample], length: Duration) -> Vec<Sharing> {
         let mut processes: BTreeMap<i32, Vec<&ThreadSample>> = BTreeMap::new();
         for thread in threads {
             let known = self.threads.get(thread.info.id.tid);
@@ -181,10 +207,9 @@ impl Known {
         for threads in processes.values().filter(|threads| threads.len() > 1) {
             let toucher = |thread: &&ThreadSample| {
                 let sampled = self.threads.get(thread.info.id.tid)?.sampled.as_ref()?;
-                let busy = thread.cpu_time as f64 / thread.interval.max(1) as f64;
                 Some(Toucher {
                     accesses: &sampled.accesses,
-                    busy: busy.min(1.0),
+                    busy: sampled.busy(),
                 })
             };
             let touchers: Vec<Toucher<'_>> = threads.iter().filter_map(toucher).collect();
@@ -199,7 +224,8 @@ impl Known {
             }));
         }
         for sampled in self.threads.iter_mut().filter_map(|t| t.sampled.as_mut()) {
-            sampled.accesses.end_interval(interval);
+            sampled.accesses.end_interval(length);
+            sampled.time = (0, 0);
         }
         sharing
     }
@@ -262,6 +288,7 @@ mod tests {
     use super::*;
     use crate::sampling::history::Names;
     use perch_core::{Metrics, ThreadInfo, metric::names};
+    use perch_sampling::Access;
 
     const TID: i32 = 7;
 
@@ -301,22 +328,17 @@ mod tests {
         }
     }
 
-    /// Ends an interval of so many milliseconds, with time to see all samples together.
-    fn end(known: &mut Known, milliseconds: u64, ended: bool) -> Told {
-        end_with(known, milliseconds, ended, true)
-    }
-
-    fn end_with(known: &mut Known, milliseconds: u64, ended: bool, walk: bool) -> Told {
-        let interval = Duration::from_millis(milliseconds);
-        let thread = ThreadSample {
+    /// A thread in an interval of so many milliseconds.
+    fn thread(id: ThreadId, milliseconds: u64) -> ThreadSample {
+        ThreadSample {
             info: ThreadInfo {
-                id: id(),
+                id,
                 pid: std::process::id() as i32,
                 name: "worker".into(),
                 process: "test".into(),
             },
-            interval: interval.as_nanos() as u64,
-            cpu_time: 1,
+            interval: milliseconds * 1_000_000,
+            cpu_time: milliseconds * 1_000_000,
             wait_time: 0,
             switches: None,
             migrations: None,
@@ -324,7 +346,17 @@ mod tests {
             mask: None,
             counts: Vec::new(),
             metrics: Metrics::default(),
-        };
+        }
+    }
+
+    /// Ends an interval of so many milliseconds, with time to see all samples together.
+    fn end(known: &mut Known, milliseconds: u64, ended: bool) -> Told {
+        end_with(known, milliseconds, ended, true)
+    }
+
+    fn end_with(known: &mut Known, milliseconds: u64, ended: bool, walk: bool) -> Told {
+        let interval = Duration::from_millis(milliseconds);
+        let thread = thread(id(), milliseconds);
         let mut how = How {
             interval,
             l2_bytes: 1 << 20,
@@ -390,6 +422,48 @@ mod tests {
         assert!(news(&end_with(&mut known, 100, false, false)));
         add_at(&mut known, float, 25);
         assert!(news(&end_with(&mut known, 1_000, false, false)));
+    }
+
+    #[test]
+    fn sharing_is_examined_once_a_second_and_holds_until_then() {
+        let shared = |milliseconds: u64, intervals: u64| {
+            let mut known = known();
+            let ids = [TID, TID + 1].map(|tid| ThreadId { tid, start: 1 });
+            for id in ids {
+                known.add(id, std::process::id() as i32);
+                let thread = known.threads.get_mut(id.tid).expect("added");
+                let sampled = thread.sampled.get_or_insert_default();
+                for line in 0..100 {
+                    let (address, write) = (line * 64, true);
+                    sampled.accesses.add(Access { address, write });
+                }
+            }
+            let both = ids.map(|id| thread(id, milliseconds));
+            let mut how = How {
+                interval: Duration::from_millis(milliseconds),
+                l2_bytes: 1 << 20,
+                names: &Names::new(),
+                walk: &mut |_| true,
+            };
+            let interval = how.interval;
+            let rates = (0..intervals).map(|_| {
+                for thread in &both {
+                    known.metrics(thread, false, &mut how);
+                }
+                let sharing = known.sharing(&both, interval);
+                sharing.first().map(|sharing| sharing.transfers)
+            });
+            let rates: Vec<Option<f64>> = rates.collect();
+            // One of them has ended.
+            let alone = known.sharing(&both[..1], interval);
+            assert!(alone.is_empty(), "{alone:?}");
+            rates
+        };
+        let seconds = shared(1_000, 2);
+        assert!(seconds[0].is_some_and(|rate| rate > 0.0) && seconds[1] == seconds[0]);
+        let tenths = shared(100, 12);
+        assert!(tenths[..9].iter().all(Option::is_none), "{tenths:?}");
+        assert!(tenths[9..].iter().all(|rate| *rate == seconds[0]));
     }
 
     #[test]

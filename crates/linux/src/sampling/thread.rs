@@ -53,6 +53,8 @@ pub(super) struct Sampled {
     /// Samples of periods in which no code could be decoded.
     pub(super) undecoded: u64,
     history: History,
+    /// Time on a PU, and all time, since it was last examined what it touched, in nanoseconds.
+    pub(super) time: (u64, u64),
     /// What it touched lately.
     pub(super) accesses: Accesses,
 }
@@ -60,6 +62,11 @@ pub(super) struct Sampled {
 impl Sampled {
     fn is_enough(&self) -> bool {
         self.mix.is_enough() || (self.mix.samples() == 0 && self.kernel >= ENOUGH_IN_KERNEL)
+    }
+
+    /// Share of the time that it had on a PU, since it was last examined what it touched.
+    pub(super) fn busy(&self) -> f64 {
+        (self.time.0 as f64 / self.time.1.max(1) as f64).min(1.0)
     }
 
     /// What is told at the end of an interval of which the thread was there for `own` nanoseconds.
