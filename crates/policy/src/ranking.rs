@@ -57,11 +57,70 @@ fn known(thread: &ThreadState, min_confidence: f64) -> Option<FpShare> {
     if !sound || metric.confidence < min_confidence {
         return None;
     }
-    let samples = thread.metrics.value(names::SAMPLES);
-    let samples = samples.filter(|n| *n >= 1.0 && metric.source == MetricSource::Sampling);
+    let noise = match metric.source {
+        MetricSource::Sampling => NOISE * standard_error(thread),
+        _ => 0.0,
+    };
     Some(FpShare {
         share: metric.value,
         confidence: metric.confidence.min(1.0),
-        noise: samples.map_or(0.0, |samples| NOISE * SPREAD / samples.sqrt()),
+        noise,
     })
+}
+
+/// Of a sampled share: by the samples of this period, or, where the share is of an earlier one, as it was stated then.
+fn standard_error(thread: &ThreadState) -> f64 {
+    let samples = thread.metrics.value(names::SAMPLES);
+    match samples.filter(|samples| *samples >= 1.0) {
+        Some(samples) => SPREAD / samples.sqrt(),
+        None => {
+            let stated = thread.metrics.value(names::FP_SHARE_ERROR);
+            stated.filter(|error| error.is_finite()).unwrap_or(0.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perch_core::{Metric, MetricName, Metrics, PuSet, ThreadId, ThreadInfo};
+
+    fn noise(source: MetricSource, others: &[(&'static str, f64)]) -> f64 {
+        let metric = |value| Metric {
+            value,
+            confidence: 0.9,
+            source,
+        };
+        let metrics = [(names::FP_SHARE, 0.2)].iter().chain(others);
+        let thread = ThreadState {
+            info: ThreadInfo {
+                id: ThreadId { tid: 1, start: 1 },
+                pid: 1,
+                name: "worker".into(),
+                process: "app".into(),
+            },
+            allowed: PuSet::single(0),
+            bound: None,
+            unmanaged: None,
+            last_pu: None,
+            activity: 1.0,
+            waiting: 0.0,
+            metrics: Metrics::from_iter(
+                metrics.map(|(name, value)| (MetricName::from(*name), metric(*value))),
+            ),
+        };
+        known(&thread, 0.1).expect("a share").noise
+    }
+
+    #[test]
+    fn a_sampled_share_is_noisy_also_in_periods_without_a_sample() {
+        let new = noise(
+            MetricSource::Sampling,
+            &[(names::SAMPLES, 100.0), (names::FP_SHARE_ERROR, 0.08)],
+        );
+        let kept = noise(MetricSource::Sampling, &[(names::FP_SHARE_ERROR, 0.08)]);
+        let counted = noise(MetricSource::Counters, &[]);
+        assert!((new - 0.03).abs() < 1e-9 && (kept - 0.12).abs() < 1e-9);
+        assert_eq!(counted, 0.0);
+    }
 }

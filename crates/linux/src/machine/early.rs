@@ -232,7 +232,8 @@ impl LiveMachine {
              costs threads nothing: `sysctl kernel.perf_event_paranoid=0`, or {}",
             crate::capability::advice("CAP_PERFMON")
         );
-        self.remark(Remark::warning("task-records", text));
+        // The rate in it says nothing new.
+        self.remark(Remark::warning("task-records", text).once());
     }
 
     fn open_records_of_threads(&mut self) {
