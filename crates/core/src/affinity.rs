@@ -35,9 +35,9 @@ pub enum MaskError {
     Other(String),
 }
 
-/// A thread found by [`Affinity::relatives`].
+/// A thread found by [`Affinity::descendants`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Relative {
+pub struct Descendant {
     /// The thread.
     pub thread: ThreadId,
     /// Its process.
@@ -97,10 +97,10 @@ pub trait Affinity: Send {
     ///
     /// # Errors
     /// Processes or threads that cannot be listed: then some may be missed.
-    fn relatives(
+    fn descendants(
         &self,
         session: &str,
         processes: &[ProcessId],
         known: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError>;
+    ) -> Result<Vec<Descendant>, MaskError>;
 }

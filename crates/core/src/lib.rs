@@ -9,13 +9,13 @@
 #![forbid(unsafe_code)]
 
 pub mod affinity;
+pub mod diagnostic;
 pub mod error;
 pub mod event;
 pub mod irq;
 pub mod machine;
 mod merge;
 pub mod metric;
-pub mod mistake;
 pub mod module;
 pub mod observation;
 pub mod plan;
@@ -30,12 +30,12 @@ pub mod units;
 pub mod weight;
 
 pub use affinity::{Affinity, MaskChange, MaskError};
+pub use diagnostic::Diagnostic;
 pub use error::MachineError;
 pub use event::{Count, CountQuality, EventChoice, EventPlan, EventSet, Limits};
 pub use irq::{IrqBinding, IrqChange, IrqLevel, IrqLoad, IrqSample, IrqState, IrqStep, Irqs};
 pub use machine::{Launch, Machine, Targets, Wake};
 pub use metric::{Metric, MetricName, MetricSource, Metrics, Thresholds};
-pub use mistake::Mistake;
 pub use module::{Module, ModuleContext};
 pub use observation::{Observation, Origin, ProcessState, PuSample, Sharing, Source, ThreadSample};
 pub use plan::{Action, ActionKind, Binding, Outcome, Plan, Reason};

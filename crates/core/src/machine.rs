@@ -124,7 +124,7 @@ pub trait Machine: Send {
 
     /// The processes that are followed at this moment, each with its target. Includes processes created since the last
     /// observation, so that none is missed when masks are restored. None on machines on which
-    /// [`Affinity::relatives`] finds all of them.
+    /// [`Affinity::descendants`] finds all of them.
     fn processes(&mut self) -> Vec<(ProcessId, u32)>;
 
     /// The mask of threads that have not been placed, where [`Observation::processes`] says nothing else: for a

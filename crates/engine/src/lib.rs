@@ -34,7 +34,7 @@ pub use journal::{
     state_dir::{StateDir, StateDirError},
 };
 pub use observer::{
-    ActionTaken, Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start,
+    ActionTaken, Cause, Decision, IrqMove, Move, Period, SessionEnd, SessionSink, Start,
 };
 pub use publish::Published;
 pub use recording::{Reader, Recorder, Recording, RecordingError};

@@ -156,7 +156,7 @@ pub struct SessionEnd {
 }
 
 /// Watches a session. An observer handles its own errors: they must not disturb the threads.
-pub trait Observer: Send {
+pub trait SessionSink: Send {
     /// The session begins.
     fn start(&mut self, _start: &Start) {}
 
@@ -168,12 +168,12 @@ pub trait Observer: Send {
 }
 
 /// An observer that ignores everything.
-impl Observer for () {
+impl SessionSink for () {
     fn period(&mut self, _: &Period) {}
 }
 
 /// Several watch, in this order.
-impl Observer for Vec<&mut dyn Observer> {
+impl SessionSink for Vec<&mut dyn SessionSink> {
     fn start(&mut self, start: &Start) {
         self.iter_mut().for_each(|observer| observer.start(start));
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 use perch_core::{
     Affinity, EventPlan, Machine, MachineError, MaskChange, MaskError, Observation, Outcome,
-    ProcessId, PuSet, ThreadId, Topology, Wake, affinity::Relative,
+    ProcessId, PuSet, ThreadId, Topology, Wake, affinity::Descendant,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -233,12 +233,12 @@ impl Affinity for Masks {
         None
     }
 
-    fn relatives(
+    fn descendants(
         &self,
         _: &str,
         _: &[ProcessId],
         _: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
+    ) -> Result<Vec<Descendant>, MaskError> {
         Ok(Vec::new())
     }
 }

@@ -7,9 +7,9 @@ use perch_core::{
     Affinity, Binding, EventPlan, Launch, Machine, MachineError, MaskChange, MaskError, Metric,
     MetricSource, Metrics, Observation, Outcome, Plan, Policy, ProcessId, ProcessState, PuSet,
     Reason, Snapshot, Targets, ThreadId, ThreadInfo, ThreadSample, Topology, Wake,
-    affinity::Relative, metric::names,
+    affinity::Descendant, metric::names,
 };
-use perch_engine::{Cause, Collector, Command, Observer, Session};
+use perch_engine::{Cause, Collector, Command, Session, SessionSink};
 use std::{
     collections::{BTreeMap, VecDeque},
     fs,
@@ -73,20 +73,20 @@ impl Affinity for Masks {
         Some(all())
     }
 
-    fn relatives(
+    fn descendants(
         &self,
         _: &str,
         _: &[ProcessId],
         known: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
+    ) -> Result<Vec<Descendant>, MaskError> {
         let unknown = self.0.iter().filter(|(thread, _)| !known(**thread));
-        let relatives = unknown.map(|(thread, mask)| Relative {
+        let descendants = unknown.map(|(thread, mask)| Descendant {
             thread: *thread,
             process: process(*thread),
             parent: 1,
             mask: mask.clone(),
         });
-        Ok(relatives.collect())
+        Ok(descendants.collect())
     }
 }
 
@@ -318,7 +318,7 @@ impl Policy for Scatter {
     }
 }
 
-fn live_for_days(observer: &mut dyn Observer, what: &str) {
+fn live_for_days(observer: &mut dyn SessionSink, what: &str) {
     let (dir, acting) = live();
     let mut session = Session::new(Days::new(dir.path()), options(Scatter, acting)).unwrap();
     let handle = session.handle();

@@ -339,13 +339,13 @@ fn the_format_has_not_changed() {
             set: set(to),
         })
     };
-    file.announce(&[record(24, "0-3", "2")]).unwrap();
-    file.conclude(&[Record::IrqDone {
+    file.log_intent(&[record(24, "0-3", "2")]).unwrap();
+    file.log_outcome(&[Record::IrqDone {
         irq: 24,
         outcome: Outcome::Applied,
     }])
     .unwrap();
-    file.announce(&[record(25, "0-1", "1")]).unwrap();
+    file.log_intent(&[record(25, "0-1", "1")]).unwrap();
     let written = std::fs::read(file.path()).unwrap();
     if let Some(path) = std::env::var_os("PERCH_WRITE_IRQ_JOURNAL") {
         std::fs::write(path, &written).unwrap();

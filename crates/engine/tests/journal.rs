@@ -77,7 +77,7 @@ fn bytes(records: &[Record]) -> Vec<u8> {
     let dir = StateDir::open(dir.path()).unwrap();
     let mut file = JournalFile::create(&dir, header()).unwrap();
     for record in records {
-        file.announce(std::slice::from_ref(record)).unwrap();
+        file.log_intent(std::slice::from_ref(record)).unwrap();
     }
     std::fs::read(file.path()).unwrap()
 }
@@ -205,8 +205,8 @@ proptest! {
         let dir = StateDir::open(dir.path()).unwrap();
         let mut file = JournalFile::create(&dir, header()).unwrap();
         for _ in 0..rounds {
-            file.announce(&records).unwrap();
-            file.conclude(&[]).unwrap();
+            file.log_intent(&records).unwrap();
+            file.log_outcome(&[]).unwrap();
         }
         let bytes = std::fs::read(file.path()).unwrap();
         let read = Journal::parse(&bytes).unwrap();

@@ -89,7 +89,7 @@ fn a_recording_carries_what_pus_did() {
     let (mut seen, mut played) = (Heard::default(), Heard::default());
     let mut recorder = Recorder::new(Vec::new(), "memory", &[]);
     {
-        let mut observers: Vec<&mut dyn perch_engine::Observer> = vec![&mut seen, &mut recorder];
+        let mut observers: Vec<&mut dyn perch_engine::SessionSink> = vec![&mut seen, &mut recorder];
         session(true).run(&mut observers).unwrap();
     }
     recorder.finish().unwrap();

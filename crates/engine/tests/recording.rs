@@ -205,7 +205,7 @@ fn a_report_adds_up() {
     let cpu: u64 = report
         .threads
         .iter()
-        .map(|thread| thread.deeds.cpu_time)
+        .map(|thread| thread.stats.cpu_time)
         .sum();
     assert_eq!(cpu, 5 * 301 * second);
     assert_eq!(report.trust.known, 1.0);
@@ -213,7 +213,7 @@ fn a_report_adds_up() {
     let heavy = report
         .threads
         .iter()
-        .filter(|thread| thread.deeds.fp_time > 0)
+        .filter(|thread| thread.stats.fp_time > 0)
         .count();
     assert_eq!(heavy, 3);
     assert!(report.placements.columns.len() <= 128);

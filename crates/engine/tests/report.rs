@@ -6,7 +6,7 @@ use common::{set, topology};
 use perch_core::{
     Observation, Outcome, PuSet, Reason, Snapshot, ThreadId, ThreadInfo, ThreadSample, ThreadState,
 };
-use perch_engine::{Collector, Move, Observer, Period, Report};
+use perch_engine::{Collector, Move, Period, Report, SessionSink};
 use std::sync::Arc;
 
 const SECOND: u64 = 1_000_000_000;
@@ -110,7 +110,7 @@ fn a_thread_s_unread_last_moments_do_not_make_it_idle() {
     let report = ended();
     let thread = &report.threads[0];
     assert!(thread.ended);
-    assert!((thread.deeds.activity() - 0.5).abs() < 1e-9, "{thread:?}");
+    assert!((thread.stats.activity() - 0.5).abs() < 1e-9, "{thread:?}");
     assert_eq!(thread.bound, Some(set("1")));
 }
 

@@ -7,10 +7,10 @@ use common::{
 };
 use perch_core::{
     Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, Snapshot, ThreadId, Wake,
-    affinity::Relative,
+    affinity::Descendant,
 };
 use perch_engine::{
-    Cause, Journal, Observer, Period, Recovery, StateDir,
+    Cause, Journal, Period, Recovery, SessionSink, StateDir,
     journal::{Header, Knob as What, Record, SetRecord, file::JournalFile, state_dir},
     recover_all, restore,
 };
@@ -66,7 +66,7 @@ fn journal_of(state: &StateDir, header: Header, thread: ThreadId, before: &PuSet
         let_go: Some(false),
         at: 0,
     });
-    file.announce(&[record]).unwrap();
+    file.log_intent(&[record]).unwrap();
     file
 }
 
@@ -218,13 +218,13 @@ impl Affinity for Strangers {
         false
     }
 
-    fn relatives(
+    fn descendants(
         &self,
         session: &str,
         processes: &[ProcessId],
         known: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
-        self.0.relatives(session, processes, known)
+    ) -> Result<Vec<Descendant>, MaskError> {
+        self.0.descendants(session, processes, known)
     }
 }
 
@@ -257,7 +257,7 @@ struct LateDaemon {
     daemon: Option<ThreadId>,
 }
 
-impl Observer for LateDaemon {
+impl SessionSink for LateDaemon {
     fn period(&mut self, period: &Period) {
         if period.last {
             let mut kernel = self.kernel.write().unwrap();

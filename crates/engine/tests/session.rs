@@ -6,7 +6,7 @@ use common::{Op, bind, bindings, kernel, live, masks, run, session, set, steps};
 use perch_core::{
     MetricSource, Outcome, Plan, PuSet, Snapshot, ThreadId, UnitClass, Unmanaged, metric::names,
 };
-use perch_engine::{Acting, Journal, Observer, Period};
+use perch_engine::{Acting, Journal, Period, SessionSink};
 use std::sync::{Arc, RwLock};
 
 fn threshold(snapshot: &Snapshot) -> Option<f64> {
@@ -315,7 +315,7 @@ struct Journaled {
     processes: Vec<usize>,
 }
 
-impl Observer for Journaled {
+impl SessionSink for Journaled {
     fn period(&mut self, _: &Period) {
         let file = std::fs::read_dir(&self.dir).unwrap().next().unwrap();
         let bytes = std::fs::read(file.unwrap().path()).unwrap();

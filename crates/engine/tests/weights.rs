@@ -8,10 +8,10 @@ use common::{
 };
 use perch_core::{
     Action, ActionKind, Affinity, MaskChange, MaskError, Outcome, Plan, Policy, ProcessId, PuSet,
-    Reason, Snapshot, ThreadId, Weight, Weights, affinity::Relative,
+    Reason, Snapshot, ThreadId, Weight, Weights, affinity::Descendant,
 };
 use perch_engine::{
-    Acting, ActionTaken, Journal, Observer, Period, Session,
+    Acting, ActionTaken, Journal, Period, Session, SessionSink,
     journal::{NiceRecord, Record, state_dir},
     restore,
 };
@@ -150,7 +150,7 @@ struct Groups {
     seen: Vec<(Vec<Option<u32>>, usize)>,
 }
 
-impl Observer for Groups {
+impl SessionSink for Groups {
     fn period(&mut self, period: &Period) {
         assert!(period.actions.iter().all(|taken| taken.by_group));
         let threads = period.observation.threads.iter();
@@ -288,13 +288,13 @@ impl Affinity for Strangers {
         false
     }
 
-    fn relatives(
+    fn descendants(
         &self,
         session: &str,
         processes: &[ProcessId],
         known: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
-        self.0.relatives(session, processes, known)
+    ) -> Result<Vec<Descendant>, MaskError> {
+        self.0.descendants(session, processes, known)
     }
 }
 

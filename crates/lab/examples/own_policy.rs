@@ -77,7 +77,7 @@ fn play(policy: Box<dyn Policy>) -> Result<u64, Box<dyn Error>> {
             Acting::Live(StateDir::open(state.path())?),
         ),
     )?;
-    let mut nobody: Vec<&mut dyn perch_engine::Observer> = Vec::new();
+    let mut nobody: Vec<&mut dyn perch_engine::SessionSink> = Vec::new();
     session.run(&mut nobody)?;
     let threads = session.machine().system().threads().iter();
     Ok(threads.map(|thread| thread.counters.instructions()).sum())

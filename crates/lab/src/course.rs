@@ -3,7 +3,7 @@
 use crate::{
     experiment::{Measure, Only, Quantity, Run},
     measure::{Point, chosen},
-    simulate::{Deeds, Sample},
+    simulate::{Sample, ThreadStats},
 };
 use perch_sim::workload::{Step, ThreadModel, WorkloadModel};
 use serde::Serialize;
@@ -60,23 +60,23 @@ fn model<'w>(workload: &'w WorkloadModel, name: &str) -> Option<&'w ThreadModel>
 }
 
 /// Seconds that one run of a thread's steps takes at the speed that it had on average.
-fn run_time(deeds: &Deeds, seconds: f64, workload: &WorkloadModel) -> Option<f64> {
-    let whole: u64 = steps(model(workload, &deeds.name)?)?.iter().sum();
-    Some(seconds * whole as f64 / deeds.instructions as f64)
+fn run_time(stats: &ThreadStats, seconds: f64, workload: &WorkloadModel) -> Option<f64> {
+    let whole: u64 = steps(model(workload, &stats.name)?)?.iter().sum();
+    Some(seconds * whole as f64 / stats.instructions as f64)
 }
 
 /// Seconds from the beginning to the end of a thread's computing step, counted from 1.
-fn step_time(deeds: &Deeds, step: usize, workload: &WorkloadModel) -> Option<f64> {
-    let steps = steps(model(workload, &deeds.name)?)?;
+fn step_time(stats: &ThreadStats, step: usize, workload: &WorkloadModel) -> Option<f64> {
+    let steps = steps(model(workload, &stats.name)?)?;
     let before: u64 = steps.get(..step.checked_sub(1)?)?.iter().sum();
     let after = before + steps.get(step - 1)?;
-    Some(moment(&deeds.marks, after)? - moment(&deeds.marks, before)?)
+    Some(moment(&stats.marks, after)? - moment(&stats.marks, before)?)
 }
 
 /// Seconds until a thread has done all its steps once.
-fn end(deeds: &Deeds, workload: &WorkloadModel) -> Option<f64> {
-    let whole = steps(model(workload, &deeds.name)?)?.iter().sum();
-    moment(&deeds.marks, whole)
+fn end(stats: &ThreadStats, workload: &WorkloadModel) -> Option<f64> {
+    let whole = steps(model(workload, &stats.name)?)?.iter().sum();
+    moment(&stats.marks, whole)
 }
 
 /// The values of a measure at one point of its run's sweep, one for each sample that counts.
@@ -96,30 +96,31 @@ fn value(measure: &Measure, run: &Run, workload: &WorkloadModel, sample: &Sample
         step,
         reason,
     } = &measure.only;
-    let there = |deeds: &&Deeds| {
-        let core = &run.machine.cores[places[deeds.pu as usize].0];
+    let there = |stats: &&ThreadStats| {
+        let core = &run.machine.cores[places[stats.pu as usize].0];
         package.is_none_or(|package| core.package == package)
     };
-    let named = |deeds: &&Deeds| {
+    let named = |stats: &&ThreadStats| {
         let name = measure.thread.as_deref();
-        name.is_none_or(|name| deeds.name == name)
+        name.is_none_or(|name| stats.name == name)
     };
     let threads = || sample.threads.iter().filter(there).filter(named);
-    let sum =
-        |what: fn(&Deeds) -> u64| Some(threads().map(what).sum::<u64>() as f64 / sample.cycles);
-    let mean = |of: &dyn Fn(&Deeds) -> Option<f64>| {
+    let sum = |what: fn(&ThreadStats) -> u64| {
+        Some(threads().map(what).sum::<u64>() as f64 / sample.cycles)
+    };
+    let mean = |of: &dyn Fn(&ThreadStats) -> Option<f64>| {
         let values: Vec<f64> = threads().map(of).collect::<Option<_>>()?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
     };
     match measure.of {
-        Quantity::Work => sum(|deeds| deeds.instructions),
-        Quantity::FpWork => sum(|deeds| deeds.fp_instructions),
-        Quantity::L2Work => sum(|deeds| deeds.l2_misses),
-        Quantity::RunTime => mean(&|deeds| run_time(deeds, sample.seconds, workload)),
-        Quantity::StepTime => mean(&|deeds| step_time(deeds, (*step)?, workload)),
+        Quantity::Work => sum(|stats| stats.instructions),
+        Quantity::FpWork => sum(|stats| stats.fp_instructions),
+        Quantity::L2Work => sum(|stats| stats.l2_misses),
+        Quantity::RunTime => mean(&|stats| run_time(stats, sample.seconds, workload)),
+        Quantity::StepTime => mean(&|stats| step_time(stats, (*step)?, workload)),
         Quantity::TotalTime => {
             let ends: Vec<f64> = threads()
-                .map(|deeds| end(deeds, workload))
+                .map(|stats| end(stats, workload))
                 .collect::<Option<_>>()?;
             Some(ends.iter().sum())
         }
@@ -175,12 +176,12 @@ mod tests {
                 done += speed;
                 all.push(Mark { at: at as f64 + 2.0, instructions: done });
             }
-            let deeds = Deeds { name, marks: all, instructions: done, ..Deeds::default() };
-            let steps: Option<f64> = (1..=lengths.len()).map(|step| step_time(&deeds, step, &workload)).sum();
-            let whole = end(&deeds, &workload).unwrap();
+            let stats = ThreadStats { name, marks: all, instructions: done, ..ThreadStats::default() };
+            let steps: Option<f64> = (1..=lengths.len()).map(|step| step_time(&stats, step, &workload)).sum();
+            let whole = end(&stats, &workload).unwrap();
             prop_assert!((steps.unwrap() - whole).abs() < 1e-9);
-            prop_assert_eq!(step_time(&deeds, lengths.len() + 1, &workload), None);
-            prop_assert_eq!(step_time(&deeds, 0, &workload), None);
+            prop_assert_eq!(step_time(&stats, lengths.len() + 1, &workload), None);
+            prop_assert_eq!(step_time(&stats, 0, &workload), None);
         }
     }
 
@@ -192,13 +193,13 @@ mod tests {
             mix: 0,
             instructions: 300,
         }];
-        let deeds = Deeds {
+        let stats = ThreadStats {
             name: kind.name.clone(),
             instructions: 1_000,
-            ..Deeds::default()
+            ..ThreadStats::default()
         };
-        assert_eq!(run_time(&deeds, 10.0, &workload), Some(3.0));
+        assert_eq!(run_time(&stats, 10.0, &workload), Some(3.0));
         workload.programs[0].threads[0].steps = vec![Step::Sleep(1)];
-        assert_eq!(run_time(&deeds, 10.0, &workload), None);
+        assert_eq!(run_time(&stats, 10.0, &workload), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// A mistake in an experiment's text: `FILE:LINE:COLUMN: message`, the line with carets, and a hint.
-pub use perch_core::Mistake;
+pub use perch_core::Diagnostic;
 
 /// Why an experiment cannot be had or run.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum LabError {
     },
     /// An experiment with a mistake.
     #[error("{0}")]
-    Mistake(#[from] Box<Mistake>),
+    Diagnostic(#[from] Box<Diagnostic>),
     /// No shipped experiment of that name.
     #[error(
         "no experiment `{name}`{hint}; `perch lab list` lists them, and a path to a file works too"

@@ -35,7 +35,7 @@ pub mod table;
 pub mod tournament;
 mod variation;
 
-pub use error::{LabError, Mistake};
+pub use error::{Diagnostic, LabError};
 pub use experiment::Experiment;
 pub use processor::SimProcessor;
 pub use results::Results;
@@ -117,7 +117,7 @@ pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
             .iter()
             .filter_map(|name| Some(name.split_once('/')?.0));
         let all = names.iter().map(String::as_str).chain(papers);
-        let hint = perch_core::mistake::did_you_mean(name_or_path, all);
+        let hint = perch_core::diagnostic::did_you_mean(name_or_path, all);
         return Err(LabError::Unknown {
             name: name_or_path.to_owned(),
             hint: hint.map(|hint| format!("; {hint}")).unwrap_or_default(),

@@ -4,7 +4,7 @@ use crate::{
     course,
     experiment::{Chosen, Experiment, Measure, Place, Quantity, Run, Take},
     placement,
-    simulate::{Deeds, Sample},
+    simulate::{Sample, ThreadStats},
 };
 use perch_policy::cpi::{Running, SoloCpi};
 use perch_sim::{model::MachineModel, workload::WorkloadModel};
@@ -65,7 +65,7 @@ pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &
             };
             let pus: f64 = machine.cores.iter().map(speed).sum();
             let cycles = |sample: &Sample| {
-                sample.threads.iter().map(|deeds| deeds.cycles).sum::<u64>() as f64
+                sample.threads.iter().map(|stats| stats.cycles).sum::<u64>() as f64
             };
             chosen(run, point)
                 .into_iter()
@@ -90,34 +90,35 @@ pub fn values(of: Quantity, thread: Option<&str>, run: &Run, at: usize, point: &
 /// The value in one sample; `None` if nothing happened from which to compute it.
 fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
     let threads = sample.threads.iter();
-    let threads: Vec<&Deeds> = threads
-        .filter(|deeds| thread.is_none_or(|name| deeds.name == name))
+    let threads: Vec<&ThreadStats> = threads
+        .filter(|stats| thread.is_none_or(|name| stats.name == name))
         .collect();
-    let sum = |what: fn(&Deeds) -> u64| threads.iter().map(|deeds| what(deeds)).sum::<u64>() as f64;
+    let sum =
+        |what: fn(&ThreadStats) -> u64| threads.iter().map(|stats| what(stats)).sum::<u64>() as f64;
     let number = match of {
         Quantity::Throughput => sample.throughput(),
         Quantity::Cpi | Quantity::Delay => {
-            let ran = threads.iter().filter(|deeds| deeds.instructions > 0);
+            let ran = threads.iter().filter(|stats| stats.instructions > 0);
             let cpis: Vec<f64> = ran
-                .map(|deeds| deeds.cycles as f64 / deeds.instructions as f64)
+                .map(|stats| stats.cycles as f64 / stats.instructions as f64)
                 .collect();
             let delay = if of == Quantity::Delay { 1.0 } else { 0.0 };
             cpis.iter().sum::<f64>() / cpis.len() as f64 - delay
         }
-        Quantity::FpUsage => mean(&threads, |deeds| {
-            Some(1.0 - deeds.fp_empty_cycles? as f64 / deeds.cycles as f64)
+        Quantity::FpUsage => mean(&threads, |stats| {
+            Some(1.0 - stats.fp_empty_cycles? as f64 / stats.cycles as f64)
         })?,
-        Quantity::FpRate => mean(&threads, |deeds| {
-            Some(deeds.fp_instructions as f64 / deeds.cycles as f64)
+        Quantity::FpRate => mean(&threads, |stats| {
+            Some(stats.fp_instructions as f64 / stats.cycles as f64)
         })?,
-        Quantity::L2Rate => mean(&threads, |deeds| {
-            Some(deeds.l2_misses as f64 / deeds.cycles as f64)
+        Quantity::L2Rate => mean(&threads, |stats| {
+            Some(stats.l2_misses as f64 / stats.cycles as f64)
         })?,
         Quantity::L2Misses => {
-            1000.0 * sum(|deeds| deeds.l2_misses) / sum(|deeds| deeds.instructions)
+            1000.0 * sum(|stats| stats.l2_misses) / sum(|stats| stats.instructions)
         }
-        Quantity::L1Hits => 1.0 - sum(|deeds| deeds.l1_misses) / sum(|deeds| deeds.accesses),
-        Quantity::Migrations => sum(|deeds| deeds.migrations),
+        Quantity::L1Hits => 1.0 - sum(|stats| stats.l1_misses) / sum(|stats| stats.accesses),
+        Quantity::Migrations => sum(|stats| stats.migrations),
         Quantity::ResponseTime | Quantity::ResponseP95 | Quantity::Requests => {
             requests(of, sample)?
         }
@@ -144,9 +145,9 @@ fn value(of: Quantity, thread: Option<&str>, sample: &Sample) -> Option<f64> {
 }
 
 /// The mean over the threads that ran; `None` if one of them has no such number.
-fn mean(threads: &[&Deeds], of: impl Fn(&Deeds) -> Option<f64>) -> Option<f64> {
-    let ran = threads.iter().filter(|deeds| deeds.cycles > 0);
-    let numbers: Vec<f64> = ran.map(|deeds| of(deeds)).collect::<Option<_>>()?;
+fn mean(threads: &[&ThreadStats], of: impl Fn(&ThreadStats) -> Option<f64>) -> Option<f64> {
+    let ran = threads.iter().filter(|stats| stats.cycles > 0);
+    let numbers: Vec<f64> = ran.map(|stats| of(stats)).collect::<Option<_>>()?;
     Some(numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
 
@@ -169,12 +170,12 @@ fn requests(of: Quantity, sample: &Sample) -> Option<f64> {
 
 /// Each thread's speed over that of its kind in isolation, summed. Names identify kinds.
 fn speedup(sample: &Sample, alone: &[(Sample, usize)]) -> Option<f64> {
-    let ratios = sample.threads.iter().map(|deeds| {
+    let ratios = sample.threads.iter().map(|stats| {
         let mut lone = alone
             .iter()
             .filter_map(|(sample, _)| Some((sample.threads.first()?, sample)));
-        let (_, lone) = lone.find(|(lone, _)| lone.name == deeds.name)?;
-        let ratio = deeds.instructions as f64 / sample.cycles / lone.throughput();
+        let (_, lone) = lone.find(|(lone, _)| lone.name == stats.name)?;
+        let ratio = stats.instructions as f64 / sample.cycles / lone.throughput();
         ratio.is_finite().then_some(ratio)
     });
     ratios.sum()
@@ -190,14 +191,14 @@ fn cpi_error(
     let places = machine.places();
     let mut errors = Vec::new();
     for (number, core) in machine.cores.iter().enumerate() {
-        let here: Vec<&Deeds> = sample
+        let here: Vec<&ThreadStats> = sample
             .threads
             .iter()
-            .filter(|deeds| places[deeds.pu as usize].0 == number)
+            .filter(|stats| places[stats.pu as usize].0 == number)
             .collect();
-        let running = here.iter().map(|deeds| Running {
-            ipc: deeds.instructions as f64 / deeds.cycles as f64,
-            presence: deeds.cycles as f64 / sample.cycles,
+        let running = here.iter().map(|stats| Running {
+            ipc: stats.instructions as f64 / stats.cycles as f64,
+            presence: stats.cycles as f64 / sample.cycles,
         });
         let running: Vec<Running> = running.collect();
         let kind = machine.kind(core);
@@ -213,11 +214,11 @@ fn cpi_error(
                 .collect(),
             false => running.iter().map(|running| running.ipc).collect(),
         };
-        for (deeds, ipc) in here.iter().zip(estimates) {
+        for (stats, ipc) in here.iter().zip(estimates) {
             let lone = alone
                 .iter()
                 .filter_map(|(sample, _)| sample.threads.first());
-            let lone = lone.into_iter().find(|lone| lone.name == deeds.name)?;
+            let lone = lone.into_iter().find(|lone| lone.name == stats.name)?;
             let truth = lone.cycles as f64 / lone.instructions as f64;
             errors.push((1.0 / ipc - truth).abs() / truth);
         }
@@ -339,7 +340,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn sample(cycles: f64, instructions: &[u64]) -> Sample {
-        let deeds = |instructions: &u64| Deeds {
+        let stats = |instructions: &u64| ThreadStats {
             name: "t".to_owned(),
             pu: 0,
             instructions: *instructions,
@@ -350,12 +351,12 @@ mod tests {
             fp_instructions: 10,
             fp_empty_cycles: Some(25),
             l2_misses: 3,
-            ..Deeds::default()
+            ..ThreadStats::default()
         };
         Sample {
             cycles,
             moves: Vec::new(),
-            threads: instructions.iter().map(deeds).collect(),
+            threads: instructions.iter().map(stats).collect(),
             seconds: 2.0,
             responses: (1..=20).map(f64::from).collect(),
             energy: None,

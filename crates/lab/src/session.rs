@@ -3,7 +3,7 @@
 use crate::{processor::SimProcessor, sampled::Sampled};
 use perch_core::{Policy, PuSet};
 use perch_engine::{
-    Acting, Observer, Options, Processor, Session, SessionError, StateDir, StateDirError,
+    Acting, Options, Processor, Session, SessionError, SessionSink, StateDir, StateDirError,
 };
 use perch_sim::{machine::SimMachine, system::System};
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl SimSession {
     ///
     /// # Errors
     /// A deadlock.
-    pub fn run(&mut self, observer: &mut dyn Observer) -> Result<(), SessionError> {
+    pub fn run(&mut self, observer: &mut dyn SessionSink) -> Result<(), SessionError> {
         self.session.run(observer).map(|_| ())
     }
 

@@ -7,7 +7,7 @@ use crate::{
     session::{Decider, SimSession},
 };
 use perch_core::{Outcome, Policy, PuSet, ThreadId, ThreadSample};
-use perch_engine::{Observer, Period};
+use perch_engine::{Period, SessionSink};
 use perch_policy::{Inputs, registry};
 use perch_sim::{
     counters::Counters,
@@ -65,7 +65,7 @@ pub struct Job {
 
 /// What one thread did while it was counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Deeds {
+pub struct ThreadStats {
     /// The name of its kind.
     pub name: String,
     /// The PU where it was last.
@@ -104,7 +104,7 @@ pub struct Sample {
     /// Cycles of the machine's first kind of core for which it was counted.
     pub cycles: f64,
     /// What each thread did.
-    pub threads: Vec<Deeds>,
+    pub threads: Vec<ThreadStats>,
     /// Why a policy moved a thread, each time.
     #[serde(skip)]
     pub moves: Vec<String>,
@@ -236,9 +236,9 @@ fn without_policy(
         system.warm();
     }
     system.run(start).map_err(|error| error.to_string())?;
-    let (begun, before) = (system.now(), deeds(&system, &job.workload));
+    let (begun, before) = (system.now(), stats(&system, &job.workload));
     let marks = run_to(&mut system, end, job)?;
-    let mut threads = deeds(&system, &job.workload);
+    let mut threads = stats(&system, &job.workload);
     for (thread, marks) in threads.iter_mut().zip(marks) {
         thread.marks = marks;
     }
@@ -317,11 +317,11 @@ fn responses(system: &System, from: Ps) -> Vec<f64> {
 }
 
 /// What every thread has done so far.
-fn deeds(system: &System, workload: &WorkloadModel) -> Vec<Deeds> {
+fn stats(system: &System, workload: &WorkloadModel) -> Vec<ThreadStats> {
     let threads = system.threads().iter().map(|thread| {
         let counters: &Counters = &thread.counters;
         let process = &system.processes()[thread.identity.process];
-        Deeds {
+        ThreadStats {
             name: workload.programs[process.program].threads[thread.identity.kind]
                 .name
                 .clone(),
@@ -409,7 +409,7 @@ struct Watcher<'a> {
     time: u64,
     /// Instructions of each thread in periods that are not counted.
     before: BTreeMap<ThreadId, u64>,
-    threads: BTreeMap<ThreadId, Deeds>,
+    threads: BTreeMap<ThreadId, ThreadStats>,
     moves: Vec<String>,
     workload: &'a WorkloadModel,
 }
@@ -421,7 +421,7 @@ fn instructions(sample: &ThreadSample) -> u64 {
     counts.map(|count| count.value as u64).sum()
 }
 
-impl Observer for Watcher<'_> {
+impl SessionSink for Watcher<'_> {
     fn period(&mut self, period: &Period) {
         let observation = &period.observation;
         if observation.at - observation.interval < self.warm_up {
@@ -438,31 +438,31 @@ impl Observer for Watcher<'_> {
             .extend(applied.map(|moved| moved.reason.text.clone()));
         for sample in &observation.threads {
             let info = &sample.info;
-            let deeds = self.threads.entry(info.id).or_insert_with(|| Deeds {
+            let stats = self.threads.entry(info.id).or_insert_with(|| ThreadStats {
                 name: kind(self.workload, &info.process, &info.name),
                 before: self.before.get(&info.id).copied().unwrap_or(0),
-                ..Deeds::default()
+                ..ThreadStats::default()
             });
-            deeds.wanted += (sample.cpu_time + sample.wait_time) as f64 * 1e-9;
-            deeds.instructions += instructions(sample);
-            deeds.pu = sample.last_pu.unwrap_or(deeds.pu);
-            deeds.migrations += sample.migrations.unwrap_or(0);
+            stats.wanted += (sample.cpu_time + sample.wait_time) as f64 * 1e-9;
+            stats.instructions += instructions(sample);
+            stats.pu = sample.last_pu.unwrap_or(stats.pu);
+            stats.migrations += sample.migrations.unwrap_or(0);
             for count in &sample.counts {
                 let value = count.value as u64;
                 match &*count.alias {
-                    "cycles" => deeds.cycles += value,
-                    "loads" | "stores" => deeds.accesses += value,
-                    "l1d_misses" => deeds.l1_misses += value,
-                    "l2_misses" => deeds.l2_misses += value,
-                    "fp_instructions" => deeds.fp_instructions += value,
+                    "cycles" => stats.cycles += value,
+                    "loads" | "stores" => stats.accesses += value,
+                    "l1d_misses" => stats.l1_misses += value,
+                    "l2_misses" => stats.l2_misses += value,
+                    "fp_instructions" => stats.fp_instructions += value,
                     _ => {}
                 }
             }
             // The interval of a thread that ended is over when it did.
             let begun = observation.at - observation.interval;
-            deeds.marks.push(Mark {
+            stats.marks.push(Mark {
                 at: (begun + sample.interval.min(observation.interval)) as f64 * 1e-9,
-                instructions: deeds.instructions,
+                instructions: stats.instructions,
             });
         }
     }

@@ -138,7 +138,7 @@ impl LinuxMachine {
             || self
                 .live
                 .affinity()
-                .relatives("", &known, &|_| false)
+                .descendants("", &known, &|_| false)
                 .unwrap_or_default()
                 .iter()
                 .any(|relative| relative.process.pid == pid)

@@ -185,24 +185,26 @@ fn per_cpu_kernel_threads_are_not_permitted() {
 #[test]
 fn relatives_are_children_and_marked_processes_wherever_they_went() {
     let _alone = alone();
-    let session = format!("relatives-{}", std::process::id());
+    let session = format!("descendants-{}", std::process::id());
     // A child, and a daemon that leaves its family.
     let sleeper = Sleeper::new("sleep 30 & (setsid sleep 29 &) ; wait", &session);
     let affinity = LinuxAffinity::new();
-    let relatives = |session: &str, processes: &[ProcessId]| {
-        affinity.relatives(session, processes, &|_| false).unwrap()
+    let descendants = |session: &str, processes: &[ProcessId]| {
+        affinity
+            .descendants(session, processes, &|_| false)
+            .unwrap()
     };
-    let names = |relatives: &[perch_core::affinity::Relative]| -> BTreeSet<String> {
+    let names = |descendants: &[perch_core::affinity::Descendant]| -> BTreeSet<String> {
         let comm =
             |tid| std::fs::read_to_string(format!("/proc/{tid}/cmdline")).unwrap_or_default();
-        relatives
+        descendants
             .iter()
             .map(|r| comm(r.thread.tid).replace('\0', " "))
             .collect()
     };
     let wait_for = |count: usize, session: &str, known: &[ProcessId]| {
         for _ in 0..200 {
-            let found = relatives(session, known);
+            let found = descendants(session, known);
             let ready = names(&found)
                 .iter()
                 .filter(|n| n.starts_with("sleep"))
@@ -212,7 +214,7 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        relatives(session, known)
+        descendants(session, known)
     };
     let marked = wait_for(3, &session, &[]);
     let seen = names(&marked);
@@ -222,7 +224,7 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
     );
     assert!(marked.iter().all(|r| !r.mask.is_empty()));
     // By descent alone the daemon is not known.
-    let by_descent = names(&relatives("", &[sleeper.process()]));
+    let by_descent = names(&descendants("", &[sleeper.process()]));
     assert!(
         by_descent.contains("sleep 30 ") && !by_descent.contains("sleep 29 "),
         "{by_descent:?}"
@@ -232,7 +234,7 @@ fn relatives_are_children_and_marked_processes_wherever_they_went() {
         start: sleeper.process().start - 1,
         ..sleeper.process()
     };
-    assert!(relatives("", &[stranger]).is_empty());
+    assert!(descendants("", &[stranger]).is_empty());
     for relative in &marked {
         let pid = rustix::process::Pid::from_raw(relative.process.pid).unwrap();
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -2,7 +2,7 @@
 
 use crate::args::{Counters, PlaceArgs, parse_period};
 use anyhow::{Context, Result};
-use perch_core::{Mistake, Policy, PuSet, mistake::did_you_mean};
+use perch_core::{Diagnostic, Policy, PuSet, diagnostic::did_you_mean};
 use perch_engine::recording::Header;
 use perch_policy::{Calibration, Inputs, PolicyError, registry};
 use schemars::JsonSchema;
@@ -107,14 +107,14 @@ const SETTINGS: [&str; 11] = [
 ];
 
 /// Makes a mistake of a place, a message and a hint.
-type Wrong<'a> = &'a dyn Fn(Range<usize>, String, Option<String>) -> Box<Mistake>;
+type Wrong<'a> = &'a dyn Fn(Range<usize>, String, Option<String>) -> Box<Diagnostic>;
 
 /// Checks the table of one policy.
 fn policy(
     key: &Spanned<Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
     wrong: Wrong<'_>,
-) -> Result<(), Box<Mistake>> {
+) -> Result<(), Box<Diagnostic>> {
     let name: &str = key.get_ref();
     let Ok(schema) = registry::schema(name) else {
         let hint = did_you_mean(name, registry::names()).unwrap_or_else(|| {
@@ -162,10 +162,10 @@ impl ConfigFile {
     ///
     /// # Errors
     /// The first mistake, with its place: no TOML, an unknown setting, policy or option, a value that is none.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, Box<Mistake>> {
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Box<Diagnostic>> {
         let path = path.to_string_lossy();
         let wrong = |at: Range<usize>, message: String, hint: Option<String>| {
-            Box::new(Mistake::at(&path, text, at, message, hint))
+            Box::new(Diagnostic::at(&path, text, at, message, hint))
         };
         let no_toml = |error: toml::de::Error| {
             wrong(

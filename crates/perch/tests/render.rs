@@ -42,8 +42,8 @@ fn a_report_with_long_names_and_large_numbers_fits() {
     report.command = vec!["/usr/lib/very/long/path/".repeat(20)];
     for thread in &mut report.threads {
         thread.name = "a-name-of-15-by".to_owned();
-        thread.deeds.switches = Some(u64::MAX);
-        thread.deeds.migrations = Some(u64::MAX / 2);
+        thread.stats.switches = Some(u64::MAX);
+        thread.stats.migrations = Some(u64::MAX / 2);
         thread.bound = Some((0..1000).filter(|pu| pu % 2 == 0).collect());
     }
     for made in &mut report.moves.first {
@@ -58,9 +58,9 @@ fn a_report_with_long_names_and_large_numbers_fits() {
 fn how_far_sampled_shares_may_be_off_is_what_perch_states() {
     let mut report = sample();
     for (thread, error) in report.threads.iter_mut().zip([0.01, 0.03]) {
-        thread.deeds.cpu_time = 1_000_000_000;
+        thread.stats.cpu_time = 1_000_000_000;
         thread
-            .deeds
+            .stats
             .metrics
             .push(perch_engine::report::MetricReport {
                 name: "fp_share_error".into(),

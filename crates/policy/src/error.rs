@@ -40,7 +40,7 @@ pub enum PolicyError {
 
 /// `; did you mean 'x'?` for the candidate that is nearest to `given`, or nothing if none is near.
 pub(crate) fn suggestion<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    perch_core::mistake::nearest(given, candidates)
+    perch_core::diagnostic::nearest(given, candidates)
         .map(|candidate| format!("; did you mean '{candidate}'?"))
         .unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// A mistake in a profile's text.
-pub use perch_core::Mistake as ProfileError;
+pub use perch_core::Diagnostic as ProfileError;
 
 /// Why a library of profiles cannot be had, or a profile in it not be found.
 #[derive(Debug, thiserror::Error)]

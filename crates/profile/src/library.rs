@@ -2,7 +2,7 @@
 
 use crate::{error::LibraryError, profile::Profile};
 use include_dir::{Dir, include_dir};
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 use std::{
     ffi::OsStr,
     fs,

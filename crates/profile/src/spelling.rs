@@ -97,7 +97,7 @@ impl<'a> Spelling<'a> {
         if GENERIC.contains(&text) {
             return Ok(Self::Generic(text));
         }
-        let near = perch_core::mistake::did_you_mean(text, GENERIC)
+        let near = perch_core::diagnostic::did_you_mean(text, GENERIC)
             .map(|near| format!("; {near}"))
             .unwrap_or_default();
         wrong(&format!(

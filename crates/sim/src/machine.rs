@@ -11,7 +11,7 @@ use crate::{
 use perch_core::{
     Affinity, Count, CountQuality, EventPlan, Machine, MachineError, MaskChange, MaskError,
     Metrics, Observation, Outcome, ProcessId, PuSample, PuSet, Sharing, ThreadId, ThreadInfo,
-    ThreadSample, Topology, Wake, affinity::Relative,
+    ThreadSample, Topology, Wake, affinity::Descendant,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -371,12 +371,12 @@ impl Affinity for SimMachine {
         Some(self.system.default_mask().clone())
     }
 
-    fn relatives(
+    fn descendants(
         &self,
         _: &str,
         _: &[ProcessId],
         _: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
+    ) -> Result<Vec<Descendant>, MaskError> {
         // A thread of a simulated program never inherits a mask: each starts with the default one.
         Ok(Vec::new())
     }

@@ -51,7 +51,7 @@ fn read(text: &str) {
     ];
     for error in results.into_iter().flatten() {
         let told = error.to_string();
-        let ConfigError::Mistake(mistake) = error else {
+        let ConfigError::Diagnostic(mistake) = error else {
             panic!("{told}");
         };
         assert!(

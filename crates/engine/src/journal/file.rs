@@ -68,7 +68,7 @@ impl JournalFile {
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn announce(&mut self, records: &[Record]) -> io::Result<()> {
+    pub fn log_intent(&mut self, records: &[Record]) -> io::Result<()> {
         self.write(records)?;
         records.iter().for_each(|record| self.journal.add(record));
         Ok(())
@@ -78,7 +78,7 @@ impl JournalFile {
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn conclude(&mut self, records: &[Record]) -> io::Result<()> {
+    pub fn log_outcome(&mut self, records: &[Record]) -> io::Result<()> {
         records.iter().for_each(|record| self.journal.add(record));
         self.write(records)?;
         if self.next as usize > 2 * self.journal.len() + SLACK {

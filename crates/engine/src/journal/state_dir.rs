@@ -43,7 +43,7 @@ pub enum StateDirError {
          the root: {VARIABLE}=/…",
         path = path.display()
     )]
-    Relative {
+    Descendant {
         /// What it says.
         path: PathBuf,
     },
@@ -70,7 +70,7 @@ impl StateDir {
         if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
             let path = PathBuf::from(path);
             if path.is_relative() {
-                return Err(StateDirError::Relative { path });
+                return Err(StateDirError::Descendant { path });
             }
             return Self::open(path);
         }

@@ -42,7 +42,7 @@ impl Reconciler {
         for thread in ended {
             records.extend(self.remove(thread, machine).1);
         }
-        self.conclude(records, remarks);
+        self.log_outcome(records, remarks);
     }
 
     /// Removes a thread's group. One that could not be removed stays in the journal.
@@ -84,7 +84,7 @@ impl Reconciler {
             }
         }
         if !made.is_empty()
-            && let Err(why) = self.announce(made, control, machine.affinity())
+            && let Err(why) = self.log_intent(made, control, machine.affinity())
         {
             remarks.push(Remark::error("journal", why));
             return;
@@ -125,6 +125,6 @@ impl Reconciler {
             }
             control.nices.taken(taken, None, false);
         }
-        self.conclude(records, remarks);
+        self.log_outcome(records, remarks);
     }
 }

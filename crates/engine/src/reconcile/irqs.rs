@@ -32,7 +32,7 @@ impl Reconciler {
         let Some(irqs) = affinity.irqs().filter(|_| !changes.is_empty()) else {
             return;
         };
-        if let Err(why) = self.announce_irqs(&changes) {
+        if let Err(why) = self.log_intent_of_irqs(&changes) {
             remarks.push(Remark::error("journal", why));
             return;
         }
@@ -45,7 +45,7 @@ impl Reconciler {
             });
         }
         if let Some(file) = &mut self.irqs
-            && let Err(error) = file.conclude(&done)
+            && let Err(error) = file.log_outcome(&done)
         {
             let text = format!("{}: {error}", file.path().display());
             remarks.push(Remark::error("journal", text));
@@ -53,7 +53,7 @@ impl Reconciler {
     }
 
     /// Writes to the journal what is about to be changed, each with the mask that it goes back to.
-    fn announce_irqs(&mut self, changes: &[(IrqChange, PuSet)]) -> Result<(), String> {
+    fn log_intent_of_irqs(&mut self, changes: &[(IrqChange, PuSet)]) -> Result<(), String> {
         if let Some(why) = &self.failed {
             return Err(why.clone());
         }
@@ -76,7 +76,7 @@ impl Reconciler {
             Some(file) => Ok(file),
             None => JournalFile::create(&self.dir, header),
         };
-        let announced = file.and_then(|file| self.irqs.insert(file).announce(&records));
+        let announced = file.and_then(|file| self.irqs.insert(file).log_intent(&records));
         announced.map_err(|error| self.fail(&error))
     }
 

@@ -130,10 +130,10 @@ impl Reconciler {
     }
 
     /// Writes what has been done or found, to those journals that there are.
-    fn conclude(&mut self, records: Vec<(u32, Record)>, remarks: &mut Vec<Remark>) {
+    fn log_outcome(&mut self, records: Vec<(u32, Record)>, remarks: &mut Vec<Remark>) {
         for (target, records) in by_target(records) {
             if let Some(file) = self.files.get_mut(&target)
-                && let Err(error) = file.conclude(&records)
+                && let Err(error) = file.log_outcome(&records)
             {
                 let text = format!("{}: {error}", file.path().display());
                 remarks.push(Remark::error("journal", text));
@@ -180,7 +180,7 @@ impl Reconciler {
                 file.journal_mut().forget_process(*process);
             }
         }
-        self.conclude(records, remarks);
+        self.log_outcome(records, remarks);
     }
 
     /// What the journal must know of a thread that was found in some state, with its target.
@@ -246,7 +246,7 @@ impl Reconciler {
         let sets = changes
             .iter()
             .filter_map(|(_, change)| set_record(&control.ownership, change, at));
-        if let Err(why) = self.announce(sets.collect(), control, machine.affinity()) {
+        if let Err(why) = self.log_intent(sets.collect(), control, machine.affinity()) {
             remarks.push(Remark::error("journal", why));
             return;
         }
@@ -263,11 +263,11 @@ impl Reconciler {
             (moves[*at].outcome, moves[*at].span) = (outcome, span);
             records.push((target, Record::Done { thread, outcome }));
         }
-        self.conclude(records, remarks);
+        self.log_outcome(records, remarks);
     }
 
     /// Writes to the journals what is about to be changed.
-    fn announce(
+    fn log_intent(
         &mut self,
         sets: Vec<(u32, Record)>,
         control: &Control,
@@ -277,13 +277,13 @@ impl Reconciler {
             return Err(why.clone());
         }
         for (target, sets) in by_target(sets) {
-            self.announce_to(target, sets, control, affinity)?;
+            self.log_intent_to(target, sets, control, affinity)?;
         }
         Ok(())
     }
 
     /// Writes to one target's journal, which is made if there is none, and tells it of processes that it does not know.
-    fn announce_to(
+    fn log_intent_to(
         &mut self,
         target: u32,
         sets: Vec<Record>,
@@ -322,7 +322,7 @@ impl Reconciler {
         let Some(file) = self.files.get_mut(&target) else {
             return Ok(());
         };
-        file.announce(&records).map_err(|error| self.fail(&error))
+        file.log_intent(&records).map_err(|error| self.fail(&error))
     }
 
     /// Gives every thread and every interrupt its mask back. Harmless when called again.
@@ -364,7 +364,7 @@ impl Reconciler {
                 })
                 .collect();
             // If the disk is full, this perch knows them all the same.
-            let _ = file.conclude(&records);
+            let _ = file.log_outcome(&records);
             report.and_then(restore(machine.affinity(), file.journal(), None));
         }
         // Left for `perch restore` if that needs more privileges than perch has.

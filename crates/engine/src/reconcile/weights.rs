@@ -118,7 +118,7 @@ impl Reconciler {
             .iter()
             .filter_map(|(_, change)| set_record(control, change, at));
         let records = others.chain(sets).collect();
-        if let Err(why) = self.announce(records, control, machine.affinity()) {
+        if let Err(why) = self.log_intent(records, control, machine.affinity()) {
             remarks.push(Remark::error("journal", why));
             return;
         }
@@ -136,7 +136,7 @@ impl Reconciler {
             let thread = change.thread;
             records.push((target, Record::NiceDone { thread, outcome }));
         }
-        self.conclude(records, remarks);
+        self.log_outcome(records, remarks);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{EndRecord, Header, PeriodRecord, Record, RecordingError, VERSION};
 use crate::{
     journal::state_dir::Boot,
-    observer::{Observer, Period, SessionEnd, Start},
+    observer::{Period, SessionEnd, SessionSink, Start},
 };
 use std::{
     collections::BTreeMap,
@@ -100,7 +100,7 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-impl<W: Write + Send> Observer for Recorder<W> {
+impl<W: Write + Send> SessionSink for Recorder<W> {
     fn start(&mut self, start: &Start) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let elsewhere = start.topology != start.machine;

@@ -2,9 +2,9 @@
 
 use super::{
     GroupReport, MoveReport, Moves, OwnCost, Report, Role, ThreadReport, Trust, VERSION,
-    placements::Lanes, tally::Tally,
+    accumulator::Accumulator, timeline::PlacementTimeline,
 };
-use crate::observer::{Move, Observer, Period, SessionEnd, Start};
+use crate::observer::{Move, Period, SessionEnd, SessionSink, Start};
 use perch_core::{
     MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo,
     ThreadSample, Unmanaged, metric::names,
@@ -33,8 +33,8 @@ pub struct Collector {
     start: Option<Start>,
     threads: HashMap<ThreadId, Thread>,
     ended: usize,
-    groups: BTreeMap<(String, String), (u64, Tally)>,
-    lanes: Lanes,
+    groups: BTreeMap<(String, String), (u64, Accumulator)>,
+    timeline: PlacementTimeline,
     moves: Moves,
     last_moves: VecDeque<MoveReport>,
     unmanaged: Vec<(Unmanaged, u64)>,
@@ -58,7 +58,7 @@ struct Thread {
     ended: bool,
     unmanaged: Option<Unmanaged>,
     bound: Option<PuSet>,
-    tally: Tally,
+    accumulator: Accumulator,
 }
 
 #[derive(Debug, Default)]
@@ -90,23 +90,23 @@ impl Collector {
     pub fn report(&self) -> Report {
         let duration = self.at.saturating_sub(self.begin.unwrap_or(self.at));
         let mut threads: Vec<ThreadReport> = self.threads.values().map(thread).collect();
-        threads.sort_by_key(|thread| (u64::MAX - thread.deeds.cpu_time, thread.thread));
+        threads.sort_by_key(|thread| (u64::MAX - thread.stats.cpu_time, thread.thread));
         let mut groups: Vec<GroupReport> = self
             .groups
             .iter()
-            .map(|((process, name), (threads, tally))| {
-                let deeds = tally.finish();
-                let role = deeds.role();
+            .map(|((process, name), (threads, accumulator))| {
+                let stats = accumulator.finish();
+                let role = stats.role();
                 GroupReport {
                     process: process.clone(),
                     name: name.clone(),
                     threads: *threads,
                     role,
-                    deeds,
+                    stats,
                 }
             })
             .collect();
-        groups.sort_by_key(|group| u64::MAX - group.deeds.cpu_time);
+        groups.sort_by_key(|group| u64::MAX - group.stats.cpu_time);
         let moves = Moves {
             last: self.last_moves.iter().cloned().collect(),
             ..self.moves.clone()
@@ -149,7 +149,7 @@ impl Collector {
             threads_seen,
             unseen: self.unseen,
             most_threads: self.most_threads,
-            placements: self.lanes.finish(self.at),
+            placements: self.timeline.finish(self.at),
             moves,
             unmanaged: self.unmanaged.clone(),
             own: OwnCost {
@@ -197,7 +197,7 @@ impl Collector {
         let put = bound.filter(|_| dry_run).and_then(PuSet::first);
         if let Some(pu) = put.or(sample.last_pu.filter(|_| !elsewhere)) {
             let name = &sample.info.name;
-            self.lanes
+            self.timeline
                 .add(pu, id, name, role, bound.is_some(), sample.cpu_time);
         }
         let thread = self.threads.entry(id).or_insert_with(|| Thread {
@@ -207,7 +207,7 @@ impl Collector {
             ended: false,
             unmanaged: None,
             bound: None,
-            tally: Tally::default(),
+            accumulator: Accumulator::default(),
         });
         thread.last = snapshot.at;
         if std::mem::take(&mut thread.ended) {
@@ -223,7 +223,9 @@ impl Collector {
         // The kernel tells nothing of a thread that has ended: its last moments are not known to have been idle.
         let unread = ended && sample.cpu_time == 0 && sample.switches.is_none();
         if !unread {
-            thread.tally.add(sample, metrics, role, bound.is_some());
+            thread
+                .accumulator
+                .add(sample, metrics, role, bound.is_some());
         }
         let reason = state.and_then(|state| state.unmanaged);
         if let Some(reason) = reason.filter(|_| thread.unmanaged != reason) {
@@ -246,7 +248,7 @@ impl Collector {
         count(&mut self.moves.outcomes, made.outcome);
         let thread = self.threads.get_mut(&made.thread);
         let name = thread.map_or_else(String::new, |thread| {
-            thread.tally.deeds.moves += 1;
+            thread.accumulator.stats.moves += 1;
             thread.info.name.to_string()
         });
         let report = MoveReport {
@@ -292,7 +294,7 @@ impl Collector {
             .threads
             .iter()
             .filter(|(_, thread)| thread.ended)
-            .map(|(id, thread)| (thread.tally.deeds.cpu_time, *id))
+            .map(|(id, thread)| (thread.accumulator.stats.cpu_time, *id))
             .collect();
         ended.sort_unstable();
         for (_, id) in &ended[..ended.len().saturating_sub(ENDED)] {
@@ -303,15 +305,15 @@ impl Collector {
             if !self.groups.contains_key(&key) && self.groups.len() >= GROUPS {
                 key = ("(others)".to_owned(), "(others)".to_owned());
             }
-            let (threads, tally) = self.groups.entry(key).or_default();
+            let (threads, accumulator) = self.groups.entry(key).or_default();
             *threads += 1;
-            tally.merge(&thread.tally);
+            accumulator.merge(&thread.accumulator);
         }
         self.ended = self.ended.min(ENDED);
     }
 }
 
-impl Observer for Collector {
+impl SessionSink for Collector {
     fn start(&mut self, start: &Start) {
         self.start = Some(start.clone());
     }
@@ -351,7 +353,7 @@ impl Observer for Collector {
         }
         self.end_unobserved(observation);
         self.fold();
-        self.lanes.close(observation.at, observation.interval);
+        self.timeline.close(observation.at, observation.interval);
         self.remark(period.remarks.iter().cloned());
     }
 
@@ -397,7 +399,7 @@ impl TrustSum {
 }
 
 fn thread(thread: &Thread) -> ThreadReport {
-    let deeds = thread.tally.finish();
+    let stats = thread.accumulator.finish();
     ThreadReport {
         thread: thread.info.id,
         pid: thread.info.pid,
@@ -408,8 +410,8 @@ fn thread(thread: &Thread) -> ThreadReport {
         ended: thread.ended,
         unmanaged: thread.unmanaged,
         bound: thread.bound.clone(),
-        role: deeds.role(),
-        deeds,
+        role: stats.role(),
+        stats,
     }
 }
 

@@ -1,9 +1,9 @@
 //! The numbers of the report at a session's end: plain data, as docs/recording.md describes it. How they look in a
 //! terminal is the command's business.
 
+mod accumulator;
 mod collect;
-mod placements;
-mod tally;
+mod timeline;
 
 pub use collect::Collector;
 
@@ -104,7 +104,7 @@ pub enum Role {
 
 /// What threads did, one or several.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Deeds {
+pub struct ThreadStats {
     /// Time that it lived within the session (of several: the sum).
     pub lifetime: u64,
     /// Time on a PU.
@@ -127,7 +127,7 @@ pub struct Deeds {
     pub metrics: Vec<MetricReport>,
 }
 
-impl Deeds {
+impl ThreadStats {
     /// What it mostly was, by CPU time.
     pub fn role(&self) -> Role {
         match (self.fp_time, self.integer_time) {
@@ -186,7 +186,8 @@ pub struct ThreadReport {
     /// What it mostly was.
     pub role: Role,
     /// What it did.
-    pub deeds: Deeds,
+    #[serde(alias = "deeds")]
+    pub stats: ThreadStats,
 }
 
 /// Threads of one name that have ended.
@@ -201,7 +202,8 @@ pub struct GroupReport {
     /// What they mostly were.
     pub role: Role,
     /// What they did together.
-    pub deeds: Deeds,
+    #[serde(alias = "deeds")]
+    pub stats: ThreadStats,
 }
 
 /// Who was where: a row a PU, a column a stretch of time. The columns grow wider as the session goes on.

@@ -5,7 +5,7 @@ use crate::{
     journal::{Held, Journal, MaskRecord},
     ownership::explains,
 };
-use perch_core::{PuSet, affinity::Relative};
+use perch_core::{PuSet, affinity::Descendant};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The masks that others have set, by process.
@@ -34,7 +34,7 @@ pub(super) struct Families<'a> {
 }
 
 impl<'a> Families<'a> {
-    pub fn new(journal: &'a Journal, relatives: &[Relative], foreign: &'a Foreign) -> Self {
+    pub fn new(journal: &'a Journal, descendants: &[Descendant], foreign: &'a Foreign) -> Self {
         let mut masks = HashMap::<i32, Vec<MaskRecord>>::new();
         let all: Vec<MaskRecord> = journal.masks().collect();
         for mask in &all {
@@ -46,13 +46,13 @@ impl<'a> Families<'a> {
             foreign,
             all,
             known: journal.looked_at().collect(),
-            parents: parents(relatives),
+            parents: parents(descendants),
         }
     }
 
     /// Whether the thread may have inherited a mask that does not show now: its CPU set, which allows `place`, is changing,
     /// or allows nothing of that mask.
-    pub fn may_hide(&self, relative: &Relative, place: &PuSet) -> bool {
+    pub fn may_hide(&self, relative: &Descendant, place: &PuSet) -> bool {
         let candidates = self.candidates(self.home(relative.process.pid));
         let mut candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
         let settled = place.is_subset(&relative.mask);
@@ -62,7 +62,11 @@ impl<'a> Families<'a> {
     /// Whether a thread has inherited a mask that was set. It must have been created after that, in the family in which
     /// the mask was set. If the candidates have different masks to restore, it gets the default. If it may equally have
     /// inherited the mask from a thread that another process has placed, the origin is unknown.
-    pub fn kinship(&self, relative: &Relative, allowed: impl FnOnce() -> Option<PuSet>) -> Kinship {
+    pub fn kinship(
+        &self,
+        relative: &Descendant,
+        allowed: impl FnOnce() -> Option<PuSet>,
+    ) -> Kinship {
         let home = self.home(relative.process.pid);
         let candidates = self.candidates(home);
         let candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
@@ -134,8 +138,8 @@ impl<'a> Families<'a> {
 }
 
 /// The parent of each relative's process.
-pub(super) fn parents(relatives: &[Relative]) -> HashMap<i32, i32> {
-    relatives
+pub(super) fn parents(descendants: &[Descendant]) -> HashMap<i32, i32> {
+    descendants
         .iter()
         .map(|relative| (relative.process.pid, relative.parent))
         .collect()

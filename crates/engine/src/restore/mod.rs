@@ -69,7 +69,7 @@ pub fn restore(
     };
     restoring.known_threads();
     restoring.executed();
-    restoring.relatives();
+    restoring.descendants();
     RestoreReport {
         masks: restoring.report,
         irqs,
@@ -292,7 +292,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// Threads that are not in the journal and have inherited a mask from one that is.
-    fn relatives(&mut self) {
+    fn descendants(&mut self) {
         let processes: Vec<ProcessId> = self.journal.processes().collect();
         let mut seen: HashSet<ThreadId> = HashSet::new();
         let mut looks = 0;
@@ -303,8 +303,8 @@ impl<'a> Restoring<'a> {
             let known =
                 |thread: ThreadId| journal.thread(thread).is_some() || seen.contains(&thread);
             let session = &journal.header.session;
-            let relatives = match self.affinity.relatives(session, &processes, &known) {
-                Ok(relatives) => relatives,
+            let descendants = match self.affinity.descendants(session, &processes, &known) {
+                Ok(descendants) => descendants,
                 Err(why) => {
                     self.report.fail_all(format!(
                         "threads that inherited a mask cannot be looked for: {why}"
@@ -312,12 +312,12 @@ impl<'a> Restoring<'a> {
                     return;
                 }
             };
-            let families = Families::new(journal, &relatives, &foreign);
+            let families = Families::new(journal, &descendants, &foreign);
             let (mut found, mut unexplained) = (false, false);
             hidden.clear();
             // Read once for each process.
             let mut places = BTreeMap::<i32, Option<PuSet>>::new();
-            for relative in &relatives {
+            for relative in &descendants {
                 if seen.contains(&relative.thread) {
                     continue;
                 }

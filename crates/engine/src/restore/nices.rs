@@ -37,7 +37,7 @@ pub(super) fn restore_nices(
     if journal.nices().next().is_some() || journal.nice_sets().next().is_some() {
         restoring.known();
         restoring.executed();
-        restoring.relatives();
+        restoring.descendants();
     }
     restoring.report
 }
@@ -175,7 +175,7 @@ impl Restoring<'_> {
     }
 
     /// Threads that are not in the journal and have inherited a value from one that is.
-    fn relatives(&mut self) {
+    fn descendants(&mut self) {
         let processes: Vec<ProcessId> = self.journal.processes().collect();
         let looked_at: BTreeSet<i32> = self.journal.looked_at().collect();
         let sets: Vec<NiceSetRecord> = self.journal.nice_sets().collect();
@@ -185,8 +185,8 @@ impl Restoring<'_> {
             let journal = self.journal;
             let known = |thread: ThreadId| journal.nice(thread).is_some() || seen.contains(&thread);
             let session = &journal.header.session;
-            let relatives = match self.affinity.relatives(session, &processes, &known) {
-                Ok(relatives) => relatives,
+            let descendants = match self.affinity.descendants(session, &processes, &known) {
+                Ok(descendants) => descendants,
                 Err(why) => {
                     self.report.fail_all(format!(
                         "threads that inherited a nice value cannot be looked for: {why}"
@@ -194,9 +194,9 @@ impl Restoring<'_> {
                     return;
                 }
             };
-            let parents = parents(&relatives);
+            let parents = parents(&descendants);
             let mut found = false;
-            for relative in &relatives {
+            for relative in &descendants {
                 let thread = relative.thread;
                 let Ok(nice) = self.nice(thread) else {
                     continue;

@@ -14,7 +14,9 @@ use crate::{
     control::Control,
     decider::{Decider, Deciding},
     journal::state_dir::StateDirError,
-    observer::{ActionTaken, Cause, Decision, IrqMove, Move, Observer, Period, SessionEnd, Start},
+    observer::{
+        ActionTaken, Cause, Decision, IrqMove, Move, Period, SessionEnd, SessionSink, Start,
+    },
     ownership::Ownership,
     publish::{Published, Publisher},
     reconcile::Reconciler,
@@ -192,7 +194,7 @@ impl<M: Machine> Session<M> {
     ///
     /// # Errors
     /// A machine that cannot go on. Masks are restored before this returns.
-    pub fn run(&mut self, observer: &mut dyn Observer) -> Result<SessionEnd, SessionError> {
+    pub fn run(&mut self, observer: &mut dyn SessionSink) -> Result<SessionEnd, SessionError> {
         observer.start(&self.begin());
         let ended = self.periods(observer);
         let end = self.finish(ended)?;
@@ -220,7 +222,7 @@ impl<M: Machine> Session<M> {
         start
     }
 
-    fn periods(&mut self, observer: &mut dyn Observer) -> Result<Cause, MachineError> {
+    fn periods(&mut self, observer: &mut dyn SessionSink) -> Result<Cause, MachineError> {
         loop {
             let wake = self.machine.wait(self.interval)?;
             let commanded = self.obey();

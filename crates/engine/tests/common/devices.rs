@@ -7,7 +7,7 @@ use super::{
 use perch_core::{
     Affinity, EventPlan, IrqChange, IrqSample, IrqState, Irqs, Machine, MachineError, MaskChange,
     MaskError, Observation, Outcome, ProcessId, PuSet, ThreadId, Topology, Wake,
-    affinity::Relative,
+    affinity::Descendant,
 };
 use std::{
     collections::BTreeMap,
@@ -156,12 +156,12 @@ impl Affinity for Devices {
         None
     }
 
-    fn relatives(
+    fn descendants(
         &self,
         _: &str,
         _: &[ProcessId],
         _: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
+    ) -> Result<Vec<Descendant>, MaskError> {
         Ok(Vec::new())
     }
 }

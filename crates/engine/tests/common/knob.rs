@@ -3,7 +3,7 @@
 use super::kernel::{Kernel, Seen, Task, pass};
 use perch_core::{
     Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId,
-    affinity::{Image, Relative},
+    affinity::{Descendant, Image},
 };
 use std::sync::{Arc, RwLock};
 
@@ -64,12 +64,12 @@ impl Affinity for Knob {
     }
 
     /// All processes of this kernel descend from the session's, which shows of all but the daemons.
-    fn relatives(
+    fn descendants(
         &self,
         _: &str,
         processes: &[ProcessId],
         known: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
+    ) -> Result<Vec<Descendant>, MaskError> {
         let kernel = self.0.read().unwrap();
         let shows = |pid: &i32| {
             !kernel.daemons.contains(pid) || processes.iter().any(|known| known.pid == *pid)
@@ -80,7 +80,7 @@ impl Affinity for Knob {
         };
         let tasks = kernel.tasks.iter();
         let tasks = tasks.filter(|(id, task)| shows(&task.pid) && of_these(task) && !known(**id));
-        let relatives = tasks.map(|(thread, task)| Relative {
+        let descendants = tasks.map(|(thread, task)| Descendant {
             thread: *thread,
             process: ProcessId {
                 pid: task.pid,
@@ -89,6 +89,6 @@ impl Affinity for Knob {
             parent: kernel.parent(task.pid),
             mask: kernel.effective(&task.requested, task.group),
         });
-        Ok(relatives.collect())
+        Ok(descendants.collect())
     }
 }

@@ -9,7 +9,7 @@ use perch_core::{
     Affinity, EventPlan, GroupChange, Machine, MachineError, MaskChange, MaskError, Metrics,
     NiceChange, NiceSample, Observation, Origin, Outcome, ProcessId, ProcessState, PuSet, Source,
     ThreadId, ThreadInfo, ThreadSample, Topology, Wake, Weight, WeightGroups, Weights,
-    affinity::{Image, Relative},
+    affinity::{Descendant, Image},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -345,15 +345,15 @@ impl Affinity for Niced {
         Some(Image { code, stack: 0 })
     }
 
-    fn relatives(
+    fn descendants(
         &self,
         _: &str,
         _: &[ProcessId],
         known: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
+    ) -> Result<Vec<Descendant>, MaskError> {
         let kernel = self.0.read().unwrap();
         let tasks = kernel.tasks.iter().filter(|(id, _)| !known(**id));
-        let relative = |(id, task): (&ThreadId, &Task)| Relative {
+        let relative = |(id, task): (&ThreadId, &Task)| Descendant {
             thread: *id,
             process: ProcessId {
                 pid: task.pid,

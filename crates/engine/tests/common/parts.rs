@@ -4,7 +4,7 @@ use perch_core::{
     Count, CountQuality, EventPlan, EventSet, Metric, MetricSource, Metrics, Plan, Policy,
     ShareLevel, Snapshot, Thresholds, Topology, UnitClass, UnitDomains, metric::names,
 };
-use perch_engine::{ActionTaken, IrqMove, Move, Observer, Period, Processor};
+use perch_engine::{ActionTaken, IrqMove, Move, Period, Processor, SessionSink};
 
 /// A processor whose cores' PUs share floating-point units.
 pub struct TestProcessor;
@@ -90,7 +90,7 @@ pub struct Heard {
     pub remarks: Vec<String>,
 }
 
-impl Observer for Heard {
+impl SessionSink for Heard {
     fn period(&mut self, period: &Period) {
         self.snapshots.push(Snapshot::clone(&period.snapshot));
         self.plans.push(period.plan().cloned());

@@ -3,7 +3,7 @@
 use super::evaluate::Measured;
 use crate::processor::SimProcessor;
 use perch_core::{Sharing, metric::names};
-use perch_engine::{Acting, Observer, Options, Period, Session};
+use perch_engine::{Acting, Options, Period, Session, SessionSink};
 use perch_policy::Observe;
 use perch_sim::{machine::SimMachine, model::MachineModel, system::System};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub fn watch(system: System, processor: &SimProcessor, period: u64) -> Result<Se
 #[derive(Default)]
 struct Watcher(Seen);
 
-impl Observer for Watcher {
+impl SessionSink for Watcher {
     fn period(&mut self, period: &Period) {
         let snapshot = &period.snapshot;
         if !period.last {

@@ -6,12 +6,12 @@ use super::{
     quantity,
     vary::InForce,
 };
-use crate::error::Mistake;
-use perch_core::mistake::did_you_mean;
+use crate::error::Diagnostic;
+use perch_core::diagnostic::did_you_mean;
 use perch_sim::{config, detail::Fidelity, model::MachineModel, workload::WorkloadModel};
 use std::{cell::RefCell, ops::Range, path::Path, sync::Arc, time::Duration};
 
-pub(super) type Checked<T> = Result<T, Box<Mistake>>;
+pub(super) type Checked<T> = Result<T, Box<Diagnostic>>;
 
 pub(super) struct Checker<'a> {
     path: &'a str,
@@ -45,8 +45,8 @@ impl Checker<'_> {
         at: Range<usize>,
         message: impl Into<String>,
         hint: Option<String>,
-    ) -> Box<Mistake> {
-        Box::new(Mistake::at(self.path, self.text, at, message, hint))
+    ) -> Box<Diagnostic> {
+        Box::new(Diagnostic::at(self.path, self.text, at, message, hint))
     }
 
     /// Where a header first stands.
@@ -56,7 +56,7 @@ impl Checker<'_> {
     }
 
     /// What serde or the parser complains of.
-    fn toml(&self, error: &toml::de::Error) -> Box<Mistake> {
+    fn toml(&self, error: &toml::de::Error) -> Box<Diagnostic> {
         let message: Vec<&str> = error.message().split_whitespace().collect();
         let message = message.join(" ");
         let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();

@@ -6,7 +6,7 @@ use super::{
     file::{self, Aim, Text},
 };
 use crate::{placement, published};
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 use perch_profile::formula::Formula;
 
 /// The kinds of claims that have a number of ours.

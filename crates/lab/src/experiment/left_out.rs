@@ -5,7 +5,7 @@ use super::{
     file::Text,
 };
 use crate::published;
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 use serde::Deserialize;
 use toml::Spanned;
 

@@ -6,7 +6,7 @@ use super::{
     file::{self, Text},
 };
 use crate::placement;
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 use perch_policy::{Inputs, PolicyError, registry};
 use perch_sim::{model::MachineModel, workload::WorkloadModel};
 use std::ops::Range;

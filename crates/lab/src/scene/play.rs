@@ -10,7 +10,7 @@ use crate::{
     session::{Decider, SimSession},
     simulate::{begin_at, cycle, kind},
 };
-use perch_engine::{Observer, Period};
+use perch_engine::{Period, SessionSink};
 use perch_sim::{
     os::SchedulerModel,
     stream::Random,
@@ -106,10 +106,10 @@ impl<'a> Played<'a> {
     ///
     /// # Errors
     /// A deadlock.
-    pub fn run(&mut self, observer: &mut dyn Observer) -> Result<(), SceneError> {
+    pub fn run(&mut self, observer: &mut dyn SessionSink) -> Result<(), SceneError> {
         let start = Instant::now();
         let mut told = Told(&mut self.meter);
-        let mut observers: Vec<&mut dyn Observer> = vec![observer, &mut told];
+        let mut observers: Vec<&mut dyn SessionSink> = vec![observer, &mut told];
         self.session.run(&mut observers)?;
         self.host_seconds = start.elapsed().as_secs_f64();
         Ok(())
@@ -196,7 +196,7 @@ fn in_order_of_chance(workload: &WorkloadModel, seed: u64) -> WorkloadModel {
 /// Tells the meter how far a session is.
 struct Told<'a, 'b>(&'a mut Meter<'b>);
 
-impl Observer for Told<'_, '_> {
+impl SessionSink for Told<'_, '_> {
     fn period(&mut self, period: &Period) {
         self.0.is_at(period.snapshot.at);
     }

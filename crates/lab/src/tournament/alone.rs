@@ -2,7 +2,7 @@
 
 use crate::{
     experiment::{Span, Times},
-    simulate::{Deeds, Job, Placer, simulate},
+    simulate::{Job, Placer, ThreadStats, simulate},
 };
 use perch_sim::workload::Step;
 use std::{collections::HashMap, sync::Arc};
@@ -73,10 +73,10 @@ impl Alone {
     }
 
     /// How fast it went on while it wanted a PU, 1 as alone; nothing if it never wanted one.
-    pub fn progress(&self, deeds: &Deeds) -> Option<f64> {
-        let (from, to) = (deeds.before, deeds.before + deeds.instructions);
+    pub fn progress(&self, stats: &ThreadStats) -> Option<f64> {
+        let (from, to) = (stats.before, stats.before + stats.instructions);
         let needed = self.needs(to as f64) - self.needs(from as f64);
-        (deeds.wanted > 0.0).then(|| needed / deeds.wanted)
+        (stats.wanted > 0.0).then(|| needed / stats.wanted)
     }
 
     /// The same of a thread that always wants one, in `seconds` seconds.
@@ -123,12 +123,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn deeds(before: u64, instructions: u64, wanted: f64) -> Deeds {
-        Deeds {
+    fn stats(before: u64, instructions: u64, wanted: f64) -> ThreadStats {
+        ThreadStats {
             before,
             instructions,
             wanted,
-            ..Deeds::default()
+            ..ThreadStats::default()
         }
     }
 
@@ -157,9 +157,9 @@ mod tests {
                 needed += here * phases[place].1;
                 at += here;
             }
-            let found = alone.progress(&deeds(before, instructions, needed)).unwrap();
+            let found = alone.progress(&stats(before, instructions, needed)).unwrap();
             prop_assert!((found - 1.0).abs() < 1e-6, "{found}");
-            let found = alone.progress(&deeds(before, instructions, 2.0 * needed)).unwrap();
+            let found = alone.progress(&stats(before, instructions, 2.0 * needed)).unwrap();
             prop_assert!((found - 0.5).abs() < 1e-6, "{found}");
         }
     }
@@ -170,7 +170,7 @@ mod tests {
             phases: vec![(u64::MAX as f64, 1e-9)],
             present: 1.0,
         };
-        assert_eq!(alone.progress(&deeds(0, 0, 0.0)), None);
-        assert_eq!(alone.progress(&deeds(7, 0, 1.0)), Some(0.0));
+        assert_eq!(alone.progress(&stats(0, 0, 0.0)), None);
+        assert_eq!(alone.progress(&stats(7, 0, 1.0)), Some(0.0));
     }
 }

@@ -74,7 +74,7 @@ impl Looks<'_> {
 fn steady_speedup(sample: &Sample, alone: &[Alone]) -> f64 {
     let threads = alone.iter().zip(&sample.threads);
     threads
-        .map(|(alone, deeds)| alone.steady_progress(deeds.instructions, sample.seconds))
+        .map(|(alone, stats)| alone.steady_progress(stats.instructions, sample.seconds))
         .sum()
 }
 

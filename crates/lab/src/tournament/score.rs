@@ -154,13 +154,13 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 pub(super) fn speedup(sample: &Sample, alone: &[Alone]) -> f64 {
     let threads = sample.threads.iter().zip(alone);
     threads
-        .map(|(deeds, alone)| alone.progress(deeds).unwrap_or(1.0) * alone.present)
+        .map(|(stats, alone)| alone.progress(stats).unwrap_or(1.0) * alone.present)
         .sum()
 }
 
 fn unfairness(sample: &Sample, alone: &[Alone]) -> f64 {
     let threads = sample.threads.iter().zip(alone);
-    let all = threads.filter_map(|(deeds, alone)| alone.progress(deeds));
+    let all = threads.filter_map(|(stats, alone)| alone.progress(stats));
     let running = all.filter(|progress| *progress > 0.0);
     let (least, most) = running.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), one| {
         (least.min(one), most.max(one))

@@ -3,10 +3,10 @@
 //! Masks are read from `Cpus_allowed_list` of `/proc/…/status`, since sched_getaffinity(2) hides offline PUs.
 
 pub mod cpuset;
+mod descendants;
 mod group;
 mod irq;
 mod nice;
-mod relatives;
 
 use crate::{
     proc::{Gone, Reader, Stat, Status},
@@ -16,7 +16,7 @@ use cpuset::{Cpusets, group_text};
 use perch_core::{
     Affinity, IrqChange, IrqState, Irqs, MaskChange, MaskError, Outcome, ProcessId, PuSet,
     ThreadId, Weights,
-    affinity::{Image, Relative},
+    affinity::{Descendant, Image},
 };
 use rustix::io::Errno;
 use std::{
@@ -245,13 +245,13 @@ impl Affinity for LinuxAffinity {
         users.is_some_and(|users| users.contains(&user))
     }
 
-    fn relatives(
+    fn descendants(
         &self,
         session: &str,
         processes: &[ProcessId],
         known: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Relative>, MaskError> {
-        relatives::find(session, processes, known)
+    ) -> Result<Vec<Descendant>, MaskError> {
+        descendants::find(session, processes, known)
     }
 }
 

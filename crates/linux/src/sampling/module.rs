@@ -6,7 +6,7 @@ use super::{
     history::{Names, PROVIDED},
     known::Known,
     mapped_file::MappedFile,
-    pace::Pace,
+    pace::RateController,
     per_thread::{Candidate, PerThread},
     reported::Reported,
     said::Said,
@@ -50,7 +50,7 @@ pub struct SamplerModule {
     names: Names,
     remarks: Vec<Remark>,
     said: Said,
-    pace: Pace,
+    pace: RateController,
     /// Who shares memory, of the last period.
     sharing: Vec<Sharing>,
     /// Whose turn it is to have all samples seen together.
@@ -80,7 +80,7 @@ impl SamplerModule {
             names: Names::new(),
             remarks: Vec::new(),
             said: Said::default(),
-            pace: Pace::default(),
+            pace: RateController::default(),
             sharing: Vec::new(),
             turns: Turns::default(),
         })
@@ -388,7 +388,7 @@ impl Module for SamplerModule {
 }
 
 /// Tells the pace what a thread did.
-fn tell_pace(pace: &mut Pace, thread: &ThreadSample, told: &Told) {
+fn tell_pace(pace: &mut RateController, thread: &ThreadSample, told: &Told) {
     let share = thread.cpu_time as f64 / thread.interval.max(1) as f64;
     match told {
         Told::Nothing => {}

@@ -61,7 +61,7 @@ struct Known {
 
 /// Chooses the rate of the next period.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct RateController {
     threads: HashMap<ThreadId, Known>,
     /// Seconds so far.
     at: f64,
@@ -73,7 +73,7 @@ pub(super) struct Pace {
     running: usize,
 }
 
-impl Pace {
+impl RateController {
     /// A thread that was on a CPU for `share` of the period got this many samples, and did this.
     pub(super) fn note(&mut self, thread: ThreadId, share: f64, samples: u64, fp_share: f64) {
         let known = self.threads.entry(thread).or_default();
@@ -143,7 +143,7 @@ mod tests {
         ThreadId { tid, start: 1 }
     }
 
-    fn period(pace: &mut Pace, threads: i32, samples: u64, fp_share: f64) -> u32 {
+    fn period(pace: &mut RateController, threads: i32, samples: u64, fp_share: f64) -> u32 {
         for tid in 1..=threads {
             pace.note(id(tid), 0.5, samples, fp_share);
         }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn fast_while_new_then_slow_and_fast_again_after_a_change() {
-        let mut pace = Pace::default();
+        let mut pace = RateController::default();
         assert_eq!(period(&mut pace, 2, 60, 0.3), 251);
         let settled: Vec<u32> = (0..6).map(|_| period(&mut pace, 2, 60, 0.3)).collect();
         assert_eq!(settled, [25, 25, 20, 20, 20, 20]);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn threads_that_share_a_cpu_get_their_samples_all_the_same() {
-        let mut pace = Pace::default();
+        let mut pace = RateController::default();
         period(&mut pace, 20, 200, 0.0);
         period(&mut pace, 20, 200, 0.0);
         assert_eq!(period(&mut pace, 20, 200, 0.0), 250);
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn one_of_many_that_seems_to_change_disturbs_nobody() {
         for (threads, calm) in [(10, false), (100, true)] {
-            let mut pace = Pace::default();
+            let mut pace = RateController::default();
             for _ in 0..5 {
                 period(&mut pace, threads, 100, 0.0);
             }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_threads_that_are_gone() {
-        let mut pace = Pace::default();
+        let mut pace = RateController::default();
         period(&mut pace, 1000, 10, 0.0);
         for _ in 0..70 {
             let _ = pace.next(1.0, 2, 251);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn threads_whose_samples_are_being_gathered_are_calm_or_new() {
-        let mut pace = Pace::default();
+        let mut pace = RateController::default();
         period(&mut pace, 2, 60, 0.3);
         for _ in 0..150 {
             for tid in 1..=2 {
@@ -220,7 +220,7 @@ mod tests {
             cpus in 0..8usize,
             fastest in 1..5000u32,
         ) {
-            let mut pace = Pace::default();
+            let mut pace = RateController::default();
             for (threads, samples, fp_share) in periods {
                 for tid in 1..=threads {
                     pace.note(id(tid), 0.5, samples, fp_share);

@@ -22,7 +22,7 @@ pub(super) struct Turns {
 }
 
 /// Turns among the threads of one interval, going on where the last one stopped. When it is dropped they are over.
-pub(super) struct Walks<'a> {
+pub(super) struct WalkBudget<'a> {
     turns: &'a mut Turns,
     first: usize,
     threads: usize,
@@ -34,14 +34,14 @@ pub(super) struct Walks<'a> {
 
 impl Turns {
     /// An interval of this length with this many threads is over.
-    pub(super) fn begin(&mut self, threads: usize, interval: Duration) -> Walks<'_> {
+    pub(super) fn begin(&mut self, threads: usize, interval: Duration) -> WalkBudget<'_> {
         let first = if self.turn < threads { self.turn } else { 0 };
         self.passed = self.passed.saturating_add(interval);
         let resting = !is_due(self.passed, interval, self.rest);
         if !resting {
             self.turn = 0;
         }
-        Walks {
+        WalkBudget {
             first,
             threads,
             budget: counted(interval).mul_f64(SHARE),
@@ -58,7 +58,7 @@ impl Turns {
     }
 }
 
-impl Walks<'_> {
+impl WalkBudget<'_> {
     /// Whether the thread at this place gets its turn. Threads without floating-point work need none: their verdict is
     /// the same either way.
     pub(super) fn next(&mut self, at: usize, mix: &ThreadMix) -> bool {
@@ -76,7 +76,7 @@ impl Walks<'_> {
     }
 }
 
-impl Drop for Walks<'_> {
+impl Drop for WalkBudget<'_> {
     fn drop(&mut self) {
         if let Some(since) = self.since {
             self.turns.spent(since.elapsed());

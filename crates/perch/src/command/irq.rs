@@ -12,7 +12,7 @@ use perch_core::{
     IrqSample, IrqStep, Machine, MachineError, Outcome, PuSet, Remark, Topology, Wake, text,
 };
 use perch_engine::{
-    Acting, Cause, Observer, Options, Period, Session, SessionEnd, StateDir, recording::Recorder,
+    Acting, Cause, Options, Period, Session, SessionEnd, SessionSink, StateDir, recording::Recorder,
 };
 use perch_linux::{
     LinuxMachine,
@@ -108,7 +108,7 @@ pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
         },
     )?;
     let mut view = View::new(args);
-    let mut observers: Vec<&mut dyn Observer> = vec![&mut view];
+    let mut observers: Vec<&mut dyn SessionSink> = vec![&mut view];
     if let Some(recorder) = &mut recorder {
         observers.push(recorder);
     }
@@ -130,7 +130,7 @@ pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
 fn once(
     session: &mut Session<LinuxMachine>,
     args: &IrqArgs,
-    observer: &mut dyn Observer,
+    observer: &mut dyn SessionSink,
 ) -> Result<SessionEnd> {
     observer.start(&session.begin());
     let mut period = || -> Result<Cause, MachineError> {
@@ -195,7 +195,7 @@ impl<'a> View<'a> {
     }
 }
 
-impl Observer for View<'_> {
+impl SessionSink for View<'_> {
     fn period(&mut self, period: &Period) {
         tell_remarks(&period.remarks);
         // A reader that fails must not keep masks from being restored.

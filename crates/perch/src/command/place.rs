@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use perch_core::{Policy, PuSet, Remark, Topology};
 use perch_engine::{
-    Acting, Deciding, Observer, Options, Recovery, Session, SessionEnd, StateDir,
+    Acting, Deciding, Options, Recovery, Session, SessionEnd, SessionSink, StateDir,
     recording::Recorder,
     recover_all,
     report::{Collector, Report},
@@ -224,7 +224,7 @@ impl Placing {
     /// # Errors
     /// A machine that cannot go on.
     pub fn run(&mut self, args: &PlaceArgs) -> Result<SessionEnd> {
-        let mut observers: Vec<&mut dyn Observer> = Vec::new();
+        let mut observers: Vec<&mut dyn SessionSink> = Vec::new();
         self.collector.remark(std::mem::take(&mut self.remarks));
         observers.push(&mut self.collector);
         if let Some(recorder) = &mut self.recorder {

@@ -9,7 +9,7 @@ use crate::{
 };
 use anyhow::{Result, bail};
 use perch_engine::{
-    Acting, Observer, Options, Session,
+    Acting, Options, Session, SessionSink,
     recording::{Header, Recorder, Recording},
     replay::RecordedMachine,
     report::Collector,
@@ -75,7 +75,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         ),
         None => None,
     };
-    let mut observers: Vec<&mut dyn Observer> = vec![&mut collector];
+    let mut observers: Vec<&mut dyn SessionSink> = vec![&mut collector];
     if args.explain {
         observers.push(&mut explain);
     }

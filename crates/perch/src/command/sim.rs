@@ -9,7 +9,7 @@ use crate::{
 use anyhow::{Context, Result, anyhow, bail};
 use perch_core::Policy;
 use perch_engine::{
-    Observer,
+    SessionSink,
     recording::Recorder,
     report::{Collector, Report},
 };
@@ -202,7 +202,7 @@ impl Caller for Wiring<'_> {
             None => None,
         };
         let (mut live, mut explain) = (Live::default(), Explain::default());
-        let mut observers: Vec<&mut dyn Observer> = vec![&mut collector];
+        let mut observers: Vec<&mut dyn SessionSink> = vec![&mut collector];
         if let Some(recorder) = &mut recorder {
             observers.push(recorder);
         }

@@ -2,7 +2,7 @@
 
 use crate::render::{self, progress::Bar};
 use anyhow::{Result, anyhow, bail};
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 use perch_lab::tournament::{Rules, picture, play};
 use std::{path::Path, process::ExitCode};
 

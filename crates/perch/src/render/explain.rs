@@ -4,7 +4,7 @@ use perch_core::{
     ActionKind, Outcome, PuSet, Reason, ThreadId,
     text::{printable, printable_lines},
 };
-use perch_engine::{ActionTaken, IrqMove, Move, Observer, Period};
+use perch_engine::{ActionTaken, IrqMove, Move, Period, SessionSink};
 use std::io::Write;
 
 /// Tells moves and remarks on standard error.
@@ -13,7 +13,7 @@ pub struct Explain {
     dry_run: bool,
 }
 
-impl Observer for Explain {
+impl SessionSink for Explain {
     fn start(&mut self, start: &perch_engine::Start) {
         self.dry_run = start.dry_run;
     }

@@ -2,7 +2,7 @@
 
 use super::{WIDTH, count, fit};
 use perch_core::{Snapshot, ThreadState, metric::names, text::printable_lines};
-use perch_engine::{Observer, Period, Start};
+use perch_engine::{Period, SessionSink, Start};
 use std::io::{IsTerminal, Write};
 
 /// Threads shown.
@@ -25,7 +25,7 @@ impl Default for Live {
     }
 }
 
-impl Observer for Live {
+impl SessionSink for Live {
     fn start(&mut self, start: &Start) {
         self.policy.clone_from(&start.policy);
     }

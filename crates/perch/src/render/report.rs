@@ -7,7 +7,7 @@ use super::{
 };
 use anstyle::{AnsiColor, Style};
 use perch_core::{MetricSource, Outcome, Severity, ThreadId, Unmanaged, metric::names};
-use perch_engine::report::{Deeds, MoveReport, Placements, Report, Role, ThreadReport};
+use perch_engine::report::{MoveReport, Placements, Report, Role, ThreadReport, ThreadStats};
 use std::{collections::HashMap, fmt::Write};
 
 /// Threads in the table.
@@ -101,8 +101,8 @@ fn trust(report: &Report) -> String {
 /// How far the sampled FP shares may be off: the mean half-width of their 90 % intervals, by CPU time.
 fn points(report: &Report) -> String {
     let known = report.threads.iter().filter_map(|thread| {
-        let error = thread.deeds.metric(names::FP_SHARE_ERROR)?;
-        Some((thread.deeds.cpu_time as f64, error.value))
+        let error = thread.stats.metric(names::FP_SHARE_ERROR)?;
+        Some((thread.stats.cpu_time as f64, error.value))
     });
     let (time, sum) = known.fold((0.0, 0.0), |(time, sum), (busy, error)| {
         (time + busy, sum + busy * error)
@@ -119,7 +119,7 @@ fn letters(report: &Report) -> HashMap<ThreadId, char> {
     let busy = report
         .threads
         .iter()
-        .filter(|thread| thread.deeds.activity() >= IDLE);
+        .filter(|thread| thread.stats.activity() >= IDLE);
     busy.map(|thread| thread.thread).zip('a'..='z').collect()
 }
 
@@ -127,7 +127,7 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
     let counted = report
         .threads
         .iter()
-        .any(|thread| thread.deeds.metric(names::IPC).is_some());
+        .any(|thread| thread.stats.metric(names::IPC).is_some());
     let last = if counted { "IPC" } else { "mem" };
     let columns = [
         ("", Align::Left),
@@ -143,14 +143,14 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
         ("migr", Align::Right),
         ("bound", Align::Left),
     ];
-    let row = |letter: String, name: String, deeds: &Deeds, bound: String| {
+    let row = |letter: String, name: String, stats: &ThreadStats, bound: String| {
         let percent = |name: &str| {
-            deeds.metric(name).map_or_else(
+            stats.metric(name).map_or_else(
                 || "-".to_owned(),
                 |metric| format!("{:.0}", metric.value * 100.0),
             )
         };
-        let last = match deeds.metric(names::IPC) {
+        let last = match stats.metric(names::IPC) {
             Some(ipc) if counted => format!("{:.2}", ipc.value),
             _ if counted => "-".to_owned(),
             _ => percent(names::MEMORY_INTENSITY),
@@ -159,7 +159,7 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
         vec![
             letter,
             name,
-            format!("{:.0}", deeds.activity() * 100.0),
+            format!("{:.0}", stats.activity() * 100.0),
             percent(names::FP_SHARE),
             percent(names::VECTOR_SHARE),
             percent(names::LOAD_SHARE),
@@ -167,10 +167,10 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
             last,
             format!(
                 "{:.0}",
-                deeds.wait_time as f64 / deeds.lifetime.max(1) as f64 * 100.0
+                stats.wait_time as f64 / stats.lifetime.max(1) as f64 * 100.0
             ),
-            number(deeds.switches),
-            number(deeds.migrations),
+            number(stats.switches),
+            number(stats.migrations),
             bound,
         ]
     };
@@ -189,7 +189,7 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
             row(
                 letter,
                 fit(&thread.name, 15).trim_end().to_owned(),
-                &thread.deeds,
+                &thread.stats,
                 bound(thread),
             )
         })
@@ -198,11 +198,11 @@ fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
         report
             .groups
             .iter()
-            .filter(|group| group.deeds.activity() >= IDLE)
+            .filter(|group| group.stats.activity() >= IDLE)
             .take(GROUPS)
             .map(|group| {
                 let name = format!("{}×{}", group.threads, fit(&group.name, 10).trim_end());
-                row(String::new(), name, &group.deeds, String::new())
+                row(String::new(), name, &group.stats, String::new())
             }),
     );
     if rows.is_empty() {
@@ -229,10 +229,10 @@ fn bound(thread: &ThreadReport) -> String {
         (_, Some(Unmanaged::Unknown)) => "no (unknown)".to_owned(),
         (_, Some(Unmanaged::NotPermitted)) => "no (denied)".to_owned(),
         (Some(pus), None) => format!("PU {pus}"),
-        (None, None) if thread.deeds.bound_time > 0 => {
+        (None, None) if thread.stats.bound_time > 0 => {
             format!(
                 "{:.0} %",
-                thread.deeds.bound_time as f64 / thread.deeds.cpu_time.max(1) as f64 * 100.0
+                thread.stats.bound_time as f64 / thread.stats.cpu_time.max(1) as f64 * 100.0
             )
         }
         (None, None) => "-".to_owned(),

@@ -1,7 +1,7 @@
 //! Reading a calibration file, with the place of the first mistake.
 
 use super::{CalibratedMetric, Calibration, Coupling, Kernel, SHARES, Share, Transfer, VERSION};
-use perch_core::mistake::{Mistake, did_you_mean};
+use perch_core::diagnostic::{Diagnostic, did_you_mean};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range};
 use toml::Spanned;
@@ -78,9 +78,9 @@ impl Calibration {
     /// # Errors
     /// The first mistake with its place: bad TOML, an unknown field, a level that does not exist, a limit that is not
     /// above 0, a metric or a priority that comes twice.
-    pub fn parse(text: &str, path: &str) -> Result<Self, Mistake> {
+    pub fn parse(text: &str, path: &str) -> Result<Self, Diagnostic> {
         let wrong = |at: Range<usize>, message: String, hint: Option<String>| {
-            Mistake::at(path, text, at, message, hint)
+            Diagnostic::at(path, text, at, message, hint)
         };
         if let Ok(Versioned {
             version: Some(given),

@@ -10,7 +10,7 @@ mod file;
 
 pub use closest::Closest;
 
-use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, UnitClass, mistake::Mistake};
+use perch_core::{PuSet, ShareLevel, SharingDomain, Snapshot, UnitClass, diagnostic::Diagnostic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
@@ -246,7 +246,7 @@ pub enum CalibrationError {
     },
     /// A mistake in its text.
     #[error(transparent)]
-    Mistake(#[from] Mistake),
+    Diagnostic(#[from] Diagnostic),
 }
 
 impl Calibration {

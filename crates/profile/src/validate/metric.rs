@@ -6,7 +6,7 @@ use crate::{
     profile::{CPU_SECONDS, Input, MetricPlan, MetricRule, Profile, Scope},
     schema,
 };
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use toml::Spanned;
 

@@ -3,7 +3,7 @@
 mod metric;
 
 pub(crate) use metric::MOST_INPUTS;
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 
 use crate::{
     cpu::Rule,

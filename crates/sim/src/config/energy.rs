@@ -40,7 +40,7 @@ pub(super) fn read(item: Item<'_>, machine: &MachineModel) -> Checked<EnergyMode
     for (name, item) in named {
         let Some(kind) = machine.kinds.iter().position(|kind| kind.name == name) else {
             let names = machine.kinds.iter().map(|kind| kind.name.as_str());
-            let hint = perch_core::mistake::did_you_mean(name, names);
+            let hint = perch_core::diagnostic::did_you_mean(name, names);
             return Err(item.wrong_hint(format!("no kind of core `{name}`"), hint));
         };
         read[kind] = Some(one(&item.table(

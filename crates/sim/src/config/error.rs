@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-pub use perch_core::Mistake;
+pub use perch_core::Diagnostic;
 
 /// Why a machine or a workload cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum ConfigError {
     },
     /// A file with a mistake.
     #[error("{0}")]
-    Mistake(#[from] Box<Mistake>),
+    Diagnostic(#[from] Box<Diagnostic>),
     /// No shipped file of that name.
     #[error("no {what} `{name}`{hint}; shipped are {shipped}, and a path to a file works too")]
     Unknown {

@@ -19,7 +19,7 @@ mod table;
 mod topology;
 mod workload;
 
-pub use error::{ConfigError, Mistake};
+pub use error::{ConfigError, Diagnostic};
 pub use shipped::{Shipped, shipped_machines, shipped_workloads};
 
 use crate::{model::MachineModel, workload::WorkloadModel};

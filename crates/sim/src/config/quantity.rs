@@ -1,6 +1,6 @@
 //! Quantities with units: `"32 KiB"`, `"2.5 GHz"`, `"10M"`.
 
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 
 /// A sort of quantity: what its units are worth.
 #[derive(Debug)]

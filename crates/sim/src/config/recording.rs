@@ -76,7 +76,7 @@ pub(super) fn read(
     })
 }
 
-fn refused(item: Item<'_>, error: &TraceError) -> Box<super::Mistake> {
+fn refused(item: Item<'_>, error: &TraceError) -> Box<super::Diagnostic> {
     item.wrong_hint(
         error.to_string(),
         Some("recordings are made by `perch record-trace`; docs/traces.md".to_owned()),

@@ -2,7 +2,7 @@
 
 use super::error::ConfigError;
 use include_dir::{Dir, include_dir};
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 use std::path::Path;
 
 static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");

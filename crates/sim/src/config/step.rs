@@ -5,7 +5,7 @@ use super::{
     table::{Checked, Item, Table},
 };
 use crate::workload::{DeviceModel, Mix, Step};
-use perch_core::mistake::did_you_mean;
+use perch_core::diagnostic::did_you_mean;
 
 /// What stands for "without an end".
 const FOREVER: &str = "forever";

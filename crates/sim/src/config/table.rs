@@ -1,7 +1,7 @@
 //! Walks through a parsed file: every look at a value knows its place in the text, for the mistakes.
 
-use super::{error::Mistake, quantity::Sort};
-use perch_core::mistake::did_you_mean;
+use super::{error::Diagnostic, quantity::Sort};
+use perch_core::diagnostic::did_you_mean;
 use std::ops::{Range, RangeInclusive};
 use toml::{
     Spanned,
@@ -9,7 +9,7 @@ use toml::{
 };
 
 /// Something read, or the first mistake.
-pub(super) type Checked<T> = Result<T, Box<Mistake>>;
+pub(super) type Checked<T> = Result<T, Box<Diagnostic>>;
 
 /// The text that is read, and its name.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +36,14 @@ impl<'a> Source<'a> {
         at: Range<usize>,
         message: impl Into<String>,
         hint: Option<String>,
-    ) -> Box<Mistake> {
-        Box::new(Mistake::at(self.path, self.text, at, message.into(), hint))
+    ) -> Box<Diagnostic> {
+        Box::new(Diagnostic::at(
+            self.path,
+            self.text,
+            at,
+            message.into(),
+            hint,
+        ))
     }
 }
 
@@ -99,7 +105,7 @@ impl<'a> Table<'a> {
     }
 
     /// A mistake of the table as a whole.
-    pub(super) fn wrong(&self, message: impl Into<String>) -> Box<Mistake> {
+    pub(super) fn wrong(&self, message: impl Into<String>) -> Box<Diagnostic> {
         self.source.wrong(self.span.clone(), message, None)
     }
 }
@@ -113,7 +119,7 @@ pub(super) struct Item<'a> {
 
 impl<'a> Item<'a> {
     /// A mistake here.
-    pub(super) fn wrong(self, message: impl Into<String>) -> Box<Mistake> {
+    pub(super) fn wrong(self, message: impl Into<String>) -> Box<Diagnostic> {
         self.source.wrong(self.value.span(), message, None)
     }
 
@@ -122,11 +128,11 @@ impl<'a> Item<'a> {
         self,
         message: impl Into<String>,
         hint: Option<String>,
-    ) -> Box<Mistake> {
+    ) -> Box<Diagnostic> {
         self.source.wrong(self.value.span(), message, hint)
     }
 
-    fn expected(self, what: &str) -> Box<Mistake> {
+    fn expected(self, what: &str) -> Box<Diagnostic> {
         let found = match self.value.get_ref() {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) => "a whole number",

@@ -138,7 +138,7 @@ impl Counters {
         let Some(groups) = &mut thread.sets[active] else {
             return Vec::new();
         };
-        let mut tally = Tally::default();
+        let mut tally = Accumulator::default();
         for (group, plan) in groups.iter_mut().zip(&plans[active].groups) {
             tally.add(group, plan);
         }
@@ -326,14 +326,14 @@ impl Counters {
 
 /// Sums of one reading over all groups of a set.
 #[derive(Default)]
-struct Tally {
+struct Accumulator {
     /// Longest time that a group was switched on (while the thread ran), in nanoseconds.
     enabled: u64,
     /// By alias: sum of counts, sum of times on a PMU, and whether one of them was impossible.
     counts: BTreeMap<Arc<str>, (u64, u64, bool)>,
 }
 
-impl Tally {
+impl Accumulator {
     fn add(&mut self, group: &mut Group, plan: &GroupPlan) {
         let Ok(delta) = group.read() else {
             return;

@@ -1,7 +1,7 @@
 //! Hardware counters of whole PUs: the same sets as of threads, counting whatever runs there, in turns alike.
 
 use super::{
-    Tally,
+    Accumulator,
     group::{Group, Target},
     resolve::SetPlan,
 };
@@ -108,7 +108,7 @@ impl PuCounters {
             return Vec::new();
         };
         let pu = &mut **pu;
-        let mut tally = Tally::default();
+        let mut tally = Accumulator::default();
         for (number, group) in &mut pu.sets[pu.active] {
             tally.add(group, &plans[pu.active].groups[*number]);
         }

@@ -7,7 +7,7 @@ use crate::{
     render::progress::Bar,
 };
 use anyhow::{Context, Result, bail};
-use perch_engine::{Acting, Cause, Observer, Options, Period, Session};
+use perch_engine::{Acting, Cause, Options, Period, Session, SessionSink};
 use perch_kernels::{Bench, Kernel, Sizes};
 use perch_lab::calibrate::kernels::Sizes as Caches;
 use perch_linux::{LinuxMachine, machine::CountersMode};
@@ -89,7 +89,7 @@ struct Watcher<'a> {
     metrics: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-impl Observer for Watcher<'_> {
+impl SessionSink for Watcher<'_> {
     fn period(&mut self, period: &Period) {
         for thread in &period.snapshot.threads {
             if thread.activity < BUSY || perch_kernels::find(&thread.info.name).is_none() {

@@ -3,7 +3,7 @@
 use super::{alone, conditions::conditions, handed::Handed, siblings, today};
 use crate::{args::CalibrateArgs, exit, exit::Stopped, processor, render::progress::Bar};
 use anyhow::{Result, bail};
-use perch_core::{Machine, Topology, mistake::did_you_mean};
+use perch_core::{Machine, Topology, diagnostic::did_you_mean};
 use perch_kernels::{Crew, KERNELS, Kernel, Rate, Seat, Window};
 use perch_lab::calibrate::{
     self as lab, Effort, Kind, Measured, Measurements, Rig, Run, Sample, Sites,

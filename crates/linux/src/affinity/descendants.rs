@@ -1,13 +1,13 @@
 //! Which live threads belong to processes that perch has started or placed, also when perch itself died meanwhile.
 
 use crate::proc::{Gone, Reader, list_processes, list_tasks, session_of};
-use perch_core::{MaskError, ProcessId, ThreadId, affinity::Relative, machine::SESSION_VARIABLE};
+use perch_core::{MaskError, ProcessId, ThreadId, affinity::Descendant, machine::SESSION_VARIABLE};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What decides about kinship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kin {
+pub struct Ancestry {
     pub parent: i32,
     pub group: i32,
     pub session: i32,
@@ -19,7 +19,7 @@ pub struct Kin {
 /// A process whose parent has ended shows another one (init, or a subreaper); it is recognised by its process group or
 /// session, if the leader of that was a known process: while a group lives its number is not reused.
 pub fn related(
-    all: &BTreeMap<i32, Kin>,
+    all: &BTreeMap<i32, Ancestry>,
     known: &[ProcessId],
     mut is_marked: impl FnMut(i32) -> bool,
 ) -> BTreeSet<i32> {
@@ -30,7 +30,7 @@ pub fn related(
         .filter(|id| !stranger(id))
         .map(|id| (id.pid, id.start))
         .collect();
-    let leads = |leader: i32, kin: &Kin| {
+    let leads = |leader: i32, kin: &Ancestry| {
         leaders
             .get(&leader)
             .is_some_and(|start| kin.start >= *start)
@@ -63,12 +63,12 @@ pub fn related(
     }
 }
 
-/// See [`perch_core::Affinity::relatives`].
+/// See [`perch_core::Affinity::descendants`].
 pub fn find(
     session: &str,
     processes: &[ProcessId],
     known: &dyn Fn(ThreadId) -> bool,
-) -> Result<Vec<Relative>, MaskError> {
+) -> Result<Vec<Descendant>, MaskError> {
     let unlisted = |gone: Gone| match gone {
         Gone::Ended => MaskError::Other("/proc is not mounted".to_owned()),
         Gone::Refused(errno) => MaskError::Other(format!(
@@ -82,7 +82,7 @@ pub fn find(
         // `/proc/PID/stat` would add up the times of all threads first.
         match reader.stat(pid, pid) {
             Ok(stat) => {
-                let kin = Kin {
+                let kin = Ancestry {
                     parent: stat.parent,
                     group: stat.group,
                     session: stat.session,
@@ -94,13 +94,13 @@ pub fn find(
             Err(gone) => return Err(unlisted(gone)),
         }
     }
-    // perch itself and its own kind are never relatives, though they may carry a mark (perch run under perch run).
+    // perch itself and its own kind are never descendants, though they may carry a mark (perch run under perch run).
     let own = std::process::id() as i32;
     let found = related(&all, processes, |pid| {
         !session.is_empty()
             && session_of(pid, SESSION_VARIABLE).is_some_and(|value| value == session)
     });
-    let mut relatives = Vec::new();
+    let mut descendants = Vec::new();
     for pid in found.into_iter().filter(|pid| *pid != own) {
         let tasks = match list_tasks(pid) {
             Ok(tasks) => tasks,
@@ -130,7 +130,7 @@ pub fn find(
                 pid,
                 start: all[&pid].start,
             };
-            relatives.extend(mask.map(|mask| Relative {
+            descendants.extend(mask.map(|mask| Descendant {
                 thread,
                 process,
                 parent: all[&pid].parent,
@@ -138,7 +138,7 @@ pub fn find(
             }));
         }
     }
-    Ok(relatives)
+    Ok(descendants)
 }
 
 /// Whether a file cannot be read because its thread has ended or is another user's, rather than for want of means.
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn kin(parent: i32, group: i32, session: i32, start: u64) -> Kin {
-        Kin {
+    fn kin(parent: i32, group: i32, session: i32, start: u64) -> Ancestry {
+        Ancestry {
             parent,
             group,
             session,
@@ -205,7 +205,7 @@ mod tests {
         fn what_is_found_is_closed_under_descent(
             parents in proptest::collection::vec(0..30i32, 1..30), first in 1..30i32,
         ) {
-            let all: BTreeMap<i32, Kin> = parents
+            let all: BTreeMap<i32, Ancestry> = parents
                 .iter()
                 .enumerate()
                 .map(|(at, parent)| (at as i32 + 1, kin(*parent, 1000, 1000, 7)))

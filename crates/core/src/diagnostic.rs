@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar;
 ///
 /// Shown as `FILE:LINE:COLUMN: message`, the line with carets under the mistake, and a hint where there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct Diagnostic {
     /// The file, as it was given.
     pub path: String,
     /// The line, from 1.
@@ -28,7 +28,7 @@ pub struct Mistake {
 /// The longest piece of a line that is shown, in characters.
 const SHOWN: usize = 100;
 
-impl Mistake {
+impl Diagnostic {
     /// The mistake at these bytes of `source`; a range outside of it is moved to its end.
     pub fn at(
         path: &str,
@@ -66,7 +66,7 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -111,7 +111,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for Diagnostic {}
 
 /// The candidate that looks most like `wrong`, if any looks like it at all.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -174,7 +174,7 @@ mod tests {
         ] {
             let source = format!("{before}bad = 1\n");
             let at = before.len()..before.len() + 3;
-            let told = Mistake::at("f", &source, at, "wrong", None).to_string();
+            let told = Diagnostic::at("f", &source, at, "wrong", None).to_string();
             let carets = told.lines().last().unwrap();
             assert_eq!(carets, format!("    | {}^^^", " ".repeat(columns)));
             assert!(!told.contains(|c| acts(c) && c != '\n'));
@@ -184,7 +184,7 @@ mod tests {
                 "{told}"
             );
         }
-        let wide = Mistake::at("f", "日本 = 1", 0..6, "wrong", None).to_string();
+        let wide = Diagnostic::at("f", "日本 = 1", 0..6, "wrong", None).to_string();
         assert!(wide.ends_with("| ^^^^"), "{wide}");
     }
 

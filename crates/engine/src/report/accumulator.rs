@@ -1,12 +1,12 @@
 //! Adding up what threads did.
 
-use super::{Deeds, MetricReport, Role};
+use super::{MetricReport, Role, ThreadStats};
 use perch_core::{Metric, MetricName, MetricSource, Metrics, ThreadSample, metric::names};
 
 /// Sums over one thread or over several.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally {
-    pub deeds: Deeds,
+pub(super) struct Accumulator {
+    pub stats: ThreadStats,
     metrics: Vec<Sum>,
 }
 
@@ -27,23 +27,23 @@ fn is_amount(name: &str) -> bool {
     [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES].contains(&name)
 }
 
-impl Tally {
+impl Accumulator {
     /// One period of a thread.
     pub fn add(&mut self, sample: &ThreadSample, metrics: &Metrics, role: Role, bound: bool) {
-        let deeds = &mut self.deeds;
+        let stats = &mut self.stats;
         let time = sample.cpu_time;
-        deeds.lifetime += sample.interval;
-        deeds.cpu_time += time;
-        deeds.wait_time += sample.wait_time;
-        add_known(&mut deeds.switches, sample.switches);
-        add_known(&mut deeds.migrations, sample.migrations);
+        stats.lifetime += sample.interval;
+        stats.cpu_time += time;
+        stats.wait_time += sample.wait_time;
+        add_known(&mut stats.switches, sample.switches);
+        add_known(&mut stats.migrations, sample.migrations);
         match role {
-            Role::FloatingPoint => deeds.fp_time += time,
-            Role::Integer => deeds.integer_time += time,
+            Role::FloatingPoint => stats.fp_time += time,
+            Role::Integer => stats.integer_time += time,
             Role::Unknown => {}
         }
         if bound {
-            deeds.bound_time += time;
+            stats.bound_time += time;
         }
         for (name, metric) in metrics.iter() {
             self.add_metric(name, metric, time as f64);
@@ -83,16 +83,16 @@ impl Tally {
 
     /// Adds another thread's.
     pub fn merge(&mut self, other: &Self) {
-        let (deeds, more) = (&mut self.deeds, &other.deeds);
-        deeds.lifetime += more.lifetime;
-        deeds.cpu_time += more.cpu_time;
-        deeds.wait_time += more.wait_time;
-        add_known(&mut deeds.switches, more.switches);
-        add_known(&mut deeds.migrations, more.migrations);
-        deeds.fp_time += more.fp_time;
-        deeds.integer_time += more.integer_time;
-        deeds.bound_time += more.bound_time;
-        deeds.moves += more.moves;
+        let (stats, more) = (&mut self.stats, &other.stats);
+        stats.lifetime += more.lifetime;
+        stats.cpu_time += more.cpu_time;
+        stats.wait_time += more.wait_time;
+        add_known(&mut stats.switches, more.switches);
+        add_known(&mut stats.migrations, more.migrations);
+        stats.fp_time += more.fp_time;
+        stats.integer_time += more.integer_time;
+        stats.bound_time += more.bound_time;
+        stats.moves += more.moves;
         for theirs in &other.metrics {
             let sum = self.sum(&theirs.name, theirs.source);
             sum.amount += theirs.amount;
@@ -104,7 +104,7 @@ impl Tally {
     }
 
     /// The sums and means.
-    pub fn finish(&self) -> Deeds {
+    pub fn finish(&self) -> ThreadStats {
         let metric = |sum: &Sum| {
             let mean = || (sum.weight > 0.0).then(|| sum.value / sum.weight);
             Some(MetricReport {
@@ -118,9 +118,9 @@ impl Tally {
                 source: sum.source,
             })
         };
-        Deeds {
+        ThreadStats {
             metrics: self.metrics.iter().filter_map(metric).collect(),
-            ..self.deeds.clone()
+            ..self.stats.clone()
         }
     }
 }

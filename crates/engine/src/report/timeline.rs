@@ -13,7 +13,7 @@ const KEPT: usize = 64;
 
 /// Builds the picture.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lanes {
+pub(super) struct PlacementTimeline {
     /// Ends of the columns, and how long each is.
     columns: Vec<(u64, u64)>,
     /// By PU; rows are filled up with nothing when a column is closed.
@@ -45,7 +45,7 @@ struct Open {
     unsure: u64,
 }
 
-impl Lanes {
+impl PlacementTimeline {
     /// A thread was on a PU in the period that is going on.
     ///
     /// Where more than [`KEPT`] threads share a PU the one with the least time makes way, and the new one notes how much
@@ -193,8 +193,8 @@ mod tests {
         ThreadId { tid, start: 7 }
     }
 
-    fn add(lanes: &mut Lanes, pu: u32, tid: i32, time: u64) {
-        lanes.add(
+    fn add(timeline: &mut PlacementTimeline, pu: u32, tid: i32, time: u64) {
+        timeline.add(
             pu,
             thread(tid),
             &"worker".into(),
@@ -205,9 +205,9 @@ mod tests {
     }
 
     /// Entries that are kept, open and closed.
-    fn kept(lanes: &Lanes) -> usize {
-        let open: usize = lanes.open.values().map(Vec::len).sum();
-        let rows = lanes.rows.values();
+    fn kept(timeline: &PlacementTimeline) -> usize {
+        let open: usize = timeline.open.values().map(Vec::len).sum();
+        let rows = timeline.rows.values();
         open + rows.map(|row| row.iter().flatten().count()).sum::<usize>()
     }
 
@@ -215,22 +215,22 @@ mod tests {
     fn a_million_threads_take_no_more_room_than_a_few() {
         const PERIODS: i32 = 10_000;
         const SHORT: i32 = 100;
-        let mut lanes = Lanes::default();
+        let mut timeline = PlacementTimeline::default();
         let mut most = 0;
         for period in 0..PERIODS {
             // One that stays, among as many as come and go, on either PU, each a hundredth of its time.
             for pu in 0..2 {
-                add(&mut lanes, pu, pu as i32 + 1, 2_000);
+                add(&mut timeline, pu, pu as i32 + 1, 2_000);
             }
             for short in 0..SHORT {
                 let tid = 1000 + period * SHORT + short;
-                add(&mut lanes, (short % 2) as u32, tid, 160);
+                add(&mut timeline, (short % 2) as u32, tid, 160);
             }
-            most = most.max(kept(&lanes));
-            lanes.close(period as u64 + 1, 10_000);
+            most = most.max(kept(&timeline));
+            timeline.close(period as u64 + 1, 10_000);
         }
         assert!(most <= 2 * (KEPT + COLUMNS), "{most} entries");
-        let picture = lanes.finish(PERIODS as u64);
+        let picture = timeline.finish(PERIODS as u64);
         assert_eq!(picture.rows.len(), 2);
         for (row, tid) in picture.rows.iter().zip([1, 2]) {
             assert!(row.cells.len() >= COLUMNS / 2);
@@ -244,19 +244,19 @@ mod tests {
 
     #[test]
     fn the_busiest_is_found_however_late_it_came() {
-        let mut lanes = Lanes::default();
+        let mut timeline = PlacementTimeline::default();
         for tid in 0..10_000 {
-            add(&mut lanes, 0, 100 + tid, 10);
+            add(&mut timeline, 0, 100 + tid, 10);
         }
         // More than a KEPTth of the time of all others.
         for _ in 0..100 {
-            add(&mut lanes, 0, 1, 40);
+            add(&mut timeline, 0, 1, 40);
         }
         for tid in 0..10 {
-            add(&mut lanes, 0, 50_000 + tid, 10);
+            add(&mut timeline, 0, 50_000 + tid, 10);
         }
-        lanes.close(1, 200_000);
-        let picture = lanes.finish(1);
+        timeline.close(1, 200_000);
+        let picture = timeline.finish(1);
         let cell = picture.rows[0].cells[0].as_ref().expect("somebody");
         assert_eq!(cell.thread, thread(1));
         assert!((cell.share - 0.02).abs() < 1e-9, "{}", cell.share);
@@ -264,17 +264,17 @@ mod tests {
 
     #[test]
     fn few_threads_are_told_exactly() {
-        let mut lanes = Lanes::default();
+        let mut timeline = PlacementTimeline::default();
         for round in 1..=5 {
             for tid in 1..=KEPT as i32 {
-                add(&mut lanes, 3, tid, tid as u64 * round);
+                add(&mut timeline, 3, tid, tid as u64 * round);
             }
         }
         let exact =
             |open: &Open| open.unsure == 0 && open.slot.time == 15 * open.slot.thread.tid as u64;
-        assert!(lanes.open[&3].iter().all(exact));
-        lanes.close(1, 15 * KEPT as u64);
-        let picture = lanes.finish(1);
+        assert!(timeline.open[&3].iter().all(exact));
+        timeline.close(1, 15 * KEPT as u64);
+        let picture = timeline.finish(1);
         let cell = picture.rows[0].cells[0].as_ref().expect("somebody");
         assert_eq!((cell.thread, cell.share), (thread(KEPT as i32), 1.0));
     }
