@@ -44,6 +44,9 @@ fn threads() -> HashMap<i32, (u64, u32, String)> {
         .collect()
 }
 
+/// Ticks of PUs and of threads at one moment.
+type Look<'a> = (&'a [PuTicks], &'a HashMap<i32, (u64, u32, String)>);
+
 /// Watches the online PUs for this long, by rising number. A PU that came meanwhile is left out; an unreadable /proc gives
 /// nothing.
 pub fn watch(window: Duration) -> Vec<PuLoad> {
@@ -54,8 +57,14 @@ pub fn watch(window: Duration) -> Vec<PuLoad> {
     let (Some(after), later) = (ticks(), threads()) else {
         return Vec::new();
     };
+    loads((&before, &names), (&after, &later))
+}
+
+/// What each PU did between two looks, and the thread that ran most of those that were last seen on it.
+fn loads(before: Look<'_>, after: Look<'_>) -> Vec<PuLoad> {
+    let ((before, names), (after, later)) = (before, after);
     let mut busiest: HashMap<u32, (u64, &str)> = HashMap::new();
-    for (tid, (ticks, pu, name)) in &later {
+    for (tid, (ticks, pu, name)) in later {
         let ran = ticks.saturating_sub(names.get(tid).map_or(0, |(ticks, ..)| *ticks));
         let most = busiest.entry(*pu).or_default();
         if ran > most.0 {
@@ -83,10 +92,41 @@ pub fn watch(window: Duration) -> Vec<PuLoad> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        time::Instant,
+    };
 
     #[test]
-    fn a_busy_thread_is_seen_on_its_pu() {
+    fn a_pu_is_as_busy_as_its_ticks_tell_and_shows_the_thread_that_ran_most() {
+        let ticks = |pu, running, interrupts, idle| PuTicks {
+            pu,
+            running,
+            interrupts,
+            idle,
+        };
+        let thread = |ticks, pu, name: &str| (ticks, pu, name.to_owned());
+        let before = [ticks(0, 100, 10, 50), ticks(1, 7, 0, 7)];
+        // PU 2 has come since.
+        let after = [ticks(0, 125, 15, 60), ticks(1, 7, 0, 17), ticks(2, 9, 9, 9)];
+        let earlier = HashMap::from([(1, thread(900, 0, "old")), (2, thread(5, 1, "moves"))]);
+        let later = HashMap::from([
+            (1, thread(905, 0, "old")),
+            (2, thread(15, 0, "moves")),
+            (3, thread(8, 0, "new")),
+            (4, thread(0, 1, "idle")),
+        ]);
+        let expected = [(0, 0.75, Some("moves".to_owned())), (1, 0.0, None)];
+        let loads = loads((&before, &earlier), (&after, &later));
+        let loads: Vec<_> = loads
+            .into_iter()
+            .map(|load| (load.pu, load.busy, load.thread))
+            .collect();
+        assert_eq!(loads, expected);
+    }
+
+    #[test]
+    fn the_machine_s_pus_and_threads_are_read() {
         static STOP: AtomicBool = AtomicBool::new(false);
         let spin = || {
             while !STOP.load(Ordering::Relaxed) {
@@ -97,17 +137,19 @@ mod tests {
             .name("spins".into())
             .spawn(spin)
             .unwrap();
-        let online = crate::perf::limits::online_cpus();
-        // A machine under load may not give the thread its turn in one window.
-        let seen = (0..20).any(|_| {
-            let loads = watch(Duration::from_millis(100));
-            loads.iter().map(|load| load.pu).eq(online.iter())
-                && loads
-                    .iter()
-                    .any(|load| load.busy > 0.0 && load.thread.as_deref() == Some("spins"))
-        });
+        let (start, mut ran) = (Instant::now(), false);
+        // However long it takes until the thread has had a tick.
+        while !ran && start.elapsed() < Duration::from_secs(60) {
+            let threads = threads();
+            ran = threads
+                .values()
+                .any(|(ticks, _, name)| *ticks > 0 && name == "spins");
+        }
         STOP.store(true, Ordering::Relaxed);
         spinner.join().unwrap();
-        assert!(seen);
+        assert!(ran);
+        let online = crate::perf::limits::online_cpus();
+        let loads = watch(Duration::from_millis(10));
+        assert!(loads.iter().map(|load| load.pu).eq(online.iter()));
     }
 }

@@ -131,7 +131,12 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
         let errno = *libc::__errno_location();
         let code = (*info).si_code;
         let sent = matches!(code, libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL);
-        let sender = if sent { (*info).si_pid() } else { 0 };
+        let mut sent = sent;
+        let mut sender = if sent { (*info).si_pid() } else { 0 };
+        // The kernel sends it in the name of the process that is over its limit.
+        if signal == libc::SIGXFSZ && sender == libc::getpid() {
+            (sent, sender) = (false, 0);
+        }
         let own_fault = FAULTS.contains(&signal) && (!sent || sender == libc::getpid());
         let wanted = LIVE.load(Ordering::SeqCst) > 0
             || signal == libc::SIGCHLD
@@ -376,6 +381,13 @@ impl Signals {
     pub fn stopped_by(&self) -> Option<Received> {
         self.stopped_by
     }
+}
+
+/// Whether a signal that asks to stop has arrived and was not taken yet.
+pub fn is_stop_pending() -> bool {
+    let arrived =
+        |signal: &i32| slot(*signal).is_some_and(|slot| slot.load(Ordering::SeqCst) & ARRIVED != 0);
+    STOP.iter().chain(&FAULTS).any(arrived)
 }
 
 /// Takes what arrived of one signal.

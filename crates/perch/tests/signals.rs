@@ -407,3 +407,56 @@ fn perch_irq_ignores_what_means_nothing_to_it() {
         run.said()
     );
 }
+
+/// A pager that is paused, or a terminal that was stopped: nobody reads what perch prints.
+#[test]
+fn unread_output_keeps_no_mask_bound() {
+    let Some(_one) = one_that_binds() else {
+        return;
+    };
+    for printed in ["--live", "--explain"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        // SAFETY: sets the pipe's size to one page.
+        unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+        rustix::io::write(&writer, &[b'x'; 4096]).unwrap();
+        let mut run = Run::prepare();
+        let mut perch = run.command(&["run", printed], "");
+        run.perch = perch.stderr(writer).spawn().unwrap();
+        drop(perch);
+        run.find_program();
+        run.await_bound();
+        // Many periods in which there is something to print.
+        sleep(Duration::from_millis(300));
+        send(run.perch.id(), libc::SIGTERM);
+        run.await_restored();
+        eventually("the signal is not passed on", || {
+            run.got() == [libc::SIGTERM]
+        });
+        fs::write(run.path("end"), "").unwrap();
+        assert_eq!(run.perch.wait().unwrap().code(), Some(7), "{printed}");
+        drop(reader);
+    }
+}
+
+/// The kernel sends SIGXFSZ in the name of the process that is over its limit.
+#[test]
+fn a_limit_of_perch_s_own_does_not_end_the_program() {
+    let _one = one();
+    let run = Run::prepare();
+    let mut perch = run.perch(&["run"]);
+    // It has the same limit, and writes nothing.
+    perch.args(["--", "bash", "-c", "sleep 0.5; exit 7"]);
+    let limit = || {
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: setrlimit(2) may be called between fork and exec.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const none) };
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { perch.pre_exec(limit) };
+    perch.stderr(Stdio::null());
+    assert_eq!(perch.status().unwrap().code(), Some(7));
+}

@@ -128,6 +128,22 @@ impl Reader {
         }
     }
 
+    /// The beginning of a file, as much as this or a little more.
+    ///
+    /// # Errors
+    /// A file that is not there or cannot be read.
+    pub fn beginning(&mut self, path: &str, bytes: usize) -> Result<&[u8], Gone> {
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        self.buffer.clear();
+        while self.buffer.len() < bytes {
+            self.buffer.reserve(4096);
+            if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut self.buffer))? == 0 {
+                break;
+            }
+        }
+        Ok(&self.buffer)
+    }
+
     /// A small file that is kept open, from its beginning.
     ///
     /// # Errors
@@ -247,10 +263,15 @@ pub fn last_task_number() -> Option<i32> {
     text.split_whitespace().last()?.parse().ok()
 }
 
+/// More than a program can be given: execve(2) allows 6 MiB of arguments and environment. But a process may let `environ`
+/// show any memory of its own (prctl(2), PR_SET_MM_MAP), gigabytes of it.
+const ENVIRONMENT: usize = 6 << 20;
+
 /// The value of an environment variable with which a process was started; `None` if it has none or may not be read.
 pub fn session_of(process: i32, variable: &str) -> Option<OsString> {
     let mut reader = Reader::new();
-    let bytes = reader.file(&format!("/proc/{process}/environ")).ok()?;
+    let path = format!("/proc/{process}/environ");
+    let bytes = reader.beginning(&path, ENVIRONMENT).ok()?;
     bytes
         .split(|b| *b == 0)
         .find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))

@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use perch_core::{Policy, PuSet, Remark, Topology};
 use perch_engine::{
-    Acting, Deciding, Options, Recovery, Session, SessionEnd, SessionSink, StateDir,
+    Acting, Cause, Deciding, Options, Recovery, Session, SessionEnd, SessionSink, StateDir,
     recording::Recorder,
     recover_all,
     report::{Collector, Report},
@@ -39,6 +39,9 @@ use std::{
 
 /// Observing waits at most this long for the policy's answer, and no longer than a quarter of the interval.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// After a signal that asks to stop, the report waits no longer than this for its reader.
+const STOPPED_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Everything that is needed before a program is launched or attached.
 pub struct Placing {
@@ -243,7 +246,15 @@ impl Placing {
         };
         let told = match args.quiet {
             true => Ok(()),
-            false => tell(&self.collector.report(), args.json, self.output.take()),
+            false => {
+                let stopped = matches!(end.cause, Cause::Stopped(_));
+                tell(
+                    &self.collector.report(),
+                    args.json,
+                    self.output.take(),
+                    stopped,
+                )
+            }
         };
         for error in [recorded.err(), told.err()].into_iter().flatten() {
             exit::report(&error);
@@ -283,8 +294,8 @@ impl Output {
     }
 }
 
-/// Prints the report to standard error, or writes it to a file.
-fn tell(report: &Report, json: bool, output: Option<Output>) -> Result<()> {
+/// Prints the report to standard error, or writes it to a file. If perch was `stopped`, its program must hear of that soon.
+fn tell(report: &Report, json: bool, output: Option<Output>, stopped: bool) -> Result<()> {
     let text = if json {
         render::json(&serde_json::to_string_pretty(report)?) + "\n"
     } else {
@@ -293,8 +304,11 @@ fn tell(report: &Report, json: bool, output: Option<Output>) -> Result<()> {
     match output {
         Some(output) => output.write(&text),
         None => {
-            // Standard error may be closed or full: the program's exit code must come through all the same.
-            let _ = anstream::stderr().lock().write_all(text.as_bytes());
+            // Standard error may be closed, full or unread: the program's exit code must come through all the same.
+            match stopped {
+                true => render::stderr::write_within(&text, STOPPED_PATIENCE),
+                false => render::stderr::write_until_stopped(&text),
+            };
             Ok(())
         }
     }

@@ -11,7 +11,7 @@ use perch_engine::{
 };
 use perch_linux::affinity::LinuxAffinity;
 use serde::Serialize;
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 /// One journal as `--json` tells it.
 #[derive(Serialize)]
@@ -26,7 +26,8 @@ enum Entry {
     Damaged {
         #[serde(flatten)]
         report: RestoreReport,
-        kept: PathBuf,
+        /// Names need not be text.
+        kept: String,
     },
     Unreadable {
         why: String,
@@ -96,7 +97,10 @@ fn entry(recovery: Recovery) -> Entry {
         Recovery::Elsewhere => Entry::Elsewhere,
         Recovery::OtherBoot => Entry::OtherBoot,
         Recovery::Restored(report) => Entry::Restored(report),
-        Recovery::Damaged { report, kept } => Entry::Damaged { report, kept },
+        Recovery::Damaged { report, kept } => Entry::Damaged {
+            report,
+            kept: kept.to_string_lossy().into_owned(),
+        },
         Recovery::Unreadable { why } => Entry::Unreadable { why },
     }
 }
@@ -122,5 +126,22 @@ pub fn sentence(recovery: &Recovery) -> String {
             kept.display()
         ),
         Recovery::Restored(report) => restored(report),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
+
+    /// Any user can give a journal such a name, and root restores them all.
+    #[test]
+    fn a_name_that_is_no_text_is_told_in_json_too() {
+        let damaged = Recovery::Damaged {
+            report: RestoreReport::default(),
+            kept: PathBuf::from(OsStr::from_bytes(b"/tmp/\xff.damaged")),
+        };
+        let told = serde_json::to_value(entry(damaged)).expect("text");
+        assert_eq!(told["kept"], "/tmp/\u{fffd}.damaged");
     }
 }

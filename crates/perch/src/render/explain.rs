@@ -1,16 +1,22 @@
 //! Every move as it happens, with the numbers behind it.
 
+use super::{count, stderr};
 use perch_core::{
     ActionKind, Outcome, PuSet, Reason, ThreadId,
     text::{printable, printable_lines},
 };
 use perch_engine::{ActionTaken, IrqMove, Move, Period, SessionSink};
-use std::io::Write;
+use std::time::Duration;
+
+/// How long the lines of a period may wait for their reader.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Tells moves and remarks on standard error.
 #[derive(Debug, Default)]
 pub struct Explain {
     dry_run: bool,
+    /// Lines that nobody has read.
+    missed: usize,
 }
 
 impl SessionSink for Explain {
@@ -19,7 +25,7 @@ impl SessionSink for Explain {
     }
 
     fn period(&mut self, period: &Period) {
-        let mut err = anstream::stderr().lock();
+        let mut text = String::new();
         for made in &period.moves {
             let name = |id: ThreadId| {
                 period
@@ -28,21 +34,35 @@ impl SessionSink for Explain {
                     .map_or("?", |thread| &*thread.info.name)
             };
             let line = line(period.snapshot.at, name(made.thread), made);
-            let _ = writeln!(err, "{}", printable(&line));
+            text += &format!("{}\n", printable(&line));
         }
         for taken in &period.actions {
             let id = taken.thread;
             let name = period.snapshot.thread(id);
             let name = name.map_or("?", |thread| &*thread.info.name);
             let line = action_line(period.snapshot.at, name, taken);
-            let _ = writeln!(err, "{}", printable(&line));
+            text += &format!("{}\n", printable(&line));
         }
         for made in &period.irq_moves {
             let line = irq_line(period.snapshot.at, made);
-            let _ = writeln!(err, "{}", printable(&line));
+            text += &format!("{}\n", printable(&line));
         }
         for remark in &period.remarks {
-            let _ = writeln!(err, "perch: {}", printable_lines(&remark.text));
+            text += &format!("perch: {}\n", printable_lines(&remark.text));
+        }
+        if text.is_empty() {
+            return;
+        }
+        if self.missed > 0 {
+            let missed = count(self.missed, "line");
+            text.insert_str(
+                0,
+                &format!("perch: {missed} left out: nobody read standard error\n"),
+            );
+        }
+        match stderr::write_within(&text, PATIENCE) {
+            true => self.missed = 0,
+            false => self.missed += text.lines().count() - usize::from(self.missed > 0),
         }
     }
 }

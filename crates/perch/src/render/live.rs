@@ -1,12 +1,15 @@
 //! The table of the busiest threads, every period, while the program runs.
 
-use super::{WIDTH, count, fit};
+use super::{WIDTH, count, fit, stderr};
 use perch_core::{Snapshot, ThreadState, metric::names, text::printable_lines};
 use perch_engine::{Period, SessionSink, Start};
-use std::io::{IsTerminal, Write};
+use std::{io::IsTerminal, time::Duration};
 
 /// Threads shown.
 const ROWS: usize = 12;
+
+/// How long a table may wait for its reader.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Draws the table on standard error; on a terminal each one over the last.
 pub struct Live {
@@ -36,13 +39,14 @@ impl SessionSink for Live {
         }
         let text = table(&self.policy, period);
         let text = printable_lines(&text);
-        let mut err = anstream::stderr().lock();
-        if self.terminal && self.drawn > 0 {
-            let _ = write!(err, "\x1b[{}A\x1b[J", self.drawn);
+        let up = match self.terminal && self.drawn > 0 {
+            true => format!("\x1b[{}A\x1b[J", self.drawn),
+            false => String::new(),
+        };
+        // A table that nobody can see now is left out: the next one is newer.
+        if stderr::write_within(&format!("{up}{text}"), PATIENCE) {
+            self.drawn = text.lines().count();
         }
-        self.drawn = text.lines().count();
-        let _ = err.write_all(text.as_bytes());
-        let _ = err.flush();
     }
 }
 

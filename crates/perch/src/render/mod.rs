@@ -9,6 +9,7 @@ pub mod progress;
 pub mod report;
 pub mod restored;
 pub mod sim;
+pub mod stderr;
 pub mod table;
 pub mod topology;
 pub mod tournament;
