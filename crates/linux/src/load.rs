@@ -66,9 +66,8 @@ fn loads(before: Look<'_>, after: Look<'_>) -> Vec<PuLoad> {
     let mut busiest: HashMap<u32, (u64, &str)> = HashMap::new();
     for (tid, (ticks, pu, name)) in later {
         let ran = ticks.saturating_sub(names.get(tid).map_or(0, |(ticks, ..)| *ticks));
-        let most = busiest.entry(*pu).or_default();
-        if ran > most.0 {
-            *most = (ran, name);
+        if ran > busiest.get(pu).map_or(0, |(most, _)| *most) {
+            busiest.insert(*pu, (ran, name));
         }
     }
     let load = |after: &PuTicks| {

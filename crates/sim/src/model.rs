@@ -232,7 +232,7 @@ impl MachineModel {
     /// Exact: floating point would round times of days, and some would come back as another nanosecond.
     pub fn machine_time(&self, ns: u64) -> Ps {
         let scale = self.exact_scale();
-        let scaled = u128::from(ns) * u128::from(NANOSECOND) << POINT;
+        let scaled = (u128::from(ns) * u128::from(NANOSECOND)) << POINT;
         Ps::try_from((scaled + scale / 2) / scale).unwrap_or(Ps::MAX)
     }
 
