@@ -139,7 +139,7 @@ impl Ownership {
         let heir = Owned::heir(pid, mask, (asked.clone(), at), before.clone(), whole);
         let mut heir = heir.with_doubt_of(above, when);
         if !heir.is_doubted() {
-            heir.doubt_of(mask, seen);
+            heir.doubt_of(mask, place, seen, (look.allowed)(id));
         }
         Some(heir)
     }

@@ -67,6 +67,11 @@ const FORK: u64 = 100_000_000;
 struct Doubt {
     /// The mask that nothing explained.
     mask: PuSet,
+    /// What its process and the thread itself were allowed to use then, the latter if that could be told.
+    allowed: PuSet,
+    own: Option<PuSet>,
+    /// Whether PUs or CPU sets have changed about then or since.
+    moved: bool,
     /// When it was read first, by the machine's clock.
     seen: Option<u64>,
     /// The last observation in which a change may explain it.
