@@ -230,6 +230,64 @@ fn a_journal_that_others_have_removed_counts_as_removed() {
     file.remove().unwrap();
 }
 
+/// What the only journal in a directory says; it must be locked.
+fn only_journal(dir: &StateDir) -> Journal {
+    let paths = dir.journals().unwrap();
+    assert_eq!(paths.len(), 1, "{paths:?}");
+    let other = std::fs::File::open(&paths[0]).unwrap();
+    assert!(other.try_lock().is_err());
+    Journal::parse(&std::fs::read(&paths[0]).unwrap()).unwrap()
+}
+
+#[test]
+fn a_journal_that_others_have_removed_or_replaced_is_written_anew_before_a_change() {
+    let free = |tid| {
+        let thread = ThreadId { tid, start: 1 };
+        Record::Free { thread, process: 1 }
+    };
+    for replaced in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        let mut file = JournalFile::create(&state, header()).unwrap();
+        file.log_intent(&[free(7)]).unwrap();
+        std::fs::remove_file(file.path()).unwrap();
+        if replaced {
+            std::fs::write(file.path(), "another").unwrap();
+        }
+        file.log_intent(&[free(8)]).unwrap();
+        let journal = only_journal(&state);
+        assert_eq!((journal.threads().count(), journal.damaged), (2, 0));
+        assert_eq!(&journal, file.journal());
+        file.remove().unwrap();
+        assert!(state.journals().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_journal_whose_directory_is_moved_goes_with_its_perch() {
+    let thread = ThreadId { tid: 7, start: 1 };
+    let free = [Record::Free { thread, process: 1 }];
+    for made_again in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+        let state = StateDir::open(&here).unwrap();
+        let mut file = JournalFile::create(&state, header()).unwrap();
+        std::fs::rename(&here, &there).unwrap();
+        if made_again {
+            StateDir::open(&here).unwrap();
+        }
+        // Without a journal where others look for it nothing may be changed.
+        assert_eq!(file.log_intent(&free).is_ok(), made_again);
+        if made_again {
+            assert_eq!(only_journal(&state).threads().count(), 1);
+        }
+        file.remove().unwrap();
+        for folder in [here, there].iter().filter(|folder| folder.exists()) {
+            assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "{folder:?}");
+        }
+    }
+}
+
 #[test]
 fn a_process_that_is_forgotten_takes_its_masks_along() {
     let mask = |process| {
