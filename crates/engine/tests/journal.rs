@@ -230,6 +230,64 @@ fn a_journal_that_others_have_removed_counts_as_removed() {
     file.remove().unwrap();
 }
 
+/// What the only journal in a directory says; it must be locked.
+fn only_journal(dir: &StateDir) -> Journal {
+    let paths = dir.journals().unwrap();
+    assert_eq!(paths.len(), 1, "{paths:?}");
+    let other = std::fs::File::open(&paths[0]).unwrap();
+    assert!(other.try_lock().is_err());
+    Journal::parse(&std::fs::read(&paths[0]).unwrap()).unwrap()
+}
+
+#[test]
+fn a_journal_that_others_have_removed_or_replaced_is_written_anew_before_a_change() {
+    let free = |tid| {
+        let thread = ThreadId { tid, start: 1 };
+        Record::Free { thread, process: 1 }
+    };
+    for replaced in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        let mut file = JournalFile::create(&state, header()).unwrap();
+        file.log_intent(&[free(7)]).unwrap();
+        std::fs::remove_file(file.path()).unwrap();
+        if replaced {
+            std::fs::write(file.path(), "another").unwrap();
+        }
+        file.log_intent(&[free(8)]).unwrap();
+        let journal = only_journal(&state);
+        assert_eq!((journal.threads().count(), journal.damaged), (2, 0));
+        assert_eq!(&journal, file.journal());
+        file.remove().unwrap();
+        assert!(state.journals().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_journal_whose_directory_is_moved_goes_with_its_perch() {
+    let thread = ThreadId { tid: 7, start: 1 };
+    let free = [Record::Free { thread, process: 1 }];
+    for made_again in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+        let state = StateDir::open(&here).unwrap();
+        let mut file = JournalFile::create(&state, header()).unwrap();
+        std::fs::rename(&here, &there).unwrap();
+        if made_again {
+            StateDir::open(&here).unwrap();
+        }
+        // Without a journal where others look for it nothing may be changed.
+        assert_eq!(file.log_intent(&free).is_ok(), made_again);
+        if made_again {
+            assert_eq!(only_journal(&state).threads().count(), 1);
+        }
+        file.remove().unwrap();
+        for folder in [here, there].iter().filter(|folder| folder.exists()) {
+            assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "{folder:?}");
+        }
+    }
+}
+
 #[test]
 fn a_process_that_is_forgotten_takes_its_masks_along() {
     let mask = |process| {
@@ -308,6 +366,79 @@ d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}
 498bff31 5 {"free":{"thread":{"tid":5,"start":6},"process":5}}
 0c81bd78 6 {"mask":{"process":5,"set":"3","before":"0-7","whole":true,"at":678}}
 "#;
+
+/// Every second thread goes back to the default mask, which changes again and again.
+#[test]
+fn the_default_of_format_1_is_followed_however_often_it_changes() {
+    const THREADS: i32 = 20_000;
+    let mut header = header();
+    header.journal = 1;
+    let mut text = serde_json::to_string(&header).unwrap() + "\n";
+    for tid in 1..=THREADS {
+        let record = Record::Set(SetRecord {
+            thread: ThreadId { tid, start: 1 },
+            process: 0,
+            knob: Knob::Affinity,
+            before: ["0-7", "0-2"][tid as usize % 2].parse().unwrap(),
+            whole: None,
+            from: Vec::new(),
+            set: "3".parse().unwrap(),
+            let_go: None,
+            at: 1,
+        });
+        text += &(serde_json::to_string(&record).unwrap() + "\n");
+        // One change after the other for each thread would take as long as their product.
+        for default in ["0-3", "0-7"] {
+            text += &format!("{{\"default\":{{\"mask\":\"{default}\"}}}}\n");
+        }
+    }
+    text += "{\"default\":{\"mask\":\"0-5\"}}\n";
+    let journal = Journal::parse(text.as_bytes()).unwrap();
+    assert_eq!(journal.damaged, 0);
+    assert_eq!(journal.header.default, "0-5".parse().unwrap());
+    let before = |thread: ThreadId| match journal.thread(thread) {
+        Some(Kept::Held(held)) => held.before.to_string(),
+        other => panic!("{other:?}"),
+    };
+    for tid in 1..=THREADS {
+        let expected = ["0-5", "0-2"][tid as usize % 2];
+        assert_eq!(before(ThreadId { tid, start: 1 }), expected, "{tid}");
+    }
+}
+
+#[test]
+fn no_later_format_has_records_of_defaults() {
+    let default = Record::Default {
+        mask: "0-3".parse().unwrap(),
+    };
+    let journal = Journal::parse(&bytes(&[default])).unwrap();
+    assert_eq!(journal.damaged, 1);
+    assert_eq!(journal.header.default, header().default);
+}
+
+#[test]
+fn a_record_of_a_pu_that_cannot_be_is_damaged() {
+    let doubt = |mask: &str| Record::Placed {
+        thread: ThreadId { tid: 7, start: 1 },
+        process: 7,
+        mask: mask.parse().unwrap(),
+    };
+    let read = |mask: &str, largest| {
+        let journal = Journal::parse_for(&bytes(&[doubt(mask)]), largest).unwrap();
+        (journal.threads().count(), journal.damaged)
+    };
+    assert_eq!(read("3,1023", 1023), (1, 0));
+    assert_eq!(read("3,1024", 1023), (0, 1));
+    assert_eq!(read("65535", u32::MAX), (1, 0));
+    let far = Header {
+        default: "0-1024".parse().unwrap(),
+        ..header()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = JournalFile::create(&StateDir::open(dir.path()).unwrap(), far).unwrap();
+    let bytes = std::fs::read(file.path()).unwrap();
+    assert!(Journal::parse_for(&bytes, 1023).is_err());
+}
 
 #[test]
 fn a_journal_of_format_3_is_read() {

@@ -113,17 +113,22 @@ fn child(ownership: &Ownership) -> (bool, Option<Unmanaged>) {
 
 #[test]
 fn a_child_of_a_bound_thread_whose_cpuset_is_changing_is_not_given_up() {
-    for (later, ours) in [("3", true), ("4", false)] {
+    for (cpuset, later, ours) in [("0-6", "3", true), ("0-7", "3", false), ("0-6", "4", false)] {
         let mut ownership = bound();
         let born = born("4", Some(Source::Thread(THREAD)));
         ownership.observe(&born, &set("0-7"), &nobody);
+        ownership.set_default(set(cpuset));
         for _ in 0..4 {
             let mut observation = seen(later);
             observation.threads[0].info.id = born.threads[0].info.id;
             ownership.observe(&observation, &set("0-7"), &nobody);
         }
         let owned = ownership.get(born.threads[0].info.id).unwrap();
-        assert_eq!((owned.held(), owned.is_foreign()), (ours, !ours), "{later}");
+        assert_eq!(
+            (owned.held(), owned.is_foreign()),
+            (ours, !ours),
+            "{cpuset} {later}"
+        );
     }
 }
 
@@ -245,6 +250,29 @@ fn a_child_inherits_the_mask_that_its_creator_had_when_it_was_created() {
 }
 
 #[test]
+fn a_mask_that_perch_had_just_replaced_is_unknown_on_a_child() {
+    let unknown = (false, Some(Unmanaged::Unknown));
+    let before = (false, Some(Unmanaged::PlacedBefore));
+    for (created, expected) in [
+        (25, (true, None)),
+        (40, (true, None)),
+        // Its creator may have been at it when perch let that one go; or the child has set the mask itself.
+        (41, unknown),
+        (100_000_040, unknown),
+        (100_000_041, before),
+    ] {
+        let mut ownership = Ownership::new(set("0-7"), false);
+        ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
+        ownership.outcome(THREAD, &set("3"), Outcome::Applied, Some((10, 20)));
+        ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, Some((30, 40)));
+        let mut born = born("3", Some(Source::Thread(THREAD)));
+        (born.at, born.origins[0].at) = (200_000_000, Some(created));
+        ownership.observe(&born, &set("0-7"), &nobody);
+        assert_eq!(child(&ownership), expected, "{created}");
+    }
+}
+
+#[test]
 fn a_mask_that_a_child_cannot_have_now_is_known_as_its_creators() {
     // PU 3 is away when the child is born: it may use all others until the PU is back.
     let mut ownership = bound();
@@ -346,6 +374,45 @@ fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_somebodys() {
             (held, unmanaged, &set("0-7")),
             "{periods}"
         );
+    }
+}
+
+#[test]
+fn somebodys_mask_is_not_perchs_again_because_it_equals_what_perch_had_set() {
+    for between in ["5", "0-7", "2-3"] {
+        // The PU that goes offline comes back between: a kernel that remembers gives the mask back.
+        for (usable, ours) in [("0-7", false), ("0-2,4-7", true)] {
+            let mut ownership = bound();
+            ownership.observe(&seen(between), &set("0-7"), &nobody);
+            if between == "0-7" {
+                ownership.observe(&seen(between), &set(usable), &nobody);
+            }
+            for _ in 0..6 {
+                ownership.observe(&seen("3"), &set("0-7"), &nobody);
+            }
+            let owned = ownership.get(THREAD).unwrap();
+            let ours = ours && between == "0-7";
+            assert_eq!(
+                (owned.held(), owned.is_foreign()),
+                (ours, !ours),
+                "{between} {usable}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_thread_whose_own_cpuset_went_back_and_forth_is_still_perchs() {
+    for (own, ours) in [("3-4", true), ("0-7", false)] {
+        let mut ownership = bound();
+        let allowed = |_| Some(set("0-7"));
+        ownership.observe(&seen("5"), &set("0-7"), &allowed);
+        for own in [own, "0-7", "0-7", "0-7", "0-7"] {
+            let allowed = |_| Some(set(own));
+            ownership.observe(&seen("3"), &set("0-7"), &allowed);
+        }
+        let owned = ownership.get(THREAD).unwrap();
+        assert_eq!((owned.held(), owned.is_foreign()), (ours, !ours), "{own}");
     }
 }
 

@@ -27,6 +27,9 @@ const NAME: &str = "pus.lock";
 /// The byte for interrupts, far beyond any PU.
 const IRQS: u64 = 1 << 40;
 
+/// The byte for the CPU weights of threads, wherever these are placed: a thread has one weight on all PUs.
+const WEIGHTS: u64 = IRQS + 1;
+
 /// How often a lock is retried if its holder exited before it could be queried.
 const TRIES: usize = 3;
 
@@ -51,6 +54,8 @@ pub enum LockError {
     Pus(PuSet),
     /// Another perch places interrupts.
     Irqs,
+    /// Another perch gives threads CPU weights.
+    Weights,
     /// The file cannot be used.
     Unusable {
         /// The file.
@@ -69,6 +74,9 @@ impl fmt::Display for LockError {
                  (--policy observe)"
             ),
             Self::Irqs => f.write_str("another `perch irq --apply` is running: stop it first"),
+            Self::Weights => f.write_str(
+                "another perch gives threads CPU weights; let one at a time have --weight, or stop that one first",
+            ),
             Self::Unusable { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }
@@ -131,10 +139,30 @@ impl LockFile {
     /// # Errors
     /// Another perch has it; a file that cannot be used.
     pub fn irqs(&self) -> Result<Lock, LockError> {
+        self.one(IRQS, LockError::Irqs)
+    }
+
+    /// Takes the right to give threads CPU weights.
+    ///
+    /// # Errors
+    /// Another perch has it; a file that cannot be used.
+    pub fn weights(&self) -> Result<Lock, LockError> {
+        let lock = self.one(WEIGHTS, LockError::Weights)?;
+        let wanted = WEIGHTS..WEIGHTS + 1;
+        let held = self.locked_elsewhere();
+        // As with PUs, looked at with the lock in hand.
+        match held.iter().any(|held| !common(held, &wanted).is_empty()) {
+            true => Err(LockError::Weights),
+            false => Ok(lock),
+        }
+    }
+
+    /// Takes one byte, or tells that another perch has it.
+    fn one(&self, byte: u64, held: LockError) -> Result<Lock, LockError> {
         let file = self.open()?;
-        match set(&file, &(IRQS..IRQS + 1)) {
+        match set(&file, &(byte..byte + 1)) {
             Ok(()) => Ok(Lock { _file: file }),
-            Err(Errno::EAGAIN | Errno::EACCES) => Err(LockError::Irqs),
+            Err(Errno::EAGAIN | Errno::EACCES) => Err(held),
             Err(errno) => Err(self.unusable(errno.into())),
         }
     }
@@ -173,31 +201,36 @@ impl LockFile {
         }
     }
 
-    /// Which of these PUs are locked in the file that is honoured. Nothing where it is not root's: then it says
-    /// nothing.
+    /// Which of these PUs are locked in the file that is honoured.
     fn held_elsewhere(&self, wanted: &[Range<u64>]) -> PuSet {
         let mut held = PuSet::new();
-        let Some(path) = &self.honoured else {
-            return held;
-        };
-        let Ok(found) = fs::symlink_metadata(path) else {
-            return held;
-        };
-        if found.uid() != 0 || !found.is_file() {
-            return held;
-        }
-        let mut locks = String::new();
-        let read = File::open("/proc/locks").and_then(|mut file| file.read_to_string(&mut locks));
-        if read.is_err() {
-            return held;
-        }
-        let file = (major(found.dev()), minor(found.dev()), found.ino());
-        for locked in locks.lines().filter_map(|line| locked_range(line, file)) {
+        for locked in self.locked_elsewhere() {
             wanted
                 .iter()
                 .for_each(|range| insert(&mut held, &common(range, &locked)));
         }
         held
+    }
+
+    /// The bytes that are locked in the file that is honoured. None where it is not root's: then it says nothing.
+    fn locked_elsewhere(&self) -> Vec<Range<u64>> {
+        let Some(path) = &self.honoured else {
+            return Vec::new();
+        };
+        let Ok(found) = fs::symlink_metadata(path) else {
+            return Vec::new();
+        };
+        if found.uid() != 0 || !found.is_file() {
+            return Vec::new();
+        }
+        let mut locks = String::new();
+        let read = File::open("/proc/locks").and_then(|mut file| file.read_to_string(&mut locks));
+        if read.is_err() {
+            return Vec::new();
+        }
+        let file = (major(found.dev()), minor(found.dev()), found.ino());
+        let lines = locks.lines();
+        lines.filter_map(|line| locked_range(line, file)).collect()
     }
 }
 
@@ -328,6 +361,20 @@ mod tests {
     }
 
     #[test]
+    fn weights_are_given_by_one_whatever_pus_and_interrupts_others_have() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let locks = LockFile::new(folder.path());
+        let _others = (
+            locks.pus(&(0..10_000).collect()).expect("free"),
+            locks.irqs().expect("free"),
+        );
+        let weights = locks.weights().expect("free");
+        assert!(matches!(locks.weights(), Err(LockError::Weights)));
+        drop(weights);
+        assert!(locks.weights().is_ok());
+    }
+
+    #[test]
     fn a_file_of_somebody_else_is_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let locks = LockFile::new(folder.path());
@@ -370,6 +417,7 @@ mod tests {
         let honoured = std::env::var_os("PERCH_TEST_HONOURED").expect("the test's");
         let locks = LockFile::new(Path::new(&directory)).honouring(Path::new(&honoured));
         println!("outcome: {:?}", locks.pus(&pus("1-3")).map(|_| "taken"));
+        println!("weights: {:?}", locks.weights().map(|_| "taken"));
     }
 
     #[test]
@@ -410,8 +458,11 @@ mod tests {
         assert!(told.contains("outcome: Err(Unusable"), "{told}");
         let told = as_user(&of_user);
         assert!(told.contains("outcome: Err(Pus({2-3}))"), "{told}");
+        assert!(told.contains("weights: Ok(\"taken\")"), "{told}");
         drop(root);
+        let _weights = locks.weights().expect("free");
         let told = as_user(&of_user);
         assert!(told.contains("outcome: Ok(\"taken\")"), "{told}");
+        assert!(told.contains("weights: Err(Weights)"), "{told}");
     }
 }

@@ -194,6 +194,36 @@ fn the_second_perch_observes_and_says_so() {
 }
 
 #[test]
+fn weights_are_given_by_one_perch_even_if_each_has_its_own_pus() {
+    if !root() {
+        return;
+    }
+    let world = World::new();
+    let first = world.path("niced");
+    let script = "until [ $(cut -d' ' -f19 /proc/$$/stat) = 3 ]; do sleep 0.05; done; echo >\"$1\"; exec sleep 1000";
+    let args = ["run", "-q", "--period", "100ms", "--policy", "fixed"];
+    let niced = ["--weight", "*=50", "--pus", "0", "--", "sh", "-c", script];
+    let args = [&args[..], &niced, &["sh", first.to_str().unwrap()]].concat();
+    let mut command = world.perch("first", &[], &args);
+    let mut first_perch = Working(command.process_group(0).spawn().unwrap());
+    until(|| first.exists());
+    let weigh = |pus| {
+        let args = ["run", "--policy", "fixed", "--weight", "*=20", "--pus", pus];
+        let args = [&args[..], &["--", "true"]].concat();
+        told(&world.perch("second", &[], &args).output().unwrap())
+    };
+    // A machine of one PU has none left for a perch of its own.
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        let told = weigh("1");
+        assert!(told.contains(OBSERVES), "{told}");
+        assert!(told.contains("gives threads CPU weights"), "{told}");
+    }
+    first_perch.kill_perch();
+    let told = weigh("0");
+    assert!(!told.contains(OBSERVES), "{told}");
+}
+
+#[test]
 fn another_user_is_in_nobody_s_way() {
     if !root() {
         return;

@@ -8,7 +8,8 @@
 //!
 //! Format 1, which perch 0.1 wrote: the header and then records, a JSON object a line, with no protection.
 
-use super::{Journal, JournalError, Record, VERSION};
+use super::{Header, Journal, JournalError, Record, VERSION};
+use perch_core::PuSet;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -23,6 +24,8 @@ const DIGITS: usize = 16;
 pub(super) const PREAMBLE: usize = MAGIC.len() + DIGITS + 1;
 /// Where the length stands.
 pub(super) const LENGTH_AT: u64 = MAGIC.len() as u64;
+/// Bytes of a record for each PU that a mask may name: all of its few masks need much less.
+const LINE: u64 = 64;
 /// How often the header is written.
 const HEADERS: u64 = 2;
 
@@ -64,10 +67,10 @@ pub(super) fn whole(journal: &Journal) -> io::Result<(Vec<u8>, u64)> {
     Ok((text, HEADERS + records.len() as u64))
 }
 
-/// Reads a journal of any format that was ever written.
-pub(super) fn parse(bytes: &[u8]) -> Result<Journal, JournalError> {
+/// Reads a journal of any format that was ever written. Records of PUs that are greater than `largest` count as damaged.
+pub(super) fn parse(bytes: &[u8], largest: u32) -> Result<Journal, JournalError> {
     if bytes.first() == Some(&b'{') {
-        return parse_1(bytes);
+        return parse_1(bytes, largest);
     }
     let mut damaged = 0;
     let (first, rest) = match bytes.iter().position(|byte| *byte == b'\n') {
@@ -105,7 +108,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Journal, JournalError> {
         damaged = damaged.max(1);
     }
     let header = (0..HEADERS).find_map(|number| serde_json::from_slice(lines.get(&number)?).ok());
-    let Some(header) = header else {
+    let Some(header) = header.filter(|header: &Header| is_within(&header.default, largest)) else {
         return Err(JournalError::Header(
             "it is damaged, or no journal at all".to_owned(),
         ));
@@ -115,9 +118,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Journal, JournalError> {
         return Err(JournalError::Version(journal.header.journal));
     }
     for json in lines.range(HEADERS..).map(|(_, json)| json) {
-        match serde_json::from_slice::<Record>(json) {
-            Ok(record) => journal.add(&record),
-            Err(_) => damaged += 1,
+        match record(json, largest) {
+            // Only format 1 has it.
+            None | Some(Record::Default { .. }) => damaged += 1,
+            Some(record) => journal.add(&record),
         }
     }
     journal.damaged = damaged;
@@ -148,7 +152,23 @@ fn checked(line: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, &text[blank + 1..]))
 }
 
-fn parse_1(bytes: &[u8]) -> Result<Journal, JournalError> {
+/// Whether all of these PUs can be there.
+fn is_within(pus: &PuSet, largest: u32) -> bool {
+    pus.last().is_none_or(|last| last <= largest)
+}
+
+/// A record, unless it is damaged.
+fn record(json: &[u8], largest: u32) -> Option<Record> {
+    // Its masks are only looked at when all of them have been made.
+    if json.len() as u64 > LINE * (u64::from(largest) + 1) {
+        return None;
+    }
+    let record: Record = serde_json::from_slice(json).ok()?;
+    let possible = record.masks().all(|mask| is_within(mask, largest));
+    possible.then_some(record)
+}
+
+fn parse_1(bytes: &[u8], largest: u32) -> Result<Journal, JournalError> {
     #[derive(Deserialize)]
     struct Version {
         journal: u32,
@@ -161,11 +181,30 @@ fn parse_1(bytes: &[u8]) -> Result<Journal, JournalError> {
         return Err(JournalError::Version(version.journal));
     }
     let mut journal = Journal::new(serde_json::from_slice(first).map_err(error)?);
-    for line in lines.filter(|line| !line.is_empty()) {
-        match serde_json::from_slice::<Record>(line) {
-            Ok(record) => journal.add(&record),
-            Err(_) => journal.damaged += 1,
+    if !is_within(&journal.header.default, largest) {
+        return Err(JournalError::Header(
+            "it names PUs that this machine cannot have".to_owned(),
+        ));
+    }
+    // The lines in which default masks were last replaced, and in which threads were last set. A thread that goes back to
+    // the default follows every change of it: so it goes back to the last one.
+    let mut replaced = BTreeMap::new();
+    let mut set = BTreeMap::new();
+    for (number, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
+        match record(line, largest) {
+            Some(Record::Default { mask }) => {
+                let former = std::mem::replace(&mut journal.header.default, mask);
+                replaced.insert(former, number);
+            }
+            Some(record) => {
+                if let Record::Set(record) = &record {
+                    set.insert(record.thread, number);
+                }
+                journal.add(&record);
+            }
+            None => journal.damaged += 1,
         }
     }
+    journal.follow_default(|thread, before| replaced.get(before) > set.get(&thread));
     Ok(journal)
 }

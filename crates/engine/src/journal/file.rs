@@ -3,9 +3,12 @@
 use super::{Header, Journal, Record, codec, state_dir::StateDir};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -69,6 +72,7 @@ impl JournalFile {
     /// # Errors
     /// A file that cannot be written.
     pub fn log_intent(&mut self, records: &[Record]) -> io::Result<()> {
+        self.keep()?;
         self.write(records)?;
         records.iter().for_each(|record| self.journal.add(record));
         Ok(())
@@ -87,16 +91,36 @@ impl JournalFile {
         Ok(())
     }
 
+    /// Writes the whole journal anew if another process has removed its file, moved it or put another in its place: after
+    /// `kill -9` nothing would tell what to undo.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn keep(&mut self) -> io::Result<()> {
+        if is_at(&self.file, &self.path) {
+            return Ok(());
+        }
+        let former = self.strayed();
+        self.compact()?;
+        // Or else it would tell of changes that may be undone by then.
+        former.map_or(Ok(()), removed)
+    }
+
     /// Everything is undone: the file goes. Others may have removed it before, such as systemd-tmpfiles, which cleans
-    /// `/tmp` of old files.
+    /// `/tmp` of old files, or may have moved it.
     ///
     /// # Errors
     /// A file that cannot be removed.
     pub fn remove(self) -> io::Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        }
+        self.strayed().map_or(Ok(()), removed)?;
+        removed(self.path)
+    }
+
+    /// Where the file is now, if that is another place than the one where it belongs.
+    fn strayed(&self) -> Option<PathBuf> {
+        let link = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let now = fs::read_link(link).ok()?;
+        (!is_at(&self.file, &self.path) && is_at(&self.file, &now)).then_some(now)
     }
 
     fn write(&mut self, records: &[Record]) -> io::Result<()> {
@@ -126,6 +150,22 @@ impl JournalFile {
     }
 }
 
+/// Whether the file at that path is this one.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(this), Ok(that)) = (file.metadata(), fs::symlink_metadata(path)) else {
+        return false;
+    };
+    (this.dev(), this.ino()) == (that.dev(), that.ino())
+}
+
+/// Removes a file, if it is there.
+fn removed(path: PathBuf) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 /// Writes a whole journal beside the place where it belongs, locks it and moves it there: at any moment a whole and
 /// locked one stands there.
 fn write_whole(
@@ -146,7 +186,7 @@ fn write_whole(
 
 fn place(path: &Path, text: &[u8], rename: RenameFlags) -> io::Result<File> {
     let new = path.with_extension("new");
-    match std::fs::remove_file(&new) {
+    match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
@@ -160,7 +200,7 @@ fn place(path: &Path, text: &[u8], rename: RenameFlags) -> io::Result<File> {
         .and_then(|()| file.write_all_at(text, 0))
         .and_then(|()| Ok(renameat_with(CWD, &new, CWD, path, rename)?));
     if let Err(error) = placed {
-        let _ = std::fs::remove_file(&new);
+        let _ = fs::remove_file(&new);
         return Err(error);
     }
     Ok(file)

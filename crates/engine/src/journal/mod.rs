@@ -130,7 +130,27 @@ impl Journal {
     /// # Errors
     /// No header, a version that is not known.
     pub fn parse(bytes: &[u8]) -> Result<Self, JournalError> {
-        codec::parse(bytes)
+        codec::parse(bytes, u32::MAX)
+    }
+
+    /// The same where no PU can be greater than `largest`: a record that names one is damaged. Such a number is short, and
+    /// the mask that it stands for is long.
+    ///
+    /// # Errors
+    /// As [`Journal::parse`].
+    pub fn parse_for(bytes: &[u8], largest: u32) -> Result<Self, JournalError> {
+        codec::parse(bytes, largest)
+    }
+
+    /// Threads that are told to follow the default mask go back to it.
+    fn follow_default(&mut self, follows: impl Fn(ThreadId, &PuSet) -> bool) {
+        for (thread, kept) in &mut self.threads {
+            if let Kept::Held(held) = kept
+                && follows(*thread, &held.before)
+            {
+                held.before.clone_from(&self.header.default);
+            }
+        }
     }
 
     /// How many records its state needs.
@@ -192,16 +212,8 @@ impl Journal {
                 self.groups.remove(group);
             }
             Record::IrqDone { irq, outcome } => self.add_irq_outcome(*irq, *outcome),
-            Record::Default { mask } => {
-                for kept in self.threads.values_mut() {
-                    if let Kept::Held(held) = kept
-                        && held.before == self.header.default
-                    {
-                        held.before = mask.clone();
-                    }
-                }
-                self.header.default = mask.clone();
-            }
+            // A file of format 1 says who follows it.
+            Record::Default { mask } => self.header.default = mask.clone(),
         }
     }
 

@@ -258,3 +258,28 @@ pub enum Record {
         mask: PuSet,
     },
 }
+
+impl Record {
+    /// The masks in it.
+    pub(super) fn masks(&self) -> impl Iterator<Item = &PuSet> {
+        let (masks, from): (Vec<&PuSet>, &[PuSet]) = match self {
+            Self::Set(set) => (vec![&set.before, &set.set], &set.from),
+            Self::Mask(mask) => (vec![&mask.set, &mask.before], &[]),
+            Self::Irq(irq) => (vec![&irq.before, &irq.from, &irq.set], &[]),
+            Self::Placed { mask, .. } | Self::Doubt { mask, .. } | Self::Default { mask } => {
+                (vec![mask], &[])
+            }
+            Self::Done { .. }
+            | Self::Free { .. }
+            | Self::Process(_)
+            | Self::IrqDone { .. }
+            | Self::Nice(_)
+            | Self::NiceDone { .. }
+            | Self::NicePlaced { .. }
+            | Self::NiceSet(_)
+            | Self::Group { .. }
+            | Self::GroupRemoved { .. } => (Vec::new(), &[]),
+        };
+        masks.into_iter().chain(from)
+    }
+}

@@ -129,6 +129,21 @@ impl Reconciler {
         why
     }
 
+    /// Writes journals anew that others have removed, whether or not there is anything to change.
+    fn keep_files(&mut self, remarks: &mut Vec<Remark>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let mut failed = None;
+        for file in self.files.values_mut().chain(&mut self.irqs) {
+            failed = file.keep().err().or(failed);
+        }
+        if let Some(error) = failed {
+            let why = self.fail(&error);
+            remarks.push(Remark::error("journal", why));
+        }
+    }
+
     /// Writes what has been done or found, to those journals that there are.
     fn log_outcome(&mut self, records: Vec<(u32, Record)>, remarks: &mut Vec<Remark>) {
         for (target, records) in by_target(records) {
@@ -150,6 +165,7 @@ impl Reconciler {
         affinity: &dyn Affinity,
         remarks: &mut Vec<Remark>,
     ) {
+        self.keep_files(remarks);
         if self.files.is_empty() {
             return;
         }
@@ -376,6 +392,8 @@ impl Reconciler {
                     .fail_all(format!("{}: {error}", path.display()));
             }
         } else {
+            // Said by then if it cannot be.
+            let _ = file.keep();
             self.files.insert(target, file);
         }
         report

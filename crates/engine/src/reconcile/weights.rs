@@ -77,7 +77,12 @@ impl Reconciler {
                 control.nices.taken(taken, None, false);
                 continue;
             };
-            match permitted(machine.affinity(), &change) {
+            // What perch has set it gives back whatever the thread has become meanwhile.
+            let may = match taken.to {
+                Some(_) => permitted(machine.affinity(), &change),
+                None => Ok(()),
+            };
+            match may {
                 Ok(()) => changes.push((at, change)),
                 Err(why) => {
                     let why = match group_for(machine.affinity(), control, taken.thread) {

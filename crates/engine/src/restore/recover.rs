@@ -5,7 +5,7 @@ use crate::journal::{
     Header, Journal,
     state_dir::{Boot, StateDir, StateDirError, machine, namespaces},
 };
-use perch_core::Affinity;
+use perch_core::{Affinity, PuSet};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat};
 use std::{
     ffi::OsStr,
@@ -17,6 +17,15 @@ use std::{
 
 /// A journal that is longer is none: this is 100 times what 20,000 threads need.
 const LONGEST: u64 = 1 << 30;
+
+/// The same for another user's, who may want to hinder: three times what 20,000 threads need.
+const LONGEST_OF_OTHERS: u64 = 32 << 20;
+
+/// PUs up to this one may always be named in a journal.
+const SMALL: u32 = 1023;
+
+/// The PUs that this machine can ever have.
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
 /// What became of one journal that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,11 +140,13 @@ fn recover(
             return unreadable(format!("it cannot be locked: {error}"));
         }
     };
-    let mut bytes = Vec::new();
-    if let Err(error) = (&mut file).take(LONGEST).read_to_end(&mut bytes) {
-        return unreadable(error.to_string());
-    }
-    let journal = match Journal::parse(&bytes) {
+    let longest = owner.map_or(LONGEST, |_| LONGEST_OF_OTHERS);
+    let bytes = match read(&mut file, longest) {
+        Ok(bytes) => bytes,
+        Err(_) if !locked => return Ok(Some(Recovery::Alive { pid: 0 })),
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let journal = match Journal::parse_for(&bytes, largest_pu()) {
         Ok(journal) => journal,
         Err(_) if !locked => return Ok(Some(Recovery::Alive { pid: 0 })),
         Err(error) => return unreadable(error.to_string()),
@@ -185,6 +196,32 @@ fn recover(
         report.masks.fail_all(why);
     }
     Ok(Some(Recovery::Restored(report)))
+}
+
+/// All of a journal, if it is not longer than that.
+fn read(file: &mut File, longest: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // A sparse file may be long and take no room.
+    let length = file.metadata()?.len();
+    if length <= longest {
+        file.take(longest + 1).read_to_end(&mut bytes)?;
+    }
+    let length = length.max(bytes.len() as u64);
+    if length > longest {
+        let why = format!(
+            "its {length} bytes are more than the {longest} that are read; name the file to have a longer one read"
+        );
+        return Err(io::Error::other(why));
+    }
+    Ok(bytes)
+}
+
+/// No record of this machine names a greater PU.
+fn largest_pu() -> u32 {
+    let possible = std::fs::read_to_string(POSSIBLE).ok();
+    let possible = possible.and_then(|text| text.parse::<PuSet>().ok());
+    let last = possible.and_then(|pus| pus.last());
+    last.unwrap_or(u32::from(u16::MAX)).max(SMALL)
 }
 
 /// Opens a journal, which must be a regular file: anything else may block or belong to another user.

@@ -2,6 +2,7 @@
 
 use super::{LinuxAffinity, refused};
 use crate::capability;
+use nix::libc;
 use perch_core::{MaskError, NiceChange, Outcome, ThreadId, WeightGroups, Weights, text};
 use procfs::process::{LimitValue, Process};
 use rustix::{
@@ -12,6 +13,14 @@ use rustix::{
 /// `SCHED_OTHER` and `SCHED_BATCH`: the others share PUs by other rules than weights.
 pub(super) const WEIGHED: [u32; 2] = [0, 3];
 const CAP_SYS_NICE: u64 = 1 << 23;
+
+/// Whether what the thread creates begins with nice value 0 if its own is lower (`SCHED_RESET_ON_FORK`, sched(7)). What
+/// such a child would have without perch is nowhere to be found then.
+fn resets_on_fork(tid: i32) -> bool {
+    // SAFETY: takes a number, touches no memory.
+    let policy = unsafe { libc::sched_getscheduler(tid) };
+    policy >= 0 && policy & libc::SCHED_RESET_ON_FORK != 0
+}
 
 /// Whether perch may lower any thread's nice value. The kernel asks for the capability in the first user namespace.
 fn privileged() -> bool {
@@ -48,6 +57,13 @@ impl Weights for LinuxAffinity {
             return Err(format!(
                 "thread {} ({name}) has a scheduling policy that knows no weights (see `chrt -p {}`): its weight stays",
                 change.thread.tid, change.thread.tid
+            ));
+        }
+        if change.set < 0 && resets_on_fork(change.thread.tid) {
+            return Err(format!(
+                "thread {} ({name}) hands no negative nice value on (SCHED_RESET_ON_FORK): what it creates would keep nice \
+                 value 0, so its weight stays",
+                change.thread.tid
             ));
         }
         let lowest = change.set.min(change.expect);
@@ -137,6 +153,30 @@ mod tests {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let start = crate::proc::start_of(own).unwrap();
         assert_eq!(affinity.nice(ThreadId { tid: own, start }), Ok(before));
+    }
+
+    #[test]
+    fn a_value_that_children_would_not_inherit_is_refused() {
+        let (thread, _stop) = sleeper();
+        let affinity = LinuxAffinity::new();
+        let expect = affinity.nice(thread).unwrap();
+        let told = |set| {
+            affinity.permitted(&NiceChange {
+                thread,
+                expect,
+                set,
+            })
+        };
+        let refused =
+            |told: Result<(), String>| told.is_err_and(|why| why.contains("SCHED_RESET_ON_FORK"));
+        assert!(!refused(told(-1)));
+        let param = libc::sched_param { sched_priority: 0 };
+        let policy = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
+        // SAFETY: reads the parameter only, which lives until then.
+        let set = unsafe { libc::sched_setscheduler(thread.tid, policy, &raw const param) };
+        assert_eq!(set, 0);
+        assert!(refused(told(-1)));
+        assert!(!refused(told(1)));
     }
 
     #[test]

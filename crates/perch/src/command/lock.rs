@@ -22,6 +22,11 @@ pub fn irqs(remarks: &mut Vec<Remark>) -> Result<Option<Lock>, LockError> {
     taken(file().map(|file| file.irqs()), remarks)
 }
 
+/// Locks the CPU weights of threads, as [`pus`] does PUs.
+pub fn weights(remarks: &mut Vec<Remark>) -> Result<Option<Lock>, LockError> {
+    taken(file().map(|file| file.weights()), remarks)
+}
+
 /// perch continues without a lock rather than not at all: a user with no place for the lock file rarely runs two perch.
 fn taken(
     tried: Result<Result<Lock, LockError>, String>,
@@ -29,7 +34,9 @@ fn taken(
 ) -> Result<Option<Lock>, LockError> {
     let why = match tried {
         Ok(Ok(lock)) => return Ok(Some(lock)),
-        Ok(Err(held @ (LockError::Pus(_) | LockError::Irqs))) => return Err(held),
+        Ok(Err(held @ (LockError::Pus(_) | LockError::Irqs | LockError::Weights))) => {
+            return Err(held);
+        }
         Ok(Err(unusable)) => unusable.to_string(),
         Err(why) => why,
     };

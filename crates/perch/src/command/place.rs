@@ -20,7 +20,7 @@ use perch_engine::{
 use perch_linux::{
     LinuxMachine,
     affinity::LinuxAffinity,
-    lock::Lock,
+    lock::{Lock, LockError},
     machine::CountersMode,
     topology::{Source, load},
 };
@@ -54,7 +54,7 @@ pub struct Placing {
     live: Option<Live>,
     explain: Option<Explain>,
     remarks: Vec<Remark>,
-    _lock: Option<Lock>,
+    _locks: Vec<Lock>,
 }
 
 /// The settings in force, and this machine's calibration file if there is one and no other machine is asked for. A file
@@ -118,14 +118,14 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         remarks.push(Remark::warning("generic-profile", text));
     }
 
-    let (acting, policy, lock) = if args.dry_run {
+    let (acting, policy, locks) = if args.dry_run {
         let other = what_if.map(|loaded| Arc::new(loaded.topology));
-        (Acting::DryRun(other), policy, None)
+        (Acting::DryRun(other), policy, Vec::new())
     } else {
         let dir = StateDir::standard()?;
         remarks.extend(recover(&dir)?);
-        let (policy, lock) = permitted(policy, &settings, &here.topology, &mut remarks)?;
-        (Acting::Live(dir), policy, lock)
+        let (policy, locks) = permitted(policy, &settings, &here.topology, &mut remarks)?;
+        (Acting::Live(dir), policy, locks)
     };
     let recorder = match &args.log {
         Some(path) => {
@@ -155,36 +155,52 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         live: args.live.then(Live::default),
         explain: args.explain.then(Explain::default),
         remarks,
-        _lock: lock,
+        _locks: locks,
     })
 }
 
-/// The policy with a lock on what it may change, or `observe` while another perch holds some of that: the PUs that it may
-/// place threads on, or the interrupts.
+/// The policy with locks on what it may change, or `observe` while another perch holds some of that: the PUs that it may
+/// place threads on, their CPU weights, or the interrupts.
 fn permitted(
     policy: Box<dyn Policy>,
     settings: &Settings,
     topology: &Topology,
     remarks: &mut Vec<Remark>,
-) -> Result<(Box<dyn Policy>, Option<Lock>)> {
+) -> Result<(Box<dyn Policy>, Vec<Lock>)> {
     if settings.policy == "observe" {
-        return Ok((policy, None));
+        return Ok((policy, Vec::new()));
     }
-    let lock = match settings.policy.as_str() {
-        "irq" => super::lock::irqs(remarks),
-        _ => super::lock::pus(&wanted(settings, topology), remarks),
-    };
-    match lock {
-        Ok(lock) => Ok((policy, lock)),
+    match locks(settings, topology, remarks) {
+        Ok(locks) => Ok((policy, locks)),
         Err(held) => {
             let text = format!("{held}; this one only observes");
             remarks.push(Remark::warning("pus-locked", text));
             Ok((
                 registry::build("observe", &toml::Table::new(), &Inputs::default())?,
-                None,
+                Vec::new(),
             ))
         }
     }
+}
+
+/// All locks that these settings need; none if there is no place for them.
+fn locks(
+    settings: &Settings,
+    topology: &Topology,
+    remarks: &mut Vec<Remark>,
+) -> Result<Vec<Lock>, LockError> {
+    if settings.policy == "irq" {
+        return Ok(Vec::from_iter(super::lock::irqs(remarks)?));
+    }
+    let Some(pus) = super::lock::pus(&wanted(settings, topology), remarks)? else {
+        return Ok(Vec::new());
+    };
+    // PUs of its own do not make a thread's weight perch's own.
+    let weights = match settings.weight.is_empty() {
+        true => None,
+        false => super::lock::weights(remarks)?,
+    };
+    Ok([Some(pus), weights].into_iter().flatten().collect())
 }
 
 /// The PUs that threads may be placed on.

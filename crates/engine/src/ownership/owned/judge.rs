@@ -42,7 +42,7 @@ impl Owned {
                 return Verdict::Same;
             }
             // It did not follow its CPU set: another process has placed it, or the kernel is about to change it.
-            self.doubt_of(mask, moment);
+            self.doubt_of(mask, place, moment, allowed());
             return Verdict::Doubted;
         }
         let before = std::mem::replace(&mut self.current, mask.clone());
@@ -50,10 +50,10 @@ impl Owned {
             (Some(asked), None) => {
                 // Before Linux 6.2 a changed CPU set gives every thread the whole of it.
                 let whole = place.fresh && place.whole && *mask == place.default;
-                if whole || kernels(asked, mask, place, allowed) {
+                if whole || kernels(asked, mask, place, &allowed) {
                     return Verdict::Refitted;
                 }
-                self.doubt_of(mask, moment);
+                self.doubt_of(mask, place, moment, allowed());
                 Verdict::Doubted
             }
             (None, None) => {
@@ -126,14 +126,21 @@ impl Owned {
         let Some(doubt) = &mut self.doubt else {
             return Verdict::Same;
         };
+        doubt.moved = doubt.moved
+            || place.fresh
+            || doubt.allowed != place.allowed
+            || doubt.own.is_some() && allowed().is_some_and(|own| doubt.own != Some(own));
         let followed = doubt.whole && *mask == place.default && *mask != doubt.mask;
-        let ours = self.asked.as_ref().map_or(followed, |asked| {
-            let whole = place.fresh && place.whole && *mask == place.default;
-            whole && doubt.mask == *mask
-                || kernels(asked, mask, place, &allowed)
-                    && (kernels(asked, &doubt.mask, place, &allowed)
-                        || !kernels(&doubt.mask, mask, place, &allowed))
-        });
+        // If nothing changed that the kernel could have followed, another process set the mask in doubt, and this one too,
+        // even if it is the one that perch had set.
+        let ours = doubt.moved
+            && self.asked.as_ref().map_or(followed, |asked| {
+                let whole = place.fresh && place.whole && *mask == place.default;
+                whole && doubt.mask == *mask
+                    || kernels(asked, mask, place, &allowed)
+                        && (kernels(asked, &doubt.mask, place, &allowed)
+                            || !kernels(&doubt.mask, mask, place, &allowed))
+            });
         if ours {
             self.before = doubt.before.clone();
             self.whole = doubt.whole;
@@ -155,9 +162,19 @@ impl Owned {
     }
 
     /// Nothing explains this mask as yet.
-    pub(in crate::ownership) fn doubt_of(&mut self, mask: &PuSet, moment: Moment) {
+    /// `own` is what this very thread may use.
+    pub(in crate::ownership) fn doubt_of(
+        &mut self,
+        mask: &PuSet,
+        place: &Place,
+        moment: Moment,
+        own: Option<PuSet>,
+    ) {
         self.doubt = Some(Doubt {
             mask: mask.clone(),
+            allowed: place.allowed.clone(),
+            own,
+            moved: place.fresh,
             seen: moment.at,
             until: moment.observation + GOING,
             before: self.before.clone(),
