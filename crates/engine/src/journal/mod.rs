@@ -13,7 +13,7 @@ pub use records::{
     Record, SetRecord, VERSION,
 };
 
-use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image, irq::devices_in_common};
+use perch_core::{Outcome, ProcessId, PuSet, ThreadId, irq::devices_in_common};
 use std::collections::BTreeMap;
 
 /// What is to be done with a thread on restore.
@@ -442,9 +442,9 @@ impl Journal {
         self.processes.keys().copied()
     }
 
-    /// The program that a process executed when it was last looked at.
-    pub fn image(&self, process: ProcessId) -> Option<Image> {
-        self.processes.get(&process)?.image
+    /// What it knows of a process.
+    pub fn process(&self, process: ProcessId) -> Option<&ProcessRecord> {
+        self.processes.get(&process)
     }
 
     /// The numbers of processes whose threads perch has looked at.

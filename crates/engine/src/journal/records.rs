@@ -3,8 +3,9 @@
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
 use serde::{Deserialize, Serialize};
 
-/// The format's version. Format 3 is the same without control groups, format 2 also without nice values.
-pub const VERSION: u32 = 4;
+/// The format's version. Format 4 knew less of ended processes and of threads that were only seen, format 3 also had no
+/// control groups, format 2 no nice values either.
+pub const VERSION: u32 = 5;
 
 /// Whose journal it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +167,9 @@ pub struct ProcessRecord {
     /// started it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unseen: bool,
+    /// Whether its first thread had ended already: if that lives again, another has taken over its number (since format 5).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_ended: bool,
 }
 
 /// One line after the header.

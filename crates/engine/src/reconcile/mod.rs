@@ -89,11 +89,12 @@ fn by_target(records: Vec<(u32, Record)>) -> BTreeMap<u32, Vec<Record>> {
 
 /// A process with the program that it executes now.
 fn process_record(affinity: &dyn Affinity, id: ProcessId) -> Record {
-    let image = affinity.image(id);
+    let ProcessId { pid: tid, start } = id;
     Record::Process(ProcessRecord {
         id,
-        image,
+        image: affinity.image(id),
         unseen: false,
+        first_ended: affinity.mask(ThreadId { tid, start }) == Err(MaskError::Gone),
     })
 }
 
@@ -360,6 +361,7 @@ impl Reconciler {
                         id,
                         image: None,
                         unseen: true,
+                        first_ended: false,
                     })
                 })
                 .collect();

@@ -19,6 +19,8 @@ pub(super) enum Kinship {
     Heir(Held),
     /// Its CPU set makes a mask of perch's look like another process's mask. A wider CPU set will show whose it is.
     Hidden,
+    /// It has the mask of a thread of which it is unknown whether perch has set it.
+    Undecided,
 }
 
 pub(super) struct Families<'a> {
@@ -27,6 +29,8 @@ pub(super) struct Families<'a> {
     masks: HashMap<i32, Vec<MaskRecord>>,
     /// The masks that other processes have set, by process.
     foreign: &'a Foreign,
+    /// The masks of which it is unknown whether perch has set them, by process.
+    undecided: &'a Foreign,
     all: Vec<MaskRecord>,
     /// Processes whose threads perch has looked at: the masks that they inherited from outside the session are known.
     known: BTreeSet<i32>,
@@ -34,7 +38,12 @@ pub(super) struct Families<'a> {
 }
 
 impl<'a> Families<'a> {
-    pub fn new(journal: &'a Journal, descendants: &[Descendant], foreign: &'a Foreign) -> Self {
+    pub fn new(
+        journal: &'a Journal,
+        descendants: &[Descendant],
+        foreign: &'a Foreign,
+        undecided: &'a Foreign,
+    ) -> Self {
         let mut masks = HashMap::<i32, Vec<MaskRecord>>::new();
         let all: Vec<MaskRecord> = journal.masks().collect();
         for mask in &all {
@@ -44,6 +53,7 @@ impl<'a> Families<'a> {
             journal,
             masks,
             foreign,
+            undecided,
             all,
             known: journal.looked_at().collect(),
             parents: parents(descendants),
@@ -74,7 +84,7 @@ impl<'a> Families<'a> {
         if candidates.is_empty() {
             return Kinship::None;
         }
-        let mut foreign = self.foreign_to(home).peekable();
+        let mut foreign = of_family(self.foreign, home).peekable();
         let shown = &relative.mask;
         let exact = candidates.iter().any(|mask| mask.set == *shown);
         let allowed = if exact && foreign.peek().is_none() {
@@ -95,6 +105,9 @@ impl<'a> Families<'a> {
                 true => Kinship::None,
                 false => Kinship::Hidden,
             };
+        }
+        if of_family(self.undecided, home).any(|mask| fits(mask, shown, allowed.as_ref())) {
+            return Kinship::Undecided;
         }
         let alike =
             |mask: &&&&MaskRecord| (&mask.before, mask.whole) == (&first.before, first.whole);
@@ -128,12 +141,13 @@ impl<'a> Families<'a> {
             None => Box::new(self.all.iter()),
         }
     }
+}
 
-    fn foreign_to(&self, home: Option<i32>) -> Box<dyn Iterator<Item = &PuSet> + '_> {
-        match home {
-            Some(home) => Box::new(self.foreign.get(&home).into_iter().flatten()),
-            None => Box::new(self.foreign.values().flatten()),
-        }
+/// Of masks by process, those of a family; of all where it is not known.
+fn of_family(masks: &Foreign, home: Option<i32>) -> Box<dyn Iterator<Item = &PuSet> + '_> {
+    match home {
+        Some(home) => Box::new(masks.get(&home).into_iter().flatten()),
+        None => Box::new(masks.values().flatten()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Giving threads back the masks that they had before perch.
 
+mod execs;
 mod family;
 mod groups;
 mod irqs;
@@ -15,6 +16,7 @@ use crate::{
     journal::{Held, Journal, Kept},
     ownership::explains,
 };
+use execs::{Executed, UNDECIDED, executed};
 use family::{Families, Foreign, Kinship, fits};
 use perch_core::{Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
 use report::Refusals;
@@ -65,10 +67,14 @@ pub fn restore(
         owner,
         report: RestoreCounts::default(),
         foreign: HashMap::new(),
+        undecided: HashMap::new(),
         gone: BTreeMap::new(),
+        alive: HashSet::new(),
+        changed: HashSet::new(),
     };
     restoring.known_threads();
     restoring.executed();
+    restoring.may_have_executed();
     restoring.descendants();
     RestoreReport {
         masks: restoring.report,
@@ -84,8 +90,14 @@ struct Restoring<'a> {
     owner: Option<u32>,
     report: RestoreCounts,
     foreign: Foreign,
+    /// Masks of first threads of which it is unknown whether perch has set them, by process.
+    undecided: Foreign,
     /// Threads that perch had bound and that have exited, by process.
     gone: BTreeMap<i32, Vec<&'a Held>>,
+    /// Processes of which a thread that perch knew lives, other than the first: none has called execve(2) since.
+    alive: HashSet<i32>,
+    /// Bound threads whose masks have changed since.
+    changed: HashSet<ThreadId>,
 }
 
 impl<'a> Restoring<'a> {
@@ -106,7 +118,13 @@ impl<'a> Restoring<'a> {
                 Kept::Free { process } => (*process, None),
                 Kept::Held(_) => continue,
             };
-            if self.foreign_mask(thread, process, given).is_some() {
+            let Ok(mask) = self.affinity.mask(thread) else {
+                continue;
+            };
+            if thread.tid != process {
+                self.alive.insert(process);
+            }
+            if self.is_foreign(thread, process, &mask, given) {
                 unexplained.push((thread, process, given));
             }
         }
@@ -115,7 +133,9 @@ impl<'a> Restoring<'a> {
             self.affinity.settle();
         }
         for (thread, process, given) in unexplained {
-            if let Some(mask) = self.foreign_mask(thread, process, given) {
+            if let Ok(mask) = self.affinity.mask(thread)
+                && self.is_foreign(thread, process, &mask, given)
+            {
                 self.foreign.entry(process).or_default().insert(mask);
             }
         }
@@ -143,34 +163,57 @@ impl<'a> Restoring<'a> {
                 if outcome == Outcome::Gone {
                     self.gone.entry(held.process).or_default().push(held);
                 } else if outcome == Outcome::ChangedByOthers {
+                    self.changed.insert(thread);
                     self.foreign(thread, held.process);
                 }
+                self.lives(thread, held.process, outcome);
                 self.count(thread, outcome);
             }
-            Ok(Given::Already) => self.report.already += 1,
+            Ok(Given::Already) => {
+                self.lives(thread, held.process, Outcome::Applied);
+                self.report.already += 1;
+            }
             Err(why) => self.report.fail(thread, why.to_string()),
+        }
+    }
+
+    fn lives(&mut self, thread: ThreadId, process: i32, outcome: Outcome) {
+        if thread.tid != process && outcome != Outcome::Gone {
+            self.alive.insert(process);
         }
     }
 
     /// Remembers a mask that another process may have set in a process.
     fn foreign(&mut self, thread: ThreadId, process: i32) {
-        if let Some(mask) = self.foreign_mask(thread, process, None) {
+        if let Ok(mask) = self.affinity.mask(thread)
+            && self.is_foreign(thread, process, &mask, None)
+        {
             self.foreign.entry(process).or_default().insert(mask);
         }
     }
 
-    /// The mask of a thread that is not perch's, if another process has set it and neither the kernel has made it of
-    /// `given`, which is known already, nor the CPU set explains it.
-    fn foreign_mask(&self, thread: ThreadId, process: i32, given: Option<&PuSet>) -> Option<PuSet> {
-        let mask = self.affinity.mask(thread).ok()?;
-        if given == Some(&mask) {
-            return None;
+    /// Whether another process has set the mask of a thread that is not perch's: neither the kernel has made it of
+    /// `given`, which is known already, nor does the CPU set explain it. Not where another thread may have taken over its
+    /// number: [`Self::may_have_executed`] looks at those.
+    fn is_foreign(
+        &self,
+        thread: ThreadId,
+        process: i32,
+        mask: &PuSet,
+        given: Option<&PuSet>,
+    ) -> bool {
+        if given == Some(mask) {
+            return false;
         }
         let allowed = self.affinity.allowed(thread);
         let explained = allowed.as_ref().is_some_and(|allowed| {
-            mask == *allowed || given.is_some_and(|given| explains(given, &mask, allowed))
+            mask == allowed || given.is_some_and(|given| explains(given, mask, allowed))
         });
-        (!explained && self.executed_by(thread, process).is_none()).then_some(mask)
+        !explained && self.has_executed(thread, process) == Executed::No
+    }
+
+    fn has_executed(&self, thread: ThreadId, pid: i32) -> Executed {
+        executed(self.affinity, self.journal, thread, pid)
     }
 
     /// Whether a thread may have inherited its mask from a thread of its process that another process has placed.
@@ -187,14 +230,10 @@ impl<'a> Restoring<'a> {
     /// The mask of a thread that executes another program than when it was journaled, so that another of its process may
     /// have taken over its number.
     fn executed_by(&self, thread: ThreadId, pid: i32) -> Option<PuSet> {
-        if thread.tid != pid {
-            return None;
+        match self.has_executed(thread, pid) {
+            Executed::Yes => self.affinity.mask(thread).ok(),
+            Executed::No | Executed::Unknown => None,
         }
-        let start = thread.start;
-        let process = ProcessId { pid, start };
-        let then = self.journal.image(process)?;
-        let now = self.affinity.image(process)?;
-        (then != now).then(|| self.affinity.mask(thread).ok())?
     }
 
     /// Whether a journal of another user's asks for a thread that is none of that user's.
@@ -291,13 +330,48 @@ impl<'a> Restoring<'a> {
         }
     }
 
+    /// First threads of processes of which it is unknown whether another thread called execve(2): if one has the mask of a
+    /// thread that perch had bound and that is gone, it may be that one, or another process has given it that mask.
+    fn may_have_executed(&mut self) {
+        let processes: Vec<ProcessId> = self.journal.processes().collect();
+        for ProcessId { pid, start } in processes {
+            let first = ThreadId { tid: pid, start };
+            let kept = self.journal.thread(first);
+            let held = matches!(kept, Some(Kept::Held(_)));
+            if held && !self.changed.contains(&first)
+                || self.has_executed(first, pid) != Executed::Unknown
+            {
+                continue;
+            }
+            let Ok(mask) = self.affinity.mask(first) else {
+                continue;
+            };
+            let allowed = self.affinity.allowed(first);
+            let ours = |held: &&Held| judge(held, &mask, allowed.as_ref()) == Judged::Ours;
+            let mut gone = self.gone.get(&pid).into_iter().flatten().copied();
+            let caller = !self.alive.contains(&pid) && gone.any(|held| ours(&held));
+            if caller && !self.is_somebodys(first, pid, &mask) {
+                if self.is_strangers(first) {
+                    continue;
+                }
+                // It was counted as changed by others.
+                self.report.left_alone -= usize::from(held);
+                self.report.fail(first, UNDECIDED);
+                self.undecided.entry(pid).or_default().insert(mask);
+            } else if kept.is_some() && allowed.as_ref() != Some(&mask) {
+                self.foreign.entry(pid).or_default().insert(mask);
+            }
+        }
+    }
+
     /// Threads that are not in the journal and have inherited a mask from one that is.
     fn descendants(&mut self) {
         let processes: Vec<ProcessId> = self.journal.processes().collect();
         let mut seen: HashSet<ThreadId> = HashSet::new();
         let mut looks = 0;
-        let mut hidden = Vec::new();
+        let mut left = Vec::new();
         let foreign = std::mem::take(&mut self.foreign);
+        let undecided = std::mem::take(&mut self.undecided);
         for _ in 0..ROUNDS {
             let journal = self.journal;
             let known =
@@ -312,9 +386,9 @@ impl<'a> Restoring<'a> {
                     return;
                 }
             };
-            let families = Families::new(journal, &descendants, &foreign);
+            let families = Families::new(journal, &descendants, &foreign, &undecided);
             let (mut found, mut unexplained) = (false, false);
-            hidden.clear();
+            left.clear();
             // Read once for each process.
             let mut places = BTreeMap::<i32, Option<PuSet>>::new();
             for relative in &descendants {
@@ -330,8 +404,12 @@ impl<'a> Restoring<'a> {
                 let heir = match families.kinship(relative, allowed) {
                     Kinship::Heir(heir) => heir,
                     Kinship::Hidden => {
-                        hidden.push(relative.thread);
+                        left.push((relative.thread, HIDDEN));
                         unexplained = true;
+                        continue;
+                    }
+                    Kinship::Undecided => {
+                        left.push((relative.thread, UNDECIDED));
                         continue;
                     }
                     Kinship::None => {
@@ -364,9 +442,10 @@ impl<'a> Restoring<'a> {
                 break;
             }
         }
-        for thread in hidden {
-            if !self.is_strangers(thread) {
-                self.report.fail(thread, HIDDEN);
+        for (thread, why) in left {
+            let told = |(of, _): &(Option<ThreadId>, String)| *of == Some(thread);
+            if !self.report.failed.iter().any(told) && !self.is_strangers(thread) {
+                self.report.fail(thread, why);
             }
         }
     }

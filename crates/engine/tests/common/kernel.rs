@@ -78,6 +78,8 @@ pub struct Kernel {
     pub origins: Vec<Origin>,
     /// Which program each process executes.
     pub images: BTreeMap<i32, u64>,
+    /// Whether all programs have the same addresses, as without address space randomization.
+    pub same_images: bool,
     /// Who started each process.
     pub parents: BTreeMap<i32, i32>,
     /// Whether the kernel remembers the masks that were asked for when CPU sets change, as since Linux 6.2.
@@ -214,7 +216,7 @@ impl Kernel {
                 self.end(other);
             }
         }
-        *self.images.entry(task.pid).or_default() += 1;
+        *self.images.entry(task.pid).or_default() += u64::from(!self.same_images);
         let taken_over = caller != first;
         self.tasks.insert(first, Task { taken_over, ..task });
         self.origins.push(Origin {

@@ -63,6 +63,10 @@ impl Affinity for Knob {
         Some(Image { code, stack: 0 })
     }
 
+    fn images_differ(&self, _: ProcessId) -> bool {
+        !self.0.read().unwrap().same_images
+    }
+
     /// All processes of this kernel descend from the session's, which shows of all but the daemons.
     fn descendants(
         &self,

@@ -1,0 +1,120 @@
+//! Restoring from the journal alone: threads that are not in it, or no longer what they were.
+
+mod common;
+
+use common::{Knob, Shared, kernel, masks, now, set};
+use perch_core::{ProcessId, PuSet, ThreadId, affinity::Image};
+use perch_engine::{
+    Journal,
+    journal::{Knob as What, ProcessRecord, Record, SetRecord, state_dir},
+    restore,
+};
+use std::sync::Arc;
+
+/// The process that has this first thread.
+fn process(first: ThreadId) -> ProcessId {
+    ProcessId {
+        pid: first.tid,
+        start: first.start,
+    }
+}
+
+fn process_record(first: ThreadId) -> ProcessRecord {
+    ProcessRecord {
+        id: process(first),
+        image: Some(Image { code: 0, stack: 0 }),
+        unseen: false,
+        first_ended: false,
+    }
+}
+
+/// A journal of these processes.
+fn journal_of(all: &PuSet, processes: &[ProcessRecord]) -> Journal {
+    let mut journal = Journal::new(state_dir::header(all.clone()).unwrap());
+    for process in processes {
+        journal.add(&Record::Process(*process));
+    }
+    journal
+}
+
+/// Perch binds a thread of a process.
+fn bind(kernel: &Shared, journal: &mut Journal, pid: i32, thread: ThreadId, mask: &str) {
+    let mut kernel = kernel.write().unwrap();
+    journal.add(&Record::Set(SetRecord {
+        thread,
+        process: pid,
+        knob: What::Affinity,
+        before: kernel.pus.clone(),
+        whole: Some(true),
+        from: Vec::new(),
+        set: set(mask),
+        let_go: Some(false),
+        at: now(),
+    }));
+    kernel.taskset(thread, &set(mask));
+}
+
+#[test]
+fn an_exec_that_cannot_be_told_from_what_others_did_is_reported() {
+    fn hidden(first: ThreadId) -> ProcessRecord {
+        ProcessRecord {
+            image: None,
+            ..process_record(first)
+        }
+    }
+    fn ended(first: ThreadId) -> ProcessRecord {
+        ProcessRecord {
+            first_ended: true,
+            ..hidden(first)
+        }
+    }
+    type Case = (fn(ThreadId) -> ProcessRecord, bool, (usize, usize));
+    let cases: [Case; 4] = [
+        (hidden, false, (0, 1)),
+        // Without address space randomization.
+        (process_record, true, (0, 1)),
+        (process_record, false, (1, 0)),
+        // Its first thread had ended: only another one can live under its number.
+        (ended, false, (1, 0)),
+    ];
+    for (case, (record, same_images, counted)) in cases.into_iter().enumerate() {
+        let (kernel, all) = kernel(4);
+        let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+        let worker = kernel.write().unwrap().fork(first, false).unwrap();
+        kernel.write().unwrap().same_images = same_images;
+        let mut journal = journal_of(&all, &[record(first)]);
+        bind(&kernel, &mut journal, first.tid, worker, "3");
+        kernel.write().unwrap().exec(worker);
+        let child = kernel.write().unwrap().fork(first, false).unwrap();
+        let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None).masks;
+        // Its child has the mask from it.
+        let both = (2 * counted.0, 2 * counted.1);
+        let got = (report.restored, report.failed.len());
+        assert_eq!(got, both, "case {case}: {report:?}");
+        let expected = if counted.0 == 1 {
+            all.clone()
+        } else {
+            set("3")
+        };
+        assert_eq!(masks(&kernel)[&first], expected, "case {case}");
+        assert_eq!(masks(&kernel)[&child], expected, "case {case}");
+    }
+}
+
+#[test]
+fn where_another_known_thread_lives_there_was_no_exec() {
+    let (kernel, all) = kernel(4);
+    let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let worker = kernel.write().unwrap().fork(first, false).unwrap();
+    let other = kernel.write().unwrap().fork(first, false).unwrap();
+    kernel.write().unwrap().same_images = true;
+    let mut journal = journal_of(&all, &[process_record(first)]);
+    bind(&kernel, &mut journal, first.tid, worker, "3");
+    bind(&kernel, &mut journal, first.tid, other, "2");
+    kernel.write().unwrap().end(worker);
+    kernel.write().unwrap().taskset(first, &set("3"));
+    let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None).masks;
+    assert_eq!((report.restored, report.gone), (1, 1), "{report:?}");
+    assert_eq!(report.failed, [], "{report:?}");
+    assert_eq!(masks(&kernel)[&first], set("3"));
+}
