@@ -61,12 +61,14 @@ fn record() -> impl Strategy<Value = Record> {
             image: Some(Image { code, stack: 3 }),
             unseen: code.is_multiple_of(2),
             first_ended: code.is_multiple_of(3),
+            ended: code.is_multiple_of(5).then_some(code),
         })),
         1 => (process(), pus(), pus(), whole(), 0..1000u64).prop_map(
             |(process, set, before, whole, at)| Record::Mask(MaskRecord {
                 process, set, before, whole, at,
             })
         ),
+        1 => process().prop_map(|pid| Record::Forgotten { process: ProcessId { pid, start: 7 } }),
         1 => (thread(), "g[0-3]").prop_map(|(thread, group)| Record::Group { thread, group }),
         1 => "g[0-3]".prop_map(|group| Record::GroupRemoved { group }),
     ]
@@ -249,6 +251,7 @@ fn a_process_that_is_forgotten_takes_its_masks_along() {
         image: None,
         unseen: false,
         first_ended: false,
+        ended: None,
     }));
     for process in [4, 5, 6] {
         journal.add(&mask(process));
@@ -385,6 +388,7 @@ fn the_lines_of_a_journal() {
             image: Some(Image { code: 1, stack: 2 }),
             unseen: false,
             first_ended: false,
+            ended: None,
         }),
         Record::Set(SetRecord {
             thread,

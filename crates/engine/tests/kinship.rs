@@ -25,6 +25,7 @@ fn process_record(first: ThreadId) -> ProcessRecord {
         image: Some(Image { code: 0, stack: 0 }),
         unseen: false,
         first_ended: false,
+        ended: None,
     }
 }
 
@@ -117,4 +118,46 @@ fn where_another_known_thread_lives_there_was_no_exec() {
     assert_eq!((report.restored, report.gone), (1, 1), "{report:?}");
     assert_eq!(report.failed, [], "{report:?}");
     assert_eq!(masks(&kernel)[&first], set("3"));
+}
+
+#[test]
+fn what_an_ended_process_cannot_have_started_is_left_alone() {
+    let (kernel, all) = kernel(4);
+    let spawn = |mask: &PuSet| {
+        let mut kernel = kernel.write().unwrap();
+        let first = kernel.spawn(None, mask, 0.5);
+        // Time goes on.
+        let helper = kernel.fork(first, false).unwrap();
+        kernel.end(helper);
+        first
+    };
+    let (lasting, gone) = (spawn(&all), spawn(&all));
+    let mut journal = journal_of(&all, &[process_record(lasting)]);
+    journal.add(&Record::Process(process_record(gone)));
+    bind(&kernel, &mut journal, gone.tid, gone, "3");
+    // Both are in its group; the second is a stranger's, to whom its number was given.
+    let own = spawn(&set("3"));
+    kernel.write().unwrap().end(gone);
+    journal.add(&Record::Process(ProcessRecord {
+        ended: Some(now()),
+        ..process_record(gone)
+    }));
+    spawn(&all);
+    let strange = spawn(&set("3"));
+    for daemon in [own, strange] {
+        let mut kernel = kernel.write().unwrap();
+        kernel.daemons.insert(daemon.tid);
+        kernel.leaders.insert(daemon.tid, gone.tid);
+    }
+    let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None).masks;
+    assert_eq!(masks(&kernel)[&own], all);
+    assert_eq!(masks(&kernel)[&strange], set("3"));
+    let failed: Vec<_> = report.failed.iter().map(|(thread, _)| *thread).collect();
+    assert_eq!(failed, [Some(strange)]);
+    // Later all that it has started is known.
+    let process = process(gone);
+    journal.add(&Record::Forgotten { process });
+    let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None);
+    assert!(!report.has_failed(), "{report:?}");
+    assert_eq!(masks(&kernel)[&strange], set("3"));
 }

@@ -169,6 +169,7 @@ impl Journal {
             Record::Process(process) => {
                 self.processes.insert(process.id, *process);
             }
+            Record::Forgotten { process } => self.forget_process(*process),
             Record::Mask(mask) => self.add_mask(mask),
             Record::Irq(irq) => {
                 self.add_irq(irq);

@@ -170,6 +170,10 @@ pub struct ProcessRecord {
     /// Whether its first thread had ended already: if that lives again, another has taken over its number (since format 5).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first_ended: bool,
+    /// When it was seen to have ended, in clock ticks after boot (since format 5): what starts later does not descend from
+    /// it, and its number may be another's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
 }
 
 /// One line after the header.
@@ -213,6 +217,12 @@ pub enum Record {
     },
     /// A process of the session, or the program that it executes now.
     Process(ProcessRecord),
+    /// A process that ended so long ago that all it has started is known: its number says nothing any more (since
+    /// format 5).
+    Forgotten {
+        /// The process.
+        process: ProcessId,
+    },
     /// A mask that was set on a thread that has ended since (written when the file is made shorter).
     Mask(MaskRecord),
     /// An interrupt's mask is about to be changed.

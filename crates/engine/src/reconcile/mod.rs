@@ -95,6 +95,7 @@ fn process_record(affinity: &dyn Affinity, id: ProcessId) -> Record {
         image: affinity.image(id),
         unseen: false,
         first_ended: affinity.mask(ThreadId { tid, start }) == Err(MaskError::Gone),
+        ended: None,
     })
 }
 
@@ -158,7 +159,8 @@ impl Reconciler {
         let noticed = noticed.filter_map(|noticed| self.record(noticed, control, affinity));
         let nices = taken.nices.iter();
         let nices = nices.filter_map(|noticed| Self::nice_record(*noticed, control));
-        let mut records: Vec<(u32, Record)> = noticed.chain(nices).collect();
+        let mut records = self.ends(taken);
+        records.extend(noticed.chain(nices));
         for process in &taken.processes {
             // Journaled before anything is changed, so that a restore after perch was killed knows the process, whatever
             // it starts.
@@ -177,11 +179,26 @@ impl Reconciler {
                     file.journal_mut().forget(*thread);
                 }
             }
-            for process in &taken.departed {
-                file.journal_mut().forget_process(*process);
-            }
         }
         self.log_outcome(records, remarks);
+    }
+
+    /// What the journals must know of processes that have ended: their numbers may be given out again.
+    fn ends(&self, taken: &Taken) -> Vec<(u32, Record)> {
+        let at = (self.clock)();
+        let mut records = Vec::new();
+        for (target, file) in &self.files {
+            let known = |process: &ProcessId| file.journal().process(*process);
+            let ended = taken.ended.iter().filter_map(known);
+            let ended = ended.map(|record| ProcessRecord {
+                ended: Some(at),
+                ..*record
+            });
+            records.extend(ended.map(|record| (*target, Record::Process(record))));
+            let departed = taken.departed.iter().filter(|id| known(id).is_some());
+            records.extend(departed.map(|id| (*target, Record::Forgotten { process: *id })));
+        }
+        records
     }
 
     /// What the journal must know of a thread that was found in some state, with its target.
@@ -362,6 +379,7 @@ impl Reconciler {
                         image: None,
                         unseen: true,
                         first_ended: false,
+                        ended: None,
                     })
                 })
                 .collect();

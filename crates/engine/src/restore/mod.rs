@@ -6,6 +6,7 @@ mod groups;
 mod irqs;
 mod nices;
 mod recover;
+mod relatives;
 mod report;
 
 pub use irqs::restore_irqs;
@@ -19,6 +20,7 @@ use crate::{
 use execs::{Executed, UNDECIDED, executed};
 use family::{Families, Foreign, Kinship, fits};
 use perch_core::{Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
+use relatives::{Relatives, STRANGER};
 use report::Refusals;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -366,7 +368,6 @@ impl<'a> Restoring<'a> {
 
     /// Threads that are not in the journal and have inherited a mask from one that is.
     fn descendants(&mut self) {
-        let processes: Vec<ProcessId> = self.journal.processes().collect();
         let mut seen: HashSet<ThreadId> = HashSet::new();
         let mut looks = 0;
         let mut left = Vec::new();
@@ -376,9 +377,8 @@ impl<'a> Restoring<'a> {
             let journal = self.journal;
             let known =
                 |thread: ThreadId| journal.thread(thread).is_some() || seen.contains(&thread);
-            let session = &journal.header.session;
-            let descendants = match self.affinity.descendants(session, &processes, &known) {
-                Ok(descendants) => descendants,
+            let relatives = match Relatives::find(self.affinity, journal, &known) {
+                Ok(relatives) => relatives,
                 Err(why) => {
                     self.report.fail_all(format!(
                         "threads that inherited a mask cannot be looked for: {why}"
@@ -386,12 +386,12 @@ impl<'a> Restoring<'a> {
                     return;
                 }
             };
-            let families = Families::new(journal, &descendants, &foreign, &undecided);
+            let families = Families::new(journal, &relatives.all, &foreign, &undecided);
             let (mut found, mut unexplained) = (false, false);
             left.clear();
             // Read once for each process.
             let mut places = BTreeMap::<i32, Option<PuSet>>::new();
-            for relative in &descendants {
+            for relative in &relatives.all {
                 if seen.contains(&relative.thread) {
                     continue;
                 }
@@ -402,6 +402,10 @@ impl<'a> Restoring<'a> {
                     place.clone()
                 };
                 let heir = match families.kinship(relative, allowed) {
+                    Kinship::Heir(_) | Kinship::Hidden if relatives.may_be_strange(relative) => {
+                        left.push((relative.thread, STRANGER));
+                        continue;
+                    }
                     Kinship::Heir(heir) => heir,
                     Kinship::Hidden => {
                         left.push((relative.thread, HIDDEN));

@@ -4,6 +4,7 @@ use super::{
     ROUNDS,
     execs::{Executed, UNDECIDED, executed},
     family::{home, parents},
+    relatives::{Relatives, STRANGER},
     report::{Refusals, RestoreCounts},
     strangers,
 };
@@ -222,7 +223,6 @@ impl Restoring<'_> {
 
     /// Threads that are not in the journal and have inherited a value from one that is.
     fn descendants(&mut self) {
-        let processes: Vec<ProcessId> = self.journal.processes().collect();
         let looked_at: BTreeSet<i32> = self.journal.looked_at().collect();
         let sets: Vec<NiceSetRecord> = self.journal.nice_sets().collect();
         let mut seen = HashSet::new();
@@ -230,9 +230,8 @@ impl Restoring<'_> {
         for _ in 0..ROUNDS {
             let journal = self.journal;
             let known = |thread: ThreadId| journal.nice(thread).is_some() || seen.contains(&thread);
-            let session = &journal.header.session;
-            let descendants = match self.affinity.descendants(session, &processes, &known) {
-                Ok(descendants) => descendants,
+            let relatives = match Relatives::find(self.affinity, journal, &known) {
+                Ok(relatives) => relatives,
                 Err(why) => {
                     self.report.fail_all(format!(
                         "threads that inherited a nice value cannot be looked for: {why}"
@@ -240,9 +239,9 @@ impl Restoring<'_> {
                     return;
                 }
             };
-            let parents = parents(&descendants);
+            let parents = parents(&relatives.all);
             let mut found = false;
-            for relative in &descendants {
+            for relative in &relatives.all {
                 let thread = relative.thread;
                 let Ok(nice) = self.nice(thread) else {
                     continue;
@@ -263,6 +262,10 @@ impl Restoring<'_> {
                         *of == nice && home.is_none_or(|home| home == *process)
                     })
                 };
+                if relatives.may_be_strange(relative) {
+                    self.report.fail(thread, STRANGER);
+                    continue;
+                }
                 if of_family(&self.undecided) {
                     let told = |(of, _): &(Option<ThreadId>, String)| *of == Some(thread);
                     if !self.report.failed.iter().any(told) {

@@ -91,6 +91,8 @@ pub struct Kernel {
     pub groups: BTreeMap<i32, usize>,
     /// Processes that have left their family, so that only the machine knows whose they are.
     pub daemons: BTreeSet<i32>,
+    /// The process that leads the group of some processes.
+    pub leaders: BTreeMap<i32, i32>,
 }
 
 impl Kernel {

@@ -76,7 +76,15 @@ impl Affinity for Knob {
     ) -> Result<Vec<Descendant>, MaskError> {
         let kernel = self.0.read().unwrap();
         let shows = |pid: &i32| {
-            !kernel.daemons.contains(pid) || processes.iter().any(|known| known.pid == *pid)
+            let leader = kernel.leaders.get(pid).unwrap_or(pid);
+            let mut known = processes.iter().map(|known| known.pid);
+            !kernel.daemons.contains(pid) || known.any(|known| known == *pid || known == *leader)
+        };
+        let start = |tid| {
+            let mut same = kernel.tasks.range(ThreadId { tid, start: 0 }..);
+            same.next()
+                .filter(|(id, _)| id.tid == tid)
+                .map_or(0, |(id, _)| id.start)
         };
         let of_these = |task: &Task| {
             let target = |known: &ProcessId| kernel.group_of(known.pid) == Some(task.group);
@@ -88,7 +96,7 @@ impl Affinity for Knob {
             thread: *thread,
             process: ProcessId {
                 pid: task.pid,
-                start: 0,
+                start: start(task.pid),
             },
             parent: kernel.parent(task.pid),
             mask: kernel.effective(&task.requested, task.group),
