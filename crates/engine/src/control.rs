@@ -30,6 +30,8 @@ pub(crate) struct Taken {
     pub noticed: Vec<Noticed>,
     /// Processes that were not known before.
     pub processes: Vec<ProcessId>,
+    /// Threads that were seen first, and whose masks are nobody's.
+    pub seen: Vec<ThreadId>,
     /// Processes of which no thread is left.
     pub ended: Vec<ProcessId>,
     /// Processes of which nothing can be reported any more.
@@ -215,6 +217,7 @@ impl Control {
         if !observation.ended.is_empty() {
             taken.ended = self.part_with(&pids, observation.at);
         }
+        taken.seen = self.ownership.take_seen();
         self.departed(observation.at, &mut taken);
         self.observations += 1;
         taken

@@ -68,6 +68,12 @@ fn record() -> impl Strategy<Value = Record> {
                 process, set, before, whole, at,
             })
         ),
+        1 => (process(), prop::collection::vec((1..40i32, Just(7u64)), 0..4)).prop_map(
+            |(process, threads)| Record::Seen { process, threads }
+        ),
+        1 => (process(), prop::collection::vec((1..40i32, Just(7u64)), 0..4)).prop_map(
+            |(process, threads)| Record::NiceSeen { process, threads }
+        ),
         1 => process().prop_map(|pid| Record::Forgotten { process: ProcessId { pid, start: 7 } }),
         1 => (thread(), "g[0-3]").prop_map(|(thread, group)| Record::Group { thread, group }),
         1 => "g[0-3]".prop_map(|group| Record::GroupRemoved { group }),

@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{Knob, Shared, kernel, masks, now, set};
-use perch_core::{ProcessId, PuSet, ThreadId, affinity::Image};
+use common::{Knob, Op, Shared, kernel, masks, now, set};
+use perch_core::{ProcessId, PuSet, Snapshot, ThreadId, affinity::Image};
 use perch_engine::{
-    Journal,
-    journal::{Knob as What, ProcessRecord, Record, SetRecord, state_dir},
+    Journal, Period, SessionSink,
+    journal::{Kept, Knob as What, ProcessRecord, Record, SetRecord, state_dir},
     restore,
 };
 use std::sync::Arc;
@@ -160,4 +160,70 @@ fn what_an_ended_process_cannot_have_started_is_left_alone() {
     let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None);
     assert!(!report.has_failed(), "{report:?}");
     assert_eq!(masks(&kernel)[&strange], set("3"));
+}
+
+#[test]
+fn threads_that_perch_has_seen_free_are_no_heirs() {
+    let (kernel, all) = kernel(4);
+    let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let worker = kernel.write().unwrap().fork(first, false).unwrap();
+    let (dir, acting) = common::live();
+    let policy = move |_: &Snapshot| common::bindings(vec![common::bind(worker, "3")]);
+    // Created after the worker was bound, by a thread that was not.
+    let mut script = common::steps(4);
+    script[2].before = vec![Op::Fork {
+        of: 0,
+        own_process: false,
+    }];
+    let mut session = common::session(&kernel, script, policy, acting, false);
+    let mut seen = Copied {
+        from: dir.path().to_owned(),
+        bytes: Vec::new(),
+    };
+    session.run(&mut seen).unwrap();
+    let journal = Journal::parse(&seen.bytes).unwrap();
+    let id = |n| kernel.read().unwrap().nth(n).unwrap();
+    let free = id(2);
+    assert_eq!(
+        journal.thread(free),
+        Some(&Kept::Free { process: first.tid })
+    );
+    // Perch was killed, and others set these.
+    for thread in [worker, free] {
+        kernel.write().unwrap().taskset(thread, &set("3"));
+    }
+    let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None).masks;
+    assert_eq!((report.restored, report.inherited), (1, 0), "{report:?}");
+    assert_eq!(masks(&kernel)[&worker], all);
+    assert_eq!(masks(&kernel)[&free], set("3"));
+}
+
+/// Copies the journal as it is after the last observation.
+struct Copied {
+    from: std::path::PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl SessionSink for Copied {
+    fn period(&mut self, _: &Period) {
+        for entry in std::fs::read_dir(&self.from).unwrap() {
+            self.bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_mask_of_a_thread_older_than_perchs_is_anothers() {
+    let (kernel, all) = kernel(4);
+    let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let worker = kernel.write().unwrap().fork(first, false).unwrap();
+    let mut journal = journal_of(&all, &[process_record(first)]);
+    bind(&kernel, &mut journal, first.tid, worker, "3");
+    kernel.write().unwrap().taskset(first, &set("3"));
+    let child = kernel.write().unwrap().fork(first, false).unwrap();
+    let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None).masks;
+    assert_eq!((report.restored, report.inherited), (1, 0), "{report:?}");
+    assert_eq!(masks(&kernel)[&worker], all);
+    assert_eq!(masks(&kernel)[&first], set("3"));
+    assert_eq!(masks(&kernel)[&child], set("3"));
 }

@@ -2,6 +2,7 @@
 
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The format's version. Format 4 knew less of ended processes and of threads that were only seen, format 3 also had no
 /// control groups, format 2 no nice values either.
@@ -189,6 +190,21 @@ pub enum Record {
         /// What came of it.
         outcome: Outcome,
     },
+    /// Threads that perch has seen with masks which it has set on none of them, in a process in which it has set some: what
+    /// they have later they have not inherited (since format 5). By number and start.
+    Seen {
+        /// Their process.
+        process: i32,
+        /// The threads.
+        threads: Vec<(i32, u64)>,
+    },
+    /// The same of nice values (since format 5).
+    NiceSeen {
+        /// Their process.
+        process: i32,
+        /// The threads.
+        threads: Vec<(i32, u64)>,
+    },
     /// A thread that a process other than perch has placed. Leave it alone, and so every thread that inherited its
     /// mask.
     Placed {
@@ -271,4 +287,38 @@ pub enum Record {
         /// The new one.
         mask: PuSet,
     },
+}
+
+/// Threads in one record: if it is damaged, only these are lost.
+const TOGETHER: usize = 256;
+
+impl Record {
+    /// Records that these threads were seen, each with its process.
+    pub fn seen(threads: impl IntoIterator<Item = (i32, ThreadId)>, nice: bool) -> Vec<Self> {
+        let mut processes = BTreeMap::<i32, Vec<(i32, u64)>>::new();
+        for (process, ThreadId { tid, start }) in threads {
+            processes.entry(process).or_default().push((tid, start));
+        }
+        let mut records = Vec::new();
+        for (process, threads) in processes {
+            records.extend(threads.chunks(TOGETHER).map(|threads| {
+                let threads = threads.to_vec();
+                match nice {
+                    false => Self::Seen { process, threads },
+                    true => Self::NiceSeen { process, threads },
+                }
+            }));
+        }
+        records
+    }
+
+    /// How many threads it tells of beyond the first.
+    pub(super) fn more(&self) -> usize {
+        match self {
+            Self::Seen { threads, .. } | Self::NiceSeen { threads, .. } => {
+                threads.len().saturating_sub(1)
+            }
+            _ => 0,
+        }
+    }
 }

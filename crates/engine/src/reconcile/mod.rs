@@ -161,6 +161,7 @@ impl Reconciler {
         let nices = nices.filter_map(|noticed| Self::nice_record(*noticed, control));
         let mut records = self.ends(taken);
         records.extend(noticed.chain(nices));
+        records.extend(self.seen(taken, control));
         for process in &taken.processes {
             // Journaled before anything is changed, so that a restore after perch was killed knows the process, whatever
             // it starts.
@@ -181,6 +182,26 @@ impl Reconciler {
             }
         }
         self.log_outcome(records, remarks);
+    }
+
+    /// Which threads had not inherited what perch has set in their processes: they are not to be taken for heirs if they are
+    /// given that later.
+    fn seen(&self, taken: &Taken, control: &Control) -> Vec<(u32, Record)> {
+        let process = |thread: &ThreadId| Some(control.ownership.get(*thread)?.pid);
+        let nice_process = |thread: &ThreadId| Some(control.nices.get(*thread)?.pid);
+        let mut records = Vec::new();
+        for (target, file) in &self.files {
+            let journal = file.journal();
+            let masks = taken.seen.iter().filter_map(|id| Some((process(id)?, *id)));
+            let masks = masks.filter(|(pid, _)| journal.has_set_masks(*pid));
+            let nices = control.nices.seen.iter();
+            let nices = nices.filter_map(|id| Some((nice_process(id)?, *id)));
+            let nices = nices.filter(|(pid, _)| journal.has_set_nices(*pid));
+            let all = Record::seen(masks, false).into_iter();
+            let all = all.chain(Record::seen(nices, true));
+            records.extend(all.map(|record| (*target, record)));
+        }
+        records
     }
 
     /// What the journals must know of processes that have ended: their numbers may be given out again.

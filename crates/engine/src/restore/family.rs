@@ -60,6 +60,16 @@ impl<'a> Families<'a> {
         }
     }
 
+    /// Whether the thread has a mask that perch has set in its family only after it was created.
+    pub fn is_older(&self, relative: &Descendant) -> bool {
+        let home = self.home(relative.process.pid);
+        let mut same = self
+            .candidates(home)
+            .filter(|mask| mask.set == relative.mask)
+            .peekable();
+        home.is_some() && same.peek().is_some() && same.all(|mask| mask.at > relative.thread.start)
+    }
+
     /// Whether the thread may have inherited a mask that does not show now: its CPU set, which allows `place`, is changing,
     /// or allows nothing of that mask.
     pub fn may_hide(&self, relative: &Descendant, place: &PuSet) -> bool {
@@ -130,7 +140,7 @@ impl<'a> Families<'a> {
         })
     }
 
-    fn home(&self, pid: i32) -> Option<i32> {
+    pub fn home(&self, pid: i32) -> Option<i32> {
         home(pid, &self.known, &self.parents)
     }
 

@@ -204,7 +204,8 @@ impl<'a> Restoring<'a> {
         mask: &PuSet,
         given: Option<&PuSet>,
     ) -> bool {
-        if given == Some(mask) {
+        // The default mask is nobody's.
+        if given == Some(mask) || given.is_none() && *mask == self.journal.header.default {
             return false;
         }
         let allowed = self.affinity.allowed(thread);
@@ -360,10 +361,36 @@ impl<'a> Restoring<'a> {
                 self.report.left_alone -= usize::from(held);
                 self.report.fail(first, UNDECIDED);
                 self.undecided.entry(pid).or_default().insert(mask);
-            } else if kept.is_some() && allowed.as_ref() != Some(&mask) {
+            } else if (kept.is_some() || self.was_set(pid, &mask))
+                && allowed.as_ref() != Some(&mask)
+            {
                 self.foreign.entry(pid).or_default().insert(mask);
             }
         }
+    }
+
+    fn was_set(&self, pid: i32, mask: &PuSet) -> bool {
+        let mut masks = self.journal.masks();
+        masks.any(|set| set.process == pid && set.set == *mask)
+    }
+
+    /// Masks of threads that are older than perch's own of the same value: others have set these.
+    fn older(&self, families: &Families, relatives: &Relatives) -> Foreign {
+        let mut foreign = self.foreign.clone();
+        for relative in &relatives.all {
+            let (thread, pid) = (relative.thread, relative.process.pid);
+            if families.is_older(relative)
+                && self.has_executed(thread, pid) == Executed::No
+                && self.affinity.allowed(thread).as_ref() != Some(&relative.mask)
+            {
+                let home = families.home(pid).unwrap_or(pid);
+                foreign
+                    .entry(home)
+                    .or_default()
+                    .insert(relative.mask.clone());
+            }
+        }
+        foreign
     }
 
     /// Threads that are not in the journal and have inherited a mask from one that is.
@@ -371,8 +398,8 @@ impl<'a> Restoring<'a> {
         let mut seen: HashSet<ThreadId> = HashSet::new();
         let mut looks = 0;
         let mut left = Vec::new();
-        let foreign = std::mem::take(&mut self.foreign);
         let undecided = std::mem::take(&mut self.undecided);
+        let mut older: Option<Foreign> = None;
         for _ in 0..ROUNDS {
             let journal = self.journal;
             let known =
@@ -386,7 +413,11 @@ impl<'a> Restoring<'a> {
                     return;
                 }
             };
-            let families = Families::new(journal, &relatives.all, &foreign, &undecided);
+            let foreign = &*older.get_or_insert_with(|| {
+                let families = Families::new(journal, &relatives.all, &self.foreign, &undecided);
+                self.older(&families, &relatives)
+            });
+            let families = Families::new(journal, &relatives.all, foreign, &undecided);
             let (mut found, mut unexplained) = (false, false);
             left.clear();
             // Read once for each process.

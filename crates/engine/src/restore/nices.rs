@@ -240,6 +240,23 @@ impl Restoring<'_> {
                 }
             };
             let parents = parents(&relatives.all);
+            if seen.is_empty() {
+                // What has a value that perch has set in its process only after it was created has it from others.
+                for relative in &relatives.all {
+                    let (thread, pid) = (relative.thread, relative.process.pid);
+                    let Ok(nice) = self.nice(thread) else {
+                        continue;
+                    };
+                    let of_it = |set: &&NiceSetRecord| set.process == pid && set.set == nice;
+                    let mut same = sets.iter().filter(of_it).peekable();
+                    if same.peek().is_some()
+                        && same.all(|set| set.at > thread.start)
+                        && self.has_executed(thread, pid) == Executed::No
+                    {
+                        self.foreign.insert((pid, nice));
+                    }
+                }
+            }
             let mut found = false;
             for relative in &relatives.all {
                 let thread = relative.thread;
