@@ -227,3 +227,35 @@ fn a_mask_of_a_thread_older_than_perchs_is_anothers() {
     assert_eq!(masks(&kernel)[&first], set("3"));
     assert_eq!(masks(&kernel)[&child], set("3"));
 }
+
+#[test]
+fn what_was_adopted_is_reported() {
+    let (kernel, all) = kernel(4);
+    let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let bound = kernel.write().unwrap().fork(first, true).unwrap();
+    let other = kernel.write().unwrap().fork(first, true).unwrap();
+    let processes = [first, bound, other].map(process_record);
+    let mut journal = journal_of(&all, &processes);
+    bind(&kernel, &mut journal, bound.tid, bound, "3");
+    let fork = |of| kernel.write().unwrap().fork(of, true).unwrap();
+    // The first process adopts orphans. Below the other one there is nothing of perch's.
+    let (adopted, stranger, free) = (fork(bound), fork(other), fork(first));
+    kernel
+        .write()
+        .unwrap()
+        .parents
+        .insert(adopted.tid, first.tid);
+    kernel.write().unwrap().taskset(stranger, &set("3"));
+    // With a thread that is in no journal its parent shows.
+    kernel.write().unwrap().fork(bound, false).unwrap();
+    let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None).masks;
+    let failed: Vec<_> = report.failed.iter().map(|(thread, _)| *thread).collect();
+    assert_eq!(failed, [Some(adopted)], "{report:?}");
+    let masks = masks(&kernel);
+    assert_eq!(masks[&bound], all);
+    assert_eq!(masks[&free], all);
+    assert_eq!(
+        (&masks[&adopted], &masks[&stranger]),
+        (&set("3"), &set("3"))
+    );
+}

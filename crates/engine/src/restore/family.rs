@@ -1,12 +1,17 @@
 //! From which threads may a thread that is not in the journal have inherited its mask? From threads of its own process,
 //! or of its nearest ancestor in the journal.
 
+use super::execs::UNDECIDED;
 use crate::{
     journal::{Held, Journal, MaskRecord},
     ownership::explains,
 };
 use perch_core::{PuSet, affinity::Descendant};
 use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Why a thread is left as it is that may have been adopted.
+pub(super) const ADOPTED: &str = "it may have inherited this from a process that perch had bound, and been adopted by \
+                                  the one that shows as its parent, or been given it by others";
 
 /// The masks that others have set, by process.
 pub(super) type Foreign = HashMap<i32, HashSet<PuSet>>;
@@ -19,8 +24,8 @@ pub(super) enum Kinship {
     Heir(Held),
     /// Its CPU set makes a mask of perch's look like another process's mask. A wider CPU set will show whose it is.
     Hidden,
-    /// It has the mask of a thread of which it is unknown whether perch has set it.
-    Undecided,
+    /// It may have inherited a mask of perch's, or been given it by others, for this reason.
+    Undecided(&'static str),
 }
 
 pub(super) struct Families<'a> {
@@ -91,7 +96,7 @@ impl<'a> Families<'a> {
         let candidates = self.candidates(home);
         let candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
         let candidates: Vec<&MaskRecord> = candidates.collect();
-        if candidates.is_empty() {
+        if candidates.is_empty() && home.is_none_or(|home| home == relative.process.pid) {
             return Kinship::None;
         }
         let mut foreign = of_family(self.foreign, home).peekable();
@@ -105,7 +110,10 @@ impl<'a> Families<'a> {
         let handed_on = |mask: &&&MaskRecord| fits(&mask.set, &relative.mask, allowed.as_ref());
         let matching: Vec<&&MaskRecord> = candidates.iter().filter(handed_on).collect();
         let Some(first) = matching.first() else {
-            return Kinship::None;
+            return match self.may_be_from_below(relative, home, allowed.as_ref()) {
+                true => Kinship::Undecided(ADOPTED),
+                false => Kinship::None,
+            };
         };
         let foreign: Vec<&PuSet> = foreign
             .filter(|mask| fits(mask, shown, allowed.as_ref()))
@@ -117,7 +125,7 @@ impl<'a> Families<'a> {
             };
         }
         if of_family(self.undecided, home).any(|mask| fits(mask, shown, allowed.as_ref())) {
-            return Kinship::Undecided;
+            return Kinship::Undecided(UNDECIDED);
         }
         let alike =
             |mask: &&&&MaskRecord| (&mask.before, mask.whole) == (&first.before, first.whole);
@@ -137,6 +145,26 @@ impl<'a> Families<'a> {
             set: first.set.clone(),
             let_go: false,
             doubt: None,
+        })
+    }
+
+    /// Whether the thread may have its mask from a process below the one that shows as its ancestor.
+    fn may_be_from_below(
+        &self,
+        relative: &Descendant,
+        home: Option<i32>,
+        allowed: Option<&PuSet>,
+    ) -> bool {
+        let (shown, start) = (&relative.mask, relative.thread.start);
+        let Some(home) = home.filter(|home| *home != relative.process.pid) else {
+            return false;
+        };
+        self.all.iter().any(|mask| {
+            let rest = allowed.is_none_or(|allowed| !mask.set.is_disjoint(allowed));
+            mask.at <= start
+                && rest
+                && fits(&mask.set, shown, allowed)
+                && may_be_below(mask.process, home, &self.known, &self.parents)
         })
     }
 
@@ -182,6 +210,30 @@ pub(super) fn home(pid: i32, known: &BTreeSet<i32>, parents: &HashMap<i32, i32>)
         at = *parents.get(&at)?;
     }
     None
+}
+
+/// Whether what a process has started may show as started by `home`: an ancestor of it that adopts orphans (subreapers, the
+/// first process of a PID namespace), or its parent by CLONE_PARENT. An ancestor may have ended since.
+pub(super) fn may_be_below(
+    pid: i32,
+    home: i32,
+    known: &BTreeSet<i32>,
+    parents: &HashMap<i32, i32>,
+) -> bool {
+    let (mut at, mut elsewhere) = (pid, false);
+    if pid == home {
+        return false;
+    }
+    for _ in 0..=parents.len() {
+        match parents.get(&at) {
+            Some(parent) if *parent == home => return true,
+            Some(parent) => at = *parent,
+            // Of a process whose threads are all in the journal no parent is listed.
+            None => return known.contains(&at) || !elsewhere,
+        }
+        elsewhere |= known.contains(&at);
+    }
+    true
 }
 
 /// Whether a thread with `mask` may have it from one that was given `asked`, where it may use `allowed`.

@@ -443,8 +443,8 @@ impl<'a> Restoring<'a> {
                         unexplained = true;
                         continue;
                     }
-                    Kinship::Undecided => {
-                        left.push((relative.thread, UNDECIDED));
+                    Kinship::Undecided(why) => {
+                        left.push((relative.thread, why));
                         continue;
                     }
                     Kinship::None => {

@@ -3,7 +3,7 @@
 use super::{
     ROUNDS,
     execs::{Executed, UNDECIDED, executed},
-    family::{home, parents},
+    family::{ADOPTED, home, may_be_below, parents},
     relatives::{Relatives, STRANGER},
     report::{Refusals, RestoreCounts},
     strangers,
@@ -270,6 +270,19 @@ impl Restoring<'_> {
                         && home.is_none_or(|home| home == set.process)
                 });
                 let Some(first) = givers.next() else {
+                    // One that was adopted shows its adopter as its parent.
+                    let pid = relative.process.pid;
+                    let below = |home| {
+                        sets.iter().any(|set| {
+                            set.set == nice
+                                && set.at <= thread.start
+                                && may_be_below(set.process, home, &looked_at, &parents)
+                        })
+                    };
+                    if home.is_some_and(|home| home != pid && below(home)) {
+                        seen.insert(thread);
+                        self.report.fail(thread, ADOPTED);
+                    }
                     continue;
                 };
                 seen.insert(thread);
