@@ -259,3 +259,30 @@ fn what_was_adopted_is_reported() {
         (&set("3"), &set("3"))
     );
 }
+
+#[test]
+fn each_thread_is_judged_by_its_own_cpu_set() {
+    let (kernel, all) = kernel(4);
+    let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let worker = kernel.write().unwrap().fork(first, false).unwrap();
+    let placed = kernel.write().unwrap().fork(first, false).unwrap();
+    let mut journal = journal_of(&all, &[process_record(first)]);
+    bind(&kernel, &mut journal, first.tid, worker, "3");
+    // Its CPU set allows no other, which perch took for another's mask.
+    journal.add(&Record::Placed {
+        thread: placed,
+        process: first.tid,
+        mask: set("3"),
+    });
+    let fork = |of| kernel.write().unwrap().fork(of, false).unwrap();
+    let (_free, heir, moved) = (fork(first), fork(worker), fork(worker));
+    for (thread, pus) in [(placed, "3"), (moved, "1")] {
+        kernel.write().unwrap().own_cpusets.insert(thread, set(pus));
+    }
+    let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None).masks;
+    assert_eq!((report.restored, report.inherited), (3, 2), "{report:?}");
+    kernel.write().unwrap().own_cpusets.clear();
+    for thread in [worker, heir, moved, placed] {
+        assert_eq!(masks(&kernel)[&thread], all, "{thread:?}");
+    }
+}

@@ -113,8 +113,12 @@ impl<'a> Restoring<'a> {
         for (thread, kept) in self.journal.threads() {
             let (process, given) = match kept {
                 Kept::Placed { process, mask } => {
-                    let known = self.foreign.entry(*process).or_default();
-                    known.insert(mask.clone());
+                    // A CPU set of its own gives a thread that mask without anybody having set it.
+                    let own = || self.affinity.allowed(thread).as_ref() == Some(mask);
+                    if self.affinity.mask(thread).as_ref() != Ok(mask) || !own() {
+                        let known = self.foreign.entry(*process).or_default();
+                        known.insert(mask.clone());
+                    }
                     (*process, Some(mask))
                 }
                 Kept::Free { process } => (*process, None),
@@ -420,16 +424,20 @@ impl<'a> Restoring<'a> {
             let families = Families::new(journal, &relatives.all, foreign, &undecided);
             let (mut found, mut unexplained) = (false, false);
             left.clear();
-            // Read once for each process.
+            // Read once for each process. But its threads may be in CPU sets of their own.
             let mut places = BTreeMap::<i32, Option<PuSet>>::new();
             for relative in &relatives.all {
                 if seen.contains(&relative.thread) {
                     continue;
                 }
                 let (affinity, pid) = (&*self.affinity, relative.process.pid);
-                let place = places.entry(pid);
+                let mut place = None;
                 let allowed = || {
-                    let place = place.or_insert_with(|| affinity.allowed(relative.thread));
+                    let own = || affinity.allowed(relative.thread);
+                    place = match places.entry(pid).or_insert_with(own) {
+                        Some(whole) if *whole == relative.mask => Some(whole.clone()),
+                        _ => own(),
+                    };
                     place.clone()
                 };
                 let heir = match families.kinship(relative, allowed) {
@@ -450,9 +458,8 @@ impl<'a> Restoring<'a> {
                     Kinship::None => {
                         // CPU sets may be changing just now: what a thread may use, and its mask, were read one after the
                         // other.
-                        let place = places.get(&pid).and_then(Option::as_ref);
                         unexplained |=
-                            place.is_some_and(|place| families.may_hide(relative, place));
+                            place.is_some_and(|place| families.may_hide(relative, &place));
                         continue;
                     }
                 };

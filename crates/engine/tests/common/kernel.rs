@@ -72,6 +72,8 @@ pub fn shows(mask: &PuSet, cpuset: &PuSet) -> bool {
 pub struct Kernel {
     pub tasks: BTreeMap<ThreadId, Task>,
     pub ended: Vec<(ThreadId, Task)>,
+    /// Threads that are in other CPU sets than their processes (cgroup v1), with these PUs.
+    pub own_cpusets: BTreeMap<ThreadId, PuSet>,
     /// The PUs of each group.
     pub cpusets: Vec<PuSet>,
     /// Who was created by whom or was whom before execve, since perch last looked.
@@ -119,7 +121,11 @@ impl Kernel {
 
     pub fn mask(&self, thread: ThreadId) -> Option<PuSet> {
         let task = self.tasks.get(&thread)?;
-        Some(self.effective(&task.requested, task.group))
+        let Some(own) = self.own_cpusets.get(&thread) else {
+            return Some(self.effective(&task.requested, task.group));
+        };
+        let rest = task.requested.and(own);
+        Some(if rest.is_empty() { own.clone() } else { rest })
     }
 
     /// The administrator changes the PUs of a group.

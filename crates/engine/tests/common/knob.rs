@@ -53,6 +53,9 @@ impl Affinity for Knob {
 
     fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
         let kernel = self.0.read().unwrap();
+        if let Some(own) = kernel.own_cpusets.get(&thread) {
+            return Some(own.clone());
+        }
         let group = kernel.tasks.get(&thread)?.group;
         Some(kernel.cpusets[group].clone())
     }
@@ -99,7 +102,7 @@ impl Affinity for Knob {
                 start: start(task.pid),
             },
             parent: kernel.parent(task.pid),
-            mask: kernel.effective(&task.requested, task.group),
+            mask: kernel.mask(*thread).unwrap(),
         });
         Ok(descendants.collect())
     }
