@@ -39,13 +39,13 @@ pub(super) struct Families<'a> {
     all: Vec<MaskRecord>,
     /// Processes whose threads perch has looked at: the masks that they inherited from outside the session are known.
     known: BTreeSet<i32>,
-    parents: HashMap<i32, i32>,
+    parents: &'a HashMap<i32, i32>,
 }
 
 impl<'a> Families<'a> {
     pub fn new(
         journal: &'a Journal,
-        descendants: &[Descendant],
+        parents: &'a HashMap<i32, i32>,
         foreign: &'a Foreign,
         undecided: &'a Foreign,
     ) -> Self {
@@ -61,7 +61,7 @@ impl<'a> Families<'a> {
             undecided,
             all,
             known: journal.looked_at().collect(),
-            parents: parents(descendants),
+            parents,
         }
     }
 
@@ -164,12 +164,12 @@ impl<'a> Families<'a> {
             mask.at <= start
                 && rest
                 && fits(&mask.set, shown, allowed)
-                && may_be_below(mask.process, home, &self.known, &self.parents)
+                && may_be_below(mask.process, home, &self.known, self.parents)
         })
     }
 
     pub fn home(&self, pid: i32) -> Option<i32> {
-        home(pid, &self.known, &self.parents)
+        home(pid, &self.known, self.parents)
     }
 
     fn candidates(&self, home: Option<i32>) -> Box<dyn Iterator<Item = &MaskRecord> + '_> {

@@ -404,6 +404,7 @@ impl<'a> Restoring<'a> {
         let mut left = Vec::new();
         let undecided = std::mem::take(&mut self.undecided);
         let mut older: Option<Foreign> = None;
+        let mut parents = HashMap::new();
         for _ in 0..ROUNDS {
             let journal = self.journal;
             let known =
@@ -417,11 +418,13 @@ impl<'a> Restoring<'a> {
                     return;
                 }
             };
+            // Those of processes of which every thread has been seen are not listed again.
+            parents.extend(family::parents(&relatives.all));
             let foreign = &*older.get_or_insert_with(|| {
-                let families = Families::new(journal, &relatives.all, &self.foreign, &undecided);
+                let families = Families::new(journal, &parents, &self.foreign, &undecided);
                 self.older(&families, &relatives)
             });
-            let families = Families::new(journal, &relatives.all, foreign, &undecided);
+            let families = Families::new(journal, &parents, foreign, &undecided);
             let (mut found, mut unexplained) = (false, false);
             left.clear();
             // Read once for each process. But its threads may be in CPU sets of their own.

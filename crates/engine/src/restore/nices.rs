@@ -226,6 +226,7 @@ impl Restoring<'_> {
         let looked_at: BTreeSet<i32> = self.journal.looked_at().collect();
         let sets: Vec<NiceSetRecord> = self.journal.nice_sets().collect();
         let mut seen = HashSet::new();
+        let mut all_parents = HashMap::new();
         // A thread that is born while its parent is being restored is found by looking again.
         for _ in 0..ROUNDS {
             let journal = self.journal;
@@ -239,7 +240,8 @@ impl Restoring<'_> {
                     return;
                 }
             };
-            let parents = parents(&relatives.all);
+            all_parents.extend(parents(&relatives.all));
+            let parents = &all_parents;
             if seen.is_empty() {
                 // What has a value that perch has set in its process only after it was created has it from others.
                 for relative in &relatives.all {
@@ -263,7 +265,7 @@ impl Restoring<'_> {
                 let Ok(nice) = self.nice(thread) else {
                     continue;
                 };
-                let home = home(relative.process.pid, &looked_at, &parents);
+                let home = home(relative.process.pid, &looked_at, parents);
                 let mut givers = sets.iter().filter(|set| {
                     set.set == nice
                         && set.at <= thread.start
@@ -276,7 +278,7 @@ impl Restoring<'_> {
                         sets.iter().any(|set| {
                             set.set == nice
                                 && set.at <= thread.start
-                                && may_be_below(set.process, home, &looked_at, &parents)
+                                && may_be_below(set.process, home, &looked_at, parents)
                         })
                     };
                     if home.is_some_and(|home| home != pid && below(home)) {
