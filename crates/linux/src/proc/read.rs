@@ -247,6 +247,23 @@ pub fn last_task_number() -> Option<i32> {
     text.split_whitespace().last()?.parse().ok()
 }
 
+/// What separates the marks of nested sessions; no mark contains it.
+const SEPARATOR: char = ',';
+
+/// The value of [`SESSION_VARIABLE`](perch_core::machine::SESSION_VARIABLE) for the program of a session that was itself
+/// started by others: it belongs to each of them.
+pub fn nested_mark(outer: Option<&str>, mark: &str) -> String {
+    match outer.filter(|outer| !outer.is_empty()) {
+        Some(outer) => format!("{outer}{SEPARATOR}{mark}"),
+        None => mark.to_owned(),
+    }
+}
+
+/// Whether a session's mark is among those in the variable's value.
+pub fn has_mark(value: &str, mark: &str) -> bool {
+    value.split(SEPARATOR).any(|one| one == mark)
+}
+
 /// The value of an environment variable with which a process was started; `None` if it has none or may not be read.
 pub fn session_of(process: i32, variable: &str) -> Option<OsString> {
     let mut reader = Reader::new();
@@ -260,6 +277,15 @@ pub fn session_of(process: i32, variable: &str) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_within_another_bears_both_marks() {
+        let outer = nested_mark(None, "1-2-a");
+        let both = nested_mark(Some(&outer), "1-2-ab");
+        assert_eq!((&*outer, &*both), ("1-2-a", "1-2-a,1-2-ab"));
+        assert!(has_mark(&both, "1-2-a") && has_mark(&both, "1-2-ab"));
+        assert!(!has_mark(&outer, "1-2-ab") && !has_mark("1-2-ab", "1-2-a"));
+    }
 
     #[test]
     fn own_files_are_read() {
