@@ -89,6 +89,11 @@ pub trait Affinity: Send {
         None
     }
 
+    /// Whether each program that the process executes gets another [`Image`]: not without address space randomization.
+    fn images_differ(&self, _process: ProcessId) -> bool {
+        true
+    }
+
     /// Whether the thread runs on behalf of this user: its real, effective or saved user number is this one.
     fn belongs_to(&self, thread: ThreadId, user: u32) -> bool;
 

@@ -30,6 +30,10 @@ pub(crate) struct Taken {
     pub noticed: Vec<Noticed>,
     /// Processes that were not known before.
     pub processes: Vec<ProcessId>,
+    /// Threads that were seen first, and whose masks are nobody's.
+    pub seen: Vec<ThreadId>,
+    /// Processes of which no thread is left.
+    pub ended: Vec<ProcessId>,
     /// Processes of which nothing can be reported any more.
     pub departed: Vec<ProcessId>,
     /// Targets of which no process is left.
@@ -211,20 +215,23 @@ impl Control {
             });
         }
         if !observation.ended.is_empty() {
-            self.part_with(&pids, observation.at);
+            taken.ended = self.part_with(&pids, observation.at);
         }
+        taken.seen = self.ownership.take_seen();
         self.departed(observation.at, &mut taken);
         self.observations += 1;
         taken
     }
 
     /// Processes of which no thread is left are known for a while yet.
-    fn part_with(&mut self, live: &HashSet<i32>, at: u64) {
+    fn part_with(&mut self, live: &HashSet<i32>, at: u64) -> Vec<ProcessId> {
+        let mut ended = Vec::new();
         let (departing, ownership) = (&mut self.departing, &self.ownership);
         let observations = self.observations + LINGER_OBSERVATIONS;
         self.processes.retain(|pid, process| {
             let lives = live.contains(pid);
             if !lives {
+                ended.push(*process);
                 departing.push_back(Departing {
                     process: *process,
                     target: ownership.target(*pid),
@@ -234,6 +241,7 @@ impl Control {
             }
             lives
         });
+        ended
     }
 
     fn departed(&mut self, at: u64, taken: &mut Taken) {

@@ -115,6 +115,8 @@ pub(crate) struct KnownNices {
     departed: HashMap<ThreadId, Known>,
     departures: VecDeque<(u64, ThreadId)>,
     observations: u64,
+    /// Threads that the last observation has shown first, and whose values are not perch's.
+    pub seen: Vec<ThreadId>,
     /// All values that perch has set on some thread.
     given: BTreeSet<i32>,
 }
@@ -133,6 +135,7 @@ impl KnownNices {
     /// Takes in the values of an observation.
     pub fn observe(&mut self, observation: &Observation) -> Vec<NiceNoticed> {
         self.observations += 1;
+        self.seen.clear();
         self.depart(observation);
         let mut noticed = Vec::new();
         let mut born: HashMap<ThreadId, Source> = HashMap::new();
@@ -195,6 +198,8 @@ impl KnownNices {
                 noticed.push(NiceNoticed::Inherited(id));
             } else if self.given.contains(&nice) {
                 noticed.push(NiceNoticed::Foreign(id));
+            } else {
+                self.seen.push(id);
             }
             self.threads.insert(id, known);
         }

@@ -60,12 +60,21 @@ fn record() -> impl Strategy<Value = Record> {
             id: ProcessId { pid, start: 7 },
             image: Some(Image { code, stack: 3 }),
             unseen: code.is_multiple_of(2),
+            first_ended: code.is_multiple_of(3),
+            ended: code.is_multiple_of(5).then_some(code),
         })),
         1 => (process(), pus(), pus(), whole(), 0..1000u64).prop_map(
             |(process, set, before, whole, at)| Record::Mask(MaskRecord {
                 process, set, before, whole, at,
             })
         ),
+        1 => (process(), prop::collection::vec((1..40i32, Just(7u64)), 0..4)).prop_map(
+            |(process, threads)| Record::Seen { process, threads }
+        ),
+        1 => (process(), prop::collection::vec((1..40i32, Just(7u64)), 0..4)).prop_map(
+            |(process, threads)| Record::NiceSeen { process, threads }
+        ),
+        1 => process().prop_map(|pid| Record::Forgotten { process: ProcessId { pid, start: 7 } }),
         1 => (thread(), "g[0-3]").prop_map(|(thread, group)| Record::Group { thread, group }),
         1 => "g[0-3]".prop_map(|group| Record::GroupRemoved { group }),
     ]
@@ -305,6 +314,8 @@ fn a_process_that_is_forgotten_takes_its_masks_along() {
         id,
         image: None,
         unseen: false,
+        first_ended: false,
+        ended: None,
     }));
     for process in [4, 5, 6] {
         journal.add(&mask(process));
@@ -513,6 +524,8 @@ fn the_lines_of_a_journal() {
             id: ProcessId { pid: 5, start: 6 },
             image: Some(Image { code: 1, stack: 2 }),
             unseen: false,
+            first_ended: false,
+            ended: None,
         }),
         Record::Set(SetRecord {
             thread,
@@ -540,8 +553,8 @@ fn the_lines_of_a_journal() {
     ];
     insta::assert_snapshot!(String::from_utf8(bytes(&records)).unwrap(), @r#"
     perch-journal 2 0000000000000355
-    0d739e0c 0 {"journal":4,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
-    c9075482 1 {"journal":4,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
+    1c6b0030 0 {"journal":5,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
+    d81fcabe 1 {"journal":5,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
     ee74ce21 2 {"process":{"pid":5,"start":6,"image":{"code":1,"stack":2}}}
     38c2b3fd 3 {"set":{"thread":{"tid":5,"start":6},"process":5,"knob":"affinity","before":"0-7","whole":true,"from":["0-7"],"set":"3","let_go":false,"at":678}}
     d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}

@@ -254,19 +254,29 @@ fn restore_later(
     report: &RestoreReport,
 ) -> Result<(), TestCaseError> {
     let hidden = |(_, why): &(Option<ThreadId>, String)| why.contains("cpuset");
+    // Left alone for good: this kernel has no subreapers, so others have set these masks.
+    let adopted = |(_, why): &(Option<ThreadId>, String)| why.contains("adopted");
     prop_assert!(
-        report.masks.failed.iter().all(hidden),
+        report
+            .masks
+            .failed
+            .iter()
+            .all(|failed| hidden(failed) || adopted(failed)),
         "{:?}",
         report.masks.failed
     );
-    if report.has_failed() {
+    if report.masks.failed.iter().any(hidden) {
         let all = kernel.read().unwrap().pus.clone();
         kernel.write().unwrap().veil();
         for group in 0..2 {
             kernel.write().unwrap().set_cpuset(group, &all);
         }
         let report = restore(&mut Knob(Arc::clone(kernel)), journal, None);
-        prop_assert!(!report.has_failed(), "{:?}", report.masks.failed);
+        prop_assert!(
+            report.masks.failed.iter().all(adopted),
+            "{:?}",
+            report.masks.failed
+        );
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::{
     launch::{self, Child},
     limits::{Budget, Kept, Purpose},
     machine::{Builder, LiveMachine},
-    proc::{Reader, parse_stat},
+    proc::{Reader, nested_mark, parse_stat},
     signals::{self, Received, Sender, Signals},
     threads::Launched,
 };
@@ -363,7 +363,7 @@ impl Targets for LinuxMachine {
             // Refused only by kernels before 3.4; orphans then go to init and are found by their mark.
             let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         }
-        let waiting = launch::prepare(launch)?;
+        let waiting = launch::prepare(&within_others(launch))?;
         let pid = waiting.pid();
         let session = launch
             .environment
@@ -392,6 +392,19 @@ impl Targets for LinuxMachine {
         self.attached.retain(|(_, of, _)| *of != target);
         self.live.detach(target);
     }
+}
+
+/// The launch with the marks of the sessions in which this perch itself runs: without them these would not find what the
+/// program leaves behind.
+fn within_others(launch: &Launch) -> Launch {
+    let outer = std::env::var(SESSION_VARIABLE).ok();
+    let mut launch = launch.clone();
+    for (name, value) in &mut launch.environment {
+        if name == SESSION_VARIABLE {
+            *value = nested_mark(outer.as_deref(), &value.to_string_lossy()).into();
+        }
+    }
+    launch
 }
 
 fn process_of(tid: i32) -> Option<i32> {

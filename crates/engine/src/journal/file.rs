@@ -32,6 +32,8 @@ pub struct JournalFile {
     length: u64,
     /// The number of the next line.
     next: u64,
+    /// Threads in the lines of which several share one.
+    more: usize,
 }
 
 impl JournalFile {
@@ -49,6 +51,7 @@ impl JournalFile {
             journal,
             length,
             next,
+            more: 0,
         })
     }
 
@@ -85,7 +88,7 @@ impl JournalFile {
     pub fn log_outcome(&mut self, records: &[Record]) -> io::Result<()> {
         records.iter().for_each(|record| self.journal.add(record));
         self.write(records)?;
-        if self.next as usize > 2 * self.journal.len() + SLACK {
+        if self.next as usize + self.more > 2 * self.journal.len() + SLACK {
             self.compact()?;
         }
         Ok(())
@@ -140,12 +143,14 @@ impl JournalFile {
         }
         self.length = length;
         self.next += records.len() as u64;
+        self.more += records.iter().map(Record::more).sum::<usize>();
         Ok(())
     }
 
     fn compact(&mut self) -> io::Result<()> {
         (self.file, self.length, self.next) =
             write_whole(&self.path, &self.journal, RenameFlags::empty())?;
+        self.more = 0;
         Ok(())
     }
 }

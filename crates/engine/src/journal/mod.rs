@@ -13,7 +13,7 @@ pub use records::{
     Record, SetRecord, VERSION,
 };
 
-use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image, irq::devices_in_common};
+use perch_core::{Outcome, ProcessId, PuSet, ThreadId, irq::devices_in_common};
 use std::collections::BTreeMap;
 
 /// What is to be done with a thread on restore.
@@ -173,6 +173,24 @@ impl Journal {
                 self.threads
                     .insert(*thread, Kept::Free { process: *process });
             }
+            Record::Seen { process, threads } => {
+                let process = *process;
+                let threads = threads.iter().map(|(tid, start)| ThreadId {
+                    tid: *tid,
+                    start: *start,
+                });
+                let free = threads.map(|thread| (thread, Kept::Free { process }));
+                self.threads.extend(free);
+            }
+            Record::NiceSeen { process, threads } => {
+                let (process, nice) = (*process, None);
+                let threads = threads.iter().map(|(tid, start)| ThreadId {
+                    tid: *tid,
+                    start: *start,
+                });
+                let free = threads.map(|thread| (thread, NiceKept::Placed { process, nice }));
+                self.nices.extend(free);
+            }
             Record::Placed {
                 thread,
                 process,
@@ -189,6 +207,7 @@ impl Journal {
             Record::Process(process) => {
                 self.processes.insert(process.id, *process);
             }
+            Record::Forgotten { process } => self.forget_process(*process),
             Record::Mask(mask) => self.add_mask(mask),
             Record::Irq(irq) => {
                 self.add_irq(irq);
@@ -449,14 +468,28 @@ impl Journal {
             })
     }
 
+    /// Whether the session has set masks in a process.
+    pub fn has_set_masks(&self, process: i32) -> bool {
+        let first = (process, PuSet::new(), PuSet::new(), false);
+        let next = self.masks.range(first..).next();
+        next.is_some_and(|((of, ..), _)| *of == process)
+    }
+
+    /// Whether the session has set nice values in a process.
+    pub fn has_set_nices(&self, process: i32) -> bool {
+        let first = (process, i32::MIN, i32::MIN);
+        let next = self.nice_sets.range(first..).next();
+        next.is_some_and(|((of, ..), _)| *of == process)
+    }
+
     /// The processes of the session.
     pub fn processes(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.processes.keys().copied()
     }
 
-    /// The program that a process executed when it was last looked at.
-    pub fn image(&self, process: ProcessId) -> Option<Image> {
-        self.processes.get(&process)?.image
+    /// What it knows of a process.
+    pub fn process(&self, process: ProcessId) -> Option<&ProcessRecord> {
+        self.processes.get(&process)
     }
 
     /// The numbers of processes whose threads perch has looked at.
@@ -476,17 +509,27 @@ impl Journal {
             }),
             Kept::Placed { .. } | Kept::Free { .. } => None,
         });
-        let threads = self.threads.iter().map(|(thread, kept)| match kept {
-            Kept::Placed { process, mask } => Record::Placed {
+        let seen = self.threads.iter().filter_map(|(thread, kept)| match kept {
+            Kept::Free { process } => Some((*process, *thread)),
+            Kept::Placed { .. } | Kept::Held(_) => None,
+        });
+        let seen = Record::seen(seen, false);
+        let nices_seen = self.nices.iter().filter_map(|(thread, kept)| match kept {
+            NiceKept::Placed {
+                process,
+                nice: None,
+            } => Some((*process, *thread)),
+            NiceKept::Placed { .. } | NiceKept::Held(_) => None,
+        });
+        let nices_seen = Record::seen(nices_seen, true);
+        let threads = self.threads.iter().filter_map(|(thread, kept)| match kept {
+            Kept::Placed { process, mask } => Some(Record::Placed {
                 thread: *thread,
                 process: *process,
                 mask: mask.clone(),
-            },
-            Kept::Free { process } => Record::Free {
-                thread: *thread,
-                process: *process,
-            },
-            Kept::Held(held) => Record::Set(SetRecord {
+            }),
+            Kept::Free { .. } => None,
+            Kept::Held(held) => Some(Record::Set(SetRecord {
                 thread: *thread,
                 process: held.process,
                 knob: Knob::Affinity,
@@ -496,19 +539,20 @@ impl Journal {
                 set: held.set.clone(),
                 let_go: Some(held.let_go),
                 at: u64::MAX,
-            }),
+            })),
         });
         let irqs = self.irqs.values().cloned().map(Record::Irq);
-        let nices = self.nices.iter().map(|(thread, kept)| match kept {
-            NiceKept::Held(held) => Record::Nice(NiceRecord {
+        let nices = self.nices.iter().filter_map(|(thread, kept)| match kept {
+            NiceKept::Held(held) => Some(Record::Nice(NiceRecord {
                 at: u64::MAX,
                 ..*held
-            }),
-            NiceKept::Placed { process, nice } => Record::NicePlaced {
+            })),
+            NiceKept::Placed { nice: None, .. } => None,
+            NiceKept::Placed { process, nice } => Some(Record::NicePlaced {
                 thread: *thread,
                 process: *process,
                 nice: *nice,
-            },
+            }),
         });
         let nices = self.nice_sets().map(Record::NiceSet).chain(nices);
         let groups = self.groups().map(|(group, thread)| Record::Group {
@@ -518,6 +562,8 @@ impl Journal {
         masks
             .chain(processes)
             .chain(threads)
+            .chain(seen)
+            .chain(nices_seen)
             .chain(doubts)
             .chain(irqs)
             .chain(nices)

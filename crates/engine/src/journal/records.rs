@@ -2,9 +2,11 @@
 
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// The format's version. Format 3 is the same without control groups, format 2 also without nice values.
-pub const VERSION: u32 = 4;
+/// The format's version. Format 4 knew less of ended processes and of threads that were only seen, format 3 also had no
+/// control groups, format 2 no nice values either.
+pub const VERSION: u32 = 5;
 
 /// Whose journal it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +168,13 @@ pub struct ProcessRecord {
     /// started it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unseen: bool,
+    /// Whether its first thread had ended already: if that lives again, another has taken over its number (since format 5).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_ended: bool,
+    /// When it was seen to have ended, in clock ticks after boot (since format 5): what starts later does not descend from
+    /// it, and its number may be another's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
 }
 
 /// One line after the header.
@@ -180,6 +189,21 @@ pub enum Record {
         thread: ThreadId,
         /// What came of it.
         outcome: Outcome,
+    },
+    /// Threads that perch has seen with masks which it has set on none of them, in a process in which it has set some: what
+    /// they have later they have not inherited (since format 5). By number and start.
+    Seen {
+        /// Their process.
+        process: i32,
+        /// The threads.
+        threads: Vec<(i32, u64)>,
+    },
+    /// The same of nice values (since format 5).
+    NiceSeen {
+        /// Their process.
+        process: i32,
+        /// The threads.
+        threads: Vec<(i32, u64)>,
     },
     /// A thread that a process other than perch has placed. Leave it alone, and so every thread that inherited its
     /// mask.
@@ -209,6 +233,12 @@ pub enum Record {
     },
     /// A process of the session, or the program that it executes now.
     Process(ProcessRecord),
+    /// A process that ended so long ago that all it has started is known: its number says nothing any more (since
+    /// format 5).
+    Forgotten {
+        /// The process.
+        process: ProcessId,
+    },
     /// A mask that was set on a thread that has ended since (written when the file is made shorter).
     Mask(MaskRecord),
     /// An interrupt's mask is about to be changed.
@@ -259,6 +289,9 @@ pub enum Record {
     },
 }
 
+/// Threads in one record: if it is damaged, only these are lost.
+const TOGETHER: usize = 256;
+
 impl Record {
     /// The masks in it.
     pub(super) fn masks(&self) -> impl Iterator<Item = &PuSet> {
@@ -278,8 +311,40 @@ impl Record {
             | Self::NicePlaced { .. }
             | Self::NiceSet(_)
             | Self::Group { .. }
-            | Self::GroupRemoved { .. } => (Vec::new(), &[]),
+            | Self::GroupRemoved { .. }
+            | Self::Seen { .. }
+            | Self::Forgotten { .. }
+            | Self::NiceSeen { .. } => (Vec::new(), &[]),
         };
         masks.into_iter().chain(from)
+    }
+
+    /// Records that these threads were seen, each with its process.
+    pub fn seen(threads: impl IntoIterator<Item = (i32, ThreadId)>, nice: bool) -> Vec<Self> {
+        let mut processes = BTreeMap::<i32, Vec<(i32, u64)>>::new();
+        for (process, ThreadId { tid, start }) in threads {
+            processes.entry(process).or_default().push((tid, start));
+        }
+        let mut records = Vec::new();
+        for (process, threads) in processes {
+            records.extend(threads.chunks(TOGETHER).map(|threads| {
+                let threads = threads.to_vec();
+                match nice {
+                    false => Self::Seen { process, threads },
+                    true => Self::NiceSeen { process, threads },
+                }
+            }));
+        }
+        records
+    }
+
+    /// How many threads it tells of beyond the first.
+    pub(super) fn more(&self) -> usize {
+        match self {
+            Self::Seen { threads, .. } | Self::NiceSeen { threads, .. } => {
+                threads.len().saturating_sub(1)
+            }
+            _ => 0,
+        }
     }
 }

@@ -53,6 +53,8 @@ pub struct Ownership {
     processes: HashMap<i32, Process>,
     /// Threads that were given up for now.
     doubted: HashSet<ThreadId>,
+    /// Threads that were seen first since this was last asked for, and whose masks are not perch's.
+    seen: Vec<ThreadId>,
     /// Observations so far, by seconds.
     observations: u64,
     /// When the last one was counted, in nanoseconds since the machine was opened.
@@ -74,6 +76,7 @@ impl Ownership {
             departures: VecDeque::new(),
             processes: HashMap::new(),
             doubted: HashSet::new(),
+            seen: Vec::new(),
             observations: 0,
             counted: 0,
             default,
@@ -100,6 +103,11 @@ impl Ownership {
     /// Every thread, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (ThreadId, &Owned)> {
         self.threads.iter().map(|(id, owned)| (*id, owned))
+    }
+
+    /// Threads that were seen first since the last call, and whose masks are nobody's.
+    pub(crate) fn take_seen(&mut self) -> Vec<ThreadId> {
+        std::mem::take(&mut self.seen)
     }
 
     /// Threads whose binding the kernel has replaced, in no particular order.
@@ -322,7 +330,7 @@ impl Ownership {
         match (&owned.asked, owned.unmanaged) {
             (Some(_), _) => noticed.push(Noticed::Inherited(id)),
             (None, Some(_)) => noticed.push(Noticed::Foreign(id)),
-            (None, None) => {}
+            (None, None) => self.seen.push(id),
         }
         if owned.is_doubted() {
             noticed.push(Noticed::Doubted(id));

@@ -89,11 +89,13 @@ fn by_target(records: Vec<(u32, Record)>) -> BTreeMap<u32, Vec<Record>> {
 
 /// A process with the program that it executes now.
 fn process_record(affinity: &dyn Affinity, id: ProcessId) -> Record {
-    let image = affinity.image(id);
+    let ProcessId { pid: tid, start } = id;
     Record::Process(ProcessRecord {
         id,
-        image,
+        image: affinity.image(id),
         unseen: false,
+        first_ended: affinity.mask(ThreadId { tid, start }) == Err(MaskError::Gone),
+        ended: None,
     })
 }
 
@@ -173,7 +175,9 @@ impl Reconciler {
         let noticed = noticed.filter_map(|noticed| self.record(noticed, control, affinity));
         let nices = taken.nices.iter();
         let nices = nices.filter_map(|noticed| Self::nice_record(*noticed, control));
-        let mut records: Vec<(u32, Record)> = noticed.chain(nices).collect();
+        let mut records = self.ends(taken);
+        records.extend(noticed.chain(nices));
+        records.extend(self.seen(taken, control));
         for process in &taken.processes {
             // Journaled before anything is changed, so that a restore after perch was killed knows the process, whatever
             // it starts.
@@ -192,11 +196,46 @@ impl Reconciler {
                     file.journal_mut().forget(*thread);
                 }
             }
-            for process in &taken.departed {
-                file.journal_mut().forget_process(*process);
-            }
         }
         self.log_outcome(records, remarks);
+    }
+
+    /// Which threads had not inherited what perch has set in their processes: they are not to be taken for heirs if they are
+    /// given that later.
+    fn seen(&self, taken: &Taken, control: &Control) -> Vec<(u32, Record)> {
+        let process = |thread: &ThreadId| Some(control.ownership.get(*thread)?.pid);
+        let nice_process = |thread: &ThreadId| Some(control.nices.get(*thread)?.pid);
+        let mut records = Vec::new();
+        for (target, file) in &self.files {
+            let journal = file.journal();
+            let masks = taken.seen.iter().filter_map(|id| Some((process(id)?, *id)));
+            let masks = masks.filter(|(pid, _)| journal.has_set_masks(*pid));
+            let nices = control.nices.seen.iter();
+            let nices = nices.filter_map(|id| Some((nice_process(id)?, *id)));
+            let nices = nices.filter(|(pid, _)| journal.has_set_nices(*pid));
+            let all = Record::seen(masks, false).into_iter();
+            let all = all.chain(Record::seen(nices, true));
+            records.extend(all.map(|record| (*target, record)));
+        }
+        records
+    }
+
+    /// What the journals must know of processes that have ended: their numbers may be given out again.
+    fn ends(&self, taken: &Taken) -> Vec<(u32, Record)> {
+        let at = (self.clock)();
+        let mut records = Vec::new();
+        for (target, file) in &self.files {
+            let known = |process: &ProcessId| file.journal().process(*process);
+            let ended = taken.ended.iter().filter_map(known);
+            let ended = ended.map(|record| ProcessRecord {
+                ended: Some(at),
+                ..*record
+            });
+            records.extend(ended.map(|record| (*target, Record::Process(record))));
+            let departed = taken.departed.iter().filter(|id| known(id).is_some());
+            records.extend(departed.map(|id| (*target, Record::Forgotten { process: *id })));
+        }
+        records
     }
 
     /// What the journal must know of a thread that was found in some state, with its target.
@@ -376,6 +415,8 @@ impl Reconciler {
                         id,
                         image: None,
                         unseen: true,
+                        first_ended: false,
+                        ended: None,
                     })
                 })
                 .collect();

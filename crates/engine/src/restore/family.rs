@@ -1,12 +1,17 @@
 //! From which threads may a thread that is not in the journal have inherited its mask? From threads of its own process,
 //! or of its nearest ancestor in the journal.
 
+use super::execs::UNDECIDED;
 use crate::{
     journal::{Held, Journal, MaskRecord},
     ownership::explains,
 };
 use perch_core::{PuSet, affinity::Descendant};
 use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Why a thread is left as it is that may have been adopted.
+pub(super) const ADOPTED: &str = "it may have inherited this from a process that perch had bound, and been adopted by \
+                                  the one that shows as its parent, or been given it by others";
 
 /// The masks that others have set, by process.
 pub(super) type Foreign = HashMap<i32, HashSet<PuSet>>;
@@ -19,6 +24,8 @@ pub(super) enum Kinship {
     Heir(Held),
     /// Its CPU set makes a mask of perch's look like another process's mask. A wider CPU set will show whose it is.
     Hidden,
+    /// It may have inherited a mask of perch's, or been given it by others, for this reason.
+    Undecided(&'static str),
 }
 
 pub(super) struct Families<'a> {
@@ -27,14 +34,21 @@ pub(super) struct Families<'a> {
     masks: HashMap<i32, Vec<MaskRecord>>,
     /// The masks that other processes have set, by process.
     foreign: &'a Foreign,
+    /// The masks of which it is unknown whether perch has set them, by process.
+    undecided: &'a Foreign,
     all: Vec<MaskRecord>,
     /// Processes whose threads perch has looked at: the masks that they inherited from outside the session are known.
     known: BTreeSet<i32>,
-    parents: HashMap<i32, i32>,
+    parents: &'a HashMap<i32, i32>,
 }
 
 impl<'a> Families<'a> {
-    pub fn new(journal: &'a Journal, descendants: &[Descendant], foreign: &'a Foreign) -> Self {
+    pub fn new(
+        journal: &'a Journal,
+        parents: &'a HashMap<i32, i32>,
+        foreign: &'a Foreign,
+        undecided: &'a Foreign,
+    ) -> Self {
         let mut masks = HashMap::<i32, Vec<MaskRecord>>::new();
         let all: Vec<MaskRecord> = journal.masks().collect();
         for mask in &all {
@@ -44,10 +58,21 @@ impl<'a> Families<'a> {
             journal,
             masks,
             foreign,
+            undecided,
             all,
             known: journal.looked_at().collect(),
-            parents: parents(descendants),
+            parents,
         }
+    }
+
+    /// Whether the thread has a mask that perch has set in its family only after it was created.
+    pub fn is_older(&self, relative: &Descendant) -> bool {
+        let home = self.home(relative.process.pid);
+        let mut same = self
+            .candidates(home)
+            .filter(|mask| mask.set == relative.mask)
+            .peekable();
+        home.is_some() && same.peek().is_some() && same.all(|mask| mask.at > relative.thread.start)
     }
 
     /// Whether the thread may have inherited a mask that does not show now: its CPU set, which allows `place`, is changing,
@@ -71,10 +96,10 @@ impl<'a> Families<'a> {
         let candidates = self.candidates(home);
         let candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
         let candidates: Vec<&MaskRecord> = candidates.collect();
-        if candidates.is_empty() {
+        if candidates.is_empty() && home.is_none_or(|home| home == relative.process.pid) {
             return Kinship::None;
         }
-        let mut foreign = self.foreign_to(home).peekable();
+        let mut foreign = of_family(self.foreign, home).peekable();
         let shown = &relative.mask;
         let exact = candidates.iter().any(|mask| mask.set == *shown);
         let allowed = if exact && foreign.peek().is_none() {
@@ -85,7 +110,10 @@ impl<'a> Families<'a> {
         let handed_on = |mask: &&&MaskRecord| fits(&mask.set, &relative.mask, allowed.as_ref());
         let matching: Vec<&&MaskRecord> = candidates.iter().filter(handed_on).collect();
         let Some(first) = matching.first() else {
-            return Kinship::None;
+            return match self.may_be_from_below(relative, home, allowed.as_ref()) {
+                true => Kinship::Undecided(ADOPTED),
+                false => Kinship::None,
+            };
         };
         let foreign: Vec<&PuSet> = foreign
             .filter(|mask| fits(mask, shown, allowed.as_ref()))
@@ -95,6 +123,9 @@ impl<'a> Families<'a> {
                 true => Kinship::None,
                 false => Kinship::Hidden,
             };
+        }
+        if of_family(self.undecided, home).any(|mask| fits(mask, shown, allowed.as_ref())) {
+            return Kinship::Undecided(UNDECIDED);
         }
         let alike =
             |mask: &&&&MaskRecord| (&mask.before, mask.whole) == (&first.before, first.whole);
@@ -117,8 +148,28 @@ impl<'a> Families<'a> {
         })
     }
 
-    fn home(&self, pid: i32) -> Option<i32> {
-        home(pid, &self.known, &self.parents)
+    /// Whether the thread may have its mask from a process below the one that shows as its ancestor.
+    fn may_be_from_below(
+        &self,
+        relative: &Descendant,
+        home: Option<i32>,
+        allowed: Option<&PuSet>,
+    ) -> bool {
+        let (shown, start) = (&relative.mask, relative.thread.start);
+        let Some(home) = home.filter(|home| *home != relative.process.pid) else {
+            return false;
+        };
+        self.all.iter().any(|mask| {
+            let rest = allowed.is_none_or(|allowed| !mask.set.is_disjoint(allowed));
+            mask.at <= start
+                && rest
+                && fits(&mask.set, shown, allowed)
+                && may_be_below(mask.process, home, &self.known, self.parents)
+        })
+    }
+
+    pub fn home(&self, pid: i32) -> Option<i32> {
+        home(pid, &self.known, self.parents)
     }
 
     fn candidates(&self, home: Option<i32>) -> Box<dyn Iterator<Item = &MaskRecord> + '_> {
@@ -128,12 +179,13 @@ impl<'a> Families<'a> {
             None => Box::new(self.all.iter()),
         }
     }
+}
 
-    fn foreign_to(&self, home: Option<i32>) -> Box<dyn Iterator<Item = &PuSet> + '_> {
-        match home {
-            Some(home) => Box::new(self.foreign.get(&home).into_iter().flatten()),
-            None => Box::new(self.foreign.values().flatten()),
-        }
+/// Of masks by process, those of a family; of all where it is not known.
+fn of_family(masks: &Foreign, home: Option<i32>) -> Box<dyn Iterator<Item = &PuSet> + '_> {
+    match home {
+        Some(home) => Box::new(masks.get(&home).into_iter().flatten()),
+        None => Box::new(masks.values().flatten()),
     }
 }
 
@@ -158,6 +210,30 @@ pub(super) fn home(pid: i32, known: &BTreeSet<i32>, parents: &HashMap<i32, i32>)
         at = *parents.get(&at)?;
     }
     None
+}
+
+/// Whether what a process has started may show as started by `home`: an ancestor of it that adopts orphans (subreapers, the
+/// first process of a PID namespace), or its parent by CLONE_PARENT. An ancestor may have ended since.
+pub(super) fn may_be_below(
+    pid: i32,
+    home: i32,
+    known: &BTreeSet<i32>,
+    parents: &HashMap<i32, i32>,
+) -> bool {
+    let (mut at, mut elsewhere) = (pid, false);
+    if pid == home {
+        return false;
+    }
+    for _ in 0..=parents.len() {
+        match parents.get(&at) {
+            Some(parent) if *parent == home => return true,
+            Some(parent) => at = *parent,
+            // Of a process whose threads are all in the journal no parent is listed.
+            None => return known.contains(&at) || !elsewhere,
+        }
+        elsewhere |= known.contains(&at);
+    }
+    true
 }
 
 /// Whether a thread with `mask` may have it from one that was given `asked`, where it may use `allowed`.

@@ -1,10 +1,12 @@
 //! Giving threads back the masks that they had before perch.
 
+mod execs;
 mod family;
 mod groups;
 mod irqs;
 mod nices;
 mod recover;
+mod relatives;
 mod report;
 
 pub use irqs::restore_irqs;
@@ -15,8 +17,10 @@ use crate::{
     journal::{Held, Journal, Kept},
     ownership::explains,
 };
+use execs::{Executed, UNDECIDED, executed};
 use family::{Families, Foreign, Kinship, fits};
 use perch_core::{Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
+use relatives::{Relatives, STRANGER};
 use report::Refusals;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -65,10 +69,14 @@ pub fn restore(
         owner,
         report: RestoreCounts::default(),
         foreign: HashMap::new(),
+        undecided: HashMap::new(),
         gone: BTreeMap::new(),
+        alive: HashSet::new(),
+        changed: HashSet::new(),
     };
     restoring.known_threads();
     restoring.executed();
+    restoring.may_have_executed();
     restoring.descendants();
     RestoreReport {
         masks: restoring.report,
@@ -84,8 +92,14 @@ struct Restoring<'a> {
     owner: Option<u32>,
     report: RestoreCounts,
     foreign: Foreign,
+    /// Masks of first threads of which it is unknown whether perch has set them, by process.
+    undecided: Foreign,
     /// Threads that perch had bound and that have exited, by process.
     gone: BTreeMap<i32, Vec<&'a Held>>,
+    /// Processes of which a thread that perch knew lives, other than the first: none has called execve(2) since.
+    alive: HashSet<i32>,
+    /// Bound threads whose masks have changed since.
+    changed: HashSet<ThreadId>,
 }
 
 impl<'a> Restoring<'a> {
@@ -99,14 +113,24 @@ impl<'a> Restoring<'a> {
         for (thread, kept) in self.journal.threads() {
             let (process, given) = match kept {
                 Kept::Placed { process, mask } => {
-                    let known = self.foreign.entry(*process).or_default();
-                    known.insert(mask.clone());
+                    // A CPU set of its own gives a thread that mask without anybody having set it.
+                    let own = || self.affinity.allowed(thread).as_ref() == Some(mask);
+                    if self.affinity.mask(thread).as_ref() != Ok(mask) || !own() {
+                        let known = self.foreign.entry(*process).or_default();
+                        known.insert(mask.clone());
+                    }
                     (*process, Some(mask))
                 }
                 Kept::Free { process } => (*process, None),
                 Kept::Held(_) => continue,
             };
-            if self.foreign_mask(thread, process, given).is_some() {
+            let Ok(mask) = self.affinity.mask(thread) else {
+                continue;
+            };
+            if thread.tid != process {
+                self.alive.insert(process);
+            }
+            if self.is_foreign(thread, process, &mask, given) {
                 unexplained.push((thread, process, given));
             }
         }
@@ -115,7 +139,9 @@ impl<'a> Restoring<'a> {
             self.affinity.settle();
         }
         for (thread, process, given) in unexplained {
-            if let Some(mask) = self.foreign_mask(thread, process, given) {
+            if let Ok(mask) = self.affinity.mask(thread)
+                && self.is_foreign(thread, process, &mask, given)
+            {
                 self.foreign.entry(process).or_default().insert(mask);
             }
         }
@@ -143,34 +169,58 @@ impl<'a> Restoring<'a> {
                 if outcome == Outcome::Gone {
                     self.gone.entry(held.process).or_default().push(held);
                 } else if outcome == Outcome::ChangedByOthers {
+                    self.changed.insert(thread);
                     self.foreign(thread, held.process);
                 }
+                self.lives(thread, held.process, outcome);
                 self.count(thread, outcome);
             }
-            Ok(Given::Already) => self.report.already += 1,
+            Ok(Given::Already) => {
+                self.lives(thread, held.process, Outcome::Applied);
+                self.report.already += 1;
+            }
             Err(why) => self.report.fail(thread, why.to_string()),
+        }
+    }
+
+    fn lives(&mut self, thread: ThreadId, process: i32, outcome: Outcome) {
+        if thread.tid != process && outcome != Outcome::Gone {
+            self.alive.insert(process);
         }
     }
 
     /// Remembers a mask that another process may have set in a process.
     fn foreign(&mut self, thread: ThreadId, process: i32) {
-        if let Some(mask) = self.foreign_mask(thread, process, None) {
+        if let Ok(mask) = self.affinity.mask(thread)
+            && self.is_foreign(thread, process, &mask, None)
+        {
             self.foreign.entry(process).or_default().insert(mask);
         }
     }
 
-    /// The mask of a thread that is not perch's, if another process has set it and neither the kernel has made it of
-    /// `given`, which is known already, nor the CPU set explains it.
-    fn foreign_mask(&self, thread: ThreadId, process: i32, given: Option<&PuSet>) -> Option<PuSet> {
-        let mask = self.affinity.mask(thread).ok()?;
-        if given == Some(&mask) {
-            return None;
+    /// Whether another process has set the mask of a thread that is not perch's: neither the kernel has made it of
+    /// `given`, which is known already, nor does the CPU set explain it. Not where another thread may have taken over its
+    /// number: [`Self::may_have_executed`] looks at those.
+    fn is_foreign(
+        &self,
+        thread: ThreadId,
+        process: i32,
+        mask: &PuSet,
+        given: Option<&PuSet>,
+    ) -> bool {
+        // The default mask is nobody's.
+        if given == Some(mask) || given.is_none() && *mask == self.journal.header.default {
+            return false;
         }
         let allowed = self.affinity.allowed(thread);
         let explained = allowed.as_ref().is_some_and(|allowed| {
-            mask == *allowed || given.is_some_and(|given| explains(given, &mask, allowed))
+            mask == allowed || given.is_some_and(|given| explains(given, mask, allowed))
         });
-        (!explained && self.executed_by(thread, process).is_none()).then_some(mask)
+        !explained && self.has_executed(thread, process) == Executed::No
+    }
+
+    fn has_executed(&self, thread: ThreadId, pid: i32) -> Executed {
+        executed(self.affinity, self.journal, thread, pid)
     }
 
     /// Whether a thread may have inherited its mask from a thread of its process that another process has placed.
@@ -187,14 +237,10 @@ impl<'a> Restoring<'a> {
     /// The mask of a thread that executes another program than when it was journaled, so that another of its process may
     /// have taken over its number.
     fn executed_by(&self, thread: ThreadId, pid: i32) -> Option<PuSet> {
-        if thread.tid != pid {
-            return None;
+        match self.has_executed(thread, pid) {
+            Executed::Yes => self.affinity.mask(thread).ok(),
+            Executed::No | Executed::Unknown => None,
         }
-        let start = thread.start;
-        let process = ProcessId { pid, start };
-        let then = self.journal.image(process)?;
-        let now = self.affinity.image(process)?;
-        (then != now).then(|| self.affinity.mask(thread).ok())?
     }
 
     /// Whether a journal of another user's asks for a thread that is none of that user's.
@@ -291,20 +337,80 @@ impl<'a> Restoring<'a> {
         }
     }
 
+    /// First threads of processes of which it is unknown whether another thread called execve(2): if one has the mask of a
+    /// thread that perch had bound and that is gone, it may be that one, or another process has given it that mask.
+    fn may_have_executed(&mut self) {
+        let processes: Vec<ProcessId> = self.journal.processes().collect();
+        for ProcessId { pid, start } in processes {
+            let first = ThreadId { tid: pid, start };
+            let kept = self.journal.thread(first);
+            let held = matches!(kept, Some(Kept::Held(_)));
+            if held && !self.changed.contains(&first)
+                || self.has_executed(first, pid) != Executed::Unknown
+            {
+                continue;
+            }
+            let Ok(mask) = self.affinity.mask(first) else {
+                continue;
+            };
+            let allowed = self.affinity.allowed(first);
+            let ours = |held: &&Held| judge(held, &mask, allowed.as_ref()) == Judged::Ours;
+            let mut gone = self.gone.get(&pid).into_iter().flatten().copied();
+            let caller = !self.alive.contains(&pid) && gone.any(|held| ours(&held));
+            if caller && !self.is_somebodys(first, pid, &mask) {
+                if self.is_strangers(first) {
+                    continue;
+                }
+                // It was counted as changed by others.
+                self.report.left_alone -= usize::from(held);
+                self.report.fail(first, UNDECIDED);
+                self.undecided.entry(pid).or_default().insert(mask);
+            } else if (kept.is_some() || self.was_set(pid, &mask))
+                && allowed.as_ref() != Some(&mask)
+            {
+                self.foreign.entry(pid).or_default().insert(mask);
+            }
+        }
+    }
+
+    fn was_set(&self, pid: i32, mask: &PuSet) -> bool {
+        let mut masks = self.journal.masks();
+        masks.any(|set| set.process == pid && set.set == *mask)
+    }
+
+    /// Masks of threads that are older than perch's own of the same value: others have set these.
+    fn older(&self, families: &Families, relatives: &Relatives) -> Foreign {
+        let mut foreign = self.foreign.clone();
+        for relative in &relatives.all {
+            let (thread, pid) = (relative.thread, relative.process.pid);
+            if families.is_older(relative)
+                && self.has_executed(thread, pid) == Executed::No
+                && self.affinity.allowed(thread).as_ref() != Some(&relative.mask)
+            {
+                let home = families.home(pid).unwrap_or(pid);
+                foreign
+                    .entry(home)
+                    .or_default()
+                    .insert(relative.mask.clone());
+            }
+        }
+        foreign
+    }
+
     /// Threads that are not in the journal and have inherited a mask from one that is.
     fn descendants(&mut self) {
-        let processes: Vec<ProcessId> = self.journal.processes().collect();
         let mut seen: HashSet<ThreadId> = HashSet::new();
         let mut looks = 0;
-        let mut hidden = Vec::new();
-        let foreign = std::mem::take(&mut self.foreign);
+        let mut left = Vec::new();
+        let undecided = std::mem::take(&mut self.undecided);
+        let mut older: Option<Foreign> = None;
+        let mut parents = HashMap::new();
         for _ in 0..ROUNDS {
             let journal = self.journal;
             let known =
                 |thread: ThreadId| journal.thread(thread).is_some() || seen.contains(&thread);
-            let session = &journal.header.session;
-            let descendants = match self.affinity.descendants(session, &processes, &known) {
-                Ok(descendants) => descendants,
+            let relatives = match Relatives::find(self.affinity, journal, &known) {
+                Ok(relatives) => relatives,
                 Err(why) => {
                     self.report.fail_all(format!(
                         "threads that inherited a mask cannot be looked for: {why}"
@@ -312,34 +418,51 @@ impl<'a> Restoring<'a> {
                     return;
                 }
             };
-            let families = Families::new(journal, &descendants, &foreign);
+            // Those of processes of which every thread has been seen are not listed again.
+            parents.extend(family::parents(&relatives.all));
+            let foreign = &*older.get_or_insert_with(|| {
+                let families = Families::new(journal, &parents, &self.foreign, &undecided);
+                self.older(&families, &relatives)
+            });
+            let families = Families::new(journal, &parents, foreign, &undecided);
             let (mut found, mut unexplained) = (false, false);
-            hidden.clear();
-            // Read once for each process.
+            left.clear();
+            // Read once for each process. But its threads may be in CPU sets of their own.
             let mut places = BTreeMap::<i32, Option<PuSet>>::new();
-            for relative in &descendants {
+            for relative in &relatives.all {
                 if seen.contains(&relative.thread) {
                     continue;
                 }
                 let (affinity, pid) = (&*self.affinity, relative.process.pid);
-                let place = places.entry(pid);
+                let mut place = None;
                 let allowed = || {
-                    let place = place.or_insert_with(|| affinity.allowed(relative.thread));
+                    let own = || affinity.allowed(relative.thread);
+                    place = match places.entry(pid).or_insert_with(own) {
+                        Some(whole) if *whole == relative.mask => Some(whole.clone()),
+                        _ => own(),
+                    };
                     place.clone()
                 };
                 let heir = match families.kinship(relative, allowed) {
+                    Kinship::Heir(_) | Kinship::Hidden if relatives.may_be_strange(relative) => {
+                        left.push((relative.thread, STRANGER));
+                        continue;
+                    }
                     Kinship::Heir(heir) => heir,
                     Kinship::Hidden => {
-                        hidden.push(relative.thread);
+                        left.push((relative.thread, HIDDEN));
                         unexplained = true;
+                        continue;
+                    }
+                    Kinship::Undecided(why) => {
+                        left.push((relative.thread, why));
                         continue;
                     }
                     Kinship::None => {
                         // CPU sets may be changing just now: what a thread may use, and its mask, were read one after the
                         // other.
-                        let place = places.get(&pid).and_then(Option::as_ref);
                         unexplained |=
-                            place.is_some_and(|place| families.may_hide(relative, place));
+                            place.is_some_and(|place| families.may_hide(relative, &place));
                         continue;
                     }
                 };
@@ -364,9 +487,10 @@ impl<'a> Restoring<'a> {
                 break;
             }
         }
-        for thread in hidden {
-            if !self.is_strangers(thread) {
-                self.report.fail(thread, HIDDEN);
+        for (thread, why) in left {
+            let told = |(of, _): &(Option<ThreadId>, String)| *of == Some(thread);
+            if !self.report.failed.iter().any(told) && !self.is_strangers(thread) {
+                self.report.fail(thread, why);
             }
         }
     }

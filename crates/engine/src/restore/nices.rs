@@ -2,7 +2,9 @@
 
 use super::{
     ROUNDS,
-    family::{home, parents},
+    execs::{Executed, UNDECIDED, executed},
+    family::{ADOPTED, home, may_be_below, parents},
+    relatives::{Relatives, STRANGER},
     report::{Refusals, RestoreCounts},
     strangers,
 };
@@ -33,6 +35,8 @@ pub(super) fn restore_nices(
         report: RestoreCounts::default(),
         foreign: HashSet::new(),
         gone: HashMap::new(),
+        alive: HashSet::new(),
+        undecided: HashSet::new(),
     };
     if journal.nices().next().is_some() || journal.nice_sets().next().is_some() {
         restoring.known();
@@ -51,6 +55,10 @@ struct Restoring<'a> {
     foreign: HashSet<(i32, i32)>,
     /// Threads whose values perch had set and that have exited, by process.
     gone: HashMap<i32, Vec<NiceRecord>>,
+    /// Processes of which a thread that perch knew lives, other than the first: none has called execve(2) since.
+    alive: HashSet<i32>,
+    /// Values of first threads of which it is unknown whether perch has set them, by process.
+    undecided: HashSet<(i32, i32)>,
 }
 
 impl Restoring<'_> {
@@ -63,9 +71,18 @@ impl Restoring<'_> {
     fn known(&mut self) {
         for (thread, kept) in self.journal.nices() {
             let now = self.nice(thread);
+            let process = match kept {
+                NiceKept::Placed { process, .. } => *process,
+                NiceKept::Held(held) => held.process,
+            };
+            if now.is_ok() && thread.tid != process {
+                self.alive.insert(process);
+            }
             match (kept, now) {
                 (NiceKept::Placed { process, nice }, now) => {
-                    let now = now.ok().filter(|_| !self.has_executed(thread, *process));
+                    let now = now
+                        .ok()
+                        .filter(|_| self.has_executed(thread, *process) == Executed::No);
                     let nices = [*nice, now].into_iter().flatten();
                     self.foreign.extend(nices.map(|nice| (*process, nice)));
                 }
@@ -74,10 +91,16 @@ impl Restoring<'_> {
                     self.gone.entry(held.process).or_default().push(*held);
                 }
                 (NiceKept::Held(_), Err(why)) => self.report.fail(thread, why.to_string()),
-                (NiceKept::Held(held), Ok(_)) if self.has_executed(thread, held.process) => {}
+                (NiceKept::Held(held), Ok(_))
+                    if self.has_executed(thread, held.process) == Executed::Yes => {}
                 (NiceKept::Held(held), Ok(now)) if now == held.before => self.report.already += 1,
                 (NiceKept::Held(held), Ok(now)) if may_be_ours(held, now) => {
                     self.change(thread, now, held.before);
+                }
+                (NiceKept::Held(held), Ok(_))
+                    if self.has_executed(thread, held.process) == Executed::Unknown =>
+                {
+                    self.report.left_alone += 1;
                 }
                 (NiceKept::Held(held), Ok(now)) => {
                     self.foreign.insert((held.process, now));
@@ -89,14 +112,33 @@ impl Restoring<'_> {
 
     /// Whether another program runs than when the thread was journaled, so that another thread of its process may have
     /// taken over its number.
-    fn has_executed(&self, thread: ThreadId, pid: i32) -> bool {
-        let start = thread.start;
-        let process = ProcessId { pid, start };
-        let images = self
-            .journal
-            .image(process)
-            .zip(self.affinity.image(process));
-        thread.tid == pid && images.is_some_and(|(then, now)| then != now)
+    fn has_executed(&self, thread: ThreadId, pid: i32) -> Executed {
+        executed(self.affinity, self.journal, thread, pid)
+    }
+
+    /// The first thread of a process of which it is unknown whether another thread called execve(2).
+    fn may_have_executed(&mut self, first: ThreadId) {
+        let Ok(now) = self.nice(first) else {
+            return;
+        };
+        let pid = first.tid;
+        let kept = self.journal.nice(first);
+        let held = match kept {
+            // It has been given back, or had its value already.
+            Some(NiceKept::Held(own)) if may_be_ours(own, now) || now == own.before => return,
+            Some(NiceKept::Placed { nice, .. }) if *nice == Some(now) => return,
+            Some(NiceKept::Held(_)) => true,
+            Some(NiceKept::Placed { .. }) | None => false,
+        };
+        let mut gone = self.gone.get(&pid).into_iter().flatten();
+        let caller = !self.alive.contains(&pid) && gone.any(|held| held.set == now);
+        if caller && !self.foreign.contains(&(pid, now)) {
+            self.report.left_alone -= usize::from(held);
+            self.report.fail(first, UNDECIDED);
+            self.undecided.insert((pid, now));
+        } else if kept.is_some() {
+            self.foreign.insert((pid, now));
+        }
     }
 
     /// The first threads of processes that execute another program: each may be what it was, or one that has exited under
@@ -105,8 +147,13 @@ impl Restoring<'_> {
         let processes: Vec<ProcessId> = self.journal.processes().collect();
         for ProcessId { pid, start } in processes {
             let first = ThreadId { tid: pid, start };
-            if !self.has_executed(first, pid) {
-                continue;
+            match self.has_executed(first, pid) {
+                Executed::Yes => {}
+                Executed::No => continue,
+                Executed::Unknown => {
+                    self.may_have_executed(first);
+                    continue;
+                }
             }
             let own = match self.journal.nice(first) {
                 Some(NiceKept::Held(held)) => Some(*held),
@@ -176,17 +223,16 @@ impl Restoring<'_> {
 
     /// Threads that are not in the journal and have inherited a value from one that is.
     fn descendants(&mut self) {
-        let processes: Vec<ProcessId> = self.journal.processes().collect();
         let looked_at: BTreeSet<i32> = self.journal.looked_at().collect();
         let sets: Vec<NiceSetRecord> = self.journal.nice_sets().collect();
         let mut seen = HashSet::new();
+        let mut all_parents = HashMap::new();
         // A thread that is born while its parent is being restored is found by looking again.
         for _ in 0..ROUNDS {
             let journal = self.journal;
             let known = |thread: ThreadId| journal.nice(thread).is_some() || seen.contains(&thread);
-            let session = &journal.header.session;
-            let descendants = match self.affinity.descendants(session, &processes, &known) {
-                Ok(descendants) => descendants,
+            let relatives = match Relatives::find(self.affinity, journal, &known) {
+                Ok(relatives) => relatives,
                 Err(why) => {
                     self.report.fail_all(format!(
                         "threads that inherited a nice value cannot be looked for: {why}"
@@ -194,29 +240,73 @@ impl Restoring<'_> {
                     return;
                 }
             };
-            let parents = parents(&descendants);
+            all_parents.extend(parents(&relatives.all));
+            let parents = &all_parents;
+            if seen.is_empty() {
+                // What has a value that perch has set in its process only after it was created has it from others.
+                for relative in &relatives.all {
+                    let (thread, pid) = (relative.thread, relative.process.pid);
+                    let Ok(nice) = self.nice(thread) else {
+                        continue;
+                    };
+                    let of_it = |set: &&NiceSetRecord| set.process == pid && set.set == nice;
+                    let mut same = sets.iter().filter(of_it).peekable();
+                    if same.peek().is_some()
+                        && same.all(|set| set.at > thread.start)
+                        && self.has_executed(thread, pid) == Executed::No
+                    {
+                        self.foreign.insert((pid, nice));
+                    }
+                }
+            }
             let mut found = false;
-            for relative in &descendants {
+            for relative in &relatives.all {
                 let thread = relative.thread;
                 let Ok(nice) = self.nice(thread) else {
                     continue;
                 };
-                let home = home(relative.process.pid, &looked_at, &parents);
+                let home = home(relative.process.pid, &looked_at, parents);
                 let mut givers = sets.iter().filter(|set| {
                     set.set == nice
                         && set.at <= thread.start
                         && home.is_none_or(|home| home == set.process)
                 });
                 let Some(first) = givers.next() else {
+                    // One that was adopted shows its adopter as its parent.
+                    let pid = relative.process.pid;
+                    let below = |home| {
+                        sets.iter().any(|set| {
+                            set.set == nice
+                                && set.at <= thread.start
+                                && may_be_below(set.process, home, &looked_at, parents)
+                        })
+                    };
+                    if home.is_some_and(|home| home != pid && below(home)) {
+                        seen.insert(thread);
+                        self.report.fail(thread, ADOPTED);
+                    }
                     continue;
                 };
                 seen.insert(thread);
+                let of_family = |values: &HashSet<(i32, i32)>| {
+                    let mut values = values.iter();
+                    values.any(|(process, of)| {
+                        *of == nice && home.is_none_or(|home| home == *process)
+                    })
+                };
+                if relatives.may_be_strange(relative) {
+                    self.report.fail(thread, STRANGER);
+                    continue;
+                }
+                if of_family(&self.undecided) {
+                    let told = |(of, _): &(Option<ThreadId>, String)| *of == Some(thread);
+                    if !self.report.failed.iter().any(told) {
+                        self.report.fail(thread, UNDECIDED);
+                    }
+                    continue;
+                }
                 let one = givers.all(|set| set.before == first.before);
-                let others = self
-                    .foreign
-                    .iter()
-                    .any(|(process, of)| *of == nice && home.is_none_or(|home| home == *process));
-                if !one || others {
+                if !one || of_family(&self.foreign) {
                     self.report.left_alone += 1;
                 } else if self.change(thread, nice, first.before) {
                     self.report.inherited += 1;

@@ -72,12 +72,16 @@ pub fn shows(mask: &PuSet, cpuset: &PuSet) -> bool {
 pub struct Kernel {
     pub tasks: BTreeMap<ThreadId, Task>,
     pub ended: Vec<(ThreadId, Task)>,
+    /// Threads that are in other CPU sets than their processes (cgroup v1), with these PUs.
+    pub own_cpusets: BTreeMap<ThreadId, PuSet>,
     /// The PUs of each group.
     pub cpusets: Vec<PuSet>,
     /// Who was created by whom or was whom before execve, since perch last looked.
     pub origins: Vec<Origin>,
     /// Which program each process executes.
     pub images: BTreeMap<i32, u64>,
+    /// Whether all programs have the same addresses, as without address space randomization.
+    pub same_images: bool,
     /// Who started each process.
     pub parents: BTreeMap<i32, i32>,
     /// Whether the kernel remembers the masks that were asked for when CPU sets change, as since Linux 6.2.
@@ -89,6 +93,8 @@ pub struct Kernel {
     pub groups: BTreeMap<i32, usize>,
     /// Processes that have left their family, so that only the machine knows whose they are.
     pub daemons: BTreeSet<i32>,
+    /// The process that leads the group of some processes.
+    pub leaders: BTreeMap<i32, i32>,
 }
 
 impl Kernel {
@@ -115,7 +121,11 @@ impl Kernel {
 
     pub fn mask(&self, thread: ThreadId) -> Option<PuSet> {
         let task = self.tasks.get(&thread)?;
-        Some(self.effective(&task.requested, task.group))
+        let Some(own) = self.own_cpusets.get(&thread) else {
+            return Some(self.effective(&task.requested, task.group));
+        };
+        let rest = task.requested.and(own);
+        Some(if rest.is_empty() { own.clone() } else { rest })
     }
 
     /// The administrator changes the PUs of a group.
@@ -214,7 +224,7 @@ impl Kernel {
                 self.end(other);
             }
         }
-        *self.images.entry(task.pid).or_default() += 1;
+        *self.images.entry(task.pid).or_default() += u64::from(!self.same_images);
         let taken_over = caller != first;
         self.tasks.insert(first, Task { taken_over, ..task });
         self.origins.push(Origin {

@@ -53,6 +53,9 @@ impl Affinity for Knob {
 
     fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
         let kernel = self.0.read().unwrap();
+        if let Some(own) = kernel.own_cpusets.get(&thread) {
+            return Some(own.clone());
+        }
         let group = kernel.tasks.get(&thread)?.group;
         Some(kernel.cpusets[group].clone())
     }
@@ -61,6 +64,10 @@ impl Affinity for Knob {
         let kernel = self.0.read().unwrap();
         let code = kernel.images.get(&process.pid).copied().unwrap_or_default();
         Some(Image { code, stack: 0 })
+    }
+
+    fn images_differ(&self, _: ProcessId) -> bool {
+        !self.0.read().unwrap().same_images
     }
 
     /// All processes of this kernel descend from the session's, which shows of all but the daemons.
@@ -72,7 +79,15 @@ impl Affinity for Knob {
     ) -> Result<Vec<Descendant>, MaskError> {
         let kernel = self.0.read().unwrap();
         let shows = |pid: &i32| {
-            !kernel.daemons.contains(pid) || processes.iter().any(|known| known.pid == *pid)
+            let leader = kernel.leaders.get(pid).unwrap_or(pid);
+            let mut known = processes.iter().map(|known| known.pid);
+            !kernel.daemons.contains(pid) || known.any(|known| known == *pid || known == *leader)
+        };
+        let start = |tid| {
+            let mut same = kernel.tasks.range(ThreadId { tid, start: 0 }..);
+            same.next()
+                .filter(|(id, _)| id.tid == tid)
+                .map_or(0, |(id, _)| id.start)
         };
         let of_these = |task: &Task| {
             let target = |known: &ProcessId| kernel.group_of(known.pid) == Some(task.group);
@@ -84,10 +99,10 @@ impl Affinity for Knob {
             thread: *thread,
             process: ProcessId {
                 pid: task.pid,
-                start: 0,
+                start: start(task.pid),
             },
             parent: kernel.parent(task.pid),
-            mask: kernel.effective(&task.requested, task.group),
+            mask: kernel.mask(*thread).unwrap(),
         });
         Ok(descendants.collect())
     }

@@ -1,6 +1,6 @@
 //! Which live threads belong to processes that perch has started or placed, also when perch itself died meanwhile.
 
-use crate::proc::{Gone, Reader, list_processes, list_tasks, session_of};
+use crate::proc::{Gone, Reader, has_mark, list_processes, list_tasks, session_of};
 use perch_core::{MaskError, ProcessId, ThreadId, affinity::Descendant, machine::SESSION_VARIABLE};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +98,8 @@ pub fn find(
     let own = std::process::id() as i32;
     let found = related(&all, processes, |pid| {
         !session.is_empty()
-            && session_of(pid, SESSION_VARIABLE).is_some_and(|value| value == session)
+            && session_of(pid, SESSION_VARIABLE)
+                .is_some_and(|value| has_mark(&value.to_string_lossy(), session))
     });
     let mut descendants = Vec::new();
     for pid in found.into_iter().filter(|pid| *pid != own) {

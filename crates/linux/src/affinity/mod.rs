@@ -240,6 +240,15 @@ impl Affinity for LinuxAffinity {
         (code > 1 && stack > 1).then_some(Image { code, stack })
     }
 
+    fn images_differ(&self, process: ProcessId) -> bool {
+        let read = |path: &str| std::fs::read_to_string(path).ok();
+        let randomized = read("/proc/sys/kernel/randomize_va_space");
+        let personality = read(&format!("/proc/{}/personality", process.pid));
+        let personality = personality.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+        randomized.is_some_and(|text| text.trim() != "0")
+            && personality.is_some_and(|flags| flags & libc::ADDR_NO_RANDOMIZE as u64 == 0)
+    }
+
     fn belongs_to(&self, thread: ThreadId, user: u32) -> bool {
         let users = self.status(thread).ok().and_then(|status| status.users);
         users.is_some_and(|users| users.contains(&user))

@@ -12,6 +12,6 @@ pub use parse::{
 };
 pub use pu_ticks::{PuTicks, parse_pu_ticks};
 pub use read::{
-    Gone, Reader, RunClock, last_task_number, list_processes, list_tasks, process_numbers,
-    session_of, start_of, task_numbers,
+    Gone, Reader, RunClock, has_mark, last_task_number, list_processes, list_tasks, nested_mark,
+    process_numbers, session_of, start_of, task_numbers,
 };

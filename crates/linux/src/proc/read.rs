@@ -263,6 +263,23 @@ pub fn last_task_number() -> Option<i32> {
     text.split_whitespace().last()?.parse().ok()
 }
 
+/// What separates the marks of nested sessions; no mark contains it.
+const SEPARATOR: char = ',';
+
+/// The value of [`SESSION_VARIABLE`](perch_core::machine::SESSION_VARIABLE) for the program of a session that was itself
+/// started by others: it belongs to each of them.
+pub fn nested_mark(outer: Option<&str>, mark: &str) -> String {
+    match outer.filter(|outer| !outer.is_empty()) {
+        Some(outer) => format!("{outer}{SEPARATOR}{mark}"),
+        None => mark.to_owned(),
+    }
+}
+
+/// Whether a session's mark is among those in the variable's value.
+pub fn has_mark(value: &str, mark: &str) -> bool {
+    value.split(SEPARATOR).any(|one| one == mark)
+}
+
 /// More than a program can be given: execve(2) allows 6 MiB of arguments and environment. But a process may let `environ`
 /// show any memory of its own (prctl(2), PR_SET_MM_MAP), gigabytes of it.
 const ENVIRONMENT: usize = 6 << 20;
@@ -281,6 +298,15 @@ pub fn session_of(process: i32, variable: &str) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_within_another_bears_both_marks() {
+        let outer = nested_mark(None, "1-2-a");
+        let both = nested_mark(Some(&outer), "1-2-ab");
+        assert_eq!((&*outer, &*both), ("1-2-a", "1-2-a,1-2-ab"));
+        assert!(has_mark(&both, "1-2-a") && has_mark(&both, "1-2-ab"));
+        assert!(!has_mark(&outer, "1-2-ab") && !has_mark("1-2-ab", "1-2-a"));
+    }
 
     #[test]
     fn own_files_are_read() {

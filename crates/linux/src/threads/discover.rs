@@ -1,7 +1,7 @@
 //! Finding new threads and processes in `/proc`.
 
 use super::{Created, Tracker};
-use crate::proc::{last_task_number, parse_stat, process_numbers, session_of, start_of};
+use crate::proc::{has_mark, last_task_number, parse_stat, process_numbers, session_of, start_of};
 use perch_core::machine::SESSION_VARIABLE;
 use std::time::{Duration, Instant};
 
@@ -182,7 +182,7 @@ impl Tracker {
             let mark = session_of(pid, SESSION_VARIABLE);
             let mark = mark.as_ref().map(|mark| mark.to_string_lossy());
             match (&launched.session, mark) {
-                (Some(session), Some(mark)) => return *session == mark,
+                (Some(session), Some(mark)) => return has_mark(&mark, session),
                 // perch starts nothing else, so what came to it is an orphan of the program.
                 (_, None) if launched.subreaper && parent == self.own_pid => return true,
                 _ => {}
