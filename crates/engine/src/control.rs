@@ -186,13 +186,17 @@ impl Control {
             ..Taken::default()
         };
         let mut pids = HashSet::new();
+        // They are told of once more, with what they did last.
+        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         // Of a process whose first thread has ended only its state tells.
         let told = observation.processes.iter().map(|state| state.process);
         let mut processes: Vec<ProcessId> = told.collect();
         let mut own = BTreeMap::new();
         for sample in &observation.threads {
             let (id, pid) = (sample.info.id, sample.info.pid);
-            pids.insert(pid);
+            if !ended.contains(&id) {
+                pids.insert(pid);
+            }
             own.insert(id, pid);
             if id.tid == pid {
                 let start = id.start;

@@ -12,6 +12,9 @@ use crate::journal::{Journal, NiceKept, NiceRecord, NiceSetRecord};
 use perch_core::{Affinity, MaskError, NiceChange, Outcome, ProcessId, ThreadId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+const EQUALLY: &str = "it may have inherited its nice value from a thread that perch had set to it, or equally from one that \
+                       others had";
+
 const REFUSED: &str = "the kernel refused to set its nice value";
 
 const REFUSALS: Refusals = Refusals {
@@ -307,7 +310,7 @@ impl Restoring<'_> {
                 }
                 let one = givers.all(|set| set.before == first.before);
                 if !one || of_family(&self.foreign) {
-                    self.report.left_alone += 1;
+                    self.report.fail(thread, EQUALLY);
                 } else if self.change(thread, nice, first.before) {
                     self.report.inherited += 1;
                     found = true;
