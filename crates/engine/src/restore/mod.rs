@@ -27,10 +27,6 @@ pub(crate) const ROUNDS: usize = 64;
 /// How often a mask is read again that nothing explains: the kernel changes masks and CPU sets one after the other.
 const LOOKS: usize = 4;
 
-/// Why a thread that may have inherited a mask is left as it is.
-const HIDDEN: &str = "its cpuset leaves so few PUs that its mask may be perch's or one that was set by others: run \
-                      `perch restore` again when the cpuset allows more";
-
 const REFUSALS: Refusals = Refusals {
     not_permitted: "not permitted: run `perch restore` as root",
     failed: "the system lacks file descriptors or memory: run `perch restore` when it has some",
@@ -296,7 +292,7 @@ impl<'a> Restoring<'a> {
         let processes: Vec<ProcessId> = self.journal.processes().collect();
         let mut seen: HashSet<ThreadId> = HashSet::new();
         let mut looks = 0;
-        let mut hidden = Vec::new();
+        let mut unknown = Vec::new();
         let foreign = std::mem::take(&mut self.foreign);
         for _ in 0..ROUNDS {
             let journal = self.journal;
@@ -314,7 +310,7 @@ impl<'a> Restoring<'a> {
             };
             let families = Families::new(journal, &descendants, &foreign);
             let (mut found, mut unexplained) = (false, false);
-            hidden.clear();
+            unknown.clear();
             // Read once for each process.
             let mut places = BTreeMap::<i32, Option<PuSet>>::new();
             for relative in &descendants {
@@ -329,8 +325,8 @@ impl<'a> Restoring<'a> {
                 };
                 let heir = match families.kinship(relative, allowed) {
                     Kinship::Heir(heir) => heir,
-                    Kinship::Hidden => {
-                        hidden.push(relative.thread);
+                    Kinship::Unknown(why) => {
+                        unknown.push((relative.thread, why));
                         unexplained = true;
                         continue;
                     }
@@ -364,9 +360,9 @@ impl<'a> Restoring<'a> {
                 break;
             }
         }
-        for thread in hidden {
+        for (thread, why) in unknown {
             if !self.is_strangers(thread) {
-                self.report.fail(thread, HIDDEN);
+                self.report.fail(thread, why);
             }
         }
     }

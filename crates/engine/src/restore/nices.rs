@@ -2,7 +2,7 @@
 
 use super::{
     ROUNDS,
-    family::{home, parents},
+    family::{IN_GROUP, home, is_doubtful, may_inherit, parents, shared_groups},
     report::{Refusals, RestoreCounts},
     strangers,
 };
@@ -195,6 +195,7 @@ impl Restoring<'_> {
                 }
             };
             let parents = parents(&descendants);
+            let shared = shared_groups(journal, &descendants);
             let mut found = false;
             for relative in &descendants {
                 let thread = relative.thread;
@@ -204,7 +205,7 @@ impl Restoring<'_> {
                 let home = home(relative.process.pid, &looked_at, &parents);
                 let mut givers = sets.iter().filter(|set| {
                     set.set == nice
-                        && set.at <= thread.start
+                        && may_inherit(relative, set.process, set.at)
                         && home.is_none_or(|home| home == set.process)
                 });
                 let Some(first) = givers.next() else {
@@ -216,7 +217,9 @@ impl Restoring<'_> {
                     .foreign
                     .iter()
                     .any(|(process, of)| *of == nice && home.is_none_or(|home| home == *process));
-                if !one || others {
+                if is_doubtful(relative, &shared) {
+                    self.report.fail(thread, IN_GROUP);
+                } else if !one || others {
                     self.report.left_alone += 1;
                 } else if self.change(thread, nice, first.before) {
                     self.report.inherited += 1;

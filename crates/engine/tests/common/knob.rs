@@ -84,9 +84,10 @@ impl Affinity for Knob {
             thread: *thread,
             process: ProcessId {
                 pid: task.pid,
-                start: 0,
+                start: kernel.started[&task.pid],
             },
             parent: kernel.parent(task.pid),
+            by_group: None,
             mask: kernel.effective(&task.requested, task.group),
         });
         Ok(descendants.collect())
