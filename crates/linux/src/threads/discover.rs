@@ -158,8 +158,7 @@ impl Tracker {
         if added {
             self.origins.told(told);
         } else {
-            self.origins.unseen(told);
-            self.unseen += 1;
+            self.came_and_went(told);
             if tid == pid {
                 self.lineage.departed(pid);
             }
