@@ -55,6 +55,10 @@ impl Tracker {
         };
         drop(callers);
         self.origins.executed(first, caller, Some(at));
+        if !self.threads.contains_key(&pid) {
+            // It had ended before, and with the caller's number the process would be forgotten.
+            self.add_thread(pid, pid, false);
+        }
     }
 
     /// The same of a process that nobody has looked at. If it was not its first thread, that was reported to have ended.

@@ -367,6 +367,39 @@ fn a_process_that_nobody_saw_before_its_thread_called_execve_comes_from_its_crea
     }
 }
 
+/// The kernel reports the execve, or has lost that record.
+#[test]
+fn a_program_executed_after_the_first_thread_has_ended_is_followed_on() {
+    const CALLER: i32 = i32::MAX;
+    for reported in [true, false] {
+        let process = Sleeper::new();
+        let pid = process.pid();
+        let mut tracker = Tracker::new();
+        assert!(tracker.follow_running(pid, 3));
+        tracker.sample(1_000_000);
+        tracker.take_origins();
+        // All that is left of it is another thread, which has taken over the number by now.
+        let mut thread = tracker.threads.remove(&pid).unwrap();
+        thread.id.tid = CALLER;
+        thread.file = None;
+        let caller = thread.id;
+        tracker.threads.insert(CALLER, thread);
+        if reported {
+            tracker.executed(pid, 9);
+        }
+        let sampled = tracker.sample(1_000_000);
+        assert_eq!(sampled.ended, [caller]);
+        let origin = origin_of(&mut tracker, pid);
+        let at = reported.then_some(9);
+        let expected = (true, Source::Thread(caller), at);
+        assert_eq!((origin.exec, origin.from, origin.at), expected);
+        assert_eq!(tracker.target_if_followed(pid), Some(3));
+        let sampled = tracker.sample(1_000_000);
+        assert_eq!(sampled.ended, []);
+        assert!(sampled.threads.iter().any(|of| of.info.id.tid == pid));
+    }
+}
+
 #[test]
 fn a_told_name_counts_for_thread_and_process() {
     let mut tracker = Tracker::new();
