@@ -46,6 +46,17 @@ pub struct Descendant {
     pub parent: i32,
     /// Its mask, offline PUs included.
     pub mask: PuSet,
+    /// Set if nothing but a process group says that it descends from a process of the session.
+    pub by_group: Option<ByGroup>,
+}
+
+/// A process group is weak evidence of descent: a shell puts all processes of a pipeline into that of the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByGroup {
+    /// The process of the session that leads the group, or led it.
+    pub leader: i32,
+    /// Whether processes are in it that do not descend from the session's.
+    pub shared: bool,
 }
 
 /// What tells one program that a process executes from the next: addresses that execve(2) chooses anew.

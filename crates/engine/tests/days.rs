@@ -84,6 +84,7 @@ impl Affinity for Masks {
             thread: *thread,
             process: process(*thread),
             parent: 1,
+            by_group: None,
             mask: mask.clone(),
         });
         Ok(descendants.collect())

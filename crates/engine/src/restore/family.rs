@@ -22,11 +22,17 @@ pub(super) enum Kinship {
     None,
     /// It has inherited a mask of perch's.
     Heir(Held),
-    /// Its CPU set makes a mask of perch's look like another process's mask. A wider CPU set will show whose it is.
-    Hidden,
-    /// It may have inherited a mask of perch's, or been given it by others, for this reason.
-    Undecided(&'static str),
+    /// It may have inherited it, or been given it by others; why that is not known.
+    Unknown(&'static str),
 }
+
+/// Why a thread that may have inherited a mask is left as it is: a wider CPU set will show whose the mask is.
+const HIDDEN: &str = "its cpuset leaves so few PUs that its mask may be perch's or one that was set by others: run \
+                      `perch restore` again when the cpuset allows more";
+
+/// The same of a process that may be anybody's.
+pub(super) const IN_GROUP: &str = "it may have this from perch or not: it is in the process group of a process that perch \
+                                   placed, as are processes that do not descend from it (see `taskset -p`, `ps -o ni`)";
 
 pub(super) struct Families<'a> {
     journal: &'a Journal,
@@ -40,12 +46,14 @@ pub(super) struct Families<'a> {
     /// Processes whose threads perch has looked at: the masks that they inherited from outside the session are known.
     known: BTreeSet<i32>,
     parents: &'a HashMap<i32, i32>,
+    /// Leaders of groups that hold strangers.
+    shared: BTreeSet<i32>,
 }
 
 impl<'a> Families<'a> {
     pub fn new(
         journal: &'a Journal,
-        parents: &'a HashMap<i32, i32>,
+        (parents, descendants): (&'a HashMap<i32, i32>, &[Descendant]),
         foreign: &'a Foreign,
         undecided: &'a Foreign,
     ) -> Self {
@@ -62,6 +70,7 @@ impl<'a> Families<'a> {
             all,
             known: journal.looked_at().collect(),
             parents,
+            shared: shared_groups(journal, descendants),
         }
     }
 
@@ -78,8 +87,9 @@ impl<'a> Families<'a> {
     /// Whether the thread may have inherited a mask that does not show now: its CPU set, which allows `place`, is changing,
     /// or allows nothing of that mask.
     pub fn may_hide(&self, relative: &Descendant, place: &PuSet) -> bool {
-        let candidates = self.candidates(self.home(relative.process.pid));
-        let mut candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
+        let home = self.home(relative.process.pid);
+        let candidates = self.candidates(home);
+        let mut candidates = candidates.filter(|mask| may_inherit(relative, mask.process, mask.at));
         let settled = place.is_subset(&relative.mask);
         candidates.any(|mask| !settled || mask.set.is_disjoint(place))
     }
@@ -94,7 +104,7 @@ impl<'a> Families<'a> {
     ) -> Kinship {
         let home = self.home(relative.process.pid);
         let candidates = self.candidates(home);
-        let candidates = candidates.filter(|mask| mask.at <= relative.thread.start);
+        let candidates = candidates.filter(|mask| may_inherit(relative, mask.process, mask.at));
         let candidates: Vec<&MaskRecord> = candidates.collect();
         if candidates.is_empty() && home.is_none_or(|home| home == relative.process.pid) {
             return Kinship::None;
@@ -111,7 +121,7 @@ impl<'a> Families<'a> {
         let matching: Vec<&&MaskRecord> = candidates.iter().filter(handed_on).collect();
         let Some(first) = matching.first() else {
             return match self.may_be_from_below(relative, home, allowed.as_ref()) {
-                true => Kinship::Undecided(ADOPTED),
+                true => Kinship::Unknown(ADOPTED),
                 false => Kinship::None,
             };
         };
@@ -121,11 +131,14 @@ impl<'a> Families<'a> {
         if !foreign.is_empty() {
             return match exact && foreign.contains(&shown) {
                 true => Kinship::None,
-                false => Kinship::Hidden,
+                false => Kinship::Unknown(HIDDEN),
             };
         }
         if of_family(self.undecided, home).any(|mask| fits(mask, shown, allowed.as_ref())) {
-            return Kinship::Undecided(UNDECIDED);
+            return Kinship::Unknown(UNDECIDED);
+        }
+        if is_doubtful(relative, &self.shared) {
+            return Kinship::Unknown(IN_GROUP);
         }
         let alike =
             |mask: &&&&MaskRecord| (&mask.before, mask.whole) == (&first.before, first.whole);
@@ -234,6 +247,36 @@ pub(super) fn may_be_below(
         elsewhere |= known.contains(&at);
     }
     true
+}
+
+/// Whether a thread may have inherited what was set at this moment in a process (0: in one that is not known). Perch has
+/// set nothing in a process that it does not know, so there it can only have come with the process; then all that was
+/// there before is a stranger's own.
+pub(super) fn may_inherit(relative: &Descendant, set_in: i32, at: u64) -> bool {
+    let in_its_own = set_in == relative.process.pid || set_in == 0;
+    at <= match in_its_own {
+        true => relative.thread.start,
+        false => relative.process.start,
+    }
+}
+
+/// The leaders of groups that hold processes which do not descend from them, or were there before perch set anything and
+/// are not known all the same. What else is in these groups and has lost its parent may be anybody's.
+pub(super) fn shared_groups(journal: &Journal, descendants: &[Descendant]) -> BTreeSet<i32> {
+    let masks = journal.masks().map(|mask| mask.at);
+    let first = masks.chain(journal.nice_sets().map(|set| set.at)).min();
+    let shared = descendants.iter().filter_map(|relative| {
+        let by_group = relative.by_group?;
+        let older = first.is_none_or(|first| relative.process.start < first);
+        (by_group.shared || older).then_some(by_group.leader)
+    });
+    shared.collect()
+}
+
+/// Whether nothing but one of these groups says that it descends from a process of the session.
+pub(super) fn is_doubtful(relative: &Descendant, shared: &BTreeSet<i32>) -> bool {
+    let by_group = relative.by_group;
+    by_group.is_some_and(|by_group| shared.contains(&by_group.leader))
 }
 
 /// Whether a thread with `mask` may have it from one that was given `asked`, where it may use `allowed`.

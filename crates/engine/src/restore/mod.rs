@@ -31,10 +31,6 @@ pub(crate) const ROUNDS: usize = 64;
 /// How often a mask is read again that nothing explains: the kernel changes masks and CPU sets one after the other.
 const LOOKS: usize = 4;
 
-/// Why a thread that may have inherited a mask is left as it is.
-const HIDDEN: &str = "its cpuset leaves so few PUs that its mask may be perch's or one that was set by others: run \
-                      `perch restore` again when the cpuset allows more";
-
 const REFUSALS: Refusals = Refusals {
     not_permitted: "not permitted: run `perch restore` as root",
     failed: "the system lacks file descriptors or memory: run `perch restore` when it has some",
@@ -421,10 +417,15 @@ impl<'a> Restoring<'a> {
             // Those of processes of which every thread has been seen are not listed again.
             parents.extend(family::parents(&relatives.all));
             let foreign = &*older.get_or_insert_with(|| {
-                let families = Families::new(journal, &parents, &self.foreign, &undecided);
+                let families = Families::new(
+                    journal,
+                    (&parents, &relatives.all),
+                    &self.foreign,
+                    &undecided,
+                );
                 self.older(&families, &relatives)
             });
-            let families = Families::new(journal, &parents, foreign, &undecided);
+            let families = Families::new(journal, (&parents, &relatives.all), foreign, &undecided);
             let (mut found, mut unexplained) = (false, false);
             left.clear();
             // Read once for each process. But its threads may be in CPU sets of their own.
@@ -444,18 +445,16 @@ impl<'a> Restoring<'a> {
                     place.clone()
                 };
                 let heir = match families.kinship(relative, allowed) {
-                    Kinship::Heir(_) | Kinship::Hidden if relatives.may_be_strange(relative) => {
+                    Kinship::Heir(_) | Kinship::Unknown(_)
+                        if relatives.may_be_strange(relative) =>
+                    {
                         left.push((relative.thread, STRANGER));
                         continue;
                     }
                     Kinship::Heir(heir) => heir,
-                    Kinship::Hidden => {
-                        left.push((relative.thread, HIDDEN));
-                        unexplained = true;
-                        continue;
-                    }
-                    Kinship::Undecided(why) => {
+                    Kinship::Unknown(why) => {
                         left.push((relative.thread, why));
+                        unexplained = true;
                         continue;
                     }
                     Kinship::None => {

@@ -3,7 +3,9 @@
 use super::{
     ROUNDS,
     execs::{Executed, UNDECIDED, executed},
-    family::{ADOPTED, home, may_be_below, parents},
+    family::{
+        ADOPTED, IN_GROUP, home, is_doubtful, may_be_below, may_inherit, parents, shared_groups,
+    },
     relatives::{Relatives, STRANGER},
     report::{Refusals, RestoreCounts},
     strangers,
@@ -262,6 +264,7 @@ impl Restoring<'_> {
                     }
                 }
             }
+            let shared = shared_groups(journal, &relatives.all);
             let mut found = false;
             for relative in &relatives.all {
                 let thread = relative.thread;
@@ -271,7 +274,7 @@ impl Restoring<'_> {
                 let home = home(relative.process.pid, &looked_at, parents);
                 let mut givers = sets.iter().filter(|set| {
                     set.set == nice
-                        && set.at <= thread.start
+                        && may_inherit(relative, set.process, set.at)
                         && home.is_none_or(|home| home == set.process)
                 });
                 let Some(first) = givers.next() else {
@@ -309,7 +312,9 @@ impl Restoring<'_> {
                     continue;
                 }
                 let one = givers.all(|set| set.before == first.before);
-                if !one || of_family(&self.foreign) {
+                if is_doubtful(relative, &shared) {
+                    self.report.fail(thread, IN_GROUP);
+                } else if !one || of_family(&self.foreign) {
                     self.report.fail(thread, EQUALLY);
                 } else if self.change(thread, nice, first.before) {
                     self.report.inherited += 1;

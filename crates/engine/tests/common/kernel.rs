@@ -91,6 +91,8 @@ pub struct Kernel {
     pub killer: Killer,
     /// The group of each process that there ever was.
     pub groups: BTreeMap<i32, usize>,
+    /// When each of them started.
+    pub started: BTreeMap<i32, u64>,
     /// Processes that have left their family, so that only the machine knows whose they are.
     pub daemons: BTreeSet<i32>,
     /// The process that leads the group of some processes.
@@ -182,6 +184,7 @@ impl Kernel {
             taken_over: false,
         };
         self.groups.insert(task.pid, group);
+        self.started.entry(task.pid).or_insert(id.start);
         self.tasks.insert(id, task);
         id
     }

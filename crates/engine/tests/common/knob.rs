@@ -102,6 +102,7 @@ impl Affinity for Knob {
                 start: start(task.pid),
             },
             parent: kernel.parent(task.pid),
+            by_group: None,
             mask: kernel.mask(*thread).unwrap(),
         });
         Ok(descendants.collect())

@@ -357,9 +357,11 @@ impl Affinity for Niced {
             thread: *id,
             process: ProcessId {
                 pid: task.pid,
-                start: 0,
+                // As `Tasks::spawn` numbers them.
+                start: (task.pid - 1000) as u64,
             },
             parent: task.parent,
+            by_group: None,
             mask: set("0-3"),
         };
         Ok(tasks.map(relative).collect())

@@ -1,7 +1,11 @@
 //! Which live threads belong to processes that perch has started or placed, also when perch itself died meanwhile.
 
 use crate::proc::{Gone, Reader, has_mark, list_processes, list_tasks, session_of};
-use perch_core::{MaskError, ProcessId, ThreadId, affinity::Descendant, machine::SESSION_VARIABLE};
+use perch_core::{
+    MaskError, ProcessId, ThreadId,
+    affinity::{ByGroup, Descendant},
+    machine::SESSION_VARIABLE,
+};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +18,18 @@ pub struct Ancestry {
     pub start: u64,
 }
 
-/// The processes of `all` that are known, descend from a known one, or are marked.
+/// The processes of `all` that are known, descend from a known one, or are marked; each with the group if that alone
+/// says so.
 ///
-/// A process whose parent has ended shows another one (init, or a subreaper); it is recognised by its process group or
-/// session, if the leader of that was a known process: while a group lives its number is not reused.
+/// A process whose parent has ended shows another one (init, or a subreaper). A session is inherited and never joined, so
+/// all that are in one that a known process leads descend from it. A group is joined too, by processes of the same
+/// session. While either lives, the number of its leader is not reused.
 pub fn related(
     all: &BTreeMap<i32, Ancestry>,
     known: &[ProcessId],
+    own: i32,
     mut is_marked: impl FnMut(i32) -> bool,
-) -> BTreeSet<i32> {
+) -> BTreeMap<i32, Option<ByGroup>> {
     // A known process still lives only if the start time agrees; else the number may belong to a stranger.
     let stranger = |id: &ProcessId| all.get(&id.pid).is_some_and(|kin| kin.start != id.start);
     let leaders: BTreeMap<i32, u64> = known
@@ -35,29 +42,49 @@ pub fn related(
             .get(&leader)
             .is_some_and(|start| kin.start >= *start)
     };
-    let mut found: BTreeSet<i32> = all
+    let mut found: BTreeMap<i32, Option<ByGroup>> = all
         .iter()
         .filter(|(pid, kin)| {
-            leaders.get(pid) == Some(&kin.start)
-                || leads(kin.group, kin)
-                || leads(kin.session, kin)
-                || is_marked(**pid)
+            leaders.get(pid) == Some(&kin.start) || leads(kin.session, kin) || is_marked(**pid)
         })
-        .map(|(pid, _)| *pid)
+        .map(|(pid, _)| (*pid, None))
         .collect();
+    add_children(all, &mut found);
+    // A parent in another session is no shell that has put its child into a group of its own session.
+    let lost_parent = |kin: &Ancestry| {
+        let parent = all.get(&kin.parent).filter(|_| kin.parent > 1);
+        kin.parent == own || parent.is_none_or(|parent| parent.session != kin.session)
+    };
+    let members = all.iter();
+    let members =
+        members.filter(|(pid, kin)| !found.contains_key(pid) && leaders.contains_key(&kin.group));
+    let (orphans, strangers): (Vec<_>, Vec<_>) =
+        members.partition(|(_, kin)| lost_parent(kin) && leads(kin.group, kin));
+    let shared: BTreeSet<i32> = strangers.iter().map(|(_, kin)| kin.group).collect();
+    found.extend(orphans.into_iter().map(|(pid, kin)| {
+        let leader = kin.group;
+        let shared = shared.contains(&leader);
+        (*pid, Some(ByGroup { leader, shared }))
+    }));
+    add_children(all, &mut found);
+    found
+}
+
+/// Adds what descends from those that are found.
+fn add_children(all: &BTreeMap<i32, Ancestry>, found: &mut BTreeMap<i32, Option<ByGroup>>) {
     loop {
-        let children: Vec<i32> = all
+        let children: Vec<(i32, Option<ByGroup>)> = all
             .iter()
-            .filter(|(pid, kin)| {
-                !found.contains(pid)
-                    && found.contains(&kin.parent)
-                    // A child is never older than its parent; if it is, the parent's number was given out again.
-                    && all.get(&kin.parent).is_some_and(|parent| parent.start <= kin.start)
+            .filter(|(pid, _)| !found.contains_key(pid))
+            .filter_map(|(pid, kin)| {
+                // A child is never older than its parent; if it is, the parent's number was given out again.
+                let parent = all.get(&kin.parent)?;
+                let of = found.get(&kin.parent)?;
+                (parent.start <= kin.start).then_some((*pid, *of))
             })
-            .map(|(pid, _)| *pid)
             .collect();
         if children.is_empty() {
-            return found;
+            return;
         }
         found.extend(children);
     }
@@ -96,13 +123,13 @@ pub fn find(
     }
     // perch itself and its own kind are never descendants, though they may carry a mark (perch run under perch run).
     let own = std::process::id() as i32;
-    let found = related(&all, processes, |pid| {
+    let found = related(&all, processes, own, |pid| {
         !session.is_empty()
             && session_of(pid, SESSION_VARIABLE)
                 .is_some_and(|value| has_mark(&value.to_string_lossy(), session))
     });
     let mut descendants = Vec::new();
-    for pid in found.into_iter().filter(|pid| *pid != own) {
+    for (pid, by_group) in found.into_iter().filter(|(pid, _)| *pid != own) {
         let tasks = match list_tasks(pid) {
             Ok(tasks) => tasks,
             Err(gone) if is_not_ours(gone) => continue,
@@ -136,6 +163,7 @@ pub fn find(
                 process,
                 parent: all[&pid].parent,
                 mask,
+                by_group,
             }));
         }
     }
@@ -168,6 +196,15 @@ mod tests {
         ProcessId { pid, start }
     }
 
+    /// What is found, and whether more than a group says so.
+    fn found(all: &BTreeMap<i32, Ancestry>, known: &[ProcessId]) -> BTreeMap<i32, Option<ByGroup>> {
+        related(all, known, 9, |pid| pid == 15)
+    }
+
+    fn by_group(leader: i32, shared: bool) -> Option<ByGroup> {
+        Some(ByGroup { leader, shared })
+    }
+
     #[test]
     fn descendants_orphans_and_marked_processes() {
         let all = BTreeMap::from([
@@ -175,30 +212,60 @@ mod tests {
             (10, kin(1, 10, 10, 50)),
             (11, kin(10, 10, 10, 60)),
             (12, kin(11, 12, 12, 70)),
-            // Its parent ended, but it is still in the known process' group.
+            // Its parent ended, but it is still in the known process's session.
             (13, kin(1, 10, 10, 65)),
             // A stranger, and one that carries the mark.
             (14, kin(1, 14, 14, 66)),
             (15, kin(1, 15, 15, 67)),
         ]);
-        let found = related(&all, &[id(10, 50)], |pid| pid == 15);
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [10, 11, 12, 13, 15]);
+        let sure = [10, 11, 12, 13, 15].map(|pid| (pid, None));
+        assert_eq!(found(&all, &[id(10, 50)]), BTreeMap::from(sure));
     }
 
     #[test]
     fn a_number_given_out_again_is_a_stranger_with_all_its_family() {
         let all = BTreeMap::from([(10, kin(1, 10, 10, 500)), (11, kin(10, 10, 10, 501))]);
-        assert!(related(&all, &[id(10, 50)], |_| false).is_empty());
+        assert!(found(&all, &[id(10, 50)]).is_empty());
     }
 
     #[test]
-    fn a_leader_that_ended_still_names_its_group() {
+    fn a_leader_that_ended_still_names_its_session_and_its_group() {
         let all = BTreeMap::from([(11, kin(1, 10, 10, 60)), (12, kin(1, 10, 10, 40))]);
-        // 12 is older than the known leader: its group had that number before.
+        // 12 is older than the known leader: its session had that number before.
+        assert_eq!(found(&all, &[id(10, 50)]), BTreeMap::from([(11, None)]));
+        let all = BTreeMap::from([(11, kin(1, 10, 3, 60))]);
         assert_eq!(
-            related(&all, &[id(10, 50)], |_| false),
-            BTreeSet::from([11])
+            found(&all, &[id(10, 50)]),
+            BTreeMap::from([(11, by_group(10, false))])
         );
+    }
+
+    /// `app1 | app2` of a shell, 3; app1 alone is known. Then daemons of one of them, whose parents have ended.
+    #[test]
+    fn whoever_shares_a_group_is_a_stranger_unless_it_has_lost_its_parent() {
+        let mut all = BTreeMap::from([
+            (1, kin(0, 1, 1, 0)),
+            (2, kin(1, 2, 2, 1)),
+            (3, kin(2, 3, 3, 40)),
+            (10, kin(3, 10, 3, 50)),
+            (11, kin(3, 10, 3, 51)),
+            (12, kin(11, 10, 3, 60)),
+        ]);
+        let app1 = BTreeMap::from([(10, None)]);
+        assert_eq!(found(&all, &[id(10, 50)]), app1);
+        // They went to init, to another session's subreaper, or to this perch; and one has a child.
+        all.extend([
+            (20, kin(1, 10, 3, 70)),
+            (21, kin(2, 10, 3, 71)),
+            (22, kin(9, 10, 3, 72)),
+            (23, kin(20, 23, 23, 73)),
+        ]);
+        let orphans = |shared| [20, 21, 22, 23].map(|pid| (pid, by_group(10, shared)));
+        let with = |shared| app1.clone().into_iter().chain(orphans(shared)).collect();
+        assert_eq!(found(&all, &[id(10, 50)]), with(true));
+        // Without the strangers.
+        all.retain(|pid, _| ![11, 12].contains(pid));
+        assert_eq!(found(&all, &[id(10, 50)]), with(false));
     }
 
     proptest! {
@@ -211,10 +278,10 @@ mod tests {
                 .enumerate()
                 .map(|(at, parent)| (at as i32 + 1, kin(*parent, 1000, 1000, 7)))
                 .collect();
-            let found = related(&all, &[id(first, 7)], |_| false);
+            let found = related(&all, &[id(first, 7)], 1001, |_| false);
             for (pid, kin) in &all {
-                let by_parent = all.contains_key(&kin.parent) && found.contains(&kin.parent);
-                prop_assert_eq!(found.contains(pid), *pid == first || by_parent);
+                let by_parent = all.contains_key(&kin.parent) && found.contains_key(&kin.parent);
+                prop_assert_eq!(found.contains_key(pid), *pid == first || by_parent);
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     affinity::LinuxAffinity,
     limits,
     perf::task_events::monotonic,
-    proc::Reader,
+    proc::{Reader, check_numbers},
     threads::Tracker,
     topology::{self, Source},
 };
@@ -86,6 +86,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::build`].
     pub fn build_live(self) -> Result<LiveMachine, MachineError> {
+        check_numbers().map_err(MachineError::Other)?;
         limits::raise_open_files();
         let mut topology = match self.topology {
             Some(topology) => topology,

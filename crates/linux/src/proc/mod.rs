@@ -3,10 +3,12 @@
 //!
 //! Source of all fields: proc(5), and `Documentation/scheduler/sched-stats.rst` of the kernel for `schedstat`.
 
+mod own;
 mod parse;
 mod pu_ticks;
 mod read;
 
+pub use own::check_numbers;
 pub use parse::{
     Schedstat, Stat, Status, parse_migrations, parse_schedstat, parse_stat, parse_status,
 };

@@ -2,7 +2,7 @@
 
 use super::{Created, Tracker};
 use crate::proc::{has_mark, last_task_number, parse_stat, process_numbers, session_of, start_of};
-use perch_core::machine::SESSION_VARIABLE;
+use perch_core::{Remark, machine::SESSION_VARIABLE};
 use std::time::{Duration, Instant};
 
 /// How often everything is scanned, whatever the cheap tests say.
@@ -13,6 +13,24 @@ const AGE: Duration = Duration::from_secs(1);
 const FEW: i32 = 512;
 /// A number is given out a moment before its task shows in `/proc`, so the last ones are looked at again.
 const AGAIN: i32 = 16;
+
+/// A process that may be ours, as `/proc` shows it.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    session: i32,
+    start: u64,
+    is_dead: bool,
+}
+
+impl Seen {
+    /// Whether it still has a parent other than init.
+    fn has_parent(&self) -> bool {
+        self.parent > 1
+    }
+}
 
 impl Tracker {
     /// Looks for threads and processes that are new since the last call.
@@ -88,13 +106,39 @@ impl Tracker {
     }
 
     /// Follows those of the processes that descend from followed ones, in whatever order they come.
-    fn look_at_processes(&mut self, mut candidates: Vec<i32>, old: Option<u32>) {
+    fn look_at_processes(&mut self, candidates: Vec<i32>, old: Option<u32>) {
+        let candidates = candidates.into_iter().map(|pid| (pid, None));
+        let mut candidates: Vec<(i32, Option<Seen>)> = candidates.collect();
         loop {
             let before = self.processes.len();
-            candidates.retain(|pid| {
-                !self.processes.contains_key(pid) && !self.consider_process(*pid, old)
+            candidates.retain_mut(|(pid, seen)| {
+                if self.processes.contains_key(pid) {
+                    return false;
+                }
+                *seen = self.see(*pid);
+                !seen.is_some_and(|seen| self.descends(&seen) && self.take_in(&seen, old))
             });
-            if self.processes.len() == before {
+            if self.processes.len() > before {
+                continue;
+            }
+            // Some descendants show by their group only, unless others are in it as well; and when perch is attached
+            // it cannot tell one from the other.
+            let left = || candidates.iter().filter_map(|(_, seen)| *seen);
+            let strangers = left().filter(|seen| self.is_in_led_group(seen));
+            let strangers = strangers.filter(|seen| !self.descends(seen));
+            let strangers = strangers.filter(|seen| {
+                seen.has_parent() || old.is_some_and(|old| self.target_of(seen.group) == old)
+            });
+            let strangers: Vec<Seen> = strangers.collect();
+            for stranger in &strangers {
+                self.stranger_in_group(stranger);
+            }
+            let orphans: Vec<Seen> = left().filter(|seen| self.is_orphan(seen)).collect();
+            let mut added = false;
+            for orphan in &orphans {
+                added |= self.take_in(orphan, old);
+            }
+            if !added {
                 return;
             }
         }
@@ -114,81 +158,100 @@ impl Tracker {
         if added {
             self.origins.told(told);
         } else {
-            self.origins.unseen(told);
-            self.unseen += 1;
+            self.came_and_went(told);
             if tid == pid {
                 self.lineage.departed(pid);
             }
         }
     }
 
-    /// Follows the process if it belongs to us.
-    fn consider_process(&mut self, pid: i32, old: Option<u32>) -> bool {
+    /// What `/proc` shows of a process, unless it is perch itself.
+    fn see(&mut self, pid: i32) -> Option<Seen> {
         if pid == self.own_pid {
-            return false;
+            return None;
         }
-        let Some(stat) = self
-            .reader
-            .file(&format!("/proc/{pid}/stat"))
-            .ok()
-            .and_then(parse_stat)
-        else {
-            return false;
-        };
-        let (parent, group, session, start, dead) = (
-            stat.parent,
-            stat.group,
-            stat.session,
-            stat.start,
-            stat.is_dead(),
-        );
-        let child = self.processes.get(&parent).is_some_and(|of| {
-            // The parent's PID may have been reused since the parent was last seen.
-            of.start <= start && start_of(parent) == Some(of.start)
-        });
-        let ours = child || self.is_orphan_of_ours(pid, parent, group, session, start);
-        let target = || {
-            let of = [parent, group, session]
-                .into_iter()
-                .find(|of| self.processes.contains_key(of));
-            self.target_of(of.unwrap_or(group))
-        };
-        if !ours || dead {
-            return false;
-        }
-        let target = target();
-        self.add_process(pid, old != Some(target), target)
+        let file = self.reader.file(&format!("/proc/{pid}/stat"));
+        let stat = file.ok().and_then(parse_stat)?;
+        Some(Seen {
+            pid,
+            parent: stat.parent,
+            group: stat.group,
+            session: stat.session,
+            start: stat.start,
+            is_dead: stat.is_dead(),
+        })
     }
 
-    /// Whether a process that lost its parent descends from a followed one.
-    fn is_orphan_of_ours(
-        &self,
-        pid: i32,
-        parent: i32,
-        group: i32,
-        session: i32,
-        start: u64,
-    ) -> bool {
-        // While a group lives its number is not reused, so a leader that ended lately is still the one.
-        let leads = |leader| match self.processes.get(&leader) {
-            Some(of) => of.start <= start,
-            None => self.lineage.has_departed(leader),
-        };
-        let to_init = parent <= 1;
-        if let Some(launched) = &self.launched
-            && start >= launched.since
-            && (to_init || parent == self.own_pid)
-        {
-            let mark = session_of(pid, SESSION_VARIABLE);
-            let mark = mark.as_ref().map(|mark| mark.to_string_lossy());
-            match (&launched.session, mark) {
-                (Some(session), Some(mark)) => return has_mark(&mark, session),
-                // perch starts nothing else, so what came to it is an orphan of the program.
-                (_, None) if launched.subreaper && parent == self.own_pid => return true,
-                _ => {}
-            }
+    /// Follows a process that is found to be ours. False if it has ended.
+    fn take_in(&mut self, seen: &Seen, old: Option<u32>) -> bool {
+        let of = [seen.parent, seen.group, seen.session]
+            .into_iter()
+            .find(|of| self.processes.contains_key(of));
+        let target = self.target_of(of.unwrap_or(seen.group));
+        !seen.is_dead && self.add_process(seen.pid, old != Some(target), target)
+    }
+
+    /// Whether a process descends from a followed one, as its parent, its session or its mark tells.
+    fn descends(&self, seen: &Seen) -> bool {
+        let child = self.processes.get(&seen.parent).is_some_and(|of| {
+            // The parent's PID may have been reused since the parent was last seen.
+            of.start <= seen.start && start_of(seen.parent) == Some(of.start)
+        });
+        // A session is inherited and never joined.
+        child
+            || self
+                .is_marked(seen)
+                .unwrap_or(self.leads(seen.session, seen))
+    }
+
+    /// What the mark says of a process that may come from a launched program: nothing where there is none.
+    fn is_marked(&self, seen: &Seen) -> Option<bool> {
+        let launched = self.launched.as_ref()?;
+        let adopted = seen.parent == self.own_pid;
+        if seen.start < launched.since || seen.has_parent() && !adopted {
+            return None;
         }
-        to_init && (leads(group) || leads(session))
+        match (&launched.session, session_of(seen.pid, SESSION_VARIABLE)) {
+            (Some(session), Some(mark)) => Some(has_mark(&mark.to_string_lossy(), session)),
+            // perch starts nothing else, so what came to it is an orphan of the program.
+            (_, None) if launched.subreaper && adopted => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Whether a process of ours leads this group or session. While that lives its number is not reused, so a leader that
+    /// ended lately is still the one.
+    fn leads(&self, leader: i32, seen: &Seen) -> bool {
+        match self.processes.get(&leader) {
+            Some(of) => of.start <= seen.start,
+            None => self.lineage.has_departed(leader),
+        }
+    }
+
+    fn is_in_led_group(&self, seen: &Seen) -> bool {
+        self.processes.contains_key(&seen.group) || self.lineage.has_departed(seen.group)
+    }
+
+    /// Whether a process that lost its parent descends from a followed one, as its group tells. A group can be joined (a
+    /// shell puts all processes of a pipeline into that of the first), so this says nothing where there are strangers.
+    fn is_orphan(&self, seen: &Seen) -> bool {
+        !seen.has_parent()
+            && self.leads(seen.group, seen)
+            && !self.shared_groups.contains(&seen.group)
+            && self.is_marked(seen).is_none()
+    }
+
+    /// A process is in a group that one of ours leads, and is not known to descend from ours.
+    fn stranger_in_group(&mut self, stranger: &Seen) {
+        self.shared_groups.insert(stranger.group);
+        if !stranger.has_parent() && !stranger.is_dead && self.doubtful.insert(stranger.pid) {
+            let text = format!(
+                "process {} is in the process group of {}, and its parent has ended: perch cannot tell whether it \
+                 descends from that, and leaves it alone (`perch attach {}` places it)",
+                stranger.pid, stranger.group, stranger.pid
+            );
+            self.remarks.push(Remark::note("unknown-descent", text));
+        }
     }
 
     /// Ends the first thread of a process that is only waiting for its parent to notice.

@@ -89,6 +89,22 @@ impl Lineage {
         told.filter(move |told| told.pid == pid)
     }
 
+    /// A process executes another program. If nobody has looked at it, and a thread other than the first is the only one
+    /// that is left of it: what was reported of that.
+    pub fn unseen_caller(&self, pid: i32) -> Option<Created> {
+        let mut left = self.told_of(pid);
+        let caller = left.next().filter(|caller| caller.tid != pid)?;
+        left.next().is_none().then_some(caller)
+    }
+
+    /// The caller has taken over the number of its process, which was created like this.
+    pub fn renumbered(&mut self, caller: &Created, process: Created) {
+        self.told.remove(&caller.tid);
+        self.told.insert(process.tid, process);
+        self.present.departed.remove(&process.pid);
+        self.last.departed.remove(&process.pid);
+    }
+
     /// A process of ours has ended; what it created may be reported later.
     pub fn departed(&mut self, pid: i32) {
         self.present.departed.insert(pid);

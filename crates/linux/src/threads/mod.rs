@@ -5,6 +5,8 @@
 
 mod accounts;
 mod discover;
+#[cfg(test)]
+mod group_tests;
 mod lineage;
 mod names;
 mod origins;
@@ -121,6 +123,10 @@ pub struct Tracker {
     lineage: Lineage,
     origins: Origins,
     accounts: Accounts,
+    /// Process groups that processes of ours lead or led, and that others are in too.
+    shared_groups: BTreeSet<i32>,
+    /// Processes of which it was said that they may descend from one of these or not.
+    doubtful: BTreeSet<i32>,
     /// When what these remember of the past last grew older.
     aged: Instant,
     /// Whether the kernel tells of creations, ends and executions.
@@ -162,6 +168,8 @@ impl Tracker {
             lineage: Lineage::default(),
             origins: Origins::default(),
             accounts: Accounts::default(),
+            shared_groups: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
             aged: Instant::now(),
             has_records: false,
             has_all_records: false,

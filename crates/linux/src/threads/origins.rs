@@ -10,10 +10,8 @@ const KEPT: u64 = 3;
 /// A thread that was reported as created, and had exited when perch looked at it.
 #[derive(Debug)]
 struct Unseen {
-    /// Who created it.
-    by: i32,
-    /// When, in nanoseconds since the machine was opened.
-    at: u64,
+    /// What was reported.
+    created: Created,
     /// The take before which it was reported.
     takes: u64,
 }
@@ -65,11 +63,29 @@ impl Origins {
             return;
         }
         let unseen = Unseen {
-            by: created.by_tid,
-            at: created.at,
+            created: *created,
             takes: self.takes,
         };
         self.unseen.insert(created.tid, unseen);
+    }
+
+    /// A process that nobody has looked at executes another program; `caller` has taken over its number. The creation of
+    /// the process, if all that lies between was reported: as good as the caller's own.
+    pub fn executed_unseen(&mut self, caller: &Created) -> Option<Created> {
+        let (pid, mut at) = (caller.pid, *caller);
+        for _ in 0..=self.unseen.len() {
+            if at.by_pid != pid {
+                // This number is that of a living thread again.
+                self.unseen.remove(&pid);
+                return Some(Created {
+                    pid,
+                    tid: pid,
+                    ..at
+                });
+            }
+            at = self.unseen.get(&at.by_tid)?.created;
+        }
+        None
     }
 
     /// A process executes another program; `caller` is the thread that asked for it, if that is known, and `at` the
@@ -137,7 +153,7 @@ impl Origins {
                             thread,
                             from: Source::Thread(creator),
                             exec: false,
-                            at: (creator.tid == unseen.by).then_some(unseen.at),
+                            at: (creator.tid == unseen.created.by_tid).then_some(unseen.created.at),
                         });
                         Source::Thread(thread)
                     }
@@ -168,7 +184,7 @@ impl Origins {
         let mut at = tid;
         for _ in 0..=self.unseen.len() {
             if let Some(unseen) = self.unseen.get(&at) {
-                at = unseen.by;
+                at = unseen.created.by_tid;
                 continue;
             }
             let ended = || self.ended.get(&at).map(|(thread, _)| *thread);

@@ -30,6 +30,7 @@ impl Tracker {
     /// machine was opened.
     pub fn executed(&mut self, pid: i32, at: u64) {
         let Some(process) = self.processes.get(&pid) else {
+            self.executed_unseen(pid);
             return;
         };
         let first = ThreadId {
@@ -54,6 +55,20 @@ impl Tracker {
         };
         drop(callers);
         self.origins.executed(first, caller, Some(at));
+        if !self.threads.contains_key(&pid) {
+            // It had ended before, and with the caller's number the process would be forgotten.
+            self.add_thread(pid, pid, false);
+        }
+    }
+
+    /// The same of a process that nobody has looked at. If it was not its first thread, that was reported to have ended.
+    fn executed_unseen(&mut self, pid: i32) {
+        if let Some(caller) = self.lineage.unseen_caller(pid)
+            && let Some(process) = self.origins.executed_unseen(&caller)
+        {
+            self.lineage.renumbered(&caller, process);
+            self.origins.unseen(&caller);
+        }
     }
 
     /// Where masks of threads come from that were created or that executed another program since the last call.
@@ -72,11 +87,19 @@ impl Tracker {
                 thread.ended = true;
                 told.iter().for_each(|told| self.origins.told(told));
             }
-            (_, Some(told)) => {
-                self.unseen += 1;
-                self.origins.unseen(&told);
-            }
+            (_, Some(told)) => self.came_and_went(&told),
             _ => {}
+        }
+    }
+
+    /// A thread was reported, and had ended before it was looked at.
+    pub(super) fn came_and_went(&mut self, told: &Created) {
+        self.unseen += 1;
+        self.origins.unseen(told);
+        if told.tid == told.pid {
+            // Others of its threads may live, and what it has created.
+            let target = self.target_of(told.by_pid);
+            self.origins.departed(told.pid, target);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{SECOND, Thread, Tracker, names::Names, visible_mask};
 use crate::{
     limits::{Budget, Purpose},
-    proc::{Gone, Reader, RunClock, Schedstat, parse_stat},
+    proc::{Gone, Reader, RunClock, Schedstat, Stat, parse_stat},
     span::{counted, is_due},
 };
 use perch_core::{ThreadId, ThreadSample};
@@ -103,10 +103,38 @@ impl Tracker {
                 self.origins.executed(first.id, alone.then_some(pid), None);
             }
         }
-        for id in &sampled.ended {
+        self.forget_ended(&sampled.ended);
+        sampled
+    }
+
+    /// Forgets threads that have ended.
+    fn forget_ended(&mut self, ended: &[ThreadId]) {
+        let mut others = Vec::new();
+        for id in ended {
+            let pid = self.threads.get(&id.tid).map_or(id.tid, |of| of.pid);
+            if pid != id.tid
+                && let Some(process) = self.processes.get(&pid)
+            {
+                others.push((pid, id.tid, process.start, process.target));
+            }
             self.forget(id.tid);
         }
-        sampled
+        for (pid, tid, start, target) in &others {
+            let alone = others.iter().filter(|(of, ..)| of == pid).count() == 1;
+            if !self.processes.contains_key(pid) {
+                self.outlive(*pid, *start, *target, alone.then_some(*tid));
+            }
+        }
+    }
+
+    /// A process of which no thread is left may have executed another program: if its first thread had ended before, the
+    /// caller has that one's number now.
+    fn outlive(&mut self, pid: i32, start: u64, target: u32, caller: Option<i32>) {
+        let same = |stat: Stat<'_>| stat.start == start && !stat.is_dead();
+        if self.reader.stat(pid, pid).is_ok_and(same) && self.add_process(pid, false, target) {
+            let first = ThreadId { tid: pid, start };
+            self.origins.executed(first, caller, None);
+        }
     }
 }
 

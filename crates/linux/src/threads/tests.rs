@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::affinity::LinuxAffinity;
-use perch_core::{Affinity, MaskChange, Outcome, Source, ThreadSample};
+use perch_core::{Affinity, MaskChange, Origin, Outcome, Source, ThreadSample};
 use std::{
     sync::{
         Arc,
@@ -307,6 +307,97 @@ fn a_thread_that_was_seen_before_its_records_has_created_its_children_itself() {
         panic!("{origins:?}");
     };
     assert_eq!(from.tid, creator.pid());
+}
+
+/// The only origin of this process's first thread.
+fn origin_of(tracker: &mut Tracker, pid: i32) -> Origin {
+    let mut origins = tracker.take_origins();
+    origins.retain(|origin| origin.thread.tid == pid);
+    assert_eq!(origins.len(), 1, "{origins:?}");
+    origins.remove(0)
+}
+
+/// A process, its first thread's end and the execve of another thread are reported before anybody has looked.
+#[test]
+fn a_process_that_nobody_saw_before_its_thread_called_execve_comes_from_its_creator() {
+    const PARENT: i32 = i32::MAX;
+    const CALLER: i32 = i32::MAX - 1;
+    for by_way_of_another in [false, true] {
+        let (given, second, program) = (Sleeper::new(), Sleeper::new(), Sleeper::new());
+        let pid = program.pid();
+        let mut tracker = Tracker::new();
+        for (target, process) in [(0, &given), (1, &second)] {
+            assert!(tracker.follow_running(process.pid(), target));
+        }
+        tracker.discover();
+        tracker.sample(1_000_000);
+        tracker.take_origins();
+        let mut creator = second.pid();
+        if by_way_of_another {
+            tracker.forked(created(PARENT, PARENT, creator));
+            creator = PARENT;
+        }
+        tracker.forked(Created {
+            at: 7,
+            ..created(pid, pid, creator)
+        });
+        tracker.forked(created(pid, CALLER, pid));
+        if by_way_of_another {
+            tracker.exited(PARENT);
+        }
+        tracker.exited(pid);
+        tracker.executed(pid, 9);
+        tracker.discover();
+        tracker.sample(1_000_000);
+        assert_eq!(tracker.target_if_followed(pid), Some(1));
+        let origin = origin_of(&mut tracker, pid);
+        let Source::Thread(from) = origin.from else {
+            panic!("{origin:?}");
+        };
+        // When that is known, it is the moment at which the process was created.
+        let at = (!by_way_of_another).then_some(7);
+        assert_eq!((from.tid, origin.at), (second.pid(), at));
+        // What it creates from now on it has created itself.
+        let child = Sleeper::new();
+        tracker.forked(created(child.pid(), child.pid(), pid));
+        tracker.discover();
+        tracker.sample(1_000_000);
+        let origin = origin_of(&mut tracker, child.pid());
+        assert!(matches!(origin.from, Source::Thread(from) if from.tid == pid));
+    }
+}
+
+/// The kernel reports the execve, or has lost that record.
+#[test]
+fn a_program_executed_after_the_first_thread_has_ended_is_followed_on() {
+    const CALLER: i32 = i32::MAX;
+    for reported in [true, false] {
+        let process = Sleeper::new();
+        let pid = process.pid();
+        let mut tracker = Tracker::new();
+        assert!(tracker.follow_running(pid, 3));
+        tracker.sample(1_000_000);
+        tracker.take_origins();
+        // All that is left of it is another thread, which has taken over the number by now.
+        let mut thread = tracker.threads.remove(&pid).unwrap();
+        thread.id.tid = CALLER;
+        thread.file = None;
+        let caller = thread.id;
+        tracker.threads.insert(CALLER, thread);
+        if reported {
+            tracker.executed(pid, 9);
+        }
+        let sampled = tracker.sample(1_000_000);
+        assert_eq!(sampled.ended, [caller]);
+        let origin = origin_of(&mut tracker, pid);
+        let at = reported.then_some(9);
+        let expected = (true, Source::Thread(caller), at);
+        assert_eq!((origin.exec, origin.from, origin.at), expected);
+        assert_eq!(tracker.target_if_followed(pid), Some(3));
+        let sampled = tracker.sample(1_000_000);
+        assert_eq!(sampled.ended, []);
+        assert!(sampled.threads.iter().any(|of| of.info.id.tid == pid));
+    }
 }
 
 #[test]

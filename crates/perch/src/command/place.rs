@@ -22,6 +22,7 @@ use perch_linux::{
     affinity::LinuxAffinity,
     lock::{Lock, LockError},
     machine::CountersMode,
+    proc::check_numbers,
     topology::{Source, load},
 };
 use perch_policy::{
@@ -378,6 +379,7 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
 /// # Errors
 /// A directory of journals that cannot be read.
 pub(super) fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
+    check_numbers().map_err(anyhow::Error::msg)?;
     let mut affinity = LinuxAffinity::new();
     let mut recovered = recover_all(dir, &mut affinity)?;
     for dir in StateDir::others_of_caller() {

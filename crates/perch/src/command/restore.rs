@@ -9,7 +9,7 @@ use perch_core::text::printable;
 use perch_engine::{
     Recovery, RestoreReport, StateDir, journal::state_dir::VARIABLE, recover_all, recover_one,
 };
-use perch_linux::affinity::LinuxAffinity;
+use perch_linux::{affinity::LinuxAffinity, proc::check_numbers};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -39,6 +39,7 @@ enum Entry {
 /// # Errors
 /// A journal folder that cannot be read.
 pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
+    check_numbers().map_err(anyhow::Error::msg)?;
     let mut affinity = LinuxAffinity::new();
     let mut recovered = Vec::new();
     for path in &args.journals {
