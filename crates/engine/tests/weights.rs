@@ -12,7 +12,7 @@ use perch_core::{
 };
 use perch_engine::{
     Acting, ActionTaken, Journal, Period, Session, SessionSink,
-    journal::{NiceRecord, Record, state_dir},
+    journal::{NiceRecord, ProcessRecord, Record, state_dir},
     restore,
 };
 use proptest::prelude::*;
@@ -218,6 +218,54 @@ fn a_program_that_a_thread_executes_has_its_group_and_loses_it() {
         .unwrap();
     let counts: Vec<usize> = groups.seen.iter().map(|(_, count)| *count).collect();
     assert_eq!(counts[..4], [2, 2, 0, 0]);
+}
+
+#[test]
+fn a_value_of_which_it_is_unknown_whose_it_is_is_reported() {
+    for exec in [true, false] {
+        let (kernel, ids) = Niced::new();
+        let [first, second] = ids[..] else { panic!() };
+        let mut journal = Journal::new(state_dir::header(set("0-3")).unwrap());
+        let (pid, start) = (first.tid, first.start);
+        journal.add(&Record::Process(ProcessRecord {
+            id: ProcessId { pid, start },
+            image: None,
+            unseen: false,
+            first_ended: false,
+            ended: None,
+        }));
+        journal.add(&Record::Nice(NiceRecord {
+            thread: second,
+            process: pid,
+            before: 0,
+            from: 0,
+            set: 5,
+            at: 0,
+        }));
+        kernel.settle();
+        kernel.run(&NiceOp::Renice { of: 1, nice: 5 });
+        kernel.settle();
+        let expected = if exec {
+            // It may be the second under its number, or others have set its value.
+            kernel.run(&NiceOp::Exec { of: 1 });
+            vec![Some(first)]
+        } else {
+            // The new one may have it from either.
+            journal.add(&Record::NicePlaced {
+                thread: first,
+                process: pid,
+                nice: Some(5),
+            });
+            let own_process = false;
+            kernel.run(&NiceOp::Fork { of: 1, own_process });
+            let all = kernel.descendants("", &[], &|thread| ids.contains(&thread));
+            vec![Some(all.unwrap()[0].thread)]
+        };
+        let report = restore(&mut kernel.clone(), &journal, None).weights;
+        let failed: Vec<_> = report.failed.iter().map(|(thread, _)| *thread).collect();
+        assert_eq!(failed, expected, "{report:?}");
+        assert_eq!(kernel.nice(expected[0].unwrap()), Ok(5));
+    }
 }
 
 #[test]
