@@ -271,9 +271,9 @@ pub(crate) fn stop_pending() -> Option<i32> {
 /// # Errors
 /// No more descriptors.
 pub fn keep_passed() -> Result<(), MachineError> {
-    install()?;
+    // First, as in `Signals::catch`.
     KEPT.store(true, Ordering::SeqCst);
-    Ok(())
+    install().inspect_err(|_| KEPT.store(false, Ordering::SeqCst))
 }
 
 /// What the signal is called: `SIGUSR1`, `SIGRTMIN+3`.
@@ -294,8 +294,12 @@ impl Signals {
     /// # Errors
     /// No more descriptors.
     pub fn catch() -> Result<Self, MachineError> {
-        install()?;
+        // First: a signal that comes as soon as its handler is there is not to act as before.
         LIVE.fetch_add(1, Ordering::SeqCst);
+        if let Err(error) = install() {
+            LIVE.fetch_sub(1, Ordering::SeqCst);
+            return Err(error);
+        }
         Ok(Self { stopped_by: None })
     }
 

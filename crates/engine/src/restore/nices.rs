@@ -14,9 +14,6 @@ use crate::journal::{Journal, NiceKept, NiceRecord, NiceSetRecord};
 use perch_core::{Affinity, MaskError, NiceChange, Outcome, ProcessId, ThreadId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-const EQUALLY: &str = "it may have inherited its nice value from a thread that perch had set to it, or equally from one that \
-                       others had";
-
 const REFUSED: &str = "the kernel refused to set its nice value";
 
 const REFUSALS: Refusals = Refusals {
@@ -315,7 +312,8 @@ impl Restoring<'_> {
                 if is_doubtful(relative, &shared) {
                     self.report.fail(thread, IN_GROUP);
                 } else if !one || of_family(&self.foreign) {
-                    self.report.fail(thread, EQUALLY);
+                    // No later look can tell, so the journal need not stay for it.
+                    self.report.left_alone += 1;
                 } else if self.change(thread, nice, first.before) {
                     self.report.inherited += 1;
                     found = true;
