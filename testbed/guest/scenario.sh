@@ -42,7 +42,8 @@ ended() {
 finish() {
     exec 9>&-
     cat $LINES
-    cat $LOG
+    # Without the line within which perch was killed.
+    while IFS= read -r line; do printf '%s\n' "$line"; done <$LOG
 }
 
 giveup() {
