@@ -250,29 +250,6 @@ fn a_child_inherits_the_mask_that_its_creator_had_when_it_was_created() {
 }
 
 #[test]
-fn a_mask_that_perch_had_just_replaced_is_unknown_on_a_child() {
-    let unknown = (false, Some(Unmanaged::Unknown));
-    let before = (false, Some(Unmanaged::PlacedBefore));
-    for (created, expected) in [
-        (25, (true, None)),
-        (40, (true, None)),
-        // Its creator may have been at it when perch let that one go; or the child has set the mask itself.
-        (41, unknown),
-        (100_000_040, unknown),
-        (100_000_041, before),
-    ] {
-        let mut ownership = Ownership::new(set("0-7"), false);
-        ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
-        ownership.outcome(THREAD, &set("3"), Outcome::Applied, Some((10, 20)));
-        ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, Some((30, 40)));
-        let mut born = born("3", Some(Source::Thread(THREAD)));
-        (born.at, born.origins[0].at) = (200_000_000, Some(created));
-        ownership.observe(&born, &set("0-7"), &nobody);
-        assert_eq!(child(&ownership), expected, "{created}");
-    }
-}
-
-#[test]
 fn a_mask_that_a_child_cannot_have_now_is_known_as_its_creators() {
     // PU 3 is away when the child is born: it may use all others until the PU is back.
     let mut ownership = bound();

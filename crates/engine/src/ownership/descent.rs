@@ -132,11 +132,6 @@ impl Ownership {
         if *mask == place.default {
             return None;
         }
-        // It may have set that mask itself, or have inherited it in the moment in which perch replaced it.
-        let mut perhaps = self.known(above)?.as_it_was(when).perhaps_handed_on(when);
-        if perhaps.any(|asked| explains(asked, mask, &place.allowed)) {
-            return Some(Owned::foreign(pid, mask, Unmanaged::Unknown));
-        }
         // It had a mask of perch's when it was created. Either another process has changed that since, or its CPU set
         // is changing just now.
         let above = self.known(above)?.as_it_was(when);

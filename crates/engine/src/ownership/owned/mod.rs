@@ -59,7 +59,7 @@ struct Past {
 }
 
 /// Nanoseconds from the moment in which a child gets its creator's mask until the kernel says that it was created: the
-/// creator may lose its PU in between. If its mask was replaced meanwhile, no record tells which of the two it passed on.
+/// creator may lose its PU in between.
 const FORK: u64 = 100_000_000;
 
 /// The kernel changes masks a moment before or after it says that a PU or a CPU set has changed.
@@ -223,7 +223,7 @@ impl Owned {
         at: Option<u64>,
     ) -> impl Iterator<Item = (&PuSet, &PuSet, bool)> {
         let in_force = move |past: &&Past| match (past.span, at) {
-            (Some((since, until)), Some(at)) => since <= at && at <= until,
+            (Some((since, until)), Some(at)) => since <= at && at <= until + FORK,
             _ => past.observation + HANDED_ON >= observation,
         };
         let past = self.past.iter().filter(in_force);
@@ -236,19 +236,6 @@ impl Owned {
         present
             .map(|asked| (asked, &self.before, self.whole))
             .chain(past)
-    }
-
-    /// The masks that perch had replaced on it shortly before a thread was reported to be created: it may have handed them
-    /// on, if the creation had begun by then.
-    pub(super) fn perhaps_handed_on(&self, at: Option<u64>) -> impl Iterator<Item = &PuSet> {
-        let just_replaced = move |past: &&Past| {
-            let times = past.span.zip(at);
-            times.is_some_and(|((_, until), at)| until < at && at <= until + FORK)
-        };
-        self.past
-            .iter()
-            .filter(just_replaced)
-            .map(|past| &past.mask)
     }
 
     /// The default of its process has changed.
