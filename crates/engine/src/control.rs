@@ -186,7 +186,7 @@ impl Control {
             ..Taken::default()
         };
         let mut pids = HashSet::new();
-        // They are told of once more, with what they did last.
+        // The observation still lists them, with what they did last.
         let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
         // Of a process whose first thread has ended only its state tells.
         let told = observation.processes.iter().map(|state| state.process);

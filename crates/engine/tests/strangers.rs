@@ -1,4 +1,4 @@
-//! What shares a process group with a bound process and does not descend from it, after the session.
+//! Processes in the process group of a bound process that do not descend from it, when masks are restored.
 
 use perch_core::{
     Affinity, MaskChange, MaskError, NiceChange, Outcome, ProcessId, PuSet, ThreadId, Weights,

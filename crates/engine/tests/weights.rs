@@ -251,7 +251,7 @@ fn a_value_of_which_it_is_unknown_whose_it_is_stays() {
             kernel.run(&NiceOp::Exec { of: 1 });
             (first, vec![Some(first)])
         } else {
-            // The new one may have it from either, whoever looks.
+            // The new one may have it from either: no later look can tell.
             journal.add(&Record::NicePlaced {
                 thread: first,
                 process: pid,

@@ -126,7 +126,7 @@ impl Restoring<'_> {
         let pid = first.tid;
         let kept = self.journal.nice(first);
         let held = match kept {
-            // It has been given back, or had its value already.
+            // It was restored, or had its value already.
             Some(NiceKept::Held(own)) if may_be_ours(own, now) || now == own.before => return,
             Some(NiceKept::Placed { nice, .. }) if *nice == Some(now) => return,
             Some(NiceKept::Held(_)) => true,

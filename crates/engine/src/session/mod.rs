@@ -268,8 +268,8 @@ impl<M: Machine> Session<M> {
         Ok(end)
     }
 
-    /// Takes in one observation, which was made after the last [`Session::obey`], decides if a period is over, and makes the changes. The `last` observation of a session
-    /// decides nothing.
+    /// Takes in one observation, which was made after the last [`Session::obey`], decides if a period is over, and makes the
+    /// changes. The `last` observation of a session decides nothing.
     pub fn step(&mut self, mut observation: Observation, last: bool) -> Arc<Period> {
         let mut remarks = std::mem::take(&mut self.remarks);
         remarks.extend(observation.remarks.iter().cloned());

@@ -21,7 +21,7 @@ fn check(proc: &Path, own: u32) -> Result<(), String> {
         )
     };
     let link = fs::read_link(proc.join("self")).map_err(unreadable)?;
-    // Two numbers may be the same by chance. Of a process in a namespace below, all numbers are told.
+    // Two numbers may be the same at random. NSpid lists all numbers of a process in a nested namespace.
     let status = fs::read_to_string(proc.join("self/status")).map_err(unreadable)?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let below = numbers.is_some_and(|numbers| numbers.split_whitespace().count() > 1);

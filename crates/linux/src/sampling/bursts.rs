@@ -33,7 +33,7 @@ const SHORTEST: Duration = Duration::from_millis(4);
 /// Bursts that begin in a second, at most: opening and closing takes about 50 µs.
 const MOST: usize = 24;
 
-/// A thread has so many bursts at first, one after the other,
+/// A thread has this many bursts at first, one after the other,
 const FIRST: u32 = 4;
 
 /// with this time from one to the next, for which each is planned: where periods are shorter, no thread would else switch

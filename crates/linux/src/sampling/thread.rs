@@ -1,4 +1,4 @@
-//! A thread that is sampled: what is gathered of it, and when it is told.
+//! A thread that is sampled: what is gathered of it, and when that is reported.
 
 use super::{
     history::{History, Names, in_kernel},
@@ -19,7 +19,7 @@ const GATHERED: Duration = Duration::from_secs(1);
 /// Samples in the kernel that are enough to say that a thread does nothing else.
 const ENOUGH_IN_KERNEL: u64 = 20;
 
-/// What is told of a thread at the end of an interval.
+/// What is reported of a thread at the end of an interval.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Told {
     /// It was not sampled.

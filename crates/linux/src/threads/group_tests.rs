@@ -38,7 +38,7 @@ impl Shell {
         self.child.id() as i32
     }
 
-    /// Starts an orphan; `None` where orphans go to somebody else than init.
+    /// Starts an orphan; `None` where orphans go to another process than init.
     fn orphan(&mut self) -> Option<i32> {
         writeln!(self.child.stdin.as_mut().unwrap(), "x").unwrap();
         let mut line = String::new();
