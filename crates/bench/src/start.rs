@@ -1,22 +1,9 @@
 //! What a program loses in its first second, and one that starts many others: by `perch run`, against the program alone.
 
-use crate::{spread::Spread, victim::command};
+use crate::{slowdown::Case, spread::Spread, victim::command};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::Path, process::Stdio};
-
-/// One kind of program.
-#[derive(Debug, Clone, Copy)]
-pub struct Case {
-    /// What is measured.
-    pub name: &'static str,
-    /// The victim's options.
-    pub victim: &'static [&'static str],
-    /// Whether both run as an ordinary user.
-    pub as_nobody: bool,
-    /// The loss to stay under.
-    pub aim: f64,
-}
 
 const PIPE: &[&str] = &["--mode", "pipe", "--for", "1000"];
 const FUTEX: &[&str] = &["--mode", "futex", "--for", "1000"];
