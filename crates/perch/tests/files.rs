@@ -105,6 +105,14 @@ fn what_is_no_file_is_refused_and_nothing_hangs() {
             assert!(said(&output).contains(why), "{args:?}: {}", said(&output));
         }
     }
+    // hwloc would read a device to its end, which does not come.
+    let output = Command::new("timeout")
+        .args(["20", env!("CARGO_BIN_EXE_perch"), "topology"])
+        .env("HWLOC_XMLFILE", "/dev/zero")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(said(&output).contains("HWLOC_XMLFILE"), "{output:?}");
     // Files that are known by their ending.
     for name in ["x.toml", "x.xml"] {
         fs::rename(folder.path().join("fifo"), folder.path().join(name)).unwrap();

@@ -32,6 +32,8 @@ pub struct LinuxAffinity {
     cpusets: Cpusets,
     /// The control group that was last found to suit groups of perch's, and when.
     suited: RefCell<Option<(PathBuf, Instant)>>,
+    /// Threads whose masks were set since [`LinuxAffinity::take_set`] was last called.
+    set: Vec<i32>,
 }
 
 /// How often a change is tried that a change of the CPU set thwarts.
@@ -125,6 +127,11 @@ impl LinuxAffinity {
         Self::default()
     }
 
+    /// The threads whose masks were set since the last call.
+    pub fn take_set(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.set)
+    }
+
     /// What the thread's `stat` says, if it is still this thread. `/proc/TID/stat` would add up the times of all threads
     /// of its process first.
     fn stat<T>(&self, thread: ThreadId, take: impl FnOnce(Stat<'_>) -> T) -> Result<T, MaskError> {
@@ -200,7 +207,10 @@ impl Affinity for LinuxAffinity {
                 Err(error) => return refused(&error),
             }
             match set_affinity(change.thread.tid, &wanted) {
-                Ok(()) => return Outcome::Applied,
+                Ok(()) => {
+                    self.set.push(change.thread.tid);
+                    return Outcome::Applied;
+                }
                 Err(Errno::SRCH) => return Outcome::Gone,
                 Err(Errno::NOMEM) => return Outcome::Failed,
                 Err(Errno::INVAL) => {}

@@ -324,6 +324,9 @@ impl Machine for LiveMachine {
         let interval = (now - self.observed).as_nanos() as u64;
         self.observed = now;
         self.tracker.read_accounts(self.over);
+        for tid in self.affinity.take_set() {
+            self.tracker.read_mask_again(tid);
+        }
         let mut sampled = self.tracker.sample(interval);
         if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
             // A PU that goes offline while masks are read changes some of them: the code that judges these must know

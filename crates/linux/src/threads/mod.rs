@@ -77,8 +77,8 @@ struct Thread {
     image: (u64, u64),
     /// Not yet reported in a sample; then it goes with the next one.
     new_mask: Option<PuSet>,
-    /// A digest of what sched_getaffinity(2) shows of its mask.
-    visible: u64,
+    /// A digest of what sched_getaffinity(2) showed of its mask when it was last read; `None` if it must be read again.
+    visible: Option<u64>,
     /// Whether its first interval begins with its own start rather than with the last observation.
     born: bool,
     /// Whether the kernel's record of its creation is still to come. Until then only its creator can have set its mask,
@@ -257,6 +257,14 @@ impl Tracker {
         }
     }
 
+    /// Reads the mask of a thread again once it has run, whether or not it looks as it did: perch has set it since it was
+    /// last read, so that what it showed then would be news.
+    pub fn read_mask_again(&mut self, tid: i32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.visible = None;
+        }
+    }
+
     /// Threads that came and went unseen since the last call.
     pub fn take_unseen(&mut self) -> u64 {
         std::mem::take(&mut self.unseen)
@@ -353,7 +361,7 @@ impl Tracker {
             image: stat.image,
             new_mask: None,
             // Before the mask itself is read, so that a change in between is noticed later.
-            visible: visible_mask(tid),
+            visible: Some(visible_mask(tid)),
             born,
             awaited: born && self.has_all_records && self.processes.contains_key(&parent),
             new: true,

@@ -199,7 +199,7 @@ fn update(
             delta(&mut thread.switches, now)
         }
     };
-    let visible = visible_mask(tid);
+    let visible = Some(visible_mask(tid));
     if visible != thread.visible {
         thread.visible = visible;
         sample.mask = means.reader.status(pid, tid).ok().and_then(|s| s.mask);

@@ -156,6 +156,33 @@ fn a_changed_mask_is_noticed_and_an_unchanged_one_not_told_again() {
 }
 
 #[test]
+fn a_mask_that_was_given_back_is_noticed() {
+    let busy = Busy::new();
+    let mut tracker = Tracker::new();
+    tracker.follow_running(own_pid(), 0);
+    let first = sample_until(&mut tracker, busy.id, |s| s.mask.is_some());
+    let default = first.mask.unwrap();
+    let one = PuSet::single(default.first().unwrap());
+    let mut affinity = LinuxAffinity::new();
+    // perch binds the thread, and another process gives its mask back before perch looks.
+    for (expect, set) in [(&default, &one), (&one, &default)] {
+        let outcome = affinity.change(&MaskChange {
+            thread: busy.id,
+            process: own_pid(),
+            expect: expect.clone(),
+            set: set.clone(),
+            to_default: false,
+        });
+        assert_eq!(outcome, Outcome::Applied);
+    }
+    for tid in affinity.take_set() {
+        tracker.read_mask_again(tid);
+    }
+    let again = sample_until(&mut tracker, busy.id, |s| s.cpu_time > 0);
+    assert_eq!(again.mask, Some(default));
+}
+
+#[test]
 fn migrations_are_read_as_often_a_second_at_every_interval() {
     let busy = Busy::new();
     let mut tracker = Tracker::new();

@@ -28,7 +28,17 @@ fn failed(what: impl std::fmt::Display) -> MachineError {
 fn open(source: &Source) -> Result<Hwloc, MachineError> {
     let builder = Hwloc::builder();
     let builder = match source {
-        Source::Native => builder,
+        Source::Native => {
+            // hwloc reads what this names without a limit (a device never ends), and ignores what it cannot read.
+            if let Some(path) = std::env::var_os("HWLOC_XMLFILE").filter(|path| !path.is_empty()) {
+                let path = std::path::Path::new(&path);
+                perch_files::read_to_string(path).map_err(|error| MachineError::Io {
+                    what: format!("HWLOC_XMLFILE: topology file {}", path.display()),
+                    error,
+                })?;
+            }
+            builder
+        }
         Source::Synthetic(text) if super::described(text) > super::MAX_DESCRIBED => {
             return Err(failed(format!(
                 "'{text}' describes {} PUs: of a description perch takes up to {}, since hwloc needs time that grows \
