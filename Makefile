@@ -24,11 +24,12 @@ help:
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
 	@echo "make install   install the command, its man pages and completions (PREFIX=/usr/local)"
 
-# Installs what is missing of the packages in $(1), and asks nothing of the network if all are there.
+# Installs what is missing of the packages in $(1), and asks nothing of the network if all are there. Waits while another
+# program installs something, as a machine often does right after it was started.
 define need
 	@missing=$$(for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then echo "installing" $$missing; \
-	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends $$missing >/dev/null; fi
 endef
 
 packages:

@@ -54,6 +54,125 @@ fn a_report_with_long_names_and_large_numbers_fits() {
     assert_fits(&plain(&report));
 }
 
+/// As many threads as a large machine has, all busy but some.
+fn crowd(busy: i32, idle: i32) -> Report {
+    let mut report = sample();
+    let model = report.threads[0].clone();
+    report.threads = (0..busy + idle)
+        .map(|at| {
+            let mut thread = model.clone();
+            thread.thread.tid = 1_000_000 + at;
+            thread.name = format!("worker-{at}");
+            thread.stats.lifetime = 1_000_000_000;
+            thread.stats.cpu_time = if at < busy {
+                999_000_000 - at as u64
+            } else {
+                0
+            };
+            thread
+        })
+        .collect();
+    report
+}
+
+#[test]
+fn threads_without_a_row_of_their_own_are_counted_as_what_they_were() {
+    let text = plain(&crowd(128, 3));
+    assert_fits(&text);
+    // 26 by name, the other busy ones in one row, and the idle ones.
+    assert!(text.contains("\nz  worker-25"), "{text}");
+    let rest = text.lines().find(|line| line.contains("102×worker-#"));
+    let rest: Vec<&str> = rest.expect(&text).split_whitespace().collect();
+    assert_eq!(rest[1], "100", "busy as each of them: {rest:?}");
+    assert!(text.contains("\nand 3 idle threads ("), "{text}");
+    // More names than have rows.
+    let mut report = crowd(128, 3);
+    for (at, thread) in report.threads.iter_mut().enumerate() {
+        thread.name = format!("{}-worker", char::from(b'a' + (at % 20) as u8));
+    }
+    let text = plain(&report);
+    // Twenty names, five or six threads each beyond the first 26; five of the names have a row.
+    let in_rows: u64 = text
+        .lines()
+        .filter_map(|line| line.trim().split_once('×'))
+        .filter_map(|(threads, _)| threads.parse::<u64>().ok())
+        .sum();
+    let more = format!("\nand {} threads more, 3 idle (", 102 - in_rows);
+    assert!(in_rows > 20 && text.contains(&more), "{in_rows}: {text}");
+}
+
+#[test]
+fn a_thread_with_two_phases_shows_both_shares() {
+    let mut report = sample();
+    let stats = &mut report.threads[0].stats;
+    (stats.fp_time, stats.integer_time) = (500, 500);
+    (stats.fp_share_heavy, stats.fp_share_light) = (Some(0.48), Some(0.02));
+    let text = plain(&report);
+    let row = text
+        .lines()
+        .find(|line| line.starts_with("a  "))
+        .expect(&text);
+    assert!(row.contains(" 48/2 "), "{row}");
+    assert!(text.contains("FP a/b:"), "{text}");
+    // Too short for a phase.
+    let stats = &mut report.threads[0].stats;
+    (stats.fp_time, stats.integer_time) = (5, 995);
+    assert!(!plain(&report).contains("48/2"));
+}
+
+#[test]
+fn moves_carry_the_letters_and_tids_of_the_table() {
+    let mut report = sample();
+    let threads = report.threads.clone();
+    let model = report.moves.first[0].clone();
+    report.moves.first = (0..6)
+        .map(|at| {
+            let mut made = model.clone();
+            made.thread = threads[at].thread;
+            made.name = format!("before-{at}");
+            made.to = Some(perch_core::PuSet::single(at as u32));
+            // Four stay where they run.
+            made.ran_on = Some(if at < 4 { at as u32 } else { 7 });
+            made
+        })
+        .collect();
+    report.moves.last.clear();
+    report.moves.outcomes = vec![(perch_core::Outcome::Applied, 6)];
+    let text = plain(&report);
+    assert_fits(&text);
+    let moves = text.split("Moves:").nth(1).expect(&text);
+    let words: String = moves.split_whitespace().collect::<Vec<_>>().join(" ");
+    let tid = |at: usize| threads[at].thread.tid;
+    let folded = format!(
+        "4 threads bound where they ran: a before-0 ({}) PU 0,",
+        tid(0)
+    );
+    assert!(words.contains(&folded), "{moves}");
+    let moved = format!("e before-4 ({}) → PU 4", tid(4));
+    assert!(words.contains(&moved), "{moves}");
+    assert!(!moves.contains("more;"), "{moves}");
+}
+
+#[test]
+fn explanations_fit_and_threads_that_stay_share_a_line() {
+    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.jsonl");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_perch"))
+        .args([
+            "replay",
+            log,
+            "--policy",
+            "fixed",
+            "--pin",
+            "*=1",
+            "--explain",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_fits(&text);
+    assert!(text.contains("bound where they run: "), "{text}");
+}
+
 #[test]
 fn how_far_sampled_shares_may_be_off_is_what_perch_states() {
     let mut report = sample();
@@ -73,7 +192,10 @@ fn how_far_sampled_shares_may_be_off_is_what_perch_states() {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    assert!(text.contains("right within 3.3 points (90 %)"), "{text}");
+    assert!(
+        text.contains("within ±3.3 points at 90 % confidence"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn a_light_program_gets_its_share_and_has_its_weight_back() {
     let nices = [light.pid(), heavy.pid(), child].map(nice);
     assert_eq!(nices, [0, 0, 0], "{}", run.said());
     assert!(
-        run.said().contains("weight 10  rule 'light*=10'"),
+        run.said().contains("weight 10: rule 'light*=10'"),
         "{}",
         run.said()
     );

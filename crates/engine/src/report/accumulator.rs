@@ -8,6 +8,8 @@ use perch_core::{Metric, MetricName, MetricSource, Metrics, ThreadSample, metric
 pub(super) struct Accumulator {
     pub stats: ThreadStats,
     metrics: Vec<Sum>,
+    /// FP share × CPU time while FP-heavy and while not.
+    fp: [f64; 2],
 }
 
 #[derive(Debug, Clone)]
@@ -23,7 +25,7 @@ struct Sum {
 }
 
 /// Metrics that are amounts of their window: a session's is the sum.
-fn is_amount(name: &str) -> bool {
+pub(super) fn is_amount(name: &str) -> bool {
     [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES].contains(&name)
 }
 
@@ -42,6 +44,8 @@ impl Accumulator {
             Role::Integer => stats.integer_time += time,
             Role::Unknown => {}
         }
+        let phase = usize::from(role == Role::Integer);
+        self.fp[phase] += metrics.value(names::FP_SHARE).unwrap_or(0.0) * time as f64;
         if bound {
             stats.bound_time += time;
         }
@@ -93,6 +97,9 @@ impl Accumulator {
         stats.integer_time += more.integer_time;
         stats.bound_time += more.bound_time;
         stats.moves += more.moves;
+        for (sum, more) in self.fp.iter_mut().zip(other.fp) {
+            *sum += more;
+        }
         for theirs in &other.metrics {
             let sum = self.sum(&theirs.name, theirs.source);
             sum.amount += theirs.amount;
@@ -118,14 +125,17 @@ impl Accumulator {
                 source: sum.source,
             })
         };
+        let share = |sum: f64, time: u64| (time > 0).then(|| sum / time as f64);
         ThreadStats {
             metrics: self.metrics.iter().filter_map(metric).collect(),
+            fp_share_heavy: share(self.fp[0], self.stats.fp_time),
+            fp_share_light: share(self.fp[1], self.stats.integer_time),
             ..self.stats.clone()
         }
     }
 }
 
-fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
+pub(super) fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
         *sum = Some(sum.unwrap_or(0) + more);
     }

@@ -50,9 +50,15 @@ pub struct Collector {
     end: Option<SessionEnd>,
 }
 
+/// Names of one thread that are kept.
+const NAMES: usize = 8;
+
 #[derive(Debug)]
 struct Thread {
+    /// With its last name.
     info: ThreadInfo,
+    /// The names that it had, with the CPU time under each.
+    names: Vec<(Arc<str>, u64)>,
     first: u64,
     last: u64,
     ended: bool,
@@ -202,6 +208,7 @@ impl Collector {
         }
         let thread = self.threads.entry(id).or_insert_with(|| Thread {
             info: sample.info.clone(),
+            names: Vec::new(),
             first: snapshot.at.saturating_sub(sample.interval),
             last: snapshot.at,
             ended: false,
@@ -216,6 +223,15 @@ impl Collector {
         }
         if thread.info.name != sample.info.name {
             thread.info.name = Arc::clone(&sample.info.name);
+        }
+        let name = &sample.info.name;
+        let at = thread.names.iter().position(|(known, _)| known == name);
+        match at {
+            Some(at) => thread.names[at].1 += sample.cpu_time,
+            None if thread.names.len() < NAMES => {
+                thread.names.push((Arc::clone(name), sample.cpu_time));
+            }
+            None => {}
         }
         if thread.bound.as_ref() != bound {
             thread.bound = bound.cloned();
@@ -256,6 +272,7 @@ impl Collector {
             at: snapshot.at,
             thread: made.thread,
             name,
+            ran_on: snapshot.thread(made.thread).and_then(|of| of.last_pu),
             from: made.from.clone(),
             to: made.to.clone(),
             reason: made.reason.clone(),
@@ -301,7 +318,10 @@ impl Collector {
             let Some(thread) = self.threads.remove(id) else {
                 continue;
             };
-            let mut key = (thread.info.process.to_string(), pattern(&thread.info.name));
+            let mut key = (
+                thread.info.process.to_string(),
+                name_pattern(&thread.info.name),
+            );
             if !self.groups.contains_key(&key) && self.groups.len() >= GROUPS {
                 key = ("(others)".to_owned(), "(others)".to_owned());
             }
@@ -400,10 +420,15 @@ impl TrustSum {
 
 fn thread(thread: &Thread) -> ThreadReport {
     let stats = thread.accumulator.finish();
+    // Of equal ones the first.
+    let busiest = thread.names.iter().rev().max_by_key(|(_, time)| *time);
+    let name = busiest.map_or(&thread.info.name, |(name, _)| name);
+    let several = thread.names.iter().filter(|_| thread.names.len() > 1);
     ThreadReport {
         thread: thread.info.id,
         pid: thread.info.pid,
-        name: thread.info.name.to_string(),
+        name: name.to_string(),
+        names: several.map(|(name, _)| name.to_string()).collect(),
         process: thread.info.process.to_string(),
         first: thread.first,
         last: thread.last,
@@ -423,7 +448,7 @@ fn count<T: PartialEq>(counts: &mut Vec<(T, u64)>, what: T) {
 }
 
 /// A name with each number as `#`: `worker-17` is one of the `worker-#`.
-fn pattern(name: &str) -> String {
+pub fn name_pattern(name: &str) -> String {
     let mut pattern = String::new();
     for c in name.chars() {
         match c.is_ascii_digit() {

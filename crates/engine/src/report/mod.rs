@@ -5,7 +5,7 @@ mod accumulator;
 mod collect;
 mod timeline;
 
-pub use collect::Collector;
+pub use collect::{Collector, name_pattern};
 
 use crate::{observer::Cause, restore::RestoreReport};
 use perch_core::{MetricName, MetricSource, Outcome, PuSet, Reason, Remark, ThreadId, Unmanaged};
@@ -123,6 +123,13 @@ pub struct ThreadStats {
     pub bound_time: u64,
     /// Changes of its placement that were asked for.
     pub moves: u64,
+    /// Mean FP share (0 to 1) over the CPU time while floating-point heavy; `None` without such time, or in reports of
+    /// older versions.
+    #[serde(default)]
+    pub fp_share_heavy: Option<f64>,
+    /// The same while not floating-point heavy.
+    #[serde(default)]
+    pub fp_share_light: Option<f64>,
     /// Means over its CPU time, and sums of amounts (cycles, instructions, samples).
     pub metrics: Vec<MetricReport>,
 }
@@ -140,6 +147,53 @@ impl ThreadStats {
     /// CPU time / lifetime.
     pub fn activity(&self) -> f64 {
         self.cpu_time as f64 / self.lifetime.max(1) as f64
+    }
+
+    /// Adds other threads' statistics: times and counts are summed, means weighted by CPU time and confidence.
+    pub fn merge(&mut self, other: &Self) {
+        let mean = |a: Option<f64>, at: u64, b: Option<f64>, bt: u64| match (a, b) {
+            (Some(a), Some(b)) => Some((a * at as f64 + b * bt as f64) / (at + bt).max(1) as f64),
+            (a, b) => a.or(b),
+        };
+        let heavy = mean(
+            self.fp_share_heavy,
+            self.fp_time,
+            other.fp_share_heavy,
+            other.fp_time,
+        );
+        let light = mean(
+            self.fp_share_light,
+            self.integer_time,
+            other.fp_share_light,
+            other.integer_time,
+        );
+        for theirs in &other.metrics {
+            let Some(ours) = self.metrics.iter_mut().find(|of| of.name == theirs.name) else {
+                self.metrics.push(theirs.clone());
+                continue;
+            };
+            if accumulator::is_amount(&theirs.name) {
+                ours.value += theirs.value;
+                continue;
+            }
+            let (time, more) = (self.cpu_time as f64, other.cpu_time as f64);
+            let weights = (time * ours.confidence, more * theirs.confidence);
+            let both = weights.0 + weights.1;
+            if both > 0.0 {
+                ours.value = (ours.value * weights.0 + theirs.value * weights.1) / both;
+                ours.confidence = both / (time + more);
+            }
+        }
+        (self.fp_share_heavy, self.fp_share_light) = (heavy, light);
+        self.lifetime += other.lifetime;
+        self.cpu_time += other.cpu_time;
+        self.wait_time += other.wait_time;
+        accumulator::add_known(&mut self.switches, other.switches);
+        accumulator::add_known(&mut self.migrations, other.migrations);
+        self.fp_time += other.fp_time;
+        self.integer_time += other.integer_time;
+        self.bound_time += other.bound_time;
+        self.moves += other.moves;
     }
 
     /// The metric of that name.
@@ -168,8 +222,11 @@ pub struct ThreadReport {
     pub thread: ThreadId,
     /// Its process.
     pub pid: i32,
-    /// Its last name.
+    /// The name under which it had most of its CPU time.
     pub name: String,
+    /// All its names in the order in which it had them, if it had several (up to eight).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// Its process's name.
     pub process: String,
     /// When it was first seen.
@@ -273,10 +330,21 @@ pub struct MoveReport {
     pub from: Option<PuSet>,
     /// Where it was bound; `None` if it was let go.
     pub to: Option<PuSet>,
+    /// The PU on which the thread was seen last before; `None` if unknown, or in reports of older versions.
+    #[serde(default)]
+    pub ran_on: Option<u32>,
     /// Why, in the words and numbers of the policy.
     pub reason: Reason,
     /// What became of it.
     pub outcome: Outcome,
+}
+
+impl MoveReport {
+    /// Whether an unbound thread was bound to the PU on which it was running already.
+    pub fn stays(&self) -> bool {
+        let to = self.to.as_ref().filter(|_| self.from.is_none());
+        to.is_some_and(|to| to.len() == 1 && to.first() == self.ran_on)
+    }
 }
 
 /// perch's own cost.

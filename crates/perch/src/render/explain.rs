@@ -1,6 +1,6 @@
 //! Every move as it happens, with the numbers behind it.
 
-use super::{count, stderr};
+use super::{count, fit, stderr, wrapped};
 use perch_core::{
     ActionKind, Outcome, PuSet, Reason, ThreadId,
     text::{printable, printable_lines},
@@ -26,29 +26,27 @@ impl SessionSink for Explain {
 
     fn period(&mut self, period: &Period) {
         let mut text = String::new();
-        for made in &period.moves {
-            let name = |id: ThreadId| {
-                period
-                    .snapshot
-                    .thread(id)
-                    .map_or("?", |thread| &*thread.info.name)
-            };
-            let line = line(period.snapshot.at, name(made.thread), made);
-            text += &format!("{}\n", printable(&line));
+        let (stay, go): (Vec<&Move>, Vec<&Move>) =
+            period.moves.iter().partition(|made| stays(period, made));
+        if let [made] = stay[..] {
+            text += &line(period, made);
+        } else if !stay.is_empty() {
+            text += &staying(period, &stay);
+        }
+        for made in go {
+            text += &line(period, made);
         }
         for taken in &period.actions {
             let id = taken.thread;
             let name = period.snapshot.thread(id);
             let name = name.map_or("?", |thread| &*thread.info.name);
-            let line = action_line(period.snapshot.at, name, taken);
-            text += &format!("{}\n", printable(&line));
+            text += &action_line(period.snapshot.at, name, taken);
         }
         for made in &period.irq_moves {
-            let line = irq_line(period.snapshot.at, made);
-            text += &format!("{}\n", printable(&line));
+            text += &irq_line(period.snapshot.at, made);
         }
         for remark in &period.remarks {
-            text += &format!("perch: {}\n", printable_lines(&remark.text));
+            text += &wrapped("perch: ", &printable_lines(&remark.text));
         }
         if text.is_empty() {
             return;
@@ -67,43 +65,80 @@ impl SessionSink for Explain {
     }
 }
 
-/// `  3.0 s  worker-2 (4711)  → PU 4  FP rank 1 of 8 … (fp_share 0.42)`.
-pub fn line(at: u64, name: &str, made: &Move) -> String {
-    format!(
-        "{:>5.1} s  {name} ({})  {}{}  {}",
-        at as f64 / 1e9,
-        made.thread.tid,
+/// Whether a thread was bound to the PU on which it was running already.
+fn stays(period: &Period, made: &Move) -> bool {
+    let to = made.to.as_ref().filter(|_| made.from.is_none());
+    let ran_on = period
+        .snapshot
+        .thread(made.thread)
+        .and_then(|of| of.last_pu);
+    let done = matches!(made.outcome, Outcome::Applied | Outcome::NotApplied);
+    done && to.is_some_and(|to| to.len() == 1 && to.first() == ran_on)
+}
+
+/// `worker-2 (4711)`.
+fn who(period: &Period, id: ThreadId) -> String {
+    let name = period.snapshot.thread(id);
+    let name = name.map_or("?", |thread| &*thread.info.name);
+    format!("{} ({})", printable(name), id.tid)
+}
+
+/// `  3.0 s  worker-2 (4711) → PU 4: FP rank 1 of 8 … (fp_share 0.42)`, in lines that fit.
+fn line(period: &Period, made: &Move) -> String {
+    let label = format!("{:>5.1} s  ", period.snapshot.at as f64 / 1e9);
+    let text = format!(
+        "{} {}{}: {}",
+        who(period, made.thread),
         target(made.to.as_ref()),
         outcome(made.outcome),
-        why(&made.reason),
+        printable(&why(&made.reason)),
+    );
+    wrapped(&label, &text)
+}
+
+/// `  3.0 s  20 threads bound where they run: worker-2 (4711) PU 4, …`.
+fn staying(period: &Period, moves: &[&Move]) -> String {
+    let label = format!("{:>5.1} s  ", period.snapshot.at as f64 / 1e9);
+    let each = moves.iter().map(|made| {
+        let pus = made.to.as_ref().map_or_else(String::new, PuSet::to_string);
+        format!("{} PU {pus}", who(period, made.thread))
+    });
+    let each: Vec<String> = each.collect();
+    let threads = count(moves.len(), "thread");
+    wrapped(
+        &label,
+        &format!("{threads} bound where they run: {}", each.join(", ")),
     )
 }
 
-/// `  3.0 s  IRQ 24  → PU 2  balances packages (highest_before 1900, …)`.
+/// `  3.0 s  IRQ 24 → PU 2: balances packages (highest_before 1900, …)`.
 fn irq_line(at: u64, made: &IrqMove) -> String {
-    format!(
-        "{:>5.1} s  IRQ {}  {}{}  {}",
-        at as f64 / 1e9,
+    let label = format!("{:>5.1} s  ", at as f64 / 1e9);
+    let text = format!(
+        "IRQ {} {}{}: {}",
         made.irq,
         target(made.to.as_ref()),
         outcome(made.outcome),
-        why(&made.reason),
-    )
+        printable(&why(&made.reason)),
+    );
+    wrapped(&label, &text)
 }
 
-/// `  3.0 s  worker-2 (4711)  weight 10  rule 'worker*=10'`.
+/// `  3.0 s  worker-2 (4711) weight 10: rule 'worker*=10'`.
 fn action_line(at: u64, name: &str, taken: &ActionTaken) -> String {
     let what = match taken.to {
         Some(ActionKind::CpuWeight(weight)) => format!("weight {weight}"),
         None => "weight as before".to_owned(),
     };
-    format!(
-        "{:>5.1} s  {name} ({})  {what}{}  {}",
-        at as f64 / 1e9,
+    let label = format!("{:>5.1} s  ", at as f64 / 1e9);
+    let text = format!(
+        "{} ({}) {what}{}: {}",
+        printable(name),
         taken.thread.tid,
         outcome(taken.outcome),
-        why(&taken.reason),
-    )
+        printable(&why(&taken.reason)),
+    );
+    wrapped(&label, &text)
 }
 
 /// A reason with its numbers.
@@ -118,12 +153,13 @@ fn why(reason: &Reason) -> String {
     }
 }
 
-/// `→ PU 4` or `unbound`.
-pub fn target(to: Option<&PuSet>) -> String {
+/// `→ PU 4` or `released`.
+fn target(to: Option<&PuSet>) -> String {
     match to {
         Some(pus) if pus.len() == 1 => format!("→ PU {pus}"),
-        Some(pus) => format!("→ PUs {pus}"),
-        None => "unbound".to_owned(),
+        // A long list cannot be wrapped; --log and --json have it all.
+        Some(pus) => fit(&format!("→ PUs {pus}"), 60).trim_end().to_owned(),
+        None => "released".to_owned(),
     }
 }
 

@@ -1,37 +1,28 @@
 //! The report at the end, for people.
 
-use super::{
-    WIDTH, count, fit,
-    table::{Align, table},
-    wrapped,
-};
+mod moves;
+mod threads;
+
+use super::{WIDTH, count, fit, wrapped};
 use anstyle::{AnsiColor, Style};
-use perch_core::{MetricSource, Outcome, Severity, ThreadId, Unmanaged, metric::names};
-use perch_engine::report::{MoveReport, Placements, Report, Role, ThreadReport, ThreadStats};
+use perch_core::{MetricSource, Severity, ThreadId, metric::names};
+use perch_engine::report::{Placements, Report, Role};
 use std::{collections::HashMap, fmt::Write};
 
-/// Threads in the table.
-const THREADS: usize = 26;
-/// Groups of ended threads in the table.
-const GROUPS: usize = 5;
-/// Moves that are printed.
-const MOVES: usize = 8;
 /// PUs in the picture.
 const ROWS: usize = 32;
 /// Columns of the picture.
 const COLUMNS: usize = WIDTH - 10;
-/// Below this share of a PU a thread gets no row of its own.
-const IDLE: f64 = 0.0005;
 /// Two-sided 90 % quantile of the normal distribution.
 const Z90: f64 = 1.645;
 
 /// The report as text of at most 80 columns, with colour codes.
 pub fn render(report: &Report) -> String {
     let mut text = heading(report);
-    let letters = letters(report);
-    text += &threads(report, &letters);
+    let letters = threads::letters(report);
+    text += &threads::table(report, &letters);
     text += &picture(&report.placements, &letters);
-    text += &moves(report);
+    text += &moves::list(report, &letters);
     text += &ending(report);
     text
 }
@@ -58,8 +49,8 @@ fn heading(report: &Report) -> String {
     if let Some(what_if) = &report.what_if {
         text += &wrapped("what-if topology: ", what_if);
     }
-    text += &wrapped("known by: ", &report.counting);
-    text += &wrapped("          ", &trust(report));
+    text += &wrapped("measured by: ", &report.counting);
+    text += &wrapped("             ", &trust(report));
     text
 }
 
@@ -84,7 +75,7 @@ fn trust(report: &Report) -> String {
         .any(|(source, _)| *source == MetricSource::Sampling);
     let limits = if sampled {
         format!(
-            "; sampled shares are right within {} (docs/accuracy.md), IPC and FLOP/s cannot be sampled",
+            "; sampled shares are within {} (docs/accuracy.md); IPC and FLOP/s cannot be sampled",
             points(report)
         )
     } else {
@@ -111,132 +102,7 @@ fn points(report: &Report) -> String {
     if time <= 0.0 {
         return "a few points".to_owned();
     }
-    format!("{:.1} points (90 %)", Z90 * 100.0 * sum / time)
-}
-
-/// A letter for each of the busiest threads, for table and picture.
-fn letters(report: &Report) -> HashMap<ThreadId, char> {
-    let busy = report
-        .threads
-        .iter()
-        .filter(|thread| thread.stats.activity() >= IDLE);
-    busy.map(|thread| thread.thread).zip('a'..='z').collect()
-}
-
-fn threads(report: &Report, letters: &HashMap<ThreadId, char>) -> String {
-    let counted = report
-        .threads
-        .iter()
-        .any(|thread| thread.stats.metric(names::IPC).is_some());
-    let last = if counted { "IPC" } else { "mem" };
-    let columns = [
-        ("", Align::Left),
-        ("thread", Align::Left),
-        ("busy", Align::Right),
-        ("FP", Align::Right),
-        ("vec", Align::Right),
-        ("load", Align::Right),
-        ("store", Align::Right),
-        (last, Align::Right),
-        ("wait", Align::Right),
-        ("switches", Align::Right),
-        ("migr", Align::Right),
-        ("bound", Align::Left),
-    ];
-    let row = |letter: String, name: String, stats: &ThreadStats, bound: String| {
-        let percent = |name: &str| {
-            stats.metric(name).map_or_else(
-                || "-".to_owned(),
-                |metric| format!("{:.0}", metric.value * 100.0),
-            )
-        };
-        let last = match stats.metric(names::IPC) {
-            Some(ipc) if counted => format!("{:.2}", ipc.value),
-            _ if counted => "-".to_owned(),
-            _ => percent(names::MEMORY_INTENSITY),
-        };
-        let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), short);
-        vec![
-            letter,
-            name,
-            format!("{:.0}", stats.activity() * 100.0),
-            percent(names::FP_SHARE),
-            percent(names::VECTOR_SHARE),
-            percent(names::LOAD_SHARE),
-            percent(names::STORE_SHARE),
-            last,
-            format!(
-                "{:.0}",
-                stats.wait_time as f64 / stats.lifetime.max(1) as f64 * 100.0
-            ),
-            number(stats.switches),
-            number(stats.migrations),
-            bound,
-        ]
-    };
-    let busy: Vec<&ThreadReport> = report
-        .threads
-        .iter()
-        .filter(|thread| letters.contains_key(&thread.thread))
-        .take(THREADS)
-        .collect();
-    let mut rows: Vec<Vec<String>> = busy
-        .iter()
-        .map(|thread| {
-            let letter = letters
-                .get(&thread.thread)
-                .map_or_else(String::new, char::to_string);
-            row(
-                letter,
-                fit(&thread.name, 15).trim_end().to_owned(),
-                &thread.stats,
-                bound(thread),
-            )
-        })
-        .collect();
-    rows.extend(
-        report
-            .groups
-            .iter()
-            .filter(|group| group.stats.activity() >= IDLE)
-            .take(GROUPS)
-            .map(|group| {
-                let name = format!("{}×{}", group.threads, fit(&group.name, 10).trim_end());
-                row(String::new(), name, &group.stats, String::new())
-            }),
-    );
-    if rows.is_empty() {
-        return "No thread was busy.\n".to_owned();
-    }
-    let shown = busy.len();
-    let mut text = format!("\n{}\n", table(&columns, rows));
-    let more = report.threads.len() - shown;
-    if more > 0 {
-        let _ = writeln!(
-            text,
-            "and {} that did little; all are in --json",
-            count(more, "thread")
-        );
-    }
-    text += "In %: busy, wait of its time; FP, load, store of its instructions; vec of its FP\n";
-    text
-}
-
-fn bound(thread: &ThreadReport) -> String {
-    match (&thread.bound, thread.unmanaged) {
-        (_, Some(Unmanaged::PlacedBefore)) => "no (placed)".to_owned(),
-        (_, Some(Unmanaged::ChangedByOthers)) => "no (others)".to_owned(),
-        (_, Some(Unmanaged::Unknown)) => "no (unknown)".to_owned(),
-        (_, Some(Unmanaged::NotPermitted)) => "no (denied)".to_owned(),
-        (Some(pus), None) => format!("PU {pus}"),
-        (None, None) if thread.stats.bound_time > 0 => {
-            format!(
-                "{:.0} %",
-                thread.stats.bound_time as f64 / thread.stats.cpu_time.max(1) as f64 * 100.0
-            )
-        }
-        (None, None) => "-".to_owned(),
-    }
+    format!("±{:.1} points at 90 % confidence", Z90 * 100.0 * sum / time)
 }
 
 /// Which thread was on which PU when: one row per PU, with the thread's letter, a capital while it was FP-heavy.
@@ -280,56 +146,6 @@ fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String
         );
     }
     text
-}
-
-fn moves(report: &Report) -> String {
-    let moves = &report.moves;
-    let total: u64 = moves.outcomes.iter().map(|(_, number)| number).sum();
-    if total == 0 {
-        return String::new();
-    }
-    let mut text = format!(
-        "\nMoves: {} bound, {} moved, {} unbound",
-        moves.bound, moves.moved, moves.released
-    );
-    for (outcome, number) in &moves.outcomes {
-        let what = match outcome {
-            Outcome::Applied | Outcome::NotApplied => continue,
-            Outcome::Gone => "had ended",
-            Outcome::ChangedByOthers => "left alone, placed by others",
-            Outcome::NotPermitted => "not permitted",
-            Outcome::Failed => "failed for want of descriptors or memory",
-            Outcome::NoUsablePu => "without a usable PU",
-        };
-        let _ = write!(text, "; {number} {what}");
-    }
-    text.push('\n');
-    let all: Vec<&MoveReport> = moves.first.iter().chain(&moves.last).collect();
-    for made in all.iter().take(MOVES) {
-        text += &move_line(made);
-    }
-    if all.len() > MOVES {
-        let _ = writeln!(
-            text,
-            "  … {} more; --explain prints each as it happens",
-            total as usize - MOVES
-        );
-    }
-    text
-}
-
-fn move_line(made: &MoveReport) -> String {
-    let target = match &made.to {
-        Some(pus) => format!("→ {pus}"),
-        None => "unbound".to_owned(),
-    };
-    let label = format!(
-        "  {:>5.1} s  {} {}  ",
-        seconds(made.at),
-        fit(&made.name, 12),
-        fit(&target, 7)
-    );
-    wrapped(&label, &made.reason.text)
 }
 
 fn ending(report: &Report) -> String {
@@ -384,13 +200,4 @@ fn ending(report: &Report) -> String {
 
 fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
-}
-
-/// A number in few columns: `950`, `12k`, `3.4M`.
-fn short(number: u64) -> String {
-    match number {
-        0..=9_999 => number.to_string(),
-        10_000..=999_999 => format!("{}k", number / 1_000),
-        _ => format!("{:.1}M", number as f64 / 1e6),
-    }
 }
