@@ -103,6 +103,20 @@ fn an_exec_that_cannot_be_told_from_what_others_did_is_reported() {
 }
 
 #[test]
+fn an_exec_that_is_under_way_is_waited_for() {
+    let (kernel, all) = kernel(4);
+    let first = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let worker = kernel.write().unwrap().fork(first, false).unwrap();
+    let mut journal = journal_of(&all, &[process_record(first)]);
+    bind(&kernel, &mut journal, first.tid, worker, "3");
+    kernel.write().unwrap().exec(worker);
+    kernel.write().unwrap().loading = 7;
+    let report = restore(&mut Knob(Arc::clone(&kernel)), &journal, None).masks;
+    assert_eq!(report.restored, 1, "{report:?}");
+    assert_eq!(masks(&kernel)[&first], all);
+}
+
+#[test]
 fn where_another_known_thread_lives_there_was_no_exec() {
     let (kernel, all) = kernel(4);
     let first = kernel.write().unwrap().spawn(None, &all, 0.5);

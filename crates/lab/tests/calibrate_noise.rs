@@ -3,7 +3,7 @@
 
 use perch_lab::calibrate::Kind;
 use perch_lab::calibrate::{
-    Effort, LEVEL, Level, Measured, Rig, Run, Sample, Seat, Sites, judge, measure,
+    Effort, LEVEL, Level, Measured, Measurements, Rig, Run, Sample, Seat, Sites, judge, measure,
 };
 use perch_policy::Share;
 use std::convert::Infallible;
@@ -115,21 +115,26 @@ impl Rig for Noisy<'_> {
     }
 }
 
-/// Two PUs, all pairs of the kernels.
-fn runs() -> Vec<Run> {
-    let sites = Sites {
+const KIND: Kind<'static> = Kind {
+    name: "k",
+    pure: true,
+    core: false,
+};
+
+/// Two PUs that share only their last cache.
+fn sites() -> Sites {
+    Sites {
         first: 0,
         levels: vec![Level {
             share: Share::Llc,
             pus: vec![0, 1],
         }],
-    };
-    let kind = Kind {
-        name: "k",
-        pure: true,
-        core: false,
-    };
-    sites.runs(&[kind; KERNELS], false)
+    }
+}
+
+/// All pairs of the kernels.
+fn runs() -> Vec<Run> {
+    sites().runs(&[KIND; KERNELS], false)
 }
 
 /// One calibration.
@@ -318,4 +323,29 @@ fn two_calibrations_agree_with_and_without_a_disturbance() {
         );
     }
     assert!(apart <= most(LEVEL), "{apart} of {TRIES}");
+}
+
+/// Where all threads share the same whatever placement does, that is what the calibration says, be there contention or not.
+#[test]
+fn two_pus_with_a_last_cache_in_common_leave_nothing_to_placement() {
+    let (sites, runs) = (sites(), runs());
+    let none = [[1.0; KERNELS]; KERNELS];
+    for (truth, why) in [
+        (none, "no slowdown is more than noise"),
+        (mixed(), "each two PUs share the same"),
+    ] {
+        for (number, world) in WORLDS.into_iter().enumerate() {
+            let measured = measured(world, &truth, &runs, 40 + number as u64);
+            let measurements = Measurements {
+                kernels: vec![KIND; KERNELS],
+                sites: &sites,
+                runs: &runs,
+                measured: &measured,
+            };
+            let calibration = measurements.calibration("m".into(), "d".into(), &[]);
+            let told = calibration.notes.join("\n");
+            let expected = format!("nothing that placement could use: {why}");
+            assert!(told.contains(&expected), "{world:?}: {told}");
+        }
+    }
 }

@@ -31,6 +31,9 @@ pub(crate) const ROUNDS: usize = 64;
 /// How often a mask is read again that nothing explains: the kernel changes masks and CPU sets one after the other.
 const LOOKS: usize = 4;
 
+/// How often a process is looked at whose execve(2) may be under way: with [`Affinity::settle`], a second.
+pub(super) const EXEC_LOOKS: usize = 50;
+
 const REFUSALS: Refusals = Refusals {
     not_permitted: "not permitted: run `perch restore` as root",
     failed: "the system lacks file descriptors or memory: run `perch restore` when it has some",
@@ -71,6 +74,7 @@ pub fn restore(
         changed: HashSet::new(),
     };
     restoring.known_threads();
+    restoring.await_execs();
     restoring.executed();
     restoring.may_have_executed();
     restoring.descendants();
@@ -296,6 +300,43 @@ impl<'a> Restoring<'a> {
             set: to.before.clone(),
             to_default: to.whole,
         })
+    }
+
+    /// Waits for calls of execve(2) that are under way: the caller has the first thread's number and its own mask before
+    /// the process shows another program.
+    fn await_execs(&self) {
+        let under_way = |process: ProcessId| {
+            let ProcessId { pid, start } = process;
+            let first = ThreadId { tid: pid, start };
+            let Some(gone) = self.gone.get(&pid) else {
+                return false;
+            };
+            let Ok(mask) = self.affinity.mask(first) else {
+                return false;
+            };
+            let own = match self.journal.thread(first) {
+                Some(Kept::Held(own)) => own.set == mask || own.before == mask,
+                Some(Kept::Placed { mask: own, .. }) => *own == mask,
+                Some(Kept::Free { .. }) | None => false,
+            };
+            let ours = || {
+                let allowed = self.affinity.allowed(first);
+                let mut gone = gone.iter();
+                gone.any(|held| judge(held, &mask, allowed.as_ref()) == Judged::Ours)
+            };
+            !own && !self.alive.contains(&pid)
+                && self.affinity.images_differ(process)
+                && self.has_executed(first, pid) != Executed::Yes
+                && ours()
+        };
+        let mut processes: Vec<ProcessId> = self.journal.processes().collect();
+        for _ in 0..EXEC_LOOKS {
+            processes.retain(|process| under_way(*process));
+            if processes.is_empty() {
+                return;
+            }
+            self.affinity.settle();
+        }
     }
 
     /// Processes whose first thread is now one that perch had bound: another thread called execve(2), unobserved.

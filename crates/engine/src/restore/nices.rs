@@ -1,7 +1,7 @@
 //! Giving threads back the nice values that they had before perch.
 
 use super::{
-    ROUNDS,
+    EXEC_LOOKS, ROUNDS,
     execs::{Executed, UNDECIDED, executed},
     family::{
         ADOPTED, IN_GROUP, home, is_doubtful, may_be_below, may_inherit, parents, shared_groups,
@@ -42,6 +42,7 @@ pub(super) fn restore_nices(
     };
     if journal.nices().next().is_some() || journal.nice_sets().next().is_some() {
         restoring.known();
+        restoring.await_execs();
         restoring.executed();
         restoring.descendants();
     }
@@ -141,6 +142,36 @@ impl Restoring<'_> {
         } else if kept.is_some() {
             self.foreign.insert((pid, now));
         }
+    }
+
+    /// Waits for calls of execve(2) that are under way, as for masks ([`super::Restoring::await_execs`]).
+    fn await_execs(&mut self) {
+        let mut processes: Vec<ProcessId> = self.journal.processes().collect();
+        processes.retain(|process| self.affinity.images_differ(*process));
+        for _ in 0..EXEC_LOOKS {
+            processes.retain(|process| self.may_be_executing(*process));
+            if processes.is_empty() {
+                return;
+            }
+            self.affinity.settle();
+        }
+    }
+
+    fn may_be_executing(&mut self, process: ProcessId) -> bool {
+        let ProcessId { pid, start } = process;
+        let first = ThreadId { tid: pid, start };
+        let Ok(now) = self.nice(first) else {
+            return false;
+        };
+        let own = match self.journal.nice(first) {
+            Some(NiceKept::Held(own)) => own.set == now || own.before == now,
+            Some(NiceKept::Placed { nice, .. }) => *nice == Some(now),
+            None => false,
+        };
+        let gone = self.gone.get(&pid);
+        !own && !self.alive.contains(&pid)
+            && gone.is_some_and(|gone| gone.iter().any(|held| may_be_ours(held, now)))
+            && self.has_executed(first, pid) != Executed::Yes
     }
 
     /// The first threads of processes that execute another program: each may be what it was, or one that has exited under

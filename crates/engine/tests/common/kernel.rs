@@ -82,6 +82,8 @@ pub struct Kernel {
     pub images: BTreeMap<i32, u64>,
     /// Whether all programs have the same addresses, as without address space randomization.
     pub same_images: bool,
+    /// For how many moments a process that called execve(2) still shows the program that it had before.
+    pub loading: u32,
     /// Who started each process.
     pub parents: BTreeMap<i32, i32>,
     /// Whether the kernel remembers the masks that were asked for when CPU sets change, as since Linux 6.2.

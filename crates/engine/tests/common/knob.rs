@@ -11,7 +11,10 @@ use std::sync::{Arc, RwLock};
 pub struct Knob(pub Arc<RwLock<Kernel>>);
 
 impl Affinity for Knob {
-    fn settle(&self) {}
+    fn settle(&self) {
+        let mut kernel = self.0.write().unwrap();
+        kernel.loading = kernel.loading.saturating_sub(1);
+    }
 
     fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
         true
@@ -63,6 +66,7 @@ impl Affinity for Knob {
     fn image(&self, process: ProcessId) -> Option<Image> {
         let kernel = self.0.read().unwrap();
         let code = kernel.images.get(&process.pid).copied().unwrap_or_default();
+        let code = code.saturating_sub(u64::from(kernel.loading > 0));
         Some(Image { code, stack: 0 })
     }
 
