@@ -62,9 +62,9 @@ impl IrqSample {
 /// An interrupt of a device in one period, as a policy sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IrqLoad {
-    /// Its number.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
-    /// How often it came on each PU, a second; only where it came.
+    /// Interrupts per second on each PU that received any.
     pub rates: Vec<(u32, f64)>,
     /// PUs to which it may be sent: online, and in the mask that it had before perch. Empty for one that must stay: the
     /// kernel does not let it be moved, or another process has changed its mask since perch moved it.
@@ -77,20 +77,20 @@ pub struct IrqLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqLevel {
-    /// Packages.
+    /// Loads of packages.
     Package,
-    /// The PUs of a package.
+    /// Loads of the PUs of one package.
     Pu,
 }
 
 /// A step of balancing: an interrupt that should go elsewhere, and what that changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IrqStep {
-    /// The interrupt.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
-    /// Where it came.
+    /// The PU that received it before.
     pub from: u32,
-    /// Where it shall come.
+    /// The PU that will receive it.
     pub to: u32,
     /// Between what loads are balanced by it.
     pub level: IrqLevel,
@@ -106,7 +106,7 @@ pub struct IrqStep {
 /// An interrupt, where it shall be delivered, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IrqBinding {
-    /// The interrupt.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
     /// Where: never empty, always within the PUs to which it may be sent.
     pub pus: PuSet,
@@ -120,7 +120,7 @@ pub struct IrqBinding {
 /// Sets an interrupt's mask to `set`, if it is still that device's and its mask still `expect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IrqChange {
-    /// Its number.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
     /// Its devices, as [`IrqState::device`].
     pub device: String,

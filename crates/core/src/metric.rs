@@ -63,12 +63,12 @@ pub enum MetricSource {
     Simulation,
 }
 
-/// One value.
+/// The value of one metric, with its confidence and source.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
     /// The value, in the unit that its name declares.
     pub value: f64,
-    /// How far it can be trusted: 0 not at all, 1 as exact as its source ever is.
+    /// Confidence, 0 to 1: 0 is no information, 1 as exact as the source can be.
     pub confidence: f64,
     /// Where it comes from.
     pub source: MetricSource,

@@ -28,7 +28,7 @@ pub struct ThreadSample {
     /// Event counts of the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<Count>,
-    /// What modules know of it (sampled mix, predictions).
+    /// Metrics that modules added (sampled mix, predictions).
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     pub metrics: Metrics,
 }
@@ -53,11 +53,11 @@ pub struct PuSample {
 /// Two threads that were seen to touch the same memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
-    /// Who, the lower id first.
+    /// The two threads, the lower id first.
     pub threads: (ThreadId, ThreadId),
     /// Lines a second that one of them needs after the other wrote them.
     pub transfers: f64,
-    /// How far that can be trusted, 0 to 1.
+    /// Confidence that they share memory at all, 0 to 1.
     pub confidence: f64,
 }
 
@@ -65,7 +65,7 @@ pub struct Sharing {
 /// launched or a process that it was attached to, with all that descends from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
-    /// The process.
+    /// The process, by PID and start time.
     pub process: ProcessId,
     /// Its target's number, in the order in which they were given to perch.
     pub target: u32,
@@ -90,7 +90,7 @@ pub enum Source {
 /// Where a thread got its mask from, as far as that was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
     /// Whose mask it got.
     pub from: Source,

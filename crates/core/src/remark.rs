@@ -43,7 +43,7 @@ pub struct Remark {
     pub code: Cow<'static, str>,
     /// What it is about.
     pub scope: Scope,
-    /// How much it matters.
+    /// Severity: note, warning or error.
     pub severity: Severity,
     /// One or two sentences.
     pub text: String,

@@ -30,7 +30,7 @@ pub struct ProcessId {
 /// What is known of a thread besides its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadInfo {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub id: ThreadId,
     /// Its process (thread group).
     pub pid: i32,

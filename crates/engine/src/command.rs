@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 /// Commands that may wait; more are refused.
 const QUEUE: usize = 1024;
 
-/// One thing to do.
+/// A request to a running session.
 pub enum Command {
     /// Follow this process and all that descends from it.
     Attach(i32),

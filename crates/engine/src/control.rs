@@ -30,7 +30,7 @@ pub(crate) struct Taken {
     pub noticed: Vec<Noticed>,
     /// Processes that were not known before.
     pub processes: Vec<ProcessId>,
-    /// Threads that were seen first, and whose masks are nobody's.
+    /// Threads that were seen first, and whose masks no process has set.
     pub seen: Vec<ThreadId>,
     /// Processes of which no thread is left.
     pub ended: Vec<ProcessId>,

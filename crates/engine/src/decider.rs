@@ -38,7 +38,7 @@ struct Worker {
     from: Receiver<Plan>,
     thread: Option<JoinHandle<()>>,
     patience: Duration,
-    /// What it thinks about.
+    /// The snapshot on which the policy is deciding now.
     asked: Option<Arc<Snapshot>>,
 }
 

@@ -14,9 +14,9 @@ pub enum Published {
     Start(Arc<Start>),
     /// A period is over.
     Period {
-        /// The period.
+        /// The finished period, shared with other subscribers.
         period: Arc<Period>,
-        /// How many before it were lost, because the channel was full.
+        /// Number of periods lost before this one, because the channel was full.
         missed: u64,
     },
     /// The session has ended. This one is lost too if the channel is full; the channel is closed then.

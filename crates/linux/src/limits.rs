@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_first_leaves_the_others_their_parts() {
+    fn the_first_purpose_leaves_the_others_their_parts() {
         let budget = Budget::of(160);
         let threads = rest(&budget, Purpose::Threads);
         assert_eq!(threads.len(), 90);

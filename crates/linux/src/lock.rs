@@ -58,9 +58,9 @@ pub enum LockError {
     Weights,
     /// The file cannot be used.
     Unusable {
-        /// The file.
+        /// Path of the lock file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_somebody_else_is_not_used() {
+    fn a_file_of_another_user_is_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let locks = LockFile::new(folder.path());
         let gone = LockFile::new(&folder.path().join("not-there"));

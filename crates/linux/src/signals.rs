@@ -55,7 +55,7 @@ const RESERVED: [i32; 2] = [32, 33];
 /// Signal numbers go from 1 to 64.
 const NUMBERS: usize = 65;
 
-/// Who sent a signal.
+/// The sender of a signal (`si_code`, sigaction(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// The kernel: a terminal, a timer, a limit.
@@ -64,14 +64,14 @@ pub enum Sender {
     Process(i32),
 }
 
-/// A signal that came.
+/// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Its number.
+    /// Signal number (signal(7)).
     pub signal: i32,
-    /// Who sent it; of several, the last.
+    /// The sender; if the signal came several times, the last one.
     pub sender: Sender,
-    /// How often it came since it was last asked.
+    /// Number of arrivals since the last query.
     pub times: u32,
 }
 

@@ -13,7 +13,7 @@ pub enum LibraryError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         #[source]
         error: std::io::Error,
     },
@@ -23,7 +23,7 @@ pub enum LibraryError {
     /// Two files of one directory with the same profile name.
     #[error("{first} and {second} both define the profile `{name}`; rename one of them")]
     Twice {
-        /// The name.
+        /// The name that both files give.
         name: String,
         /// The file that was read first.
         first: String,
@@ -35,7 +35,7 @@ pub enum LibraryError {
         "no profile `{name}`{hint}; `perch profiles` lists them, and a path to a file works too"
     )]
     Unknown {
-        /// As asked for.
+        /// The name as the user gave it.
         name: String,
         /// A suggestion that starts with a separator, or nothing.
         hint: String,

@@ -18,7 +18,7 @@ pub struct Profile {
     pub name: String,
     /// The processors' names, for people.
     pub title: String,
-    /// Where it was read.
+    /// Path of the file; of a shipped one below `profiles`.
     pub path: String,
     /// Its text, as it was read.
     pub text: String,
@@ -28,15 +28,15 @@ pub struct Profile {
     pub rules: Vec<Rule>,
     /// The kinds of core, each with a PMU of its own; empty where all cores are alike.
     pub kinds: Vec<Kind>,
-    /// Execution units.
+    /// Pools of execution units, and the PUs that share them.
     pub units: Vec<Unit>,
-    /// Events.
+    /// Events that can be counted, with their spellings.
     pub events: Vec<Event>,
     /// Which events are counted together, in turn order.
     pub sets: Vec<Set>,
-    /// Metrics.
+    /// Metrics, with their formulas.
     pub metrics: Vec<MetricRule>,
-    /// What no count can be.
+    /// Limits of plausible counts.
     pub limits: Limits,
     pub(crate) fp_threshold_counters: Option<f64>,
     pub(crate) fp_threshold_sampling: Option<f64>,
@@ -54,7 +54,7 @@ pub struct Kind {
 /// Execution units of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// What they do.
+    /// The class of operations that they execute.
     pub class: UnitClass,
     /// How many there are for the PUs that share them.
     pub count: u32,
@@ -76,7 +76,7 @@ pub struct Event {
     pub choice: EventChoice,
     /// The kind of core (index into [`Profile::kinds`]); `None` for all.
     pub kind: Option<usize>,
-    /// It cannot happen more often than this in a cycle.
+    /// Highest plausible count per cycle; `None` for no limit.
     pub max_per_cycle: Option<f64>,
     /// Where it is documented, and what to know of it.
     pub source: String,
@@ -85,11 +85,11 @@ pub struct Event {
 /// Events that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {
-    /// Its name.
+    /// Name of the set in the file, for messages.
     pub name: Arc<str>,
     /// Indices into [`Profile::events`]; the first leads.
     pub events: Vec<usize>,
-    /// Counted only if a metric is asked for that needs it.
+    /// Whether it is counted only if a requested metric needs it.
     pub on_demand: bool,
 }
 
@@ -125,9 +125,9 @@ impl Scope {
 /// How a metric is computed from counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricRule {
-    /// Its name.
+    /// Name of the metric, such as `fp_share`.
     pub name: MetricName,
-    /// The formula.
+    /// Formula over event aliases, constants and `cpu_seconds`.
     pub formula: Formula,
     /// The unit and scale, such as `operations / cycle`.
     pub unit: String,
@@ -138,7 +138,7 @@ pub struct MetricRule {
     /// Whether it is a total over the window (cycles) rather than a ratio (IPC): totals of several kinds of core add
     /// up, ratios are averaged by cycles.
     pub total: bool,
-    /// What it says.
+    /// Description for users.
     pub description: String,
     /// Where the formula comes from.
     pub source: String,

@@ -76,7 +76,7 @@ impl Accesses {
         }
     }
 
-    /// How many there are.
+    /// Number of accesses held.
     pub fn len(&self) -> usize {
         self.lines.len()
     }

@@ -142,18 +142,18 @@ impl MemoryOperand {
 pub struct Decoded {
     /// Length in bytes.
     pub len: u8,
-    /// What it does.
+    /// Class of operation.
     pub class: Class,
     /// It reads memory (prefetches and address computations do not).
     pub reads: bool,
-    /// It writes memory.
+    /// Whether it writes memory.
     pub writes: bool,
     /// It divides or takes a square root in floating point.
     pub fp_divide: bool,
     /// It is a string instruction under a repeat prefix (or an Arm memory copy or set), so that one
     /// instruction may run for long.
     pub rep: bool,
-    /// Where control goes.
+    /// Effect on control flow: next instruction, branch, call or return.
     pub flow: Flow,
     /// Memory operands with an address that registers determine: at most two; vector-indexed and
     /// thread-local ones are left out.

@@ -40,7 +40,7 @@ pub enum WindowKind {
 pub struct Window {
     /// Mix of the stretch.
     pub mix: Mix,
-    /// How it was found.
+    /// The method by which the stretch was found.
     pub kind: WindowKind,
     /// Addresses that it was decoded from.
     pub span: Range<u64>,

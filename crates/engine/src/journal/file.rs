@@ -55,7 +55,7 @@ impl JournalFile {
         })
     }
 
-    /// Its path.
+    /// Path of the journal file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -23,12 +23,12 @@ pub enum Kept {
     Held(Held),
     /// Another process has placed it. Leave it alone, and so every thread that inherited its mask.
     Placed {
-        /// Its process.
+        /// PID of its process.
         process: i32,
-        /// The mask that it was given.
+        /// The mask that the other process set.
         mask: PuSet,
     },
-    /// Leave it alone.
+    /// Its mask is restored, or was never perch's: leave it alone.
     Free {
         /// Its process; 0 where that is not known.
         process: i32,
@@ -61,7 +61,7 @@ pub enum NiceKept {
     Held(NiceRecord),
     /// It has it not from perch, or no longer.
     Placed {
-        /// The thread's process.
+        /// PID of its process.
         process: i32,
         /// The value, as far as it is known.
         nice: Option<i32>,

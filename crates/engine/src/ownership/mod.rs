@@ -105,7 +105,7 @@ impl Ownership {
         self.threads.iter().map(|(id, owned)| (*id, owned))
     }
 
-    /// Threads that were seen first since the last call, and whose masks are nobody's.
+    /// Threads that were seen first since the last call, and whose masks no process has set.
     pub(crate) fn take_seen(&mut self) -> Vec<ThreadId> {
         std::mem::take(&mut self.seen)
     }

@@ -18,10 +18,10 @@ use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 /// sets that were asked for are missing, and every period but the last one has a plan.
 pub const VERSION: u32 = 2;
 
-/// The first line.
+/// The first line of a recording: machine, policy, profile and settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`VERSION`].
+    /// Version of the format; [`VERSION`] in new recordings.
     pub version: u32,
     /// perch's own version.
     pub perch: String,
@@ -70,7 +70,7 @@ pub struct Header {
     pub calibration: Option<String>,
 }
 
-/// One period.
+/// A period: what was observed, planned and changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeriodRecord {
     /// Its number, from 0.
@@ -103,44 +103,44 @@ pub struct PeriodRecord {
 /// The last line of a session that came to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRecord {
-    /// Why it ended.
+    /// Why the session ended.
     pub cause: Cause,
     /// Periods that were observed.
     pub periods: u64,
-    /// What came of giving masks back.
+    /// How many masks were restored, and which could not be.
     pub restored: RestoreReport,
 }
 
-/// One line.
+/// One line of a recording (`docs/recording.md`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub enum Record {
-    /// The first.
+    /// The first line.
     Header(Box<Header>),
-    /// A period.
+    /// One line per observed period.
     Period(Box<PeriodRecord>),
-    /// The last.
+    /// The last line; missing if perch was killed.
     End(Box<EndRecord>),
 }
 
 /// A recording that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The file.
+    /// The file cannot be opened or read.
     #[error("{path}: {error}")]
     Io {
-        /// The recording.
+        /// Path of the recording.
         path: String,
-        /// The system's reason.
+        /// Error of the operating system.
         #[source]
         error: io::Error,
     },
     /// A line that is none of a recording.
     #[error("{path}:{line}: {why}")]
     Line {
-        /// The recording.
+        /// Path of the recording.
         path: String,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// What is wrong.
         why: String,

@@ -80,7 +80,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// What was recorded to.
+    /// The writer that received the recording.
     pub fn into_inner(self) -> W {
         self.out
     }

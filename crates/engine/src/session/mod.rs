@@ -34,7 +34,7 @@ use wants::Wants;
 /// A session that cannot go on. What it had changed is undone.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The machine.
+    /// The machine cannot go on.
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// The machine failed, and some masks could not be restored, so the journal is kept.
@@ -45,10 +45,10 @@ pub enum SessionError {
     LeftBehind {
         /// Why the session cannot go on.
         error: MachineError,
-        /// What came of giving masks back.
+        /// What was restored and what was not.
         left: Box<RestoreReport>,
     },
-    /// The journal's place.
+    /// The directory of the journal cannot be used.
     #[error(transparent)]
     StateDir(#[from] StateDirError),
 }

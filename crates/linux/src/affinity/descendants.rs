@@ -242,7 +242,7 @@ mod tests {
 
     /// `app1 | app2` of a shell, 3; app1 alone is known. Then daemons of one of them, whose parents have ended.
     #[test]
-    fn whoever_shares_a_group_is_a_stranger_unless_it_has_lost_its_parent() {
+    fn a_member_of_a_group_is_unrelated_unless_it_has_lost_its_parent() {
         let mut all = BTreeMap::from([
             (1, kin(0, 1, 1, 0)),
             (2, kin(1, 2, 2, 1)),

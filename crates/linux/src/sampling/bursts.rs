@@ -52,7 +52,7 @@ const RING: usize = 16 << 10;
 /// A thread that switches often.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Switcher {
-    /// Who.
+    /// The thread, by TID and start time.
     pub id: ThreadId,
     /// Switches a second.
     pub rate: f64,

@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(told.iter().position(|told| *told), Some(9));
         add_at(&mut known, float, 25);
         assert!(news(&end_with(&mut known, 100, false, true)));
-        // Without floating point nobody waits.
+        // Without floating point no thread waits for more samples.
         add(&mut known, 25);
         assert!(news(&end_with(&mut known, 100, false, false)));
         add_at(&mut known, float, 25);

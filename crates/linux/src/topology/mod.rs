@@ -38,7 +38,7 @@ impl Source {
 /// A topology and what is known of its processors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// The topology.
+    /// PUs, cores, caches, nodes and packages as hwloc reports them.
     pub topology: Topology,
     /// What hwloc says of machine and packages (`CPUVendor`, `CPUModel`, …), for profile detection.
     pub infos: Vec<(String, String)>,

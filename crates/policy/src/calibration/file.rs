@@ -174,7 +174,7 @@ impl Calibration {
                 .map_err(|(message, hint)| wrong(entry.share.span(), message, hint))?;
             let beside = entry.beside.get_ref();
             if beside.is_empty() {
-                let message = "beside nobody nothing is shared".to_owned();
+                let message = "`beside` is empty: name at least one co-running kernel".to_owned();
                 return Err(wrong(entry.beside.span(), message, None));
             }
             for name in beside.iter().chain([&entry.kernel]) {

@@ -97,7 +97,7 @@ pub struct CalibratedMetric {
 }
 
 impl CalibratedMetric {
-    /// Whether a policy may act on it: not if nobody was shown to lose anything by sharing it.
+    /// Whether a policy may act on it: not if sharing the resource was not shown to slow down any kernel.
     pub fn is_of_use(&self) -> bool {
         self.significant.unwrap_or(true)
     }
@@ -117,7 +117,7 @@ pub struct Kernel {
 pub struct Coupling {
     /// The closest that it and the others share.
     pub share: Share,
-    /// Whose loss it is.
+    /// The kernel that is slowed down.
     pub kernel: String,
     /// The kernels that ran next to it, one or more.
     pub beside: Vec<String>,
@@ -239,9 +239,9 @@ pub enum CalibrationError {
         "{path}: {why}; give the path of a calibration file (`perch calibrate` writes one), or calibration = \"built-in\" for learned limits"
     )]
     Unreadable {
-        /// As given.
+        /// Path of the file as the user gave it.
         path: String,
-        /// What the system says.
+        /// Error of the operating system.
         why: String,
     },
     /// A mistake in its text.

@@ -32,7 +32,7 @@ use predict::Predictor;
 use trust::Trust;
 use view::Demand;
 
-/// The policy.
+/// The policy `cpi` (Fedorova et al. 2004, sections 4 to 6).
 #[derive(Debug, Default)]
 pub struct Cpi {
     config: CpiConfig,
@@ -56,7 +56,7 @@ struct Memory {
     predictor: Predictor,
 }
 
-/// What was decided.
+/// The decision of one period.
 #[derive(Default)]
 struct Decision {
     bindings: Vec<(usize, PuSet, Reason)>,

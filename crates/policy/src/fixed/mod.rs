@@ -32,7 +32,7 @@ pub struct FixedConfig {
     pub weight: Vec<String>,
 }
 
-/// The policy.
+/// The policy `fixed`: the user's own rules for PUs and weights.
 #[derive(Debug)]
 pub struct Fixed {
     rules: Vec<Rule>,

@@ -29,7 +29,7 @@ const NO_LIMITS: &str = "needs to know what each resource bears: `perch calibrat
 /// The longest that a thread waits which came back, in periods.
 const LONGEST_WAIT: u64 = 64;
 
-/// The policy.
+/// The policy `masa` (Nakajima and Pallipadi 2002, sections 4 and 4.2).
 #[derive(Debug)]
 pub struct Masa {
     config: MasaConfig,
@@ -136,7 +136,7 @@ impl Masa {
             let Some(runner) = runner else { continue };
             let with = match other {
                 Some(other) => format!("swapped with {}", field.thread(other).info.id),
-                None => "to a PU that nobody uses".to_owned(),
+                None => "to an unused PU".to_owned(),
             };
             let limit = level
                 .of(old[swap.down])

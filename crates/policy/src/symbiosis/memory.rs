@@ -7,14 +7,14 @@ use super::{
 use crate::busy::stays_busy;
 use perch_core::{PuSet, Reason, ThreadId, ThreadState};
 
-/// Weight of a new value in the mean of those before.
+/// Weight of a new value in the exponential average, counted and sampled: samples are noisier.
 const NEW_COUNTED: f64 = 0.4;
 const NEW_SAMPLED: f64 = 0.2;
 
 /// A share that changes by more than this part of it and by more than this much: another phase.
 const OTHER_PHASE: (f64, f64) = (0.3, 0.04);
 
-/// Speeds beside the same others that differ by more than this (logarithm) are not chance.
+/// Speeds next to the same neighbours that differ by more than this (logarithm) are no noise but another phase.
 const OTHER_SPEED: f64 = 0.15;
 
 /// Shares of instructions that differ by less than this part and this much more are the same.
@@ -27,7 +27,7 @@ const NEW_PRESENCE: f64 = 0.2;
 /// Neighbourhoods remembered of each thread.
 const REMEMBERED: usize = 48;
 
-/// One thread's.
+/// What the policy remembers of one thread.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     /// Its uses: rates for each unit of speed, others as they are.

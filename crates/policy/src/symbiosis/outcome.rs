@@ -10,10 +10,10 @@ use super::{
 use perch_core::{Snapshot, ThreadId};
 use std::collections::HashMap;
 
-/// A gain that came true by less than this part of it is a disappointment.
+/// A move failed if less than this fraction of the promised gain was measured.
 const CAME_TRUE: f64 = 0.3;
 
-/// A loss by more than this part is no chance: threads go back.
+/// A loss by more than this fraction is no noise: threads are moved back. As the default of the option `gain`.
 const WORSE: f64 = 0.003;
 
 /// This part of all threads must still do what they did before a move for it to be judged.

@@ -22,7 +22,7 @@ use crate::{
 };
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, metric::names};
 
-/// The policy.
+/// The policy `workover` (Peternier et al., sections 4.2, 4.3 and 5.3).
 #[derive(Debug, Default)]
 pub struct WorkOver {
     config: WorkOverConfig,

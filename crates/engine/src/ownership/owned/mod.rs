@@ -12,7 +12,7 @@ const HANDED_ON: u64 = 2;
 /// What is known of one thread's mask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
-    /// Its process.
+    /// PID of its process.
     pub pid: i32,
     /// The mask that it goes back to.
     pub before: PuSet,
