@@ -33,7 +33,7 @@ pub fn devices_in_common(one: &str, other: &str) -> bool {
 pub struct IrqSample {
     /// Its number, or the short name of one that every PU has of its own (`LOC`, `RES`).
     pub label: String,
-    /// Controller, kind and devices, as `/proc/interrupts` tells them.
+    /// Controller, kind and devices, as `/proc/interrupts` lists them.
     pub what: String,
     /// How long this sample's interval was, in nanoseconds.
     pub interval: u64,

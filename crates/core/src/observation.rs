@@ -23,7 +23,7 @@ pub struct ThreadSample {
     pub migrations: Option<u64>,
     /// The PU on which it was last seen.
     pub last_pu: Option<u32>,
-    /// Its affinity mask as the kernel tells it, offline PUs included; `None` where it was not read again.
+    /// Its affinity mask as the kernel reports it, offline PUs included; `None` where it was not read again.
     pub mask: Option<PuSet>,
     /// Event counts of the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -133,7 +133,7 @@ pub struct Observation {
     pub origins: Vec<Origin>,
     /// Threads that came and went unseen within the interval.
     pub unseen: u64,
-    /// CPU time, in nanoseconds, that became known in the interval and of which no thread's sample tells: that of the
+    /// CPU time, in nanoseconds, that became known in the interval and that no thread sample covers: that of the
     /// unseen, and of threads' last moments.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unmeasured: u64,

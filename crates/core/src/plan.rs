@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Reason {
     /// One short sentence, such as `FP rank 2 of 8: own FPU of core 1`.
     pub text: String,
-    /// The numbers that decided, by name. Names of [metrics](crate::metric::names) have the metric's unit. The others are:
+    /// The numbers that decided, by name. Names of [metrics](crate::metric::names) have the metric's unit. Others:
     ///
     /// | name | policy | unit |
     /// | --- | --- | --- |

@@ -4,7 +4,8 @@ use crate::{MaskError, Outcome, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// A CPU weight on the scale of cgroup v2's `cpu.weight`: 1 to 10000, where 100 is the default. Of two threads that want one PU, each gets time in proportion to its weight.
+/// A CPU weight on the scale of cgroup v2's `cpu.weight`: 1 to 10000, where 100 is the default. Of two threads that
+/// want one PU, each gets time in proportion to its weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Weight(u32);

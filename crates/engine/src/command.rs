@@ -45,7 +45,7 @@ pub enum CommandError {
     /// Masks that could not be restored: the process is still followed.
     #[error("process {pid}: these threads keep the masks or CPU weights that perch set: {threads}")]
     LeftBehind {
-        /// The process that was to be let go.
+        /// The process that was to be released.
         pid: i32,
         /// The threads, each with the reason.
         threads: String,

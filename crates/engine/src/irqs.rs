@@ -152,7 +152,7 @@ impl KnownIrqs {
     }
 }
 
-/// Takes out of a plan what must not be done to interrupts; the remarks name the policy's mistake.
+/// Takes out of a plan what must not be done to interrupts; the remarks name the policy's error.
 pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<Remark> {
     let mut wrong = Vec::new();
     let mut seen = HashSet::new();

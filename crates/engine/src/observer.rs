@@ -1,4 +1,4 @@
-//! What a session tells to those who watch it: the table on the terminal, the log, the report.
+//! What a session reports to its sinks: the table on the terminal, the log, the report.
 
 use crate::restore::RestoreReport;
 use perch_core::{

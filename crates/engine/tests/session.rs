@@ -193,7 +193,7 @@ fn children_of_bound_threads_are_perchs_own() {
         (Some(set("3")), None)
     );
     assert_eq!(child.allowed, all);
-    // It was not in the plan: it is let go.
+    // It was not in the plan: it is released.
     assert_eq!(seen.moves[1][0].thread, child.info.id);
     assert_eq!(seen.snapshots[2].threads[1].bound, None);
 }

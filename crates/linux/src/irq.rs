@@ -22,7 +22,7 @@ pub struct Line {
     pub label: String,
     /// How often it came since boot, for each of [`Interrupts::pus`].
     pub counts: Vec<u64>,
-    /// Controller, kind and devices, as the kernel tells them.
+    /// Controller, kind and devices, as the kernel reports them.
     pub what: String,
 }
 

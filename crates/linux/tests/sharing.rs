@@ -120,7 +120,7 @@ impl Drop for Touching {
     }
 }
 
-/// What is seen of these threads in each of so many periods.
+/// What is seen of these threads in each of N periods.
 fn seen(threads: &[Touching], options: Options, count: usize) -> Result<Vec<Vec<Sharing>>, String> {
     let module = SamplerModule::open(options).map_err(|error| error.to_string())?;
     let mut periods = Periods::new(module);

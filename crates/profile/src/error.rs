@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A mistake in a profile's text.
+/// An error in a profile's text.
 pub use perch_core::Diagnostic as ProfileError;
 
 /// Why a library of profiles cannot be had, or a profile in it not be found.
@@ -17,7 +17,7 @@ pub enum LibraryError {
         #[source]
         error: std::io::Error,
     },
-    /// A profile with a mistake.
+    /// A profile with an error.
     #[error("{0}")]
     Profile(#[from] Box<ProfileError>),
     /// Two files of one directory with the same profile name.

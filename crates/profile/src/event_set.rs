@@ -19,7 +19,7 @@ impl Profile {
     }
 
     /// What to count for a policy that needs these metrics: what perch always wants, and of the sets on demand the
-    /// events that they take. Sets take turns, so what a formula of a set on demand needs of other sets is counted
+    /// events that they take. Sets are multiplexed, so what a formula of a set on demand needs of other sets is counted
     /// beside it once more. Metrics that the profile does not know are passed over: modules may provide them.
     pub fn event_plan_with(&self, needs: &[&str]) -> EventPlan {
         let mut on_demand = vec![Vec::new(); self.sets.len()];

@@ -34,19 +34,21 @@ const PAGE_THREADS: usize = 16;
 /// Partners of a thread that are reported: those with the most transfers.
 const PARTNERS: usize = 8;
 
-/// Seconds per access to memory, and per transfer of a line from another core. Chosen, not from a source: an access every
-/// ten cycles or so at 3 GHz, and the order of magnitude of a transfer within a package (`perch calibrate` measures it). They
-/// scale the number of transfers; the confidence does not depend on them.
+/// Seconds per access to memory, and per transfer of a line from another core. Chosen, not from a source: an access
+/// every ten cycles or so at 3 GHz, and the order of magnitude of a transfer within a package (`perch calibrate`
+/// measures it). They scale the number of transfers; the confidence does not depend on them.
 const ACCESS_TIME: f64 = 3e-9;
 const TRANSFER_TIME: f64 = 50e-9;
 
-// The constants from here on are chosen, not from a source; the tests of this module and docs/sharing.md show their effect.
+// The constants from here on are chosen, not from a source; the tests of this module and docs/sharing.md show their
+// effect.
 
-/// Number of matches at which the confidence is 0.5. Chosen, not from a source: of a few matches, some may be accidental.
+/// Number of matches at which the confidence is 0.5. Chosen, not from a source: of a few matches, some may be
+/// accidental.
 const HALF_SURE: f64 = 4.0;
 
-/// An access to a page counts as this fraction of a match, and raises the confidence to at most `PAGE_SURE`. Chosen, not from
-/// a source: a page has 64 lines, and threads tend to use neighbouring ones.
+/// An access to a page counts as this fraction of a match, and raises the confidence to at most `PAGE_SURE`. Chosen,
+/// not from a source: a page has 64 lines, and threads tend to use neighbouring ones.
 const PAGE_WEIGHT: f64 = 0.125;
 const PAGE_SURE: f64 = 0.5;
 
@@ -59,8 +61,8 @@ const PRIOR_ODDS: f64 = 3.0;
 /// Lowest coverage of a page for which unseen writes are extrapolated; below it the factor stays the same.
 const LEAST_COVERAGE: f64 = 0.1;
 
-/// Pairs with a lower confidence are not reported: a single match reaches it (1 / (1 + 4)), accidental neighbours in a page
-/// do not.
+/// Pairs with a lower confidence are not reported: a single match reaches it (1 / (1 + 4)), accidental neighbours in a
+/// page do not.
 const LEAST_CONFIDENCE: f64 = 0.2;
 
 /// The sampled accesses of one thread of an address space.

@@ -2,7 +2,7 @@
 //!
 //! The sampled address is the one behind the instruction that stalled, and instructions that retire
 //! together with others are hardly ever hit, so neither the instruction at the address nor the one before
-//! tells the mix. The stretch around it does: the innermost loop, found as the first backward branch that jumps
+//! gives the mix. The stretch around it does: the innermost loop, found as the first backward branch that jumps
 //! over the address; else the instructions on the static path ahead (jumps and backward branches followed, calls
 //! stepped over). A repeated string instruction is one instruction that takes long, like a load from memory.
 //!

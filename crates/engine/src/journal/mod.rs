@@ -48,7 +48,8 @@ pub struct Held {
     pub from: Vec<PuSet>,
     /// The mask that it has, or was about to get.
     pub set: PuSet,
-    /// Whether it was let go thereby: the CPU set may have shrunk to a mask that was asked for, so that does not tell.
+    /// Whether it was released by this change: the CPU set may have shrunk to a mask that was asked for, so that does
+    /// not tell.
     pub let_go: bool,
     /// A mask that it had since, probably set by another process.
     pub doubt: Option<PuSet>,

@@ -20,7 +20,7 @@ pub struct Header {
     pub target: u32,
     /// The kernel's boot (`/proc/sys/kernel/random/boot_id`); masks do not survive it.
     pub boot: String,
-    /// The machine, as [`machine`](super::state_dir::machine) tells it; empty where it is not known.
+    /// The machine, as [`machine`](super::state_dir::machine) returns it; empty where it is not known.
     #[serde(default)]
     pub machine: String,
     /// The perch process that writes the journal, by PID and start time.
@@ -84,7 +84,7 @@ pub struct SetRecord {
     pub from: Vec<PuSet>,
     /// The mask that it is about to get.
     pub set: PuSet,
-    /// Whether it is let go thereby. In format 1 it is if `set` equals `before`.
+    /// Whether it is released by this change. In format 1 it is if `set` equals `before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub let_go: Option<bool>,
     /// When, in clock ticks after boot, as threads' starts are; the largest number where nothing is set now.
@@ -338,7 +338,7 @@ impl Record {
         records
     }
 
-    /// How many threads it tells of beyond the first.
+    /// How many threads it lists beyond the first.
     pub(super) fn more(&self) -> usize {
         match self {
             Self::Seen { threads, .. } | Self::NiceSeen { threads, .. } => {

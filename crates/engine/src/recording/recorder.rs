@@ -14,7 +14,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Writes a recording. It goes on disk period by period; the first error ends it, and [`Recorder::finish`] tells.
+/// Writes a recording. It goes on disk period by period; the first error ends it, and [`Recorder::finish`] returns it.
 #[derive(Debug)]
 pub struct Recorder<W: Write = File> {
     out: W,

@@ -110,7 +110,7 @@ pub struct Session<M: Machine> {
 }
 
 impl<M: Machine> Session<M> {
-    /// Prepares a session and tells the machine what to count. Programs are launched or attached on
+    /// Prepares a session and configures what the machine counts. Programs are launched or attached on
     /// [`Session::machine`] before it runs, or by [`Command::Attach`](crate::Command::Attach) while it does.
     ///
     /// # Errors

@@ -33,8 +33,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Default settings: decides on the observing thread, once per period of the policy, takes no threads over, and may use
-    /// all PUs.
+    /// Default settings: decides on the observing thread, once per period of the policy, takes no threads over, and may
+    /// use all PUs.
     pub fn new(policy: Box<dyn Policy>, processor: Box<dyn Processor>, acting: Acting) -> Self {
         Self {
             policy,

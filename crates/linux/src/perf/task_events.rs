@@ -333,7 +333,7 @@ impl TaskEvents {
         self.closed = true;
     }
 
-    /// Closes events of single threads whose target has ended or was let go. A target with live processes needs even
+    /// Closes events of single threads whose target has ended or was released. A target with live processes needs even
     /// those of its ended threads: what they started has inherited them, and loses its own with them.
     pub fn close_targets_but(&mut self, lives: impl Fn(u32) -> bool) {
         self.feeders.retain(|(target, _)| lives(*target));

@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// At which ends of periods of so many milliseconds a thread has a burst; `None` where that is not permitted.
+    /// At which ends of periods of this many milliseconds a thread has a burst; `None` where that is not permitted.
     fn turns(milliseconds: u64, periods: usize, rate: f64) -> Option<Vec<usize>> {
         let mut bursts = Bursts::new(false);
         bursts.ring(own(), 99).ok()?;

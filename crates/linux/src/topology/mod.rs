@@ -114,7 +114,7 @@ pub fn disallow_all(topology: &mut Topology) {
     }
 }
 
-/// After PUs came or went: the kernel tells nothing of a PU that is offline, so what was known of it is kept.
+/// After PUs came or went: the kernel reports nothing about a PU that is offline, so what was known of it is kept.
 pub fn keep_offline(now: &mut Topology, before: &Topology) {
     let offline: Vec<(usize, u32)> = now
         .pus

@@ -244,7 +244,7 @@ pub enum CalibrationError {
         /// Error of the operating system.
         why: String,
     },
-    /// A mistake in its text.
+    /// An error in its text.
     #[error(transparent)]
     Diagnostic(#[from] Diagnostic),
 }

@@ -57,7 +57,7 @@ pub struct MasaConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gain: f64,
     /// Share of the period (0 to 1) from which on a thread counts as busy, running or waiting for a PU; the others are
-    /// let go. A bound thread stays busy down to half of this.
+    /// released. A bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
     /// Metrics with a confidence (0 to 1) below this are not believed.

@@ -157,7 +157,7 @@ impl Masa {
     }
 
     /// Bound threads that wait for each other while a PU is idle: the kernel can do better than a stale plan. One from
-    /// each such PU is let go.
+    /// each such PU is released.
     fn crowded(&self, field: &Field<'_>) -> Vec<usize> {
         let idle = field
             .usable

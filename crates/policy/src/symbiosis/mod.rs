@@ -5,8 +5,8 @@
 //! which all together are fastest, and moves threads there if the gain is above the noise. What came of it corrects the
 //! prediction.
 //!
-//! The constants in these files are chosen, not from a source, unless a comment names one; each comment gives the effect and
-//! the unit. Costs of sharing are not constants: they come from the calibration.
+//! The constants in these files are chosen, not from a source, unless a comment names one; each comment gives the
+//! effect and the unit. Costs of sharing are not constants: they come from the calibration.
 
 mod cold;
 mod config;

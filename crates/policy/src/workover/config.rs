@@ -22,7 +22,7 @@ pub enum Variant {
 pub struct WorkOverConfig {
     /// How closely the paper is followed: `paper` or `perch`.
     pub variant: Variant,
-    /// Share of the period (0 to 1) from which on a thread counts as busy; the others are let go. With `perch` time
+    /// Share of the period (0 to 1) from which on a thread counts as busy; the others are released. With `perch` time
     /// spent waiting for a PU counts too, and a bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,

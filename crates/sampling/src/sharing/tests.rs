@@ -1,4 +1,4 @@
-//! Threads whose accesses are drawn by chance, so that it is known what they share.
+//! Threads whose accesses are drawn at random, so that it is known what they share.
 
 use super::*;
 use crate::accesses::Access;
