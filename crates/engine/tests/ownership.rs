@@ -213,7 +213,11 @@ fn a_child_has_its_mask_from_its_creator_and_from_no_other_thread() {
     }
     // The only one that can have created it is bound.
     let mut ownership = bound();
-    ownership.observe(&born("3", Some(Source::Process(7))), &set("0-7"), &no_cpuset);
+    ownership.observe(
+        &born("3", Some(Source::Process(7))),
+        &set("0-7"),
+        &no_cpuset,
+    );
     assert_eq!(child(&ownership), inherited);
 }
 
