@@ -59,7 +59,7 @@ pub struct ByGroup {
     pub shared: bool,
 }
 
-/// What tells one program that a process executes from the next: addresses that execve(2) chooses anew.
+/// Identifies a program that a process executes: addresses that every execve(2) randomizes anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// Start of the code (`/proc/PID/stat`, field 26, proc(5)).

@@ -17,11 +17,11 @@ pub struct Diagnostic {
     pub column: usize,
     /// That line of the file.
     pub text: String,
-    /// How many characters of the line are wrong, at least 1.
+    /// Number of wrong characters in the line, at least 1.
     pub width: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to do about it, if more can be said.
+    /// A suggested correction, if there is one.
     pub hint: Option<String>,
 }
 

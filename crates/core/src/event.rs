@@ -48,7 +48,7 @@ pub struct EventPlan {
     pub limits: Option<Limits>,
 }
 
-/// How far a count can be trusted.
+/// Quality of a count: exact, multiplexed or implausible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CountQuality {
@@ -67,6 +67,6 @@ pub struct Count {
     pub alias: Arc<str>,
     /// Occurrences, scaled where it did not count all the time.
     pub value: f64,
-    /// How far to trust it.
+    /// Whether it is exact, scaled after multiplexing, or implausible.
     pub quality: CountQuality,
 }

@@ -3,7 +3,7 @@
 use crate::{MaskError, Outcome, PuSet, Reason};
 use serde::{Deserialize, Serialize};
 
-/// Whose interrupt it is and where it may be delivered.
+/// Devices and affinity mask of an interrupt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IrqState {
     /// The devices that it belongs to, as the kernel names them; a number alone may be another device's later.
@@ -35,7 +35,7 @@ pub struct IrqSample {
     pub label: String,
     /// Controller, kind and devices, as `/proc/interrupts` lists them.
     pub what: String,
-    /// How long this sample's interval was, in nanoseconds.
+    /// Length of this sample's interval, in nanoseconds.
     pub interval: u64,
     /// How often it came in the interval, by PU; only where it came.
     pub counts: Vec<(u32, u64)>,
@@ -51,7 +51,7 @@ impl IrqSample {
         self.label.parse().ok()
     }
 
-    /// How often it came on each PU, a second.
+    /// Interrupts per second on each PU.
     pub fn rates(&self) -> Vec<(u32, f64)> {
         let seconds = (self.interval as f64 * 1e-9).max(1e-3);
         let rate = |(pu, count): &(u32, u64)| (*pu, *count as f64 / seconds);
@@ -69,7 +69,7 @@ pub struct IrqLoad {
     /// PUs to which it may be sent: online, and in the mask that it had before perch. Empty for one that must stay: the
     /// kernel does not let it be moved, or another process has changed its mask since perch moved it.
     pub allowed: PuSet,
-    /// Where perch has bound it; `None` if it has not.
+    /// The PUs to which perch has bound it; `None` if it has not.
     pub bound: Option<PuSet>,
 }
 
@@ -110,7 +110,7 @@ pub struct IrqBinding {
     pub irq: u32,
     /// Where: never empty, always within the PUs to which it may be sent.
     pub pus: PuSet,
-    /// Why it is sent there, for the user.
+    /// The reason for this binding, for the user.
     pub reason: Reason,
     /// What this period's balancing changes; `None` for one that stays where it was sent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub struct IrqChange {
 
 /// Access to the masks of interrupts, on machines that have any.
 pub trait Irqs {
-    /// Whose interrupt that is, and its mask.
+    /// Devices and affinity mask of the interrupt.
     ///
     /// # Errors
     /// No interrupt of that number, a mask that cannot be read.

@@ -47,7 +47,7 @@ pub mod names {
     pub const SAMPLES: &str = "samples";
 }
 
-/// Where a metric's value comes from.
+/// The source of a metric's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MetricSource {
@@ -70,7 +70,7 @@ pub struct Metric {
     pub value: f64,
     /// Confidence, 0 to 1: 0 is no information, 1 as exact as the source can be.
     pub confidence: f64,
-    /// Where it comes from.
+    /// The source of the value.
     pub source: MetricSource,
 }
 

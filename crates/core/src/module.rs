@@ -3,7 +3,7 @@
 use crate::{MachineError, Metrics, Remark, Sharing, ThreadId, ThreadSample, Topology};
 use std::sync::Arc;
 
-/// What a module receives at a period's end.
+/// The input of a module at the end of a period.
 pub struct ModuleContext<'a> {
     /// The topology in force at the period's end.
     pub topology: &'a Arc<Topology>,

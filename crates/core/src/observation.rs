@@ -39,7 +39,7 @@ pub struct ThreadSample {
 pub struct PuSample {
     /// The operating system's number.
     pub pu: u32,
-    /// How long this sample's interval was.
+    /// Length of this sample's interval.
     pub interval: u64,
     /// Time in which it was not idle, interrupts included.
     pub busy: u64,
@@ -77,7 +77,7 @@ pub struct ProcessState {
     pub allowed: PuSet,
 }
 
-/// Where a thread's mask comes from.
+/// The source from which a thread inherited its mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -92,7 +92,7 @@ pub enum Source {
 pub struct Origin {
     /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// Whose mask it got.
+    /// The thread or process whose mask it got.
     pub from: Source,
     /// It did not inherit the mask but was that thread: execve(2) by another thread than the first gives the caller the
     /// first one's number, and the caller keeps its mask.
@@ -107,7 +107,7 @@ pub struct Origin {
 pub struct Observation {
     /// When the interval ended, in nanoseconds since the machine was opened.
     pub at: u64,
-    /// How long it really was, in nanoseconds.
+    /// Measured length of the interval, in nanoseconds.
     pub interval: u64,
     /// Every live thread that was given to perch, and those that ended in the interval.
     pub threads: Vec<ThreadSample>,

@@ -61,11 +61,11 @@ pub struct Binding {
     pub thread: ThreadId,
     /// Where: never empty, always within the thread's allowed PUs.
     pub pus: PuSet,
-    /// Why it is bound there, for the user.
+    /// The reason for this placement, for the user.
     pub reason: Reason,
 }
 
-/// What can be done to a thread besides binding it.
+/// A change to a thread other than a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActionKind {

@@ -29,9 +29,9 @@ pub struct ThreadState {
     pub info: ThreadInfo,
     /// PUs on which it may be put: usable, and in the mask that it had before perch touched it.
     pub allowed: PuSet,
-    /// Where perch has bound it; `None` if it has not.
+    /// The PUs to which perch has bound it; `None` if it has not.
     pub bound: Option<PuSet>,
-    /// Why it must be left alone.
+    /// The reason why it is unmanaged; `None` if it may be bound.
     #[serde(rename = "hands_off")]
     pub unmanaged: Option<Unmanaged>,
     /// The PU on which it was last seen.

@@ -27,7 +27,7 @@ pub struct ProcessId {
     pub start: u64,
 }
 
-/// What is known of a thread besides its numbers.
+/// Identity and names of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadInfo {
     /// The thread, by TID and start time.

@@ -135,7 +135,7 @@ impl From<TopologySource> for String {
 /// Packages, NUMA nodes, caches, cores and PUs. The vectors are in rising order of their lowest PU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// Where it comes from.
+    /// The source: this machine, a description or a file.
     pub source: TopologySource,
     /// Packages; other members refer to them by index.
     pub packages: Vec<Package>,

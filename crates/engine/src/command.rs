@@ -36,7 +36,7 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// Why a command was not carried out.
+/// The error of a command that was not executed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The machine refused.
@@ -71,7 +71,7 @@ pub struct Handle {
     to: SyncSender<Queued>,
 }
 
-/// What will become of a command.
+/// The pending result of a command.
 #[derive(Debug)]
 pub struct Reply(Receiver<Answer>);
 

@@ -16,7 +16,7 @@ struct Known {
     before: PuSet,
     /// The mask that it has, as far as perch knows.
     current: PuSet,
-    /// Where perch has sent it.
+    /// The PUs to which perch has bound it.
     bound: Option<PuSet>,
     /// Another process has changed its mask since perch moved it: it is left alone.
     foreign: bool,

@@ -42,9 +42,9 @@ pub struct Start {
 pub struct Move {
     /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// Where perch had bound it; `None` if it had not.
+    /// The PUs to which perch had bound it; `None` if it had not.
     pub from: Option<PuSet>,
-    /// Where it is bound now; `None` if it was released.
+    /// The PUs to which it is bound now; `None` if it was released.
     pub to: Option<PuSet>,
     /// The policy's reason: a sentence and the numbers behind it.
     pub reason: Reason,
@@ -76,9 +76,9 @@ pub struct IrqMove {
 pub struct ActionTaken {
     /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// What was in force; `None` if perch had done nothing to it.
+    /// The action in force before; `None` if there was none.
     pub from: Option<ActionKind>,
-    /// What is now; `None` if it was undone.
+    /// The action in force now; `None` if it was undone.
     pub to: Option<ActionKind>,
     /// The policy's reason: a sentence and the numbers behind it.
     pub reason: Reason,
@@ -89,7 +89,7 @@ pub struct ActionTaken {
     pub by_group: bool,
 }
 
-/// What a policy decided.
+/// A decision of a policy, with the snapshot that it is based on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// What it knew: the period's snapshot, or one of several observations together, or an earlier one if the policy
@@ -124,13 +124,13 @@ pub struct Period {
 }
 
 impl Period {
-    /// What the policy asked for, if it was asked.
+    /// The plan of the policy; `None` if it was not asked in this period.
     pub fn plan(&self) -> Option<&Plan> {
         self.decision.as_ref().map(|decision| &decision.plan)
     }
 }
 
-/// Why a session ended.
+/// The reason why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -149,7 +149,7 @@ pub struct SessionEnd {
     pub cause: Cause,
     /// Number of periods that were observed.
     pub periods: u64,
-    /// How threads were characterised, as known by then.
+    /// Source of thread metrics in words, as known at the end.
     pub counting: String,
     /// How many masks were restored, and which could not be.
     pub restored: RestoreReport,

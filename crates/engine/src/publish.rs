@@ -7,7 +7,7 @@ use std::sync::{
     mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
 };
 
-/// What a subscriber receives.
+/// A message to a subscriber.
 #[derive(Debug, Clone)]
 pub enum Published {
     /// The session begins, or the subscriber has come later: what it is.

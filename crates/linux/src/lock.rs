@@ -33,7 +33,7 @@ const WEIGHTS: u64 = IRQS + 1;
 /// How often a lock is retried if its holder exited before it could be queried.
 const TRIES: usize = 3;
 
-/// Where locks are taken.
+/// The lock file of a user (`pus.lock`), with one byte per PU.
 #[derive(Debug, Clone)]
 pub struct LockFile {
     path: PathBuf,
@@ -47,7 +47,7 @@ pub struct Lock {
     _file: File,
 }
 
-/// Why a lock cannot be had.
+/// The reason why a lock cannot be acquired.
 #[derive(Debug)]
 pub enum LockError {
     /// Another perch places threads on these PUs.

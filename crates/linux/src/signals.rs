@@ -75,7 +75,7 @@ pub struct Received {
     pub times: u32,
 }
 
-/// What arrived since it was last asked.
+/// Signals that arrived since the last query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Arrived {
     /// A signal that asks to stop. Further ones are left for the next call.
@@ -276,7 +276,7 @@ pub fn keep_passed() -> Result<(), MachineError> {
     install().inspect_err(|_| KEPT.store(false, Ordering::SeqCst))
 }
 
-/// What the signal is called: `SIGUSR1`, `SIGRTMIN+3`.
+/// Name of the signal, such as `SIGUSR1` or `SIGRTMIN+3`.
 pub fn name(signal: i32) -> String {
     match signal_hook::low_level::signal_name(signal) {
         Some(name) => name.to_owned(),
@@ -360,7 +360,7 @@ impl Signals {
         }
     }
 
-    /// What arrived since the last call; does not wait.
+    /// Signals that arrived since the last call; does not block.
     pub fn take(&mut self) -> Arrived {
         let mut bytes = [0; 64];
         while rustix::io::read(self.fd(), &mut bytes).is_ok_and(|length| length == bytes.len()) {}

@@ -41,7 +41,7 @@ pub struct LinuxMachine {
 }
 
 impl LinuxMachine {
-    /// How to open the machine.
+    /// A builder with default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }

@@ -30,7 +30,7 @@ pub enum PolicyError {
     BadOption {
         /// The policy's name.
         policy: &'static str,
-        /// What is wrong and what is right.
+        /// Description of the error, and the valid values.
         message: String,
     },
     /// Rules of manual binding that cannot be read; one message a rule.

@@ -7,7 +7,7 @@ use crate::{cpu::CpuIdentity, library::Library, profile::Profile};
 pub struct Detected<'a> {
     /// The best matching profile of the library.
     pub profile: &'a Profile,
-    /// Why this one, as a sentence for the user.
+    /// The reason for this choice, as a sentence for the user.
     pub why: String,
 }
 

@@ -22,7 +22,7 @@ pub struct Profile {
     pub path: String,
     /// Its text, as it was read.
     pub text: String,
-    /// What a user of this profile should know.
+    /// Notes for users of this profile.
     pub notes: Vec<String>,
     /// The processors that it is for.
     pub rules: Vec<Rule>,
@@ -32,7 +32,7 @@ pub struct Profile {
     pub units: Vec<Unit>,
     /// Events that can be counted, with their spellings.
     pub events: Vec<Event>,
-    /// Which events are counted together, in turn order.
+    /// Sets of events that are counted together, in the order of multiplexing.
     pub sets: Vec<Set>,
     /// Metrics, with their formulas.
     pub metrics: Vec<MetricRule>,
@@ -56,13 +56,13 @@ pub struct Kind {
 pub struct Unit {
     /// The class of operations that they execute.
     pub class: UnitClass,
-    /// How many there are for the PUs that share them.
+    /// Number of units per group of PUs that share them.
     pub count: u32,
-    /// Which PUs share them.
+    /// The level at which PUs share them.
     pub share: ShareLevel,
     /// The kind of core (index into [`Profile::kinds`]); `None` for all.
     pub kind: Option<usize>,
-    /// Where this is written.
+    /// Manual, paper or table that documents this.
     pub source: String,
 }
 
@@ -78,7 +78,7 @@ pub struct Event {
     pub kind: Option<usize>,
     /// Highest plausible count per cycle; `None` for no limit.
     pub max_per_cycle: Option<f64>,
-    /// Where it is documented, and what to know of it.
+    /// Manual, paper or table that documents it, and its peculiarities.
     pub source: String,
 }
 
@@ -93,7 +93,7 @@ pub struct Set {
     pub on_demand: bool,
 }
 
-/// What a metric is a property of.
+/// The object that a metric describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// A thread.
@@ -122,7 +122,7 @@ impl Scope {
     ];
 }
 
-/// How a metric is computed from counts.
+/// Definition of a metric: formula, unit and range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricRule {
     /// Name of the metric, such as `fp_share`.
@@ -131,7 +131,7 @@ pub struct MetricRule {
     pub formula: Formula,
     /// The unit and scale, such as `operations / cycle`.
     pub unit: String,
-    /// What it is a property of.
+    /// The object that it describes.
     pub scope: Scope,
     /// The least and the greatest value that it can have.
     pub range: Option<(f64, f64)>,
@@ -140,7 +140,7 @@ pub struct MetricRule {
     pub total: bool,
     /// Description for users.
     pub description: String,
-    /// Where the formula comes from.
+    /// Manual, paper or definition from which the formula comes.
     pub source: String,
     /// How to compute it, for each kind of core on which it can be.
     pub(crate) plans: Vec<MetricPlan>,
@@ -157,7 +157,7 @@ pub(crate) struct MetricPlan {
     pub on_demand: bool,
 }
 
-/// What stands for a name in a formula.
+/// The meaning of a name in a formula.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Input {
     /// Index into [`Profile::events`].
@@ -176,7 +176,7 @@ pub const CPU_SECONDS: &str = "cpu_seconds";
 pub struct EventCheck {
     /// The event's alias in the plan.
     pub alias: Arc<str>,
-    /// What it resolved to, or why it did not.
+    /// The encoding that was found, or the error.
     pub result: Result<String, String>,
     /// Metrics that need it.
     pub needed_by: Vec<MetricName>,

@@ -54,7 +54,7 @@ impl Arch {
     }
 }
 
-/// Where control goes after an instruction.
+/// Effect of an instruction on control flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Flow {
     /// To the next instruction.
@@ -88,7 +88,7 @@ pub struct MemoryOperand {
     pub base: Option<u8>,
     /// Register number of the index.
     pub index: Option<u8>,
-    /// What the index is multiplied by.
+    /// Factor of the index register.
     pub scale: u8,
     /// The index is 32 bits wide: `Some(true)` if it is sign-extended, `Some(false)` if zero-extended.
     pub narrow_index: Option<bool>,

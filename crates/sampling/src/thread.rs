@@ -124,7 +124,7 @@ impl ThreadMix {
     }
 }
 
-/// What a thread's samples say.
+/// Metrics estimated from a thread's samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampledMetrics {
     /// Samples whose code could be decoded; everything but the footprint rests on these.

@@ -26,7 +26,7 @@ const OPERAND_REACH: usize = 16;
 /// Longest path, in instructions.
 const PATH_LENGTH: usize = 64;
 
-/// How the stretch of code was found.
+/// The method by which a stretch of code was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WindowKind {
     /// The body of the innermost loop around the address.
@@ -35,7 +35,7 @@ pub enum WindowKind {
     Path,
 }
 
-/// What the code around one address says.
+/// The stretch of code around one address, and its instruction mix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
     /// Mix of the stretch.

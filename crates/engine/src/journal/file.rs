@@ -15,7 +15,7 @@ use std::{
 /// Lines beyond twice those that the state needs, after which the file is written anew.
 const SLACK: usize = 512;
 
-/// How often a new file is begun again.
+/// Attempts to create the file, if another process replaces it meanwhile.
 const TRIES: usize = 8;
 
 /// A journal on disk, and the state that it describes.

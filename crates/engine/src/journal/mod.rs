@@ -16,7 +16,7 @@ pub use records::{
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, irq::devices_in_common};
 use std::collections::BTreeMap;
 
-/// What is to be done with a thread on restore.
+/// The state of a thread's mask, which determines what restore does with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
     /// Its mask is perch's doing.
@@ -90,10 +90,10 @@ impl Held {
     }
 }
 
-/// What the records of a journal add up to.
+/// The state that results from the records of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journal {
-    /// Whose it is; its default mask is kept up to date.
+    /// Session and target of the journal; its default mask is kept up to date.
     pub header: Header,
     /// Lines that could not be read.
     pub damaged: usize,
@@ -154,7 +154,7 @@ impl Journal {
         }
     }
 
-    /// How many records its state needs.
+    /// Number of records that its state needs.
     pub(crate) fn len(&self) -> usize {
         2 + self.threads.len()
             + self.masks.len()
@@ -394,7 +394,7 @@ impl Journal {
         self.nices.iter().map(|(thread, kept)| (*thread, kept))
     }
 
-    /// What it knows of a thread's nice value.
+    /// The state of a thread's nice value; `None` if it has no record.
     pub fn nice(&self, thread: ThreadId) -> Option<&NiceKept> {
         self.nices.get(&thread)
     }
@@ -451,7 +451,7 @@ impl Journal {
         self.threads.iter().map(|(thread, kept)| (*thread, kept))
     }
 
-    /// What it knows of a thread.
+    /// The state of a thread's mask; `None` if it has no record.
     pub fn thread(&self, thread: ThreadId) -> Option<&Kept> {
         self.threads.get(&thread)
     }
@@ -488,7 +488,7 @@ impl Journal {
         self.processes.keys().copied()
     }
 
-    /// What it knows of a process.
+    /// The record of a process; `None` if there is none.
     pub fn process(&self, process: ProcessId) -> Option<&ProcessRecord> {
         self.processes.get(&process)
     }

@@ -53,7 +53,7 @@ fn yes() -> bool {
     true
 }
 
-/// What can be changed of a thread.
+/// The property of a thread that is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knob {
@@ -70,7 +70,7 @@ pub struct SetRecord {
     /// Its process; 0 in format 1.
     #[serde(default)]
     pub process: i32,
-    /// What is changed of it.
+    /// The property that is changed.
     pub knob: Knob,
     /// The mask to which it will be restored.
     pub before: PuSet,
@@ -161,7 +161,7 @@ pub struct ProcessRecord {
     /// The process, by PID and start time.
     #[serde(flatten)]
     pub id: ProcessId,
-    /// Which program it executes, as far as that is known.
+    /// Address-space layout that identifies the program that it executes, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
     /// Whether perch had no time to look at its threads: they may have inherited their masks from the process that

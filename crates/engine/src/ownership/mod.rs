@@ -95,7 +95,7 @@ impl Ownership {
         &self.default
     }
 
-    /// What is known of a thread.
+    /// Ownership of a thread's mask; `None` if the thread is unknown.
     pub fn get(&self, thread: ThreadId) -> Option<&Owned> {
         self.threads.get(&thread)
     }

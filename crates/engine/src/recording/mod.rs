@@ -47,7 +47,7 @@ pub struct Header {
     /// The period asked for; written in nanoseconds.
     #[serde(with = "nanoseconds")]
     pub period: Duration,
-    /// How threads were characterised.
+    /// Source of thread metrics in words: counters or sampling, with rates.
     pub counting: String,
     /// The mask of threads whose affinity was not set.
     pub default_mask: PuSet,
@@ -78,14 +78,14 @@ pub struct PeriodRecord {
     /// In version 1, the machine from this period on, if it has changed.
     #[serde(default, skip_serializing)]
     pub topology: Option<Arc<Topology>>,
-    /// What the machine saw.
+    /// The raw measurements of the interval.
     pub observation: Arc<Observation>,
     /// What the policy asked for, without what was invalid; `None` where it was not asked.
     pub plan: Option<Plan>,
     /// The number of the period about which the policy was asked, if it is not this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basis: Option<u64>,
-    /// What was changed, and what became of it.
+    /// Changes of threads' bindings, with their outcomes.
     pub moves: Vec<Move>,
     /// What was changed of interrupts, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,7 +93,7 @@ pub struct PeriodRecord {
     /// What else was done to threads, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<ActionTaken>,
-    /// What was reported to the user.
+    /// Remarks reported in the period.
     pub remarks: Vec<Remark>,
     /// Whether it is the session's last.
     #[serde(default)]
@@ -142,7 +142,7 @@ pub enum RecordingError {
         path: String,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         why: String,
     },
 }

@@ -43,7 +43,7 @@ pub enum SessionError {
         names(left)
     )]
     LeftBehind {
-        /// Why the session cannot go on.
+        /// The error that ended the session.
         error: MachineError,
         /// What was restored and what was not.
         left: Box<RestoreReport>,
@@ -202,7 +202,7 @@ impl<M: Machine> Session<M> {
         Ok(end)
     }
 
-    /// What the session is, for those who watch it.
+    /// Settings and machine of the session, for its sinks.
     pub fn begin(&mut self) -> Start {
         let start = Start {
             topology: Arc::clone(&self.control.topology),

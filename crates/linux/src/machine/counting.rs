@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the user wants (`--counters`).
+/// The requested source of thread metrics (`--counters`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CountersMode {
     /// Hardware counters if they can be had, else instruction sampling.

@@ -9,7 +9,7 @@ pub struct Schedstat {
     pub run: u64,
     /// Time runnable but waiting for a PU since the thread started.
     pub wait: u64,
-    /// How often it was put on a PU.
+    /// Number of time slices run on a PU (schedstat's third field).
     pub slices: u64,
 }
 

@@ -11,7 +11,7 @@ pub use sysfs::{OnlineWatch, online as online_pus, possible as possible_pus};
 use perch_core::{MachineError, PuSet, Topology, topology::PuState};
 use std::path::{Path, PathBuf};
 
-/// Where a topology comes from.
+/// The source of a topology: this machine, an XML file or a synthetic description.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Source {
     /// The machine that perch runs on (or the captured tree that hwloc's `HWLOC_FSROOT` names).

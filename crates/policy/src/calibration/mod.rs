@@ -73,14 +73,14 @@ const SHARES: [(&str, Share); 7] = [
     ("machine", Share::Machine),
 ];
 
-/// What was measured for one load metric.
+/// Limit and cost of one load metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CalibratedMetric {
     /// The metric's name, as profiles give it, such as `fp_load`.
     pub name: String,
     /// Its place in the order of checks, 1 the first; no two metrics have the same.
     pub priority: u32,
-    /// Which PUs share the resource.
+    /// The level at which PUs share the resource.
     pub share: Share,
     /// The execution resource limit: what a single thread does at most in isolation in one such group of PUs. In the
     /// metric's unit: events per second for rates.
@@ -112,7 +112,7 @@ pub struct Kernel {
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// What a kernel suffers beside others.
+/// The measured slowdown of a kernel by co-running kernels.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Coupling {
     /// The closest that it and the others share.

@@ -83,7 +83,7 @@ impl CpiConfig {
     /// Whether all values are in their ranges.
     ///
     /// # Errors
-    /// What is out of range, with the range.
+    /// An option that is out of range; the message gives the range.
     pub fn check(&self) -> Result<(), String> {
         check_shares(&[
             ("min_activity", self.min_activity),

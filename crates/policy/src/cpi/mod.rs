@@ -50,7 +50,7 @@ struct Will {
     trust: Trust,
 }
 
-/// What is kept of a thread.
+/// State that the policy keeps for each thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Memory {
     predictor: Predictor,

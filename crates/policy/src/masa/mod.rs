@@ -41,7 +41,7 @@ pub struct Masa {
     back: u64,
 }
 
-/// What is kept of a thread.
+/// State that the policy keeps for each thread.
 #[derive(Debug, Clone, Default)]
 struct Memory {
     /// The PU from which it was last swapped away.

@@ -82,7 +82,7 @@ impl SosConfig {
     /// Whether all values are in their ranges.
     ///
     /// # Errors
-    /// What is out of range, with the range.
+    /// An option that is out of range; the message gives the range.
     pub fn check(&self) -> Result<(), String> {
         let counts = [
             ("samples", self.samples, "schedules"),

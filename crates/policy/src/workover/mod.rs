@@ -29,7 +29,7 @@ pub struct WorkOver {
     memory: PerThread<Memory>,
 }
 
-/// What is kept of a thread.
+/// State that the policy keeps for each thread.
 #[derive(Debug, Clone, Default)]
 struct Memory {
     usage: PuUsage,
