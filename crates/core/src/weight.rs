@@ -1,4 +1,4 @@
-//! How much of a PU a thread gets beside others that want it too: its CPU weight, and access to it.
+//! The share of a PU that a thread gets relative to others that want it: its CPU weight, and access to it.
 
 use crate::{MaskError, Outcome, ThreadId};
 use serde::{Deserialize, Serialize};

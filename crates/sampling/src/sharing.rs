@@ -8,7 +8,7 @@
 //!   is not written): Good and Turing's share of what was not seen yet, `singles / all`;
 //! * over all such pages as many lines are met as would be if both went anywhere: `(met + 1) / (expected + 1)`. Objects
 //!   of two threads side by side in one page are never met: the more samples there are, the less they count, and the
-//!   less is that believed to be sharing at all.
+//!   lower is the confidence in sharing at all.
 //!
 //! Pages that W writes and was not seen at are made up for in the same way. That gives the share `o` of R's accesses that
 //! go to lines that W writes, and in the same way W's writes to lines that R uses. An access of R needs the line anew if

@@ -14,8 +14,8 @@ use perch_core::{Observation, Plan, PuSet, Remark, Topology};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
-/// The format's version. Version 1 is read too: there a machine that changed stood beside the observation, masks and CPU
-/// sets that were asked for are missing, and every period but the last one has a plan.
+/// The format's version. Version 1 is read too: there a machine that changed was a member of the period, not of the
+/// observation, masks and CPU sets that were asked for are missing, and every period but the last one has a plan.
 pub const VERSION: u32 = 2;
 
 /// The first line of a recording: machine, policy, profile and settings.

@@ -251,7 +251,7 @@ pub(super) fn may_be_below(
 
 /// Whether a thread may have inherited what was set at this moment in a process (0: in one that is not known). Perch has
 /// set nothing in a process that it does not know, so there it can only have come with the process; then all that was
-/// there before is a stranger's own.
+/// there before belongs to an unrelated process.
 pub(super) fn may_inherit(relative: &Descendant, set_in: i32, at: u64) -> bool {
     let in_its_own = set_in == relative.process.pid || set_in == 0;
     at <= match in_its_own {

@@ -30,7 +30,7 @@ pub fn related(
     own: i32,
     mut is_marked: impl FnMut(i32) -> bool,
 ) -> BTreeMap<i32, Option<ByGroup>> {
-    // A known process still lives only if the start time agrees; else the number may belong to a stranger.
+    // A known process still lives only if the start time agrees; else the number may belong to an unrelated process.
     let stranger = |id: &ProcessId| all.get(&id.pid).is_some_and(|kin| kin.start != id.start);
     let leaders: BTreeMap<i32, u64> = known
         .iter()
@@ -214,7 +214,7 @@ mod tests {
             (12, kin(11, 12, 12, 70)),
             // Its parent ended, but it is still in the known process's session.
             (13, kin(1, 10, 10, 65)),
-            // A stranger, and one that carries the mark.
+            // An unrelated process, and one that carries the mark.
             (14, kin(1, 14, 14, 66)),
             (15, kin(1, 15, 15, 67)),
         ]);

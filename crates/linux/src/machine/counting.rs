@@ -1,4 +1,4 @@
-//! How threads are characterised: hardware counters where they can be had and believed, else sampled instructions.
+//! How threads are characterised: hardware counters where they are available and plausible, else sampled instructions.
 
 use crate::{
     perf::{Counters, TaskEvent, probe},

@@ -85,7 +85,7 @@ pub struct CalibratedMetric {
     /// The execution resource limit: what a single thread does at most in isolation in one such group of PUs. In the
     /// metric's unit: events per second for rates.
     pub limit: f64,
-    /// ∆T/∆L: seconds by which the program takes longer beside itself, for each event more.
+    /// ∆T/∆L: seconds by which the program takes longer per additional event when it co-runs with itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Spread of the limit over the repetitions, as a part of it.

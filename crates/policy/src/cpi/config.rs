@@ -25,7 +25,7 @@ pub struct CpiConfig {
     /// released. A bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
-    /// Metrics with a lower confidence (0 to 1) are not believed: the thread stays where it is until more is known.
+    /// Metrics with a lower confidence (0 to 1) are ignored: the thread stays where it is until more is known.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
     /// Instructions that a core can issue in a cycle, all its PUs together. 0: learned, for each kind of core the

@@ -1,4 +1,4 @@
-//! Low-CPI threads beside high-CPI threads.
+//! Pairs low-CPI threads with high-CPI threads.
 //!
 //! A. Fedorova et al., Chip Multithreading Systems Need a New Operating System Scheduler, section 5: a thread with a low
 //! number of cycles an instruction (CPI) keeps a core's pipeline busy, one with a high number leaves it to others. So

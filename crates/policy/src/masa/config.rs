@@ -60,7 +60,7 @@ pub struct MasaConfig {
     /// released. A bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
-    /// Metrics with a confidence (0 to 1) below this are not believed.
+    /// Metrics with a confidence (0 to 1) below this are ignored.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
 }

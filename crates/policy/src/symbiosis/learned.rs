@@ -20,7 +20,7 @@ const LEAST_TIME: f64 = 0.25;
 /// A pair may gain from co-running by at most this (logarithm): more is noise.
 const GAIN: f64 = 0.25;
 
-/// How fast a thread was beside some others. Threads that do the same are of one class and learn from each other.
+/// Speed of a thread next to some others. Threads that do the same are of one class and learn from each other.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     /// Its class: threads that execute the same mix share what is learned.
@@ -85,7 +85,7 @@ pub(super) fn correct(pairs: &mut Pairs, level: usize, seen: &[Seen], class: &[u
                 let Some(speed) = alone[one.runner] else {
                     continue;
                 };
-                // Of one who was seen beside one group only, nothing tells speed from loss.
+                // Of one who was seen next to one group only, nothing tells speed from loss.
                 if of_runner[one.runner].len() < 2 {
                     continue;
                 }
@@ -160,7 +160,7 @@ mod tests {
             talk: Vec::new(),
             speed: vec![1.0; threads],
         };
-        // Alone it is as fast as predicted; beside two who took turns it lost three times as much.
+        // Alone it is as fast as predicted; next to two that were time-shared it lost three times as much.
         let seen = [
             Seen {
                 runner: 0,

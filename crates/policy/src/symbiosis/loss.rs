@@ -164,7 +164,7 @@ impl<'a> Placed<'a> {
         let width = self.scene.units[unit].width as f64;
         let runners = &self.scene.runners;
         let load: f64 = members.iter().map(|runner| runners[*runner].present).sum();
-        // Where there are more threads than PUs, each runs beside a part of the others.
+        // Where there are more threads than PUs, each co-runs with a part of the others.
         let beside = match load > width {
             true => ((width - 1.0) / (load - 1.0)).max(0.0),
             false => 1.0,

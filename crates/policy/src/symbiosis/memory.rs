@@ -1,4 +1,4 @@
-//! What is remembered of a thread: what it would use alone, and how fast it was beside whom.
+//! What is remembered of a thread: what it would use in isolation, and its speed next to its neighbours.
 
 use super::{
     cold::Ramp,
@@ -39,7 +39,7 @@ pub(super) struct Memory {
     signature: Option<[f64; SIGNATURE.len()]>,
     /// The lowest PU of the unit on which it was, and who was there with it.
     place: Option<(u32, Vec<ThreadId>)>,
-    /// Speeds beside others, the latest last.
+    /// Speeds next to others, the latest last.
     pub seen: Vec<Neighbours>,
     /// The period in which it began to do something else; 0 if it never did.
     pub phase: u64,
@@ -151,8 +151,8 @@ impl Memory {
         same
     }
 
-    /// Remembers a speed beside others. Whether that is another speed than it had beside the same others: then it does
-    /// something else, though its instructions are of the same kinds, and all that was known is forgotten.
+    /// Remembers a speed next to others. Whether that is another speed than it had next to the same others: then it
+    /// does something else, though its instructions are of the same kinds, and all that was known is forgotten.
     pub fn saw(&mut self, beside: Vec<(ThreadId, f64)>, speed: f64) -> bool {
         let ids = |beside: &[(ThreadId, f64)]| -> Vec<ThreadId> {
             beside.iter().map(|(id, _)| *id).collect()
@@ -193,7 +193,7 @@ impl Memory {
         false
     }
 
-    /// Forgets what it did beside a thread that is no longer what it was.
+    /// Forgets what it did next to a thread that is no longer what it was.
     pub fn forget(&mut self, changed: &[ThreadId]) {
         let has = |seen: &Neighbours| seen.beside.iter().any(|(id, _)| changed.contains(id));
         self.seen.retain(|seen| !has(seen));

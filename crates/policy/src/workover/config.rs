@@ -26,7 +26,7 @@ pub struct WorkOverConfig {
     /// spent waiting for a PU counts too, and a bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
-    /// FP shares with a lower confidence (0 to 1) are not believed: the thread stays where it is until more is known.
+    /// FP shares with a lower confidence (0 to 1) are ignored: the thread stays where it is until more is known.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
     /// Two FP shares that differ by no more than this part of the larger one (or of the profile's FP threshold, if
