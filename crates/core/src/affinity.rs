@@ -22,7 +22,7 @@ pub struct MaskChange {
 /// A mask that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MaskError {
-    /// The thread ended.
+    /// The thread has exited (ESRCH).
     #[error("the thread has ended")]
     Gone,
     /// The thread is there, but `/proc` does not show it.
@@ -30,7 +30,7 @@ pub enum MaskError {
         "/proc does not show this thread (hidepid, or another user's now): run `perch restore` as root"
     )]
     Hidden,
-    /// Anything else.
+    /// Any other error, as text.
     #[error("{0}")]
     Other(String),
 }
@@ -38,11 +38,11 @@ pub enum MaskError {
 /// A thread found by [`Affinity::descendants`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descendant {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// Its process.
+    /// Its process, by PID and start time.
     pub process: ProcessId,
-    /// The parent process's number.
+    /// PID of the parent of its process.
     pub parent: i32,
     /// Its mask, offline PUs included.
     pub mask: PuSet,
@@ -59,7 +59,7 @@ pub struct ByGroup {
     pub shared: bool,
 }
 
-/// What tells one program that a process executes from the next: addresses that execve(2) chooses anew.
+/// Identifies a program that a process executes: addresses that every execve(2) randomizes anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// Start of the code (`/proc/PID/stat`, field 26, proc(5)).

@@ -4,9 +4,9 @@ use crate::text::acts;
 use std::{fmt, ops::Range};
 use unicode_width::UnicodeWidthChar;
 
-/// A mistake in the text of a file that people write.
+/// An error in the text of a file that people write.
 ///
-/// Shown as `FILE:LINE:COLUMN: message`, the line with carets under the mistake, and a hint where there is one.
+/// Shown as `FILE:LINE:COLUMN: message`, the line with carets under the error, and a hint where there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The file, as it was given.
@@ -17,11 +17,11 @@ pub struct Diagnostic {
     pub column: usize,
     /// That line of the file.
     pub text: String,
-    /// How many characters of the line are wrong, at least 1.
+    /// Number of wrong characters in the line, at least 1.
     pub width: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to do about it, if more can be said.
+    /// A suggested correction, if there is one.
     pub hint: Option<String>,
 }
 
@@ -29,7 +29,7 @@ pub struct Diagnostic {
 const SHOWN: usize = 100;
 
 impl Diagnostic {
-    /// The mistake at these bytes of `source`; a range outside of it is moved to its end.
+    /// The error at these bytes of `source`; a range outside of it is moved to its end.
     pub fn at(
         path: &str,
         source: &str,
@@ -42,7 +42,7 @@ impl Diagnostic {
         let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
         let line = source[line_start..].lines().next().unwrap_or("");
         let line_end = line_start + line.len();
-        // A mistake at a line's end may lie between its carriage return and its line feed.
+        // An error at a line's end may lie between its carriage return and its line feed.
         let start = start.min(line_end);
         let end = end.clamp(start, line_end);
         Self {
@@ -86,7 +86,7 @@ impl fmt::Display for Diagnostic {
             .take(SHOWN)
             .map(|c| if acts(c) { ' ' } else { c })
             .collect();
-        // The mistake is known in characters, but carets stand in columns: some characters take two, some none.
+        // The error is known in characters, but carets stand in columns: some characters take two, some none.
         let before = self.column - 1 - skip;
         let columns = |from: usize, count: usize| -> usize {
             let part = shown.chars().skip(from).take(count);

@@ -6,7 +6,7 @@ pub enum MachineError {
     /// The program does not exist (a shell's status 127).
     #[error("{program}: program not found{hint}")]
     NotFound {
-        /// As given.
+        /// The program as named on the command line.
         program: String,
         /// A suggestion that starts with a separator, or nothing.
         hint: String,
@@ -14,9 +14,9 @@ pub enum MachineError {
     /// The program exists but cannot be executed (a shell's status 126).
     #[error("{program}: cannot be executed: {why}")]
     NotExecutable {
-        /// As given.
+        /// The program as named on the command line.
         program: String,
-        /// The system's reason.
+        /// Error of the operating system.
         why: String,
     },
     /// A process to attach to does not exist.
@@ -25,7 +25,7 @@ pub enum MachineError {
     /// Not permitted, with the way to get the permission.
     #[error("{what}: not permitted; {remedy}")]
     NotPermitted {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// The sysctl, capability or group that would allow it.
         remedy: String,
@@ -38,7 +38,7 @@ pub enum MachineError {
     Io {
         /// What was tried, with the path.
         what: String,
-        /// The system's reason.
+        /// Error of the operating system.
         #[source]
         error: std::io::Error,
     },

@@ -43,12 +43,12 @@ pub struct EventPlan {
     /// The sets, in turn order.
     pub sets: Vec<EventSet>,
     /// What counts cannot be. The machine knows for how long each event was counted, which the profile does not. `None`:
-    /// nothing is known, and all counts are believed that are numbers from 0 on.
+    /// nothing is known, and all counts from 0 on are accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
 }
 
-/// How far a count can be trusted.
+/// Quality of a count: exact, multiplexed or implausible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CountQuality {
@@ -56,7 +56,7 @@ pub enum CountQuality {
     Exact,
     /// Counted for this share of the time (0 to 1) and scaled up.
     Scaled(f64),
-    /// Not believed, and why.
+    /// Implausible; the text gives the reason.
     Implausible(String),
 }
 
@@ -67,6 +67,6 @@ pub struct Count {
     pub alias: Arc<str>,
     /// Occurrences, scaled where it did not count all the time.
     pub value: f64,
-    /// How far to trust it.
+    /// Whether it is exact, scaled after multiplexing, or implausible.
     pub quality: CountQuality,
 }

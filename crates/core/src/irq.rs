@@ -3,7 +3,7 @@
 use crate::{MaskError, Outcome, PuSet, Reason};
 use serde::{Deserialize, Serialize};
 
-/// Whose interrupt it is and where it may be delivered.
+/// Devices and affinity mask of an interrupt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IrqState {
     /// The devices that it belongs to, as the kernel names them; a number alone may be another device's later.
@@ -33,9 +33,9 @@ pub fn devices_in_common(one: &str, other: &str) -> bool {
 pub struct IrqSample {
     /// Its number, or the short name of one that every PU has of its own (`LOC`, `RES`).
     pub label: String,
-    /// Controller, kind and devices, as `/proc/interrupts` tells them.
+    /// Controller, kind and devices, as `/proc/interrupts` lists them.
     pub what: String,
-    /// How long this sample's interval was, in nanoseconds.
+    /// Length of this sample's interval, in nanoseconds.
     pub interval: u64,
     /// How often it came in the interval, by PU; only where it came.
     pub counts: Vec<(u32, u64)>,
@@ -51,7 +51,7 @@ impl IrqSample {
         self.label.parse().ok()
     }
 
-    /// How often it came on each PU, a second.
+    /// Interrupts per second on each PU.
     pub fn rates(&self) -> Vec<(u32, f64)> {
         let seconds = (self.interval as f64 * 1e-9).max(1e-3);
         let rate = |(pu, count): &(u32, u64)| (*pu, *count as f64 / seconds);
@@ -62,14 +62,14 @@ impl IrqSample {
 /// An interrupt of a device in one period, as a policy sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IrqLoad {
-    /// Its number.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
-    /// How often it came on each PU, a second; only where it came.
+    /// Interrupts per second on each PU that received any.
     pub rates: Vec<(u32, f64)>,
     /// PUs to which it may be sent: online, and in the mask that it had before perch. Empty for one that must stay: the
     /// kernel does not let it be moved, or another process has changed its mask since perch moved it.
     pub allowed: PuSet,
-    /// Where perch has bound it; `None` if it has not.
+    /// The PUs to which perch has bound it; `None` if it has not.
     pub bound: Option<PuSet>,
 }
 
@@ -77,20 +77,20 @@ pub struct IrqLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqLevel {
-    /// Packages.
+    /// Loads of packages.
     Package,
-    /// The PUs of a package.
+    /// Loads of the PUs of one package.
     Pu,
 }
 
 /// A step of balancing: an interrupt that should go elsewhere, and what that changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IrqStep {
-    /// The interrupt.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
-    /// Where it came.
+    /// The PU that received it before.
     pub from: u32,
-    /// Where it shall come.
+    /// The PU that will receive it.
     pub to: u32,
     /// Between what loads are balanced by it.
     pub level: IrqLevel,
@@ -106,11 +106,11 @@ pub struct IrqStep {
 /// An interrupt, where it shall be delivered, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IrqBinding {
-    /// The interrupt.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
     /// Where: never empty, always within the PUs to which it may be sent.
     pub pus: PuSet,
-    /// Why it is sent there, for the user.
+    /// The reason for this binding, for the user.
     pub reason: Reason,
     /// What this period's balancing changes; `None` for one that stays where it was sent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +120,7 @@ pub struct IrqBinding {
 /// Sets an interrupt's mask to `set`, if it is still that device's and its mask still `expect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IrqChange {
-    /// Its number.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
     /// Its devices, as [`IrqState::device`].
     pub device: String,
@@ -132,7 +132,7 @@ pub struct IrqChange {
 
 /// Access to the masks of interrupts, on machines that have any.
 pub trait Irqs {
-    /// Whose interrupt that is, and its mask.
+    /// Devices and affinity mask of the interrupt.
     ///
     /// # Errors
     /// No interrupt of that number, a mask that cannot be read.

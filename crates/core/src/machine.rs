@@ -15,7 +15,7 @@ pub struct Launch {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// Why a machine stopped waiting.
+/// The reason why [`Machine::wait`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// The period is over.
@@ -50,7 +50,7 @@ pub trait Targets {
 
 /// A machine. It owns time.
 pub trait Machine: Send {
-    /// What it is made of, now.
+    /// The present topology, with the state of each PU.
     fn topology(&self) -> Arc<Topology>;
 
     /// Says what to count; may be called again with another plan.
@@ -110,7 +110,7 @@ pub trait Machine: Send {
     /// A machine that cannot go on.
     fn wait(&mut self, period: Duration) -> Result<Wake, MachineError>;
 
-    /// What happened since the last call.
+    /// Measurements since the last call: of threads and, if requested, of PUs and interrupts.
     ///
     /// # Errors
     /// A machine that cannot go on.

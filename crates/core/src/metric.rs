@@ -47,7 +47,7 @@ pub mod names {
     pub const SAMPLES: &str = "samples";
 }
 
-/// Where a metric's value comes from.
+/// The source of a metric's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MetricSource {
@@ -63,14 +63,14 @@ pub enum MetricSource {
     Simulation,
 }
 
-/// One value.
+/// The value of one metric, with its confidence and source.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
     /// The value, in the unit that its name declares.
     pub value: f64,
-    /// How far it can be trusted: 0 not at all, 1 as exact as its source ever is.
+    /// Confidence, 0 to 1: 0 is no information, 1 as exact as the source can be.
     pub confidence: f64,
-    /// Where it comes from.
+    /// The source of the value.
     pub source: MetricSource,
 }
 

@@ -3,9 +3,9 @@
 use crate::{MachineError, Metrics, Remark, Sharing, ThreadId, ThreadSample, Topology};
 use std::sync::Arc;
 
-/// What a module receives at a period's end.
+/// The input of a module at the end of a period.
 pub struct ModuleContext<'a> {
-    /// The machine.
+    /// The topology in force at the period's end.
     pub topology: &'a Arc<Topology>,
     /// Nanoseconds since the last period's end.
     pub interval: u64,
@@ -41,10 +41,10 @@ pub fn check_needs<'a>(
 
 /// Adds metrics to threads: instruction mix by sampling, energy, cache occupancy, a model's prediction.
 pub trait Module: Send {
-    /// Its name.
+    /// Name of the module, for messages and errors.
     fn name(&self) -> &'static str;
 
-    /// The metrics that it adds.
+    /// Names of the metrics that it adds to threads.
     fn provides(&self) -> &[&'static str];
 
     /// The metrics that it must find: modules before it provide them ([`check_needs`]).

@@ -23,12 +23,12 @@ pub struct ThreadSample {
     pub migrations: Option<u64>,
     /// The PU on which it was last seen.
     pub last_pu: Option<u32>,
-    /// Its affinity mask as the kernel tells it, offline PUs included; `None` where it was not read again.
+    /// Its affinity mask as the kernel reports it, offline PUs included; `None` where it was not read again.
     pub mask: Option<PuSet>,
     /// Event counts of the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<Count>,
-    /// What modules know of it (sampled mix, predictions).
+    /// Metrics that modules added (sampled mix, predictions).
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     pub metrics: Metrics,
 }
@@ -39,7 +39,7 @@ pub struct ThreadSample {
 pub struct PuSample {
     /// The operating system's number.
     pub pu: u32,
-    /// How long this sample's interval was.
+    /// Length of this sample's interval.
     pub interval: u64,
     /// Time in which it was not idle, interrupts included.
     pub busy: u64,
@@ -53,11 +53,11 @@ pub struct PuSample {
 /// Two threads that were seen to touch the same memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
-    /// Who, the lower id first.
+    /// The two threads, the lower id first.
     pub threads: (ThreadId, ThreadId),
     /// Lines a second that one of them needs after the other wrote them.
     pub transfers: f64,
-    /// How far that can be trusted, 0 to 1.
+    /// Confidence that they share memory at all, 0 to 1.
     pub confidence: f64,
 }
 
@@ -65,7 +65,7 @@ pub struct Sharing {
 /// launched or a process that it was attached to, with all that descends from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
-    /// The process.
+    /// The process, by PID and start time.
     pub process: ProcessId,
     /// Its target's number, in the order in which they were given to perch.
     pub target: u32,
@@ -77,7 +77,7 @@ pub struct ProcessState {
     pub allowed: PuSet,
 }
 
-/// Where a thread's mask comes from.
+/// The source from which a thread inherited its mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -90,9 +90,9 @@ pub enum Source {
 /// Where a thread got its mask from, as far as that was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// Whose mask it got.
+    /// The thread or process whose mask it got.
     pub from: Source,
     /// It did not inherit the mask but was that thread: execve(2) by another thread than the first gives the caller the
     /// first one's number, and the caller keeps its mask.
@@ -107,7 +107,7 @@ pub struct Origin {
 pub struct Observation {
     /// When the interval ended, in nanoseconds since the machine was opened.
     pub at: u64,
-    /// How long it really was, in nanoseconds.
+    /// Measured length of the interval, in nanoseconds.
     pub interval: u64,
     /// Every live thread that was given to perch, and those that ended in the interval.
     pub threads: Vec<ThreadSample>,
@@ -133,7 +133,7 @@ pub struct Observation {
     pub origins: Vec<Origin>,
     /// Threads that came and went unseen within the interval.
     pub unseen: u64,
-    /// CPU time, in nanoseconds, that became known in the interval and of which no thread's sample tells: that of the
+    /// CPU time, in nanoseconds, that became known in the interval and that no thread sample covers: that of the
     /// unseen, and of threads' last moments.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unmeasured: u64,

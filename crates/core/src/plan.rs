@@ -8,7 +8,24 @@ use serde::{Deserialize, Serialize};
 pub struct Reason {
     /// One short sentence, such as `FP rank 2 of 8: own FPU of core 1`.
     pub text: String,
-    /// The metrics that decided, by name.
+    /// The numbers that decided, by name. Names of [metrics](crate::metric::names) have the metric's unit. Others:
+    ///
+    /// | name | policy | unit |
+    /// | --- | --- | --- |
+    /// | `activity` | all | share of the period on a PU, 0 to 1 |
+    /// | `fp_rank` | `workover` | rank by FP share, from 1 |
+    /// | `pu` | `workover` | number of the PU, as the operating system counts |
+    /// | `fp_heavy_in_domain` | `workover` | FP-heavy threads in the FP sharing domain |
+    /// | `demand` | `cpi` | instructions per cycle in isolation |
+    /// | `measured_ipc` | `cpi` | instructions per cycle as measured, next to co-running threads |
+    /// | `confidence` | `cpi` | confidence of the demand, 0 to 1 |
+    /// | `core_demand` | `cpi` | sum of the demands on the core, instructions per cycle |
+    /// | `load`, `limit` | `masa` | unit of the load metric: events per second, or a share |
+    /// | `highest before`, `lowest before`, `highest after`, `lowest after` | `masa` | loads of the two groups of a swap, as `load` |
+    /// | `swaps`, `came back` | `masa` | numbers of swaps so far, and of those that returned a thread |
+    /// | `predicted loss` | `symbiosis` | predicted share of the speed in isolation that is lost, 0 to 1 |
+    /// | `class` | `symbiosis` | index of the thread's class, with more than 256 threads |
+    /// | `highest_before`, `lowest_before`, `highest_after`, `lowest_after` | `irq` | interrupts per second |
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<(MetricName, f64)>,
 }
@@ -44,11 +61,11 @@ pub struct Binding {
     pub thread: ThreadId,
     /// Where: never empty, always within the thread's allowed PUs.
     pub pus: PuSet,
-    /// Why it is bound there, for the user.
+    /// The reason for this placement, for the user.
     pub reason: Reason,
 }
 
-/// What can be done to a thread besides binding it.
+/// A change to a thread other than a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActionKind {
@@ -59,27 +76,26 @@ pub enum ActionKind {
 /// A thread, what is done to it, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Action {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// What is done.
+    /// The kind of action, with its value.
     pub what: ActionKind,
     /// Why, for the user.
     pub reason: Reason,
 }
 
-/// The desired state: threads without a binding get back the mask that they had before perch touched them.
+/// The desired state: the masks of threads without a binding are restored to those before perch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Who goes where, at most one a thread.
+    /// The bindings of threads, at most one per thread.
     pub bindings: Vec<Binding>,
-    /// Which interrupts are delivered where, at most one binding an interrupt; those without one get back the mask that
-    /// they had before perch touched them.
+    /// The bindings of interrupts, at most one per interrupt; the masks of those without one are restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irqs: Vec<IrqBinding>,
     /// What else is done to threads, at most one action of a kind a thread. What is not in the plan is undone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
-    /// Why threads that were bound are let go; optional, for explanation.
+    /// Reasons for releasing threads that were bound; optional, for explanation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<(ThreadId, Reason)>,
     /// What the user should know, such as why nothing is bound on this machine.
@@ -91,15 +107,15 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Done.
+    /// The change is in force.
     Applied,
-    /// Only decided (`--dry-run`, replay).
+    /// Decided but not applied (`--dry-run`, replay).
     NotApplied,
     /// The thread exited before the change.
     Gone,
     /// Its mask was no longer the one that perch knew: another process set it. Left alone.
     ChangedByOthers,
-    /// The kernel refused.
+    /// The kernel refused the change (EPERM).
     NotPermitted,
     /// It could not be tried now (no file descriptor or memory left); it may work later.
     Failed,

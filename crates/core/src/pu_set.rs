@@ -40,7 +40,7 @@ impl PuSet {
         self.0.contains(pu as usize)
     }
 
-    /// How many PUs the set holds.
+    /// Number of PUs in the set.
     pub fn len(&self) -> usize {
         self.0.count()
     }

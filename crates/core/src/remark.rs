@@ -4,7 +4,7 @@ use crate::ThreadId;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt};
 
-/// How much a remark matters.
+/// Severity of a remark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
@@ -17,7 +17,7 @@ pub enum Severity {
     Error,
 }
 
-/// What a remark is about.
+/// The object of a remark: the session, a process, a thread or a PU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -41,9 +41,9 @@ const UNCODED: &str = "remark";
 pub struct Remark {
     /// What kind of remark it is; it never changes, unlike the text.
     pub code: Cow<'static, str>,
-    /// What it is about.
+    /// The session, process, thread or PU that it is about.
     pub scope: Scope,
-    /// How much it matters.
+    /// Severity: note, warning or error.
     pub severity: Severity,
     /// One or two sentences.
     pub text: String,

@@ -29,16 +29,16 @@ pub struct ThreadState {
     pub info: ThreadInfo,
     /// PUs on which it may be put: usable, and in the mask that it had before perch touched it.
     pub allowed: PuSet,
-    /// Where perch has bound it; `None` if it has not.
+    /// The PUs to which perch has bound it; `None` if it has not.
     pub bound: Option<PuSet>,
-    /// Why it must be left alone.
+    /// The reason why it is unmanaged; `None` if it may be bound.
     #[serde(rename = "hands_off")]
     pub unmanaged: Option<Unmanaged>,
     /// The PU on which it was last seen.
     pub last_pu: Option<u32>,
-    /// Share of the period on a PU, 0 to 1.
+    /// Share of the period on a PU (utilization), 0 to 1.
     pub activity: f64,
-    /// Share of the period runnable but waiting, 0 to 1.
+    /// Share of the period runnable but without a PU (run delay), 0 to 1.
     pub waiting: f64,
     /// What it did. A metric that is older than this period (kept because the thread had no time for a new one)
     /// has a lower confidence.
@@ -74,7 +74,7 @@ pub struct Snapshot {
     pub at: u64,
     /// Its length in nanoseconds.
     pub interval: u64,
-    /// The machine.
+    /// The topology in force, with the state of each PU.
     pub topology: Arc<Topology>,
     /// PUs that share execution units, by class, as the profile says.
     pub units: Arc<UnitDomains>,
@@ -91,7 +91,7 @@ pub struct Snapshot {
     /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,
-    /// What came of the last plan.
+    /// Outcomes of the changes that the last plan led to, by thread.
     pub last_outcomes: Vec<(ThreadId, Outcome)>,
 }
 

@@ -27,10 +27,10 @@ pub struct ProcessId {
     pub start: u64,
 }
 
-/// What is known of a thread besides its numbers.
+/// Identity and names of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadInfo {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub id: ThreadId,
     /// Its process (thread group).
     pub pid: i32,

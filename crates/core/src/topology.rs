@@ -52,7 +52,7 @@ pub struct CoreKind {
 /// A cache that holds data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// 1 to 4.
+    /// Cache level, 1 to 4.
     pub level: u8,
     /// In bytes; 0 if unknown.
     pub size: u64,
@@ -96,7 +96,7 @@ pub enum TopologySource {
 }
 
 impl TopologySource {
-    /// In words.
+    /// The name that recordings use: `this machine`, or the description.
     pub fn as_str(&self) -> &str {
         match self {
             Self::ThisMachine => THIS_MACHINE,
@@ -135,15 +135,15 @@ impl From<TopologySource> for String {
 /// Packages, NUMA nodes, caches, cores and PUs. The vectors are in rising order of their lowest PU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// Where it comes from.
+    /// The source: this machine, a description or a file.
     pub source: TopologySource,
-    /// Packages.
+    /// Packages; other members refer to them by index.
     pub packages: Vec<Package>,
     /// NUMA nodes; at least one.
     pub numa_nodes: Vec<NumaNode>,
     /// Data and unified caches.
     pub caches: Vec<Cache>,
-    /// Cores.
+    /// Cores; other members refer to them by index.
     pub cores: Vec<Core>,
     /// Core kinds; at least one.
     pub kinds: Vec<CoreKind>,

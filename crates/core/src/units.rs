@@ -4,7 +4,7 @@ use crate::PuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What execution units are for.
+/// Class of operations that an execution unit executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnitClass {
@@ -70,7 +70,7 @@ pub struct SharingDomain {
 pub struct UnitDomains(BTreeMap<UnitClass, Vec<SharingDomain>>);
 
 impl UnitDomains {
-    /// Those that share units of this class.
+    /// The sharing domains of this class; empty if it is unknown.
     pub fn of(&self, class: UnitClass) -> &[SharingDomain] {
         self.0.get(&class).map_or(&[], Vec::as_slice)
     }

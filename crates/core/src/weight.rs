@@ -1,16 +1,16 @@
-//! How much of a PU a thread gets beside others that want it too: its CPU weight, and access to it.
+//! The share of a PU that a thread gets relative to others that want it: its CPU weight, and access to it.
 
 use crate::{MaskError, Outcome, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// A CPU weight on the scale of cgroup v2's `cpu.weight`: 1 to 10000, where 100 is what a thread has that nobody has
-/// changed. Of two threads that want one PU, each gets time in proportion to its weight.
+/// A CPU weight on the scale of cgroup v2's `cpu.weight`: 1 to 10000, where 100 is the default. Of two threads that
+/// want one PU, each gets time in proportion to its weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Weight(u32);
 
-/// What is no weight.
+/// A text or number that is not a weight.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a weight is a whole number from 1 to 10000 (100 is the usual one), not '{0}'")]
 pub struct WeightError(String);
@@ -23,19 +23,19 @@ const OF_NICE: [u32; 40] = [
 ];
 
 impl Weight {
-    /// The smallest.
+    /// The smallest weight, as of `cpu.weight`.
     pub const MIN: u32 = 1;
-    /// The largest.
+    /// The largest weight, as of `cpu.weight`.
     pub const MAX: u32 = 10_000;
 
-    /// That weight, if there is such a one.
+    /// The weight of this number; `None` outside of 1 to 10000.
     pub fn new(weight: u32) -> Option<Self> {
         (Self::MIN..=Self::MAX)
             .contains(&weight)
             .then_some(Self(weight))
     }
 
-    /// The number.
+    /// The weight as a number, 1 to 10000.
     pub fn get(self) -> u32 {
         self.0
     }
@@ -86,22 +86,22 @@ impl From<Weight> for u32 {
 /// A thread's nice value when an interval ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NiceSample {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// Its process.
+    /// PID of its process.
     pub pid: i32,
-    /// -20 to 19.
+    /// Nice value, -20 to 19.
     pub nice: i32,
 }
 
 /// Sets a thread's nice value to `set`, if it is still `expect`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NiceChange {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// The value that it must have now.
+    /// The nice value that it must have now, -20 to 19.
     pub expect: i32,
-    /// The value that it shall have.
+    /// The nice value that it gets, -20 to 19.
     pub set: i32,
 }
 
@@ -113,8 +113,8 @@ pub trait Weights {
     /// A thread that has exited, or that cannot be read.
     fn nice(&self, thread: ThreadId) -> Result<i32, MaskError>;
 
-    /// Whether a change may be made, and undone later. Anybody may raise the nice value of their own threads, but to lower
-    /// it takes a privilege.
+    /// Whether a change may be made, and undone later. All users may raise the nice values of their own threads, but
+    /// lowering them takes a privilege.
     ///
     /// # Errors
     /// What is missing, and how to get it.
@@ -135,9 +135,9 @@ pub trait Weights {
 /// Gives a thread a weight by a control group of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupChange {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// Its process.
+    /// PID of its process.
     pub process: i32,
     /// The group's directory, as [`WeightGroups::group_for`] has named it.
     pub group: String,

@@ -32,7 +32,7 @@ pub trait Processor: Send {
     /// All that defines it, as text, so that a recording can be replayed without the file.
     fn text(&self) -> &str;
 
-    /// What to count, whichever policy runs.
+    /// The events to count, regardless of the policy.
     fn event_plan(&self) -> EventPlan;
 
     /// What to count for a policy that needs these metrics: [`Processor::event_plan`], and what is counted on demand

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 /// Commands that may wait; more are refused.
 const QUEUE: usize = 1024;
 
-/// One thing to do.
+/// A request to a running session.
 pub enum Command {
     /// Follow this process and all that descends from it.
     Attach(i32),
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// Why a command was not carried out.
+/// The error of a command that was not executed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The machine refused.
@@ -45,7 +45,7 @@ pub enum CommandError {
     /// Masks that could not be restored: the process is still followed.
     #[error("process {pid}: these threads keep the masks or CPU weights that perch set: {threads}")]
     LeftBehind {
-        /// The process that was to be let go.
+        /// The process that was to be released.
         pid: i32,
         /// The threads, each with the reason.
         threads: String,
@@ -71,7 +71,7 @@ pub struct Handle {
     to: SyncSender<Queued>,
 }
 
-/// What will become of a command.
+/// The pending result of a command.
 #[derive(Debug)]
 pub struct Reply(Receiver<Answer>);
 

@@ -23,14 +23,14 @@ const LINGER: u64 = 3_000_000_000;
 /// And at least this many observations, as they may be far apart.
 const LINGER_OBSERVATIONS: u64 = 3;
 
-/// What an observation told that journals must know.
+/// Changes found in an observation that belong into the journals.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     /// Masks and programs.
     pub noticed: Vec<Noticed>,
     /// Processes that were not known before.
     pub processes: Vec<ProcessId>,
-    /// Threads that were seen first, and whose masks are nobody's.
+    /// Threads that were seen first, and whose masks no process has set.
     pub seen: Vec<ThreadId>,
     /// Processes of which no thread is left.
     pub ended: Vec<ProcessId>,
@@ -71,7 +71,7 @@ pub(crate) struct Control {
     pub processes: BTreeMap<i32, ProcessId>,
     departing: VecDeque<Departing>,
     characteriser: Characteriser,
-    /// How often a policy was asked.
+    /// Number of decisions that were requested so far.
     decisions: u64,
     /// Observations since the last decision, if it takes more than one.
     pending: Option<Observation>,

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// Where a policy decides.
+/// Whether a policy decides on the observing thread or on one of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deciding {
     /// On the observing path: the next observation waits for it. For machines whose time stands still meanwhile, and for
@@ -38,7 +38,7 @@ struct Worker {
     from: Receiver<Plan>,
     thread: Option<JoinHandle<()>>,
     patience: Duration,
-    /// What it thinks about.
+    /// The snapshot on which the policy is deciding now.
     asked: Option<Arc<Snapshot>>,
 }
 

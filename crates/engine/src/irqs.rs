@@ -16,7 +16,7 @@ struct Known {
     before: PuSet,
     /// The mask that it has, as far as perch knows.
     current: PuSet,
-    /// Where perch has sent it.
+    /// The PUs to which perch has bound it.
     bound: Option<PuSet>,
     /// Another process has changed its mask since perch moved it: it is left alone.
     foreign: bool,
@@ -152,7 +152,7 @@ impl KnownIrqs {
     }
 }
 
-/// Takes out of a plan what must not be done to interrupts; the remarks name the policy's mistake.
+/// Takes out of a plan what must not be done to interrupts; the remarks name the policy's error.
 pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<Remark> {
     let mut wrong = Vec::new();
     let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! What a session tells to those who watch it: the table on the terminal, the log, the report.
+//! What a session reports to its sinks: the table on the terminal, the log, the report.
 
 use crate::restore::RestoreReport;
 use perch_core::{
@@ -8,30 +8,30 @@ use perch_core::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// A session that is about to begin.
+/// The settings and machine of a session that is about to begin.
 #[derive(Debug, Clone)]
 pub struct Start {
     /// The machine on which threads are placed: the real one, or the what-if topology.
     pub topology: Arc<Topology>,
     /// The machine on which threads run.
     pub machine: Arc<Topology>,
-    /// The policy's name.
+    /// Name of the policy, such as `workover`.
     pub policy: String,
-    /// The profile's name.
+    /// Name of the profile, such as `zen5`.
     pub profile: String,
-    /// The profile's text.
+    /// The whole TOML text of the profile.
     pub profile_text: String,
-    /// How often the policy decides.
+    /// Time between two decisions.
     pub period: Duration,
-    /// How often the machine is observed.
+    /// Time between two observations.
     pub interval: Duration,
-    /// How threads are characterised.
+    /// Source of thread metrics in words: counters or sampling, with rates.
     pub counting: String,
-    /// The mask of threads whose affinity was not set.
+    /// The mask of threads that had not been placed before.
     pub default_mask: PuSet,
-    /// Whether nothing is changed.
+    /// Whether this is a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Whether threads that others have placed are placed all the same.
+    /// Whether threads that were placed before perch saw them are placed too (`--take-over`).
     pub take_over: bool,
     /// The PUs to which perch was limited.
     pub pus: Option<PuSet>,
@@ -40,15 +40,15 @@ pub struct Start {
 /// A change of one thread's placement: that was asked for, with what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Move {
-    /// Who.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// Where perch had bound it; `None` if it had not.
+    /// The PUs to which perch had bound it; `None` if it had not.
     pub from: Option<PuSet>,
-    /// Where it is bound now; `None` if it was let go.
+    /// The PUs to which it is bound now; `None` if it was released.
     pub to: Option<PuSet>,
-    /// Why, in the policy's words and numbers.
+    /// The policy's reason: a sentence and the numbers behind it.
     pub reason: Reason,
-    /// What became of it.
+    /// Whether the change was applied, and if not, why.
     pub outcome: Outcome,
     /// Between which two moments of the machine's clock it was made, in nanoseconds since the machine was opened; `None`
     /// where nothing was done or the machine has no clock.
@@ -59,37 +59,37 @@ pub struct Move {
 /// A change of where an interrupt is delivered: what was asked for, and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IrqMove {
-    /// The interrupt.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
-    /// Where perch had sent it; `None` if it had not.
+    /// PUs to which perch had bound it; `None` if it had not.
     pub from: Option<PuSet>,
-    /// Where it is sent now; `None` if it was let go.
+    /// PUs to which it is delivered now; `None` if its mask was restored.
     pub to: Option<PuSet>,
-    /// Why, in the policy's words and numbers.
+    /// The policy's reason: a sentence and the numbers behind it.
     pub reason: Reason,
-    /// What became of it.
+    /// Whether the change was applied, and if not, why.
     pub outcome: Outcome,
 }
 
 /// An action on a thread: what was asked for, and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionTaken {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// What was in force; `None` if perch had done nothing to it.
+    /// The action in force before; `None` if there was none.
     pub from: Option<ActionKind>,
-    /// What is now; `None` if it was undone.
+    /// The action in force now; `None` if it was undone.
     pub to: Option<ActionKind>,
-    /// Why, in the policy's words and numbers.
+    /// The policy's reason: a sentence and the numbers behind it.
     pub reason: Reason,
-    /// What became of it.
+    /// Whether the change was applied, and if not, why.
     pub outcome: Outcome,
     /// Whether a CPU weight was given, or undone, by a control group rather than by a nice value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_group: bool,
 }
 
-/// What a policy decided.
+/// A decision of a policy, with the snapshot that it is based on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// What it knew: the period's snapshot, or one of several observations together, or an earlier one if the policy
@@ -104,18 +104,18 @@ pub struct Decision {
 /// One observed interval, finished: it never changes again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Period {
-    /// What the machine saw.
+    /// The raw measurements of the interval.
     pub observation: Arc<Observation>,
-    /// What is known of it.
+    /// The state derived from them, as a policy sees it.
     pub snapshot: Arc<Snapshot>,
     /// What was decided in it, if anything was: not in the last period of a session, nor while it is paused, nor in all
     /// periods if the session observes more often than it decides.
     pub decision: Option<Decision>,
-    /// What was changed.
+    /// Changes of threads' bindings, with their outcomes.
     pub moves: Vec<Move>,
-    /// What was changed of interrupts.
+    /// Changes of interrupts' bindings, with their outcomes.
     pub irq_moves: Vec<IrqMove>,
-    /// What else was done to threads.
+    /// Other changes to threads (CPU weights), with their outcomes.
     pub actions: Vec<ActionTaken>,
     /// What the user should know; none twice within an hour, and no flood of one kind.
     pub remarks: Vec<Remark>,
@@ -124,13 +124,13 @@ pub struct Period {
 }
 
 impl Period {
-    /// What the policy asked for, if it was asked.
+    /// The plan of the policy; `None` if it was not asked in this period.
     pub fn plan(&self) -> Option<&Plan> {
         self.decision.as_ref().map(|decision| &decision.plan)
     }
 }
 
-/// Why a session ended.
+/// The reason why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -142,16 +142,16 @@ pub enum Cause {
     Commanded,
 }
 
-/// How a session ended.
+/// The end of a session: cause, length, and what was restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionEnd {
-    /// Why.
+    /// Why the session ended.
     pub cause: Cause,
-    /// Periods that were observed.
+    /// Number of periods that were observed.
     pub periods: u64,
-    /// How threads were characterised, as known by then.
+    /// Source of thread metrics in words, as known at the end.
     pub counting: String,
-    /// What came of giving threads their masks back.
+    /// How many masks were restored, and which could not be.
     pub restored: RestoreReport,
 }
 
@@ -167,12 +167,12 @@ pub trait SessionSink: Send {
     fn end(&mut self, _end: &SessionEnd) {}
 }
 
-/// An observer that ignores everything.
+/// A sink that ignores everything.
 impl SessionSink for () {
     fn period(&mut self, _: &Period) {}
 }
 
-/// Several watch, in this order.
+/// Several sinks, called in this order.
 impl SessionSink for Vec<&mut dyn SessionSink> {
     fn start(&mut self, start: &Start) {
         self.iter_mut().for_each(|observer| observer.start(start));

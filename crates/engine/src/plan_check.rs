@@ -4,7 +4,7 @@ use crate::{observer::Move, ownership::Ownership};
 use perch_core::{Binding, Outcome, Plan, PuSet, Reason, Remark, Snapshot, ThreadId};
 use std::collections::{HashMap, HashSet};
 
-/// Takes out of a plan what must not be done; the remarks name the policy's mistake.
+/// Takes out of a plan what must not be done; the remarks name the policy's error.
 pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<Remark> {
     let mut wrong = Vec::new();
     let mut seen = HashSet::new();
@@ -95,7 +95,7 @@ pub(crate) fn difference(plan: &Plan, snapshot: &Snapshot) -> Vec<Move> {
 pub(crate) fn target(ownership: &Ownership, change: &Move) -> Option<(PuSet, bool)> {
     let owned = ownership.get(change.thread)?;
     let set = change.to.clone().unwrap_or_else(|| owned.before.clone());
-    // A binding that the kernel has replaced is asked for, or let go, anew: it remembers the old one.
+    // A binding that the kernel has replaced is requested, or released, again: it remembers the old one.
     let let_go = set == owned.before && owned.asked.is_some();
     let changes = set != owned.current || owned.lapsed() || let_go;
     Some((set, changes))

@@ -7,16 +7,16 @@ use std::sync::{
     mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
 };
 
-/// What a subscriber receives.
+/// A message to a subscriber.
 #[derive(Debug, Clone)]
 pub enum Published {
     /// The session begins, or the subscriber has come later: what it is.
     Start(Arc<Start>),
     /// A period is over.
     Period {
-        /// The period.
+        /// The finished period, shared with other subscribers.
         period: Arc<Period>,
-        /// How many before it were lost, because the channel was full.
+        /// Number of periods lost before this one, because the channel was full.
         missed: u64,
     },
     /// The session has ended. This one is lost too if the channel is full; the channel is closed then.

@@ -490,7 +490,7 @@ fn known_current(threads: &mut HashMap<ThreadId, Known>, id: ThreadId, nice: i32
     }
 }
 
-/// Takes out of a plan actions that must not be taken; the remarks name the policy's mistake. One on a thread that has
+/// Takes out of a plan actions that must not be taken; the remarks name the policy's error. One on a thread that has
 /// ended since the policy was asked is passed over later.
 pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<Remark> {
     let mut wrong = Vec::new();

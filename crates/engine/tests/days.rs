@@ -152,7 +152,7 @@ impl Days {
         self.born += 1;
     }
 
-    /// An attached process ends without anybody detaching it.
+    /// An attached process exits without having been detached.
     fn end(&mut self, pid: i32) {
         let mut attached = self.targets.values();
         let id = attached.find(|id| id.tid == pid).expect("attached");

@@ -12,7 +12,7 @@ fn set(text: &str) -> PuSet {
     text.parse().unwrap()
 }
 
-fn nobody(_: ThreadId) -> Option<PuSet> {
+fn no_cpuset(_: ThreadId) -> Option<PuSet> {
     None
 }
 
@@ -44,7 +44,7 @@ fn seen(mask: &str) -> Observation {
 /// A thread whose affinity was not set, then bound by perch to PU 3 of eight.
 fn bound() -> Ownership {
     let mut ownership = Ownership::new(set("0-7"), false);
-    ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
+    ownership.observe(&seen("0-7"), &set("0-7"), &no_cpuset);
     ownership.outcome(THREAD, &set("3"), Outcome::Applied, None);
     ownership
 }
@@ -54,7 +54,7 @@ fn a_changed_cpuset_gives_the_whole_of_it_and_the_thread_stays_ours_to_place() {
     let mut ownership = bound();
     for cpuset in ["0-5", "0-7", "2-5"] {
         assert!(ownership.set_default(set(cpuset)));
-        ownership.observe(&seen(cpuset), &set("0-7"), &nobody);
+        ownership.observe(&seen(cpuset), &set("0-7"), &no_cpuset);
         let owned = ownership.get(THREAD).unwrap();
         // The kernel may remember the mask that perch asked for.
         assert_eq!(
@@ -72,9 +72,9 @@ fn a_changed_cpuset_gives_the_whole_of_it_and_the_thread_stays_ours_to_place() {
 }
 
 #[test]
-fn the_same_mask_without_a_changed_cpuset_is_somebodys() {
+fn the_same_mask_without_a_changed_cpuset_is_foreign() {
     let mut ownership = bound();
-    ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
+    ownership.observe(&seen("0-7"), &set("0-7"), &no_cpuset);
     assert_eq!(
         ownership.get(THREAD).unwrap().unmanaged,
         Some(Unmanaged::ChangedByOthers)
@@ -82,10 +82,10 @@ fn the_same_mask_without_a_changed_cpuset_is_somebodys() {
 }
 
 #[test]
-fn another_mask_than_the_new_cpuset_is_somebodys_too() {
+fn another_mask_than_the_new_cpuset_is_foreign_too() {
     let mut ownership = bound();
     ownership.set_default(set("0-5"));
-    ownership.observe(&seen("1-2"), &set("0-7"), &nobody);
+    ownership.observe(&seen("1-2"), &set("0-7"), &no_cpuset);
     assert_eq!(
         ownership.get(THREAD).unwrap().unmanaged,
         Some(Unmanaged::ChangedByOthers)
@@ -116,12 +116,12 @@ fn a_child_of_a_bound_thread_whose_cpuset_is_changing_is_not_given_up() {
     for (cpuset, later, ours) in [("0-6", "3", true), ("0-7", "3", false), ("0-6", "4", false)] {
         let mut ownership = bound();
         let born = born("4", Some(Source::Thread(THREAD)));
-        ownership.observe(&born, &set("0-7"), &nobody);
+        ownership.observe(&born, &set("0-7"), &no_cpuset);
         ownership.set_default(set(cpuset));
         for _ in 0..4 {
             let mut observation = seen(later);
             observation.threads[0].info.id = born.threads[0].info.id;
-            ownership.observe(&observation, &set("0-7"), &nobody);
+            ownership.observe(&observation, &set("0-7"), &no_cpuset);
         }
         let owned = ownership.get(born.threads[0].info.id).unwrap();
         assert_eq!(
@@ -138,12 +138,12 @@ fn a_birth_that_is_reported_late_says_nothing_of_a_mask_that_perch_has_set_since
     let mut first = born("0-7", None);
     let child = first.threads[0].info.id;
     first.at = 1;
-    ownership.observe(&first, &set("0-7"), &nobody);
+    ownership.observe(&first, &set("0-7"), &no_cpuset);
     ownership.outcome(child, &set("3"), Outcome::Applied, Some((20, 30)));
     let mut late = born("3", Some(Source::Thread(THREAD)));
     late.at = 40;
     late.origins[0].at = Some(10);
-    ownership.observe(&late, &set("0-7"), &nobody);
+    ownership.observe(&late, &set("0-7"), &no_cpuset);
     assert_eq!(ownership.get(child).unwrap().bound(), Some(&set("3")));
 }
 
@@ -160,7 +160,7 @@ fn a_grandchild_has_its_mask_from_the_nearest_process_that_was_known() {
     (origin.thread, origin.from) = (daemon.info.id, Source::Process(8));
     observation.threads.insert(0, daemon);
     observation.origins.push(origin);
-    ownership.observe(&observation, &set("0-7"), &nobody);
+    ownership.observe(&observation, &set("0-7"), &no_cpuset);
     let daemon = ownership.get(ThreadId { tid: 9, start: 3 }).unwrap();
     assert_eq!((daemon.held(), &daemon.before), (true, &set("0-7")));
 }
@@ -172,20 +172,20 @@ fn a_grandchild_that_is_seen_late_has_its_mask_from_one_that_had_ended() {
     let mut between = born("3", Some(Source::Thread(THREAD)));
     let middle = between.threads[0].info.id;
     between.ended.push(middle);
-    ownership.observe(&between, &set("0-7"), &nobody);
+    ownership.observe(&between, &set("0-7"), &no_cpuset);
     let mut observation = born("3", Some(Source::Thread(middle)));
     let late = ThreadId { tid: 9, start: 3 };
     observation.threads[0].info.id = late;
     observation.threads[0].info.pid = 9;
     observation.origins[0].thread = late;
-    ownership.observe(&observation, &set("0-7"), &nobody);
+    ownership.observe(&observation, &set("0-7"), &no_cpuset);
     let owned = ownership.get(late).unwrap();
     assert_eq!((owned.held(), &owned.before), (true, &set("0-7")));
     assert!(ownership.get(middle).is_none());
 }
 
 #[test]
-fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
+fn a_child_has_its_mask_from_its_creator_and_from_no_other_thread() {
     let (bound_one, free_one) = (Source::Thread(THREAD), ThreadId { tid: 9, start: 1 });
     let inherited = (true, None);
     let placed = (false, Some(Unmanaged::PlacedBefore));
@@ -207,25 +207,29 @@ fn a_child_has_its_mask_from_its_creator_and_from_nobody_else() {
         let mut ownership = bound();
         let mut other = seen("0-7");
         other.threads[0].info.id = free_one;
-        ownership.observe(&other, &set("0-7"), &nobody);
-        ownership.observe(&born(mask, from), &set("0-7"), &nobody);
+        ownership.observe(&other, &set("0-7"), &no_cpuset);
+        ownership.observe(&born(mask, from), &set("0-7"), &no_cpuset);
         assert_eq!(child(&ownership), expected, "{mask} from {from:?}");
     }
     // The only one that can have created it is bound.
     let mut ownership = bound();
-    ownership.observe(&born("3", Some(Source::Process(7))), &set("0-7"), &nobody);
+    ownership.observe(
+        &born("3", Some(Source::Process(7))),
+        &set("0-7"),
+        &no_cpuset,
+    );
     assert_eq!(child(&ownership), inherited);
 }
 
 #[test]
 fn who_created_a_thread_may_be_told_late() {
     let mut ownership = bound();
-    ownership.observe(&born("3", None), &set("0-7"), &nobody);
+    ownership.observe(&born("3", None), &set("0-7"), &no_cpuset);
     assert_eq!(child(&ownership).1, Some(Unmanaged::PlacedBefore));
     ownership.observe(
         &born("3", Some(Source::Thread(THREAD))),
         &set("0-7"),
-        &nobody,
+        &no_cpuset,
     );
     assert_eq!(child(&ownership), (true, None));
 }
@@ -239,12 +243,12 @@ fn a_child_inherits_the_mask_that_its_creator_had_when_it_was_created() {
         (1_000_000_000, "5", true),
     ] {
         let mut ownership = Ownership::new(set("0-7"), false);
-        ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
+        ownership.observe(&seen("0-7"), &set("0-7"), &no_cpuset);
         ownership.outcome(THREAD, &set("3"), Outcome::Applied, Some((100, 110)));
         ownership.outcome(THREAD, &set("5"), Outcome::Applied, Some((200, 210)));
         let mut observation = born(mask, Some(Source::Thread(THREAD)));
         observation.origins[0].at = Some(at);
-        ownership.observe(&observation, &set("0-7"), &nobody);
+        ownership.observe(&observation, &set("0-7"), &no_cpuset);
         assert_eq!(child(&ownership).0, held, "{mask} at {at}");
     }
 }
@@ -254,19 +258,19 @@ fn a_mask_that_a_child_cannot_have_now_is_known_as_its_creators() {
     // PU 3 is away when the child is born: it may use all others until the PU is back.
     let mut ownership = bound();
     let from = Some(Source::Thread(THREAD));
-    ownership.observe(&born("0-7", from), &set("0-2,4-7"), &nobody);
+    ownership.observe(&born("0-7", from), &set("0-2,4-7"), &no_cpuset);
     assert!(
         ownership
             .get(ThreadId { tid: 8, start: 2 })
             .unwrap()
             .lapsed()
     );
-    ownership.observe(&born("3", None), &set("0-7"), &nobody);
+    ownership.observe(&born("3", None), &set("0-7"), &no_cpuset);
     assert_eq!(child(&ownership), (true, None));
 }
 
 #[test]
-fn whoever_calls_execve_keeps_its_mask_under_the_first_threads_number() {
+fn the_caller_of_execve_keeps_its_mask_under_the_first_threads_number() {
     let first = ThreadId { tid: 6, start: 1 };
     let executed = |mask: &str, caller| {
         let mut observation = seen(mask);
@@ -284,12 +288,12 @@ fn whoever_calls_execve_keeps_its_mask_under_the_first_threads_number() {
         let mut ownership = bound();
         let mut other = seen(mask);
         other.threads[0].info.id = first;
-        ownership.observe(&other, &set("0-7"), &nobody);
+        ownership.observe(&other, &set("0-7"), &no_cpuset);
         ownership
     };
     // The caller was bound by perch.
     let mut ownership = with_first("0-7");
-    ownership.observe(&executed("3", THREAD), &set("0-7"), &nobody);
+    ownership.observe(&executed("3", THREAD), &set("0-7"), &no_cpuset);
     let owned = ownership.get(first).unwrap();
     assert_eq!(
         (owned.bound(), &owned.before),
@@ -298,7 +302,7 @@ fn whoever_calls_execve_keeps_its_mask_under_the_first_threads_number() {
     assert!(ownership.get(THREAD).is_none());
     // The first thread itself: its mask still belongs to another process.
     let mut ownership = with_first("3");
-    ownership.observe(&executed("3", first), &set("0-7"), &nobody);
+    ownership.observe(&executed("3", first), &set("0-7"), &no_cpuset);
     let owned = ownership.get(first).unwrap();
     assert_eq!(
         (owned.bound(), owned.unmanaged),
@@ -307,10 +311,10 @@ fn whoever_calls_execve_keeps_its_mask_under_the_first_threads_number() {
 }
 
 #[test]
-fn a_mask_that_perch_has_used_is_somebodys_on_a_thread_that_it_let_go() {
+fn a_mask_that_perch_has_used_is_foreign_on_a_thread_that_it_let_go() {
     let mut ownership = bound();
     ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, None);
-    ownership.observe(&seen("3"), &set("0-7"), &nobody);
+    ownership.observe(&seen("3"), &set("0-7"), &no_cpuset);
     let owned = ownership.get(THREAD).unwrap();
     assert_eq!(
         (owned.held(), owned.unmanaged),
@@ -319,28 +323,28 @@ fn a_mask_that_perch_has_used_is_somebodys_on_a_thread_that_it_let_go() {
 }
 
 #[test]
-fn somebodys_mask_that_the_kernel_replaces_is_still_theirs() {
+fn a_foreign_mask_that_the_kernel_replaces_is_still_foreign() {
     let mut ownership = Ownership::new(set("0-7"), false);
-    ownership.observe(&seen("3"), &set("0-7"), &nobody);
+    ownership.observe(&seen("3"), &set("0-7"), &no_cpuset);
     ownership.set_default(set("4-7"));
     for _ in 0..5 {
-        ownership.observe(&seen("4-7"), &set("4-7"), &nobody);
+        ownership.observe(&seen("4-7"), &set("4-7"), &no_cpuset);
         let owned = ownership.get(THREAD).unwrap();
         assert_eq!(owned.unmanaged, Some(Unmanaged::PlacedBefore));
     }
 }
 
 #[test]
-fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_somebodys() {
+fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_foreign() {
     for periods in [0, 1, 2, 5] {
         let mut ownership = bound();
         for _ in 0..=periods {
-            ownership.observe(&seen("0-7"), &set("0-7"), &nobody);
+            ownership.observe(&seen("0-7"), &set("0-7"), &no_cpuset);
             // Until the PU goes offline, another process may just as well have set the mask.
             let owned = ownership.get(THREAD).unwrap();
             assert_eq!(owned.unmanaged, Some(Unmanaged::ChangedByOthers));
         }
-        ownership.observe(&seen("0-7"), &set("0-2,4-7"), &nobody);
+        ownership.observe(&seen("0-7"), &set("0-2,4-7"), &no_cpuset);
         let owned = ownership.get(THREAD).unwrap();
         let (held, unmanaged) = match periods {
             5 => (false, Some(Unmanaged::ChangedByOthers)),
@@ -355,17 +359,17 @@ fn the_kernels_mask_for_a_pu_that_is_about_to_go_is_not_somebodys() {
 }
 
 #[test]
-fn somebodys_mask_is_not_perchs_again_because_it_equals_what_perch_had_set() {
+fn a_foreign_mask_is_not_perchs_again_because_it_equals_what_perch_had_set() {
     for between in ["5", "0-7", "2-3"] {
         // The PU that goes offline comes back between: a kernel that remembers gives the mask back.
         for (usable, ours) in [("0-7", false), ("0-2,4-7", true)] {
             let mut ownership = bound();
-            ownership.observe(&seen(between), &set("0-7"), &nobody);
+            ownership.observe(&seen(between), &set("0-7"), &no_cpuset);
             if between == "0-7" {
-                ownership.observe(&seen(between), &set(usable), &nobody);
+                ownership.observe(&seen(between), &set(usable), &no_cpuset);
             }
             for _ in 0..6 {
-                ownership.observe(&seen("3"), &set("0-7"), &nobody);
+                ownership.observe(&seen("3"), &set("0-7"), &no_cpuset);
             }
             let owned = ownership.get(THREAD).unwrap();
             let ours = ours && between == "0-7";
@@ -396,8 +400,8 @@ fn a_thread_whose_own_cpuset_went_back_and_forth_is_still_perchs() {
 #[test]
 fn a_pu_that_goes_explains_no_other_mask() {
     let mut ownership = bound();
-    ownership.observe(&seen("5"), &set("0-7"), &nobody);
-    ownership.observe(&seen("5"), &set("0-2,4-7"), &nobody);
+    ownership.observe(&seen("5"), &set("0-7"), &no_cpuset);
+    ownership.observe(&seen("5"), &set("0-2,4-7"), &no_cpuset);
     assert_eq!(
         ownership.get(THREAD).unwrap().unmanaged,
         Some(Unmanaged::ChangedByOthers)
@@ -405,13 +409,13 @@ fn a_pu_that_goes_explains_no_other_mask() {
 }
 
 #[test]
-fn a_mask_from_which_the_kernel_has_struck_an_offline_pu_is_not_somebodys() {
+fn a_mask_from_which_the_kernel_has_struck_an_offline_pu_is_not_foreign() {
     let mut ownership = bound();
-    ownership.observe(&seen("0-2,4-7"), &set("0-2,4-7"), &nobody);
+    ownership.observe(&seen("0-2,4-7"), &set("0-2,4-7"), &no_cpuset);
     ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, None);
     // Before and after PU 3 is back.
     for usable in ["0-2,4-7", "0-7", "0-7", "0-7", "0-7", "0-7"] {
-        ownership.observe(&seen("0-2,4-7"), &set(usable), &nobody);
+        ownership.observe(&seen("0-2,4-7"), &set(usable), &no_cpuset);
         let owned = ownership.get(THREAD).unwrap();
         assert_eq!(
             (owned.unmanaged, &owned.before),

@@ -1,4 +1,4 @@
-//! What the report says of threads that end, of what nobody measured, and of changes that were refused.
+//! What the report says of threads that end, of CPU time that was not measured, and of changes that were refused.
 
 mod common;
 
@@ -115,7 +115,7 @@ fn a_thread_s_unread_last_moments_do_not_make_it_idle() {
 }
 
 #[test]
-fn what_nobody_measured_is_part_of_all_time() {
+fn unmeasured_time_is_part_of_all_time() {
     let report = ended();
     assert_eq!(report.unmeasured, SECOND / 4);
     assert!((report.trust.unmeasured - 1.0 / 3.0).abs() < 1e-9);

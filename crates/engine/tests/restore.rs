@@ -174,7 +174,7 @@ fn a_directory_that_was_exchanged_is_not_read() {
 }
 
 #[test]
-fn another_users_journal_moves_nobody_elses_threads() {
+fn another_users_journal_moves_only_that_users_threads() {
     let (kernel, all) = kernel(4);
     let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
     kernel.write().unwrap().taskset(thread, &set("3"));

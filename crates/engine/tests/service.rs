@@ -318,7 +318,7 @@ fn a_late_answer_is_checked_against_the_present() {
     session.set_clock(common::now);
     session.begin();
     let asked = tick(&mut session);
-    assert!(asked.decision.is_none(), "nobody waits for it");
+    assert!(asked.decision.is_none(), "no thread waits for it");
     has_begun.recv().unwrap();
 
     // Meanwhile one thread ends, another is placed by its user.
@@ -370,7 +370,7 @@ fn a_late_answer_is_checked_against_the_present() {
         Some(Unmanaged::PlacedBefore)
     );
     drop(decide);
-    // The policy panics now, since nobody tells it what to do; masks are restored all the same.
+    // The policy panics now, since it has no script left; masks are restored all the same.
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         for _ in 0..10_000 {
             tick(&mut session);

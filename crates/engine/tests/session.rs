@@ -72,7 +72,7 @@ fn invalid_bindings_are_dropped_and_named() {
     let good = kernel.write().unwrap().spawn(None, &all, 0.5);
     let other = kernel.write().unwrap().spawn(None, &all, 0.5);
     let placed = kernel.write().unwrap().spawn(None, &set("1,2"), 0.5);
-    let nobody = ThreadId { tid: 1, start: 1 };
+    let unknown = ThreadId { tid: 1, start: 1 };
     let (_dir, acting) = live();
     let policy = move |_: &Snapshot| {
         bindings(vec![
@@ -81,7 +81,7 @@ fn invalid_bindings_are_dropped_and_named() {
             bind(other, ""),
             bind(other, "0,17"),
             bind(placed, "1"),
-            bind(nobody, "1"),
+            bind(unknown, "1"),
         ])
     };
     let (seen, _) = run(&mut session(&kernel, steps(3), policy, acting, false));
@@ -193,13 +193,13 @@ fn children_of_bound_threads_are_perchs_own() {
         (Some(set("3")), None)
     );
     assert_eq!(child.allowed, all);
-    // It was not in the plan: it is let go.
+    // It was not in the plan: it is released.
     assert_eq!(seen.moves[1][0].thread, child.info.id);
     assert_eq!(seen.snapshots[2].threads[1].bound, None);
 }
 
 #[test]
-fn a_mask_that_somebody_elses_thread_has_too_proves_nothing() {
+fn a_mask_that_a_foreign_thread_has_too_proves_nothing() {
     let (kernel, all) = kernel(4);
     let ours = kernel.write().unwrap().spawn(None, &all, 0.5);
     let theirs = kernel.write().unwrap().spawn(None, &set("3"), 0.5);
@@ -378,7 +378,7 @@ fn what_is_wrong_with_counts_is_said_once() {
 }
 
 #[test]
-fn a_child_born_before_somebody_places_its_creator_is_perchs() {
+fn a_child_born_before_another_process_places_its_creator_is_perchs() {
     let (kernel, all) = kernel(4);
     let parent = kernel.write().unwrap().spawn(None, &all, 0.5);
     let (_dir, acting) = live();

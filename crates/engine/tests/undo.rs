@@ -141,7 +141,7 @@ struct Undecidable {
     like_perchs: BTreeSet<i32>,
     /// Threads that have their masks from perch, but may as well have inherited them from a thread that another process
     /// has placed. They may be left as they are, with these masks asked for.
-    like_somebodys: BTreeMap<i32, PuSet>,
+    like_foreign: BTreeMap<i32, PuSet>,
 }
 
 fn undecidable(kernel: &Kernel, journals: &[Vec<u8>]) -> Undecidable {
@@ -169,7 +169,7 @@ fn undecidable(kernel: &Kernel, journals: &[Vec<u8>]) -> Undecidable {
     // Those that perch had not seen when it was killed, or that have called execve since.
     let tasks = kernel.tasks.iter();
     let unseen = tasks.filter(|(id, task)| kept(id).is_none() || id.tid == task.pid);
-    let like_somebodys = unseen.filter(|(_, task)| {
+    let like_foreign = unseen.filter(|(_, task)| {
         let shown = kernel.effective(&task.requested, task.group);
         // A process that was reparented may descend from any process of its target.
         let home = kernel.home(task.pid, &|pid| looked_at.contains(&pid));
@@ -195,7 +195,7 @@ fn undecidable(kernel: &Kernel, journals: &[Vec<u8>]) -> Undecidable {
     });
     Undecidable {
         like_perchs: looks_like_perchs.map(|(id, _)| id.tid).collect(),
-        like_somebodys: like_somebodys
+        like_foreign: like_foreign
             .map(|(id, task)| (id.tid, task.requested.clone()))
             .collect(),
     }
@@ -314,7 +314,7 @@ fn is_killed(
     let kernel = kernel.read().unwrap();
     let tasks = kernel.tasks.iter();
     let left: BTreeSet<i32> = tasks
-        .filter(|(id, task)| unknown.like_somebodys.get(&id.tid) == Some(&task.requested))
+        .filter(|(id, task)| unknown.like_foreign.get(&id.tid) == Some(&task.requested))
         .map(|(id, _)| id.tid)
         .collect();
     for masks in [&mut fair, &mut real] {

@@ -466,7 +466,7 @@ proptest! {
     /// Others may choose the very values that perch sets. A thread that has the right value when the session ends keeps
     /// it, where the kernel tells which thread created it.
     #[test]
-    fn nobody_loses_a_value_that_is_not_from_perch(
+    fn no_thread_loses_a_value_that_is_not_from_perch(
         steps in alike(),
         last in prop::collection::vec(forks(), 0..4),
         salt: u64,

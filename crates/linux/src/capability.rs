@@ -8,7 +8,7 @@ pub fn advice(capability: &str) -> String {
     format!(
         "give {upper} to those alone who need it: to a group by a copy of perch with that group and mode 0750 (`setcap \
          {lower}+ep` on it), or to a service or shell as an ambient capability (systemd's `AmbientCapabilities={upper}`, \
-         `capsh --addamb={lower}`); a perch that everybody may run must not have it"
+         `capsh --addamb={lower}`); a perch that all users may run must not have it"
     )
 }
 
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_told_to_give_it_to_everybody() {
+    fn the_advice_restricts_it_to_those_who_need_it() {
         let text = advice("cap_sys_nice");
         for word in [
             "0750",

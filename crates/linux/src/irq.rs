@@ -3,10 +3,10 @@
 use crate::proc::{Reader, process_numbers};
 use perch_core::MachineError;
 
-/// The file.
+/// One line per interrupt with a count per online PU (proc(5)).
 const INTERRUPTS: &str = "/proc/interrupts";
 
-/// What `/proc/interrupts` tells.
+/// The contents of `/proc/interrupts`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupts {
     /// The PUs that are online, in the order of the columns.
@@ -15,14 +15,14 @@ pub struct Interrupts {
     pub lines: Vec<Line>,
 }
 
-/// One interrupt.
+/// One line of `/proc/interrupts`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// Its label: a number, or a short name of one that every PU has (`LOC`, `RES`, …).
     pub label: String,
     /// How often it came since boot, for each of [`Interrupts::pus`].
     pub counts: Vec<u64>,
-    /// Controller, kind and devices, as the kernel tells them.
+    /// Controller, kind and devices, as the kernel reports them.
     pub what: String,
 }
 

@@ -35,7 +35,7 @@ pub fn inherited_open_files() -> Rlimit {
     *INHERITED.get_or_init(|| getrlimit(Resource::Nofile))
 }
 
-/// What descriptors are kept open for.
+/// The purpose for which descriptors are kept open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Files of `/proc`, one or two a thread.
@@ -105,13 +105,13 @@ impl Budget {
         })
     }
 
-    /// How many may still be reserved for that.
+    /// Number of descriptors that may still be reserved for this purpose.
     pub fn available(&self, purpose: Purpose) -> usize {
         let used = self.0.used.lock().unwrap_or_else(PoisonError::into_inner);
         self.left(&used, purpose)
     }
 
-    /// How many are reserved for that.
+    /// Number of descriptors reserved for this purpose.
     pub fn used(&self, purpose: Purpose) -> usize {
         self.0.used.lock().unwrap_or_else(PoisonError::into_inner)[purpose as usize]
     }
@@ -174,7 +174,7 @@ impl<T> DerefMut for Kept<T> {
     }
 }
 
-/// What a user does about too few descriptors.
+/// Advice to the user about too few descriptors.
 pub const REMEDY: &str = "raise the limit of open files: `ulimit -n 65536`, `nofile` in /etc/security/limits.conf, or \
                           `LimitNOFILE=` in a systemd unit";
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_first_leaves_the_others_their_parts() {
+    fn the_first_purpose_leaves_the_others_their_parts() {
         let budget = Budget::of(160);
         let threads = rest(&budget, Purpose::Threads);
         assert_eq!(threads.len(), 90);

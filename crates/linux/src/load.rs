@@ -3,7 +3,7 @@
 use crate::proc::{PuTicks, parse_pu_ticks};
 use std::{collections::HashMap, thread::sleep, time::Duration};
 
-/// What one PU did in a short window.
+/// Activity of one PU in a short window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PuLoad {
     /// The PU.

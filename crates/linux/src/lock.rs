@@ -33,7 +33,7 @@ const WEIGHTS: u64 = IRQS + 1;
 /// How often a lock is retried if its holder exited before it could be queried.
 const TRIES: usize = 3;
 
-/// Where locks are taken.
+/// The lock file of a user (`pus.lock`), with one byte per PU.
 #[derive(Debug, Clone)]
 pub struct LockFile {
     path: PathBuf,
@@ -47,7 +47,7 @@ pub struct Lock {
     _file: File,
 }
 
-/// Why a lock cannot be had.
+/// The reason why a lock cannot be acquired.
 #[derive(Debug)]
 pub enum LockError {
     /// Another perch places threads on these PUs.
@@ -58,9 +58,9 @@ pub enum LockError {
     Weights,
     /// The file cannot be used.
     Unusable {
-        /// The file.
+        /// Path of the lock file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
@@ -157,7 +157,7 @@ impl LockFile {
         }
     }
 
-    /// Takes one byte, or tells that another perch has it.
+    /// Takes one byte, or reports that another perch has it.
     fn one(&self, byte: u64, held: LockError) -> Result<Lock, LockError> {
         let file = self.open()?;
         match set(&file, &(byte..byte + 1)) {
@@ -271,8 +271,8 @@ fn set(file: &File, range: &Range<u64>) -> Result<(), Errno> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&flock(range))).map(|_| ())
 }
 
-/// Adds the bytes of a range that others have locked. The kernel tells one lock at a time: what lies before and behind
-/// it is asked for again.
+/// Adds the bytes of a range that others have locked. The kernel reports one lock at a time: what lies before and
+/// behind it is asked for again.
 fn holders(file: &File, range: Range<u64>, held: &mut PuSet) -> Result<(), Errno> {
     if range.is_empty() {
         return Ok(());
@@ -293,7 +293,7 @@ fn holders(file: &File, range: Range<u64>, held: &mut PuSet) -> Result<(), Errno
     holders(file, locked.end..range.end, held)
 }
 
-/// The bytes that a line of `/proc/locks` (proc_locks(5)) tells to be locked by an open file description in this file,
+/// The bytes that a line of `/proc/locks` (proc_locks(5)) shows to be locked by an open file description in this file,
 /// given as major, minor and inode.
 fn locked_range(line: &str, file: (u32, u32, u64)) -> Option<Range<u64>> {
     let mut words = line.split_ascii_whitespace().skip(1);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_somebody_else_is_not_used() {
+    fn a_file_of_another_user_is_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let locks = LockFile::new(folder.path());
         let gone = LockFile::new(&folder.path().join("not-there"));

@@ -10,7 +10,7 @@ use perch_core::{Count, CountQuality, Limits, metric::names};
 ///
 /// `on_cpu` is the time in nanoseconds for which the thread ran while the events were switched on; `user_only` tells
 /// that its time in the kernel was not counted, so that few counts prove nothing. Without limits only what is no number
-/// from 0 on is not believed.
+/// from 0 on is implausible.
 pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool, limits: Option<&Limits>) {
     for count in counts.iter_mut() {
         if !count.value.is_finite() || count.value < 0.0 {
@@ -103,7 +103,7 @@ impl Calibration {
     /// Whether the counters counted the loop.
     ///
     /// # Errors
-    /// Why they are not believed, in words for the user.
+    /// Why they are implausible, in words for the user.
     pub fn check(&self) -> Result<(), String> {
         if self.enabled == 0 {
             return Err("the counters were never switched on".to_owned());

@@ -55,7 +55,7 @@ const RESERVED: [i32; 2] = [32, 33];
 /// Signal numbers go from 1 to 64.
 const NUMBERS: usize = 65;
 
-/// Who sent a signal.
+/// The sender of a signal (`si_code`, sigaction(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// The kernel: a terminal, a timer, a limit.
@@ -64,18 +64,18 @@ pub enum Sender {
     Process(i32),
 }
 
-/// A signal that came.
+/// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Its number.
+    /// Signal number (signal(7)).
     pub signal: i32,
-    /// Who sent it; of several, the last.
+    /// The sender; if the signal came several times, the last one.
     pub sender: Sender,
-    /// How often it came since it was last asked.
+    /// Number of arrivals since the last query.
     pub times: u32,
 }
 
-/// What arrived since it was last asked.
+/// Signals that arrived since the last query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Arrived {
     /// A signal that asks to stop. Further ones are left for the next call.
@@ -276,7 +276,7 @@ pub fn keep_passed() -> Result<(), MachineError> {
     install().inspect_err(|_| KEPT.store(false, Ordering::SeqCst))
 }
 
-/// What the signal is called: `SIGUSR1`, `SIGRTMIN+3`.
+/// Name of the signal, such as `SIGUSR1` or `SIGRTMIN+3`.
 pub fn name(signal: i32) -> String {
     match signal_hook::low_level::signal_name(signal) {
         Some(name) => name.to_owned(),
@@ -360,7 +360,7 @@ impl Signals {
         }
     }
 
-    /// What arrived since the last call; does not wait.
+    /// Signals that arrived since the last call; does not block.
     pub fn take(&mut self) -> Arrived {
         let mut bytes = [0; 64];
         while rustix::io::read(self.fd(), &mut bytes).is_ok_and(|length| length == bytes.len()) {}

@@ -23,8 +23,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A [`LiveMachine`] that launches a program, reaps it, passes signals on to it, and tells when everything has ended or
-/// the user asks to stop.
+/// A [`LiveMachine`] that launches a program, reaps it, forwards signals to it, and reports when everything has ended
+/// or the user asks to stop.
 #[derive(Debug)]
 pub struct LinuxMachine {
     live: LiveMachine,
@@ -41,7 +41,7 @@ pub struct LinuxMachine {
 }
 
 impl LinuxMachine {
-    /// How to open the machine.
+    /// A builder with default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -144,7 +144,7 @@ impl LinuxMachine {
                 .any(|relative| relative.process.pid == pid)
     }
 
-    /// A descriptor that tells the end of a process to attach to.
+    /// A descriptor that signals the end of a process to attach to.
     fn open_end(&self, pid: i32) -> Result<Option<Kept<OwnedFd>>, MachineError> {
         let number = Some(pid)
             .filter(|pid| *pid > 0)

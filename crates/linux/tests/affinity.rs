@@ -84,7 +84,7 @@ fn set_and_restored() {
 }
 
 #[test]
-fn a_mask_that_somebody_else_set_is_left_alone() {
+fn a_mask_that_another_process_set_is_left_alone() {
     let _alone = alone();
     let sleeper = Sleeper::new("sleep 30", "");
     let id = sleeper.id();
@@ -92,7 +92,7 @@ fn a_mask_that_somebody_else_set_is_left_alone() {
     let default = affinity.mask(id).unwrap();
     let pus: Vec<PuSet> = default.iter().map(PuSet::single).collect();
     let [first, second, ..] = &pus[..] else {
-        return skip!(Pus, "nobody can set another mask on one PU");
+        return skip!(Pus, "no other mask exists on one PU");
     };
     affinity.change(&change(id, &default, first));
     let status = Command::new("taskset")

@@ -1,4 +1,4 @@
-//! Threads and processes are found, told apart, and let go.
+//! Threads and processes are found, told apart, and released.
 
 mod common;
 

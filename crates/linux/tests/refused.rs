@@ -87,7 +87,7 @@ fn in_a_machine_that_grows() {
     assert!(machine.counting().contains("on each busy CPU"));
     until_sampled(&mut machine);
 
-    // Not one descriptor more: nobody can tell now which CPUs there are.
+    // Not one descriptor more: the list of CPUs cannot be read now.
     let limit = getrlimit(Resource::Nofile);
     let next = File::open("/").unwrap().as_raw_fd() as u64;
     machine.wait(Duration::from_millis(400)).unwrap();
@@ -216,7 +216,7 @@ impl Module for Needy {
 }
 
 #[test]
-fn a_module_that_needs_what_nobody_provides_is_refused_before_anything_runs() {
+fn a_module_that_needs_what_no_module_provides_is_refused_before_anything_runs() {
     let _alone = alone();
     let builder = LinuxMachine::builder().module(Box::new(Needy));
     let mut machine = builder.build().unwrap();

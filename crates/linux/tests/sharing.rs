@@ -120,7 +120,7 @@ impl Drop for Touching {
     }
 }
 
-/// What is seen of these threads in each of so many periods.
+/// What is seen of these threads in each of N periods.
 fn seen(threads: &[Touching], options: Options, count: usize) -> Result<Vec<Vec<Sharing>>, String> {
     let module = SamplerModule::open(options).map_err(|error| error.to_string())?;
     let mut periods = Periods::new(module);
@@ -259,7 +259,7 @@ fn the_machine_observes_who_shares() {
             break;
         }
     }
-    let mut names = found.expect("nobody was found");
+    let mut names = found.expect("no thread was found");
     names.sort();
     assert_eq!(names, ["consumer", "producer"]);
 }
@@ -285,7 +285,7 @@ fn how_often_pairs_are_found() {
             Ok(seen) => seen,
             Err(error) => return skip!(Perf, "{error}"),
         };
-        // Nobody needs a line more often than either goes over all of them.
+        // Neither needs a line more often than it goes over all of them.
         let rounds = [0, 1].map(|at: usize| threads[at].rounds.load(Relaxed));
         let lines = rounds[0].min(rounds[1]) * (bytes as u64 / 64);
         let most = lines as f64 / begun.elapsed().as_secs_f64();

@@ -62,7 +62,7 @@ fn a_fault_of_its_own_ends_the_process() {
 }
 
 #[test]
-fn a_status_that_somebody_else_has_taken_is_not_known() {
+fn a_status_that_other_code_has_reaped_is_not_known() {
     let _alone = alone();
     let mut machine = machine();
     let pid = machine.launch(&launch(&["false"])).unwrap();

@@ -70,9 +70,9 @@ fn all_threads_are_seen_where_permitted() {
         Ok(source) => source,
         Err(error) => return skip!(SystemWidePerf, "{error}"),
     };
-    let tid = short_thread("anybody");
+    let tid = short_thread("short");
     let events = drain_soon(&mut source);
-    assert_life(&events, tid, "anybody");
+    assert_life(&events, tid, "short");
     source.follow_cpus().expect("the same CPUs");
     let tid = short_thread("still");
     assert_life(&drain_soon(&mut source), tid, "still");

@@ -1,4 +1,4 @@
-//! How long a decision takes: first (everybody is placed), steady (nothing changes), and after a change of roles.
+//! How long a decision takes: first (all threads are placed), steady (nothing changes), and after a change of roles.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -120,7 +120,7 @@ fn cpi_steady(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
     bencher.bench_local(|| policy.decide(black_box(&world.snapshot)));
 }
 
-/// The threads that ask for much are all on one half of the cores: everybody is bound, with a reason.
+/// All demanding threads are on one half of the cores: every thread is bound, with a reason.
 #[divan::bench(args = CPI_BINDS_SIZES)]
 fn cpi_binds(bencher: Bencher<'_, '_>, size: (usize, u32, usize, usize)) {
     let mut world = world(size, 0);

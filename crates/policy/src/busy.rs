@@ -3,7 +3,7 @@
 use perch_core::{PuSet, Snapshot, ThreadState};
 
 /// A bound thread stays busy down to this part of the least activity. A choice of our own: without it a thread at the
-/// limit would be bound and let go in turn.
+/// limit would be bound and released alternately.
 const STAYS: f64 = 0.5;
 
 /// A busy thread that may be placed and of which the policy knows what it needs: `K`.
@@ -103,7 +103,7 @@ fn add(all: &mut PuSet, allowed: &PuSet) {
     }
 }
 
-/// Why a thread is let go that is busy no more.
+/// Why a thread that is no longer busy is released.
 pub(crate) fn idle(thread: &ThreadState) -> String {
     let percent = 100.0 * thread.wanted();
     format!("idle: runnable for {percent:.0} % of the period")

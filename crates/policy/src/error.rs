@@ -6,7 +6,7 @@ pub enum PolicyError {
     /// No policy of that name.
     #[error("no policy '{name}'{hint}; there are: {known}")]
     UnknownPolicy {
-        /// As given.
+        /// The name as the user gave it.
         name: String,
         /// A suggestion that starts with a separator, or nothing.
         hint: String,
@@ -18,7 +18,7 @@ pub enum PolicyError {
     UnknownOption {
         /// The policy's name.
         policy: &'static str,
-        /// As given.
+        /// The option as the user gave it.
         option: String,
         /// A suggestion that starts with a separator, or nothing.
         hint: String,
@@ -30,7 +30,7 @@ pub enum PolicyError {
     BadOption {
         /// The policy's name.
         policy: &'static str,
-        /// What is wrong and what is right.
+        /// Description of the error, and the valid values.
         message: String,
     },
     /// Rules of manual binding that cannot be read; one message a rule.

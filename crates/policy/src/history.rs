@@ -1,5 +1,5 @@
-//! What a policy remembers of each thread: where it ran (the cumulative usage history of WorkOver, section 4.2) and
-//! whatever else the policy keeps. A thread that ends is forgotten.
+//! What a policy remembers of each thread: where it ran (the cumulative usage history of WorkOver; Peternier et al.
+//! 2014, section 4.2) and whatever else the policy keeps. A thread that ends is forgotten.
 
 use perch_core::{ThreadId, ThreadState};
 

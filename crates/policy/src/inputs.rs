@@ -14,7 +14,7 @@ impl Inputs {
     /// Reads the files that a policy's options name.
     ///
     /// # Errors
-    /// No such policy, a file that cannot be read or has a mistake.
+    /// No such policy, a file that cannot be read or has an error.
     pub fn read(policy: &str, options: &toml::Table) -> Result<Self, PolicyError> {
         let (policy, file) = registry::calibration_file(policy, options)?;
         let Some(file) = file else {

@@ -2,8 +2,8 @@
 //!
 //! A policy sees a [`Snapshot`](perch_core::Snapshot) after each period and answers with the
 //! [`Plan`](perch_core::Plan) that it wants in force. It reads no clock and no file, so that what it decided can be
-//! recorded, replayed and tested. [`registry`] builds those that perch has by name; `docs/policies.md` tells what they
-//! do and when they help.
+//! recorded, replayed and tested. [`registry`] builds those that perch has by name; `docs/policies.md` describes what
+//! they do and when they help.
 //!
 //! # A policy of one's own
 //!

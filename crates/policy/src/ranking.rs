@@ -17,7 +17,7 @@ pub(crate) struct FpShare {
     pub share: f64,
     /// Confidence in the share, above 0 and up to 1.
     pub confidence: f64,
-    /// How far a sampled share may be off randomly, else 0.
+    /// Sampling noise of the share, in its unit; 0 if it was counted.
     pub noise: f64,
 }
 

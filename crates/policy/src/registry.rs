@@ -169,7 +169,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().map(|entry| entry.name)
 }
 
-/// What the policy does, in one line.
+/// One-line summary of a policy.
 ///
 /// # Errors
 /// No policy of that name, with a suggestion.
@@ -177,7 +177,7 @@ pub fn summary(name: &str) -> Result<&'static str, PolicyError> {
     entry(name).map(|entry| entry.summary)
 }
 
-/// What the policy needs: counters, calibration, root.
+/// Requirements of a policy: counters, calibration, root.
 ///
 /// # Errors
 /// No policy of that name, with a suggestion.

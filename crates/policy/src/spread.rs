@@ -289,7 +289,7 @@ mod tests {
             .sum()
     }
 
-    /// All ways to place everybody that keep to reach and room.
+    /// All placements of all items within reach and room.
     fn all(items: &[Item], ground: &Ground) -> Vec<Vec<Option<usize>>> {
         let mut ways = vec![Vec::new()];
         for item in items {

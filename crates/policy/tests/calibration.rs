@@ -124,7 +124,7 @@ fn mistakes_in_what_was_measured_are_named_with_their_place() {
         (
             "beside = [\"integer\", \"fp\"]",
             "beside = []",
-            "c.toml:22:10: beside nobody nothing is shared",
+            "c.toml:22:10: `beside` is empty: name at least one co-running kernel",
         ),
         (
             "name = \"integer\"",

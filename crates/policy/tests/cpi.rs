@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn steady_input_moves_nobody_after_the_first_plan(
+    fn steady_input_moves_no_thread_after_the_first_plan(
         variant in any_variant(),
         demands in proptest::collection::vec(any_demand(), 4..30),
         homes in proptest::collection::vec(0..8usize, 30),

@@ -234,7 +234,7 @@ fn the_policy_asks_for_what_balances_and_keeps_what_it_has_sent() {
         .collect();
     assert_eq!(asked, steps);
     assert!(plan.irqs.iter().all(|binding| binding.step.is_some()));
-    // It came there, so it stays; one that may not go there any more is let go, and so is what was never sent.
+    // It came there, so it stays; one that may not go there any more is released, and so is what was never sent.
     let balanced = [
         (source(24, 2, 1000.0, "0-3"), Some("2")),
         (source(25, 0, 900.0, "0-3"), None),

@@ -100,7 +100,7 @@ fn clashes(world: &World, shares: &[f64]) -> usize {
 }
 
 #[test]
-fn floating_point_threads_go_beside_integer_threads_and_then_nobody_moves() {
+fn floating_point_threads_co_run_with_integer_threads_and_then_none_moves() {
     let shares = [0.8, 0.8, 0.8, 0.8, 0.0, 0.0, 0.0, 0.0];
     let (mut world, mut policy) = (world(4, 2, &shares), policy());
     assert_eq!(clashes(&world, &shares), 4);
@@ -128,9 +128,9 @@ fn judged(significant: bool, low: f64, high: f64) -> Calibration {
     calibration
 }
 
-/// What cannot be told from noise is no reason to move anybody, however large it looks.
+/// A slowdown that cannot be distinguished from noise moves no thread, however large it looks.
 #[test]
-fn slowdowns_that_are_not_significant_move_nobody() {
+fn slowdowns_that_are_not_significant_move_no_thread() {
     let shares = [0.8, 0.8, 0.8, 0.8, 0.0, 0.0, 0.0, 0.0];
     let run = |calibration: Calibration| {
         let mut policy =
@@ -416,7 +416,7 @@ proptest! {
 }
 
 #[test]
-fn nobody_moves_for_less_than_what_all_vary_by_chance() {
+fn no_thread_moves_for_less_than_the_noise_of_all() {
     // Two threads on one core lose 12 % each: 3 % of all are to be gained.
     let shares = [0.3, 0.3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
     let moved = |swing: f64| {

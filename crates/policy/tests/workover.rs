@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_below_the_margin_moves_nobody_for_long(
+    fn noise_below_the_margin_moves_no_thread_for_long(
         shares in proptest::collection::vec(any_share(), 4..14),
         noise in proptest::collection::vec(-0.04..0.04f64, 14 * 20),
     ) {
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn two_threads_that_swap_their_roles_move_and_nobody_else(shares in mixed(4), pick in 0..4usize) {
+    fn two_threads_that_swap_their_roles_move_and_no_other(shares in mixed(4), pick in 0..4usize) {
         let mut world = World::regular(1, 4, 2, &shares);
         let mut policy = policy(Perch);
         let before = places(&world.step(&mut policy));
@@ -205,7 +205,7 @@ proptest! {
     ) {
         let mut world = World::new(&cores, &[]);
         let usable: Vec<u32> = world.snapshot.topology.usable().iter().collect();
-        // Everybody is bound, each to a PU of his own among those that he may use.
+        // Every thread is bound, each to its own PU among those that it may use.
         let specs: Vec<Spec> = (order.iter().filter_map(|at| usable.get(*at)).zip(&threads))
             .map(|(pu, (share, allowed))| Spec {
                 last_pu: *pu as usize,

@@ -5,9 +5,9 @@ use crate::{cpu::CpuIdentity, library::Library, profile::Profile};
 /// The profile for a processor.
 #[derive(Debug, Clone)]
 pub struct Detected<'a> {
-    /// The profile.
+    /// The best matching profile of the library.
     pub profile: &'a Profile,
-    /// Why this one, as a sentence for the user.
+    /// The reason for this choice, as a sentence for the user.
     pub why: String,
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A mistake in a profile's text.
+/// An error in a profile's text.
 pub use perch_core::Diagnostic as ProfileError;
 
 /// Why a library of profiles cannot be had, or a profile in it not be found.
@@ -13,17 +13,17 @@ pub enum LibraryError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         #[source]
         error: std::io::Error,
     },
-    /// A profile with a mistake.
+    /// A profile with an error.
     #[error("{0}")]
     Profile(#[from] Box<ProfileError>),
     /// Two files of one directory with the same profile name.
     #[error("{first} and {second} both define the profile `{name}`; rename one of them")]
     Twice {
-        /// The name.
+        /// The name that both files give.
         name: String,
         /// The file that was read first.
         first: String,
@@ -35,7 +35,7 @@ pub enum LibraryError {
         "no profile `{name}`{hint}; `perch profiles` lists them, and a path to a file works too"
     )]
     Unknown {
-        /// As asked for.
+        /// The name as the user gave it.
         name: String,
         /// A suggestion that starts with a separator, or nothing.
         hint: String,

@@ -7,7 +7,7 @@ use crate::{
 };
 use perch_core::{Count, CountQuality, EventPlan, EventSet, Metric, MetricSource, Metrics};
 
-/// How far beyond its range a value may lie before it is not believed, as a share of the range's width up to 1: counts
+/// How far beyond its range a value may lie before it is discarded, as a share of the range's width up to 1: counts
 /// that were taken in turns and scaled up can give a share slightly above 1 or below 0.
 const SLACK: f64 = 0.05;
 
@@ -19,7 +19,7 @@ impl Profile {
     }
 
     /// What to count for a policy that needs these metrics: what perch always wants, and of the sets on demand the
-    /// events that they take. Sets take turns, so what a formula of a set on demand needs of other sets is counted
+    /// events that they take. Sets are multiplexed, so what a formula of a set on demand needs of other sets is counted
     /// beside it once more. Metrics that the profile does not know are passed over: modules may provide them.
     pub fn event_plan_with(&self, needs: &[&str]) -> EventPlan {
         let mut on_demand = vec![Vec::new(); self.sets.len()];
@@ -161,7 +161,7 @@ impl Profile {
 /// One thread's counts on their way to metrics.
 struct Evaluation<'a> {
     profile: &'a Profile,
-    /// For each of the profile's events the count that is believed.
+    /// For each of the profile's events the plausible count.
     believed: Vec<Option<&'a Count>>,
     seconds: f64,
     /// The kind of core asked for.

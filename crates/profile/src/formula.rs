@@ -20,7 +20,7 @@ pub struct Formula {
 pub struct FormulaError {
     /// The bytes of the text that are wrong.
     pub at: Range<usize>,
-    /// What is wrong with them.
+    /// Description of the error.
     pub message: String,
 }
 
@@ -88,7 +88,7 @@ impl Formula {
         self.expression.var_names()
     }
 
-    /// Where a name first stands in the text, in bytes.
+    /// Byte range of the first occurrence of a name in the text.
     pub fn position(&self, name: &str) -> Range<usize> {
         words(&self.text)
             .find(|word| &self.text[word.clone()] == name)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /proc/cpuinfo ──CpuIdentity──▶ detect ──▶ Profile ──event_plan──▶ the machine counts
-//!                  Library ────────┘           └──metrics(counts)──▶ Metrics, and what is not believed
+//!                  Library ────────┘           └──metrics(counts)──▶ Metrics, and implausible counts
 //! ```
 //!
 //! A profile is data, one TOML file a microarchitecture ([`Profile::parse`], `docs/profiles.md`). Nothing here reads

@@ -45,7 +45,7 @@ impl Library {
     /// one of the same name. A directory that does not exist holds none.
     ///
     /// # Errors
-    /// A directory or file that cannot be read, a profile with a mistake, two of one name in one directory.
+    /// A directory or file that cannot be read, a profile with an error, two of one name in one directory.
     pub fn load(user_dirs: &[PathBuf]) -> Result<Self, LibraryError> {
         let mut library = Self::embedded();
         for directory in user_dirs {
@@ -93,7 +93,7 @@ impl Library {
     /// library), else a name.
     ///
     /// # Errors
-    /// A file that cannot be read or has a mistake; no such name.
+    /// A file that cannot be read or has an error; no such name.
     pub fn choose(&mut self, name_or_path: &str) -> Result<&Profile, LibraryError> {
         let path = Path::new(name_or_path);
         if !name_or_path.contains('/') && !is_toml(path) {

@@ -1,7 +1,7 @@
 //! Counters that lie: counts that no processor can produce in the time that the thread had.
 //!
 //! A virtual machine may accept an event, report it as enabled and running all the time, and answer 395 instructions
-//! for a second of work. Such counts are named and not believed.
+//! for a second of work. Such counts are reported and discarded.
 //!
 //! The limits are the profile's. The machine applies those of cycles and instructions to the time for which each set was
 //! counted ([`perch_core::EventPlan`]); here the sums over kinds of core are judged, and each event's own limit.
@@ -10,7 +10,7 @@ use crate::profile::Profile;
 use perch_core::{Count, CountQuality};
 use std::sync::Arc;
 
-/// A count that is not believed.
+/// An implausible count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doubt {
     /// The event's alias.
@@ -153,7 +153,7 @@ impl Profile {
             .position(|event| &*event.name == name && (event.kind.is_none() || event.kind == kind))
     }
 
-    /// The sum of a name's believed counts over the kinds of core, with the first one's alias.
+    /// The sum of a name's plausible counts over the kinds of core, with the first one's alias.
     fn sum<'a>(&'a self, name: &str, counts: &[Count]) -> Option<(&'a Arc<str>, f64)> {
         let mut sum = None;
         for event in self.events.iter().filter(|event| &*event.name == name) {
@@ -169,7 +169,7 @@ impl Profile {
 
 const LIAR: &str = "the counter does not count, as in many virtual machines";
 
-/// The most trustworthy believed count of an alias: an event may be in several sets.
+/// The most trustworthy plausible count of an alias: an event may be in several sets.
 pub(crate) fn best<'a>(counts: &'a [Count], alias: &str) -> Option<&'a Count> {
     counts
         .iter()

@@ -18,25 +18,25 @@ pub struct Profile {
     pub name: String,
     /// The processors' names, for people.
     pub title: String,
-    /// Where it was read.
+    /// Path of the file; of a shipped one below `profiles`.
     pub path: String,
     /// Its text, as it was read.
     pub text: String,
-    /// What a user of this profile should know.
+    /// Notes for users of this profile.
     pub notes: Vec<String>,
     /// The processors that it is for.
     pub rules: Vec<Rule>,
     /// The kinds of core, each with a PMU of its own; empty where all cores are alike.
     pub kinds: Vec<Kind>,
-    /// Execution units.
+    /// Pools of execution units, and the PUs that share them.
     pub units: Vec<Unit>,
-    /// Events.
+    /// Events that can be counted, with their spellings.
     pub events: Vec<Event>,
-    /// Which events are counted together, in turn order.
+    /// Sets of events that are counted together, in the order of multiplexing.
     pub sets: Vec<Set>,
-    /// Metrics.
+    /// Metrics, with their formulas.
     pub metrics: Vec<MetricRule>,
-    /// What no count can be.
+    /// Limits of plausible counts.
     pub limits: Limits,
     pub(crate) fp_threshold_counters: Option<f64>,
     pub(crate) fp_threshold_sampling: Option<f64>,
@@ -54,15 +54,15 @@ pub struct Kind {
 /// Execution units of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// What they do.
+    /// The class of operations that they execute.
     pub class: UnitClass,
-    /// How many there are for the PUs that share them.
+    /// Number of units per group of PUs that share them.
     pub count: u32,
-    /// Which PUs share them.
+    /// The level at which PUs share them.
     pub share: ShareLevel,
     /// The kind of core (index into [`Profile::kinds`]); `None` for all.
     pub kind: Option<usize>,
-    /// Where this is written.
+    /// Manual, paper or table that documents this.
     pub source: String,
 }
 
@@ -76,24 +76,24 @@ pub struct Event {
     pub choice: EventChoice,
     /// The kind of core (index into [`Profile::kinds`]); `None` for all.
     pub kind: Option<usize>,
-    /// It cannot happen more often than this in a cycle.
+    /// Highest plausible count per cycle; `None` for no limit.
     pub max_per_cycle: Option<f64>,
-    /// Where it is documented, and what to know of it.
+    /// Manual, paper or table that documents it, and its peculiarities.
     pub source: String,
 }
 
 /// Events that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {
-    /// Its name.
+    /// Name of the set in the file, for messages.
     pub name: Arc<str>,
     /// Indices into [`Profile::events`]; the first leads.
     pub events: Vec<usize>,
-    /// Counted only if a metric is asked for that needs it.
+    /// Whether it is counted only if a requested metric needs it.
     pub on_demand: bool,
 }
 
-/// What a metric is a property of.
+/// The object that a metric describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// A thread.
@@ -122,25 +122,25 @@ impl Scope {
     ];
 }
 
-/// How a metric is computed from counts.
+/// Definition of a metric: formula, unit and range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricRule {
-    /// Its name.
+    /// Name of the metric, such as `fp_share`.
     pub name: MetricName,
-    /// The formula.
+    /// Formula over event aliases, constants and `cpu_seconds`.
     pub formula: Formula,
     /// The unit and scale, such as `operations / cycle`.
     pub unit: String,
-    /// What it is a property of.
+    /// The object that it describes.
     pub scope: Scope,
     /// The least and the greatest value that it can have.
     pub range: Option<(f64, f64)>,
     /// Whether it is a total over the window (cycles) rather than a ratio (IPC): totals of several kinds of core add
     /// up, ratios are averaged by cycles.
     pub total: bool,
-    /// What it says.
+    /// Description for users.
     pub description: String,
-    /// Where the formula comes from.
+    /// Manual, paper or definition from which the formula comes.
     pub source: String,
     /// How to compute it, for each kind of core on which it can be.
     pub(crate) plans: Vec<MetricPlan>,
@@ -157,7 +157,7 @@ pub(crate) struct MetricPlan {
     pub on_demand: bool,
 }
 
-/// What stands for a name in a formula.
+/// The meaning of a name in a formula.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Input {
     /// Index into [`Profile::events`].
@@ -176,7 +176,7 @@ pub const CPU_SECONDS: &str = "cpu_seconds";
 pub struct EventCheck {
     /// The event's alias in the plan.
     pub alias: Arc<str>,
-    /// What it resolved to, or why it did not.
+    /// The encoding that was found, or the error.
     pub result: Result<String, String>,
     /// Metrics that need it.
     pub needed_by: Vec<MetricName>,

@@ -1,4 +1,4 @@
-//! What a user reads when her profile has a mistake.
+//! What a user reads when their profile has an error.
 
 use perch_profile::{Library, Profile};
 

@@ -12,7 +12,7 @@ const PERIODS: usize = 16;
 /// of about a second each, or longer ones: so at short intervals as much is known as at usual ones.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Accesses that one sample tells of at most.
+/// Largest number of accesses that one sample gives.
 pub(crate) const PER_SAMPLE: usize = 4;
 
 /// One access to memory.
@@ -76,7 +76,7 @@ impl Accesses {
         }
     }
 
-    /// How many there are.
+    /// Number of accesses held.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
@@ -86,7 +86,7 @@ impl Accesses {
         self.lines.is_empty()
     }
 
-    /// The latest of them, so many at most: each line's number and whether it was written.
+    /// The latest of them, at most this many: each line's number and whether it was written.
     pub(crate) fn latest(&self, most: usize) -> impl Iterator<Item = (u64, bool)> + '_ {
         let latest = self.lines.iter().rev().take(most);
         latest.map(|packed| (packed >> 1, packed & 1 == 1))

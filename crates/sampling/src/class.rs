@@ -35,7 +35,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// How many classes there are.
+    /// Number of classes.
     pub const COUNT: usize = 12;
 
     /// All classes, in the order of their indices.

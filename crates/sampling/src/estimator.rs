@@ -31,7 +31,7 @@ const DISAGREEMENT: f64 = 0.4;
 /// The least standard error, for rare code on which no sample fell.
 const LEAST: f64 = 0.002;
 
-/// A mix, with how wrong it may be beside sampling noise.
+/// A mix, with how wrong it may be besides sampling noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Estimate {
     pub(crate) mix: Mix,

@@ -103,7 +103,7 @@ pub(crate) enum Exit {
     Branch(usize, usize),
     /// Into a function, and back to a node.
     Call { entry: usize, back: usize },
-    /// Back to whoever called.
+    /// Back to the caller.
     Return,
     /// Out of the graph.
     Unknown,

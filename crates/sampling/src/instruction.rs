@@ -54,7 +54,7 @@ impl Arch {
     }
 }
 
-/// Where control goes after an instruction.
+/// Effect of an instruction on control flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Flow {
     /// To the next instruction.
@@ -88,7 +88,7 @@ pub struct MemoryOperand {
     pub base: Option<u8>,
     /// Register number of the index.
     pub index: Option<u8>,
-    /// What the index is multiplied by.
+    /// Factor of the index register.
     pub scale: u8,
     /// The index is 32 bits wide: `Some(true)` if it is sign-extended, `Some(false)` if zero-extended.
     pub narrow_index: Option<bool>,
@@ -142,18 +142,18 @@ impl MemoryOperand {
 pub struct Decoded {
     /// Length in bytes.
     pub len: u8,
-    /// What it does.
+    /// Class of operation.
     pub class: Class,
     /// It reads memory (prefetches and address computations do not).
     pub reads: bool,
-    /// It writes memory.
+    /// Whether it writes memory.
     pub writes: bool,
     /// It divides or takes a square root in floating point.
     pub fp_divide: bool,
     /// It is a string instruction under a repeat prefix (or an Arm memory copy or set), so that one
     /// instruction may run for long.
     pub rep: bool,
-    /// Where control goes.
+    /// Effect on control flow: next instruction, branch, call or return.
     pub flow: Flow,
     /// Memory operands with an address that registers determine: at most two; vector-indexed and
     /// thread-local ones are left out.

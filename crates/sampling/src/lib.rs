@@ -1,6 +1,6 @@
 //! What a sampled instruction address says about a thread: decoding, windows, mix, footprint.
 //!
-//! Where the performance counters are hidden (most virtual machines), a timer interrupt still tells the
+//! Where the performance counters are hidden (most virtual machines), a timer interrupt still gives the
 //! address that a thread was at. The code around that address says what kind of work the thread does.
 //! This crate turns addresses and user registers into an instruction mix and a memory footprint. It
 //! computes only: reading samples and another process's memory is the caller's business.

@@ -48,7 +48,7 @@ impl Regs {
         regs
     }
 
-    /// Whose registers these are.
+    /// Instruction set of the registers.
     pub fn arch(&self) -> Arch {
         self.arch
     }

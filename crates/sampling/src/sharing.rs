@@ -8,7 +8,7 @@
 //!   is not written): Good and Turing's share of what was not seen yet, `singles / all`;
 //! * over all such pages as many lines are met as would be if both went anywhere: `(met + 1) / (expected + 1)`. Objects
 //!   of two threads side by side in one page are never met: the more samples there are, the less they count, and the
-//!   less is that believed to be sharing at all.
+//!   lower is the confidence in sharing at all.
 //!
 //! Pages that W writes and was not seen at are made up for in the same way. That gives the share `o` of R's accesses that
 //! go to lines that W writes, and in the same way W's writes to lines that R uses. An access of R needs the line anew if
@@ -16,7 +16,7 @@
 //! time. Without counters the number of accesses a second is not known: a share `p` of accesses that need a line is
 //! taken as `p / (3 ns + p · 50 ns)` lines for each second on a PU.
 //!
-//! Only threads of which one was seen to write are told of: threads that read one table share nothing that matters.
+//! Only pairs of which one was seen to write are reported: threads that only read a table transfer no lines.
 
 use crate::accesses::Accesses;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -25,59 +25,63 @@ use std::collections::BTreeMap;
 /// Lines of a page, as a power of two.
 const PAGE_BITS: u32 = 6;
 
-/// Accesses that are looked at in one address space, all threads together.
+/// Accesses that are examined in one address space, of all threads together.
 const MOST: usize = 1 << 15;
 
-/// Threads that are looked at in one page, those that touch it most.
+/// Threads that are examined in one page: those that access it most.
 const PAGE_THREADS: usize = 16;
 
-/// Partners of a thread that are told of, those with most transfers.
+/// Partners of a thread that are reported: those with the most transfers.
 const PARTNERS: usize = 8;
 
-/// Seconds from one access to the next, and to get a line from another core. Both are choices of our own, not measured:
-/// an access in some ten cycles of 3 GHz, and the order of magnitude of a transfer within a package. They scale the number
-/// of transfers; how surely two threads share does not depend on them.
+/// Seconds per access to memory, and per transfer of a line from another core. Chosen, not from a source: an access
+/// every ten cycles or so at 3 GHz, and the order of magnitude of a transfer within a package (`perch calibrate`
+/// measures it). They scale the number of transfers; the confidence does not depend on them.
 const ACCESS_TIME: f64 = 3e-9;
 const TRANSFER_TIME: f64 = 50e-9;
 
-// The constants from here on are choices of our own. No paper gives them; the tests of this module and docs/sharing.md
-// say what comes of them.
+// The constants from here on are chosen, not from a source; the tests of this module and docs/sharing.md show their
+// effect.
 
-/// With so many matches one is half sure.
+/// Number of matches at which the confidence is 0.5. Chosen, not from a source: of a few matches, some may be
+/// accidental.
 const HALF_SURE: f64 = 4.0;
 
-/// So many accesses to a page are taken as one match, and make no surer than that.
+/// An access to a page counts as this fraction of a match, and raises the confidence to at most `PAGE_SURE`. Chosen,
+/// not from a source: a page has 64 lines, and threads tend to use neighbouring ones.
 const PAGE_WEIGHT: f64 = 0.125;
 const PAGE_SURE: f64 = 0.5;
 
-/// Of two threads with lines of their own so many are met all the same, as part of what is expected of others; and how
-/// much likelier common lines are than that, as long as nothing was seen. Larger odds believe in sharing sooner.
+/// Of two threads with lines of their own, this fraction of the exact matches expected of sharing ones is seen all the
+/// same; and the prior odds that lines are common rather than separate. Chosen, not from a source: with larger odds
+/// sharing is reported sooner, and objects that only lie next to each other are mistaken for it more often.
 const STRAY: f64 = 0.05;
 const PRIOR_ODDS: f64 = 3.0;
 
-/// What was seen less often than that is made up for no further.
+/// Lowest coverage of a page for which unseen writes are extrapolated; below it the factor stays the same.
 const LEAST_COVERAGE: f64 = 0.1;
 
-/// Less sure is not told: a single match is enough, chance neighbours in a page are not.
+/// Pairs with a lower confidence are not reported: a single match reaches it (1 / (1 + 4)), accidental neighbours in a
+/// page do not.
 const LEAST_CONFIDENCE: f64 = 0.2;
 
-/// A thread's part.
+/// The sampled accesses of one thread of an address space.
 #[derive(Debug, Clone, Copy)]
 pub struct Toucher<'a> {
-    /// What it touched.
+    /// Its sampled accesses to memory.
     pub accesses: &'a Accesses,
-    /// Part of the time for which it was on a PU, 0 to 1.
+    /// Share of the time on a PU, 0 to 1.
     pub busy: f64,
 }
 
 /// Two threads that share memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Common {
-    /// Who, by their places among the touchers, the lower first.
+    /// Indices of the two threads in the given list, the lower first.
     pub threads: (usize, usize),
-    /// Lines a second that one of them needs after the other wrote them, roughly.
+    /// Estimated cache lines per second that one of them accesses after the other has written them.
     pub transfers: f64,
-    /// How far that the two share is to be believed, 0 to 1.
+    /// Confidence that the two share memory at all, 0 to 1.
     pub confidence: f64,
 }
 

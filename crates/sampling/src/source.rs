@@ -6,7 +6,7 @@ use crate::instruction::{Arch, Decoded, InstructionDecoder};
 ///
 /// Implementations read `/proc/PID/mem`, an ELF file on disk, a recording, or a buffer.
 pub trait CodeSource {
-    /// What the code is written for.
+    /// Instruction set of the code.
     fn arch(&self) -> Arch;
 
     /// Copies bytes from `address` on into `buffer` and returns how many; fewer than asked for where

@@ -124,7 +124,7 @@ impl ThreadMix {
     }
 }
 
-/// What a thread's samples say.
+/// Metrics estimated from a thread's samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampledMetrics {
     /// Samples whose code could be decoded; everything but the footprint rests on these.
@@ -135,8 +135,8 @@ pub struct SampledMetrics {
     pub mix: Mix,
     /// Spread of the samples' floating-point shares: the sampling noise.
     pub fp: Spread,
-    /// Standard error of the floating-point share beside sampling noise, 0 to 1: how far the estimate is from the truth
-    /// however many samples there are.
+    /// Standard error of the floating-point share besides sampling noise, 0 to 1: how far the estimate is from the
+    /// truth however many samples there are.
     pub fp_model_error: f64,
     /// Share of samples whose previous instruction reads memory, 0 to 1. It rises with memory stalls,
     /// but tight loops over cached data have a high share too.

@@ -2,7 +2,7 @@
 //!
 //! The sampled address is the one behind the instruction that stalled, and instructions that retire
 //! together with others are hardly ever hit, so neither the instruction at the address nor the one before
-//! tells the mix. The stretch around it does: the innermost loop, found as the first backward branch that jumps
+//! gives the mix. The stretch around it does: the innermost loop, found as the first backward branch that jumps
 //! over the address; else the instructions on the static path ahead (jumps and backward branches followed, calls
 //! stepped over). A repeated string instruction is one instruction that takes long, like a load from memory.
 //!
@@ -26,7 +26,7 @@ const OPERAND_REACH: usize = 16;
 /// Longest path, in instructions.
 const PATH_LENGTH: usize = 64;
 
-/// How the stretch of code was found.
+/// The method by which a stretch of code was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WindowKind {
     /// The body of the innermost loop around the address.
@@ -35,12 +35,12 @@ pub enum WindowKind {
     Path,
 }
 
-/// What the code around one address says.
+/// The stretch of code around one address, and its instruction mix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
     /// Mix of the stretch.
     pub mix: Mix,
-    /// How it was found.
+    /// The method by which the stretch was found.
     pub kind: WindowKind,
     /// Addresses that it was decoded from.
     pub span: Range<u64>,

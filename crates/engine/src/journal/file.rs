@@ -15,7 +15,7 @@ use std::{
 /// Lines beyond twice those that the state needs, after which the file is written anew.
 const SLACK: usize = 512;
 
-/// How often a new file is begun again.
+/// Attempts to create the file, if another process replaces it meanwhile.
 const TRIES: usize = 8;
 
 /// A journal on disk, and the state that it describes.
@@ -37,7 +37,7 @@ pub struct JournalFile {
 }
 
 impl JournalFile {
-    /// A new journal, beside those of other sessions and of the session's other targets.
+    /// A new journal, in addition to those of other sessions and of the session's other targets.
     ///
     /// # Errors
     /// A file that cannot be made, locked or written, or is there already.
@@ -55,7 +55,7 @@ impl JournalFile {
         })
     }
 
-    /// Its path.
+    /// Path of the journal file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -171,7 +171,7 @@ fn removed(path: PathBuf) -> io::Result<()> {
     }
 }
 
-/// Writes a whole journal beside the place where it belongs, locks it and moves it there: at any moment a whole and
+/// Writes a whole journal next to its final path, locks it and moves it there: at any moment a whole and
 /// locked one stands there.
 fn write_whole(
     path: &Path,

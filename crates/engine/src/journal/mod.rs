@@ -16,19 +16,19 @@ pub use records::{
 use perch_core::{Outcome, ProcessId, PuSet, ThreadId, irq::devices_in_common};
 use std::collections::BTreeMap;
 
-/// What is to be done with a thread on restore.
+/// The state of a thread's mask, which determines what restore does with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
     /// Its mask is perch's doing.
     Held(Held),
     /// Another process has placed it. Leave it alone, and so every thread that inherited its mask.
     Placed {
-        /// Its process.
+        /// PID of its process.
         process: i32,
-        /// The mask that it was given.
+        /// The mask that the other process set.
         mask: PuSet,
     },
-    /// Leave it alone.
+    /// Its mask is restored, or was never perch's: leave it alone.
     Free {
         /// Its process; 0 where that is not known.
         process: i32,
@@ -48,7 +48,8 @@ pub struct Held {
     pub from: Vec<PuSet>,
     /// The mask that it has, or was about to get.
     pub set: PuSet,
-    /// Whether it was let go thereby: the CPU set may have shrunk to a mask that was asked for, so that does not tell.
+    /// Whether it was released by this change: the CPU set may have shrunk to a mask that was asked for, so that does
+    /// not tell.
     pub let_go: bool,
     /// A mask that it had since, probably set by another process.
     pub doubt: Option<PuSet>,
@@ -61,7 +62,7 @@ pub enum NiceKept {
     Held(NiceRecord),
     /// It has it not from perch, or no longer.
     Placed {
-        /// The thread's process.
+        /// PID of its process.
         process: i32,
         /// The value, as far as it is known.
         nice: Option<i32>,
@@ -89,10 +90,10 @@ impl Held {
     }
 }
 
-/// What the records of a journal add up to.
+/// The state that results from the records of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journal {
-    /// Whose it is; its default mask is kept up to date.
+    /// Session and target of the journal; its default mask is kept up to date.
     pub header: Header,
     /// Lines that could not be read.
     pub damaged: usize,
@@ -153,7 +154,7 @@ impl Journal {
         }
     }
 
-    /// How many records its state needs.
+    /// Number of records that its state needs.
     pub(crate) fn len(&self) -> usize {
         2 + self.threads.len()
             + self.masks.len()
@@ -393,7 +394,7 @@ impl Journal {
         self.nices.iter().map(|(thread, kept)| (*thread, kept))
     }
 
-    /// What it knows of a thread's nice value.
+    /// The state of a thread's nice value; `None` if it has no record.
     pub fn nice(&self, thread: ThreadId) -> Option<&NiceKept> {
         self.nices.get(&thread)
     }
@@ -450,7 +451,7 @@ impl Journal {
         self.threads.iter().map(|(thread, kept)| (*thread, kept))
     }
 
-    /// What it knows of a thread.
+    /// The state of a thread's mask; `None` if it has no record.
     pub fn thread(&self, thread: ThreadId) -> Option<&Kept> {
         self.threads.get(&thread)
     }
@@ -487,7 +488,7 @@ impl Journal {
         self.processes.keys().copied()
     }
 
-    /// What it knows of a process.
+    /// The record of a process; `None` if there is none.
     pub fn process(&self, process: ProcessId) -> Option<&ProcessRecord> {
         self.processes.get(&process)
     }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 /// control groups, format 2 no nice values either.
 pub const VERSION: u32 = 5;
 
-/// Whose journal it is.
+/// The first line of a journal: the session and target that it belongs to, and the machine on which they run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`VERSION`].
+    /// Version of the format; [`VERSION`] in new journals.
     pub journal: u32,
     /// The session's mark: its name, and the value that its program finds in its environment.
     pub session: String,
@@ -20,10 +20,10 @@ pub struct Header {
     pub target: u32,
     /// The kernel's boot (`/proc/sys/kernel/random/boot_id`); masks do not survive it.
     pub boot: String,
-    /// The machine, as [`machine`](super::state_dir::machine) tells it; empty where it is not known.
+    /// The machine, as [`machine`](super::state_dir::machine) returns it; empty where it is not known.
     #[serde(default)]
     pub machine: String,
-    /// The perch that writes it.
+    /// The perch process that writes the journal, by PID and start time.
     pub perch: ProcessId,
     /// The namespaces by which threads are numbered, their starts counted and control groups named (`/proc/self/ns/pid`,
     /// `time` and `cgroup`); 0 where it is not known.
@@ -36,14 +36,14 @@ pub struct Header {
     pub whole: bool,
 }
 
-/// Inode numbers of namespaces.
+/// Inode numbers of namespaces (`/proc/self/ns/*`, namespaces(7)); 0 where unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespaces {
-    /// Of process numbers.
+    /// Inode of the PID namespace.
     pub pid: u64,
-    /// Of the clock since boot.
+    /// Inode of the time namespace, which offsets the clock since boot.
     pub time: u64,
-    /// Of control groups.
+    /// Inode of the cgroup namespace.
     #[serde(default)]
     pub cgroup: u64,
 }
@@ -53,7 +53,7 @@ fn yes() -> bool {
     true
 }
 
-/// What can be changed of a thread.
+/// The property of a thread that is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knob {
@@ -65,14 +65,14 @@ pub enum Knob {
 /// one that perch set when PUs went away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetRecord {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
     /// Its process; 0 in format 1.
     #[serde(default)]
     pub process: i32,
-    /// What is changed of it.
+    /// The property that is changed.
     pub knob: Knob,
-    /// The mask that it goes back to.
+    /// The mask to which it will be restored.
     pub before: PuSet,
     /// Whether that is all that its CPU set allows: then it gets that, whatever the CPU set is by then. In format 1 it is
     /// if it equals the header's default.
@@ -82,9 +82,9 @@ pub struct SetRecord {
     /// derived from one. In format 1: the mask that it has, no matter which process set it, and the one that was asked
     /// for.
     pub from: Vec<PuSet>,
-    /// The mask that it gets.
+    /// The mask that it is about to get.
     pub set: PuSet,
-    /// Whether it is let go thereby. In format 1 it is if `set` equals `before`.
+    /// Whether it is released by this change. In format 1 it is if `set` equals `before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub let_go: Option<bool>,
     /// When, in clock ticks after boot, as threads' starts are; the largest number where nothing is set now.
@@ -98,7 +98,7 @@ pub struct MaskRecord {
     /// The process; 0 in format 1.
     #[serde(default)]
     pub process: i32,
-    /// The mask.
+    /// The mask that perch set.
     pub set: PuSet,
     /// The mask that such a thread had before.
     pub before: PuSet,
@@ -112,30 +112,30 @@ pub struct MaskRecord {
 /// An interrupt's mask is about to be changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IrqRecord {
-    /// Its number.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
     /// Its devices: the number alone may be another's later.
     pub device: String,
-    /// The mask that it goes back to.
+    /// The mask to which it will be restored.
     pub before: PuSet,
     /// The mask that it has now.
     pub from: PuSet,
-    /// The mask that it gets.
+    /// The mask that it is about to get.
     pub set: PuSet,
 }
 
 /// A thread's nice value is about to be changed, or was found to be perch's doing: inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NiceRecord {
-    /// The thread.
+    /// The thread, by TID and start time.
     pub thread: ThreadId,
-    /// Its process.
+    /// PID of its process.
     pub process: i32,
-    /// The value that it goes back to.
+    /// The nice value to which it will be restored, -20 to 19.
     pub before: i32,
     /// The value that it has now.
     pub from: i32,
-    /// The value that it gets.
+    /// The nice value that it is about to get.
     pub set: i32,
     /// When, in clock ticks after boot: what the thread creates from then on may have the value; the largest number if
     /// another record says that.
@@ -145,11 +145,11 @@ pub struct NiceRecord {
 /// A nice value that was set on some thread of a process, and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NiceSetRecord {
-    /// The process.
+    /// PID of the process.
     pub process: i32,
-    /// The value.
+    /// The nice value that perch set, -20 to 19.
     pub set: i32,
-    /// The value that threads with it go back to.
+    /// The nice value to which threads with `set` will be restored.
     pub before: i32,
     /// When it was first set, in clock ticks after boot.
     pub at: u64,
@@ -158,10 +158,10 @@ pub struct NiceSetRecord {
 /// A process of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRecord {
-    /// The process.
+    /// The process, by PID and start time.
     #[serde(flatten)]
     pub id: ProcessId,
-    /// Which program it executes, as far as that is known.
+    /// Address-space layout that identifies the program that it executes, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
     /// Whether perch had no time to look at its threads: they may have inherited their masks from the process that
@@ -183,41 +183,41 @@ pub struct ProcessRecord {
 pub enum Record {
     /// A change that is about to be made.
     Set(SetRecord),
-    /// What became of it.
+    /// The outcome of a change of a thread's mask.
     Done {
-        /// The thread.
+        /// The thread, by TID and start time.
         thread: ThreadId,
-        /// What came of it.
+        /// Whether the change was applied, and if not, why.
         outcome: Outcome,
     },
     /// Threads that perch has seen with masks which it has set on none of them, in a process in which it has set some: what
     /// they have later they have not inherited (since format 5). By number and start.
     Seen {
-        /// Their process.
+        /// PID of their process.
         process: i32,
-        /// The threads.
+        /// The threads, as pairs of TID and start time in clock ticks after boot.
         threads: Vec<(i32, u64)>,
     },
     /// The same of nice values (since format 5).
     NiceSeen {
-        /// Their process.
+        /// PID of their process.
         process: i32,
-        /// The threads.
+        /// The threads, as pairs of TID and start time in clock ticks after boot.
         threads: Vec<(i32, u64)>,
     },
     /// A thread that a process other than perch has placed. Leave it alone, and so every thread that inherited its
     /// mask.
     Placed {
-        /// The thread.
+        /// The thread, by TID and start time.
         thread: ThreadId,
-        /// Its process.
+        /// PID of its process.
         process: i32,
         /// The mask that the other process set, as far as that is known.
         mask: PuSet,
     },
     /// A thread whose mask has been restored: leave it alone. In format 1 also one that another process has placed.
     Free {
-        /// The thread.
+        /// The thread, by TID and start time.
         thread: ThreadId,
         /// Its process; 0 in format 1.
         #[serde(default)]
@@ -226,9 +226,9 @@ pub enum Record {
     /// A thread that perch had bound now has this mask. Another process set it, unless a change of PUs or CPU sets that
     /// perch has not seen yet explains it.
     Doubt {
-        /// The thread.
+        /// The thread, by TID and start time.
         thread: ThreadId,
-        /// The mask that it has.
+        /// The mask that the thread has now.
         mask: PuSet,
     },
     /// A process of the session, or the program that it executes now.
@@ -236,34 +236,34 @@ pub enum Record {
     /// A process that ended so long ago that all it has started is known: its number says nothing any more (since
     /// format 5).
     Forgotten {
-        /// The process.
+        /// The process, by PID and start time.
         process: ProcessId,
     },
     /// A mask that was set on a thread that has ended since (written when the file is made shorter).
     Mask(MaskRecord),
     /// An interrupt's mask is about to be changed.
     Irq(IrqRecord),
-    /// What became of it.
+    /// The outcome of a change of an interrupt's mask.
     IrqDone {
-        /// The interrupt.
+        /// Interrupt number, as in `/proc/irq/N`.
         irq: u32,
-        /// What came of it.
+        /// Whether the change was applied, and if not, why.
         outcome: Outcome,
     },
     /// A thread's nice value is about to be changed (since format 3).
     Nice(NiceRecord),
-    /// What became of it.
+    /// The outcome of a change of a nice value.
     NiceDone {
-        /// The thread.
+        /// The thread, by TID and start time.
         thread: ThreadId,
-        /// What came of it.
+        /// Whether the change was applied, and if not, why.
         outcome: Outcome,
     },
     /// Another process has set a thread's nice value: leave it alone.
     NicePlaced {
-        /// The thread.
+        /// The thread, by TID and start time.
         thread: ThreadId,
-        /// Its process.
+        /// PID of its process.
         process: i32,
         /// The value, as far as it is known.
         nice: Option<i32>,
@@ -272,19 +272,19 @@ pub enum Record {
     NiceSet(NiceSetRecord),
     /// A control group is about to be made for a thread, which has its CPU weight by it (since format 4).
     Group {
-        /// The thread.
+        /// The thread, by TID and start time.
         thread: ThreadId,
-        /// The group's directory.
+        /// Path of the group's directory.
         group: String,
     },
-    /// The group has been removed.
+    /// A control group of perch's has been removed.
     GroupRemoved {
-        /// Its directory.
+        /// Path of the group's directory.
         group: String,
     },
     /// The default mask has changed (format 1 only).
     Default {
-        /// The new one.
+        /// The new default mask.
         mask: PuSet,
     },
 }
@@ -338,7 +338,7 @@ impl Record {
         records
     }
 
-    /// How many threads it tells of beyond the first.
+    /// How many threads it lists beyond the first.
     pub(super) fn more(&self) -> usize {
         match self {
             Self::Seen { threads, .. } | Self::NiceSeen { threads, .. } => {

@@ -23,7 +23,7 @@ pub enum StateDirError {
     Io {
         /// The directory, or a file in it.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         #[source]
         error: io::Error,
     },
@@ -34,7 +34,7 @@ pub enum StateDirError {
         path = path.display()
     )]
     Unsafe {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
     /// The variable does not name a place.
@@ -44,7 +44,7 @@ pub enum StateDirError {
         path = path.display()
     )]
     Descendant {
-        /// What it says.
+        /// Value of the variable.
         path: PathBuf,
     },
     /// /proc does not tell who perch is.
@@ -166,7 +166,7 @@ impl StateDir {
         Ok(Self { path, owner: None })
     }
 
-    /// Its path.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

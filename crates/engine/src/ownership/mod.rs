@@ -95,7 +95,7 @@ impl Ownership {
         &self.default
     }
 
-    /// What is known of a thread.
+    /// Ownership of a thread's mask; `None` if the thread is unknown.
     pub fn get(&self, thread: ThreadId) -> Option<&Owned> {
         self.threads.get(&thread)
     }
@@ -105,7 +105,7 @@ impl Ownership {
         self.threads.iter().map(|(id, owned)| (*id, owned))
     }
 
-    /// Threads that were seen first since the last call, and whose masks are nobody's.
+    /// Threads that were seen first since the last call, and whose masks no process has set.
     pub(crate) fn take_seen(&mut self) -> Vec<ThreadId> {
         std::mem::take(&mut self.seen)
     }

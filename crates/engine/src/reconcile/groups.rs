@@ -115,7 +115,7 @@ impl Reconciler {
                 }
                 None => {
                     let (outcome, record) = self.remove(thread, machine);
-                    // The thread is in it no more, or nobody is.
+                    // The thread has left the group, or the group is empty.
                     taken.outcome = match outcome {
                         Outcome::Gone => Outcome::Applied,
                         other => other,

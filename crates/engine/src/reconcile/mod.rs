@@ -441,8 +441,8 @@ impl Reconciler {
     }
 }
 
-/// Threads whose binding the kernel has replaced, and that the plan does not bind anew, are let go: else the kernel would
-/// bring the binding back when the PUs are back.
+/// Threads whose binding the kernel has replaced, and that the plan does not bind anew, are released: else the kernel
+/// would bring the binding back when the PUs are back.
 fn let_lapsed_go(ownership: &Ownership, moves: &mut Vec<Move>) {
     let moved: HashSet<ThreadId> = moves.iter().map(|made| made.thread).collect();
     let mut lapsed: Vec<ThreadId> = ownership

@@ -14,14 +14,14 @@ use perch_core::{Observation, Plan, PuSet, Remark, Topology};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
-/// The format's version. Version 1 is read too: there a machine that changed stood beside the observation, masks and CPU
-/// sets that were asked for are missing, and every period but the last one has a plan.
+/// The format's version. Version 1 is read too: there a machine that changed was a member of the period, not of the
+/// observation, masks and CPU sets that were asked for are missing, and every period but the last one has a plan.
 pub const VERSION: u32 = 2;
 
-/// The first line.
+/// The first line of a recording: machine, policy, profile and settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`VERSION`].
+    /// Version of the format; [`VERSION`] in new recordings.
     pub version: u32,
     /// perch's own version.
     pub perch: String,
@@ -47,7 +47,7 @@ pub struct Header {
     /// The period asked for; written in nanoseconds.
     #[serde(with = "nanoseconds")]
     pub period: Duration,
-    /// How threads were characterised.
+    /// Source of thread metrics in words: counters or sampling, with rates.
     pub counting: String,
     /// The mask of threads whose affinity was not set.
     pub default_mask: PuSet,
@@ -70,7 +70,7 @@ pub struct Header {
     pub calibration: Option<String>,
 }
 
-/// One period.
+/// A period: what was observed, planned and changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeriodRecord {
     /// Its number, from 0.
@@ -78,14 +78,14 @@ pub struct PeriodRecord {
     /// In version 1, the machine from this period on, if it has changed.
     #[serde(default, skip_serializing)]
     pub topology: Option<Arc<Topology>>,
-    /// What the machine saw.
+    /// The raw measurements of the interval.
     pub observation: Arc<Observation>,
     /// What the policy asked for, without what was invalid; `None` where it was not asked.
     pub plan: Option<Plan>,
     /// The number of the period about which the policy was asked, if it is not this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basis: Option<u64>,
-    /// What was changed, and what became of it.
+    /// Changes of threads' bindings, with their outcomes.
     pub moves: Vec<Move>,
     /// What was changed of interrupts, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,7 +93,7 @@ pub struct PeriodRecord {
     /// What else was done to threads, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<ActionTaken>,
-    /// What was reported to the user.
+    /// Remarks reported in the period.
     pub remarks: Vec<Remark>,
     /// Whether it is the session's last.
     #[serde(default)]
@@ -103,46 +103,46 @@ pub struct PeriodRecord {
 /// The last line of a session that came to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRecord {
-    /// Why it ended.
+    /// Why the session ended.
     pub cause: Cause,
     /// Periods that were observed.
     pub periods: u64,
-    /// What came of giving masks back.
+    /// How many masks were restored, and which could not be.
     pub restored: RestoreReport,
 }
 
-/// One line.
+/// One line of a recording (`docs/recording.md`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub enum Record {
-    /// The first.
+    /// The first line.
     Header(Box<Header>),
-    /// A period.
+    /// One line per observed period.
     Period(Box<PeriodRecord>),
-    /// The last.
+    /// The last line; missing if perch was killed.
     End(Box<EndRecord>),
 }
 
 /// A recording that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The file.
+    /// The file cannot be opened or read.
     #[error("{path}: {error}")]
     Io {
-        /// The recording.
+        /// Path of the recording.
         path: String,
-        /// The system's reason.
+        /// Error of the operating system.
         #[source]
         error: io::Error,
     },
     /// A line that is none of a recording.
     #[error("{path}:{line}: {why}")]
     Line {
-        /// The recording.
+        /// Path of the recording.
         path: String,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         why: String,
     },
 }

@@ -119,7 +119,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The header.
+    /// The first line: machine, policy, profile and settings of the recorded session.
     pub fn header(&self) -> &Arc<Header> {
         &self.header
     }

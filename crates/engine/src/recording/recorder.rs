@@ -14,7 +14,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Writes a recording. It goes on disk period by period; the first error ends it, and [`Recorder::finish`] tells.
+/// Writes a recording. It goes on disk period by period; the first error ends it, and [`Recorder::finish`] returns it.
 #[derive(Debug)]
 pub struct Recorder<W: Write = File> {
     out: W,
@@ -80,7 +80,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// What was recorded to.
+    /// The writer that received the recording.
     pub fn into_inner(self) -> W {
         self.out
     }

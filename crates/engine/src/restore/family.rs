@@ -30,7 +30,7 @@ pub(super) enum Kinship {
 const HIDDEN: &str = "its cpuset leaves so few PUs that its mask may be perch's or one that was set by others: run \
                       `perch restore` again when the cpuset allows more";
 
-/// The same of a process that may be anybody's.
+/// The same of a process of unknown descent.
 pub(super) const IN_GROUP: &str = "it may have this from perch or not: it is in the process group of a process that perch \
                                    placed, as are processes that do not descend from it (see `taskset -p`, `ps -o ni`)";
 
@@ -251,7 +251,7 @@ pub(super) fn may_be_below(
 
 /// Whether a thread may have inherited what was set at this moment in a process (0: in one that is not known). Perch has
 /// set nothing in a process that it does not know, so there it can only have come with the process; then all that was
-/// there before is a stranger's own.
+/// there before belongs to an unrelated process.
 pub(super) fn may_inherit(relative: &Descendant, set_in: i32, at: u64) -> bool {
     let in_its_own = set_in == relative.process.pid || set_in == 0;
     at <= match in_its_own {
@@ -261,7 +261,7 @@ pub(super) fn may_inherit(relative: &Descendant, set_in: i32, at: u64) -> bool {
 }
 
 /// The leaders of groups that hold processes which do not descend from them, or were there before perch set anything and
-/// are not known all the same. What else is in these groups and has lost its parent may be anybody's.
+/// are not known all the same. The descent of other processes in these groups that have lost their parents is unknown.
 pub(super) fn shared_groups(journal: &Journal, descendants: &[Descendant]) -> BTreeSet<i32> {
     let masks = journal.masks().map(|mask| mask.at);
     let first = masks.chain(journal.nice_sets().map(|set| set.at)).min();

@@ -113,7 +113,7 @@ impl<'a> Restoring<'a> {
         for (thread, kept) in self.journal.threads() {
             let (process, given) = match kept {
                 Kept::Placed { process, mask } => {
-                    // A CPU set of its own gives a thread that mask without anybody having set it.
+                    // A CPU set of its own gives a thread that mask without any process having set it.
                     let own = || self.affinity.allowed(thread).as_ref() == Some(mask);
                     if self.affinity.mask(thread).as_ref() != Ok(mask) || !own() {
                         let known = self.foreign.entry(*process).or_default();
@@ -157,7 +157,7 @@ impl<'a> Restoring<'a> {
             return;
         }
         if let Some(mask) = self.executed_by(thread, held.process)
-            && self.is_somebodys(thread, held.process, &mask)
+            && self.may_inherit_foreign(thread, held.process, &mask)
         {
             // It may be a thread that another process has placed, not the one that perch had bound.
             self.foreign(thread, held.process);
@@ -208,7 +208,7 @@ impl<'a> Restoring<'a> {
         mask: &PuSet,
         given: Option<&PuSet>,
     ) -> bool {
-        // The default mask is nobody's.
+        // No process has set the default mask.
         if given == Some(mask) || given.is_none() && *mask == self.journal.header.default {
             return false;
         }
@@ -224,7 +224,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// Whether a thread may have inherited its mask from a thread of its process that another process has placed.
-    fn is_somebodys(&self, thread: ThreadId, process: i32, mask: &PuSet) -> bool {
+    fn may_inherit_foreign(&self, thread: ThreadId, process: i32, mask: &PuSet) -> bool {
         let foreign = self.foreign.get(&process);
         foreign.is_some_and(|foreign| {
             let allowed = self.affinity.allowed(thread);
@@ -351,7 +351,7 @@ impl<'a> Restoring<'a> {
             let Some(mask) = self.executed_by(first, pid) else {
                 continue;
             };
-            if self.is_somebodys(first, pid, &mask) {
+            if self.may_inherit_foreign(first, pid, &mask) {
                 continue;
             }
             let allowed = self.affinity.allowed(first);
@@ -394,7 +394,7 @@ impl<'a> Restoring<'a> {
             let ours = |held: &&Held| judge(held, &mask, allowed.as_ref()) == Judged::Ours;
             let mut gone = self.gone.get(&pid).into_iter().flatten().copied();
             let caller = !self.alive.contains(&pid) && gone.any(|held| ours(&held));
-            if caller && !self.is_somebodys(first, pid, &mask) {
+            if caller && !self.may_inherit_foreign(first, pid, &mask) {
                 if self.is_strangers(first) {
                     continue;
                 }
@@ -557,11 +557,11 @@ enum Judged {
 fn judge(held: &Held, mask: &PuSet, allowed: Option<&PuSet>) -> Judged {
     let nothing = PuSet::new();
     let allowed = allowed.unwrap_or(&nothing);
-    let somebodys = |doubt: &PuSet| {
+    let foreign = |doubt: &PuSet| {
         let kernels = |asked: &PuSet| explains(asked, doubt, allowed);
         explains(doubt, mask, allowed) && !held.asked().any(kernels)
     };
-    if held.doubt.as_ref().is_some_and(somebodys) {
+    if held.doubt.as_ref().is_some_and(foreign) {
         Judged::Foreign
     } else if held.asked().any(|asked| explains(asked, mask, allowed)) {
         Judged::Ours

@@ -27,7 +27,7 @@ const SMALL: u32 = 1023;
 /// The PUs that this machine can ever have.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// What became of one journal that was found.
+/// The result of restoring from one journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovery {
     /// Its perch is running, or another process is restoring it. Nothing was done.
@@ -43,14 +43,14 @@ pub enum Recovery {
     Restored(RestoreReport),
     /// Undone as far as the journal could be read. The file is kept under another name.
     Damaged {
-        /// What came of the part that could be read.
+        /// The result for the records that could be read.
         report: RestoreReport,
-        /// Where the file is now.
+        /// Path of the file now.
         kept: PathBuf,
     },
     /// Not readable; the file is left for a person to look at.
     Unreadable {
-        /// What the system or the file says, for the user.
+        /// Error of the operating system or in the file, for the user.
         why: String,
     },
 }

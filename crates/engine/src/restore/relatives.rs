@@ -4,7 +4,7 @@ use crate::journal::Journal;
 use perch_core::{Affinity, MaskError, ProcessId, ThreadId, affinity::Descendant};
 use std::collections::HashSet;
 
-/// Why a thread is left as it is that may be a stranger's.
+/// Why a thread is left as it is that may be unrelated.
 pub(super) const STRANGER: &str = "it was found by the number of a process that had ended before it started, and that may \
                                    be another's by now";
 

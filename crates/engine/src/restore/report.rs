@@ -3,7 +3,7 @@
 use perch_core::{Outcome, ThreadId};
 use serde::{Deserialize, Serialize};
 
-/// What came of restoring what perch had changed.
+/// The result of a restore: numbers of threads by outcome, and the failures.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreReport {
     /// The masks of threads.

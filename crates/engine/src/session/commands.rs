@@ -19,7 +19,7 @@ impl<M: Machine> Session<M> {
             if matches!(command, Command::Stop) {
                 cause = Some(Cause::Commanded);
             }
-            // Nobody may wait for it.
+            // The sender may not wait for it.
             let _ = answer.send(self.carry_out(command));
         }
         cause

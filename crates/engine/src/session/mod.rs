@@ -34,7 +34,7 @@ use wants::Wants;
 /// A session that cannot go on. What it had changed is undone.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The machine.
+    /// The machine cannot go on.
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// The machine failed, and some masks could not be restored, so the journal is kept.
@@ -43,12 +43,12 @@ pub enum SessionError {
         names(left)
     )]
     LeftBehind {
-        /// Why the session cannot go on.
+        /// The error that ended the session.
         error: MachineError,
-        /// What came of giving masks back.
+        /// What was restored and what was not.
         left: Box<RestoreReport>,
     },
-    /// The journal's place.
+    /// The directory of the journal cannot be used.
     #[error(transparent)]
     StateDir(#[from] StateDirError),
 }
@@ -110,7 +110,7 @@ pub struct Session<M: Machine> {
 }
 
 impl<M: Machine> Session<M> {
-    /// Prepares a session and tells the machine what to count. Programs are launched or attached on
+    /// Prepares a session and configures what the machine counts. Programs are launched or attached on
     /// [`Session::machine`] before it runs, or by [`Command::Attach`](crate::Command::Attach) while it does.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl<M: Machine> Session<M> {
         Ok(end)
     }
 
-    /// What the session is, for those who watch it.
+    /// Settings and machine of the session, for its sinks.
     pub fn begin(&mut self) -> Start {
         let start = Start {
             topology: Arc::clone(&self.control.topology),

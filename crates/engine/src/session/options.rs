@@ -12,28 +12,29 @@ pub enum Acting {
     DryRun(Option<Arc<Topology>>),
 }
 
-/// What a session is to do.
+/// Settings of a session.
 pub struct Options {
-    /// Who decides.
+    /// The policy that decides on placements.
     pub policy: Box<dyn Policy>,
-    /// Where it decides.
+    /// Whether the policy decides on the observing thread or on one of its own.
     pub deciding: Deciding,
-    /// What is known of the processor.
+    /// Metrics, units and thresholds of the processor, from its profile.
     pub processor: Box<dyn Processor>,
-    /// How long a period is; the policy's own if not given.
+    /// Time between two decisions; the policy's own period if `None`.
     pub period: Option<Duration>,
-    /// How often the machine is observed; once a period if not given. At most a period.
+    /// Time between two observations, at most a period; a period if `None`.
     pub interval: Option<Duration>,
-    /// Whether masks are changed.
+    /// Whether masks are changed, and the directory of the journal if so.
     pub acting: Acting,
-    /// Whether threads that others have placed are placed all the same.
+    /// Whether threads that were placed before perch saw them are placed too (`--take-over`).
     pub take_over: bool,
-    /// The only PUs on which threads are put, if given.
+    /// The only PUs to which threads may be bound (`--pus`); all usable ones if `None`.
     pub pus: Option<PuSet>,
 }
 
 impl Options {
-    /// On the observing path, once a period, the policy's own; nobody is taken over, and all PUs may be used.
+    /// Default settings: decides on the observing thread, once per period of the policy, takes no threads over, and may
+    /// use all PUs.
     pub fn new(policy: Box<dyn Policy>, processor: Box<dyn Processor>, acting: Acting) -> Self {
         Self {
             policy,

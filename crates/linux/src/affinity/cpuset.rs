@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_limits_those_in_it_and_the_root_group_nobody() {
+    fn a_cpuset_limits_its_members_and_the_root_group_no_process() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("job")).unwrap();
         let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();

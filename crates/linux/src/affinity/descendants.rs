@@ -30,7 +30,7 @@ pub fn related(
     own: i32,
     mut is_marked: impl FnMut(i32) -> bool,
 ) -> BTreeMap<i32, Option<ByGroup>> {
-    // A known process still lives only if the start time agrees; else the number may belong to a stranger.
+    // A known process still lives only if the start time agrees; else the number may belong to an unrelated process.
     let stranger = |id: &ProcessId| all.get(&id.pid).is_some_and(|kin| kin.start != id.start);
     let leaders: BTreeMap<i32, u64> = known
         .iter()
@@ -214,7 +214,7 @@ mod tests {
             (12, kin(11, 12, 12, 70)),
             // Its parent ended, but it is still in the known process's session.
             (13, kin(1, 10, 10, 65)),
-            // A stranger, and one that carries the mark.
+            // An unrelated process, and one that carries the mark.
             (14, kin(1, 14, 14, 66)),
             (15, kin(1, 15, 15, 67)),
         ]);
@@ -242,7 +242,7 @@ mod tests {
 
     /// `app1 | app2` of a shell, 3; app1 alone is known. Then daemons of one of them, whose parents have ended.
     #[test]
-    fn whoever_shares_a_group_is_a_stranger_unless_it_has_lost_its_parent() {
+    fn a_member_of_a_group_is_unrelated_unless_it_has_lost_its_parent() {
         let mut all = BTreeMap::from([
             (1, kin(0, 1, 1, 0)),
             (2, kin(1, 2, 2, 1)),

@@ -2,7 +2,7 @@
 //! (`Documentation/admin-guide/cgroup-v2.rst` of the kernel, "Threads" and "Delegation").
 //!
 //! A thread's group lies below the group that it is in. That one must be delegated to the user, which systemd does with
-//! `Delegate=cpu`; root's perch uses nice values. In thread mode a group may have threads of its own beside groups below
+//! `Delegate=cpu`; root's perch uses nice values. In thread mode a group may have threads of its own and child groups
 //! it; each of these counts as one more thread of that weight.
 
 use super::{

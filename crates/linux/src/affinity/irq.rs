@@ -37,7 +37,7 @@ pub(super) fn state(root: &Path, irq: u32) -> Result<IrqState, MaskError> {
     Ok(IrqState {
         device: devices(root, irq),
         mask,
-        // The kernel takes the right to write away from everybody where it refuses whatever is written.
+        // Where the kernel refuses every write, no user has write permission.
         movable: mode & 0o200 != 0,
     })
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_may_write_cannot_be_moved() {
+    fn an_interrupt_without_write_permission_cannot_be_moved() {
         let root = machine();
         let path = file(root.path(), 24);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();

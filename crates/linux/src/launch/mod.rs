@@ -41,7 +41,7 @@ pub struct Child {
     end: Option<End>,
 }
 
-/// How a child ended.
+/// The end of a child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// With this wait status (wait(2)).
@@ -323,7 +323,7 @@ impl Drop for Waiting {
 }
 
 impl Child {
-    /// Its process number.
+    /// PID of the program.
     pub fn pid(&self) -> i32 {
         self.pid
     }

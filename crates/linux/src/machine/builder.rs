@@ -13,7 +13,7 @@ use crate::{
 use perch_core::{MachineError, Module, PuSet, Topology, topology::TopologySource};
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
-/// How to open the machine.
+/// Settings for opening the live machine.
 #[derive(Default)]
 #[must_use]
 pub struct Builder {

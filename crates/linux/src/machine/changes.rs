@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Changes {
     online: OnlineWatch,
-    /// The groups that perch is in, as `/proc/self/cgroup` tells them.
+    /// The groups that perch is in, as `/proc/self/cgroup` lists them.
     groups: Vec<u8>,
     cpuset: Option<CpusetFile>,
     allowed: Option<PuSet>,

@@ -1,4 +1,4 @@
-//! How threads are characterised: hardware counters where they can be had and believed, else sampled instructions.
+//! How threads are characterised: hardware counters where they are available and plausible, else sampled instructions.
 
 use crate::{
     perf::{Counters, TaskEvent, probe},
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the user wants (`--counters`).
+/// The requested source of thread metrics (`--counters`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CountersMode {
     /// Hardware counters if they can be had, else instruction sampling.

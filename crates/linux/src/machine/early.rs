@@ -7,7 +7,7 @@ use crate::perf::{TaskEvents, task_events::Buffering};
 use perch_core::{MachineError, Remark, ThreadSample};
 use std::time::{Duration, Instant};
 
-/// Switches a second from which a thread has to be spared the events by which the kernel tells of new threads.
+/// Switches a second from which a thread has to be spared the events by which the kernel reports new threads.
 ///
 /// Such an event costs 0.12 to 0.15 µs a switch if all threads have inherited it, 0.56 µs otherwise (measured, Linux
 /// 6.18 in a virtual machine): at this rate 0.3 to 1.1 % of a PU.
@@ -190,7 +190,7 @@ impl LiveMachine {
         (rate, self.tracker.target_if_followed(pid))
     }
 
-    /// Opens the records of single threads after so many looks, or closes them: by how often threads switch.
+    /// Opens the records of single threads after this many looks, or closes them: by how often threads switch.
     fn decide_records(&mut self, most: (f64, Option<u32>), looks: u32) {
         if most.0 > self.early.most.0 {
             self.early.most = most;

@@ -98,7 +98,7 @@ impl LiveMachine {
     }
 
     /// Sleeps until this moment, or until the kernel has something to tell or one of these descriptors is readable; takes
-    /// in what was told.
+    /// in what was reported.
     pub(crate) fn sleep(
         &mut self,
         until: Instant,
@@ -166,7 +166,7 @@ impl LiveMachine {
         self.tracker.is_empty()
     }
 
-    /// A process that was adopted by perch has ended and was reaped; it had spent so many nanoseconds on PUs.
+    /// A process that was adopted by perch has ended and was reaped; it had spent this many nanoseconds on PUs.
     pub(crate) fn orphan_ended(&mut self, pid: i32, spent: u64) {
         self.tracker.orphan_ended(pid, spent);
     }

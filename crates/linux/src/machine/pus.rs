@@ -212,7 +212,7 @@ mod tests {
             }
         }
 
-        /// The kernel tells whole ticks only.
+        /// The kernel reports whole ticks only.
         #[test]
         fn shares_are_right_at_short_intervals(busy in 0.0..=1.0f64, interrupts in 0.0..0.2f64, start in 0u64..10_000_000) {
             let shares = told(100_000_000, start, |_| busy, interrupts);
@@ -236,8 +236,8 @@ mod tests {
 
     const TICK: u64 = 10_000_000;
 
-    /// Which shares of busy time and of interrupts are told of each of thirty intervals of a PU that was busy for this share
-    /// of each.
+    /// Which shares of busy time and of interrupts are reported for each of thirty intervals of a PU that was busy for
+    /// this share of each.
     fn told(
         interval: u64,
         start: u64,

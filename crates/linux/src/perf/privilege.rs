@@ -94,7 +94,7 @@ fn explain(what: &str, error: io::Error, level: Option<i32>, filtered: bool) -> 
                 .to_owned(),
             Some(level) if level > 2 => format!(
                 "kernel.perf_event_paranoid={level} forbids it to ordinary users: `sysctl \
-                 kernel.perf_event_paranoid=1` allows everybody to watch their own threads; or {}",
+                 kernel.perf_event_paranoid=1` allows all users to watch their own threads; or {}",
                 capability::advice("CAP_PERFMON")
             ),
             Some(level) if filtered => format!(

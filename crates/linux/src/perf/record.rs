@@ -95,38 +95,38 @@ impl Sample<'_> {
     }
 }
 
-/// One record.
+/// One record of a perf ring buffer (perf_event_open(2), "MMAP layout").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A sample.
     Sample(Sample<'a>),
     /// A thread was created.
     Fork {
-        /// Its process.
+        /// PID of its process.
         pid: i32,
-        /// The thread.
+        /// TID.
         tid: i32,
-        /// The creator's process.
+        /// PID of the creator.
         ppid: i32,
-        /// The creator.
+        /// TID of the creator.
         ptid: i32,
-        /// When, in the event's clock.
+        /// Time in nanoseconds of the event's clock (`use_clockid`).
         time: u64,
     },
     /// A thread ended.
     Exit {
-        /// Its process.
+        /// PID of its process.
         pid: i32,
-        /// The thread.
+        /// TID.
         tid: i32,
-        /// When, in the event's clock.
+        /// Time in nanoseconds of the event's clock (`use_clockid`).
         time: u64,
     },
     /// A thread has a new name.
     Comm {
-        /// Its process.
+        /// PID of its process.
         pid: i32,
-        /// The thread.
+        /// TID.
         tid: i32,
         /// The name, without the padding.
         name: &'a [u8],
@@ -137,7 +137,7 @@ pub enum Record<'a> {
     },
     /// An executable mapping was made.
     Mmap {
-        /// The process.
+        /// PID of the process.
         pid: i32,
         /// Its first address.
         address: u64,

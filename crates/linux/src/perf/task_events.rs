@@ -28,31 +28,31 @@ use std::{
 pub enum TaskEvent {
     /// A thread was created.
     Fork {
-        /// Its process.
+        /// PID of its process.
         pid: i32,
-        /// The thread.
+        /// TID.
         tid: i32,
-        /// The creator's process: the same for a new thread, another for a new process.
+        /// PID of the creator: the same as `pid` for a new thread, another one for a new process.
         ppid: i32,
-        /// The creator.
+        /// TID of the creator.
         ptid: i32,
         /// CLOCK_MONOTONIC time of the event, in nanoseconds.
         time: u64,
     },
     /// A thread ended.
     Exit {
-        /// Its process.
+        /// PID of its process.
         pid: i32,
-        /// The thread.
+        /// TID.
         tid: i32,
         /// CLOCK_MONOTONIC time of the event, in nanoseconds.
         time: u64,
     },
     /// A thread has a new name.
     Comm {
-        /// Its process.
+        /// PID of its process.
         pid: i32,
-        /// The thread.
+        /// TID.
         tid: i32,
         /// The name, lossily decoded.
         name: String,
@@ -63,11 +63,11 @@ pub enum TaskEvent {
     },
     /// A process mapped or protected memory as executable.
     Mapped {
-        /// The process.
+        /// PID of the process.
         pid: i32,
-        /// First address.
+        /// First address of the mapping.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
         /// Where in the file it starts, in bytes.
         offset: u64,
@@ -333,7 +333,7 @@ impl TaskEvents {
         self.closed = true;
     }
 
-    /// Closes events of single threads whose target has ended or was let go. A target with live processes needs even
+    /// Closes events of single threads whose target has ended or was released. A target with live processes needs even
     /// those of its ended threads: what they started has inherited them, and loses its own with them.
     pub fn close_targets_but(&mut self, lives: impl Fn(u32) -> bool) {
         self.feeders.retain(|(target, _)| lives(*target));

@@ -9,7 +9,7 @@ pub struct Schedstat {
     pub run: u64,
     /// Time runnable but waiting for a PU since the thread started.
     pub wait: u64,
-    /// How often it was put on a PU.
+    /// Number of time slices run on a PU (schedstat's third field).
     pub slices: u64,
 }
 
@@ -24,9 +24,9 @@ pub struct Stat<'a> {
     pub state: u8,
     /// The parent process; 0 for none (or one in another PID namespace).
     pub parent: i32,
-    /// The process group.
+    /// The process group's id.
     pub group: i32,
-    /// The session.
+    /// The POSIX session's id.
     pub session: i32,
     /// `PF_*` bits (`include/linux/sched.h`).
     pub flags: u32,
@@ -34,7 +34,7 @@ pub struct Stat<'a> {
     pub ticks: u64,
     /// The same of the children for which its process has waited, and of theirs.
     pub children: u64,
-    /// Its nice value.
+    /// Nice value, -20 to 19.
     pub nice: i32,
     /// When it started, in clock ticks after boot.
     pub start: u64,

@@ -10,7 +10,7 @@ use rustix::{
 };
 use std::{ffi::OsString, mem::MaybeUninit, os::unix::ffi::OsStrExt};
 
-/// Why a file of `/proc` could not be read.
+/// The reason why a file of `/proc` could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
     /// The thread has ended.

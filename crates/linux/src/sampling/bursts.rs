@@ -52,7 +52,7 @@ const RING: usize = 16 << 10;
 /// A thread that switches often.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Switcher {
-    /// Who.
+    /// The thread, by TID and start time.
     pub id: ThreadId,
     /// Switches a second.
     pub rate: f64,
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// At which ends of periods of so many milliseconds a thread has a burst; `None` where that is not permitted.
+    /// At which ends of periods of this many milliseconds a thread has a burst; `None` where that is not permitted.
     fn turns(milliseconds: u64, periods: usize, rate: f64) -> Option<Vec<usize>> {
         let mut bursts = Bursts::new(false);
         bursts.ring(own(), 99).ok()?;

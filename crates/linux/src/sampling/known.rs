@@ -264,7 +264,7 @@ impl Known {
         })
     }
 
-    /// Forgets what has ended, and threads of which no period tells.
+    /// Forgets what has ended, and threads that no period reports.
     pub(super) fn end_period(&mut self, context: &ModuleContext<'_>) {
         self.ours = 0;
         self.lost = 0;
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// A thread in an interval of so many milliseconds.
+    /// A thread in an interval of this many milliseconds.
     fn thread(id: ThreadId, milliseconds: u64) -> ThreadSample {
         ThreadSample {
             info: ThreadInfo {
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Ends an interval of so many milliseconds, with time to see all samples together.
+    /// Ends an interval of this many milliseconds, with time to see all samples together.
     fn end(known: &mut Known, milliseconds: u64, ended: bool) -> Told {
         end_with(known, milliseconds, ended, true)
     }
@@ -366,7 +366,7 @@ mod tests {
         known.metrics(&thread, ended, &mut how)
     }
 
-    /// How many samples stand behind what was told at the end of each interval; none where nothing new was.
+    /// How many samples stand behind the report at the end of each interval; none where nothing new was.
     fn told(milliseconds: u64, each: &[usize]) -> Vec<u64> {
         let mut known = known();
         let of = |samples: &usize| {
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(told.iter().position(|told| *told), Some(9));
         add_at(&mut known, float, 25);
         assert!(news(&end_with(&mut known, 100, false, true)));
-        // Without floating point nobody waits.
+        // Without floating point no thread waits for more samples.
         add(&mut known, 25);
         assert!(news(&end_with(&mut known, 100, false, false)));
         add_at(&mut known, float, 25);

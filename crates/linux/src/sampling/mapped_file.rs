@@ -30,7 +30,7 @@ pub(super) struct MappedFile {
     pub offset: u64,
 }
 
-/// The identity from device and inode as procfs tells them.
+/// The identity from device and inode as procfs reports them.
 pub(super) fn id_of(device: (i32, i32), inode: u64) -> FileId {
     FileId {
         major: device.0 as u32,

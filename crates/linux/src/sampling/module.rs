@@ -91,7 +91,7 @@ impl SamplerModule {
         matches!(self.source, Source::System(_))
     }
 
-    /// A thread was given to perch, before the next period tells of it.
+    /// A thread was given to perch, before the next period reports it.
     pub fn attach(&mut self, id: ThreadId, pid: i32) {
         self.known.add(id, pid);
         match &mut self.source {
@@ -126,7 +126,7 @@ impl SamplerModule {
         }
     }
 
-    /// A process with all of its threads was given to perch, before the next period tells of them.
+    /// A process with all of its threads was given to perch, before the next period reports them.
     pub fn attach_process(&mut self, pid: i32) {
         self.known.add_process(pid);
     }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_many_that_seems_to_change_disturbs_nobody() {
+    fn one_of_many_that_seems_to_change_disturbs_no_other_thread() {
         for (threads, calm) in [(10, false), (100, true)] {
             let mut pace = RateController::default();
             for _ in 0..5 {
@@ -205,7 +205,7 @@ mod tests {
             }
             assert!(pace.next(0.1, 2, 1_000) < 1_000);
         }
-        assert_eq!(pace.next(0.1, 2, 1_000), 1_000, "nobody runs");
+        assert_eq!(pace.next(0.1, 2, 1_000), 1_000, "no thread runs");
         for tid in 1..=3 {
             pace.note_gathering(id(tid), 0.5);
         }

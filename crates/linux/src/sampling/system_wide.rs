@@ -23,9 +23,9 @@ struct Cpu {
 /// Sampling events on all online CPUs, each switched on only where it is wanted: the clock would also wake idle CPUs.
 pub(super) struct SystemWide {
     cpus: Vec<Cpu>,
-    /// Samples a second now.
+    /// Current sampling rate in Hz.
     rate: u32,
-    /// At most.
+    /// Highest sampling rate in Hz.
     fastest: u32,
     budget: Budget,
     poll: Poll,

@@ -24,7 +24,7 @@ const ENOUGH_IN_KERNEL: u64 = 20;
 pub(super) enum Told {
     /// It was not sampled.
     Nothing,
-    /// Its samples are being gathered: what was told last still holds.
+    /// Its samples are being gathered: the last report still holds.
     Gathering,
     /// All samples since its samples were last taken.
     News(Metrics),
@@ -32,7 +32,7 @@ pub(super) enum Told {
 
 /// A thread of a process that was given to perch.
 pub(super) struct Thread {
-    /// `None` until a period tells of it: its samples are kept for it until then.
+    /// `None` until a period reports it: its samples are kept for it until then.
     pub(super) id: Option<ThreadId>,
     pub(super) pid: i32,
     /// Only threads that were ever sampled have this.
@@ -69,7 +69,7 @@ impl Sampled {
         (self.time.0 as f64 / self.time.1.max(1) as f64).min(1.0)
     }
 
-    /// What is told at the end of an interval of which the thread was there for `own` nanoseconds.
+    /// What is reported at the end of an interval of which the thread was there for `own` nanoseconds.
     pub(super) fn tell(
         &mut self,
         process: &mut Process,

@@ -5,10 +5,10 @@ use crate::span::{counted, is_due};
 use perch_sampling::ThreadMix;
 use std::time::{Duration, Instant};
 
-/// Part of an interval that may be spent on it: 3 ms a second. One thread gets its turn whatever it takes;
+/// Share of an interval that may be spent on walks: 3 ms a second. One thread is walked whatever that takes.
 const SHARE: f64 = 0.003;
 
-/// nobody else has one until it was paid for, or for this long.
+/// No other thread is walked until that time is within the share again, or for at most this long.
 const REST: Duration = Duration::from_secs(1);
 
 /// Deals out turns, interval by interval.
@@ -28,7 +28,7 @@ pub(super) struct WalkBudget<'a> {
     threads: usize,
     budget: Duration,
     since: Option<Instant>,
-    /// Nobody has a turn any more.
+    /// No further thread is walked in this interval.
     over: bool,
 }
 
@@ -136,7 +136,7 @@ mod tests {
         walks.since = Instant::now().checked_sub(second);
         assert!(!walks.next(1, &mix) && !walks.next(2, &mix));
         drop(walks);
-        // Not before it was paid for, and nobody's turn is lost until then.
+        // Not before the budget is positive again, and no thread loses its turn until then.
         let mut walks = turns.begin(3, second / 10);
         assert!(!walks.next(1, &mix));
         drop(walks);

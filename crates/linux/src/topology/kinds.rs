@@ -2,7 +2,7 @@
 
 use perch_core::{PuSet, topology::CoreKind};
 
-/// One kind as hwloc tells it, the most efficient first.
+/// One kind as hwloc reports it, the most efficient first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawKind {
     /// Its PUs.

@@ -11,7 +11,7 @@ pub use sysfs::{OnlineWatch, online as online_pus, possible as possible_pus};
 use perch_core::{MachineError, PuSet, Topology, topology::PuState};
 use std::path::{Path, PathBuf};
 
-/// Where a topology comes from.
+/// The source of a topology: this machine, an XML file or a synthetic description.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Source {
     /// The machine that perch runs on (or the captured tree that hwloc's `HWLOC_FSROOT` names).
@@ -38,7 +38,7 @@ impl Source {
 /// A topology and what is known of its processors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// The topology.
+    /// PUs, cores, caches, nodes and packages as hwloc reports them.
     pub topology: Topology,
     /// What hwloc says of machine and packages (`CPUVendor`, `CPUModel`, …), for profile detection.
     pub infos: Vec<(String, String)>,
@@ -114,7 +114,7 @@ pub fn disallow_all(topology: &mut Topology) {
     }
 }
 
-/// After PUs came or went: the kernel tells nothing of a PU that is offline, so what was known of it is kept.
+/// After PUs came or went: the kernel reports nothing about a PU that is offline, so what was known of it is kept.
 pub fn keep_offline(now: &mut Topology, before: &Topology) {
     let offline: Vec<(usize, u32)> = now
         .pus

@@ -1,4 +1,4 @@
-//! Reading a calibration file, with the place of the first mistake.
+//! Reading a calibration file, with the place of the first error.
 
 use super::{CalibratedMetric, Calibration, Coupling, Kernel, SHARES, Share, Transfer, VERSION};
 use perch_core::diagnostic::{Diagnostic, did_you_mean};
@@ -76,7 +76,7 @@ impl Calibration {
     /// Reads a text; `path` is named in errors.
     ///
     /// # Errors
-    /// The first mistake with its place: bad TOML, an unknown field, a level that does not exist, a limit that is not
+    /// The first error with its place: bad TOML, an unknown field, a level that does not exist, a limit that is not
     /// above 0, a metric or a priority that comes twice.
     pub fn parse(text: &str, path: &str) -> Result<Self, Diagnostic> {
         let wrong = |at: Range<usize>, message: String, hint: Option<String>| {
@@ -174,7 +174,7 @@ impl Calibration {
                 .map_err(|(message, hint)| wrong(entry.share.span(), message, hint))?;
             let beside = entry.beside.get_ref();
             if beside.is_empty() {
-                let message = "beside nobody nothing is shared".to_owned();
+                let message = "`beside` is empty: name at least one co-running kernel".to_owned();
                 return Err(wrong(entry.beside.span(), message, None));
             }
             for name in beside.iter().chain([&entry.kernel]) {

@@ -73,19 +73,19 @@ const SHARES: [(&str, Share); 7] = [
     ("machine", Share::Machine),
 ];
 
-/// What was measured for one load metric.
+/// Limit and cost of one load metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CalibratedMetric {
     /// The metric's name, as profiles give it, such as `fp_load`.
     pub name: String,
     /// Its place in the order of checks, 1 the first; no two metrics have the same.
     pub priority: u32,
-    /// Which PUs share the resource.
+    /// The level at which PUs share the resource.
     pub share: Share,
     /// The execution resource limit: what a single thread does at most in isolation in one such group of PUs. In the
     /// metric's unit: events per second for rates.
     pub limit: f64,
-    /// ∆T/∆L: seconds by which the program takes longer beside itself, for each event more.
+    /// ∆T/∆L: seconds by which the program takes longer per additional event when it co-runs with itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Spread of the limit over the repetitions, as a part of it.
@@ -97,7 +97,7 @@ pub struct CalibratedMetric {
 }
 
 impl CalibratedMetric {
-    /// Whether a policy may act on it: not if nobody was shown to lose anything by sharing it.
+    /// Whether a policy may act on it: not if sharing the resource was not shown to slow down any kernel.
     pub fn is_of_use(&self) -> bool {
         self.significant.unwrap_or(true)
     }
@@ -112,12 +112,12 @@ pub struct Kernel {
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// What a kernel suffers beside others.
+/// The measured slowdown of a kernel by co-running kernels.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Coupling {
     /// The closest that it and the others share.
     pub share: Share,
-    /// Whose loss it is.
+    /// The kernel that is slowed down.
     pub kernel: String,
     /// The kernels that ran next to it, one or more.
     pub beside: Vec<String>,
@@ -239,12 +239,12 @@ pub enum CalibrationError {
         "{path}: {why}; give the path of a calibration file (`perch calibrate` writes one), or calibration = \"built-in\" for learned limits"
     )]
     Unreadable {
-        /// As given.
+        /// Path of the file as the user gave it.
         path: String,
-        /// What the system says.
+        /// Error of the operating system.
         why: String,
     },
-    /// A mistake in its text.
+    /// An error in its text.
     #[error(transparent)]
     Diagnostic(#[from] Diagnostic),
 }

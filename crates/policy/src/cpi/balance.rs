@@ -32,14 +32,14 @@ pub(crate) struct Pipeline {
     pub contexts: usize,
     /// Threads on it that cannot be moved.
     pub fixed: usize,
-    /// What these ask for.
+    /// Sum of their demands, in instructions per cycle.
     pub fixed_demand: f64,
 }
 
-/// What threads are dealt over.
+/// The cores, and the sets of cores that threads may use.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
-    /// The cores.
+    /// The cores among which threads are distributed.
     pub cores: Vec<Pipeline>,
     /// The different sets of cores on which items may be put.
     pub reaches: Vec<Vec<bool>>,

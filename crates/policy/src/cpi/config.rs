@@ -22,10 +22,10 @@ pub struct CpiConfig {
     /// How closely the paper is followed: `paper` or `perch`.
     pub variant: Variant,
     /// Share of the period (0 to 1) from which on a thread counts as busy, running or waiting for a PU; the others are
-    /// let go. A bound thread stays busy down to half of this.
+    /// released. A bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
-    /// Metrics with a lower confidence (0 to 1) are not believed: the thread stays where it is until more is known.
+    /// Metrics with a lower confidence (0 to 1) are ignored: the thread stays where it is until more is known.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
     /// Instructions that a core can issue in a cycle, all its PUs together. 0: learned, for each kind of core the
@@ -83,7 +83,7 @@ impl CpiConfig {
     /// Whether all values are in their ranges.
     ///
     /// # Errors
-    /// What is out of range, with the range.
+    /// An option that is out of range; the message gives the range.
     pub fn check(&self) -> Result<(), String> {
         check_shares(&[
             ("min_activity", self.min_activity),

@@ -7,13 +7,13 @@ const NOWHERE: u32 = u32::MAX;
 /// A core with at least one PU that can be used.
 #[derive(Debug, Clone)]
 pub(crate) struct Core {
-    /// Its place in the topology.
+    /// Its index in `Topology::cores`.
     pub index: usize,
     /// The PUs that can be used, rising; never empty.
     pub pus: Vec<u32>,
-    /// The same as a set.
+    /// The same PUs as a set.
     pub set: PuSet,
-    /// Its kind.
+    /// Index of its kind of core in the topology (`Topology::kinds`).
     pub kind: usize,
 }
 

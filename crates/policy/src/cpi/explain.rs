@@ -20,7 +20,7 @@ pub(super) fn few(busy: usize, cores: usize) -> String {
 /// No thread's demand is known, or no thread may be placed.
 pub(super) fn unknown(census: &Census<Demand>) -> String {
     if census.unknown.is_empty() {
-        "all busy threads were placed by somebody else and are left alone".to_owned()
+        "all busy threads were placed by others and are left alone".to_owned()
     } else {
         "neither cycles nor the instruction mix of the busy threads are known (yet), so nothing is bound".to_owned()
     }

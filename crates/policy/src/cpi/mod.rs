@@ -1,4 +1,4 @@
-//! Low-CPI threads beside high-CPI threads.
+//! Pairs low-CPI threads with high-CPI threads.
 //!
 //! A. Fedorova et al., Chip Multithreading Systems Need a New Operating System Scheduler, section 5: a thread with a low
 //! number of cycles an instruction (CPI) keeps a core's pipeline busy, one with a high number leaves it to others. So
@@ -32,7 +32,7 @@ use predict::Predictor;
 use trust::Trust;
 use view::Demand;
 
-/// The policy.
+/// The policy `cpi` (Fedorova et al. 2004, sections 4 to 6).
 #[derive(Debug, Default)]
 pub struct Cpi {
     config: CpiConfig,
@@ -50,13 +50,13 @@ struct Will {
     trust: Trust,
 }
 
-/// What is kept of a thread.
+/// State that the policy keeps for each thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Memory {
     predictor: Predictor,
 }
 
-/// What was decided.
+/// The decision of one period.
 #[derive(Default)]
 struct Decision {
     bindings: Vec<(usize, PuSet, Reason)>,

@@ -326,7 +326,7 @@ impl<'a> Field<'a> {
         format!("core {}", self.cores[core].index)
     }
 
-    /// Why an item is on these PUs of a core; `with` tells what is asked of the core.
+    /// Why an item is on these PUs of a core; `with` gives the demand on the core.
     fn text(&self, item: usize, core: usize, pus: &PuSet, with: &str) -> String {
         let candidate = &self.candidates[item];
         let came = match (self.items[item].home, self.items[item].settled) {

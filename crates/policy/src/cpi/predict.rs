@@ -42,7 +42,7 @@ impl Predictor {
     }
 
     /// Takes a period in. `smoothing` is the last period's weight among equally clear ones; `patience` is after how many
-    /// periods a small change of phase is believed.
+    /// periods a small change of phase is accepted.
     pub fn follow(&mut self, seen: Observed, smoothing: f64, patience: u32) -> f64 {
         let value = seen.demand.ln();
         let weight = seen.confidence * seen.confidence;

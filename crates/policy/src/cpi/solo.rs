@@ -1,5 +1,5 @@
-//! What a thread would ask of the pipeline alone, inferred from what it got beside others (the paper's open question,
-//! section 6).
+//! What a thread would ask of the pipeline in isolation, inferred from what it got when co-running (the paper's open
+//! question, section 6).
 //!
 //! The model is of a core whose contexts time-share issue slots (section 3). Thread `x` got `X` of the slots. Let `p`
 //! be the share of slots in which it was *ready*: it used `X` of them and lost `p - X` to others. A ready thread gets

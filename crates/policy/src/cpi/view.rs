@@ -1,4 +1,4 @@
-//! A period as the policy sees it: who is busy, where everybody runs, what each asks for.
+//! A period as the policy sees it: which threads are busy, where each runs, and its demand.
 
 use super::{
     CpiConfig, Memory, Variant,

@@ -12,9 +12,9 @@ pub struct Location(Vec<Term>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct LocationError {
-    /// What is wrong, and what would be right.
+    /// Description of the error, and the valid syntax.
     pub what: String,
-    /// Where in the text, in bytes.
+    /// Position in the text, in bytes.
     pub at: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Manual binding: each thread where the user says.
 //!
-//! What MASA calls manual binding of processes (paper 001, section 3.2), and WorkOver's intentionally bad baseline
-//! (WorkOver, section 5.4): all floating-point threads on the same cores.
+//! What MASA calls manual binding of processes (Nakajima and Pallipadi 2002, section 3.2), and WorkOver's intentionally
+//! bad baseline (WorkOver, section 5.4): all floating-point threads on the same cores.
 
 mod location;
 mod pattern;
@@ -32,7 +32,7 @@ pub struct FixedConfig {
     pub weight: Vec<String>,
 }
 
-/// The policy.
+/// The policy `fixed`: the user's own rules for PUs and weights.
 #[derive(Debug)]
 pub struct Fixed {
     rules: Vec<Rule>,

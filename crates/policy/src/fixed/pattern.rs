@@ -45,7 +45,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The error for a rule with a mistake at byte `at`.
+/// The error for a rule with an error at byte `at`.
 pub(super) fn wrong(rule: &str, at: usize, what: String) -> RuleError {
     RuleError {
         place: String::new(),

@@ -23,11 +23,11 @@ pub struct Rule {
 pub struct RuleError {
     /// `FILE:LINE: ` or nothing.
     pub place: String,
-    /// What is wrong, and what would be right.
+    /// Description of the error, and the valid syntax.
     pub what: String,
     /// The rule as given.
     pub rule: String,
-    /// Where in the rule, in characters from 0.
+    /// Position in the rule, in characters from 0.
     pub column: usize,
 }
 

@@ -11,7 +11,7 @@ use std::{fmt, str::FromStr};
 #[derive(Debug, Clone)]
 pub struct WeightRule {
     pattern: Pattern,
-    /// What they get.
+    /// The weight of matching threads.
     pub weight: Weight,
 }
 

@@ -20,9 +20,9 @@ const LEAST_GAIN: f64 = 0.05;
 /// One source of interrupts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Its number.
+    /// Interrupt number, as in `/proc/irq/N`.
     pub irq: u32,
-    /// How often it came on each PU, a second.
+    /// Interrupts per second on each PU.
     pub rates: Vec<(u32, f64)>,
     /// PUs to which it may go; empty for one that must stay.
     pub allowed: PuSet,

@@ -24,7 +24,7 @@ pub const BUILT_IN: &str = "built-in";
 pub struct GivenLimit {
     /// The metric's name, as profiles give it, such as `fp_load`.
     pub metric: String,
-    /// Which PUs share the resource.
+    /// The level at which PUs share the resource.
     pub share: Share,
     /// What a single thread does at most in isolation in one such group of PUs, in the metric's unit (events per
     /// second).
@@ -57,10 +57,10 @@ pub struct MasaConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gain: f64,
     /// Share of the period (0 to 1) from which on a thread counts as busy, running or waiting for a PU; the others are
-    /// let go. A bound thread stays busy down to half of this.
+    /// released. A bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
-    /// Metrics with a confidence (0 to 1) below this are not believed.
+    /// Metrics with a confidence (0 to 1) below this are ignored.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
 }
@@ -85,7 +85,7 @@ impl MasaConfig {
     /// Whether all values are in their ranges and go together.
     ///
     /// # Errors
-    /// What is out of range, with the range.
+    /// An option that is out of range; the message gives the range.
     pub fn check(&self) -> Result<(), String> {
         check_shares(&[
             ("imbalance", self.imbalance),

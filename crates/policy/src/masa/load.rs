@@ -162,7 +162,8 @@ impl Loads {
         }
     }
 
-    /// Those of a calibration, by priority, without those of which nobody was shown to lose anything.
+    /// Those of a calibration, by priority, without those of resources whose sharing was not shown to slow down any
+    /// kernel.
     pub fn calibrated(calibration: &Calibration) -> Self {
         let metrics = calibration.metrics.iter();
         let metrics = metrics.filter(|metric| metric.is_of_use());

@@ -29,7 +29,7 @@ const NO_LIMITS: &str = "needs to know what each resource bears: `perch calibrat
 /// The longest that a thread waits which came back, in periods.
 const LONGEST_WAIT: u64 = 64;
 
-/// The policy.
+/// The policy `masa` (Nakajima and Pallipadi 2002, sections 4 and 4.2).
 #[derive(Debug)]
 pub struct Masa {
     config: MasaConfig,
@@ -41,7 +41,7 @@ pub struct Masa {
     back: u64,
 }
 
-/// What is kept of a thread.
+/// State that the policy keeps for each thread.
 #[derive(Debug, Clone, Default)]
 struct Memory {
     /// The PU from which it was last swapped away.
@@ -136,7 +136,7 @@ impl Masa {
             let Some(runner) = runner else { continue };
             let with = match other {
                 Some(other) => format!("swapped with {}", field.thread(other).info.id),
-                None => "to a PU that nobody uses".to_owned(),
+                None => "to an unused PU".to_owned(),
             };
             let limit = level
                 .of(old[swap.down])
@@ -157,7 +157,7 @@ impl Masa {
     }
 
     /// Bound threads that wait for each other while a PU is idle: the kernel can do better than a stale plan. One from
-    /// each such PU is let go.
+    /// each such PU is released.
     fn crowded(&self, field: &Field<'_>) -> Vec<usize> {
         let idle = field
             .usable

@@ -54,7 +54,7 @@ pub struct SosConfig {
     #[schemars(range(min = 0.0))]
     pub width: f64,
     /// Share of the period (0 to 1) from which on a thread counts as busy, running or waiting for a PU; the others are
-    /// let go. A bound thread stays busy down to half of this.
+    /// released. A bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
     /// Where the random schedules start: the same seed and the same snapshots give the same plans.
@@ -82,7 +82,7 @@ impl SosConfig {
     /// Whether all values are in their ranges.
     ///
     /// # Errors
-    /// What is out of range, with the range.
+    /// An option that is out of range; the message gives the range.
     pub fn check(&self) -> Result<(), String> {
         let counts = [
             ("samples", self.samples, "schedules"),

@@ -28,7 +28,7 @@ use perch_core::{
 use schedule::{Random, Schedule};
 use search::Search;
 
-/// The policy.
+/// The policy `sos` (Snavely and Tullsen 2000: sample, optimise, symbiosis).
 #[derive(Debug)]
 pub struct Sos {
     config: SosConfig,

@@ -22,10 +22,10 @@ pub struct SymbiosisConfig {
     /// Whether the speeds that were seen correct what the calibration predicts.
     pub learn: bool,
     /// Share of the period (0 to 1) from which on a thread counts as busy, running or waiting for a PU; the others are
-    /// let go. A bound thread stays busy down to half of this.
+    /// released. A bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
-    /// Metrics with a confidence (0 to 1) below this are not believed.
+    /// Metrics with a confidence (0 to 1) below this are ignored.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
 }
@@ -47,7 +47,7 @@ impl SymbiosisConfig {
     /// Whether all values are in their ranges.
     ///
     /// # Errors
-    /// What is out of range, with the range.
+    /// An option that is out of range; the message gives the range.
     pub fn check(&self) -> Result<(), String> {
         check_shares(&[
             ("gain", self.gain),

@@ -41,7 +41,7 @@ pub(super) struct Costs {
     pub basis: Basis,
     /// The largest use of any kernel, way by way.
     scale: Vec<f64>,
-    /// Bytes of the caches of level 1, 2 and of the last, as far as the topology tells them.
+    /// Bytes of the caches of level 1, 2 and of the last, as far as the topology contains them.
     caches: Vec<Cache>,
     /// Those levels at which anything was measured.
     pub levels: Vec<Level>,

@@ -10,7 +10,7 @@ use super::{
 };
 use std::collections::HashMap;
 
-/// Classes at most: finer ones make the prediction better by little.
+/// Largest number of classes. Chosen: more of them improve the prediction little.
 pub(super) const CLASSES: usize = 48;
 
 /// Uses are rounded to this many steps of the largest. The steps are halved until there are few enough classes.

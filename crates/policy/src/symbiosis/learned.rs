@@ -5,24 +5,25 @@
 
 use super::loss::Pairs;
 
-/// How strongly a thread's factors are held to 1 (in squares of logarithms of slowdowns).
+/// Ridge penalty that pulls a thread's factors towards 1, in squared logarithms of slowdowns.
 const HELD: f64 = 0.02;
 
-/// Factors stay between 1/e^this and e^this, and no cost becomes greater than this.
+/// Factors stay between 1/e^this and e^this, and no cost becomes greater than this (logarithm): as `cost::MOST`.
 const FURTHEST: f64 = 1.5;
 
+/// Rounds of the alternating fit.
 const ROUNDS: usize = 30;
 
 /// What is left is not spread over less time together than this (a square of a part): it would be magnified.
 const LEAST_TIME: f64 = 0.25;
 
-/// A pair may gain from being together, by at most this (logarithm): more is chance.
+/// A pair may gain from co-running by at most this (logarithm): more is noise.
 const GAIN: f64 = 0.25;
 
-/// How fast a thread was beside some others. Threads that do the same are of one class and learn from each other.
+/// Speed of a thread next to some others. Threads that do the same are of one class and learn from each other.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    /// Its class.
+    /// Its class: threads that execute the same mix share what is learned.
     pub runner: usize,
     /// The classes of those who share with it what is closest, and the part of its time that each was there.
     pub beside: Vec<(usize, f64)>,
@@ -84,7 +85,7 @@ pub(super) fn correct(pairs: &mut Pairs, level: usize, seen: &[Seen], class: &[u
                 let Some(speed) = alone[one.runner] else {
                     continue;
                 };
-                // Of one who was seen beside one group only, nothing tells speed from loss.
+                // Of one who was seen next to one group only, nothing tells speed from loss.
                 if of_runner[one.runner].len() < 2 {
                     continue;
                 }
@@ -159,7 +160,7 @@ mod tests {
             talk: Vec::new(),
             speed: vec![1.0; threads],
         };
-        // Alone it is as fast as predicted; beside two who took turns it lost three times as much.
+        // Alone it is as fast as predicted; next to two that were time-shared it lost three times as much.
         let seen = [
             Seen {
                 runner: 0,

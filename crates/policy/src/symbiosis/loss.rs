@@ -164,7 +164,7 @@ impl<'a> Placed<'a> {
         let width = self.scene.units[unit].width as f64;
         let runners = &self.scene.runners;
         let load: f64 = members.iter().map(|runner| runners[*runner].present).sum();
-        // Where there are more threads than PUs, each runs beside a part of the others.
+        // Where there are more threads than PUs, each co-runs with a part of the others.
         let beside = match load > width {
             true => ((width - 1.0) / (load - 1.0)).max(0.0),
             false => 1.0,
@@ -216,7 +216,7 @@ impl<'a> Placed<'a> {
         talk.cost[level]
     }
 
-    /// What all deliver.
+    /// Predicted sum of the speeds of all threads relative to isolation, less the cost of exchanged lines, in threads.
     pub fn value(&self) -> f64 {
         let units = 0..self.members.len();
         let speed: f64 = units
@@ -374,7 +374,7 @@ impl<'a> Placed<'a> {
         self.recount();
     }
 
-    /// Whether a change puts everybody where they may be.
+    /// Whether a change puts every thread on a unit that it may use.
     pub fn allows(&self, change: Change) -> bool {
         self.moved(change).iter().all(|(runner, unit)| {
             let runner = &self.scene.runners[*runner];

@@ -1,4 +1,4 @@
-//! What is remembered of a thread: what it would use alone, and how fast it was beside whom.
+//! What is remembered of a thread: what it would use in isolation, and its speed next to its neighbours.
 
 use super::{
     cold::Ramp,
@@ -7,14 +7,14 @@ use super::{
 use crate::busy::stays_busy;
 use perch_core::{PuSet, Reason, ThreadId, ThreadState};
 
-/// Weight of a new value in the mean of those before.
+/// Weight of a new value in the exponential average, counted and sampled: samples are noisier.
 const NEW_COUNTED: f64 = 0.4;
 const NEW_SAMPLED: f64 = 0.2;
 
 /// A share that changes by more than this part of it and by more than this much: another phase.
 const OTHER_PHASE: (f64, f64) = (0.3, 0.04);
 
-/// Speeds beside the same others that differ by more than this (logarithm) are not chance.
+/// Speeds next to the same neighbours that differ by more than this (logarithm) are no noise but another phase.
 const OTHER_SPEED: f64 = 0.15;
 
 /// Shares of instructions that differ by less than this part and this much more are the same.
@@ -27,7 +27,7 @@ const NEW_PRESENCE: f64 = 0.2;
 /// Neighbourhoods remembered of each thread.
 const REMEMBERED: usize = 48;
 
-/// One thread's.
+/// What the policy remembers of one thread.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     /// Its uses: rates for each unit of speed, others as they are.
@@ -39,7 +39,7 @@ pub(super) struct Memory {
     signature: Option<[f64; SIGNATURE.len()]>,
     /// The lowest PU of the unit on which it was, and who was there with it.
     place: Option<(u32, Vec<ThreadId>)>,
-    /// Speeds beside others, the latest last.
+    /// Speeds next to others, the latest last.
     pub seen: Vec<Neighbours>,
     /// The period in which it began to do something else; 0 if it never did.
     pub phase: u64,
@@ -151,8 +151,8 @@ impl Memory {
         same
     }
 
-    /// Remembers a speed beside others. Whether that is another speed than it had beside the same others: then it does
-    /// something else, though its instructions are of the same kinds, and all that was known is forgotten.
+    /// Remembers a speed next to others. Whether that is another speed than it had next to the same others: then it
+    /// does something else, though its instructions are of the same kinds, and all that was known is forgotten.
     pub fn saw(&mut self, beside: Vec<(ThreadId, f64)>, speed: f64) -> bool {
         let ids = |beside: &[(ThreadId, f64)]| -> Vec<ThreadId> {
             beside.iter().map(|(id, _)| *id).collect()
@@ -193,7 +193,7 @@ impl Memory {
         false
     }
 
-    /// Forgets what it did beside a thread that is no longer what it was.
+    /// Forgets what it did next to a thread that is no longer what it was.
     pub fn forget(&mut self, changed: &[ThreadId]) {
         let has = |seen: &Neighbours| seen.beside.iter().any(|(id, _)| changed.contains(id));
         self.seen.retain(|seen| !has(seen));

@@ -5,8 +5,8 @@
 //! which all together are fastest, and moves threads there if the gain is above the noise. What came of it corrects the
 //! prediction.
 //!
-//! The constants in these files are choices of our own: no paper gives them, and each says what it does. Costs of sharing
-//! are no such constants: they come from the calibration.
+//! The constants in these files are chosen, not from a source, unless a comment names one; each comment gives the
+//! effect and the unit. Costs of sharing are not constants: they come from the calibration.
 
 mod cold;
 mod config;
@@ -55,16 +55,16 @@ const NO_SLOWDOWN: &str =
 /// Periods after a change before anything is concluded: one in which threads moved, one in which caches fill.
 const SETTLE: u64 = 2;
 
-/// Periods after a thread entered another phase before anybody moves.
+/// Periods after a thread entered another phase before any thread is moved.
 const CALM: u64 = 1;
 
-/// So much of the prediction's error must be gained where nothing corrects it.
+/// Where no measurement corrects the prediction, a gain must be at least this fraction of the prediction's error.
 const UNCORRECTED: f64 = 0.5;
 
 /// If a search gained nothing, the next one comes after twice as many periods, up to this many.
 const LONGEST_REST: u64 = 16;
 
-/// The policy.
+/// The policy `symbiosis`: placement by calibrated slowdowns, corrected by measured speeds.
 #[derive(Debug)]
 pub struct Symbiosis {
     config: SymbiosisConfig,
@@ -174,7 +174,7 @@ impl Symbiosis {
         best.unwrap_or_else(|| (0.0, Placed::new(scene, pairs, here(scene))))
     }
 
-    /// The plan that keeps everybody where they are to be.
+    /// The plan that binds every thread to its unit.
     fn plan(&mut self, snapshot: &Snapshot, scene: &Scene) -> Plan {
         let mut plan = Plan::default();
         let mut busy = vec![false; snapshot.threads.len()];

@@ -6,7 +6,7 @@ use super::{
     scene::{Runner, Scene},
 };
 
-/// Weight of a new period.
+/// Weight of a new period in the exponential average of the noise.
 const NEW: f64 = 0.2;
 
 /// What was seen of it.

@@ -1,4 +1,4 @@
-//! What came of placements: how fast threads were beside whom, and whether a move brought what was predicted.
+//! What came of placements: speeds next to neighbours, and whether a move brought what was predicted.
 
 use super::{
     LONGEST_REST, SETTLE, Symbiosis, here,
@@ -10,10 +10,10 @@ use super::{
 use perch_core::{Snapshot, ThreadId};
 use std::collections::HashMap;
 
-/// A gain that came true by less than this part of it is a disappointment.
+/// A move failed if less than this fraction of the promised gain was measured.
 const CAME_TRUE: f64 = 0.3;
 
-/// A loss by more than this part is no chance: threads go back.
+/// A loss by more than this fraction is no noise: threads are moved back. As the default of the option `gain`.
 const WORSE: f64 = 0.003;
 
 /// This part of all threads must still do what they did before a move for it to be judged.
@@ -28,7 +28,7 @@ const ASLEEP: f64 = 0.3;
 const BAR: (f64, f64) = (1.5, 0.5);
 
 impl Symbiosis {
-    /// Remembers how fast threads are beside whom, and lets that correct what is predicted.
+    /// Remembers the speeds of threads next to their neighbours, and lets that correct what is predicted.
     pub(super) fn learn(
         &mut self,
         snapshot: &Snapshot,
@@ -69,8 +69,8 @@ impl Symbiosis {
                 self.cold.take(lost, snapshot.interval);
             }
             let stayed = memory.stayed(first, &beside_ids);
-            // Where more threads than PUs are on a unit it is not known who ran beside whom, and who slept for a part of
-            // the period was there for a part of it.
+            // Where more threads than PUs are on a unit it is not known which threads co-ran, and which slept for a
+            // part of the period was there for a part of it.
             let away = |other: usize| wanted(other) <= ASLEEP && wanted(runner) >= AWAKE;
             let known = (scene.turns || placed.count(of.unit) <= width)
                 && wanted(runner) >= AWAKE

@@ -21,7 +21,7 @@ const FIRST_GUESSES: usize = 4;
 /// Weight of a new guess of a speed alone.
 const GUESS: f64 = 0.3;
 
-/// Talk below this confidence is not believed, and never takes more than this part of a thread's time.
+/// Shared memory with a lower confidence is ignored, and never costs more than this fraction of a thread's time.
 const TALK: (f64, f64) = (0.3, 0.9);
 
 impl Symbiosis {

@@ -118,8 +118,8 @@ pub(super) fn matched(scene: &Scene, pairs: &Pairs) -> Option<Vec<usize>> {
         for other in 0..one {
             value[other * all + one] = beside(one, other) + beside(other, one);
         }
-        for nobody in threads..all {
-            value[one * all + nobody] = present(one);
+        for empty in threads..all {
+            value[one * all + empty] = present(one);
         }
     }
     for talk in &pairs.talk {

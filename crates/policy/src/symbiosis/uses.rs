@@ -165,7 +165,7 @@ impl Basis {
     }
 }
 
-/// A thread's metrics that can be believed.
+/// A thread's metrics with sufficient confidence.
 pub(super) fn believed(metrics: &Metrics, least: f64) -> impl Fn(&str) -> Option<f64> {
     move |name| {
         let metric = metrics.get(name)?;

@@ -22,11 +22,11 @@ pub enum Variant {
 pub struct WorkOverConfig {
     /// How closely the paper is followed: `paper` or `perch`.
     pub variant: Variant,
-    /// Share of the period (0 to 1) from which on a thread counts as busy; the others are let go. With `perch` time
+    /// Share of the period (0 to 1) from which on a thread counts as busy; the others are released. With `perch` time
     /// spent waiting for a PU counts too, and a bound thread stays busy down to half of this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_activity: f64,
-    /// FP shares with a lower confidence (0 to 1) are not believed: the thread stays where it is until more is known.
+    /// FP shares with a lower confidence (0 to 1) are ignored: the thread stays where it is until more is known.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_confidence: f64,
     /// Two FP shares that differ by no more than this part of the larger one (or of the profile's FP threshold, if
@@ -58,7 +58,7 @@ impl WorkOverConfig {
     /// Whether all values are in their ranges.
     ///
     /// # Errors
-    /// What is out of range, with the range.
+    /// An option that is out of range; the message gives the range.
     pub fn check(&self) -> Result<(), String> {
         check_shares(&[
             ("min_activity", self.min_activity),

@@ -24,7 +24,7 @@ pub(super) fn few(busy: usize, domains: usize) -> String {
 /// No thread's FP share is known, or no thread may be placed.
 pub(super) fn unknown(census: &Census<FpShare>) -> String {
     if census.unknown.is_empty() {
-        "all busy threads were placed by somebody else and are left alone".to_owned()
+        "all busy threads were placed by others and are left alone".to_owned()
     } else {
         "the FP share of the busy threads is not known (yet), so nothing is bound".to_owned()
     }

@@ -1,9 +1,10 @@
-//! WorkOver: floating-point threads beside integer threads.
+//! WorkOver: pairs floating-point threads with integer threads.
 //!
-//! A. Peternier et al.'s policy (WorkOver, sections 4.2, 4.3, 5.3): of the threads that were most active in the last
-//! period, those that use the floating-point units most get a domain that shares such units each; the next ones get
-//! the second PU of each domain, and so on; the rest is left to the kernel. So integer and floating-point threads
-//! interleave. A thread that stays in its group stays on its PU, and one that comes back gets the PU that it used most.
+//! The policy of A. Peternier et al. 2014 (WorkOver, sections 4.2, 4.3, 5.3): of the threads that were most active in
+//! the last period, those that use the floating-point units most get a domain that shares such units each; the next
+//! ones get the second PU of each domain, and so on; the rest is left to the kernel. So integer and floating-point
+//! threads interleave. A thread that stays in its group stays on its PU, and one that comes back gets the PU that it
+//! used most.
 
 mod config;
 mod explain;
@@ -22,14 +23,14 @@ use crate::{
 };
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, metric::names};
 
-/// The policy.
+/// The policy `workover` (Peternier et al. 2014, sections 4.2, 4.3 and 5.3).
 #[derive(Debug, Default)]
 pub struct WorkOver {
     config: WorkOverConfig,
     memory: PerThread<Memory>,
 }
 
-/// What is kept of a thread.
+/// State that the policy keeps for each thread.
 #[derive(Debug, Clone, Default)]
 struct Memory {
     usage: PuUsage,

@@ -22,7 +22,7 @@ fn swaps_that_come_back_are_counted_and_wait_longer_each_time() {
     }
     let (swaps, back) = policy.swaps();
     assert!(back >= 2, "{swaps} {back}");
-    assert!(swaps < 20, "{swaps} swaps in 40 periods: nobody waited");
+    assert!(swaps < 20, "{swaps} swaps in 40 periods: no thread waited");
     assert!(
         remarks
             .iter()
@@ -69,7 +69,7 @@ fn an_idle_pu_takes_a_thread_without_an_exchange() {
     assert_eq!(plan.bindings.len(), 1);
     let places = pus(&world);
     assert_ne!(package(places[0]), package(places[1]));
-    assert!(plan.bindings[0].reason.text.contains("nobody uses"));
+    assert!(plan.bindings[0].reason.text.contains("to an unused PU"));
 }
 
 #[test]

@@ -25,9 +25,9 @@ fn two_fp_programs_in_one_package_are_parted_by_the_one_swap_that_the_paper_call
     }
 }
 
-/// The same programs where sharing the units was shown to cost nothing: nobody is swapped for it.
+/// The same programs where sharing the units was shown to cost nothing: no thread is swapped for it.
 #[test]
-fn a_resource_of_which_nobody_was_shown_to_lose_anything_is_not_checked() {
+fn a_resource_whose_sharing_was_not_shown_to_cost_anything_is_not_checked() {
     let neutral = PAPER.replace(
         "ratio = 9.2411e-6",
         "ratio = 9.2411e-6\nsignificant = false",

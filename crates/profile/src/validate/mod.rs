@@ -29,7 +29,7 @@ impl Profile {
     /// Reads a profile from a TOML text; `path` is named in errors.
     ///
     /// # Errors
-    /// The first mistake, with its place: bad TOML, an unknown field, a name that is used twice or not defined, a
+    /// The first error, with its place: bad TOML, an unknown field, a name that is used twice or not defined, a
     /// formula that cannot be read, a number that cannot be.
     pub fn parse(text: &str, path: &str) -> Result<Self, ProfileError> {
         let file: schema::File = toml::from_str(text).map_err(|error| {
@@ -40,7 +40,7 @@ impl Profile {
     }
 }
 
-/// The text that is read, for the places of mistakes.
+/// The text that is read, for the places of errors.
 struct Reader<'a> {
     text: &'a str,
     path: &'a str,

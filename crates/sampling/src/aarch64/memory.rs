@@ -6,7 +6,7 @@ use super::{ZERO_OR_SP, bits, signed_bits};
 use crate::class::Class;
 use crate::instruction::MemoryOperand;
 
-/// What an instruction does to memory.
+/// Memory accesses of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Access {
     pub(super) read: bool,

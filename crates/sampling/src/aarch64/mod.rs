@@ -1,6 +1,6 @@
 //! Decoding 64-bit Arm: base set, floating point, Advanced SIMD, SVE and SME.
 //!
-//! Floating-point work is told by mnemonic within the vector encoding classes, where the architecture
+//! Floating-point work is identified by mnemonic within the vector encoding classes, where the architecture
 //! names it consistently (`f…`, `bf…`, `scvtf`, `ucvtf`); the encoding classes themselves are matched
 //! without a catch-all, so that a new one cannot be classified by accident.
 

@@ -1,4 +1,4 @@
-//! Threads whose accesses are drawn by chance, so that it is known what they share.
+//! Threads whose accesses are drawn at random, so that it is known what they share.
 
 use super::*;
 use crate::accesses::Access;
@@ -82,7 +82,7 @@ proptest! {
         prop_assert_eq!(found(&threads), []);
     }
 
-    /// Data of two threads that lie beside each other, in one page too, are not shared.
+    /// Data of two threads that lie next to each other, in one page too, are not shared.
     #[test]
     fn neighbours_share_nothing(
         first in 1u64..200,

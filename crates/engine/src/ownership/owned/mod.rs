@@ -9,10 +9,10 @@ use perch_core::{Outcome, PuSet, Unmanaged};
 /// Observations for which a mask that perch has replaced may have been handed on to a thread that is seen only now.
 const HANDED_ON: u64 = 2;
 
-/// What is known of one thread's mask.
+/// Ownership and history of one thread's mask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
-    /// Its process.
+    /// PID of its process.
     pub pid: i32,
     /// The mask that it goes back to.
     pub before: PuSet,
@@ -20,7 +20,7 @@ pub struct Owned {
     pub whole: bool,
     /// The mask that it has, as last read or set.
     pub current: PuSet,
-    /// Why it must be left alone.
+    /// The reason why it is unmanaged; `None` if it may be bound.
     pub unmanaged: Option<Unmanaged>,
     /// The mask that perch last asked the kernel for: on this thread, or on the one that it has it from. The kernel may
     /// have made another of it since, and may remember this one.

@@ -125,7 +125,7 @@ impl PuCounters {
             pu.active = next;
         }
         let (mut counts, _) = tally.counts();
-        // An idle PU counts next to nothing and that proves nothing: only what is too much is not believed.
+        // An idle PU counts next to nothing and that proves nothing: only too high counts are implausible.
         plausibility::judge(&mut counts, enabled, true, self.limits.as_ref());
         counts
     }

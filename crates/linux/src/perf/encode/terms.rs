@@ -4,7 +4,7 @@
 /// Which bits of which field a term fills, such as `config:0-7,32-35`: the value's low bits go to the first range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bits {
-    /// The field.
+    /// The field of `perf_event_attr` that holds the bits.
     pub field: Field,
     /// First and last bit of each range, both included, in the value's order.
     pub ranges: Vec<(u32, u32)>,
