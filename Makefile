@@ -8,10 +8,13 @@ TEST_PACKAGES   = $(shell cat testbed/apt-packages.txt)
 ACCURACY_PACKAGES = $(shell cat crates/accuracy/apt-packages.txt)
 BENCH_PACKAGES := linux-perf
 TRACE_PACKAGES := qemu-user
+DEB_PACKAGES := dpkg-dev binutils
 
-PERCH := target/release/perch
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+PERCH  := $(TARGET)/release/perch
+PLUGIN := $(TARGET)/release/libperch_trace_plugin.so
 
-.PHONY: help run build examples test churn torture lint accuracy bench fuzz install
+.PHONY: help run build examples test churn torture lint accuracy bench fuzz install install-files deb
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
@@ -23,6 +26,7 @@ help:
 	@echo "make bench     perch's own cost against perf stat, and its parts"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
 	@echo "make install   install the command, its man pages and completions (PREFIX=/usr/local)"
+	@echo "make deb       build a Debian package in target/debian"
 
 # Installs what is missing of the packages in $(1), and asks nothing of the network if all are there. Waits while another
 # program installs something, as a machine often does right after it was started.
@@ -45,9 +49,7 @@ run: build examples
 	@sh examples/demo.sh $(PERCH)
 
 test-packages: packages
-	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES))
-
-TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES) $(DEB_PACKAGES) groff-base)
 
 # Virtual machines get the perch that cargo builds for the tests before it runs them. Tests that this machine does not
 # allow say so in a file; PERCH_NO_SKIPS="pmu pus" forbids that for all other reasons (crates/skip).
@@ -64,7 +66,7 @@ churn: packages
 # Built by the user, run by root: nothing in target/ comes to belong to somebody else.
 torture: build
 	$(CARGO) build --release -p perch-torture
-	$(SUDO) target/release/perch-torture --perch $(PERCH)
+	$(SUDO) $(TARGET)/release/perch-torture --perch $(PERCH)
 
 lint: packages
 	$(CARGO) fmt --all --check
@@ -84,12 +86,23 @@ fuzz: packages
 	sh fuzz/run.sh $(or $(SECONDS),10)
 
 PREFIX ?= /usr/local
-install: build
+BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS  ?= $(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
+MAN1 := $(DESTDIR)$(PREFIX)/share/man/man1
+
+install: build install-files
+
+# What is built already: for packages.
+install-files:
 	install -Dm755 $(PERCH) $(DESTDIR)$(PREFIX)/bin/perch
-	install -Dm644 target/release/libperch_trace_plugin.so $(DESTDIR)$(PREFIX)/lib/perch/libperch_trace_plugin.so
-	mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1
-	$(PERCH) man $(DESTDIR)$(PREFIX)/share/man/man1
-	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	$(PERCH) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/perch
-	$(PERCH) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_perch
-	$(PERCH) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/perch.fish
+	install -Dm644 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/perch/libperch_trace_plugin.so
+	mkdir -p $(MAN1) $(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
+	$(PERCH) man $(MAN1)
+	$(PERCH) completions bash > $(DESTDIR)$(BASH_COMPLETIONS)/perch
+	$(PERCH) completions zsh > $(DESTDIR)$(ZSH_COMPLETIONS)/_perch
+	$(PERCH) completions fish > $(DESTDIR)$(FISH_COMPLETIONS)/perch.fish
+
+deb: build
+	$(call need,$(DEB_PACKAGES))
+	sh packaging/deb.sh $(PERCH) $(PLUGIN) $(TARGET)/debian

@@ -1,4 +1,4 @@
-//! A policy of one's own on a simulated machine: `docs/own-policy.md` explains it line by line.
+//! A policy of one's own on a simulated machine: `docs/own-policy.md` explains it piece by piece.
 //!
 //! `cargo run --release -p perch-lab --example own_policy`
 
@@ -94,7 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// Dealt by rising IPC, each core gets one thread of each CPI: schedule (a) of paper 004's table 1, the best.
+    /// Dealt by rising IPC, each core gets one thread of each CPI: schedule (a) of table 1 of Fedorova et al., the best.
     #[test]
     fn dealing_is_no_worse_than_the_default() {
         let (alone, dealt) = (
