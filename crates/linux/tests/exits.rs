@@ -130,9 +130,16 @@ fn run(program: &str) -> Option<(Told, u64, Vec<Observation>)> {
     Some((Told::of(&seen), of_children() - before, seen))
 }
 
-/// Within 1 % and 2 ms.
-fn agree(told: u64, all: u64) -> bool {
-    told.abs_diff(all) <= all / 100 + 2_000_000
+impl Told {
+    /// All is known within 1 % and 2 ms, and next to all of it of threads. Ticks of a virtual machine may come late, so
+    /// that a record lacks more than one of them.
+    fn check(&self, all: u64) {
+        let (measured, unmeasured) = (self.measured, self.unmeasured);
+        let known = measured + unmeasured;
+        let text = format!("{measured} measured and {unmeasured} unmeasured of {all} ns");
+        assert!(known.abs_diff(all) <= all / 100 + 2_000_000, "{text}");
+        assert!(unmeasured <= all / 30, "{text}");
+    }
 }
 
 #[test]
@@ -143,8 +150,7 @@ fn threads_that_live_for_less_than_a_period_are_measured() {
     };
     assert_eq!(told.count("brief-"), BRIEF, "{:?}", told.named);
     assert_eq!(told.unseen, 0);
-    assert!(agree(told.measured, all), "{} of {all} ns", told.measured);
-    assert!(told.unmeasured <= 2 * TICK, "{}", told.unmeasured);
+    told.check(all);
     // Some began and ended between two looks: no mask was read of them.
     let mut short = Vec::new();
     for seen in &seen {
@@ -187,7 +193,7 @@ fn the_last_moments_of_threads_are_measured() {
         return perch_skip::skip!(Root, "exit records are refused here");
     };
     assert_eq!(told.count("four-"), 4, "{:?}", told.named);
-    assert!(agree(told.measured, all), "{} of {all} ns", told.measured);
+    told.check(all);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub struct ExitRecord {
     pub name: [u8; NAME],
     /// From its start to this record, exact to a microsecond; suspended time does not count.
     pub elapsed: u64,
-    /// Time on a PU, as `schedstat` tells it: what came after the last clock tick is not in it.
+    /// Time on a PU, as `schedstat` tells it: what came after the last clock tick is not in it, so it may be 0.
     pub run: u64,
     /// Time runnable but waiting for a PU.
     pub wait: u64,
@@ -111,8 +111,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// Reads a `struct taskstats`, of which every version but one (Linux 6.14 to 6.14.8) only adds fields at the end. `None` of
-/// one that tells no run time (a kernel without CONFIG_TASK_DELAY_ACCT).
+/// Reads a `struct taskstats`, of which every version but one (Linux 6.14 to 6.14.8) only adds fields at the end.
 fn record(stats: &[u8]) -> Option<ExitRecord> {
     let version = u16::from_ne_bytes(number(stats, 0)?);
     // The longest and the shortest delay for a PU, for blocks and for pages.
@@ -121,15 +120,14 @@ fn record(stats: &[u8]) -> Option<ExitRecord> {
         _ => 0,
     };
     let long = |at| number(stats, at).map(u64::from_ne_bytes);
-    let record = ExitRecord {
+    Some(ExitRecord {
         tid: i32::from_ne_bytes(number(stats, 128 + moved)?),
         name: number(stats, 80 + moved)?,
         elapsed: long(144 + moved)?.saturating_mul(1_000),
         run: long(72 + moved)?,
         wait: long(24)?,
         slices: long(16)?,
-    };
-    (record.run > 0).then_some(record)
+    })
 }
 
 #[cfg(test)]
@@ -196,12 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_a_run_time_or_of_another_thread_tells_nothing() {
-        let idle = ExitRecord {
-            run: 0,
-            ..example()
-        };
-        assert_eq!(parse(&datagram(13, &idle), FAMILY), None);
+    fn a_record_of_another_thread_tells_nothing() {
         let mut bytes = datagram(13, &example());
         // Headers of netlink, generic netlink, and two attributes.
         bytes[28] ^= 1;

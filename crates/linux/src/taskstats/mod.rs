@@ -27,6 +27,7 @@ use rustix::{
         AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, netlink,
         netlink::SocketAddrNetlink, recvfrom, sendto, socket_with, sockopt,
     },
+    time::{ClockId, clock_gettime},
 };
 
 /// Bytes of records that the kernel keeps for perch: some 7,000 threads. They take memory only while they wait.
@@ -120,12 +121,16 @@ impl ExitRecords {
         })
     }
 
-    /// Asks for what this thread has done so far: whether the record is as it is read here.
+    /// Asks for what this thread has done so far: whether the record is as it is read here, and tells run times (a kernel
+    /// without CONFIG_TASK_DELAY_ACCT tells none).
     fn check(&mut self) -> Option<()> {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
+        // The kernel brings the run time of a thread that asks for it up to date.
+        let _ = clock_gettime(ClockId::ThreadCPUTime);
         let request = self.request(ASK_FOR_TID, own.to_ne_bytes().to_vec());
         let answer = self.ask(request, NLM_F_REQUEST)?;
-        matches!(answer, Taskstats::Record(Some(record)) if record.tid == own).then_some(())
+        matches!(answer, Taskstats::Record(Some(record)) if record.tid == own && record.run > 0)
+            .then_some(())
     }
 
     /// Begins or ends to receive records.
