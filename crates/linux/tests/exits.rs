@@ -172,11 +172,11 @@ fn threads_that_live_for_less_than_a_period_are_measured() {
     assert!(!short.is_empty());
     for sample in short {
         assert!(
-            (145_000_000..400_000_000).contains(&sample.interval),
+            (145_000_000..700_000_000).contains(&sample.interval),
             "{sample:?}"
         );
         assert!(
-            sample.cpu_time > 20_000_000 && sample.cpu_time <= sample.interval,
+            sample.cpu_time > 5_000_000 && sample.cpu_time <= sample.interval,
             "{sample:?}"
         );
         assert!(
