@@ -109,7 +109,8 @@ pub struct Observation {
     pub at: u64,
     /// Measured length of the interval, in nanoseconds.
     pub interval: u64,
-    /// Every live thread that was given to perch, and those that ended in the interval.
+    /// Every live thread that was given to perch, and those that ended in the interval; of one that also began in it, if
+    /// it was measured, no mask was read.
     pub threads: Vec<ThreadSample>,
     /// The PUs, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -131,7 +132,7 @@ pub struct Observation {
     /// Threads that were created or that took over another's number, in that order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Origin>,
-    /// Threads that came and went unseen within the interval.
+    /// Threads that came and went within the interval and of which nothing but that is known.
     pub unseen: u64,
     /// CPU time, in nanoseconds, that became known in the interval and that no thread sample covers: that of the
     /// unseen, and of threads' last moments.

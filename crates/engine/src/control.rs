@@ -198,7 +198,9 @@ impl Control {
                 pids.insert(pid);
             }
             own.insert(id, pid);
-            if id.tid == pid {
+            // Of one that came and went unseen, only what it did is known: there is nothing to restore in it.
+            let unseen = ended.contains(&id) && sample.mask.is_none();
+            if id.tid == pid && !unseen {
                 let start = id.start;
                 processes.push(ProcessId { pid, start });
             }

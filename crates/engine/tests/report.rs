@@ -122,6 +122,24 @@ fn unmeasured_time_is_part_of_all_time() {
 }
 
 #[test]
+fn a_thread_that_came_and_went_is_in_the_report_beside_one_that_was_let_go() {
+    let mut collector = Collector::new(&["app".to_owned()]);
+    let first = observation(1, vec![sample(1, SECOND / 2, Some(3))]);
+    see(&mut collector, first, vec![state(1, None)], &[]);
+    let mut last = observation(2, vec![sample(2, SECOND / 8, Some(5))]);
+    last.ended = vec![id(2)];
+    see(&mut collector, last, vec![], &[]);
+    let report = collector.report();
+    let told: Vec<_> = report
+        .threads
+        .iter()
+        .map(|of| (of.thread, of.ended, of.stats.cpu_time))
+        .collect();
+    assert_eq!(told, [(id(1), true, SECOND / 2), (id(2), true, SECOND / 8)]);
+    assert_eq!((report.threads_seen, report.unseen), (2, 0));
+}
+
+#[test]
 fn what_was_refused_has_not_happened() {
     let mut collector = Collector::new(&["app".to_owned()]);
     let made = |tid, outcome| Move {

@@ -2,11 +2,14 @@
 
 mod common;
 
-use common::{Op, bind, bindings, kernel, live, masks, run, session, set, steps};
+use common::{
+    Decide, Op, Scripted, bind, bindings, kernel, live, masks, now, options, run, session, set,
+    steps,
+};
 use perch_core::{
     MetricSource, Outcome, Plan, PuSet, Snapshot, ThreadId, UnitClass, Unmanaged, metric::names,
 };
-use perch_engine::{Acting, Journal, Period, SessionSink};
+use perch_engine::{Acting, Journal, Period, Session, SessionSink};
 use std::sync::{Arc, RwLock};
 
 fn threshold(snapshot: &Snapshot) -> Option<f64> {
@@ -301,6 +304,31 @@ fn a_process_is_journaled_when_it_is_first_seen() {
         own_process: true,
     });
     let mut session = session(&kernel, script, policy, acting, false);
+    let mut journaled = Journaled {
+        dir: dir.path().to_owned(),
+        processes: Vec::new(),
+    };
+    session.run(&mut journaled).unwrap();
+    assert_eq!(journaled.processes[..3], [1, 2, 2]);
+}
+
+#[test]
+fn a_process_that_came_and_went_unseen_is_not_journaled() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
+    let (dir, acting) = live();
+    let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+    // Two processes come in the second period, and one of them goes; only what that did is known.
+    let mut script = steps(4);
+    let fork = || Op::Fork {
+        of: 0,
+        own_process: true,
+    };
+    script[1].before.extend([fork(), fork(), Op::End { of: 2 }]);
+    let mut machine = Scripted::new(&kernel, 2, script);
+    (machine.report_ended, machine.masks_until) = (true, 1);
+    let mut session = Session::new(machine, options(Decide(policy), acting)).unwrap();
+    session.set_clock(now);
     let mut journaled = Journaled {
         dir: dir.path().to_owned(),
         processes: Vec::new(),

@@ -20,6 +20,7 @@ pub mod sampling;
 pub mod signals;
 mod span;
 mod supervise;
+pub mod taskstats;
 pub mod threads;
 pub mod topology;
 

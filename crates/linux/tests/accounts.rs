@@ -2,21 +2,9 @@
 
 mod common;
 
-use common::{alone, machine, shell, until_end};
+use common::{alone, machine, of_children, shell, until_end};
 use perch_core::Targets;
-
-/// CPU time in nanoseconds of all children that this process has waited for, and of theirs.
-fn of_children() -> u64 {
-    // SAFETY: a zeroed rusage is valid, and the kernel fills it in.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage), 0);
-        usage
-    };
-    let time =
-        |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-    time(usage.ru_utime) + time(usage.ru_stime)
-}
+use perch_linux::LinuxMachine;
 
 #[test]
 fn short_lived_processes_are_unmeasured_not_forgotten() {
@@ -24,7 +12,8 @@ fn short_lived_processes_are_unmeasured_not_forgotten() {
     let before = of_children();
     let script = "i=0; while [ $i -lt 60 ]; do \
                   sh -c 'j=0; while [ $j -lt 4000 ]; do j=$((j+1)); done'; i=$((i+1)); done";
-    let mut machine = machine();
+    // With exit records they would be measured.
+    let mut machine = LinuxMachine::builder().per_thread(true).build().unwrap();
     machine.launch(&shell(script)).unwrap();
     let (seen, _) = until_end(&mut machine);
     drop(machine);

@@ -291,7 +291,11 @@ impl Collector {
 
     /// An observation holds every live thread that is followed: what it lacks was detached, and counts as ended.
     fn end_unobserved(&mut self, observation: &Observation) {
-        if self.threads.len() - self.ended <= observation.threads.len() {
+        let live = observation
+            .threads
+            .len()
+            .saturating_sub(observation.ended.len());
+        if self.threads.len() - self.ended <= live {
             return;
         }
         for thread in self.threads.values_mut() {

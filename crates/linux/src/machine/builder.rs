@@ -65,8 +65,8 @@ impl Builder {
         self
     }
 
-    /// Watches threads one by one, as an ordinary user has to, even where whole PUs may be watched: to measure what
-    /// that costs.
+    /// Watches threads one by one and without exit records, as an ordinary user has to, even where more is allowed: to
+    /// measure what that costs and what it misses.
     pub fn per_thread(mut self, per_thread: bool) -> Self {
         self.per_thread = per_thread;
         self
@@ -119,6 +119,7 @@ impl Builder {
             over: false,
             let_go: Vec::new(),
             per_thread: self.per_thread,
+            exit_records: false,
             early: EarlyLooks::default(),
             opened: monotonic(),
             period_end: now,

@@ -3,9 +3,15 @@
 //! have shown that they do not switch very often, and closed soon if they begin to.
 
 use super::LiveMachine;
-use crate::perf::{TaskEvents, task_events::Buffering};
-use perch_core::{MachineError, Remark, ThreadSample};
-use std::time::{Duration, Instant};
+use crate::{
+    perf::{TaskEvents, task_events::Buffering},
+    threads::Sampled,
+};
+use perch_core::{MachineError, Remark, ThreadId, ThreadSample};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 /// Switches a second from which a thread has to be spared the events by which the kernel reports new threads.
 ///
@@ -161,8 +167,12 @@ impl LiveMachine {
     }
 
     /// The same at a period's end, when all threads were looked at.
-    pub(super) fn end_early(&mut self, threads: &[ThreadSample]) {
-        let most = self.fastest(threads.iter().filter_map(switches));
+    pub(super) fn end_early(&mut self, sampled: &Sampled) {
+        // Threads that have ended can be spared nothing, and of a short life a rate says little.
+        let ended: HashSet<ThreadId> = sampled.ended.iter().copied().collect();
+        let live = sampled.threads.iter();
+        let live = live.filter(|sample| !ended.contains(&sample.info.id));
+        let most = self.fastest(live.filter_map(switches));
         match self.early.records {
             Records::Pending | Records::Open => {
                 if self.early.records == Records::Open {

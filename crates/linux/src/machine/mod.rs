@@ -59,6 +59,8 @@ pub struct LiveMachine {
     let_go: Vec<ThreadId>,
     /// Whether events are those of single threads even where whole PUs may be watched.
     per_thread: bool,
+    /// Whether the kernel tells what threads did up to their end, or did when there was something to follow.
+    exit_records: bool,
     early: EarlyLooks,
     places: Places,
     /// The default mask as it was last reported.
@@ -187,6 +189,12 @@ impl LiveMachine {
 
     /// Takes in what the kernel reported about threads.
     fn drain_task_events(&mut self) {
+        self.take_in_task_events();
+        // After them: of every thread whose end they tell the exit record was made before.
+        self.tracker.drain_exit_records();
+    }
+
+    fn take_in_task_events(&mut self) {
         let Some(events) = &mut self.task_events else {
             return;
         };
@@ -247,7 +255,11 @@ impl LiveMachine {
 
     /// Opens the kernel's task records: of the whole machine where that is allowed, since it costs the threads
     /// nothing. Those of single threads are opened a little later, if the threads do not switch too often for them.
+    /// Likewise its exit records.
     fn open_task_events(&mut self, pid: i32, target: u32) {
+        if !self.per_thread {
+            self.exit_records |= self.tracker.open_exit_records(self.opened);
+        }
         if let Some(events) = &mut self.task_events {
             // A failure leaves finding the threads to /proc.
             let _ = events.add_process(pid, target);
@@ -359,7 +371,10 @@ impl Machine for LiveMachine {
         let pus = self.pus.observe();
         let irqs = self.irqs.observe(&mut self.affinity);
         let nices = self.nices_of(&sampled.threads);
-        self.end_early(&sampled.threads);
+        self.end_early(&sampled);
+        if self.tracker.is_empty() {
+            self.tracker.close_exit_records();
+        }
         let ended = sampled.ended.len();
         sampled.ended.append(&mut self.let_go);
         self.counting.period(&self.topology, interval, &mut sampled);
@@ -410,11 +425,12 @@ impl Machine for LiveMachine {
     }
 
     fn counting(&self) -> String {
-        let threads = self.counting.description();
-        match self.pus.description() {
-            Some(pus) => format!("{threads}; {pus}"),
-            None => threads,
+        let mut texts = vec![self.counting.description()];
+        texts.extend(self.pus.description().map(str::to_owned));
+        if self.exit_records {
+            texts.push("for threads that ended, the kernel's exit records".to_owned());
         }
+        texts.join("; ")
     }
 }
 

@@ -195,7 +195,7 @@ impl SamplerModule {
     }
 
     /// Decides which CPUs, or which threads, to sample in the next period.
-    fn steer(&mut self, context: &ModuleContext<'_>) {
+    fn steer(&mut self, context: &ModuleContext<'_>, ended: &HashSet<ThreadId>) {
         match &mut self.source {
             Source::System(system) => {
                 let followed = system.follow_cpus();
@@ -215,6 +215,7 @@ impl SamplerModule {
             Source::Threads(threads, bursts) => {
                 let most = self.options.max_switches;
                 let ran = context.threads.iter().filter(|t| t.cpu_time > 0);
+                let ran = ran.filter(|t| !ended.contains(&t.info.id));
                 let (busy, steady): (Vec<_>, Vec<_>) = ran.partition(|t| switches_often(t, most));
                 for thread in &busy {
                     threads.remove(thread.info.id);
@@ -331,14 +332,18 @@ impl Module for SamplerModule {
                 names: &self.names,
                 walk: &mut |mix| walks.next(at, mix),
             };
-            let told = self.known.metrics(thread, ended.contains(&id), &mut how);
-            tell_pace(&mut self.pace, thread, &told);
+            let over = ended.contains(&id);
+            let told = self.known.metrics(thread, over, &mut how);
+            // Of one that has ended no more can be learnt, however fast others are sampled.
+            if !over {
+                tell_pace(&mut self.pace, thread, &told);
+            }
             if let Told::News(metrics) = told {
                 results.push((id, metrics));
             }
         }
         drop(walks);
-        self.steer(context);
+        self.steer(context, &ended);
         self.remark_losses();
         if let Some((process, name)) = self.known.unreadable(context) {
             let text = format!(

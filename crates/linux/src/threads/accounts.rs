@@ -1,8 +1,9 @@
 //! How much CPU time the followed processes had in all, by the kernel's own accounts: what no sample of a thread tells
 //! was spent by threads and processes that came and went within a period, or in a thread's last moments.
 //!
-//! A process's `stat` holds the time of its live and ended threads and, apart, that of the children for which it has
-//! waited (proc(5)), in ticks of 10 ms, rounded down.
+//! A process's CPU-time clock (clock_getcpuclockid(3)) holds the time of its live and ended threads in nanoseconds, as
+//! exact as what `schedstat` tells of each. Its `stat` holds that of the children for which it has waited (proc(5)), in
+//! ticks of 10 ms, rounded down.
 
 use crate::proc::{Reader, parse_stat};
 use std::{
@@ -109,17 +110,22 @@ impl Accounts {
         self.rest = Some(now + (now - began).max(Duration::from_micros(100)) * SHARE);
     }
 
-    /// Time that no sample tells of and that was not told before.
+    /// Time that no sample tells of and that was not told before; it is told now.
     pub fn unmeasured(&mut self) -> u64 {
+        let unmeasured = self.rest();
+        self.told += unmeasured;
+        unmeasured
+    }
+
+    /// Time that no sample tells of and that was not told before.
+    pub fn rest(&self) -> u64 {
         let open: i64 = self
             .of
             .values()
             .map(|of| of.last as i64 - of.before as i64)
             .sum();
         let all = u64::try_from(open + self.gone).unwrap_or(0);
-        let unmeasured = all.saturating_sub(self.sampled + self.told);
-        self.told += unmeasured;
-        unmeasured
+        all.saturating_sub(self.sampled + self.told)
     }
 
     /// A process is gone.
@@ -138,13 +144,57 @@ fn read(reader: &mut Reader, pid: i32, tick: u64) -> Option<(u64, i32, u64)> {
         .file(&format!("/proc/{pid}/stat"))
         .ok()
         .and_then(parse_stat)?;
-    let ticks = stat.ticks.saturating_add(stat.children);
-    Some((stat.start, stat.parent, ticks.saturating_mul(tick)))
+    let (start, parent) = (stat.start, stat.parent);
+    let ticks = |ticks: u64| ticks.saturating_mul(tick);
+    let (own, children) = (ticks(stat.ticks), ticks(stat.children));
+    let own = cpu_clock(pid).unwrap_or(own);
+    Some((start, parent, own.saturating_add(children)))
+}
+
+/// A process's CPU time in nanoseconds, until it has been waited for. Every user may read it.
+fn cpu_clock(pid: i32) -> Option<u64> {
+    let mut clock = 0;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel and the C library write to these two, and only read `clock` otherwise.
+    let read = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    read.then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_read_to_the_nanosecond_while_it_waits_for_its_parent() {
+        let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", busy])
+            .spawn()
+            .unwrap();
+        let (pid, mut reader) = (child.id() as i32, Reader::new());
+        let tick = 10_000_000;
+        while !(reader.stat(pid, pid)).is_ok_and(|stat| stat.is_dead()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let stat = reader.stat(pid, pid).unwrap();
+        let (start, ticks) = (stat.start, stat.ticks);
+        let (read_start, _, spent) = read(&mut reader, pid, tick).unwrap();
+        assert_eq!(read_start, start);
+        // User and system time are rounded down apart.
+        assert!(
+            (ticks * tick..=(ticks + 2) * tick).contains(&spent),
+            "{spent}, {ticks}"
+        );
+        assert!(spent > 0 && spent % tick != 0, "{spent}");
+        child.wait().unwrap();
+        assert!(read(&mut reader, pid, tick).is_none());
+    }
 
     fn account(parent: i32, before: u64, last: u64) -> Account {
         Account {

@@ -42,6 +42,7 @@ impl Tracker {
             self.aged = Instant::now();
             self.lineage.age();
             self.origins.age();
+            self.exits.age();
         }
         self.consider_told();
         let before = self.last_number;

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod discover;
+mod exits;
 #[cfg(test)]
 mod group_tests;
 mod lineage;
@@ -25,6 +26,7 @@ use crate::{
     proc::{Gone, Reader, RunClock, Schedstat},
 };
 use accounts::Accounts;
+use exits::Exits;
 use lineage::Lineage;
 use names::Names;
 use origins::Origins;
@@ -123,6 +125,7 @@ pub struct Tracker {
     lineage: Lineage,
     origins: Origins,
     accounts: Accounts,
+    exits: Exits,
     /// Process groups that processes of ours lead or led, and that others are in too.
     shared_groups: BTreeSet<i32>,
     /// Processes of which it was said that they may descend from one of these or not.
@@ -133,7 +136,7 @@ pub struct Tracker {
     has_records: bool,
     /// The kernel's task records tell of every thread of the machine.
     has_all_records: bool,
-    /// Threads whose fork and exit were both reported before they were looked at.
+    /// Threads whose fork and exit were both reported before they were looked at, and of which no record tells.
     unseen: u64,
     /// Whether new threads are looked at between samples.
     watches_young: bool,
@@ -168,6 +171,7 @@ impl Tracker {
             lineage: Lineage::default(),
             origins: Origins::default(),
             accounts: Accounts::default(),
+            exits: Exits::default(),
             shared_groups: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             aged: Instant::now(),
@@ -283,7 +287,8 @@ impl Tracker {
     /// Asks the kernel how much CPU time there was in all, if something has ended or after some periods; certainly if
     /// it `must` be. To be called before threads are sampled: what they do in between is measured in the next period.
     pub fn read_accounts(&mut self, must: bool) {
-        let ended = self.unseen > 0 || self.threads.values().any(|thread| thread.ended);
+        let passed = self.unseen > 0 || self.exits.has_passed();
+        let ended = passed || self.threads.values().any(|thread| thread.ended);
         self.accounts.read(&mut self.reader, self.tick, ended, must);
     }
 

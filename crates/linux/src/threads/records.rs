@@ -94,7 +94,9 @@ impl Tracker {
 
     /// A thread was reported, and had ended before it was looked at.
     pub(super) fn came_and_went(&mut self, told: &Created) {
-        self.unseen += 1;
+        if !self.exits.passed(told) {
+            self.unseen += 1;
+        }
         self.origins.unseen(told);
         if told.tid == told.pid {
             // Others of its threads may live, and what it has created.

@@ -5,6 +5,7 @@ use crate::{
     limits::{Budget, Purpose},
     proc::{Gone, Reader, RunClock, Schedstat, Stat, parse_stat},
     span::{counted, is_due},
+    taskstats::ExitRecord,
 };
 use perch_core::{ThreadId, ThreadSample};
 use std::{sync::Arc, time::Duration};
@@ -27,6 +28,7 @@ pub struct Sampled {
 impl Tracker {
     /// Reads all threads. `interval` is the time since the last reading in nanoseconds.
     pub fn sample(&mut self, interval: u64) -> Sampled {
+        self.drain_exit_records();
         let now = since_boot();
         let mut sampled = Sampled::default();
         let mut threads = std::mem::take(&mut self.threads);
@@ -69,7 +71,15 @@ impl Tracker {
             };
             if !alive {
                 thread.ended = true;
-                (sample.switches, sample.migrations) = (None, None);
+                sample.migrations = None;
+                let record = self.exits.of_followed(thread.id, self.tick);
+                finish(thread, &mut sample, record.as_ref());
+                // Else `/proc` has shown all that it did.
+                if let Some(record) = record
+                    && record.run >= thread.spent.run
+                {
+                    self.exits.note(thread.id, &record);
+                }
                 sampled.ended.push(thread.id);
             } else if thread.pid == thread.id.tid
                 && let Some(process) = self.processes.get_mut(&thread.pid)
@@ -104,6 +114,8 @@ impl Tracker {
             }
         }
         self.forget_ended(&sampled.ended);
+        self.sample_passed(&mut sampled);
+        self.divide_rest(&mut sampled);
         sampled
     }
 
@@ -136,6 +148,20 @@ impl Tracker {
             self.origins.executed(first, caller, None);
         }
     }
+}
+
+/// What a thread did up to its end since it was last read, as far as it is known.
+fn finish(thread: &Thread, sample: &mut ThreadSample, record: Option<&ExitRecord>) {
+    let Some(record) = record else {
+        sample.switches = None;
+        return;
+    };
+    // One that waits for its parent shows more in `/proc` than it had done when the record was made.
+    sample.cpu_time += record.run.saturating_sub(thread.spent.run);
+    sample.wait_time += record.wait.saturating_sub(thread.spent.wait);
+    let more = record.slices.saturating_sub(thread.spent.slices);
+    sample.switches = Some(sample.switches.unwrap_or(0) + more);
+    sample.interval = sample.interval.max(sample.cpu_time);
 }
 
 fn read(
@@ -182,6 +208,10 @@ fn update(
     sample.cpu_time = growth(spent.run, before.run);
     sample.wait_time = growth(spent.wait, before.wait);
     sample.interval = sample.interval.max(sample.cpu_time);
+    if means.clock == RunClock::Schedstat {
+        // Each time slice but the running one ended with a switch.
+        sample.switches = Some(growth(spent.slices, before.slices));
+    }
     let ran = spent.run != before.run;
     if !ran && !thread.new {
         return true;
@@ -191,14 +221,10 @@ fn update(
         return false;
     }
     let (pid, tid) = (thread.pid, thread.id.tid);
-    sample.switches = match means.clock {
-        // Each time slice but the running one ended with a switch.
-        RunClock::Schedstat => Some(growth(spent.slices, before.slices)),
-        RunClock::Stat => {
-            let now = means.reader.status(pid, tid).ok().and_then(|s| s.switches);
-            delta(&mut thread.switches, now)
-        }
-    };
+    if means.clock == RunClock::Stat {
+        let now = means.reader.status(pid, tid).ok().and_then(|s| s.switches);
+        sample.switches = delta(&mut thread.switches, now);
+    }
     let visible = Some(visible_mask(tid));
     if visible != thread.visible {
         thread.visible = visible;
@@ -280,7 +306,7 @@ fn own_interval(thread: &Thread, now: u64, interval: u64, tick: u64) -> u64 {
 }
 
 /// Nanoseconds since boot, suspended time included, as start times count.
-fn since_boot() -> u64 {
+pub(super) fn since_boot() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     (now.tv_sec as u64)
         .saturating_mul(SECOND)

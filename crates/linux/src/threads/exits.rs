@@ -1,0 +1,397 @@
+//! What threads did up to their very end, where the kernel's exit records tell: the last moments of followed threads, and
+//! the whole life of those that came and went between two looks.
+//!
+//! A record tells the run time as of the last clock tick or switch before. The processes' accounts hold what came after;
+//! it is divided among the threads that ended since the last look, in proportion to what each can have had.
+
+use super::{Created, SECOND, Sampled, Tracker};
+use crate::{
+    proc::RunClock,
+    taskstats::{Exit, ExitRecord, ExitRecords},
+};
+use perch_core::{Remark, ThreadId, ThreadInfo, ThreadSample, text};
+use rustix::time::{ClockId, clock_getres};
+use std::{collections::HashMap, mem};
+
+/// Records of so many threads are kept in each generation: most are of strangers.
+const KEPT: usize = 1 << 16;
+
+/// A record is made, and a creation told, up to this much later than it happened: the thread may have to wait for a PU in
+/// between. A number is not given out again as soon.
+const LATE: u64 = SECOND;
+
+/// A record, and whether a sample has told of it.
+#[derive(Debug)]
+struct Kept {
+    exit: Exit,
+    told: bool,
+}
+
+/// The records that came lately.
+#[derive(Debug, Default)]
+pub(super) struct Exits {
+    source: Option<ExitRecords>,
+    /// When the machine was opened, in nanoseconds of CLOCK_MONOTONIC.
+    opened: u64,
+    /// By thread number.
+    present: HashMap<i32, Kept>,
+    last: HashMap<i32, Kept>,
+    /// Nanoseconds between two clock ticks of the kernel.
+    tick: u64,
+    /// Threads that ended since the last sample, and by how much the run time of each may be too short.
+    short: Vec<(ThreadId, u64)>,
+    /// Threads that came and went since the last sample.
+    passed: Vec<Created>,
+    /// Whether records were lost.
+    lost: bool,
+}
+
+impl Exits {
+    /// Takes in what waits.
+    fn drain(&mut self) {
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        let (exits, lost) = source.drain();
+        self.lost |= lost;
+        for exit in exits {
+            if self.present.len() < KEPT {
+                let kept = Kept { exit, told: false };
+                self.present.insert(exit.record.tid, kept);
+            }
+        }
+    }
+
+    /// The record of a thread that has ended and that began in this span of CLOCK_MONOTONIC, in nanoseconds; and whether
+    /// it was asked for before.
+    fn of(&mut self, tid: i32, began: (u64, u64)) -> Option<(ExitRecord, bool)> {
+        let kept = match self.present.get_mut(&tid) {
+            Some(kept) => kept,
+            None => self.last.get_mut(&tid)?,
+        };
+        let (record, made) = (kept.exit.record, kept.exit.made);
+        let start = |end: u64| end.saturating_sub(record.elapsed);
+        let same = start(made.0) <= began.1 + LATE && began.0 <= start(made.1) + LATE;
+        same.then(|| (record, mem::replace(&mut kept.told, true)))
+    }
+
+    /// The record of a followed thread.
+    pub fn of_followed(&mut self, id: ThreadId, tick: u64) -> Option<ExitRecord> {
+        let start = id.start.saturating_mul(tick);
+        // /proc counts suspended time before the start, CLOCK_MONOTONIC does not.
+        let suspended = suspended();
+        let began = (start.saturating_sub(suspended), start + tick);
+        let mut told = self.of(id.tid, began);
+        if told.is_none() {
+            // It may have ended a moment ago.
+            self.drain();
+            told = self.of(id.tid, began);
+        }
+        told.map(|(record, _)| record)
+    }
+
+    /// The record of a thread that came and went.
+    fn of_passed(&mut self, created: &Created) -> Option<(ExitRecord, bool)> {
+        let at = created.at + self.opened;
+        self.of(created.tid, (at, at))
+    }
+
+    /// A sample tells of a thread what its record does, and no more.
+    pub fn note(&mut self, id: ThreadId, record: &ExitRecord) {
+        let known = record.run.saturating_add(record.wait);
+        let short = record.elapsed.saturating_sub(known).min(self.tick);
+        self.short.push((id, short));
+    }
+
+    /// What is remembered grows older.
+    pub fn age(&mut self) {
+        self.last = mem::take(&mut self.present);
+    }
+
+    /// Whether threads have come and gone since the last sample.
+    pub fn has_passed(&self) -> bool {
+        !self.passed.is_empty()
+    }
+
+    /// A thread came and went. False if there are no records of such threads.
+    pub fn passed(&mut self, created: &Created) -> bool {
+        if self.source.is_some() {
+            self.passed.push(*created);
+        }
+        self.source.is_some()
+    }
+}
+
+impl Tracker {
+    /// From now on the kernel tells what threads did up to their end, if it may: `opened` is when the machine was opened,
+    /// in nanoseconds of CLOCK_MONOTONIC. Whether it does.
+    pub fn open_exit_records(&mut self, opened: u64) -> bool {
+        // Records hold the numbers of schedstat.
+        if self.exits.source.is_none() && self.clock == RunClock::Schedstat {
+            self.exits.source = ExitRecords::open();
+            self.exits.opened = opened;
+            // What the coarse clocks go by.
+            let tick = clock_getres(ClockId::MonotonicCoarse);
+            self.exits.tick = tick.tv_sec as u64 * SECOND + tick.tv_nsec as u64;
+        }
+        self.exits.source.is_some()
+    }
+
+    /// Nothing is followed any more.
+    pub fn close_exit_records(&mut self) {
+        self.unseen += self.exits.passed.len() as u64;
+        self.exits = Exits::default();
+    }
+
+    /// Takes in the kernel's exit records, so that they need not wait for the end of a period.
+    pub fn drain_exit_records(&mut self) {
+        self.exits.drain();
+        if mem::take(&mut self.exits.lost) {
+            let text = "the kernel had more to tell of threads that ended than perch could take in: the CPU time of \
+                        some is known of their processes only";
+            self.remarks
+                .push(Remark::warning("exit-records-lost", text).once());
+        }
+    }
+
+    /// Adds the threads that came and went since the last sample, or counts those without a record.
+    pub(super) fn sample_passed(&mut self, sampled: &mut Sampled) {
+        let passed = mem::take(&mut self.exits.passed);
+        let before = sampled.threads.len();
+        for created in passed {
+            match self.exits.of_passed(&created) {
+                Some((record, false)) => {
+                    let sample = self.whole_life(&created, &record);
+                    self.accounts.sampled(sample.cpu_time);
+                    self.exits.note(sample.info.id, &record);
+                    sampled.ended.push(sample.info.id);
+                    sampled.threads.push(sample);
+                }
+                // /proc had shown it.
+                Some((_, true)) => {}
+                None => self.unseen += 1,
+            }
+        }
+        if sampled.threads.len() > before {
+            sampled.threads.sort_by_key(|sample| sample.info.id);
+        }
+    }
+
+    /// Divides what the accounts tell beyond the records.
+    pub(super) fn divide_rest(&mut self, sampled: &mut Sampled) {
+        let short = mem::take(&mut self.exits.short);
+        let all: u64 = short.iter().map(|(_, short)| short).sum();
+        let rest = self.accounts.rest().min(all);
+        if rest == 0 {
+            return;
+        }
+        for (id, short) in short {
+            let part = (u128::from(rest) * u128::from(short) / u128::from(all)) as u64;
+            let place = sampled
+                .threads
+                .binary_search_by_key(&id, |sample| sample.info.id);
+            if let Some(sample) = place.ok().and_then(|at| sampled.threads.get_mut(at)) {
+                sample.cpu_time += part;
+                sample.interval = sample.interval.max(sample.cpu_time);
+                self.accounts.sampled(part);
+            }
+        }
+    }
+
+    /// The only sample of a thread that came and went.
+    fn whole_life(&mut self, created: &Created, record: &ExitRecord) -> ThreadSample {
+        let at = created.at + self.exits.opened;
+        let start = (at + suspended()) / self.tick;
+        let name = self.names.get(&name(record));
+        let process = match self.processes.get(&created.pid) {
+            Some(process) => process.name.clone(),
+            // The first thread's record may be here too.
+            None => {
+                let first = self.exits.present.get(&created.pid);
+                first.map_or_else(
+                    || name.clone(),
+                    |first| self.names.get(&self::name(&first.exit.record)),
+                )
+            }
+        };
+        ThreadSample {
+            info: ThreadInfo {
+                id: ThreadId {
+                    tid: created.tid,
+                    start,
+                },
+                pid: created.pid,
+                name,
+                process,
+            },
+            interval: record.elapsed.max(record.run),
+            cpu_time: record.run,
+            wait_time: record.wait,
+            switches: Some(record.slices),
+            migrations: None,
+            last_pu: None,
+            mask: None,
+            counts: Vec::new(),
+            metrics: Default::default(),
+        }
+    }
+}
+
+fn name(record: &ExitRecord) -> String {
+    let name = record.name.split(|byte| *byte == 0).next();
+    text::name(name.unwrap_or_default())
+}
+
+/// For how long the machine was suspended since it was booted, in nanoseconds.
+fn suspended() -> u64 {
+    super::sample::since_boot().saturating_sub(crate::perf::task_events::monotonic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that began 5 s after the machine was opened and lived for 2 s.
+    const TID: i32 = 77;
+    const OPENED: u64 = 1_000 * SECOND;
+    const CREATED: Created = Created {
+        pid: TID,
+        tid: TID,
+        by_pid: 1,
+        by_tid: 1,
+        at: 5 * SECOND,
+    };
+
+    fn exit() -> Exit {
+        Exit {
+            record: ExitRecord {
+                tid: TID,
+                name: *b"brief\0\0\0\0\0\0\0\0\0\0\0",
+                elapsed: 2 * SECOND,
+                run: SECOND,
+                wait: 3,
+                slices: 4,
+            },
+            made: (OPENED + 7 * SECOND, OPENED + 8 * SECOND),
+        }
+    }
+
+    fn tracker(exit: Exit) -> Tracker {
+        let mut tracker = Tracker::new();
+        tracker.exits.opened = OPENED;
+        let kept = Kept { exit, told: false };
+        tracker.exits.present.insert(TID, kept);
+        tracker
+    }
+
+    #[test]
+    fn a_thread_that_came_and_went_is_told_once_with_its_whole_life() {
+        let mut tracker = tracker(exit());
+        // Its creation may be told again by /proc, or late.
+        tracker.exits.passed = vec![CREATED, CREATED];
+        let sampled = tracker.sample(SECOND);
+        assert_eq!(tracker.take_unseen(), 0);
+        let [sample] = &sampled.threads[..] else {
+            panic!("{sampled:?}");
+        };
+        assert_eq!(sampled.ended, [sample.info.id]);
+        let info = &sample.info;
+        assert_eq!(
+            (info.id.tid, info.pid, &*info.name, &*info.process),
+            (TID, TID, "brief", "brief")
+        );
+        assert_eq!(
+            (sample.cpu_time, sample.wait_time, sample.switches),
+            (SECOND, 3, Some(4))
+        );
+        assert_eq!(sample.interval, 2 * SECOND);
+    }
+
+    #[test]
+    fn records_of_strangers_and_of_earlier_threads_with_the_number_say_nothing() {
+        let mut tracker = tracker(exit());
+        assert!(tracker.sample(SECOND).threads.is_empty());
+        // It began when the other had ended, or lived for longer than since then.
+        for (at, elapsed) in [(10 * SECOND, 2 * SECOND), (5 * SECOND, 9 * SECOND)] {
+            let mut exit = exit();
+            exit.record.elapsed = elapsed;
+            let mut tracker = self::tracker(exit);
+            tracker.exits.passed = vec![Created { at, ..CREATED }];
+            assert!(tracker.sample(SECOND).threads.is_empty());
+            assert_eq!(tracker.take_unseen(), 1);
+        }
+    }
+
+    #[test]
+    fn what_came_after_the_records_is_divided_by_what_each_can_have_had() {
+        let mut tracker = tracker(exit());
+        let mut other = exit();
+        // It waited for all but 1 ms of the time in which it did not run.
+        (other.record.tid, other.record.wait) = (TID + 1, SECOND - 1_000_000);
+        let kept = Kept {
+            exit: other,
+            told: false,
+        };
+        tracker.exits.present.insert(TID + 1, kept);
+        tracker.exits.tick = 4_000_000;
+        tracker.exits.passed = vec![
+            CREATED,
+            Created {
+                tid: TID + 1,
+                ..CREATED
+            },
+        ];
+        // The records alone tell 2 s; after them the first can have had one tick, the other 1 ms.
+        tracker.orphan_ended(TID, 2 * SECOND + 2_500_000);
+        let sampled = tracker.sample(SECOND);
+        let times: Vec<u64> = sampled
+            .threads
+            .iter()
+            .map(|sample| sample.cpu_time)
+            .collect();
+        assert_eq!(times, [SECOND + 2_000_000, SECOND + 500_000]);
+        assert_eq!(tracker.take_unmeasured(), 0);
+        // What is more than they can have had is nobody's.
+        tracker.orphan_ended(TID, SECOND);
+        assert!(tracker.sample(SECOND).threads.is_empty());
+        assert_eq!(tracker.take_unmeasured(), SECOND);
+    }
+
+    #[test]
+    fn records_are_kept_while_others_may_come_late() {
+        let mut tracker = tracker(exit());
+        tracker.exits.age();
+        tracker.exits.passed = vec![CREATED];
+        assert_eq!(tracker.sample(SECOND).threads.len(), 1);
+        tracker.exits.age();
+        tracker.exits.passed = vec![CREATED];
+        assert!(tracker.sample(SECOND).threads.is_empty());
+    }
+
+    #[test]
+    fn lost_records_are_said_and_those_threads_counted() {
+        let mut tracker = Tracker::new();
+        if !tracker.open_exit_records(0) {
+            return perch_skip::skip!(Root, "exit records are refused here");
+        }
+        let source = tracker.exits.source.as_ref().expect("open");
+        source.keep_few();
+        for _ in 0..50 {
+            std::thread::spawn(|| ()).join().unwrap();
+        }
+        tracker.drain_exit_records();
+        let remarks = tracker.take_remarks();
+        assert!(
+            remarks
+                .iter()
+                .any(|remark| remark.code == "exit-records-lost"),
+            "{remarks:?}"
+        );
+        tracker.drain_exit_records();
+        assert!(tracker.take_remarks().is_empty());
+        tracker.came_and_went(&CREATED);
+        assert_eq!(tracker.take_unseen(), 0);
+        tracker.sample(SECOND);
+        assert_eq!(tracker.take_unseen(), 1);
+    }
+}
