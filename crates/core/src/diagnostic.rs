@@ -1,5 +1,10 @@
 //! Mistakes in files that people write, reported with file, line, column and the line itself.
 
+pub use crate::{
+    plain_words::from_deserializer,
+    suggest::{did_you_mean, did_you_mean_one_of, nearest, one_of},
+};
+
 use crate::text::acts;
 use std::{fmt, ops::Range};
 use unicode_width::UnicodeWidthChar;
@@ -113,55 +118,9 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// The candidate that looks most like `wrong`, if any looks like it at all.
-pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |candidate: &str| {
-        let like = strsim::jaro_winkler(wrong, candidate);
-        // Two letters swapped, one too few or too many: short names are not alike by the other measure then.
-        let slip = wrong.len() > 2 && strsim::damerau_levenshtein(wrong, candidate) == 1;
-        if slip { 1.0 + like } else { like }
-    };
-    candidates
-        .into_iter()
-        .map(|candidate| (likeness(candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
-}
-
-/// "did you mean `x`?", if there is a candidate near enough.
-pub fn did_you_mean<'a>(
-    wrong: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
-    nearest(wrong, candidates).map(|near| format!("did you mean `{near}`?"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    const NAMES: [&str; 7] = [
-        "symbiosis",
-        "workover",
-        "masa",
-        "cpi",
-        "sos",
-        "observe",
-        "fixed",
-    ];
-
-    proptest! {
-        #[test]
-        fn two_letters_swapped_are_found(name in 0..NAMES.len(), at in 0..8usize) {
-            let mut letters: Vec<char> = NAMES[name].chars().collect();
-            let at = at % (letters.len() - 1);
-            letters.swap(at, at + 1);
-            let wrong: String = letters.into_iter().collect();
-            prop_assert_eq!(nearest(&wrong, NAMES), Some(NAMES[name]));
-        }
-    }
 
     /// Wide characters take two columns, combining ones none, and those that act on a terminal are blanks.
     #[test]
@@ -186,12 +145,5 @@ mod tests {
         }
         let wide = Diagnostic::at("f", "日本 = 1", 0..6, "wrong", None).to_string();
         assert!(wide.ends_with("| ^^^^"), "{wide}");
-    }
-
-    #[test]
-    fn what_looks_like_none_finds_none() {
-        for wrong in ["", "x", "zzz", "policy"] {
-            assert_eq!(nearest(wrong, NAMES), None, "{wrong}");
-        }
     }
 }

@@ -30,7 +30,7 @@ pub fn check_needs<'a>(
                 some => format!("provided are: {}", some.join(", ")),
             };
             return Err(MachineError::Other(format!(
-                "module '{}' needs the metric '{missing}', which no module before it provides; {there}",
+                "module `{}` needs the metric `{missing}`, which no module before it provides; {there}",
                 module.name()
             )));
         }

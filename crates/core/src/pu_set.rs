@@ -67,17 +67,35 @@ impl PuSet {
 
     /// The PUs that are in both.
     pub fn and(&self, other: &Self) -> Self {
-        Self(self.0.intersection(&other.0).collect())
+        let mut both = self.clone();
+        both.0.intersect_with(&other.0);
+        both
     }
 
     /// The PUs that are in either.
     pub fn or(&self, other: &Self) -> Self {
-        Self(self.0.union(&other.0).collect())
+        let mut either = self.clone();
+        either.insert_all(other);
+        either
+    }
+
+    /// Adds all PUs of the other set: many small sets are put together without a copy for each.
+    pub fn insert_all(&mut self, other: &Self) {
+        self.0.union_with(&other.0);
+    }
+
+    /// All PUs of these sets.
+    pub fn union<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut all = Self::new();
+        sets.into_iter().for_each(|set| all.insert_all(set));
+        all
     }
 
     /// The PUs of this set that are not in the other.
     pub fn minus(&self, other: &Self) -> Self {
-        Self(self.0.difference(&other.0).collect())
+        let mut rest = self.clone();
+        rest.0.difference_with(&other.0);
+        rest
     }
 
     /// Whether every PU of this set is in the other.
@@ -172,7 +190,7 @@ impl fmt::Debug for PuSet {
 
 /// A text that is no PU list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no PU list: write numbers and ranges such as 0-3,8 (at most {MAX_PU})")]
+#[error("`{0}` is not a valid PU list: write numbers and ranges such as 0-3,8 (at most {MAX_PU})")]
 pub struct PuSetError(pub String);
 
 impl FromStr for PuSet {
@@ -241,6 +259,9 @@ mod tests {
             prop_assert_eq!(a.and(&b).len() + a.minus(&b).len(), a.len());
             prop_assert_eq!(a.or(&b).len(), a.len() + b.minus(&a).len());
             prop_assert!(a.and(&b).is_subset(&a) && a.is_subset(&a.or(&b)));
+            prop_assert!(a.and(&b).iter().eq(a.iter().filter(|pu| b.contains(*pu))));
+            prop_assert!(a.minus(&b).iter().eq(a.iter().filter(|pu| !b.contains(*pu))));
+            prop_assert_eq!(PuSet::union([&a, &b]), a.or(&b));
         }
     }
 

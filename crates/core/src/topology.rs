@@ -252,7 +252,7 @@ impl Topology {
 
     /// The sets, and for PUs that are in none of them the fallback's.
     fn or_else_uncovered(&self, sets: Vec<PuSet>, fallback: Vec<PuSet>) -> Vec<PuSet> {
-        let covered = sets.iter().fold(PuSet::new(), |all, set| all.or(set));
+        let covered = PuSet::union(&sets);
         let rest = fallback.into_iter().filter(|set| set.is_disjoint(&covered));
         sets.iter().cloned().chain(rest).collect()
     }

@@ -12,7 +12,7 @@ pub struct Weight(u32);
 
 /// A text or number that is not a weight.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a weight is a whole number from 1 to 10000 (100 is the usual one), not '{0}'")]
+#[error("a weight is a whole number from 1 to 10000 (100 is the usual one), not `{0}`")]
 pub struct WeightError(String);
 
 /// The scheduler's weights of nice -20 to 19 (`sched_prio_to_weight`, kernel/sched/core.c).

@@ -77,7 +77,7 @@ impl Limiter {
                 let more = mem::take(&mut bucket.suppressed);
                 remarks.push(Remark::note(
                     "suppressed",
-                    format!("{more} more remarks of the kind '{code}' were not shown"),
+                    format!("{more} more remarks of the kind `{code}` were not shown"),
                 ));
             }
         }

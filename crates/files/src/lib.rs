@@ -125,6 +125,14 @@ pub fn output(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// The file `NAME.toml` in the current folder, if there is one: what a user may mean who gives a name where names and files
+/// may be given.
+pub fn toml_of(name: &str) -> Option<String> {
+    let file = format!("{name}.toml");
+    let is_there = !name.is_empty() && !name.contains('/') && Path::new(&file).is_file();
+    is_there.then_some(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

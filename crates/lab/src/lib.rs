@@ -36,7 +36,7 @@ pub mod tournament;
 mod variation;
 
 pub use error::{Diagnostic, LabError};
-pub use experiment::Experiment;
+pub use experiment::{Experiment, duration};
 pub use processor::SimProcessor;
 pub use results::Results;
 pub use run::{Progress, run, run_on};
@@ -87,16 +87,19 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// The experiment that a user names: a file if it ends in `.toml`, else a shipped one.
+/// Whether a user's text names a file: it ends in `.toml` or another extension, or begins as only paths do.
+fn is_path(name: &str) -> bool {
+    let begins = ["/", "./", "../", "~"];
+    Path::new(name).extension().is_some() || begins.iter().any(|start| name.starts_with(start))
+}
+
+/// The experiment that a user names: a file if it ends in `.toml` or begins with `./` or `/`, else a shipped one.
 ///
 /// # Errors
 /// No such experiment, a file that cannot be read, the first mistake in it.
 pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
     let path = Path::new(name_or_path);
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "toml")
-    {
+    if is_path(name_or_path) {
         let text = perch_files::read_to_string(path).map_err(|error| LabError::Read {
             path: path.to_owned(),
             error,
@@ -117,7 +120,9 @@ pub fn load(name_or_path: &str) -> Result<Experiment, LabError> {
             .iter()
             .filter_map(|name| Some(name.split_once('/')?.0));
         let all = names.iter().map(String::as_str).chain(papers);
-        let hint = perch_core::diagnostic::did_you_mean(name_or_path, all);
+        let hint = perch_files::toml_of(name_or_path)
+            .map(|file| format!("here is a file of that name: write `{file}`"))
+            .or_else(|| perch_core::diagnostic::did_you_mean(name_or_path, all));
         return Err(LabError::Unknown {
             name: name_or_path.to_owned(),
             hint: hint.map(|hint| format!("; {hint}")).unwrap_or_default(),

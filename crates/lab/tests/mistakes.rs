@@ -53,6 +53,12 @@ fn mistakes_are_told_with_their_place() {
         ("seeds = [1, 2]", "seeds = []"),
         ("\"1000 cycles\"", "\"1000 rounds\""),
         ("\"1000 cycles\"", "\"0 cycles\""),
+        (
+            "{ warm-up = \"10 cycles\", length = \"1000 cycles\" }",
+            "\"1s\"",
+        ),
+        ("length = \"1000 cycles\"", "lenght = \"1000 cycles\""),
+        ("warm-up = \"10 cycles\"", "warm-up = 10"),
         ("name = \"b\"", "name = \"a\""),
         ("machine = \"cmt-b\"", "machine = \"cmt-bb\""),
         ("machine = \"cmt-b\"", "machine = \"./mine.toml\""),
@@ -97,6 +103,17 @@ fn mistakes_are_told_with_their_place() {
         })
         .collect();
     insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn keys_may_have_underscores_and_units_any_case() {
+    let text = GOOD
+        .replace("warm-up", "warm_up")
+        .replace("10 cycles", "10 Cycles");
+    let sibling = |_: &str| Err("not here".to_owned());
+    let experiment = parse("test", &text, Path::new("test.toml"), &sibling).unwrap();
+    let good = parse("test", GOOD, Path::new("test.toml"), &sibling).unwrap();
+    assert_eq!(experiment.runs[0].times, good.runs[0].times);
 }
 
 #[test]

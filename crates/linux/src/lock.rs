@@ -5,6 +5,11 @@
 //! in the file, so no user can block root or another user. An ordinary user's perch yields to root's: it finds root's
 //! locks in `/proc/locks`.
 
+mod holders;
+
+pub use holders::Holder;
+use holders::another;
+
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, fcntl},
@@ -47,15 +52,21 @@ pub struct Lock {
     _file: File,
 }
 
-/// The reason why a lock cannot be acquired.
+/// Why a lock cannot be had. The processes that hold it are named where they can be found: not another user's, and not
+/// those of another PID namespace.
 #[derive(Debug)]
 pub enum LockError {
-    /// Another perch places threads on these PUs.
-    Pus(PuSet),
+    /// Other perch processes place threads on these PUs.
+    Pus {
+        /// Those of the PUs that are held.
+        pus: PuSet,
+        /// Who holds them.
+        holders: Vec<Holder>,
+    },
     /// Another perch places interrupts.
-    Irqs,
+    Irqs(Vec<Holder>),
     /// Another perch gives threads CPU weights.
-    Weights,
+    Weights(Vec<Holder>),
     /// The file cannot be used.
     Unusable {
         /// Path of the lock file.
@@ -68,14 +79,20 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pus(pus) => write!(
+            Self::Pus { pus, holders } => write!(
                 f,
-                "another perch places threads on PUs {pus}; give each its own with --pus, or let one observe \
-                 (--policy observe)"
+                "{} places threads on PUs {pus}; give each its own with --pus, or let one observe (--policy observe)",
+                another(holders)
             ),
-            Self::Irqs => f.write_str("another `perch irq --apply` is running: stop it first"),
-            Self::Weights => f.write_str(
-                "another perch gives threads CPU weights; let one at a time have --weight, or stop that one first",
+            Self::Irqs(holders) => write!(
+                f,
+                "{} places interrupts (`perch irq --apply`, or the policy irq): stop it first",
+                another(holders)
+            ),
+            Self::Weights(holders) => write!(
+                f,
+                "{} gives threads CPU weights; let one at a time have --weight, or stop that one first",
+                another(holders)
             ),
             Self::Unusable { path, error } => write!(f, "{}: {error}", path.display()),
         }
@@ -114,7 +131,7 @@ impl LockFile {
                     let held = self.held_elsewhere(&wanted);
                     return match held.is_empty() {
                         true => Ok(Lock { _file: file }),
-                        false => Err(LockError::Pus(held)),
+                        false => Err(self.held(held, &wanted)),
                     };
                 }
                 Err(Errno::EAGAIN | Errno::EACCES) => {}
@@ -125,13 +142,24 @@ impl LockFile {
             let file = self.open()?;
             let mut held = self.held_elsewhere(&wanted);
             for range in &wanted {
-                holders(&file, range.clone(), &mut held).map_err(|e| self.unusable(e.into()))?;
+                add_locked(&file, range.clone(), &mut held).map_err(|e| self.unusable(e.into()))?;
             }
             if !held.is_empty() {
-                return Err(LockError::Pus(held));
+                return Err(self.held(held, &wanted));
             }
         }
-        Err(LockError::Pus(pus.clone()))
+        Err(self.held(pus.clone(), &wanted))
+    }
+
+    fn held(&self, pus: PuSet, wanted: &[Range<u64>]) -> LockError {
+        let holders = self.holders(wanted);
+        LockError::Pus { pus, holders }
+    }
+
+    /// The processes that have locked some of these bytes, here or in the file that is honoured.
+    fn holders(&self, wanted: &[Range<u64>]) -> Vec<Holder> {
+        let files = [Some(&self.path), self.honoured.as_ref()];
+        holders::of(files.into_iter().flatten(), wanted)
     }
 
     /// Takes the right to place interrupts.
@@ -139,7 +167,8 @@ impl LockFile {
     /// # Errors
     /// Another perch has it; a file that cannot be used.
     pub fn irqs(&self) -> Result<Lock, LockError> {
-        self.one(IRQS, LockError::Irqs)
+        self.one(IRQS)
+            .map_err(|error| error.unwrap_or_else(|| LockError::Irqs(self.holders_of(IRQS))))
     }
 
     /// Takes the right to give threads CPU weights.
@@ -147,23 +176,30 @@ impl LockFile {
     /// # Errors
     /// Another perch has it; a file that cannot be used.
     pub fn weights(&self) -> Result<Lock, LockError> {
-        let lock = self.one(WEIGHTS, LockError::Weights)?;
+        let taken = || LockError::Weights(self.holders_of(WEIGHTS));
+        let lock = self
+            .one(WEIGHTS)
+            .map_err(|error| error.unwrap_or_else(taken))?;
         let wanted = WEIGHTS..WEIGHTS + 1;
         let held = self.locked_elsewhere();
         // As with PUs, looked at with the lock in hand.
         match held.iter().any(|held| !common(held, &wanted).is_empty()) {
-            true => Err(LockError::Weights),
+            true => Err(taken()),
             false => Ok(lock),
         }
     }
 
-    /// Takes one byte, or reports that another perch has it.
-    fn one(&self, byte: u64, held: LockError) -> Result<Lock, LockError> {
+    fn holders_of(&self, byte: u64) -> Vec<Holder> {
+        self.holders(&[byte..byte + 1])
+    }
+
+    /// Takes one byte; no error if another perch has it.
+    fn one(&self, byte: u64) -> Result<Lock, Option<LockError>> {
         let file = self.open()?;
         match set(&file, &(byte..byte + 1)) {
             Ok(()) => Ok(Lock { _file: file }),
-            Err(Errno::EAGAIN | Errno::EACCES) => Err(held),
-            Err(errno) => Err(self.unusable(errno.into())),
+            Err(Errno::EAGAIN | Errno::EACCES) => Err(None),
+            Err(errno) => Err(Some(self.unusable(errno.into()))),
         }
     }
 
@@ -271,9 +307,9 @@ fn set(file: &File, range: &Range<u64>) -> Result<(), Errno> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&flock(range))).map(|_| ())
 }
 
-/// Adds the bytes of a range that others have locked. The kernel reports one lock at a time: what lies before and
-/// behind it is asked for again.
-fn holders(file: &File, range: Range<u64>, held: &mut PuSet) -> Result<(), Errno> {
+/// Adds the bytes of a range that others have locked. The kernel tells one lock at a time: what lies before and behind
+/// it is asked for again.
+fn add_locked(file: &File, range: Range<u64>, held: &mut PuSet) -> Result<(), Errno> {
     if range.is_empty() {
         return Ok(());
     }
@@ -289,8 +325,8 @@ fn holders(file: &File, range: Range<u64>, held: &mut PuSet) -> Result<(), Errno
     };
     let locked = common(&range, &(start..end));
     insert(held, &locked);
-    holders(file, range.start..locked.start, held)?;
-    holders(file, locked.end..range.end, held)
+    add_locked(file, range.start..locked.start, held)?;
+    add_locked(file, locked.end..range.end, held)
 }
 
 /// The bytes that a line of `/proc/locks` (proc_locks(5)) shows to be locked by an open file description in this file,
@@ -327,7 +363,14 @@ mod tests {
 
     fn held(result: Result<Lock, LockError>) -> String {
         match result {
-            Err(LockError::Pus(pus)) => pus.to_string(),
+            Err(LockError::Pus { pus, holders }) => {
+                let own = std::process::id();
+                assert!(
+                    holders.iter().any(|holder| holder.pid == own),
+                    "{holders:?}"
+                );
+                pus.to_string()
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -355,7 +398,7 @@ mod tests {
         let locks = LockFile::new(folder.path());
         let _pus = locks.pus(&(0..10_000).collect()).expect("free");
         let irqs = locks.irqs().expect("free");
-        assert!(matches!(locks.irqs(), Err(LockError::Irqs)));
+        assert!(matches!(locks.irqs(), Err(LockError::Irqs(by)) if by.len() == 1));
         drop(irqs);
         assert!(locks.irqs().is_ok());
     }
@@ -369,7 +412,7 @@ mod tests {
             locks.irqs().expect("free"),
         );
         let weights = locks.weights().expect("free");
-        assert!(matches!(locks.weights(), Err(LockError::Weights)));
+        assert!(matches!(locks.weights(), Err(LockError::Weights(by)) if by.len() == 1));
         drop(weights);
         assert!(locks.weights().is_ok());
     }
@@ -457,12 +500,15 @@ mod tests {
         let told = as_user(&of_root);
         assert!(told.contains("outcome: Err(Unusable"), "{told}");
         let told = as_user(&of_user);
-        assert!(told.contains("outcome: Err(Pus({2-3}))"), "{told}");
+        assert!(
+            told.contains("outcome: Err(Pus { pus: {2-3}, holders: [] })"),
+            "{told}"
+        );
         assert!(told.contains("weights: Ok(\"taken\")"), "{told}");
         drop(root);
         let _weights = locks.weights().expect("free");
         let told = as_user(&of_user);
         assert!(told.contains("outcome: Ok(\"taken\")"), "{told}");
-        assert!(told.contains("weights: Err(Weights)"), "{told}");
+        assert!(told.contains("weights: Err(Weights([]))"), "{told}");
     }
 }

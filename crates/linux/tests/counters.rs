@@ -83,7 +83,7 @@ fn what_cannot_be_counted_is_said() {
     let remarks = counters.remarks();
     assert_eq!(remarks.len(), 1);
     assert!(
-        remarks[0].text.contains("event 'fp' cannot be counted"),
+        remarks[0].text.contains("event `fp` cannot be counted"),
         "{remarks:?}"
     );
     assert!(remarks[0].text.contains("no_such_pmu::FP") && remarks[0].text.contains("nowhere"));

@@ -184,7 +184,7 @@ fn a_module_that_fails_does_not_end_the_session() {
         remarks.extend(observation.remarks);
     }
     remarks.retain(|remark| remark.text.contains("failing"));
-    let expected = "module 'failing' fails, so that less is known of threads: failure 1".to_owned();
+    let expected = "module `failing` fails, so that less is known of threads: failure 1".to_owned();
     assert_eq!(remarks.len(), 1);
     assert_eq!(remarks[0].text, expected);
     while machine.wait(Duration::from_secs(2)).unwrap() == perch_core::Wake::Period {}

@@ -2,7 +2,10 @@
 
 use crate::args::{Counters, PlaceArgs, parse_period};
 use anyhow::{Context, Result};
-use perch_core::{Diagnostic, Policy, PuSet, diagnostic::did_you_mean};
+use perch_core::{
+    Diagnostic, Policy, PuSet,
+    diagnostic::{did_you_mean_one_of, from_deserializer},
+};
 use perch_engine::recording::Header;
 use perch_policy::{Calibration, Inputs, PolicyError, registry};
 use schemars::JsonSchema;
@@ -31,12 +34,14 @@ pub struct ConfigFile {
     pub interval: Option<String>,
     /// The processor profile: a name or a file.
     pub profile: Option<String>,
-    /// How threads are known.
+    /// Source of thread metrics: "auto", "pmu" or "sampling".
     pub counters: Option<Counters>,
-    /// Samples a second on each busy PU, where threads are known by sampling (1 to 10000).
+    /// Samples a second on each busy PU, where metrics come from sampling (1 to 10000).
     #[schemars(range(min = 1, max = 10000))]
+    #[serde(alias = "sampling_rate")]
     pub sampling_rate: Option<u32>,
-    /// Place threads even if the user or another program has placed them already.
+    /// Also place threads that the user or another program has placed already.
+    #[serde(alias = "take_over")]
     pub take_over: Option<bool>,
     /// Use only these PUs, such as "0-7".
     pub pus: Option<String>,
@@ -65,7 +70,7 @@ pub struct Settings {
     pub interval: Option<Duration>,
     /// Profile name or file; `None` to detect.
     pub profile: Option<String>,
-    /// How threads are known.
+    /// Source of thread metrics.
     pub counters: Counters,
     /// Samples a second on each busy PU; `None` for the default of the privileges at hand.
     pub sampling_rate: Option<u32>,
@@ -91,20 +96,26 @@ pub const DEFAULT_POLICY: &str = "workover";
 /// The one where nothing else is said on a machine that was calibrated.
 pub const CALIBRATED_POLICY: &str = "symbiosis";
 
-/// The names of all settings.
-const SETTINGS: [&str; 11] = [
-    "policy",
-    "period",
-    "interval",
-    "profile",
-    "counters",
-    "sampling-rate",
-    "take-over",
-    "pus",
-    "pin",
-    "weight",
-    "policies",
+/// The names of all settings, each with a value as it is written.
+const SETTINGS: [(&str, &str); 11] = [
+    ("policy", "\"cpi\""),
+    ("period", "\"1s\""),
+    ("interval", "\"250ms\""),
+    ("profile", "\"zen4\""),
+    ("counters", "\"auto\""),
+    ("sampling-rate", "251"),
+    ("take-over", "false"),
+    ("pus", "\"0-7\""),
+    ("pin", "[\"solver*=core:0-3\"]"),
+    ("weight", "[\"backup*=10\"]"),
+    ("policies", "{ workover = { margin = 0.2 } }"),
 ];
+
+/// The documented spelling of a setting: underscores are as good as hyphens.
+fn setting(name: &str) -> Option<(&'static str, &'static str)> {
+    let name = name.replace('_', "-");
+    SETTINGS.into_iter().find(|(known, _)| *known == name)
+}
 
 /// Makes a mistake of a place, a message and a hint.
 type Wrong<'a> = &'a dyn Fn(Range<usize>, String, Option<String>) -> Box<Diagnostic>;
@@ -117,10 +128,7 @@ fn policy(
 ) -> Result<(), Box<Diagnostic>> {
     let name: &str = key.get_ref();
     let Ok(schema) = registry::schema(name) else {
-        let hint = did_you_mean(name, registry::names()).unwrap_or_else(|| {
-            let all: Vec<&str> = registry::names().collect();
-            format!("there are: {}", all.join(", "))
-        });
+        let hint = did_you_mean_one_of(name, registry::names().collect::<Vec<_>>());
         return Err(wrong(key.span(), format!("no policy `{name}`"), Some(hint)));
     };
     let DeValue::Table(options) = value.get_ref() else {
@@ -137,10 +145,9 @@ fn policy(
         .collect();
     for option in options.keys() {
         let told: &str = option.get_ref();
-        if !known.contains(&told) {
-            let hint = did_you_mean(told, known.iter().copied())
-                .unwrap_or_else(|| format!("it has: {}", known.join(", ")));
-            let message = format!("policy {name} has no option `{told}`");
+        if !known.contains(&&*told.replace('-', "_")) {
+            let hint = did_you_mean_one_of(told, known.iter().copied());
+            let message = format!("unknown key `{told}` of policy {name}");
             return Err(wrong(option.span(), message, Some(hint)));
         }
     }
@@ -168,21 +175,17 @@ impl ConfigFile {
             Box::new(Diagnostic::at(&path, text, at, message, hint))
         };
         let no_toml = |error: toml::de::Error| {
-            wrong(
-                error.span().unwrap_or(0..0),
-                error.message().trim().replace('\n', ", "),
-                None,
-            )
+            let (message, hint) = from_deserializer(error.message(), &[]);
+            wrong(error.span().unwrap_or(0..0), message, hint)
         };
         let file = DeTable::parse(text).map_err(no_toml)?;
         for key in file.get_ref().keys() {
             let name: &str = key.get_ref();
-            if !SETTINGS.contains(&name) {
-                let hint = did_you_mean(name, SETTINGS)
-                    .unwrap_or_else(|| format!("there are: {}", SETTINGS.join(", ")));
+            if setting(name).is_none() {
+                let hint = did_you_mean_one_of(name, SETTINGS.map(|(name, _)| name));
                 return Err(wrong(
                     key.span(),
-                    format!("no setting `{name}`"),
+                    format!("unknown key `{name}`"),
                     Some(hint),
                 ));
             }
@@ -193,8 +196,30 @@ impl ConfigFile {
                 policy(name, options, &wrong)?;
             }
         }
-        let config: Self = toml::from_str(text).map_err(no_toml)?;
-        let at = |name: &str| file.get_ref().get(name).map_or(0..0, Spanned::span);
+        let mut config: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().unwrap_or(0..0);
+            let keys = file.get_ref().iter();
+            let key = keys
+                .filter(|(key, value)| {
+                    key.span().start <= at.start || value.span().start <= at.start
+                })
+                .max_by_key(|(key, value)| key.span().start.max(value.span().start));
+            let form = key.and_then(|(key, _)| setting(key.get_ref()));
+            let mut mistake = no_toml(error);
+            if let Some((name, value)) = form
+                && mistake.message.starts_with("expected ")
+            {
+                let form = || format!("write {name} = {value}");
+                mistake.hint.get_or_insert_with(form);
+            }
+            mistake
+        })?;
+        let spelt = |name: &str, given: &str| given.replace('_', "-") == name;
+        let at = |name: &str| {
+            let mut keys = file.get_ref().iter();
+            let found = keys.find(|(key, _)| spelt(name, key.get_ref()));
+            found.map_or(0..0, |(_, value)| value.span())
+        };
         for (name, time) in [("period", &config.period), ("interval", &config.interval)] {
             if let Some(time) = time {
                 parse_period(time).map_err(|why| wrong(at(name), why, None))?;
@@ -232,6 +257,13 @@ impl ConfigFile {
             );
             return Err(wrong(at, error.to_string(), None));
         }
+        for (name, options) in config.policies.iter_mut() {
+            if let Some(options) = options.as_table_mut()
+                && let Ok(documented) = registry::with_documented_keys(name, options)
+            {
+                *options = documented;
+            }
+        }
         Ok(config)
     }
 
@@ -240,19 +272,27 @@ impl ConfigFile {
     /// # Errors
     /// A file that cannot be read or is no configuration.
     pub fn load(asked: Option<&Path>) -> Result<Self> {
+        Ok(Self::load_from(asked)?.0)
+    }
+
+    /// As [`ConfigFile::load`], with the file's path if there is one.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no configuration.
+    pub fn load_from(asked: Option<&Path>) -> Result<(Self, Option<PathBuf>)> {
         use std::io::ErrorKind::{NotFound, PermissionDenied};
         let (path, must) = match asked {
             Some(path) => (path.to_owned(), true),
             None => match user_config() {
                 Some(path) => (path, false),
-                None => return Ok(Self::default()),
+                None => return Ok((Self::default(), None)),
             },
         };
         match perch_files::read_to_string(&path) {
-            Ok(text) => Ok(Self::parse(&text, &path)?),
+            Ok(text) => Ok((Self::parse(&text, &path)?, Some(path))),
             // The user did not ask for it: HOME may be another user's, as under sudo or setpriv.
             Err(error) if !must && matches!(error.kind(), NotFound | PermissionDenied) => {
-                Ok(Self::default())
+                Ok((Self::default(), None))
             }
             Err(error) => Err(error).with_context(|| format!("{}: cannot be read", path.display())),
         }

@@ -3,6 +3,8 @@
 use perch_core::MachineError;
 use std::{os::unix::process::ExitStatusExt, process::ExitCode};
 
+/// The command line cannot be read (clap's own).
+pub const USAGE: u8 = 2;
 /// perch itself failed (as env(1), timeout(1) and nohup(1) do it).
 pub const FAILED: u8 = 125;
 /// The program cannot be executed.

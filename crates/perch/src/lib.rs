@@ -9,13 +9,31 @@ pub mod processor;
 pub mod render;
 
 use clap::Parser;
-use std::process::ExitCode;
+use perch_core::MachineError;
+use std::{ffi::OsString, process::ExitCode};
 
 /// The whole command, from `argv` to the exit code.
 pub fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let args = match args::Args::try_parse_from(&given) {
+        Ok(args) => args,
+        Err(error) => match args::split_time(&given).filter(|_| error.use_stderr()) {
+            Some(why) => {
+                exit::say(&why);
+                return ExitCode::from(exit::USAGE);
+            }
+            None => error.exit(),
+        },
+    };
     match command::dispatch(args) {
         Ok(code) => code,
-        Err(error) => exit::report(&error),
+        // The unit was taken for the program.
+        Err(error) => match (error.downcast_ref(), args::split_time(&given)) {
+            (Some(MachineError::NotFound { .. }), Some(why)) => {
+                exit::say(&why);
+                ExitCode::from(exit::USAGE)
+            }
+            _ => exit::report(&error),
+        },
     }
 }

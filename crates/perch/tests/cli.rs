@@ -1,5 +1,6 @@
 //! The command as a user types it: exit codes, what is said on errors, and that the program's own output is untouched.
 
+use perch_skip::skip;
 use std::{
     os::unix::fs::PermissionsExt,
     path::PathBuf,
@@ -129,6 +130,31 @@ fn misspelt_names_get_suggestions() {
 }
 
 #[test]
+fn a_time_of_two_words_is_told() {
+    let output = Perch::new().run(&["run", "--period", "10", "s", "--", "true"]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("write --period 10s"), "{said}");
+    let output = Perch::new().run(&["attach", "--period", "10", "s", "1"]);
+    assert!(stderr(&output).contains("write --period 10s"), "{output:?}");
+}
+
+#[test]
+fn pus_that_the_machine_has_not_are_refused() {
+    for place in [
+        &["run"][..],
+        &["run", "--dry-run", "--topology", "core:2 pu:2"],
+    ] {
+        let args = [place, &["--pus", "0,60000-60001", "--", "true"]].concat();
+        let output = Perch::new().run(&args);
+        assert_eq!(code(&output), 125, "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("no PU 60000-60001 here"), "{said}");
+        assert!(said.contains("the machine has the PUs 0"), "{said}");
+    }
+}
+
+#[test]
 fn a_broken_profile_is_told_with_file_line_and_column() {
     let perch = Perch::new();
     let file = perch.file("mine.toml", "name = \"mine\"\nnonsense = 3\n");
@@ -144,6 +170,38 @@ fn a_broken_profile_is_told_with_file_line_and_column() {
             stderr(&output)
         );
     }
+}
+
+#[test]
+fn a_misspelt_event_of_another_processor_is_noticed() {
+    let perch = Perch::new();
+    let good = include_str!("../../../profiles/zen4.toml");
+    let wrong = good.replacen("::RETIRED_INSTRUCTIONS", "::RETIRED_INSTRUCTION", 1);
+    let check = |text: &str| {
+        let file = perch.file("foreign.toml", text);
+        let output = perch.run(&["profiles", "check", file.to_str().unwrap()]);
+        let said = stdout(&output)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        (code(&output), said)
+    };
+    let (status, said) = check(&wrong);
+    assert!(said.contains("the file is valid"), "{said}");
+    if said.contains("Not checked") {
+        return skip!(Tool, "there is no libpfm4 that knows Zen 4");
+    }
+    assert_eq!(status, 1, "{said}");
+    assert!(
+        said.contains("has no `amd64_fam19h_zen4::RETIRED_INSTRUCTION`"),
+        "{said}"
+    );
+    let (status, said) = check(good);
+    assert_eq!(status, 0, "{said}");
+    assert!(
+        said.contains("libpfm4 knows") && !said.contains("WRONG"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -174,7 +232,7 @@ fn a_broken_configuration_is_told_with_its_line() {
     assert_eq!(code(&output), 125);
     let text = stderr(&output);
     assert!(
-        text.contains("config.toml:3:1: policy workover has no option `no-such-setting`"),
+        text.contains("config.toml:3:1: unknown key `no-such-setting` of policy workover"),
         "{text}"
     );
 }
@@ -193,7 +251,40 @@ fn settings_come_from_flag_before_environment_before_file() {
         "{}",
         config(&[])
     );
-    assert!(config(&[("PERCH_POLICY", "observe")]).contains("policy = \"observe\""));
+    let with = config(&[("PERCH_POLICY", "observe")]);
+    assert!(with.contains("policy = \"observe\""), "{with}");
+    // Each line says where its value comes from, and all of it is a file that can be read.
+    let source = |text: &str, key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap();
+        line.split_once(" # ").unwrap().1.to_owned()
+    };
+    assert_eq!(source(&with, "policy"), "from PERCH_POLICY");
+    assert_eq!(source(&with, "period"), format!("from {}", file.display()));
+    assert_eq!(source(&with, "counters"), "default");
+    let without = config(&[]);
+    assert_eq!(
+        source(&without, "policy"),
+        format!("from {}", file.display())
+    );
+    assert_eq!(source(&without, "patience"), "default of policy workover");
+    assert!(without.parse::<toml::Table>().is_ok(), "{without}");
+}
+
+#[test]
+fn keys_are_read_with_hyphens_and_underscores() {
+    let perch = Perch::new();
+    let text = "policy = \"workover\"\ntake_over = true\nsampling_rate = 99\n[policies.workover]\nmin-activity = 0.3\n";
+    let file = perch.file("config.toml", text);
+    let output = perch.run(&["config", "--config", file.to_str().unwrap()]);
+    let shown = stdout(&output);
+    for setting in [
+        "take-over = true",
+        "sampling-rate = 99",
+        "min_activity = 0.3",
+    ] {
+        assert!(shown.contains(setting), "{shown}{}", stderr(&output));
+    }
+    assert_eq!(shown.matches("activity").count(), 1, "{shown}");
 }
 
 #[test]
@@ -337,7 +428,17 @@ fn help_man_and_completions_come_from_one_source() {
     let pages = perch.folder.path().join("man");
     std::fs::create_dir(&pages).unwrap();
     assert_eq!(code(&perch.run(&["man", pages.to_str().unwrap()])), 0);
-    assert!(pages.join("perch-run.1").exists());
+    let page = std::fs::read_to_string(pages.join("perch-run.1")).unwrap();
+    let version = concat!("perch ", env!("CARGO_PKG_VERSION"));
+    assert!(
+        page.contains(version) && page.contains(".SH EXAMPLES"),
+        "{page}"
+    );
+    assert!(
+        !page.contains("EXTRA") && !page.contains("\"run 0"),
+        "{page}"
+    );
+    assert!(pages.join("perch.1").exists() && pages.join("perch-lab-run.1").exists());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Two perch at once: the second one observes, unless it is another user's, and root's goes before.
+//! Two perch at once: the second one observes, or fails if it was asked for a policy, unless it is another user's; root's
+//! goes before.
 //!
 //! Each test has a `/run` of its own, in a mount namespace, so that nothing else on the machine plays a part.
 
@@ -107,17 +108,16 @@ impl World {
         working
     }
 
-    /// What a second perch says.
-    fn second(&self, prefix: &[&str], extra: &[&str]) -> String {
-        let args = [
-            &["run", "--policy", "fixed", "--pin", "*=pu:0"][..],
-            extra,
-            &["--", "true"],
-        ];
+    /// What a second perch of the default policy says.
+    fn second(&self, prefix: &[&str]) -> String {
+        told(&self.other(prefix, &["run", "--", "true"]))
+    }
+
+    /// A second perch.
+    fn other(&self, prefix: &[&str], args: &[&str]) -> Output {
         // Another user has another journal.
         let journal = format!("second-{}", self.seconds.fetch_add(1, Ordering::Relaxed));
-        let output = self.perch(&journal, prefix, &args.concat()).output();
-        told(&output.unwrap())
+        self.perch(&journal, prefix, args).output().unwrap()
     }
 }
 
@@ -147,9 +147,14 @@ impl Drop for Working {
 }
 
 fn told(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = words(output);
     assert!(output.status.success(), "{text}");
-    // Without the wrapping of lines.
+    text
+}
+
+/// Standard error without the wrapping of lines.
+fn words(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -176,20 +181,33 @@ fn the_second_perch_observes_and_says_so() {
     }
     let world = World::new();
     let mut first = world.at_work("first", &[]);
-    let told = world.second(&[], &[]);
+    let told = world.second(&[]);
     assert!(told.contains(OBSERVES), "{told}");
-    assert!(
-        told.contains("another perch places threads on PUs 0"),
-        "{told}"
-    );
+    assert!(told.contains("places threads on PUs 0"), "{told}");
+    assert!(told.contains("another perch (PID "), "{told}");
+    assert!(told.contains("perch run -q"), "{told}");
+    // A policy that is asked for and cannot act is an error.
+    for asked in [
+        &["--policy", "workover"][..],
+        &["--policy", "fixed", "--pin", "*=pu:0"],
+        &["--pin", "*=pu:0"],
+    ] {
+        let args = [&["run"], asked, &["--", "true"]].concat();
+        let output = world.other(&[], &args);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        let said = words(&output);
+        assert!(said.contains("cannot act: another perch (PID "), "{said}");
+    }
+    let args = ["run", "--policy", "observe", "--", "true"];
+    assert!(!self::told(&world.other(&[], &args)).contains(OBSERVES));
     // A network namespace, where abstract sockets are others, is the same machine.
-    let told = world.second(&["unshare", "-n"], &[]);
+    let told = world.second(&["unshare", "-n"]);
     assert!(told.contains(OBSERVES), "{told}");
     // So it is for an ordinary user.
-    let told = world.second(USER, &[]);
+    let told = world.second(USER);
     assert!(told.contains(OBSERVES), "{told}");
     first.kill_perch();
-    let told = world.second(&[], &[]);
+    let told = world.second(&[]);
     assert!(!told.contains(OBSERVES), "{told}");
 }
 
@@ -210,17 +228,17 @@ fn weights_are_given_by_one_perch_even_if_each_has_its_own_pus() {
     let weigh = |pus| {
         let args = ["run", "--policy", "fixed", "--weight", "*=20", "--pus", pus];
         let args = [&args[..], &["--", "true"]].concat();
-        told(&world.perch("second", &[], &args).output().unwrap())
+        world.perch("second", &[], &args).output().unwrap()
     };
     // A machine of one PU has none left for a perch of its own.
     if std::thread::available_parallelism().unwrap().get() > 1 {
-        let told = weigh("1");
-        assert!(told.contains(OBSERVES), "{told}");
-        assert!(told.contains("gives threads CPU weights"), "{told}");
+        let refused = weigh("1");
+        assert_eq!(refused.status.code(), Some(125), "{refused:?}");
+        let said = words(&refused);
+        assert!(said.contains("gives threads CPU weights"), "{said}");
     }
     first_perch.kill_perch();
-    let told = weigh("0");
-    assert!(!told.contains(OBSERVES), "{told}");
+    told(&weigh("0"));
 }
 
 #[test]
@@ -231,7 +249,7 @@ fn another_user_is_in_nobody_s_way() {
     let world = World::new();
     let _first = world.at_work("first", USER);
     // The same user, with a network namespace of his own or not.
-    let told = world.second(USER, &[]);
+    let told = world.second(USER);
     assert!(told.contains(OBSERVES), "{told}");
     for prefix in [
         &[][..],
@@ -242,7 +260,7 @@ fn another_user_is_in_nobody_s_way() {
             "--clear-groups",
         ],
     ] {
-        let told = world.second(prefix, &[]);
+        let told = world.second(prefix);
         assert!(!told.contains(OBSERVES), "{told}");
         assert!(!told.contains("no lock"), "{told}");
     }
@@ -283,7 +301,7 @@ fn a_squatter_changes_nothing() {
     let program = world.path("squatter");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     // So that the file is there.
-    let told = world.second(&[], &[]);
+    let told = world.second(&[]);
     assert!(!told.contains(OBSERVES), "{told}");
     let words = [&["-n"], USER, &[program.to_str().unwrap()]].concat();
     let mut squat = world.command("unshare", &words);
@@ -295,7 +313,7 @@ fn a_squatter_changes_nothing() {
     until(|| made.exists());
     assert_eq!(fs::read_to_string(&made).unwrap(), "refused");
     let inside = format!("--net=/proc/{}/ns/net", squatter.0.id());
-    let told = world.second(&["nsenter", &inside], &[]);
+    let told = world.second(&["nsenter", &inside]);
     assert!(!told.contains(OBSERVES), "{told}");
     assert!(!told.contains("no lock"), "{told}");
     // The user whose directory was taken goes on without a lock, and is told what to do.
@@ -305,7 +323,7 @@ fn a_squatter_changes_nothing() {
         "--regid=65532",
         "--clear-groups",
     ];
-    let told = world.second(&other, &[]);
+    let told = world.second(&other);
     assert!(!told.contains(OBSERVES), "{told}");
     assert!(told.contains("no lock against another perch"), "{told}");
     assert!(told.contains("set XDG_RUNTIME_DIR"), "{told}");
@@ -320,7 +338,7 @@ fn without_a_place_for_locks_perch_goes_on_and_says_so() {
     let world = World::new();
     let mut read_only = world.command("mount", &["-o", "remount,ro", "/run"]);
     assert!(read_only.status().unwrap().success());
-    let told = world.second(&[], &[]);
+    let told = world.second(&[]);
     assert!(!told.contains(OBSERVES), "{told}");
     assert!(told.contains("no lock against another perch"), "{told}");
     assert!(told.contains("/run/perch"), "{told}");

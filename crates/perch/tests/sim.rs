@@ -455,5 +455,45 @@ fn what_cannot_come_to_anything_is_told() {
     let error = refused(&[&call[..], &["-p", "cpi", "--pin", "a=0"]].concat(), 125);
     assert!(error.contains("`-p fixed`"), "{error}");
     let error = refused(&[&call[..], &["-p", "defualt"]].concat(), 125);
-    assert!(error.contains("neither default"), "{error}");
+    assert!(error.contains("did you mean `default`?"), "{error}");
+    let compared = [&call[..], &["--compare", "cpi,bets"]].concat();
+    let error = refused(&compared, 125);
+    assert!(error.contains("did you mean `best`?"), "{error}");
+    // Nobody would see the end of it.
+    let forever = ["sim", "-m", "smt2-zen", "-w", "fp-int-8", "-t", "10 years"];
+    let error = refused(&forever, 125);
+    assert!(
+        error.contains("years here") && error.contains("30 days"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_of_that_name_is_pointed_at() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mine.toml"), "").unwrap();
+    let said = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_perch"))
+            .args(args)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for args in [
+        &["sim", "-m", "mine", "-w", "mixed"][..],
+        &["sim", "-m", "cmt-b", "-w", "mine"],
+        &["lab", "run", "mine"],
+        &["profiles", "show", "mine"],
+    ] {
+        let error = said(args);
+        assert!(error.contains("write `mine.toml`"), "{error}");
+    }
+    // What begins as a path is one.
+    let error = said(&["lab", "run", "./exp.tml"]);
+    assert!(
+        error.contains("./exp.tml: cannot be read: No such file"),
+        "{error}"
+    );
 }

@@ -67,6 +67,18 @@ fn a_program_is_recorded_looked_at_and_written_for_champsim() {
 }
 
 #[test]
+fn the_two_kinds_of_recordings_point_to_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("run.jsonl"), "{\"record\":\"header\",\"version\":1}\n").unwrap();
+    std::fs::write(path("app.trace"), b"perchtrc\x01\0\0\0\xff").unwrap();
+    let said = error(&perch(folder.path(), &["trace", "run.jsonl"]), 125);
+    assert!(said.contains("`perch replay`"), "{said}");
+    let said = error(&perch(folder.path(), &["replay", "app.trace"]), 125);
+    assert!(said.contains("`perch trace`"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_recorded_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -4,26 +4,22 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// No policy of that name.
-    #[error("no policy '{name}'{hint}; there are: {known}")]
+    #[error("no policy `{name}`; {hint}")]
     UnknownPolicy {
         /// The name as the user gave it.
         name: String,
-        /// A suggestion that starts with a separator, or nothing.
+        /// The one that may be meant, or all names.
         hint: String,
-        /// The names that there are, separated by commas.
-        known: String,
     },
     /// The policy has no such option.
-    #[error("policy {policy} has no option '{option}'{hint}; it has: {known}")]
+    #[error("unknown key `{option}` of policy {policy}; {hint}")]
     UnknownOption {
         /// The policy's name.
         policy: &'static str,
         /// The option as the user gave it.
         option: String,
-        /// A suggestion that starts with a separator, or nothing.
+        /// The one that may be meant, or all options.
         hint: String,
-        /// The options that there are, separated by commas.
-        known: String,
     },
     /// An option with a value of the wrong type or out of range.
     #[error("policy {policy}: {message}")]
@@ -36,13 +32,6 @@ pub enum PolicyError {
     /// Rules of manual binding that cannot be read; one message a rule.
     #[error("{0}")]
     Rules(String),
-}
-
-/// `; did you mean 'x'?` for the candidate that is nearest to `given`, or nothing if none is near.
-pub(crate) fn suggestion<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    perch_core::diagnostic::nearest(given, candidates)
-        .map(|candidate| format!("; did you mean '{candidate}'?"))
-        .unwrap_or_default()
 }
 
 /// A calibration that the options name and that was not handed over with them.

@@ -3,9 +3,12 @@
 use crate::{
     Cpi, CpiConfig, Fixed, FixedConfig, Inputs, Irq, IrqConfig, Masa, MasaConfig, Observe,
     PolicyError, Sos, SosConfig, Symbiosis, SymbiosisConfig, WorkOver, WorkOverConfig,
-    error::suggestion, masa::BUILT_IN,
+    masa::BUILT_IN,
 };
-use perch_core::Policy;
+use perch_core::{
+    Policy,
+    diagnostic::{did_you_mean_one_of, from_deserializer},
+};
 use schemars::Schema;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -239,6 +242,15 @@ pub fn default_config(name: &str) -> Result<toml::Table, PolicyError> {
     entry(name).map(|entry| (entry.default_config)())
 }
 
+/// The options with the keys that are documented, where they are spelt with hyphens.
+///
+/// # Errors
+/// No policy of that name, with a suggestion; an option that is given twice.
+pub fn with_documented_keys(name: &str, config: &toml::Table) -> Result<toml::Table, PolicyError> {
+    let entry = entry(name)?;
+    documented(entry.name, config, &(entry.default_config)())
+}
+
 /// The JSON schema of the policy's options.
 ///
 /// # Errors
@@ -253,8 +265,7 @@ fn entry(name: &str) -> Result<&'static Entry, PolicyError> {
         .find(|entry| entry.name == name)
         .ok_or_else(|| PolicyError::UnknownPolicy {
             name: name.to_owned(),
-            hint: suggestion(name, names()),
-            known: names().collect::<Vec<_>>().join(", "),
+            hint: did_you_mean_one_of(name, names().collect::<Vec<_>>()),
         })
 }
 
@@ -273,36 +284,60 @@ fn read_checked<T: DeserializeOwned + Serialize + Default>(
     Ok(config)
 }
 
+/// The options with the keys that are documented: hyphens are as good as underscores.
+fn documented(
+    policy: &'static str,
+    config: &toml::Table,
+    options: &toml::Table,
+) -> Result<toml::Table, PolicyError> {
+    let mut read = toml::Table::new();
+    for (key, value) in config {
+        let documented = key.replace('-', "_");
+        let key = match options.contains_key(&documented) {
+            true => documented,
+            false => key.clone(),
+        };
+        if read.insert(key.clone(), value.clone()).is_some() {
+            return Err(PolicyError::BadOption {
+                policy,
+                message: format!("a second key `{key}`"),
+            });
+        }
+    }
+    Ok(read)
+}
+
 fn read<T: DeserializeOwned + Serialize>(
     policy: &'static str,
     config: &toml::Table,
     defaults: &T,
 ) -> Result<T, PolicyError> {
     let options = table(defaults);
+    let config = documented(policy, config, &options)?;
     if let Some(option) = config.keys().find(|key| !options.contains_key(*key)) {
         let known: Vec<&str> = options.keys().map(String::as_str).collect();
         return Err(PolicyError::UnknownOption {
             policy,
             option: option.clone(),
-            hint: suggestion(option, known.iter().copied()),
-            known: match known.as_slice() {
-                [] => "none".to_owned(),
-                _ => known.join(", "),
+            hint: match known.is_empty() {
+                true => "it has no options".to_owned(),
+                false => did_you_mean_one_of(option, known),
             },
         });
     }
-    for (option, value) in config {
+    for (option, value) in &config {
         // One at a time, so that the message can name the option.
         let alone: toml::Table = [(option.clone(), value.clone())].into_iter().collect();
         if let Err(error) = alone.try_into::<T>() {
+            let (message, hint) = from_deserializer(error.message(), &[]);
+            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
             return Err(PolicyError::BadOption {
                 policy,
-                message: format!("{option} = {value}: {}", error.message()),
+                message: format!("{option} = {value}: {message}{hint}"),
             });
         }
     }
     config
-        .clone()
         .try_into()
         .map_err(|error: toml::de::Error| PolicyError::BadOption {
             policy,

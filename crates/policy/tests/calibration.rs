@@ -149,7 +149,7 @@ fn mistakes_in_what_was_measured_are_named_with_their_place() {
         (
             "share = \"machine\"",
             "share = \"machin\"",
-            "c.toml:27:9: `machin` is none of `fp`, `core`, `l2`, `llc`, `node`, `package`, `machine`; did you mean `machine`?",
+            "c.toml:27:9: unknown value `machin`, expected one of `fp`, `core`, `l2`, `llc`, `node`, `package`, `machine`; did you mean `machine`?",
         ),
     ];
     for (from, to, expected) in cases {

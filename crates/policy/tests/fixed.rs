@@ -108,7 +108,7 @@ fn bad_rules_are_shown_with_the_place() {
     assert!(
         errors[0]
             .to_string()
-            .starts_with("pins.conf:4: no kind of object 'cor'; did you mean 'core'?")
+            .starts_with("pins.conf:4: no kind of object `cor`; did you mean `core`?")
     );
     assert_eq!(
         parse_rules("# nothing\n a = 1 \n", Path::new("pins.conf"))

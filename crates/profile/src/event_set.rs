@@ -140,7 +140,7 @@ impl Profile {
         problems.extend(doubts.into_iter().map(|doubt| doubt.why));
         for count in counts {
             if let CountQuality::Implausible(why) = &count.quality {
-                problems.push(format!("`{}` is not believed: {why}", count.alias));
+                problems.push(format!("`{}` is ignored: {why}", count.alias));
             }
         }
         let evaluation = Evaluation {

@@ -83,7 +83,9 @@ impl Library {
             .find(|profile| profile.name == name)
             .ok_or_else(|| LibraryError::Unknown {
                 name: name.to_owned(),
-                hint: did_you_mean(name, self.profiles.iter().map(|p| p.name.as_str()))
+                hint: perch_files::toml_of(name)
+                    .map(|file| format!("here is a file of that name: write `{file}`"))
+                    .or_else(|| did_you_mean(name, self.profiles.iter().map(|p| p.name.as_str())))
                     .map(|hint| format!("; {hint}"))
                     .unwrap_or_default(),
             })

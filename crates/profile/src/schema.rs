@@ -27,6 +27,7 @@ pub(crate) struct File {
     #[serde(default, rename = "metric")]
     pub metrics: Vec<Metric>,
     #[serde(default)]
+    #[serde(alias = "fp-threshold")]
     pub fp_threshold: FpThreshold,
     pub limits: Limits,
 }
@@ -72,6 +73,7 @@ pub(crate) struct Event {
     pub alias: Spanned<String>,
     pub spellings: Spanned<Vec<Spanned<String>>>,
     pub kind: Option<Spanned<String>>,
+    #[serde(alias = "max-per-cycle")]
     pub max_per_cycle: Option<Spanned<f64>>,
     pub source: Spanned<String>,
 }
@@ -84,6 +86,7 @@ pub(crate) struct Set {
     pub events: Spanned<Vec<Spanned<String>>>,
     pub kind: Option<Spanned<String>>,
     #[serde(default)]
+    #[serde(alias = "on-demand")]
     pub on_demand: bool,
 }
 
@@ -125,9 +128,13 @@ pub(crate) struct FpThreshold {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Limits {
+    #[serde(alias = "cycles-per-second")]
     pub cycles_per_second: Spanned<[f64; 2]>,
+    #[serde(alias = "min-instructions-per-second")]
     pub min_instructions_per_second: Spanned<f64>,
+    #[serde(alias = "max-instructions-per-cycle")]
     pub max_instructions_per_cycle: Spanned<f64>,
+    #[serde(alias = "judge-after-ms")]
     pub judge_after_ms: Spanned<u32>,
     pub source: Spanned<String>,
 }

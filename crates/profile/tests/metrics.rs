@@ -161,7 +161,7 @@ fn what_the_machine_disbelieves_is_not_used() {
     assert!(metrics.value(names::IPC).is_some());
     assert_eq!(
         problems,
-        ["`fpu_empty` is not believed: it reads 0 on this core"]
+        ["`fpu_empty` is ignored: it reads 0 on this core"]
     );
 }
 

@@ -54,18 +54,19 @@ fn the_sound_profile_is_sound() {
 }
 
 #[test]
-fn unknown_field() {
+fn unknown_key() {
     insta::assert_snapshot!(mistake("formula =", "formul ="), @r#"
-    my.toml:26:1: unknown field `formul`, expected one of `name`, `formula`, `unit`, `scope`, `kind`, `range`, `total`, `description`, `source`
+    my.toml:26:1: unknown key `formul`
       26 | formul = "instructions / cycles"
          | ^^^^^^
+      did you mean `formula`?
     "#);
 }
 
 #[test]
-fn missing_field() {
+fn missing_key() {
     insta::assert_snapshot!(mistake("unit = \"instructions / cycle\"\n", ""), @r#"
-    my.toml:24:1: missing field `unit`
+    my.toml:24:1: missing key `unit`
       24 | [[metric]]
          | ^^^^^^^^^^
     "#);
@@ -189,6 +190,43 @@ fn models_upside_down() {
       34 | models = ["0x20-0x10"]
          |           ^^^^^^^^^^^
     "#);
+}
+
+#[test]
+fn values_of_another_type() {
+    insta::assert_snapshot!(mistake("count = 2", "count = \"two\""), @r#"
+    my.toml:16:9: expected a whole number, found a string
+      16 | count = "two"
+         |         ^^^^^
+      write a number without quotes, such as 25 or 0x19
+    "#);
+    let threshold = "[fp_threshold]\ncounters = \"5%\"\nsource = \"me\"\n\n[limits]";
+    insta::assert_snapshot!(mistake("[limits]", threshold), @r#"
+    my.toml:32:12: expected a number, found a string
+      32 | counters = "5%"
+         |            ^^^^
+      write 0.05 for 5 %
+    "#);
+}
+
+#[test]
+fn plurals_and_synonyms_are_seen_through() {
+    assert!(mistake("[[set]]", "[[sets]]").ends_with("did you mean `set`?"));
+    let rule = "[[match]]\nvendor = \"A\"\nfamiliy = 1\n\n[limits]";
+    assert!(mistake("[limits]", rule).ends_with("did you mean `family`?"));
+    let share = mistake("share = \"core\"", "share = \"socket\"");
+    assert!(share.ends_with("did you mean `package`?"), "{share}");
+}
+
+#[test]
+fn keys_may_have_hyphens() {
+    let text = SOUND.replace("judge_after_ms", "judge-after-ms");
+    let text = text.replace("max_instructions_per_cycle", "max-instructions-per-cycle");
+    let profile = Profile::parse(&text, "my.toml").unwrap();
+    assert_eq!(
+        profile.limits,
+        Profile::parse(SOUND, "my.toml").unwrap().limits
+    );
 }
 
 #[test]

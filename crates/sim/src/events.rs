@@ -153,15 +153,6 @@ pub(crate) fn names(spellings: &[String], name: &str) -> bool {
 
 /// The event that was perhaps meant.
 pub fn suggest(spelling: &str) -> Option<&'static str> {
-    let name = spelling
-        .strip_prefix("sim::")
-        .unwrap_or(spelling)
-        .to_ascii_uppercase();
-    let close = EVENTS
-        .iter()
-        .map(|(known, ..)| (strsim::damerau_levenshtein(known, &name), *known));
-    close
-        .filter(|(distance, _)| *distance <= 4)
-        .min()
-        .map(|(_, known)| known)
+    let name = spelling.strip_prefix("sim::").unwrap_or(spelling);
+    perch_core::diagnostic::nearest(name, EVENTS.iter().map(|(known, ..)| *known))
 }

@@ -190,10 +190,11 @@ impl Machine for SimMachine {
                 .find_map(|spelling| events::find(spelling))
             else {
                 let spelling = event.spellings.first().map_or("", String::as_str);
-                let hint = events::suggest(spelling)
-                    .map_or(String::new(), |name| format!("; did you mean sim::{name}?"));
+                let hint = events::suggest(spelling).map_or(String::new(), |name| {
+                    format!("; did you mean `sim::{name}`?")
+                });
                 return Err(MachineError::Other(format!(
-                    "event '{}': a simulated machine does not count '{spelling}'{hint}",
+                    "event `{}`: a simulated machine does not count `{spelling}`{hint}",
                     event.alias
                 )));
             };

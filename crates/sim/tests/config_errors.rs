@@ -257,6 +257,74 @@ fn of_caches_and_memory() {
 }
 
 #[test]
+fn keys_and_words_have_synonyms() {
+    for (from, to, hint) in [
+        ("contexts = 2", "threads = 2", "did you mean `contexts`?"),
+        (
+            "cores = 4",
+            "cores = 4\nsockets = 1",
+            "did you mean `packages`?",
+        ),
+        ("ways = 16", "associativity = 16", "did you mean `ways`?"),
+        ("\"machine\"", "\"socket\"", "did you mean `package`?"),
+        ("clock = ", "frequency = ", "did you mean `clock`?"),
+    ] {
+        let told = broken(MACHINE, from, to);
+        assert!(told.ends_with(hint), "{told}");
+    }
+    let told = broken(WORKLOAD, "\"stride\"", "\"sequential\"");
+    assert!(told.ends_with("did you mean `stride`?"), "{told}");
+}
+
+#[test]
+fn units_of_sizes_have_any_case_and_keys_either_separator() {
+    let read = |from: &str, to: &str| {
+        let text = MACHINE.replace(from, to);
+        machine_from_text(&text, Path::new("machine.toml")).unwrap()
+    };
+    let sound = read("", "");
+    for (from, to) in [
+        ("8 KiB", "8kib"),
+        ("1 MiB", "1 mib"),
+        ("1 GHz", "1 GHZ"),
+        ("12 cycles", "12 Cycles"),
+        ("80 ns", "80 NS"),
+        ("fp-divide = 15", "fp_divide = 15"),
+    ] {
+        assert_eq!(read(from, to), sound, "{to}");
+    }
+    let text = MACHINE.replace("shared-by = \"core\"", "shared_by = \"core\"");
+    assert_eq!(
+        machine_from_text(&text, Path::new("machine.toml")).unwrap(),
+        sound
+    );
+    let twice = "shared-by = \"core\"\nshared_by = \"core\"";
+    let told = broken(MACHINE, "shared-by = \"core\"", twice);
+    assert!(told.contains("a second key `shared-by`"), "{told}");
+    // What data sheets call 8 KB is 8 KiB.
+    let told = broken(MACHINE, "8 KiB", "8KB");
+    assert!(told.contains("did you mean `8 KiB`, 8192 B?"), "{told}");
+    let told = broken(MACHINE, "10 GB/s", "10 Gb/s");
+    assert!(
+        told.contains("did you mean `GB/s`? (a small b is for bits)"),
+        "{told}"
+    );
+}
+
+#[test]
+fn latencies_are_plausible() {
+    let told = broken(MACHINE, "80 ns", "95 ms");
+    assert!(told.contains("must be 10 us at most"), "{told}");
+    let told = broken(MACHINE, "12 cycles", "1000000 cycles");
+    assert!(told.contains("must be 65535 cycles at most"), "{told}");
+    machine_from_text(
+        &MACHINE.replace("80 ns", "10 us"),
+        Path::new("machine.toml"),
+    )
+    .unwrap();
+}
+
+#[test]
 fn of_cycles_of_several_clocks() {
     let text = MACHINE.replace(
         "[topology]\ncores = 4",

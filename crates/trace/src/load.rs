@@ -73,5 +73,11 @@ pub fn read_from(input: impl Read, limits: &Limits) -> Result<Recording, String>
     if head.is_empty() {
         return Err("it is empty".into());
     }
+    if head.starts_with(b"{\"") && head.is_ascii() {
+        return Err(
+            "not an instruction trace, but JSON: what `perch run --log` has recorded is for `perch replay`"
+                .into(),
+        );
+    }
     champsim::read(&mut head.chain(&mut input), limits)
 }

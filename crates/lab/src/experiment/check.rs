@@ -7,11 +7,35 @@ use super::{
     vary::InForce,
 };
 use crate::error::Diagnostic;
-use perch_core::diagnostic::did_you_mean;
+use perch_core::diagnostic::{did_you_mean, did_you_mean_one_of, from_deserializer};
 use perch_sim::{config, detail::Fidelity, model::MachineModel, workload::WorkloadModel};
 use std::{cell::RefCell, ops::Range, path::Path, sync::Arc, time::Duration};
 
 pub(super) type Checked<T> = Result<T, Box<Diagnostic>>;
+
+/// How tables are written, by the type that is read from them.
+const FORMS: &[(&str, &str)] = &[
+    (
+        "struct Time",
+        "time = { warm-up = \"1 s\", length = \"3 s\" }",
+    ),
+    (
+        "struct Sweep",
+        "[sweep] and working-set = [\"8 KiB\", \"64 KiB\"] below",
+    ),
+    (
+        "struct Measure",
+        "name = { of = \"throughput\", run = \"RUN\" } below [measure]",
+    ),
+    ("struct Figure", "[figure] and its keys below"),
+    ("struct Run", "[[run]] and its keys below"),
+    ("struct Claim", "[[claim]] and its keys below"),
+    (
+        "struct Changes",
+        "[set.machine] or [set.workload] and keys below",
+    ),
+    ("struct Variation", "[variation] and its keys below"),
+];
 
 pub(super) struct Checker<'a> {
     path: &'a str,
@@ -57,13 +81,7 @@ impl Checker<'_> {
 
     /// What serde or the parser complains of.
     fn toml(&self, error: &toml::de::Error) -> Box<Diagnostic> {
-        let message: Vec<&str> = error.message().split_whitespace().collect();
-        let message = message.join(" ");
-        let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-        let hint = match (message.starts_with("unknown "), quoted.as_slice()) {
-            (true, [wrong, known @ ..]) => did_you_mean(wrong, known.iter().copied()),
-            _ => None,
-        };
+        let (message, hint) = from_deserializer(error.message(), FORMS);
         self.wrong(error.span().unwrap_or(0..0), message, hint)
     }
 
@@ -79,9 +97,13 @@ impl Checker<'_> {
             return Ok(found);
         }
         let names: Vec<&str> = known.map(|(name, _)| name).collect();
-        let hint = did_you_mean(wanted, names.iter().copied())
-            .unwrap_or_else(|| format!("there is `{}`", names.join("`, `")));
-        Err(self.wrong(name.span(), format!("no {what} `{wanted}`"), Some(hint)))
+        let hint = did_you_mean_one_of(wanted, names);
+        let wanted = wanted.escape_debug();
+        Err(self.wrong(
+            name.span(),
+            format!("unknown {what} `{wanted}`"),
+            Some(hint),
+        ))
     }
 
     pub(super) fn reference<'n>(
@@ -180,14 +202,7 @@ impl Checker<'_> {
             return Err(self.wrong(sweep.working_set.span(), "a sweep without a value", None));
         }
         let bytes = |text: &Text| {
-            let wrong = || {
-                self.wrong(
-                    text.span(),
-                    "expected a size of 8 B or more, as in \"64 KiB\"",
-                    None,
-                )
-            };
-            quantity::bytes(text.get_ref()).ok_or_else(wrong)
+            quantity::bytes(text.get_ref()).map_err(|why| self.wrong(text.span(), why, None))
         };
         let values: Vec<u64> = written.iter().map(bytes).collect::<Checked<_>>()?;
         if let Some(at) = values.windows(2).position(|pair| pair[0] >= pair[1]) {

@@ -30,7 +30,7 @@ pub(super) struct File {
     pub measure: BTreeMap<Text, Measure>,
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
-    #[serde(default, rename = "left-out")]
+    #[serde(default, rename = "left-out", alias = "left_out")]
     pub left_out: Vec<left_out::Written>,
     pub figure: Option<Figure>,
 }
@@ -39,6 +39,7 @@ pub(super) struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Time {
+    #[serde(alias = "warm_up")]
     pub warm_up: Text,
     pub length: Text,
 }
@@ -47,6 +48,7 @@ pub(super) struct Time {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Sweep {
+    #[serde(alias = "working_set")]
     pub working_set: Spanned<Vec<Text>>,
     pub mix: Option<Text>,
 }

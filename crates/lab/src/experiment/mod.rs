@@ -11,6 +11,7 @@ mod vary;
 
 pub use left_out::LeftOut;
 pub use only::Only;
+pub use quantity::duration;
 
 use crate::{error::LabError, placement::Placement};
 use perch_policy::Inputs;

@@ -5,6 +5,7 @@
 //! but the time it takes.
 
 mod alone;
+mod effort;
 mod error;
 mod meter;
 mod play;

@@ -116,9 +116,13 @@ fn reason(error: &std::io::Error) -> String {
 /// What might have been meant: the same name here, or the nearest name in `PATH`.
 fn hint(program: &OsStr, path: Option<&OsStr>) -> String {
     if check(&Path::new(".").join(program)).is_ok() {
-        return format!(" in PATH; did you mean './{}'?", program.to_string_lossy());
+        return format!(" in PATH; did you mean `./{}`?", program.to_string_lossy());
     }
     let wanted = program.to_string_lossy();
+    // Any short name is near to a short one.
+    if wanted.chars().count() < 3 {
+        return String::new();
+    }
     let limit = if wanted.chars().count() < 5 { 1 } else { 2 };
     let nearest = directories(path)
         .filter_map(|directory| fs::read_dir(directory).ok())
@@ -129,7 +133,7 @@ fn hint(program: &OsStr, path: Option<&OsStr>) -> String {
         .filter(|(distance, _)| *distance <= limit)
         .min();
     match nearest {
-        Some((_, name)) => format!("; did you mean '{name}'?"),
+        Some((_, name)) => format!("; did you mean `{name}`?"),
         None => String::new(),
     }
 }
@@ -225,7 +229,7 @@ mod tests {
         let error = find(OsStr::new("gnulpot"), Some(a.path().as_os_str())).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "gnulpot: program not found; did you mean 'gnuplot'?"
+            "gnulpot: program not found; did you mean `gnuplot`?"
         );
         let error = find(OsStr::new("zzzzzzzzzz"), Some(a.path().as_os_str())).unwrap_err();
         assert_eq!(error.to_string(), "zzzzzzzzzz: program not found");

@@ -79,7 +79,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 fn c_string(text: &OsStr) -> Result<CString, MachineError> {
     CString::new(text.as_bytes()).map_err(|_| {
         MachineError::Other(format!(
-            "'{}' holds a NUL byte, which no argument or variable can",
+            "`{}` holds a NUL byte, which no argument or variable can",
             text.to_string_lossy().replace('\0', "\\0")
         ))
     })

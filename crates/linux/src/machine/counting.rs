@@ -281,7 +281,7 @@ impl Counting {
         for (name, error) in failed {
             if self.failed.insert(name) {
                 let text =
-                    format!("module '{name}' fails, so that less is known of threads: {error}");
+                    format!("module `{name}` fails, so that less is known of threads: {error}");
                 self.remarks
                     .push(Remark::error("module-failed", text).keyed(name));
             }

@@ -19,13 +19,20 @@ use perch_core::{
     MachineError, PuSet, Topology,
     topology::{Cache, Core, NumaNode, Package, Pu, PuState, TopologySource},
 };
-use std::{collections::BTreeMap, ops::Deref};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Deref,
+};
+
+/// Bytes that libxml2, with which hwloc reads XML, takes without being told to take more.
+const XML_LIMIT: usize = 10_000_000;
 
 fn failed(what: impl std::fmt::Display) -> MachineError {
     MachineError::Other(what.to_string())
 }
 
 fn open(source: &Source) -> Result<Hwloc, MachineError> {
+    let mut length = 0;
     let builder = Hwloc::builder();
     let builder = match source {
         Source::Native => {
@@ -41,7 +48,7 @@ fn open(source: &Source) -> Result<Hwloc, MachineError> {
         }
         Source::Synthetic(text) if super::described(text) > super::MAX_DESCRIBED => {
             return Err(failed(format!(
-                "'{text}' describes {} PUs: of a description perch takes up to {}, since hwloc needs time that grows \
+                "`{text}` describes {} PUs: of a description perch takes up to {}, since hwloc needs time that grows \
                  with their cube to make more",
                 super::described(text),
                 super::MAX_DESCRIBED
@@ -49,7 +56,7 @@ fn open(source: &Source) -> Result<Hwloc, MachineError> {
         }
         Source::Synthetic(text) => builder.from_synthetic(text).map_err(|_| {
             failed(format!(
-                "'{text}' is no topology: write levels from the outside in, each with its count below the one before, \
+                "`{text}` is not a valid topology: write levels from the outside in, each with its count below the one before, \
                  such as 'package:1 core:4 pu:2' or 'package:2 [numanode] l3:2 core:4 pu:2' (hwloc(7), synthetic \
                  topologies), or name a file that `lstopo --of xml FILE` wrote"
             ))
@@ -60,7 +67,16 @@ fn open(source: &Source) -> Result<Hwloc, MachineError> {
                 what: format!("topology file {}", path.display()),
                 error,
             })?;
-            builder.from_xml(&text).map_err(|_| not_xml(path))?
+            let pus = text.matches("type=\"PU\"").count() as u64;
+            if pus > super::MAX_READ {
+                return Err(failed(format!(
+                    "{}: {pus} PUs: perch takes up to {} of a file",
+                    path.display(),
+                    super::MAX_READ
+                )));
+            }
+            length = text.len();
+            builder.from_xml(&text).map_err(|_| not_xml(path, length))?
         }
     };
     builder
@@ -70,14 +86,24 @@ fn open(source: &Source) -> Result<Hwloc, MachineError> {
         .map_err(failed)?
         .build()
         .map_err(|error| match source {
-            Source::Xml(path) => not_xml(path),
+            Source::Xml(path) => not_xml(path, length),
             _ => failed(format!(
                 "hwloc cannot read the topology ({error}); `lstopo` should fail alike"
             )),
         })
 }
 
-fn not_xml(path: &std::path::Path) -> MachineError {
+/// Why hwloc may have refused a file of that many bytes.
+fn not_xml(path: &std::path::Path, length: usize) -> MachineError {
+    if length > XML_LIMIT {
+        return failed(format!(
+            "{}: hwloc cannot read it; of its {} MB the library libxml2 takes up to {} (about 10,000 PUs): with \
+             HWLOC_LIBXML=0 in the environment hwloc does without it",
+            path.display(),
+            length / 1_000_000,
+            XML_LIMIT / 1_000_000
+        ));
+    }
     failed(format!(
         "{}: not a topology that hwloc can read; write one with `lstopo --of xml {0}` or `hwloc-gather-topology`",
         path.display()
@@ -259,7 +285,7 @@ fn convert(
         .objects_with_type(ObjectType::Core)
         .map(pus_of)
         .collect();
-    let in_cores = sets.iter().fold(PuSet::new(), |sum, core| sum.or(core));
+    let in_cores = PuSet::union(&sets);
     // Of an offline PU the kernel does not tell the core, and some machines tell of no cores at all: one core each.
     sets.extend(all.minus(&in_cores).iter().map(PuSet::single));
     sets.sort_by_key(PuSet::first);
@@ -275,16 +301,16 @@ fn convert(
         numa_nodes.iter_mut().map(|node| &mut node.pus).collect(),
     );
 
+    let package_of = package_of(&packages);
+    let node_of = nearest_nodes(&numa_nodes);
+    let any_node = numa_nodes.first().map_or(0, |node| node.os);
     let cores: Vec<Core> = sets
         .into_iter()
         .map(|pus| {
             let first = pus.first().unwrap_or_default();
             Core {
-                package: packages
-                    .iter()
-                    .find(|package| package.pus.contains(first))
-                    .map_or(0, |package| package.os),
-                numa_node: nearest_node(&numa_nodes, first),
+                package: package_of.get(&first).copied().unwrap_or(0),
+                numa_node: node_of.get(&first).copied().unwrap_or(any_node),
                 kind: kinds
                     .iter()
                     .position(|kind| kind.pus.contains(first))
@@ -337,14 +363,23 @@ fn adopt_offline(offline: &PuSet, mut sets: Vec<&mut PuSet>) {
     }
 }
 
-/// The smallest node that holds the PU: machines with slow memory besides have several.
-fn nearest_node(nodes: &[NumaNode], pu: u32) -> u32 {
-    nodes
-        .iter()
-        .filter(|node| node.pus.contains(pu))
-        .min_by_key(|node| (node.pus.len(), node.os))
-        .or(nodes.first())
-        .map_or(0, |node| node.os)
+/// The package of each PU.
+fn package_of(packages: &[Package]) -> HashMap<u32, u32> {
+    // Of two, the first.
+    let packages = packages.iter().rev();
+    packages
+        .flat_map(|package| package.pus.iter().map(|pu| (pu, package.os)))
+        .collect()
+}
+
+/// The smallest node that holds each PU: machines with slow memory besides have several.
+fn nearest_nodes(nodes: &[NumaNode]) -> HashMap<u32, u32> {
+    let mut by_size: Vec<&NumaNode> = nodes.iter().collect();
+    by_size.sort_by_key(|node| std::cmp::Reverse((node.pus.len(), node.os)));
+    by_size
+        .into_iter()
+        .flat_map(|node| node.pus.iter().map(|pu| (pu, node.os)))
+        .collect()
 }
 
 /// What hwloc says of the machine and its packages, as pairs of its own keys and values, each once.

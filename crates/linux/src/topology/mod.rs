@@ -47,6 +47,9 @@ pub struct Loaded {
 /// How many PUs a synthetic description may have. For 16,384 hwloc takes minutes.
 pub const MAX_DESCRIBED: u64 = 4096;
 
+/// How many PUs a file may have.
+pub const MAX_READ: u64 = 16_384;
+
 /// How many PUs a synthetic description has: the product of its levels' counts. Attributes in parentheses and memory in
 /// brackets have no part in it.
 fn described(text: &str) -> u64 {
@@ -83,6 +86,21 @@ pub fn load(source: &Source) -> Result<Loaded, MachineError> {
 /// A description or file that hwloc refuses.
 pub fn export_xml(source: &Source) -> Result<String, MachineError> {
     hwloc::export_xml(source)
+}
+
+/// Whether the machine has all of these PUs (`--pus`), be they usable now or not.
+///
+/// # Errors
+/// Some are not there.
+pub fn check_named(topology: &Topology, pus: &PuSet) -> Result<(), MachineError> {
+    let all = topology.all();
+    let absent = pus.minus(&all);
+    match absent.is_empty() {
+        true => Ok(()),
+        false => Err(MachineError::Other(format!(
+            "--pus {pus}: no PU {absent} here; the machine has the PUs {all}"
+        ))),
+    }
 }
 
 /// Makes all PUs disallowed that are not in `pus` (`--pus`).
@@ -193,6 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn pus_that_are_not_there_are_named() {
+        let topology = load(&Source::Synthetic("core:2 pu:2".into()))
+            .unwrap()
+            .topology;
+        let check = |pus: &str| check_named(&topology, &pus.parse().unwrap());
+        assert!(check("0-3").is_ok() && check("2").is_ok());
+        let error = check("0-7").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--pus 0-7: no PU 4-7 here; the machine has the PUs 0-3"
+        );
+    }
+
+    #[test]
     fn one_that_would_take_minutes_is_refused_at_once() {
         let start = std::time::Instant::now();
         for text in ["pu:99999", "package:64 core:64 pu:16"] {
@@ -202,6 +234,24 @@ mod tests {
             assert!(error.contains("up to 4096"), "{error}");
         }
         assert!(start.elapsed().as_secs() < 2);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("large.xml");
+        let refused = |text: String| {
+            std::fs::write(&file, text).unwrap();
+            let source = Source::Xml(file.clone());
+            load(&source).unwrap_err().to_string()
+        };
+        let error = refused("<object type=\"PU\"/>\n".repeat(16_385));
+        assert!(
+            error.contains("16385 PUs") && error.contains("up to 16384"),
+            "{error}"
+        );
+        // The library that hwloc reads XML with has a limit of its own.
+        let error = refused(format!("<topology>{}", " ".repeat(11_000_000)));
+        assert!(
+            error.contains("takes up to 10") && error.contains("HWLOC_LIBXML=0"),
+            "{error}"
+        );
         let most = load(&Source::Synthetic("package:16 core:128 pu:2".into())).unwrap();
         assert_eq!(most.topology.pus.len() as u64, MAX_DESCRIBED);
     }

@@ -43,7 +43,7 @@ pub struct CalibrateArgs {
         conflicts_with = "machine"
     )]
     pub profile: Option<String>,
-    /// How kernels' metrics are measured [default: auto]
+    /// Source of the kernels' metrics [default: auto]
     #[arg(
         long,
         env = "PERCH_COUNTERS",

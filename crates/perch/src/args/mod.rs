@@ -7,7 +7,7 @@ mod simulation;
 mod trace;
 
 pub use calibrate::{CalibrateArgs, KernelArgs};
-pub use period::{SHORTEST_PERIOD, parse_period};
+pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, CompareArgs, Counters, PlaceArgs, RunArgs};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
@@ -22,10 +22,10 @@ Examples:
   perch run --policy observe -- ./app   only watch
   perch attach 4711                     the same for what runs already
   perch compare -- ./app                with and without perch, alternately
-  perch topology                        what this machine is made of
+  perch topology                        packages, caches, cores and their load
 
-perch changes affinity masks only, of threads that it was given, and puts every
-one back: when it ends, when it is interrupted, and after `kill -9` by
+perch changes affinity masks only, of threads that it was given, and restores
+every one: when it ends, when it is interrupted, and after `kill -9` by
 `perch restore`.";
 
 /// Places threads so that they disturb each other least.
@@ -51,7 +51,7 @@ pub enum Command {
     /// Run kernels of perch calibrate on a PU, one after the other
     #[command(hide = true)]
     Kernel(KernelArgs),
-    /// Draw what the machine is made of and what is on it
+    /// Show the topology and load
     Topology(TopologyArgs),
     /// List, show and check processor profiles
     Profiles(ProfilesArgs),
@@ -64,9 +64,9 @@ pub enum Command {
     Sim(SimArgs),
     /// Run the papers' experiments on simulated machines
     Lab(LabArgs),
-    /// Record what a program executes, for the simulated machine or ChampSim
+    /// Record an instruction trace, for the simulated machine or ChampSim
     RecordTrace(RecordTraceArgs),
-    /// Look at such a recording, or write it in another format
+    /// Inspect or convert an instruction trace
     Trace(TraceArgs),
     /// Show which devices interrupt which PUs, and balance them
     Irq(IrqArgs),
@@ -111,7 +111,7 @@ pub struct TopologyArgs {
     /// The processor profile: a name or a file [default: detected]
     #[arg(long, env = "PERCH_PROFILE", value_name = "NAME|FILE")]
     pub profile: Option<String>,
-    /// Do not look at what runs on the PUs (saves 200 ms)
+    /// Do not sample the load of the PUs (saves 200 ms)
     #[arg(long)]
     pub no_load: bool,
     /// Print JSON
@@ -235,7 +235,7 @@ pub struct IrqArgs {
     /// Move interrupts, until --for is over or Ctrl-C; needs root
     #[arg(long)]
     pub apply: bool,
-    /// Hold them for this long [default: until Ctrl-C]
+    /// Keep the new affinity for this long [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", requires = "apply", allow_hyphen_values = true, value_parser = parse_period)]
     pub duration: Option<Duration>,
     /// Also move interrupts that the administrator or their driver has bound to some PUs, and beyond these PUs

@@ -5,7 +5,7 @@ use clap::{Args as ClapArgs, ValueEnum, ValueHint};
 use perch_core::PuSet;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-/// How threads are known.
+/// Source of thread metrics.
 #[derive(
     Debug,
     Clone,
@@ -37,51 +37,51 @@ pub struct PlaceArgs {
         short = 'p',
         env = "PERCH_POLICY",
         value_name = "NAME",
-        help_heading = "Deciding"
+        help_heading = "Policy"
     )]
     pub policy: Option<String>,
     /// How often to decide, such as 1s or 250ms [default: the policy's own]
-    #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Deciding")]
+    #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Policy")]
     pub period: Option<Duration>,
     /// How often to look at the threads, if more often than to decide, such as 100ms [default: once a period]
-    #[arg(long, env = "PERCH_INTERVAL", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Deciding")]
+    #[arg(long, env = "PERCH_INTERVAL", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Policy")]
     pub interval: Option<Duration>,
     /// The processor profile: a name or a file [default: detected]
     #[arg(
         long,
         env = "PERCH_PROFILE",
         value_name = "NAME|FILE",
-        help_heading = "Deciding"
+        help_heading = "Policy"
     )]
     pub profile: Option<String>,
-    /// How threads are known [default: auto]
+    /// Source of thread metrics [default: auto]
     #[arg(
         long,
         env = "PERCH_COUNTERS",
         value_name = "HOW",
-        help_heading = "Deciding"
+        help_heading = "Policy"
     )]
     pub counters: Option<Counters>,
-    /// Samples a second on each busy PU, where threads are known by sampling [default: up to 251 and fewer once the
-    /// threads are known; 99 of each thread without privileges]
-    #[arg(long, env = "PERCH_SAMPLING_RATE", value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Deciding")]
+    /// Samples a second on each busy PU, where metrics come from sampling [default: up to 251, fewer once the threads'
+    /// metrics are known; 99 of each thread without privileges]
+    #[arg(long, env = "PERCH_SAMPLING_RATE", value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Policy")]
     pub sampling_rate: Option<u32>,
     /// Bind threads by hand (policy fixed): thread or program name pattern = PUs, such as 'solver*=core:0-3'; repeatable
-    #[arg(long, value_name = "PATTERN=PUS", help_heading = "Deciding")]
+    #[arg(long, value_name = "PATTERN=PUS", help_heading = "Policy")]
     pub pin: Vec<String>,
     /// Set CPU weights by hand (policy fixed): thread or program name pattern = weight, 1 to 10000, usual is 100, such as
     /// 'backup*=10'; repeatable
-    #[arg(long, value_name = "PATTERN=WEIGHT", help_heading = "Deciding")]
+    #[arg(long, value_name = "PATTERN=WEIGHT", help_heading = "Policy")]
     pub weight: Vec<String>,
     /// Read --pin rules from a file, one a line
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Deciding")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Policy")]
     pub pin_file: Option<PathBuf>,
     /// Read settings from this TOML file [default: ~/.config/perch/config.toml, if there]
-    #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Deciding")]
+    #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Policy")]
     pub config: Option<PathBuf>,
 
     /// Decide and explain, but change nothing
-    #[arg(long, short = 'n', help_heading = "Acting")]
+    #[arg(long, short = 'n', help_heading = "Scope")]
     pub dry_run: bool,
     /// Decide for another machine, a what-if topology (needs --dry-run): a synthetic description such as 'package:1
     /// core:4 pu:2', or a file saved by `lstopo file.xml`
@@ -89,33 +89,33 @@ pub struct PlaceArgs {
         long,
         value_name = "DESCRIPTION|FILE",
         requires = "dry_run",
-        help_heading = "Acting"
+        help_heading = "Scope"
     )]
     pub topology: Option<String>,
-    /// Place threads even if the user or another program has placed them already
-    #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::BoolishValueParser::new(), help_heading = "Acting")]
+    /// Also place threads that the user or another program has placed already
+    #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::BoolishValueParser::new(), help_heading = "Scope")]
     pub take_over: bool,
     /// Use only these PUs, such as 0-7
-    #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Acting")]
+    #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Scope")]
     pub pus: Option<PuSet>,
 
     /// Print each move as it happens, with the numbers behind it
-    #[arg(long, help_heading = "Telling")]
+    #[arg(long, help_heading = "Output")]
     pub explain: bool,
     /// Show a table of the busiest threads every period
-    #[arg(long, short = 'l', help_heading = "Telling")]
+    #[arg(long, short = 'l', help_heading = "Output")]
     pub live: bool,
     /// Print the report as JSON, on standard error too; together with --explain or --live it needs --output
-    #[arg(long, help_heading = "Telling")]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// Print no report
-    #[arg(long, short = 'q', conflicts_with_all = ["json", "live", "explain"], help_heading = "Telling")]
+    #[arg(long, short = 'q', conflicts_with_all = ["json", "live", "explain"], help_heading = "Output")]
     pub quiet: bool,
     /// Write the report to a file instead of standard error
-    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Telling")]
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// Record every period as JSON lines, for `perch replay`
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Telling")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub log: Option<PathBuf>,
 }
 
@@ -137,8 +137,10 @@ Examples:
   perch run --pin 'fp-*=core:0-3.pu:0' --pin 'int-*=core:0-3.pu:1' -- ./app
 
 The exit code is the program's; 128+N if signal N killed it; 127 if it was not
-found, 126 if it cannot be executed, 125 if perch itself failed or a setting is
-wrong, 2 for a command line that cannot be read.")]
+found, 126 if it cannot be executed, 125 if perch itself failed, a setting is
+wrong, or the policy that you ask for cannot act as another perch holds the PUs
+(the default policy then only observes); 2 for a command line that cannot be
+read.")]
 pub struct RunArgs {
     /// Options.
     #[command(flatten)]
@@ -154,7 +156,7 @@ pub struct RunArgs {
 Example:
   perch attach $(pgrep -d' ' mysqld)
 
-Ends when the processes end, or on Ctrl-C; every mask is put back.")]
+Ends when the processes end, or on Ctrl-C; every affinity mask is restored.")]
 pub struct AttachArgs {
     /// Options.
     #[command(flatten)]

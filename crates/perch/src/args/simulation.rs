@@ -71,7 +71,7 @@ pub struct SimArgs {
     /// How often the policy decides, such as 1s or 250ms [default: the policy's own]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period)]
     pub period: Option<Duration>,
-    /// Seed of all random choices: the order in which threads start, their instructions, …
+    /// Random seed: the order in which threads start, their instructions, …
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Repeat with N seeds, from --seed up, and print the median and the spread
@@ -223,7 +223,7 @@ pub enum LabCommand {
         /// Begin with cold caches and measure soon, while they fill: there the levels differ most
         #[arg(long)]
         cold: bool,
-        /// Seed of all random choices
+        /// Random seed
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
         /// Print JSON

@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, ValueEnum, ValueHint};
 use std::{ffi::OsString, path::PathBuf};
 
-/// The format of a recording.
+/// The format of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum TraceFormat {
     /// perch's own: all threads in one file, with classes of operations
@@ -22,11 +22,11 @@ Examples:
   perch record-trace --format champsim -o app.champsimtrace.xz -- ./app
 
 The program runs under qemu's user-mode emulation (package qemu-user), which
-must be one for 64-bit x86. docs/traces.md says how recordings are simulated.
+must be one for 64-bit x86. docs/traces.md says how traces are simulated.
 The exit code is the program's, as with `perch run`.")]
 pub struct RecordTraceArgs {
-    /// The recording [default: PROGRAM.trace, or PROGRAM.champsimtrace.gz]; ChampSim's are packed as the name ends: .gz,
-    /// .xz, or not
+    /// The trace [default: PROGRAM.trace, or PROGRAM.champsimtrace.gz]; ChampSim's are compressed according to the
+    /// extension: .gz, .xz, or not
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// The format
@@ -63,13 +63,13 @@ Examples:
   perch trace app.trace --champsim app.champsimtrace.xz
   perch trace 600.perlbench.champsimtrace.xz --perch perlbench.trace")]
 pub struct TraceArgs {
-    /// The recording: perch's or ChampSim's, packed or not
+    /// The trace: perch's or ChampSim's, compressed or not
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Write it for ChampSim, too: a file for each thread, packed as the name ends (.gz, .xz)
+    /// Also write it for ChampSim: a file for each thread, compressed according to the extension (.gz, .xz)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub champsim: Option<PathBuf>,
-    /// Write it in perch's own format, too
+    /// Also write it in perch's own format
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perch: Option<PathBuf>,
     /// Print JSON

@@ -47,8 +47,9 @@ fn schema() -> Result<serde_json::Value> {
 /// Every setting with its default, commented; a file that can be read as it is.
 fn defaults() -> Result<String> {
     let schema = schema()?;
-    let mut text =
-        String::from("# perch's settings and their defaults. A line without '#' is in force.\n");
+    let mut text = String::from(
+        "# perch's settings and their defaults. A line without '#' is in force.\n# Keys may be written with hyphens or with underscores.\n",
+    );
     let default = |name: &str| match name {
         "policy" => format!(
             "# policy = \"{DEFAULT_POLICY}\"    # {CALIBRATED_POLICY} on a machine that was calibrated"
@@ -111,12 +112,14 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
         },
         Err(error) => error.exit(),
     };
+    let (given, path) = ConfigFile::load_from(place.config.as_deref())?;
     let (settings, _) = super::place::settings(&place)?;
     let mut policy = registry::default_config(&settings.policy)?;
     policy.extend(settings.policy_config.clone());
     // The policy `fixed` cannot be built without rules; its period is then not known either.
     let own = || settings.build().ok().map(|policy| policy.period());
     let period = settings.period.or_else(own);
+    let name = settings.policy.clone();
     let file = ConfigFile {
         policy: Some(settings.policy.clone()),
         period: period.map(|period| humantime::format_duration(period).to_string()),
@@ -134,5 +137,103 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
             .into_iter()
             .collect(),
     };
-    Ok(toml::to_string(&file)?)
+    let path = path.map(|path| path.display().to_string());
+    let from_file = || format!("from {}", path.as_deref().unwrap_or("the file"));
+    Ok(annotated(
+        &toml::to_string(&file)?,
+        |table, key| match table {
+            true => match given.policies.get(&name).and_then(|own| own.get(key)) {
+                Some(_) => from_file(),
+                None => format!("default of policy {name}"),
+            },
+            false => match source(key, &place, &given) {
+                Source::Environment(variable) => format!("from {variable}"),
+                Source::File => from_file(),
+                Source::Default if key == "period" => format!("default of policy {name}"),
+                Source::Default if key == "policy" && name == CALIBRATED_POLICY => {
+                    "default on a machine that was calibrated".to_owned()
+                }
+                Source::Default => "default".to_owned(),
+            },
+        },
+    ))
+}
+
+/// Where a setting's value comes from.
+enum Source {
+    Environment(&'static str),
+    File,
+    Default,
+}
+
+fn source(key: &str, environment: &PlaceArgs, file: &ConfigFile) -> Source {
+    let (variable, is_set, is_in_file) = match key {
+        "policy" => (
+            "PERCH_POLICY",
+            environment.policy.is_some(),
+            file.policy.is_some(),
+        ),
+        "period" => (
+            "PERCH_PERIOD",
+            environment.period.is_some(),
+            file.period.is_some(),
+        ),
+        "interval" => (
+            "PERCH_INTERVAL",
+            environment.interval.is_some(),
+            file.interval.is_some(),
+        ),
+        "profile" => (
+            "PERCH_PROFILE",
+            environment.profile.is_some(),
+            file.profile.is_some(),
+        ),
+        "counters" => (
+            "PERCH_COUNTERS",
+            environment.counters.is_some(),
+            file.counters.is_some(),
+        ),
+        "sampling-rate" => (
+            "PERCH_SAMPLING_RATE",
+            environment.sampling_rate.is_some(),
+            file.sampling_rate.is_some(),
+        ),
+        "take-over" => (
+            "PERCH_TAKE_OVER",
+            environment.take_over,
+            file.take_over.is_some(),
+        ),
+        "pus" => ("PERCH_PUS", environment.pus.is_some(), file.pus.is_some()),
+        // Those that no variable sets.
+        _ => ("", false, true),
+    };
+    match (is_set, is_in_file) {
+        (true, _) => Source::Environment(variable),
+        (false, true) => Source::File,
+        (false, false) => Source::Default,
+    }
+}
+
+/// The column of comments behind values.
+const COMMENTS: usize = 32;
+
+/// The settings with a comment behind each that says where its value comes from; `source` is asked with whether the key
+/// is in a table of a policy, and the key.
+fn annotated(settings: &str, source: impl Fn(bool, &str) -> String) -> String {
+    let mut in_table = false;
+    let mut text = String::new();
+    for line in settings.lines() {
+        in_table |= line.starts_with('[');
+        // Not the inside of a string of several lines.
+        let is_whole = line.parse::<toml::Table>().is_ok();
+        text += &match line.split_once(" = ").filter(|_| is_whole) {
+            Some((key, _)) => format!("{line:<COMMENTS$} # {}\n", source(in_table, key)),
+            None => format!("{line}\n"),
+        };
+    }
+    let same = |text: &str| text.parse::<toml::Table>().ok();
+    match same(&text) == same(settings) {
+        true => text,
+        false => settings.to_owned(),
+    }
 }

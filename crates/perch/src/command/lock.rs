@@ -34,10 +34,8 @@ fn taken(
 ) -> Result<Option<Lock>, LockError> {
     let why = match tried {
         Ok(Ok(lock)) => return Ok(Some(lock)),
-        Ok(Err(held @ (LockError::Pus(_) | LockError::Irqs | LockError::Weights))) => {
-            return Err(held);
-        }
-        Ok(Err(unusable)) => unusable.to_string(),
+        Ok(Err(unusable @ LockError::Unusable { .. })) => unusable.to_string(),
+        Ok(Err(held)) => return Err(held),
         Err(why) => why,
     };
     let text =

@@ -23,7 +23,7 @@ use perch_linux::{
     lock::{Lock, LockError},
     machine::CountersMode,
     proc::check_numbers,
-    topology::{Source, load},
+    topology::{self, Source, load},
 };
 use perch_policy::{
     Calibration, Fixed, Inputs,
@@ -94,6 +94,9 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         .map(|text| load(&Source::from_text(text)))
         .transpose()?;
     let machine = what_if.as_ref().unwrap_or(&here);
+    if let Some(pus) = &settings.pus {
+        topology::check_named(&machine.topology, pus)?;
+    }
     // The profile defines how threads are counted, and so depends on this machine; of a what-if topology only the units
     // matter.
     let Chosen { profile, why } =
@@ -125,7 +128,9 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     } else {
         let dir = StateDir::standard()?;
         remarks.extend(recover(&dir)?);
-        let (policy, locks) = permitted(policy, &settings, &here.topology, &mut remarks)?;
+        let asked_for = args.policy.is_some() || args.has_rules();
+        let (policy, locks) =
+            permitted(policy, asked_for, &settings, &here.topology, &mut remarks)?;
         (Acting::Live(dir), policy, locks)
     };
     let recorder = match &args.log {
@@ -160,10 +165,12 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     })
 }
 
-/// The policy with locks on what it may change, or `observe` while another perch holds some of that: the PUs that it may
-/// place threads on, their CPU weights, or the interrupts.
+/// The policy with locks on what it may change: the PUs that it may place threads on, their CPU weights, or the
+/// interrupts. While another perch holds some of that, it is `observe` instead, unless the policy was `asked_for` in this
+/// very call: then observing is not what the user wants.
 fn permitted(
     policy: Box<dyn Policy>,
+    asked_for: bool,
     settings: &Settings,
     topology: &Topology,
     remarks: &mut Vec<Remark>,
@@ -173,6 +180,7 @@ fn permitted(
     }
     match locks(settings, topology, remarks) {
         Ok(locks) => Ok((policy, locks)),
+        Err(held) if asked_for => bail!("policy {} cannot act: {held}", settings.policy),
         Err(held) => {
             let text = format!("{held}; this one only observes");
             remarks.push(Remark::warning("pus-locked", text));

@@ -1,20 +1,19 @@
 //! `perch profiles`: what is known of processors.
 
+mod check;
+
 use crate::{
     args::{ProfilesArgs, ProfilesCommand},
     processor,
     render::{
-        count,
         table::{Align, table},
         wrapped,
     },
 };
-use anyhow::{Context, Result};
-use perch_core::EventChoice;
-use perch_linux::{perf::encode, topology};
-use perch_profile::{EventCheck, Profile};
+use anyhow::Result;
+use perch_linux::topology;
 use serde::Serialize;
-use std::{path::Path, process::ExitCode};
+use std::process::ExitCode;
 
 /// Lists, shows or checks profiles.
 ///
@@ -24,7 +23,7 @@ pub fn profiles(args: &ProfilesArgs) -> Result<ExitCode> {
     match args.command.as_ref().unwrap_or(&ProfilesCommand::List) {
         ProfilesCommand::List => list(args.json),
         ProfilesCommand::Show { name } => show(name, args.json),
-        ProfilesCommand::Check { file } => check(file, args.json),
+        ProfilesCommand::Check { file } => check::check(file, args.json),
     }
 }
 
@@ -100,85 +99,4 @@ fn show(name: &str, json: bool) -> Result<ExitCode> {
         false => super::print(&profile.text)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// An event as `--json` tells it.
-#[derive(Serialize)]
-struct Checked {
-    event: String,
-    resolves_to: Option<String>,
-    problem: Option<String>,
-    needed_by: Vec<String>,
-}
-
-fn check(file: &Path, json: bool) -> Result<ExitCode> {
-    let text = perch_files::read_to_string(file)
-        .with_context(|| format!("{}: cannot be read", file.display()))?;
-    let profile = Profile::parse(&text, &file.to_string_lossy())?;
-    let encoder = encode::Encoder::new();
-    let checks = profile.check(&|choice| resolve(&encoder, choice));
-    if json {
-        let events: Vec<Checked> = checks.into_iter().map(checked).collect();
-        super::print_json(&events)?;
-    } else {
-        super::print(&render(&profile, &checks))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The first spelling that means something here.
-fn resolve(encoder: &encode::Encoder, choice: &EventChoice) -> Result<String, String> {
-    let mut why = Vec::new();
-    for spelling in &choice.spellings {
-        match encoder.encode(spelling, choice.pmu.as_deref()) {
-            Ok(encoded) => return Ok(encoded.spelling),
-            Err(error) => why.push(error.to_string()),
-        }
-    }
-    Err(why.join("; "))
-}
-
-fn checked(check: EventCheck) -> Checked {
-    let (resolves_to, problem) = match check.result {
-        Ok(encoding) => (Some(encoding), None),
-        Err(why) => (None, Some(why)),
-    };
-    Checked {
-        event: check.alias.to_string(),
-        resolves_to,
-        problem,
-        needed_by: check.needed_by.iter().map(ToString::to_string).collect(),
-    }
-}
-
-fn render(profile: &Profile, checks: &[EventCheck]) -> String {
-    let good = checks.iter().filter(|check| check.result.is_ok()).count();
-    let columns = [
-        ("event", Align::Left),
-        ("here", Align::Left),
-        ("needed by", Align::Left),
-    ];
-    let rows = checks.iter().map(|check| {
-        let here = match &check.result {
-            Ok(encoding) => encoding.clone(),
-            Err(why) => format!("no: {why}"),
-        };
-        let needed = check
-            .needed_by
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ");
-        vec![check.alias.to_string(), here, needed]
-    });
-    format!(
-        "{}: {} ({}), {}, {}: the file is sound; {good} of {} resolve here.\n\n{}",
-        profile.path,
-        profile.name,
-        profile.title,
-        count(profile.events.len(), "event"),
-        count(profile.metrics.len(), "metric"),
-        count(checks.len(), "event"),
-        table(&columns, rows)
-    )
 }

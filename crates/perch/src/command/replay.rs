@@ -7,7 +7,7 @@ use crate::{
     processor,
     render::explain::Explain,
 };
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use perch_engine::{
     Acting, Options, Session, SessionSink,
     recording::{Header, Recorder, Recording},
@@ -16,14 +16,20 @@ use perch_engine::{
 };
 use perch_linux::topology::{Source, load};
 use perch_profile::Profile;
-use std::{process::ExitCode, sync::Arc};
+use std::{io::Read, path::Path, process::ExitCode, sync::Arc};
 
 /// Replays and reports on standard output.
 ///
 /// # Errors
 /// A file that is no recording, settings that are wrong.
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
-    let recording = Recording::open(&args.file)?;
+    let recording = Recording::open(&args.file).map_err(|error| match is_trace(&args.file) {
+        true => anyhow!(
+            "{}: an instruction trace, not a recording of perch's periods: look at it with `perch trace`",
+            args.file.display()
+        ),
+        false => error.into(),
+    })?;
     if let Some(log) = &args.log
         && log.canonicalize().ok() == args.file.canonicalize().ok()
     {
@@ -93,6 +99,19 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         super::print(&crate::render::report::render(&report))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a file begins as `perch record-trace` begins it.
+fn is_trace(path: &Path) -> bool {
+    let magic = perch_trace::file::MAGIC;
+    let mut head = Vec::new();
+    // Not a pipe, of which the beginning is gone.
+    let file = path
+        .is_file()
+        .then(|| perch_files::input(path).ok())
+        .flatten();
+    let read = file.map(|file| file.take(magic.len() as u64).read_to_end(&mut head));
+    read.is_some_and(|read| read.is_ok()) && head == magic
 }
 
 /// Those of the recording where it is asked for no others: its policy again has the options that it had.

@@ -7,7 +7,7 @@ use crate::{
     render::{self, explain::Explain, live::Live, progress::Bar},
 };
 use anyhow::{Context, Result, anyhow, bail};
-use perch_core::Policy;
+use perch_core::{Policy, diagnostic::did_you_mean_one_of};
 use perch_engine::{
     SessionSink,
     recording::Recorder,
@@ -88,6 +88,7 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         can_be_written(file)?;
     }
     let threads = if telling { 1 } else { parallel::host_threads() };
+    worth_waiting(&scene, policies.len(), threads)?;
     let bar = Bar::new(!telling, 0);
     let (comparison, report) = compare(&scene, &policies, &wiring, threads, &bar)?;
     drop(bar);
@@ -102,6 +103,51 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     }
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Longer than this, in seconds, a simulation is announced: nobody waits for it unprepared.
+const ANNOUNCED: f64 = 600.0;
+
+/// And longer than this it is refused: a month.
+const REFUSED: f64 = 30.0 * 86_400.0;
+
+/// Announces a simulation that takes long, and refuses one that nobody will see the end of.
+fn worth_waiting(scene: &Scene, policies: usize, threads: usize) -> Result<()> {
+    let Some(each) = scene.host_seconds() else {
+        return Ok(());
+    };
+    let runs = policies as f64 * f64::from(scene.seeds);
+    let seconds = each * (runs / threads.max(1) as f64).max(1.0);
+    let time = humantime::format_duration(scene.time);
+    if seconds > REFUSED {
+        bail!(
+            "--time {time}: that would take about {} here: give a shorter time (the limit is 30 days of computing), or \
+             --fidelity interval",
+            roughly(seconds)
+        );
+    }
+    if seconds > ANNOUNCED {
+        anstream::eprintln!(
+            "perch: --time {time} takes about {} here; Ctrl-C ends it without a result",
+            roughly(seconds)
+        );
+    }
+    Ok(())
+}
+
+/// A length of time in one unit.
+fn roughly(seconds: f64) -> String {
+    let units = [
+        (365.0 * 86_400.0, "years"),
+        (86_400.0, "days"),
+        (3600.0, "hours"),
+        (60.0, "minutes"),
+    ];
+    let unit = units
+        .into_iter()
+        .find(|(length, _)| seconds >= 2.0 * length);
+    let (length, name) = unit.unwrap_or((1.0, "seconds"));
+    format!("{:.0} {name}", seconds / length)
 }
 
 /// Before hours of simulation, not after.
@@ -147,7 +193,11 @@ impl Wiring<'_> {
                 match registry::names().any(|known| known == policy) {
                     true => error,
                     // Those who misspell may have meant what is none.
-                    false => error.context(format!("`{policy}` is neither {DEFAULT}, nor {BEST} or {WORST} (of --compare), nor a policy")),
+                    false => {
+                        let names = registry::names().chain([DEFAULT, BEST, WORST]);
+                        let hint = did_you_mean_one_of(policy, names.collect::<Vec<_>>());
+                        anyhow!("no policy `{policy}`; {hint}")
+                    }
                 }
             })?,
         };

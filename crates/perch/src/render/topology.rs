@@ -52,7 +52,7 @@ pub fn draw(topology: &Topology, load: &BTreeMap<u32, PuLoad>) -> String {
                     .cores
                     .iter()
                     .enumerate()
-                    .filter(|(_, core)| core.pus.is_subset(&pus))
+                    .filter(|(_, core)| lies_in(core, &pus))
                     .collect();
                 if topology.cores.len() > DRAWN_CORES {
                     tell_cores(&mut text, topology, &cores);
@@ -134,14 +134,18 @@ fn last_level_domains<'a>(
         .filter(|cache| Some(cache.level) == level && !cache.pus.and(within).is_empty())
         .map(|cache| (Some(cache), cache.pus.and(within)))
         .collect();
-    let covered = domains
-        .iter()
-        .fold(PuSet::new(), |all, (_, pus)| all.or(pus));
+    let covered = PuSet::union(domains.iter().map(|(_, pus)| pus));
     let rest = within.minus(&covered);
     if !rest.is_empty() {
         domains.push((None, rest));
     }
     domains
+}
+
+/// Whether these are all PUs of a core. Sets are long on large machines, so one PU is looked for first.
+fn lies_in(core: &Core, pus: &PuSet) -> bool {
+    let first = core.pus.first();
+    first.is_some_and(|first| pus.contains(first)) && core.pus.is_subset(pus)
 }
 
 /// The core's own L2 (or the one that it shares), as a title.
@@ -153,7 +157,7 @@ fn core_title(topology: &Topology, index: usize, core: &Core) -> String {
     let l2 = topology
         .caches
         .iter()
-        .find(|cache| cache.level == 2 && core.pus.is_subset(&cache.pus));
+        .find(|cache| cache.level == 2 && lies_in(core, &cache.pus));
     let l2 = l2
         .filter(|cache| cache.size > 0)
         .map(|cache| format!("L2 {}", bytes(cache.size)));
@@ -235,9 +239,7 @@ fn tell_cores(text: &mut String, topology: &Topology, cores: &[(usize, &Core)]) 
     }
     for ((pus, title), group) in alike {
         let numbers: PuSet = group.iter().map(|(index, _)| *index as u32).collect();
-        let all = group
-            .iter()
-            .fold(PuSet::new(), |all, (_, core)| all.or(&core.pus));
+        let all = PuSet::union(group.iter().map(|(_, core)| &core.pus));
         let line = format!(
             "cores {numbers} · {} each{title} · PUs {all}",
             count(pus, "PU")

@@ -1,7 +1,7 @@
 //! Reading a calibration file, with the place of the first error.
 
 use super::{CalibratedMetric, Calibration, Coupling, Kernel, SHARES, Share, Transfer, VERSION};
-use perch_core::diagnostic::{Diagnostic, did_you_mean};
+use perch_core::diagnostic::{Diagnostic, did_you_mean, from_deserializer, one_of};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range};
 use toml::Spanned;
@@ -95,8 +95,8 @@ impl Calibration {
             return Err(wrong(given.span(), message, Some(hint)));
         }
         let file: File = toml::from_str(text).map_err(|error| {
-            let message = error.message().lines().collect::<Vec<_>>().join("; ");
-            wrong(error.span().unwrap_or(0..0), message, None)
+            let (message, hint) = from_deserializer(error.message(), &[]);
+            wrong(error.span().unwrap_or(0..0), message, hint)
         })?;
         for (what, value) in [("machine", &file.machine), ("date", &file.date)] {
             if value.get_ref().trim().is_empty() {
@@ -260,7 +260,11 @@ fn share(given: &Spanned<String>) -> Result<Share, (String, Option<String>)> {
     let found = SHARES.iter().find(|(name, _)| name == given);
     found.map(|(_, share)| *share).ok_or_else(|| {
         let names = SHARES.map(|(name, _)| name);
-        let message = format!("`{given}` is none of `{}`", names.join("`, `"));
+        let message = format!(
+            "unknown value `{}`, {}",
+            given.escape_debug(),
+            one_of(&names)
+        );
         (message, did_you_mean(given, names))
     })
 }

@@ -1,7 +1,7 @@
 //! PU sets as users write them: operating-system numbers like the kernel's lists, and hwloc's location syntax
 //! (hwloc(7), "Hwloc locations") for logical indexes.
 
-use perch_core::{PuSet, Topology, pu_set::MAX_PU};
+use perch_core::{PuSet, Topology, diagnostic::did_you_mean, pu_set::MAX_PU};
 use std::{fmt, str::FromStr};
 
 /// PUs to be found in a topology: terms separated by commas, together.
@@ -223,7 +223,7 @@ fn term(text: &str, at: usize) -> Result<Term, LocationError> {
             (Some(first), Some(last)) if first <= last => Ok(Term::Numbers(first, last)),
             _ => wrong(
                 at,
-                format!("'{text}' is no PU number or range from 0 to {MAX_PU}; write 4 or 0-3"),
+                format!("`{text}` is no PU number or range from 0 to {MAX_PU}; write 4 or 0-3"),
             ),
         };
     }
@@ -243,16 +243,17 @@ fn step(text: &str, at: usize) -> Result<Step, LocationError> {
         None => {
             return wrong(
                 at,
-                format!("'{text}' has no index; write {text}:0, or {text}:all"),
+                format!("`{text}` has no index; write {text}:0, or {text}:all"),
             );
         }
     };
     let lower = name.to_ascii_lowercase();
     let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == lower) else {
-        let hint = crate::error::suggestion(&lower, KINDS.iter().map(|(known, _)| *known));
-        let what = format!(
-            "no kind of object '{name}'{hint}; there are package, numa, llc, l1 to l4, core, pu"
-        );
+        let hint =
+            did_you_mean(&lower, KINDS.iter().map(|(known, _)| *known)).unwrap_or_else(|| {
+                "expected one of `package`, `numa`, `llc`, `l1` to `l4`, `core`, `pu`".to_owned()
+            });
+        let what = format!("no kind of object `{name}`; {hint}");
         return wrong(at, what);
     };
     match parse_indexes(indexes) {
@@ -263,7 +264,7 @@ fn step(text: &str, at: usize) -> Result<Step, LocationError> {
         None => wrong(
             at + name.len() + 1,
             format!(
-                "'{indexes}' are no indexes; write 2, 0-3, 2-, 2:4 (4 from 2 on), all, odd or even"
+                "`{indexes}` are no indexes; write 2, 0-3, 2-, 2:4 (4 from 2 on), all, odd or even"
             ),
         ),
     }

@@ -3,7 +3,7 @@
 mod metric;
 
 pub(crate) use metric::MOST_INPUTS;
-use perch_core::diagnostic::did_you_mean;
+use perch_core::diagnostic::{did_you_mean, from_deserializer, one_of};
 
 use crate::{
     cpu::Rule,
@@ -25,6 +25,22 @@ const SHARE_LEVELS: [(&str, ShareLevel); 5] = [
     ("package", ShareLevel::Package),
 ];
 
+/// How tables are written, by the type that is read from them.
+const FORMS: &[(&str, &str)] = &[
+    ("struct Rule", "[[match]] and its keys below"),
+    ("struct Kind", "[[kind]] and its keys below"),
+    ("struct Unit", "[[unit]] and its keys below"),
+    ("struct Event", "[[event]] and its keys below"),
+    ("struct Set", "[[set]] and its keys below"),
+    ("struct Metric", "[[metric]] and its keys below"),
+    (
+        "struct Constant",
+        "NAME = { value = 64, source = \"…\" } below [constant]",
+    ),
+    ("struct FpThreshold", "[fp_threshold] and its keys below"),
+    ("struct Limits", "[limits] and its keys below"),
+];
+
 impl Profile {
     /// Reads a profile from a TOML text; `path` is named in errors.
     ///
@@ -34,7 +50,8 @@ impl Profile {
     pub fn parse(text: &str, path: &str) -> Result<Self, ProfileError> {
         let file: schema::File = toml::from_str(text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
-            ProfileError::at(path, text, span, one_line(error.message()), None)
+            let (message, hint) = from_deserializer(error.message(), FORMS);
+            ProfileError::at(path, text, span, message, hint)
         })?;
         Reader { text, path }.profile(file)
     }
@@ -127,9 +144,9 @@ impl Reader<'_> {
         Err(self.wrong_hint(
             word.span(),
             format!(
-                "unknown {what} `{}`, expected one of `{}`",
+                "unknown {what} `{}`, {}",
                 given.escape_debug(),
-                names.join("`, `")
+                one_of(&names)
             ),
             did_you_mean(given, names),
         ))
@@ -414,9 +431,4 @@ fn of_kind(kind: Option<usize>, profile: &Profile) -> String {
         Some(kind) => format!(" of the kind `{}`", profile.kinds[kind].pmu),
         None => String::new(),
     }
-}
-
-/// A message of several lines on one.
-fn one_line(message: &str) -> String {
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
 }

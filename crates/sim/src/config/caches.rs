@@ -82,13 +82,16 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
     let set = u64::from(ways) * u64::from(line);
     if bytes % set != 0 {
         let near = (bytes + set / 2) / set * set;
+        let hint = binary(bytes)
+            .filter(|(_, bytes)| bytes % set == 0)
+            .map(|(text, bytes)| format!("did you mean `{text}`, {bytes} B?"));
+        let would_do = || {
+            let sets = (near / set).max(1);
+            format!("{} B would do: {sets} × {ways} × {line} B", near.max(set))
+        };
         return Err(size.wrong_hint(
             format!("{bytes} B cannot be divided into sets of {ways} ways × {line} B"),
-            Some(format!(
-                "{} B would do: {} × {ways} × {line} B",
-                near.max(set),
-                (near / set).max(1)
-            )),
+            Some(hint.unwrap_or_else(would_do)),
         ));
     }
     let kind = match table.get("kind") {
@@ -129,6 +132,18 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         },
         shared_by,
     })
+}
+
+/// The size in binary units that a size in decimal ones stands for in many data sheets.
+fn binary(bytes: u64) -> Option<(String, u64)> {
+    let units = [
+        (1_000_000_000_u64, 30, "GiB"),
+        (1_000_000, 20, "MiB"),
+        (1_000, 10, "KiB"),
+    ];
+    let (decimal, shift, name) = units.into_iter().find(|(unit, ..)| bytes % unit == 0)?;
+    let count = bytes / decimal;
+    (count > 0).then(|| (format!("{count} {name}"), count << shift))
 }
 
 /// The PUs of each cache.

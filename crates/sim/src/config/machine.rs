@@ -11,8 +11,14 @@ use crate::{
     units::{Ps, SECOND},
 };
 
-/// Latencies are at most so long: beyond, sums of times could overflow.
-const LONGEST: Ps = SECOND;
+/// A latency is at most so long, be it of memory across a network: beyond, a unit is wrong.
+const LONGEST: Ps = SECOND / 100_000;
+
+/// A latency in cycles is at most so many, as those of a pipeline are.
+const MOST_CYCLES: u64 = 65_535;
+
+/// And so long in any clock: beyond, sums of times could overflow.
+const LONGEST_CYCLES: Ps = SECOND;
 
 /// TLB entries of a machine at most, so that a file cannot ask for more than the host has.
 const MOST_ENTRIES: u64 = 1 << 24;
@@ -62,7 +68,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
     Ok(machine)
 }
 
-/// A list of texts, if it is there.
+/// A list of strings, if it is there.
 pub(super) fn texts(list: Option<Item<'_>>) -> Checked<Vec<String>> {
     let list = list.map_or(Ok(Vec::new()), Item::list)?;
     list.into_iter()
@@ -83,19 +89,27 @@ pub(super) fn common_cycle<'m>(
 
 /// A time with a unit, or cycles of these cores' clock.
 pub(super) fn latency(item: Item<'_>, cycle: Option<Ps>) -> Checked<Ps> {
-    let text = item.as_text().unwrap_or("").trim_end();
-    let latency = if item.is_number() || text.ends_with("cycles") || text.ends_with("cycle") {
+    let text = item.as_text().unwrap_or("").trim_end().to_lowercase();
+    if item.is_number() || text.ends_with("cycles") || text.ends_with("cycle") {
         let Some(cycle) = cycle else {
             return Err(item.wrong(
                 "cycles of which clock? cores of several clocks share this: write it in `ns`",
             ));
         };
-        item.quantity(&CYCLES)?.saturating_mul(cycle)
-    } else {
-        item.quantity(&LATENCY)?
-    };
+        let cycles = item.quantity(&CYCLES)?;
+        let latency = cycles.saturating_mul(cycle);
+        if cycles > MOST_CYCLES || latency > LONGEST_CYCLES {
+            let most = MOST_CYCLES.min(LONGEST_CYCLES / cycle.max(1));
+            return Err(item.wrong(format!("must be {most} cycles at most")));
+        }
+        return Ok(latency);
+    }
+    let latency = item.quantity(&LATENCY)?;
     if latency > LONGEST {
-        return Err(item.wrong("must be a second at most"));
+        return Err(item.wrong_hint(
+            "must be 10 us at most",
+            Some("memory takes about 100 ns, a disk is a device of the workload".to_owned()),
+        ));
     }
     Ok(latency)
 }

@@ -26,6 +26,14 @@ use crate::{model::MachineModel, workload::WorkloadModel};
 use std::{io, path::Path};
 use table::Source;
 
+/// Bytes, as machine and workload files write them: `32 KiB`, `2 MB`, `64`.
+///
+/// # Errors
+/// A text that is no size, with how sizes are written.
+pub fn size(text: &str) -> Result<u64, String> {
+    quantity::SIZE.parse(text)
+}
+
 /// Reads a machine from a file.
 ///
 /// # Errors

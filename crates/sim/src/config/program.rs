@@ -6,7 +6,7 @@ use super::{
     step::{self, Names, is_endless, often, takes_time},
     table::{Checked, Item, Table},
 };
-use crate::workload::{DeviceModel, Mix, ProgramModel, RequestsModel, Step, ThreadModel};
+use crate::workload::{DeviceModel, Mix, ProgramModel, Step, ThreadModel};
 
 /// Threads of a workload at most, all copies of its programs together.
 const MOST_THREADS: u64 = 65_536;
@@ -90,7 +90,7 @@ fn one(table: &Table<'_>, mixes: &[Mix], devices: &[DeviceModel]) -> Checked<Pro
         None => false,
         Some(item) => {
             let restart = item.flag()?;
-            let endless = |thread: &&ThreadModel| restart && endless(thread, requests.as_ref());
+            let endless = |thread: &&ThreadModel| restart && thread.is_endless(requests.as_ref());
             if let Some(thread) = threads.iter().find(endless) {
                 return Err(item.wrong(format!(
                     "`{}` never ends, so the program is never started again",
@@ -143,14 +143,6 @@ fn they_can_live(tables: &[Table<'_>], threads: &[ThreadModel]) -> Checked<()> {
             .need("count")?
             .wrong("the program begins without any thread")),
     }
-}
-
-fn endless(thread: &ThreadModel, requests: Option<&RequestsModel>) -> bool {
-    let served_for_ever = match thread.steps.first() {
-        Some(Step::Receive) => requests.is_none_or(|requests| requests.count == u64::MAX),
-        _ => thread.repeat == u64::MAX,
-    };
-    served_for_ever || thread.steps.iter().any(is_endless)
 }
 
 fn thread(table: &Table<'_>, names: Names<'_>, requests: bool) -> Checked<ThreadModel> {

@@ -1,6 +1,6 @@
 //! Quantities with units: `"32 KiB"`, `"2.5 GHz"`, `"10M"`.
 
-use perch_core::diagnostic::did_you_mean;
+use perch_core::diagnostic::{did_you_mean, one_of};
 
 /// A sort of quantity: what its units are worth.
 #[derive(Debug)]
@@ -13,6 +13,9 @@ pub(super) struct Sort {
     example: &'static str,
     /// What the result must be a whole number of, if it may not be rounded.
     whole: Option<&'static str>,
+    /// Whether units may be written in any case: not where a prefix or a letter means another thing in the other one,
+    /// as in mW and MW, or Gb/s and GB/s.
+    any_case: bool,
 }
 
 /// Bytes.
@@ -30,6 +33,7 @@ pub(super) const SIZE: Sort = Sort {
     ],
     example: "`\"32 KiB\"` or a number of bytes",
     whole: Some("bytes"),
+    any_case: true,
 };
 
 /// Picoseconds of the machine. Bare numbers are cycles and have been sorted out before.
@@ -44,6 +48,7 @@ pub(super) const LATENCY: Sort = Sort {
     ],
     example: "`\"20 ns\"`, `\"12 cycles\"` or a number of cycles",
     whole: None,
+    any_case: true,
 };
 
 /// Cycles.
@@ -52,6 +57,7 @@ pub(super) const CYCLES: Sort = Sort {
     units: &[("cycles", 1), ("cycle", 1)],
     example: "`\"12 cycles\"` or `12`",
     whole: Some("cycles"),
+    any_case: true,
 };
 
 /// Nanoseconds of the operating system.
@@ -64,9 +70,11 @@ pub(super) const TIME: Sort = Sort {
         ("µs", 1_000),
         ("ns", 1),
         ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
     ],
     example: "`\"10 ms\"` or a number of seconds",
     whole: None,
+    any_case: true,
 };
 
 /// Cycles a second.
@@ -80,6 +88,7 @@ pub(super) const CLOCK: Sort = Sort {
     ],
     example: "`\"2.5 GHz\"` or a number of hertz",
     whole: None,
+    any_case: true,
 };
 
 /// Bytes a second.
@@ -96,6 +105,7 @@ pub(super) const BANDWIDTH: Sort = Sort {
     ],
     example: "`\"10 GB/s\"` or a number of bytes a second",
     whole: None,
+    any_case: false,
 };
 
 /// Femtojoules.
@@ -110,6 +120,7 @@ pub(super) const ENERGY: Sort = Sort {
     ],
     example: "`\"0.5 nJ\"` or a number of nanojoules",
     whole: None,
+    any_case: false,
 };
 
 /// Microwatts.
@@ -123,6 +134,7 @@ pub(super) const POWER: Sort = Sort {
     ],
     example: "`\"15 W\"` or a number of watts",
     whole: None,
+    any_case: false,
 };
 
 /// Millionths of a time a second.
@@ -138,6 +150,7 @@ pub(super) const RATE: Sort = Sort {
     ],
     example: "`\"2000 / s\"` or a number a second",
     whole: None,
+    any_case: true,
 };
 
 /// How often, how many.
@@ -152,6 +165,7 @@ pub(super) const COUNT: Sort = Sort {
     ],
     example: "`\"10M\"` or a number",
     whole: Some("times or pieces"),
+    any_case: true,
 };
 
 /// More digits than any quantity needs; with them the arithmetic stays within 128 bits.
@@ -183,7 +197,10 @@ impl Sort {
                 self.example
             ));
         }
-        let factor = match self.units.iter().find(|(name, _)| *name == unit) {
+        let exact = self.units.iter().find(|(name, _)| *name == unit);
+        let like = |(name, _): &&(&str, u64)| name.to_lowercase() == unit.to_lowercase();
+        let found = exact.or_else(|| self.units.iter().find(like).filter(|_| self.any_case));
+        let factor = match found {
             Some((_, factor)) => *factor,
             None if unit.is_empty() => self.units[0].1,
             None => return Err(self.unknown_unit(unit)),
@@ -249,15 +266,20 @@ impl Sort {
             .iter()
             .map(|(name, _)| *name)
             .filter(|name| !name.is_empty());
+        let bits = if unit.ends_with("b/s") {
+            " (a small b is for bits)"
+        } else {
+            ""
+        };
         let near = did_you_mean(unit, names.clone())
-            .map(|hint| format!("; {hint}"))
+            .map(|hint| format!("; {hint}{bits}"))
             .unwrap_or_default();
         let names: Vec<&str> = names.collect();
         format!(
-            "unknown unit `{}` of {}, expected one of `{}`: write {}{near}",
+            "unknown unit `{}` of {}, {}: write {}{near}",
             unit.escape_debug(),
             self.what,
-            names.join("`, `"),
+            one_of(&names),
             self.example
         )
     }
@@ -286,6 +308,13 @@ mod tests {
             (&SIZE, "3 MiB", 3 << 20),
             (&SIZE, "64", 64),
             (&SIZE, "2 MB", 2_000_000),
+            (&SIZE, "32KB", 32_000),
+            (&SIZE, "32 mb", 32_000_000),
+            (&SIZE, "256 kib", 256 << 10),
+            (&TIME, "10 MS", 10_000_000),
+            (&TIME, "2 h", 7_200_000_000_000),
+            (&CLOCK, "2 ghz", 2_000_000_000),
+            (&LATENCY, "5 NS", 5_000),
             (&CLOCK, "3.55 GHz", 3_550_000_000),
             (&LATENCY, "0.5 ns", 500),
             (&LATENCY, "0.3336 ns", 334),
@@ -313,7 +342,6 @@ mod tests {
             (&SIZE, ""),
             (&SIZE, "KiB"),
             (&SIZE, "1.5"),
-            (&SIZE, "1 kib"),
             (&SIZE, "-1"),
             (&SIZE, "1.2.3 B"),
             (&SIZE, ".5 KiB"),
@@ -322,7 +350,9 @@ mod tests {
             (&COUNT, "1e99999999999"),
             (&COUNT, "10 M M"),
             (&COUNT, "1e"),
-            (&TIME, "1 h"),
+            (&TIME, "1 fortnight"),
+            (&POWER, "1 MW"),
+            (&BANDWIDTH, "1 Gb/s"),
             (&CLOCK, "fast"),
         ] {
             assert!(sort.parse(text).is_err(), "{text}: {:?}", sort.parse(text));

@@ -58,12 +58,13 @@ pub(super) fn find(
         return Ok(*file);
     }
     let names: Vec<&str> = files.iter().map(|file| file.name).collect();
+    let hint = perch_files::toml_of(name)
+        .map(|file| format!("here is a file of that name: write `{file}`"))
+        .or_else(|| did_you_mean(name, names.iter().copied()));
     Err(ConfigError::Unknown {
         what,
         name: name.to_owned(),
-        hint: did_you_mean(name, names.iter().copied())
-            .map(|hint| format!("; {hint}"))
-            .unwrap_or_default(),
+        hint: hint.map(|hint| format!("; {hint}")).unwrap_or_default(),
         shipped: names.join(", "),
     })
 }

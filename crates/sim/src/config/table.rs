@@ -1,7 +1,7 @@
 //! Walks through a parsed file: every look at a value knows its place in the text, for the mistakes.
 
 use super::{error::Diagnostic, quantity::Sort};
-use perch_core::diagnostic::did_you_mean;
+use perch_core::diagnostic::{did_you_mean, did_you_mean_one_of, one_of};
 use std::ops::{Range, RangeInclusive};
 use toml::{
     Spanned,
@@ -47,6 +47,11 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Whether a file's key is this one. Underscores are as good as hyphens.
+fn is_key(name: &str, key: &str) -> bool {
+    name == key || name.replace('_', "-") == key
+}
+
 /// A table with known keys.
 #[derive(Debug, Clone)]
 pub(super) struct Table<'a> {
@@ -67,18 +72,22 @@ impl<'a> Table<'a> {
         what: &'static str,
         known: &'static [&'static str],
     ) -> Checked<Self> {
-        let unknown = table
-            .keys()
-            .filter(|key| !known.contains(&&**key.get_ref()));
+        let is_known = |name: &str| known.iter().any(|known| is_key(name, known));
+        let unknown = table.keys().filter(|key| !is_known(key.get_ref()));
         if let Some(key) = unknown.min_by_key(|key| key.span().start) {
             let name = key.get_ref();
-            let hint = did_you_mean(name, known.iter().copied())
-                .unwrap_or_else(|| format!("{what} has `{}`", known.join("`, `")));
             return Err(source.wrong(
                 key.span(),
                 format!("unknown key `{}`", name.escape_debug()),
-                Some(hint),
+                Some(did_you_mean_one_of(name, known.iter().copied())),
             ));
+        }
+        for key in table.keys() {
+            let name: &str = key.get_ref();
+            if name.contains('_') && table.contains_key(&*name.replace('_', "-")) {
+                let message = format!("a second key `{}`", name.replace('_', "-"));
+                return Err(source.wrong(key.span(), message, None));
+            }
         }
         Ok(Self {
             source,
@@ -92,7 +101,9 @@ impl<'a> Table<'a> {
     /// A value, if it is there.
     pub(super) fn get(&self, key: &'static str) -> Option<Item<'a>> {
         debug_assert!(self.known.contains(&key), "{key}");
-        self.table.get(key).map(|value| Item {
+        let value = self.table.get(key);
+        let value = value.or_else(|| self.table.get(&*key.replace('-', "_")))?;
+        Some(Item {
             source: self.source,
             value,
         })
@@ -101,7 +112,7 @@ impl<'a> Table<'a> {
     /// A value that must be there.
     pub(super) fn need(&self, key: &'static str) -> Checked<Item<'a>> {
         self.get(key)
-            .ok_or_else(|| self.wrong(format!("{} needs `{key}`", self.what)))
+            .ok_or_else(|| self.wrong(format!("missing key `{key}` of {}", self.what)))
     }
 
     /// A mistake of the table as a whole.
@@ -134,7 +145,7 @@ impl<'a> Item<'a> {
 
     fn expected(self, what: &str) -> Box<Diagnostic> {
         let found = match self.value.get_ref() {
-            DeValue::String(_) => "a text",
+            DeValue::String(_) => "a string",
             DeValue::Integer(_) => "a whole number",
             DeValue::Float(_) => "a number with a fraction",
             DeValue::Boolean(_) => "`true` or `false`",
@@ -148,9 +159,9 @@ impl<'a> Item<'a> {
     /// A text that says something.
     pub(super) fn text(self) -> Checked<&'a str> {
         match self.value.get_ref() {
-            DeValue::String(text) if text.trim().is_empty() => Err(self.wrong("an empty text")),
+            DeValue::String(text) if text.trim().is_empty() => Err(self.wrong("an empty string")),
             DeValue::String(text) => Ok(text),
-            _ => Err(self.expected("a text")),
+            _ => Err(self.expected("a string")),
         }
     }
 
@@ -251,9 +262,9 @@ impl<'a> Item<'a> {
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let message = format!(
-            "unknown `{}`, expected one of `{}`",
+            "unknown value `{}`, {}",
             word.escape_debug(),
-            names.join("`, `")
+            one_of(&names)
         );
         Err(self.wrong_hint(message, did_you_mean(word, names)))
     }

@@ -229,7 +229,7 @@ impl System {
                 State::AtBarrier(barrier) => {
                     let (there, parties) = process.sync.at_barrier(barrier);
                     format!(
-                        "  {name} waits at barrier '{barrier}' ({there} of {parties} are there)"
+                        "  {name} waits at barrier `{barrier}` ({there} of {parties} are there)"
                     )
                 }
                 State::ForLock(lock) => {
@@ -238,7 +238,7 @@ impl System {
                         .holder(lock)
                         .map(|holder| self.threads[holder].identity.name.as_str());
                     format!(
-                        "  {name} waits for lock '{lock}', held by {}",
+                        "  {name} waits for lock `{lock}`, held by {}",
                         holder.unwrap_or("nobody")
                     )
                 }
@@ -246,7 +246,7 @@ impl System {
                     let kinds = &self.workload.programs[process.program].threads;
                     let living = thread.living(*kind);
                     format!(
-                        "  {name} waits for the end of {living} '{}'",
+                        "  {name} waits for the end of {living} `{}`",
                         kinds[*kind].name
                     )
                 }

@@ -135,6 +135,19 @@ pub struct ThreadModel {
     pub repeat: u64,
 }
 
+impl ThreadModel {
+    /// Whether it never ends; `requests` are those of its program.
+    pub fn is_endless(&self, requests: Option<&RequestsModel>) -> bool {
+        let served_for_ever = match self.steps.first() {
+            Some(Step::Receive) => requests.is_none_or(|requests| requests.count == u64::MAX),
+            _ => self.repeat == u64::MAX,
+        };
+        let forever = u64::MAX;
+        let goes_on = |step: &Step| matches!(step, Step::Compute { instructions, .. } if *instructions == forever);
+        served_for_ever || self.steps.iter().any(goes_on)
+    }
+}
+
 /// A program: an address space with threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgramModel {
@@ -163,6 +176,17 @@ impl ProgramModel {
             .sum::<u64>()
             > 1
             || spawns.next().is_some()
+    }
+}
+
+impl WorkloadModel {
+    /// Whether a program of it never ends.
+    pub fn is_endless(&self) -> bool {
+        let endless = |program: &ProgramModel| {
+            let mut threads = program.threads.iter();
+            threads.any(|thread| thread.is_endless(program.requests.as_ref()))
+        };
+        self.programs.iter().any(endless)
     }
 }
 

@@ -113,7 +113,7 @@ fn refused(context: &mut Context) -> Result<()> {
         &["run", "--", "/nowhere/\x1b[31mred"],
     ];
     for call in calls {
-        // A second perch finds the PUs taken: it may observe for as long as it likes.
+        // A second perch finds the PUs taken: it is refused, or observes for as long as it likes.
         let second = perch.start(call.iter().copied())?;
         sleep(Duration::from_millis(150));
         let done = second.stop()?;

@@ -315,7 +315,7 @@ impl Counters {
                 && self.said.insert(count.alias.to_string())
             {
                 let text = format!(
-                    "counter '{}' is not believed ({why}): `--counters sampling` does without",
+                    "counter `{}` is ignored ({why}): `--counters sampling` does without",
                     count.alias
                 );
                 self.remarks.push(Remark::warning("counter-doubtful", text));

@@ -53,7 +53,7 @@ pub(super) fn resolve(
         }
     }
     let text =
-        |(alias, why): (&Arc<str>, &String)| format!("event '{alias}' cannot be counted: {why}");
+        |(alias, why): (&Arc<str>, &String)| format!("event `{alias}` cannot be counted: {why}");
     let missing: Vec<String> = missing.iter().map(text).collect();
     if sets.is_empty() {
         return Err(MachineError::Other(match &missing[..] {
@@ -108,7 +108,7 @@ fn first_that_counts(
             Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
                 return Err(refusal("counting events of one's own thread", error));
             }
-            Err(error) => reasons.push(format!("event '{spelling}': {}", words(&error))),
+            Err(error) => reasons.push(format!("event `{spelling}`: {}", words(&error))),
         }
     }
     if reasons.is_empty() {

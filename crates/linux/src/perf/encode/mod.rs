@@ -66,7 +66,7 @@ pub struct Encoded {
 
 /// A spelling that means nothing here, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("event '{spelling}': {why}")]
+#[error("event `{spelling}`: {why}")]
 pub struct EncodeError {
     /// As it was given.
     pub spelling: String,
@@ -92,6 +92,28 @@ impl Encoder {
             pmus: Pmus::new(root),
             pfm: OnceCell::new(),
         }
+    }
+
+    /// For this machine, with libpfm4's tables of all processors: to check names, not to count.
+    ///
+    /// # Errors
+    /// libpfm4 is not installed, or too old.
+    ///
+    /// # Safety
+    /// No other thread may read or change the environment meanwhile ([`Pfm::load_all`]).
+    pub unsafe fn with_all_tables() -> Result<Self, String> {
+        // SAFETY: the caller's promise.
+        let pfm = unsafe { Pfm::load_all() }?;
+        Ok(Self {
+            pfm: OnceCell::from(Ok(pfm)),
+            ..Self::new()
+        })
+    }
+
+    /// Whether libpfm4 has a table of the PMU of that name.
+    pub fn has_table(&self, pmu: &str) -> bool {
+        let pfm = self.pfm.get_or_init(Pfm::load).as_ref();
+        pfm.is_ok_and(|pfm| pfm.has_table(pmu))
     }
 
     /// The PMUs of this machine.
@@ -172,7 +194,7 @@ fn mode(letters: &str) -> Result<Mode, String> {
         "u" => Ok(Mode::User),
         "k" => Ok(Mode::Kernel),
         other => Err(format!(
-            "unknown modifier '{other}': u (user space), k (kernel) or nothing"
+            "unknown modifier `{other}`: u (user space), k (kernel) or nothing"
         )),
     }
 }

@@ -35,6 +35,23 @@ struct Attr {
     room: [u64; 32],
 }
 
+/// `pfm_pmu_info_t` up to what is read of it, with room for what is not.
+#[repr(C)]
+struct PmuInfo {
+    name: *const c_char,
+    description: *const c_char,
+    size: usize,
+    rest: [u64; 16],
+}
+
+/// More PMUs than any libpfm4 has numbers for.
+const PMUS: c_int = 4096;
+
+/// With this variable libpfm4 encodes events of processors that it is not on.
+const INACTIVE: &str = "LIBPFM_ENCODE_INACTIVE";
+
+type Terminate = unsafe extern "C" fn();
+type PmuOf = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
 type Initialise = unsafe extern "C" fn() -> c_int;
 type Describe = unsafe extern "C" fn(c_int) -> *const c_char;
 type Encode = unsafe extern "C" fn(*const c_char, c_int, c_int, *mut c_void) -> c_int;
@@ -43,6 +60,7 @@ type Encode = unsafe extern "C" fn(*const c_char, c_int, c_int, *mut c_void) -> 
 pub struct Pfm {
     encode: Encode,
     describe: Describe,
+    pmu: PmuOf,
     /// Keeps the functions above where they are.
     _library: Library,
 }
@@ -63,7 +81,7 @@ impl Pfm {
         let missing = |error| format!("{LIBRARY} is not libpfm4: {error}");
         // SAFETY: the names and signatures are those of libpfm4's pfmlib.h, stable since 4.0; the function pointers
         // are used only while `_library` lives.
-        let (initialise, describe, encode) = unsafe {
+        let (initialise, describe, encode, pmu) = unsafe {
             (
                 *library
                     .get::<Initialise>(b"pfm_initialize\0")
@@ -74,11 +92,15 @@ impl Pfm {
                 *library
                     .get::<Encode>(b"pfm_get_os_event_encoding\0")
                     .map_err(missing)?,
+                *library
+                    .get::<PmuOf>(b"pfm_get_pmu_info\0")
+                    .map_err(missing)?,
             )
         };
         let pfm = Self {
             encode,
             describe,
+            pmu,
             _library: library,
         };
         // SAFETY: may be called at any time, and again.
@@ -86,6 +108,50 @@ impl Pfm {
             0 => Ok(pfm),
             status => Err(format!("{LIBRARY}: {}", pfm.reason(status))),
         }
+    }
+
+    /// Loads the library such that it knows the events of all processors that it has tables of, not only of this one:
+    /// to check names. From then on it is so for the whole process.
+    ///
+    /// # Errors
+    /// It is not installed, or too old.
+    ///
+    /// # Safety
+    /// No other thread may read or change the environment meanwhile.
+    pub unsafe fn load_all() -> Result<Self, String> {
+        let loaded = Self::load()?;
+        // SAFETY: the name and signature are those of pfmlib.h; what the library allocated is in use nowhere.
+        unsafe {
+            let end = loaded._library.get::<Terminate>(b"pfm_terminate\0");
+            let end = end.map_err(|error| format!("{LIBRARY} is not libpfm4: {error}"))?;
+            end();
+        }
+        // The library reads the variable when it is initialised.
+        // SAFETY: the caller's promise.
+        unsafe { std::env::set_var(INACTIVE, "1") };
+        let again = Self::load();
+        // SAFETY: the caller's promise.
+        unsafe { std::env::remove_var(INACTIVE) };
+        again
+    }
+
+    /// Whether the library has a table of that PMU, be it this machine's or not.
+    pub fn has_table(&self, name: &str) -> bool {
+        (0..PMUS).any(|number| {
+            let mut info = PmuInfo {
+                name: ptr::null(),
+                description: ptr::null(),
+                size: 0,
+                rest: [0; 16],
+            };
+            // SAFETY: the structure is at least as large as the library's; a size of 0 asks for its first version.
+            let status = unsafe { (self.pmu)(number, (&raw mut info).cast()) };
+            if status != 0 || info.name.is_null() {
+                return false;
+            }
+            // SAFETY: not null, and a constant C string.
+            unsafe { CStr::from_ptr(info.name) }.to_bytes() == name.as_bytes()
+        })
     }
 
     /// The code of `[pmu::]EVENT[:UMASK]…`.

@@ -74,7 +74,7 @@ impl Pmus {
         let names = self.names();
         Err(match names.is_empty() {
             true => "the kernel lists no PMUs in /sys/bus/event_source/devices".to_owned(),
-            false => format!("no PMU '{name}' here (there are: {})", names.join(", ")),
+            false => format!("no PMU `{name}` here (there are: {})", names.join(", ")),
         })
     }
 
@@ -208,7 +208,7 @@ impl Pmu {
         match self.read(&format!("format/{name}")) {
             Ok(text) => match Bits::parse(&text) {
                 Ok(bits) => Ok(Some(bits)),
-                Err(why) => Err(format!("format of '{name}' on PMU {}: {why}", self.name)),
+                Err(why) => Err(format!("format of `{name}` on PMU {}: {why}", self.name)),
             },
             Err(_) => Ok(None),
         }
@@ -230,7 +230,7 @@ impl Pmu {
                 .collect(),
         );
         format!(
-            "PMU {pmu} has neither a term nor an event '{name}' (terms: {terms}; events: {few})"
+            "PMU {pmu} has neither a term nor an event `{name}` (terms: {terms}; events: {few})"
         )
     }
 }

@@ -43,7 +43,7 @@ impl Bits {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{}' is no bit range such as config:0-7", text.trim());
+        let wrong = || format!("`{}` is no bit range such as config:0-7", text.trim());
         let (field, list) = text.trim().split_once(':').ok_or_else(wrong)?;
         let field = Field::from_name(field).ok_or_else(wrong)?;
         let bit = |digits: &str| {
@@ -108,8 +108,8 @@ fn term(text: &str) -> Result<(&str, Option<u64>), String> {
     };
     match number {
         Some(number) => Ok((name, Some(number))),
-        None if value == "?" => Err(format!("the event wants a value for '{name}'")),
-        None => Err(format!("'{value}' of '{name}' is no number")),
+        None if value == "?" => Err(format!("the event wants a value for `{name}`")),
+        None => Err(format!("`{value}` of `{name}` is no number")),
     }
 }
 

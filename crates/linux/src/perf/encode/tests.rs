@@ -93,18 +93,18 @@ fn modifiers_say_where_it_counts() {
     assert_eq!(mode("cycles:u"), Mode::User);
     assert_eq!(mode("cpu/instructions/k"), Mode::Kernel);
     assert_eq!(mode("cpu/instructions/:u"), Mode::User);
-    assert!(error(&zen, "cpu/instructions/x", None).contains("unknown modifier 'x'"));
+    assert!(error(&zen, "cpu/instructions/x", None).contains("unknown modifier `x`"));
 }
 
 #[test]
 fn errors_name_the_spelling_and_the_reason() {
     let (_root, zen) = machine("zen4");
     let said = |spelling| error(&zen, spelling, None);
-    assert!(said("cpu/evnt=1/").contains("neither a term nor an event 'evnt' (terms: cmask, edge"));
+    assert!(said("cpu/evnt=1/").contains("neither a term nor an event `evnt` (terms: cmask, edge"));
     assert!(said("cpu/umask=0x1ff/").contains("umask: 0x1ff does not fit into 8 bits"));
-    assert!(said("gpu/event=1/").contains("no PMU 'gpu' here (there are: amd_l3, cpu, software)"));
+    assert!(said("gpu/event=1/").contains("no PMU `gpu` here (there are: amd_l3, cpu, software)"));
     assert!(said("cpu/event=0x76").contains("closing slash"));
-    assert!(said("cpu/event=z/").contains("'z' of 'event' is no number"));
+    assert!(said("cpu/event=z/").contains("`z` of `event` is no number"));
     assert!(said("../cpu/event=1/").contains("no PMU '..'"));
 }
 

@@ -3,7 +3,7 @@
 use super::{alone, conditions::conditions, handed::Handed, siblings, today};
 use crate::{args::CalibrateArgs, exit, exit::Stopped, processor, render::progress::Bar};
 use anyhow::{Result, bail};
-use perch_core::{Machine, Topology, diagnostic::did_you_mean};
+use perch_core::{Machine, Topology, diagnostic::did_you_mean_one_of};
 use perch_kernels::{Crew, KERNELS, Kernel, Rate, Seat, Window};
 use perch_lab::calibrate::{
     self as lab, Effort, Kind, Measured, Measurements, Rig, Run, Sample, Sites,
@@ -13,7 +13,7 @@ use perch_lab::calibrate::{
 use perch_linux::{
     LinuxMachine,
     signals::Signals,
-    topology::{Source, load},
+    topology::{Source, check_named, load},
 };
 use perch_policy::Calibration;
 use std::{
@@ -53,6 +53,7 @@ pub fn live(args: &CalibrateArgs) -> Result<Calibration> {
         .build()?;
     let mut usable = topology.usable().and(&machine.default_mask());
     if let Some(pus) = &args.pus {
+        check_named(&topology, pus)?;
         usable = usable.and(pus);
     }
     let fp_domains = profile.fp_domains(&topology);
@@ -135,7 +136,7 @@ fn wanted(args: &CalibrateArgs, caches: &Caches) -> Result<Vec<&'static Kernel>>
     for name in &args.kernels {
         if perch_kernels::find(name).is_none() {
             let names = KERNELS.iter().map(|kernel| kernel.name);
-            let hint = did_you_mean(name, names).unwrap_or_default();
+            let hint = did_you_mean_one_of(name, names);
             bail!("no kernel `{name}`; {hint}");
         }
     }
