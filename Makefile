@@ -11,7 +11,7 @@ TRACE_PACKAGES := qemu-user
 
 PERCH := target/release/perch
 
-.PHONY: help run build examples test churn torture lint accuracy bench fuzz install
+.PHONY: help run build examples test churn torture lint accuracy bench fuzz install pictures
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
@@ -22,6 +22,7 @@ help:
 	@echo "make accuracy  perch against counted instructions, PROGRAMS=development, held-out or both (writes docs/accuracy.md)"
 	@echo "make bench     perch's own cost against perf stat, and its parts"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
+	@echo "make pictures  draw docs/images/*.svg again"
 	@echo "make install   install the command, its man pages and completions (PREFIX=/usr/local)"
 
 # Installs what is missing of the packages in $(1), and asks nothing of the network if all are there. Waits while another
@@ -82,6 +83,9 @@ bench: build examples
 
 fuzz: packages
 	sh fuzz/run.sh $(or $(SECONDS),10)
+
+pictures: build
+	sh docs/images/draw.sh $(PERCH) docs/images
 
 PREFIX ?= /usr/local
 install: build

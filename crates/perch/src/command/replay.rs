@@ -6,6 +6,7 @@ use crate::{
     config::Settings,
     processor,
     render::explain::Explain,
+    timeline::TimelineFile,
 };
 use anyhow::{Result, bail};
 use perch_engine::{
@@ -24,13 +25,15 @@ use std::{process::ExitCode, sync::Arc};
 /// A file that is no recording, settings that are wrong.
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let recording = Recording::open(&args.file)?;
-    if let Some(log) = &args.log
-        && log.canonicalize().ok() == args.file.canonicalize().ok()
-    {
-        bail!(
-            "--log {}: that is what is replayed; give another file",
-            log.display()
-        );
+    for (flag, file) in [("--log", &args.log), ("--timeline", &args.timeline)] {
+        if let Some(file) = file
+            && file.canonicalize().ok() == args.file.canonicalize().ok()
+        {
+            bail!(
+                "{flag} {}: that is what is replayed; give another file",
+                file.display()
+            );
+        }
     }
     let header = Arc::clone(recording.header());
     let mut settings = settings(args, &header)?;
@@ -75,6 +78,8 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         ),
         None => None,
     };
+    let timeline = args.timeline.as_deref().map(TimelineFile::create);
+    let mut timeline = timeline.transpose()?;
     let mut observers: Vec<&mut dyn SessionSink> = vec![&mut collector];
     if args.explain {
         observers.push(&mut explain);
@@ -82,11 +87,17 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(recorder) = &mut recorder {
         observers.push(recorder);
     }
+    if let Some(timeline) = &mut timeline {
+        observers.push(timeline);
+    }
     session.run(&mut observers)?;
     if let Some(recorder) = &mut recorder {
         recorder.finish()?;
     }
     let report = collector.report();
+    if let Some(timeline) = &mut timeline {
+        timeline.finish(&report)?;
+    }
     if args.json {
         super::print_json(&report)?;
     } else {
