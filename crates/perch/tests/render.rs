@@ -247,6 +247,17 @@ fn cores_that_are_alike_are_folded() {
 }
 
 #[test]
+fn cores_are_named_with_their_last_level_cache_where_there_are_several() {
+    let label = |description: &str, core: usize| {
+        let loaded = load(&Source::Synthetic(description.to_owned())).unwrap();
+        loaded.topology.core_label(core)
+    };
+    assert_eq!(label("package:1 l3:2 core:4 pu:2", 5), "core 5, L3 1");
+    assert_eq!(label("package:1 l3:1 core:4 pu:2", 3), "core 3");
+    assert_eq!(label("core:2 pu:2", 1), "core 1");
+}
+
+#[test]
 fn rows_of_the_timeline_name_their_cores() {
     let mut report = sample();
     for (at, row) in report.placements.rows.iter_mut().enumerate() {

@@ -175,7 +175,7 @@ fn a_replay_draws_the_timeline_that_the_run_drew() {
         "run.jsonl",
     ];
     let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
-    let program = ["--timeline", "run.json", "--", "sh", "-c", busy];
+    let program = ["--timeline", "run.json", "--", "/bin/sh", "-c", busy];
     folder.told(&[&run[..], &program].concat());
     fs::remove_file(folder.file("rules")).unwrap();
     folder.told(&["replay", "run.jsonl", "--timeline", "again.json"]);
@@ -195,6 +195,23 @@ fn a_replay_draws_the_timeline_that_the_run_drew() {
         picture.starts_with("<svg ") && picture.contains("PU 0"),
         "{picture}"
     );
+}
+
+#[test]
+fn a_timeline_that_cannot_be_written_is_told_before_the_program_runs() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    for file in ["nowhere/t.json", "nowhere/t.svg"] {
+        let program = ["/bin/sh", "-c", "echo > ran"];
+        let run = ["run", "-q", "--timeline", file, "--"];
+        let output = folder.perch(&[&run[..], &program].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{errors}");
+        assert!(
+            errors.contains("--timeline") && errors.contains(file),
+            "{errors}"
+        );
+        assert!(!folder.file("ran").exists());
+    }
 }
 
 /// The same of a recording that was kept from an earlier perch.
