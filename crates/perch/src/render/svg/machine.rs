@@ -29,6 +29,8 @@ pub struct Marks<'a> {
 
 /// Shared execution units.
 const SHARED: RGBColor = RGBColor(214, 200, 236);
+/// Lines across PUs that cannot be used: light, so that their numbers can be read.
+const HATCH: RGBColor = RGBColor(190, 190, 190);
 /// The background of boxes, by depth.
 const SHADES: [RGBColor; 2] = [RGBColor(255, 255, 255), RGBColor(238, 242, 247)];
 
@@ -122,7 +124,7 @@ pub fn shade(busy: f64) -> RGBColor {
 
 fn hatched(canvas: &mut Canvas, area: Area, state: PuState) {
     canvas.fill(area, PALE);
-    canvas.hatch(area, state == PuState::Offline, GREY);
+    canvas.hatch(area, state == PuState::Offline, HATCH);
     canvas.frame(area, GREY);
 }
 
