@@ -14,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PERCH  := $(TARGET)/release/perch
 PLUGIN := $(TARGET)/release/libperch_trace_plugin.so
 
-.PHONY: help run build examples test churn torture lint accuracy bench fuzz install install-files deb
+.PHONY: help run build examples test churn torture lint accuracy bench fuzz install install-files deb pictures
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
@@ -25,6 +25,7 @@ help:
 	@echo "make accuracy  perch against counted instructions, PROGRAMS=development, held-out or both (writes docs/accuracy.md)"
 	@echo "make bench     perch's own cost against perf stat, and its parts"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
+	@echo "make pictures  draw docs/images/*.svg again"
 	@echo "make install   install the command, its man pages and completions (PREFIX=/usr/local)"
 	@echo "make deb       build a Debian package in target/debian"
 
@@ -84,6 +85,9 @@ bench: build examples
 
 fuzz: packages
 	sh fuzz/run.sh $(or $(SECONDS),10)
+
+pictures: build
+	sh docs/images/draw.sh $(PERCH) docs/images
 
 PREFIX ?= /usr/local
 BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions

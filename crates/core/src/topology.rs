@@ -193,6 +193,28 @@ impl Topology {
         self.caches.iter().map(|cache| cache.level).max()
     }
 
+    /// The core's number among all, with its last-level cache's where there are several: `core 7, L3 0`.
+    pub fn core_label(&self, core: usize) -> String {
+        let label = format!("core {core}");
+        let Some(pu) = self.cores.get(core).and_then(|core| core.pus.first()) else {
+            return label;
+        };
+        let Some(level) = self.llc_level() else {
+            return label;
+        };
+        match self.cache_of(level, pu) {
+            (Some(number), of) if of > 1 => format!("{label}, L{level} {number}"),
+            _ => label,
+        }
+    }
+
+    /// The number, among the caches of its level, of the one that a PU uses; and how many of the level there are.
+    pub fn cache_of(&self, level: u8, pu: u32) -> (Option<usize>, usize) {
+        let caches = self.caches.iter().filter(|cache| cache.level == level);
+        let sets: Vec<&PuSet> = caches.map(|cache| &cache.pus).collect();
+        (sets.iter().position(|pus| pus.contains(pu)), sets.len())
+    }
+
     /// The size in bytes of the smallest cache of a level that a PU sees.
     pub fn cache_size(&self, level: u8) -> Option<u64> {
         self.caches

@@ -24,6 +24,7 @@ pub mod replay;
 pub mod report;
 pub mod restore;
 pub mod session;
+pub mod timeline;
 mod weights;
 
 pub use characterise::Processor;

@@ -346,13 +346,23 @@ impl Settings {
             "sampling-rate".to_owned(),
             serde_json::json!(self.sampling_rate),
         );
-        told.insert("pin".to_owned(), serde_json::json!(self.pin));
+        told.insert("pin".to_owned(), serde_json::json!(self.pins_of_both()));
         told.insert("weight".to_owned(), serde_json::json!(self.weight));
         told.insert(
             options_name(&self.policy),
             serde_json::json!(self.policy_config),
         );
         told
+    }
+
+    /// The rules of the file of rules, which may be another one when a recording is replayed, and those given directly.
+    fn pins_of_both(&self) -> Vec<String> {
+        let text = self.pin_file.as_deref().map(perch_files::read_to_string);
+        let text = text.and_then(Result::ok).unwrap_or_default();
+        let lines = text.lines().map(str::trim);
+        let rules = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let rules = rules.map(str::to_owned);
+        rules.chain(self.pin.iter().cloned()).collect()
     }
 
     /// Whether the policy takes a calibration that the settings do not name.

@@ -7,6 +7,7 @@ pub mod config;
 pub mod exit;
 pub mod processor;
 pub mod render;
+pub mod timeline;
 
 use clap::Parser;
 use perch_core::MachineError;

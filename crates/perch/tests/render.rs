@@ -223,6 +223,53 @@ fn machines_of_all_sizes_fit() {
     }
 }
 
+/// 64 cores without caches are alike: a few lines, and what runs on them.
+#[test]
+fn cores_that_are_alike_are_folded() {
+    let loaded = load(&Source::Synthetic("core:64 pu:1".to_owned())).unwrap();
+    let text = topology::draw(&loaded.topology, &BTreeMap::new());
+    assert!(text.lines().count() < 10, "{text}");
+    assert!(text.contains("cores 0-63"), "{text}");
+    let load = (0..64).map(|pu| {
+        let thread = (pu % 2 == 0).then(|| "a-long-name-of-20-by".to_owned());
+        let busy = f64::from(pu) / 64.0;
+        (pu, topology::PuLoad { busy, thread })
+    });
+    let text = topology::draw(&loaded.topology, &load.collect());
+    assert_fits(&text);
+    assert!(
+        text.contains("busy: PU 63 98 %, PU 62 97 % a-long-name-of…"),
+        "{text}"
+    );
+    assert!(text.lines().count() < 20, "{text}");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains("and 48 more"), "{text}");
+}
+
+#[test]
+fn cores_are_named_with_their_last_level_cache_where_there_are_several() {
+    let label = |description: &str, core: usize| {
+        let loaded = load(&Source::Synthetic(description.to_owned())).unwrap();
+        loaded.topology.core_label(core)
+    };
+    assert_eq!(label("package:1 l3:2 core:4 pu:2", 5), "core 5, L3 1");
+    assert_eq!(label("package:1 l3:1 core:4 pu:2", 3), "core 3");
+    assert_eq!(label("core:2 pu:2", 1), "core 1");
+}
+
+#[test]
+fn rows_of_the_timeline_name_their_cores() {
+    let mut report = sample();
+    for (at, row) in report.placements.rows.iter_mut().enumerate() {
+        row.core = format!("core {}, L3 0", at / 2);
+    }
+    let text = plain(&report);
+    assert_fits(&text);
+    assert!(report.placements.rows.len() > 2);
+    assert!(text.contains("  core 0, L3 0  PU   0  "), "{text}");
+    assert!(text.contains("\n                PU   1  "), "{text}");
+}
+
 /// A tournament of made-up numbers.
 fn played() -> Outcome {
     let policies = [

@@ -159,6 +159,93 @@ fn what_was_in_force_is_in_force_again() {
     assert_eq!(again["calibration"], recorded["calibration"]);
 }
 
+/// What a run saw is in its recording, rules from a file included.
+#[test]
+fn a_replay_draws_the_timeline_that_the_run_drew() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    fs::write(folder.file("rules"), "# all\nsh*=0\n").unwrap();
+    let run = [
+        "run",
+        "-q",
+        "--pin-file",
+        "rules",
+        "--period",
+        "100ms",
+        "--log",
+        "run.jsonl",
+    ];
+    let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let program = ["--timeline", "run.json", "--", "/bin/sh", "-c", busy];
+    folder.told(&[&run[..], &program].concat());
+    fs::remove_file(folder.file("rules")).unwrap();
+    folder.told(&["replay", "run.jsonl", "--timeline", "again.json"]);
+    let [first, again] = ["run.json", "again.json"].map(|name| -> Value {
+        serde_json::from_str(&fs::read_to_string(folder.file(name)).unwrap()).unwrap()
+    });
+    let events = first["traceEvents"].as_array().unwrap();
+    let of = |ph: &str| events.iter().filter(|event| event["ph"] == ph).count();
+    assert!(of("X") > 0 && of("C") > 0, "{first}");
+    let moves = events.iter().filter(|event| event["ph"] == "i");
+    let moves: Vec<&str> = moves.map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(moves, ["→ PU 0: rule 'sh*=0'"]);
+    assert_eq!(first, again);
+    folder.told(&["replay", "run.jsonl", "--timeline", "run.svg"]);
+    let picture = fs::read_to_string(folder.file("run.svg")).unwrap();
+    assert!(
+        picture.starts_with("<svg ") && picture.contains("PU 0"),
+        "{picture}"
+    );
+}
+
+#[test]
+fn a_timeline_that_cannot_be_written_is_told_before_the_program_runs() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    for file in ["nowhere/t.json", "nowhere/t.svg"] {
+        let program = ["/bin/sh", "-c", "echo > ran"];
+        let run = ["run", "-q", "--timeline", file, "--"];
+        let output = folder.perch(&[&run[..], &program].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{errors}");
+        assert!(
+            errors.contains("--timeline") && errors.contains(file),
+            "{errors}"
+        );
+        assert!(!folder.file("ran").exists());
+    }
+}
+
+/// The same of a recording that was kept from an earlier perch.
+#[test]
+fn a_recording_of_a_recording_has_its_timeline() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-1.jsonl");
+    let kept = kept.to_str().unwrap();
+    folder.told(&[
+        "replay",
+        kept,
+        "--log",
+        "again.jsonl",
+        "--timeline",
+        "1.json",
+    ]);
+    folder.told(&["replay", "again.jsonl", "--timeline", "2.json"]);
+    let read = |name: &str| fs::read_to_string(folder.file(name)).unwrap();
+    assert_eq!(read("1.json"), read("2.json"));
+    let trace: Value = serde_json::from_str(&read("1.json")).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let recorded = fs::read_to_string(kept).unwrap();
+    let moves = |line: &str| -> usize {
+        let record: Value = serde_json::from_str(line).unwrap();
+        record["moves"].as_array().map_or(0, Vec::len)
+    };
+    let moves: usize = recorded.lines().map(moves).sum();
+    assert!(moves > 0);
+    assert_eq!(
+        events.iter().filter(|event| event["ph"] == "i").count(),
+        moves
+    );
+}
+
 #[test]
 fn a_recording_is_not_written_over_by_its_replay() {
     let folder = Folder(tempfile::tempdir().unwrap());
@@ -169,6 +256,8 @@ fn a_recording_is_not_written_over_by_its_replay() {
     assert_eq!(output.status.code(), Some(125));
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("another file"), "{errors}");
+    let output = folder.perch(&["replay", &log, "--timeline", &log]);
+    assert_eq!(output.status.code(), Some(125));
     assert_eq!(fs::read(folder.file(&log)).unwrap(), before);
 }
 

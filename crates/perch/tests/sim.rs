@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     path::Path,
     process::{Command, Output},
 };
@@ -165,8 +166,158 @@ fn the_best_and_the_worst_placement_hold_the_others_between_them() {
         125,
     );
     assert!(error.contains("starts later or again"), "{error}");
-    let error = refused(&["sim", "-m", "cmt-b", "-w", "mixed", "-p", "best"], 125);
-    assert!(error.contains("--compare"), "{error}");
+}
+
+/// The PUs of each program's threads, sorted: which of several that do the same is where makes no difference.
+fn pus(result: &Value) -> BTreeMap<String, Vec<u64>> {
+    let mut pus: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for thread in result["runs"][0]["threads"].as_array().unwrap() {
+        let program = thread["program"].as_str().unwrap().to_owned();
+        pus.entry(program)
+            .or_default()
+            .push(thread["pu"].as_u64().unwrap());
+    }
+    pus.values_mut().for_each(|of| of.sort_unstable());
+    pus
+}
+
+#[test]
+fn the_best_placement_is_told_and_can_be_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let rules = file("best.pins");
+    let scene = [
+        "sim",
+        "-m",
+        "amd-bulldozer",
+        "-w",
+        "fp-int-8",
+        "--fidelity",
+        "interval",
+    ];
+    let best = [&scene[..], &["-p", "best", "-t", "1s", "--search", "200"]].concat();
+    let all = json(&[&best[..], &["--pins", &rules, "--json"]].concat());
+    let found = &all["results"][0];
+    assert_eq!(found["policy"], "best");
+    let seats = found["search"]["threads"].as_array().unwrap();
+    assert_eq!(seats.len(), 8);
+    assert_eq!(seats[0]["program"], "fp");
+    // Each core has one of either program: that is what is best here.
+    let mut cores: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for seat in seats {
+        let core = seat["pu"].as_u64().unwrap() / 2;
+        cores
+            .entry(core)
+            .or_default()
+            .push(seat["program"].as_str().unwrap());
+    }
+    assert!(
+        cores
+            .values()
+            .all(|on| on == &["fp", "int"] || on == &["int", "fp"]),
+        "{cores:?}"
+    );
+    let there = pus(found);
+    let text = std::fs::read_to_string(&rules).unwrap();
+    assert_eq!(
+        text.lines().filter(|line| !line.starts_with('#')).count(),
+        2,
+        "{text}"
+    );
+    assert!(text.contains("\nfp/main=each:"), "{text}");
+    // Other seeds start the threads in another order.
+    for seed in ["1", "5"] {
+        let fixed = [
+            "-p",
+            "fixed",
+            "--pin-file",
+            &rules,
+            "-t",
+            "1s",
+            "--period",
+            "50ms",
+        ];
+        let again = json(&[&scene[..], &fixed, &["--seed", seed, "--json"]].concat());
+        assert_eq!(pus(&again["results"][0]), there, "seed {seed}");
+        let notes = again["notes"].as_array().unwrap();
+        let vain = |note: &Value| note.as_str().unwrap().starts_with("fixed");
+        assert!(!notes.iter().any(vain), "{notes:?}");
+    }
+    let text = told(&best);
+    assert!(text.contains("best: the PU of each thread"), "{text}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    // It is watched as a policy is.
+    let log = file("best.jsonl");
+    let text = told(&[&best[..], &["--report", "--log", &log]].concat());
+    assert!(text.contains("with policy observe"), "{text}");
+    let report = json(&["replay", &log, "--json"]);
+    assert_eq!(report["threads"].as_array().unwrap().len(), 8);
+    let error = refused(
+        &[&scene[..], &["-p", "cpi", "--pins", &rules]].concat(),
+        125,
+    );
+    assert!(error.contains("`-p best`"), "{error}");
+    let error = refused(
+        &[&scene[..], &["-p", "fixed", "--pin-file", &log]].concat(),
+        125,
+    );
+    assert!(error.contains("best.jsonl:1: "), "{error}");
+}
+
+#[test]
+fn the_runs_of_a_comparison_share_a_timeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let scene = [
+        "sim",
+        "-m",
+        "amd-bulldozer",
+        "-w",
+        "fp-int-8",
+        "--fidelity",
+        "interval",
+        "-t",
+        "3s",
+    ];
+    let both = [&scene[..], &["--compare", "default,workover"]].concat();
+    let trace = file("both.json");
+    told(&[&both[..], &["--timeline", &trace]].concat());
+    let trace: Value = serde_json::from_str(&std::fs::read_to_string(trace).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let named = |name: &str| events.iter().any(|event| event["args"]["name"] == name);
+    assert!(named("default: core 0") && named("workover: core 3"));
+    let moves = events.iter().filter(|event| event["ph"] == "i");
+    assert!(moves.count() > 0, "workover moved nothing");
+    let draw = |name: &str| {
+        let (timeline, placement) = (
+            file(&format!("{name}-t.svg")),
+            file(&format!("{name}-p.svg")),
+        );
+        told(
+            &[
+                &both[..],
+                &["--timeline", &timeline, "--placement", &placement],
+            ]
+            .concat(),
+        );
+        [timeline, placement].map(|file| std::fs::read_to_string(file).unwrap())
+    };
+    let [timeline, placement] = draw("one");
+    for svg in [&timeline, &placement] {
+        assert!(svg.starts_with("<svg "), "{svg}");
+        for word in ["default: ", "workover: ", "fp 1", "int 4"] {
+            assert!(svg.contains(word), "no {word}");
+        }
+    }
+    assert!(placement.contains("execution units that these PUs share"));
+    assert_eq!(draw("two"), [timeline, placement]);
+    let error = refused(
+        &[&both[..], &["--timeline", "x.json", "--seeds", "2"]].concat(),
+        2,
+    );
+    assert!(error.contains("--seeds"), "{error}");
 }
 
 /// How long it took here is left out.

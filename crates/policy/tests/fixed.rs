@@ -86,6 +86,22 @@ fn the_first_rule_that_matches_wins() {
 }
 
 #[test]
+fn threads_take_the_listed_pus_in_that_order() {
+    let mut world = World::regular(1, 4, 2, &[0.0; 5]);
+    let on = |rule: &str, world: &World| -> Vec<String> {
+        let plan = fixed(&[rule]).decide(&world.snapshot);
+        plan.bindings.iter().map(|b| b.pus.to_string()).collect()
+    };
+    assert_eq!(on("*=each:6,0,5", &world), ["6", "0", "5", "6", "0"]);
+    // A PU that is listed twice is for two.
+    assert_eq!(on("*=each:7,7,2", &world), ["7", "7", "2", "7", "7"]);
+    world.snapshot.threads[3].info.name = "worker-1".into();
+    world.snapshot.threads[3].info.process = "other".into();
+    world.snapshot.threads[4].info.name = "worker-1".into();
+    assert_eq!(on("other/worker-1=3", &world), ["3"]);
+}
+
+#[test]
 fn bad_rules_are_shown_with_the_place() {
     insta::assert_snapshot!(
         [

@@ -307,10 +307,11 @@ fn stays_are_the_time_on_pus() {
             .windows(2)
             .all(|w| w[0].pu != w[1].pu || w[0].to <= w[1].from)
     );
-    let trace: serde_json::Value =
-        serde_json::from_str(&perch_sim::timeline::trace(&system).unwrap()).unwrap();
-    assert_eq!(
-        trace["traceEvents"].as_array().unwrap().len(),
-        stays.len() + 2 * 4
-    );
+    let named = perch_sim::timeline::stays(&system);
+    assert_eq!(named.len(), stays.len());
+    for (named, stay) in named.iter().zip(&stays) {
+        let thread = &system.threads()[stay.thread];
+        assert_eq!((named.pu, &named.name), (stay.pu, &thread.identity.name));
+        assert_eq!(named.from, system.machine().os_time(stay.from));
+    }
 }

@@ -1,8 +1,8 @@
 //! Collects a report while a session runs, in bounded memory.
 
 use super::{
-    GroupReport, MoveReport, Moves, OwnCost, Report, Role, ThreadReport, Trust, VERSION,
-    accumulator::Accumulator, timeline::PlacementTimeline,
+    GroupReport, MoveReport, Moves, OwnCost, Placements, Report, Role, ThreadReport, Trust,
+    VERSION, accumulator::Accumulator, rows, timeline::PlacementTimeline,
 };
 use crate::observer::{Move, Period, SessionEnd, SessionSink, Start};
 use perch_core::{
@@ -155,7 +155,7 @@ impl Collector {
             threads_seen,
             unseen: self.unseen,
             most_threads: self.most_threads,
-            placements: self.timeline.finish(self.at),
+            placements: self.placements(),
             moves,
             unmanaged: self.unmanaged.clone(),
             own: OwnCost {
@@ -169,6 +169,14 @@ impl Collector {
                 .as_ref()
                 .map(|end| end.restored.clone())
                 .unwrap_or_default(),
+        }
+    }
+
+    fn placements(&self) -> Placements {
+        let placements = self.timeline.finish(self.at);
+        match &self.start {
+            Some(start) => rows::by_core(placements, &start.topology),
+            None => placements,
         }
     }
 

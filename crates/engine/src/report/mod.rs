@@ -3,6 +3,7 @@
 
 mod accumulator;
 mod collect;
+mod rows;
 mod timeline;
 
 pub use collect::{Collector, name_pattern};
@@ -268,7 +269,7 @@ pub struct GroupReport {
 pub struct Placements {
     /// The end of each column.
     pub columns: Vec<u64>,
-    /// The PUs on which threads were seen, by number.
+    /// The PUs on which threads were seen, and their siblings, core by core.
     pub rows: Vec<Row>,
 }
 
@@ -277,6 +278,9 @@ pub struct Placements {
 pub struct Row {
     /// Its number.
     pub pu: u32,
+    /// Its core, with its last-level cache where there are several: `core 7, L3 0`; empty where it is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub core: String,
     /// For each column who used it most, if anybody did.
     pub cells: Vec<Option<Cell>>,
 }

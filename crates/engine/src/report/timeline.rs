@@ -152,6 +152,7 @@ impl PlacementTimeline {
                 .iter()
                 .map(|(pu, row)| Row {
                     pu: *pu,
+                    core: String::new(),
                     cells: row.iter().zip(&self.columns).map(cell).collect(),
                 })
                 .collect(),

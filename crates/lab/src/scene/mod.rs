@@ -15,7 +15,7 @@ mod shipped;
 pub use error::SceneError;
 pub use meter::Progress;
 pub use play::{Played, Simulated, SimulatedThread};
-pub use search::Found;
+pub use search::{Found, Seat};
 pub use shipped::{Entry, Shipped};
 
 use crate::{
@@ -101,7 +101,7 @@ pub trait Caller: Sync {
     /// What is kept of a run besides its [`Simulated`].
     type Kept: Send;
 
-    /// The policy of this name, with its settings.
+    /// The policy of this name, with its settings; not asked for [`BEST`] and [`WORST`].
     ///
     /// # Errors
     /// No such policy, settings that do not fit it or the machine.
@@ -162,8 +162,8 @@ pub struct Outcome {
     pub runs: Vec<Simulated>,
 }
 
-/// Simulates with every policy and seed, on this many threads of the host; and what the caller kept, if there was one run
-/// only.
+/// Simulates with every policy and seed, on this many threads of the host; and what the caller kept of each run, policy by
+/// policy.
 ///
 /// # Errors
 /// A policy that is not there, a deadlock, a workload that cannot be searched.
@@ -173,7 +173,7 @@ pub fn compare<C: Caller>(
     caller: &C,
     threads: usize,
     progress: &dyn Progress,
-) -> Result<(Comparison, Option<C::Kept>), C::Error> {
+) -> Result<(Comparison, Vec<C::Kept>), C::Error> {
     let ends: Vec<End> = policies.iter().filter_map(|policy| end(policy)).collect();
     // Before anything is simulated.
     let idle = idle(scene, policies, caller)?;
@@ -202,20 +202,19 @@ pub fn compare<C: Caller>(
         .map(|policy| end(policy).and_then(|_| found.next()))
         .collect();
     progress.says(&policies.join(", "));
-    let work = |at: usize| -> Result<(Simulated, Option<C::Kept>), C::Error> {
+    let work = |at: usize| -> Result<(Simulated, C::Kept), C::Error> {
         let (policy, seed) = (at / seeds.len(), seeds[at % seeds.len()]);
         let meter = Meter::new(progress, scene.time);
-        if let Some(found) = &searched[policy] {
-            let result = play::play_placed(scene, &found.placement, seed, &alone, meter)?;
-            return Ok((result, None));
-        }
         let name = &policies[policy];
-        let mut played = Played::new(scene, caller.decider(name)?, seed, meter)?;
+        let mut played = match &searched[policy] {
+            Some(found) => Played::placed(scene, &found.placement, seed, meter)?,
+            None => Played::new(scene, caller.decider(name)?, seed, meter)?,
+        };
         let kept = caller.play(name, seed, &mut played)?;
-        Ok((played.result(scene, &alone), Some(kept)))
+        Ok((played.result(scene, &alone), kept))
     };
     let done = parallel::each(runs, threads, work, |_| {}).map_err(|(_, error)| error)?;
-    let (done, mut kept): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    let (done, kept): (Vec<_>, Vec<_>) = done.into_iter().unzip();
     let bound = highest(scene, &alone);
     let results: Vec<Outcome> = policies
         .iter()
@@ -231,7 +230,6 @@ pub fn compare<C: Caller>(
         bound,
         results,
     };
-    let kept = kept.pop().flatten().filter(|_| runs == 1);
     Ok((comparison, kept))
 }
 

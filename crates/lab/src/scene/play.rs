@@ -11,6 +11,7 @@ use crate::{
     simulate::{begin_at, cycle, kind},
 };
 use perch_engine::{Period, SessionSink};
+use perch_policy::Observe;
 use perch_sim::{
     os::SchedulerModel,
     stream::Random,
@@ -19,9 +20,6 @@ use perch_sim::{
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
-
-/// Into how many parts a simulation is cut to tell how far it is.
-const PARTS: u64 = 20;
 
 /// What came of one simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,6 +65,8 @@ pub struct SimulatedThread {
     pub slowdown: f64,
     /// Moves from one PU to another.
     pub migrations: u64,
+    /// The PU where it was last.
+    pub pu: u32,
 }
 
 /// The workload under a policy, ready to be played, its threads started in the order of a seed.
@@ -84,13 +84,35 @@ impl<'a> Played<'a> {
         seed: u64,
         meter: Meter<'a>,
     ) -> Result<Self, SceneError> {
-        let mut system = System::at(
+        let system = System::at(
             &scene.detail,
             Arc::clone(&scene.machine),
             Arc::new(in_order_of_chance(&scene.workload, seed)),
             SchedulerModel::default(),
             seed,
         );
+        Self::of(system, scene, decider, seed, meter)
+    }
+
+    /// With each thread, in the order of the workload's file, on the PU that the placement says, and watched only.
+    pub(super) fn placed(
+        scene: &Scene,
+        placement: &Placement,
+        seed: u64,
+        meter: Meter<'a>,
+    ) -> Result<Self, SceneError> {
+        let system = placed(scene, placement, seed)?;
+        let decider = Decider::new(Box::new(Observe));
+        Self::of(system, scene, decider, seed, meter)
+    }
+
+    fn of(
+        mut system: System,
+        scene: &Scene,
+        decider: Decider,
+        seed: u64,
+        meter: Meter<'a>,
+    ) -> Result<Self, SceneError> {
         if scene.stays {
             system.remember_stays();
         }
@@ -125,30 +147,6 @@ impl<'a> Played<'a> {
         (result.seed, result.host_seconds) = (self.seed, self.host_seconds);
         result
     }
-}
-
-/// Plays the workload with each thread, in the order of its file, on the PU that the placement says.
-///
-/// # Errors
-/// A deadlock.
-pub(super) fn play_placed(
-    scene: &Scene,
-    placement: &Placement,
-    seed: u64,
-    alone: &Alone,
-    mut meter: Meter<'_>,
-) -> Result<Simulated, SceneError> {
-    let start = Instant::now();
-    let until = scene.until();
-    let mut system = placed(scene, placement, seed)?;
-    for part in 1..=PARTS {
-        system.run(until / PARTS * part)?;
-        meter.is_at(scene.machine.os_time(system.now()));
-    }
-    system.run(until)?;
-    let mut result = simulated(&system, &scene.workload, alone);
-    (result.seed, result.host_seconds) = (seed, start.elapsed().as_secs_f64());
-    Ok(result)
 }
 
 /// The system after its first moment with all threads placed.
@@ -229,6 +227,7 @@ fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simula
                     f64::INFINITY
                 },
                 migrations: thread.migrations,
+                pu: thread.last_pu,
             }
         })
         .collect();

@@ -8,9 +8,9 @@ use crate::{
     parallel,
     placement::{self, Placement},
 };
-use perch_sim::{stream::Random, system::System};
+use perch_sim::{stream::Random, system::System, thread::Thread};
 use serde::Serialize;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// The search goes round by round: each plays the placements that are left for this part of the whole time, and keeps
 /// the most promising.
@@ -48,6 +48,49 @@ pub struct Found {
     pub exhaustive: bool,
     /// The PU of each thread, in the order of the workload's file.
     pub placement: Placement,
+    /// The same with the threads' names.
+    pub threads: Vec<Seat>,
+}
+
+/// A thread and its PU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Seat {
+    /// The thread's program.
+    pub program: String,
+    /// The thread's name.
+    pub thread: String,
+    /// The PU.
+    pub pu: u32,
+}
+
+impl Found {
+    /// Rules of the policy `fixed` that put threads of these names on the same PUs. Threads of one name, of several
+    /// processes of one program, take their PUs in the order in which they start.
+    pub fn rules(&self) -> Vec<String> {
+        let mut names: Vec<(&str, &str)> = Vec::new();
+        let mut pus: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+        for seat in &self.threads {
+            let name = (seat.program.as_str(), seat.thread.as_str());
+            if !names.contains(&name) {
+                names.push(name);
+            }
+            pus.entry(name).or_default().push(seat.pu.to_string());
+        }
+        let rule = |name: (&str, &str)| {
+            let pus = &pus[&name];
+            let each = if pus.len() > 1 { "each:" } else { "" };
+            let (program, thread) = (as_pattern(name.0), as_pattern(name.1));
+            format!("{program}/{thread}={each}{}", pus.join(","))
+        };
+        names.into_iter().map(rule).collect()
+    }
+}
+
+/// The name as a pattern: what means something else in a rule or in a file of rules is matched by `?`.
+fn as_pattern(name: &str) -> String {
+    let special = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '#' | '*');
+    let plain = |c| if special(c) { '?' } else { c };
+    name.chars().map(plain).collect()
 }
 
 impl Candidates {
@@ -123,14 +166,28 @@ impl Candidates {
             }
             sort(&mut known, *end);
             let at = known.first().map_or(0, |(_, at)| *at);
+            let placement = self.placements.get(at).cloned().unwrap_or_default();
             Ok(Found {
                 tried: self.len(),
                 exhaustive: self.all,
-                placement: self.placements.get(at).cloned().unwrap_or_default(),
+                threads: seats(scene, &placement)?,
+                placement,
             })
         };
         ends.iter().map(find).collect()
     }
+}
+
+/// The threads by name, each with its PU.
+fn seats(scene: &Scene, placement: &Placement) -> Result<Vec<Seat>, SceneError> {
+    let system = placed(scene, placement, scene.seed)?;
+    let threads = system.threads().iter().zip(placement);
+    let seat = |(thread, pu): (&Thread, &u32)| Seat {
+        program: system.processes()[thread.identity.process].name.clone(),
+        thread: thread.identity.name.clone(),
+        pu: *pu,
+    };
+    Ok(threads.map(seat).collect())
 }
 
 fn kept(of: usize) -> usize {
@@ -169,6 +226,30 @@ fn throughput(scene: &Scene, placement: &Placement, time: Duration) -> Result<f6
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_placement_is_told_as_rules() {
+        let seat = |program: &str, thread: &str, pu| Seat {
+            program: program.to_owned(),
+            thread: thread.to_owned(),
+            pu,
+        };
+        let found = Found {
+            tried: 1,
+            exhaustive: true,
+            placement: vec![3, 0, 3, 1],
+            threads: vec![
+                seat("a", "t-1", 3),
+                seat("b c", "#*=t", 0),
+                seat("a", "t-1", 3),
+                seat("a", "t-2", 1),
+            ],
+        };
+        assert_eq!(found.rules(), ["a/t-1=each:3,3", "b?c/??=t=0", "a/t-2=1"]);
+        for rule in found.rules() {
+            rule.parse::<perch_policy::fixed::Rule>().unwrap();
+        }
+    }
 
     proptest! {
         #[test]

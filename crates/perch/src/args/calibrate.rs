@@ -12,6 +12,7 @@ Examples:
   perch calibrate                        this machine, for policies that ask
   perch calibrate --quick -o quick.toml
   perch calibrate -m smt2-zen -o zen.toml
+  perch calibrate --show zen.toml --svg zen.svg
 
 Kernels that each use one shared resource run in isolation and co-running,
 on PUs that share a core, caches, a node, or only the memory. For each of these
@@ -26,6 +27,12 @@ pub struct CalibrateArgs {
     /// Write the calibration to this file [default: see below; of a simulated machine none]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+    /// Measure nothing: show this calibration
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["machine", "output", "quick", "kernels", "pus", "profile", "counters"])]
+    pub show: Option<PathBuf>,
+    /// Draw which kernel slows down which as heat maps (SVG)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
     /// Only one kernel a resource and pairs: a minute
     #[arg(long)]
     pub quick: bool,

@@ -103,7 +103,8 @@ pub enum Command {
 Examples:
   perch topology
   perch topology --topology 'package:2 l3:1 core:4 pu:2'
-  perch topology --topology saved.xml --json")]
+  perch topology --topology saved.xml --json
+  perch topology --svg machine.svg")]
 pub struct TopologyArgs {
     /// Another machine: a synthetic description, or a file saved by `lstopo file.xml`
     #[arg(long, value_name = "DESCRIPTION|FILE")]
@@ -114,6 +115,9 @@ pub struct TopologyArgs {
     /// Do not sample the load of the PUs (saves 200 ms)
     #[arg(long)]
     pub no_load: bool,
+    /// Draw the machine and the execution units that its PUs share as a picture (SVG) [without FILE: standard output]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath, conflicts_with = "json")]
+    pub svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -189,6 +193,10 @@ pub struct ReplayArgs {
     /// Record the replay, as a dry run of the policy: two of them can be compared line by line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
+    /// Write which thread was on which PU when, its moves, CPU time and FP share, for https://ui.perfetto.dev; or draw it,
+    /// if FILE ends in .svg
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub timeline: Option<PathBuf>,
     /// Print each move with the numbers behind it
     #[arg(long)]
     pub explain: bool,

@@ -117,6 +117,10 @@ pub struct PlaceArgs {
     /// Record every period as JSON lines, for `perch replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub log: Option<PathBuf>,
+    /// Write which thread was on which PU when, its moves, CPU time and FP share, for https://ui.perfetto.dev; or draw it,
+    /// if FILE ends in .svg
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Telling")]
+    pub timeline: Option<PathBuf>,
 }
 
 impl PlaceArgs {

@@ -2,6 +2,7 @@
 
 use super::{PlaceArgs, parse_period};
 use clap::{Args as ClapArgs, Subcommand, ValueHint, builder::TypedValueParser};
+use perch_lab::scene::{BEST, DEFAULT, WORST};
 use perch_sim::detail::Fidelity;
 use std::{path::PathBuf, time::Duration};
 
@@ -13,7 +14,10 @@ Examples:
   perch sim -m cmt-4x4 -w cmt-table1 -p cpi --explain
   perch sim -m cmt-4x4 -w cmt-table1 --compare default,cpi,sos,best,worst
   perch sim -m smt2-zen -w mixed --compare default,cpi --seeds 5
+  perch sim -m smt2-zen -w fp-int-8 -p best --pins best.pins
+  perch sim -m smt2-zen -w fp-int-8 -p fixed --pin-file best.pins
   perch sim -m my-machine.toml -w my-load.toml -p workover --timeline trace.json
+  perch sim -m smt2-zen -w fp-int-8 --compare default,workover --timeline a.svg
 
 A name that has a slash or ends in .toml is a file. Open the timeline in
 https://ui.perfetto.dev.
@@ -49,7 +53,7 @@ pub struct SimArgs {
     /// List the shipped machines and workloads
     #[arg(long)]
     pub list: bool,
-    /// The policy; `default` is the operating system alone [default: default]
+    /// The policy; `default` is the operating system alone, `best` and `worst` are placements by search [default: default]
     #[arg(long, short = 'p', value_name = "NAME", conflicts_with = "compare")]
     pub policy: Option<String>,
     /// Simulate with each of these policies and compare them; the first is the baseline. `best` and `worst` are the
@@ -75,7 +79,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Repeat with N seeds, from --seed up, and print the median and the spread
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with_all = ["log", "timeline"])]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with_all = ["log", "timeline", "placement"])]
     pub seeds: u32,
     /// Read the policies' options from this TOML file
     #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -83,6 +87,12 @@ pub struct SimArgs {
     /// Rules of the policy fixed, wherever it is named; repeatable
     #[arg(long, value_name = "PATTERN=PUS")]
     pub pin: Vec<String>,
+    /// Read --pin rules from a file, one a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub pin_file: Option<PathBuf>,
+    /// Write the placement that `best` (or `worst`) found as rules, for --pin-file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub pins: Option<PathBuf>,
     /// Print each move with the numbers behind it
     #[arg(long)]
     pub explain: bool,
@@ -98,9 +108,12 @@ pub struct SimArgs {
     /// Record every period, for `perch replay`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
     pub log: Option<PathBuf>,
-    /// Write which thread was on which PU when, for Perfetto
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "compare")]
+    /// Write which thread was on which PU when, under each policy, for Perfetto; or draw it, if FILE ends in .svg
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub timeline: Option<PathBuf>,
+    /// Draw which thread is on which PU in the end, under each policy, as a picture (SVG)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub placement: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -119,19 +132,20 @@ impl SimArgs {
     /// What these say in the words of `perch run`, with a policy.
     pub fn place(&self, policy: &str) -> PlaceArgs {
         let policy = match policy {
-            perch_lab::scene::DEFAULT => "observe",
+            DEFAULT | BEST | WORST => "observe",
             other => other,
         };
         // Rules are for one of the policies that are compared.
-        let pin = match policy {
-            "fixed" => self.pin.clone(),
-            _ => Vec::new(),
+        let (pin, pin_file) = match policy {
+            "fixed" => (self.pin.clone(), self.pin_file.clone()),
+            _ => (Vec::new(), None),
         };
         PlaceArgs {
             policy: Some(policy.to_owned()),
             period: self.period,
             config: self.config.clone(),
             pin,
+            pin_file,
             ..PlaceArgs::default()
         }
     }

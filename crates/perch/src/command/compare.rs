@@ -107,6 +107,7 @@ fn with_perch(args: &CompareArgs) -> Result<Vec<OsString>> {
     option("pin-file", place.pin_file.clone().map(Into::into));
     option("pus", place.pus.as_ref().map(|pus| pus.to_string().into()));
     option("log", place.log.clone().map(Into::into));
+    option("timeline", place.timeline.clone().map(Into::into));
     for weight in &place.weight {
         option("weight", Some(weight.into()));
     }

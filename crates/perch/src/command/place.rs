@@ -8,6 +8,7 @@ use crate::{
     processor::{self, Chosen},
     render,
     render::{explain::Explain, live::Live},
+    timeline::TimelineFile,
 };
 use anyhow::{Context, Result, bail};
 use perch_core::{Policy, PuSet, Remark, Topology};
@@ -50,6 +51,7 @@ pub struct Placing {
     pub session: Session<LinuxMachine>,
     collector: Collector,
     recorder: Option<Recorder<File>>,
+    timeline: Option<TimelineFile>,
     output: Option<Output>,
     unwritten: bool,
     live: Option<Live>,
@@ -141,6 +143,8 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         }
         None => None,
     };
+    let timeline = args.timeline.as_deref().map(TimelineFile::create);
+    let timeline = timeline.transpose()?;
     let session = Session::new(
         open(&settings, here.topology)?,
         Options {
@@ -156,6 +160,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         session,
         collector: Collector::new(command),
         recorder,
+        timeline,
         output,
         unwritten: false,
         live: args.live.then(Live::default),
@@ -241,7 +246,7 @@ fn open(settings: &Settings, topology: Topology) -> Result<LinuxMachine> {
 }
 
 impl Placing {
-    /// Whether the report or the recording could not be written to its file, which was said by then.
+    /// Whether the report, the recording or the timeline could not be written to its file, which was said by then.
     pub fn unwritten(&self) -> bool {
         self.unwritten
     }
@@ -258,6 +263,9 @@ impl Placing {
         if let Some(recorder) = &mut self.recorder {
             observers.push(recorder);
         }
+        if let Some(timeline) = &mut self.timeline {
+            observers.push(timeline);
+        }
         if let Some(explain) = &mut self.explain {
             observers.push(explain);
         }
@@ -267,6 +275,10 @@ impl Placing {
         let end = self.session.run(&mut observers)?;
         let recorded = match &mut self.recorder {
             Some(recorder) => recorder.finish().context("--log"),
+            None => Ok(()),
+        };
+        let drawn = match &mut self.timeline {
+            Some(timeline) => timeline.finish(&self.collector.report()),
             None => Ok(()),
         };
         let told = match args.quiet {
@@ -281,7 +293,10 @@ impl Placing {
                 )
             }
         };
-        for error in [recorded.err(), told.err()].into_iter().flatten() {
+        for error in [recorded.err(), drawn.err(), told.err()]
+            .into_iter()
+            .flatten()
+        {
             exit::report(&error);
             self.unwritten = true;
         }
@@ -339,6 +354,27 @@ fn tell(report: &Report, json: bool, output: Option<Output>, stopped: bool) -> R
     }
 }
 
+/// Rules of the policy `fixed`: those of a file first.
+///
+/// # Errors
+/// A file that cannot be read, what is no rule.
+pub(super) fn rules(file: Option<&Path>, pins: &[String]) -> Result<Vec<Rule>> {
+    let mut rules = Vec::new();
+    if let Some(path) = file {
+        let text = perch_files::read_to_string(path)
+            .with_context(|| format!("--pin-file {}: cannot be read", path.display()))?;
+        let of_file = perch_policy::fixed::parse_rules(&text, path);
+        rules.extend(of_file.map_err(|errors| {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            anyhow::anyhow!(errors.join("\n"))
+        })?);
+    }
+    for pin in pins {
+        rules.push(pin.parse()?);
+    }
+    Ok(rules)
+}
+
 /// The policy with its settings; rules of the policy `fixed` are checked against the machine now, not during a run.
 ///
 /// # Errors
@@ -347,25 +383,7 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
     if settings.policy != "fixed" {
         return settings.build();
     }
-    let mut rules: Vec<Rule> = Vec::new();
-    if let Some(path) = &settings.pin_file {
-        let text = perch_files::read_to_string(path)
-            .with_context(|| format!("--pin-file {}: cannot be read", path.display()))?;
-        rules.extend(
-            perch_policy::fixed::parse_rules(&text, path).map_err(|errors| {
-                anyhow::anyhow!(
-                    errors
-                        .iter()
-                        .map(ToString::to_string)
-                        .collect::<Vec<_>>()
-                        .join("\n")
-                )
-            })?,
-        );
-    }
-    for pin in &settings.pin {
-        rules.push(pin.parse()?);
-    }
+    let rules = rules(settings.pin_file.as_deref(), &settings.pin)?;
     let weights = settings
         .weight
         .iter()

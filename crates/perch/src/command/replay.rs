@@ -6,6 +6,7 @@ use crate::{
     config::Settings,
     processor,
     render::explain::Explain,
+    timeline::TimelineFile,
 };
 use anyhow::{Result, anyhow, bail};
 use perch_engine::{
@@ -30,13 +31,15 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         ),
         false => error.into(),
     })?;
-    if let Some(log) = &args.log
-        && log.canonicalize().ok() == args.file.canonicalize().ok()
-    {
-        bail!(
-            "--log {}: that is what is replayed; give another file",
-            log.display()
-        );
+    for (flag, file) in [("--log", &args.log), ("--timeline", &args.timeline)] {
+        if let Some(file) = file
+            && file.canonicalize().ok() == args.file.canonicalize().ok()
+        {
+            bail!(
+                "{flag} {}: that is what is replayed; give another file",
+                file.display()
+            );
+        }
     }
     let header = Arc::clone(recording.header());
     let mut settings = settings(args, &header)?;
@@ -81,6 +84,8 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         ),
         None => None,
     };
+    let timeline = args.timeline.as_deref().map(TimelineFile::create);
+    let mut timeline = timeline.transpose()?;
     let mut observers: Vec<&mut dyn SessionSink> = vec![&mut collector];
     if args.explain {
         observers.push(&mut explain);
@@ -88,11 +93,17 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(recorder) = &mut recorder {
         observers.push(recorder);
     }
+    if let Some(timeline) = &mut timeline {
+        observers.push(timeline);
+    }
     session.run(&mut observers)?;
     if let Some(recorder) = &mut recorder {
         recorder.finish()?;
     }
     let report = collector.report();
+    if let Some(timeline) = &mut timeline {
+        timeline.finish(&report)?;
+    }
     if args.json {
         super::print_json(&report)?;
     } else {

@@ -2,8 +2,14 @@
 
 use crate::{
     args::TopologyArgs,
+    command::place::Output,
     processor,
     render::{
+        self,
+        svg::{
+            self, Anchor, Canvas, INK,
+            machine::{Marks, PuMark},
+        },
         topology::{PuLoad, draw},
         wrapped,
     },
@@ -48,6 +54,14 @@ pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
             )
         }));
     }
+    if let Some(file) = &args.svg {
+        let picture = picture(&loaded.topology, &chosen.profile, &on_it)?;
+        return match file.as_os_str() == "-" {
+            true => super::print(&picture),
+            false => Output::open(file)?.write(&picture),
+        }
+        .map(|()| ExitCode::SUCCESS);
+    }
     let mut text = draw(&loaded.topology, &on_it);
     text += &format!(
         "\n{}{}\n",
@@ -56,6 +70,46 @@ pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
     );
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// PUs beyond these have no room for more than their number.
+const LABELLED: usize = 256;
+
+/// Pixels of the title at most: a description may be of any length.
+const TITLE: i32 = 900;
+
+/// The machine as SVG; PUs of which the load is known are shaded.
+fn picture(topology: &Topology, profile: &Profile, load: &BTreeMap<u32, PuLoad>) -> Result<String> {
+    let units = profile.unit_domains(topology);
+    let labels = !load.is_empty() && topology.pus.len() <= LABELLED;
+    let digits = topology.pus.last().map_or(1, |pu| pu.os.to_string().len()) as i32;
+    let mark = |pu: u32| {
+        let load = load.get(&pu)?;
+        Some(PuMark {
+            colour: svg::machine::shade(load.busy),
+            label: format!("{:.0} %", load.busy * 100.0),
+        })
+    };
+    let marks = Marks {
+        width: if labels { 44 } else { 24.max(8 + 7 * digits) },
+        labels,
+        of: &mark,
+    };
+    let mut canvas = Canvas::default();
+    let title = render::topology::summary(topology).replace('\n', " ");
+    canvas.text(&svg::cut(&title, TITLE, 13), (0, 8), 13, Anchor::Left, INK);
+    let area = svg::machine::machine(&mut canvas, (-5, 18), topology, &units, &marks);
+    let below = area.y + area.h;
+    svg::machine::legend(
+        &mut canvas,
+        (0, below + 10),
+        topology,
+        &units,
+        !load.is_empty(),
+    );
+    let text = format!("profile {}: {}", profile.name, sharing(profile, topology));
+    canvas.text(&text, (0, below + 36), 11, Anchor::Left, INK);
+    canvas.svg()
 }
 
 /// Which PUs share floating-point units, as a sentence.

@@ -51,7 +51,7 @@ pub fn render(calibration: &Calibration, file: Option<&Path>) -> String {
 }
 
 /// The levels that were measured, the closest first.
-fn levels(calibration: &Calibration) -> Vec<Share> {
+pub fn levels(calibration: &Calibration) -> Vec<Share> {
     let mut levels = Vec::new();
     for coupling in &calibration.couplings {
         if !levels.contains(&coupling.share) {
@@ -75,7 +75,7 @@ fn name(share: Share) -> &'static str {
 }
 
 /// The same in a sentence: PUs share …
-fn in_words(share: Share) -> &'static str {
+pub fn in_words(share: Share) -> &'static str {
     match share {
         Share::Fp => "FP units",
         Share::Core => "a core",

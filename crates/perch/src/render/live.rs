@@ -16,6 +16,8 @@ pub struct Live {
     terminal: bool,
     drawn: usize,
     policy: String,
+    /// How many decimals of a second tell one table from the next.
+    decimals: usize,
 }
 
 impl Default for Live {
@@ -24,6 +26,7 @@ impl Default for Live {
             terminal: std::io::stderr().is_terminal(),
             drawn: 0,
             policy: String::new(),
+            decimals: 0,
         }
     }
 }
@@ -31,13 +34,14 @@ impl Default for Live {
 impl SessionSink for Live {
     fn start(&mut self, start: &Start) {
         self.policy.clone_from(&start.policy);
+        self.decimals = decimals(start.interval);
     }
 
     fn period(&mut self, period: &Period) {
         if period.last {
             return;
         }
-        let text = table(&self.policy, period);
+        let text = table(&self.policy, period, self.decimals);
         let text = printable_lines(&text);
         let up = match self.terminal && self.drawn > 0 {
             true => format!("\x1b[{}A\x1b[J", self.drawn),
@@ -50,8 +54,15 @@ impl SessionSink for Live {
     }
 }
 
-/// The table as text.
-pub fn table(policy: &str, period: &Period) -> String {
+/// As few decimals of a second, three at most, as distinguish times that are this far apart.
+fn decimals(interval: Duration) -> usize {
+    let ms = interval.as_millis();
+    let steps = [1000, 100, 10].into_iter();
+    steps.take_while(|step| !ms.is_multiple_of(*step)).count()
+}
+
+/// The table as text, its time with so many decimals of a second.
+pub fn table(policy: &str, period: &Period, decimals: usize) -> String {
     let snapshot = &period.snapshot;
     let mut threads: Vec<&ThreadState> = snapshot
         .threads
@@ -65,7 +76,7 @@ pub fn table(policy: &str, period: &Period) -> String {
     });
     let own = period.observation.own_cpu_time as f64 / period.observation.interval.max(1) as f64;
     let title = format!(
-        "{:.0} s · {policy} · {}, {} busy · perch {:.1} % of a PU",
+        "{:.decimals$} s · {policy} · {}, {} busy · perch {:.1} % of a PU",
         snapshot.at as f64 / 1e9,
         count(snapshot.threads.len(), "thread"),
         threads.len(),
@@ -122,4 +133,24 @@ fn row(snapshot: &Snapshot, thread: &ThreadState) -> String {
         fit(&bound, 18).trim_end(),
     );
     format!("{}\n", line.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_decimals_that_the_period_needs() {
+        for (ms, wanted) in [
+            (1000, 0),
+            (2000, 0),
+            (500, 1),
+            (1500, 1),
+            (250, 2),
+            (125, 3),
+            (10, 2),
+        ] {
+            assert_eq!(decimals(Duration::from_millis(ms)), wanted, "{ms} ms");
+        }
+    }
 }

@@ -10,6 +10,7 @@ pub mod report;
 pub mod restored;
 pub mod sim;
 pub mod stderr;
+pub mod svg;
 pub mod table;
 pub mod topology;
 pub mod tournament;

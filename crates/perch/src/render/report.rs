@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use perch_core::{MetricSource, Severity, ThreadId, metric::names};
 use perch_engine::report::{Placements, Report, Role};
 use std::{collections::HashMap, fmt::Write};
+use unicode_width::UnicodeWidthStr;
 
 /// PUs in the picture.
 const ROWS: usize = 32;
@@ -110,14 +111,17 @@ fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String
     if placements.columns.len() < 2 || placements.rows.is_empty() {
         return String::new();
     }
-    let fold = placements.columns.len().div_ceil(COLUMNS);
+    let cores = cores(placements);
+    let left = cores.iter().map(|core| core.width() + 2).max().unwrap_or(0);
+    let fold = placements.columns.len().div_ceil(COLUMNS - left);
     let to = placements.columns.last().copied().map_or(0.0, seconds);
     let bold = Style::new().bold();
     let mut text = format!(
         "\nThreads by PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, * others)\n"
     );
-    for row in placements.rows.iter().take(ROWS) {
-        let _ = write!(text, "  PU {:>3}  ", row.pu);
+    for (at, row) in placements.rows.iter().take(ROWS).enumerate() {
+        let core = cores.get(at).map_or("", String::as_str);
+        let _ = write!(text, "  {}PU {:>3}  ", fit(core, left), row.pu);
         for cells in row.cells.chunks(fold) {
             let most = cells
                 .iter()
@@ -146,6 +150,18 @@ fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String
         );
     }
     text
+}
+
+/// What stands before each row: its core before the first one, if there are several cores.
+fn cores(placements: &Placements) -> Vec<String> {
+    let rows = placements.rows.iter().take(ROWS);
+    let names: Vec<&str> = rows.map(|row| row.core.as_str()).collect();
+    if names.windows(2).all(|pair| pair[0] == pair[1]) {
+        return Vec::new();
+    }
+    let new = |at: usize| at == 0 || names[at] != names[at - 1];
+    let name = |at: usize| if new(at) { names[at] } else { "" };
+    (0..names.len()).map(|at| name(at).to_owned()).collect()
 }
 
 fn ending(report: &Report) -> String {

@@ -5,7 +5,8 @@ use super::{
     table::{Align, table},
     wrapped,
 };
-use perch_lab::scene::{Comparison, Entry, Shipped, Simulated};
+use perch_core::{PuSet, Topology};
+use perch_lab::scene::{Comparison, Entry, Found, Seat, Shipped, Simulated};
 
 /// Threads shown.
 const ROWS: usize = 32;
@@ -26,8 +27,8 @@ pub fn shipped(shipped: &Shipped) -> String {
     )
 }
 
-/// The results of all policies; of a single run its threads too.
-pub fn comparison(comparison: &Comparison, pus: usize) -> String {
+/// The results of all policies, the placements that were searched; of a single run its threads too.
+pub fn comparison(comparison: &Comparison, topology: &Topology) -> String {
     let results = &comparison.results;
     let runs = || results.iter().flat_map(|result| &result.runs);
     let threads = runs().next().map_or(0, |run| run.threads.len());
@@ -40,7 +41,7 @@ pub fn comparison(comparison: &Comparison, pus: usize) -> String {
         "{} on {}: {}, {}, {seeds}\n\n",
         comparison.workload,
         comparison.machine,
-        count(pus, "PU"),
+        count(topology.pus.len(), "PU"),
         count(threads, "thread")
     );
     let several = comparison.seeds.len() > 1;
@@ -100,12 +101,87 @@ pub fn comparison(comparison: &Comparison, pus: usize) -> String {
         text += wrapped(&format!("{label} "), rest).trim_end();
         text.push('\n');
     }
+    for result in results {
+        if let Some(found) = &result.search {
+            text += &format!(
+                "\n{}: the PU of each thread (--pins writes it)\n",
+                result.policy
+            );
+            text += &placement(found, topology);
+        }
+    }
     let mut runs = runs();
     if let (Some(only), None) = (runs.next(), runs.next()) {
         text.push('\n');
         text += &threads_of(only);
     }
     text
+}
+
+/// Each thread's PU, by PU, with what it shares with others.
+fn placement(found: &Found, topology: &Topology) -> String {
+    let mut columns = vec![
+        ("PU", Align::Right),
+        ("thread", Align::Left),
+        ("program", Align::Left),
+        ("core", Align::Right),
+    ];
+    // Caches that several cores share, where there are several of them.
+    let shared = |level: &u8| {
+        let mut caches = topology.caches.iter().filter(|cache| cache.level == *level);
+        let core = |pus: &PuSet| pus.first().and_then(|pu| topology.core_of(pu));
+        let wide = caches
+            .any(|cache| core(&cache.pus).is_some_and(|core| !cache.pus.is_subset(&core.pus)));
+        wide && topology.cache_of(*level, 0).1 > 1
+    };
+    let levels: Vec<u8> = (1..=4).filter(shared).collect();
+    columns.extend(levels.iter().map(|level| {
+        let title = ["L1", "L2", "L3", "L4"][usize::from(*level) - 1];
+        (title, Align::Right)
+    }));
+    let nodes = topology.numa_nodes.len() > 1;
+    if nodes {
+        columns.push(("NUMA node", Align::Right));
+    }
+    let mut seats: Vec<&Seat> = found.threads.iter().collect();
+    seats.sort_by_key(|seat| seat.pu);
+    let rows = seats.iter().take(ROWS).map(|seat| {
+        let pu = topology.pu(seat.pu);
+        let number = |number: Option<usize>| number.map_or("-".to_owned(), |n| n.to_string());
+        let mut row = vec![
+            seat.pu.to_string(),
+            fit(&seat.thread, 20).trim_end().to_owned(),
+            fit(&seat.program, 16).trim_end().to_owned(),
+            number(pu.map(|pu| pu.core)),
+        ];
+        let caches = levels.iter();
+        row.extend(caches.map(|level| number(topology.cache_of(*level, seat.pu).0)));
+        if nodes {
+            let node = topology
+                .core_of(seat.pu)
+                .map(|core| core.numa_node as usize);
+            row.push(number(node));
+        }
+        row
+    });
+    let mut text = table(&columns, rows);
+    text += "\n";
+    if seats.len() > ROWS {
+        text += &format!("and {} more (--json has all)\n", seats.len() - ROWS);
+    }
+    text
+}
+
+/// The placement as a file of rules, for `--pin-file`.
+pub fn pins(comparison: &Comparison, name: &str, found: &Found) -> String {
+    let of = format!("{} on {}", comparison.workload, comparison.machine);
+    let of = perch_core::text::printable(&of);
+    let rules = found.rules().join("\n");
+    format!(
+        "# {of}: the placement `{name}`, found by `perch sim` among {}.\n\
+         # PROGRAM/THREAD=PU; for `perch run -p fixed --pin-file` and `perch sim -p fixed --pin-file`.\n{rules}\n",
+        found.tried
+    )
 }
 
 fn threads_of(only: &Simulated) -> String {

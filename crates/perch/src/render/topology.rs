@@ -22,7 +22,11 @@ const INSIDE: usize = 22;
 /// Columns of a box with its frame and the space after it.
 const BOX: usize = INSIDE + 3;
 /// Above this many cores, cores that are alike are listed in one line instead of drawn.
-const DRAWN_CORES: usize = 64;
+const DRAWN_CORES: usize = 24;
+/// Of cores that are listed, a PU that is busy for this share of the time is named with what runs on it.
+const BUSY: f64 = 0.05;
+/// But of the cores of a line only so many, the busiest.
+const NAMED: usize = 12;
 
 /// Draws the machine. `load` may hold nothing for some or all PUs.
 pub fn draw(topology: &Topology, load: &BTreeMap<u32, PuLoad>) -> String {
@@ -55,7 +59,7 @@ pub fn draw(topology: &Topology, load: &BTreeMap<u32, PuLoad>) -> String {
                     .filter(|(_, core)| lies_in(core, &pus))
                     .collect();
                 if topology.cores.len() > DRAWN_CORES {
-                    tell_cores(&mut text, topology, &cores);
+                    tell_cores(&mut text, topology, &cores, load);
                 } else {
                     draw_cores(&mut text, topology, &cores, load);
                 }
@@ -78,7 +82,7 @@ pub fn draw(topology: &Topology, load: &BTreeMap<u32, PuLoad>) -> String {
 }
 
 /// One line: how many of what.
-fn summary(topology: &Topology) -> String {
+pub fn summary(topology: &Topology) -> String {
     let off = topology
         .pus
         .iter()
@@ -227,8 +231,13 @@ fn pu_line(topology: &Topology, os: u32, load: &BTreeMap<u32, PuLoad>) -> String
     format!(" PU {os:<3} {what}")
 }
 
-/// Cores that are alike, in one line each kind.
-fn tell_cores(text: &mut String, topology: &Topology, cores: &[(usize, &Core)]) {
+/// Cores that are alike, in one line each kind, and what runs on them.
+fn tell_cores(
+    text: &mut String,
+    topology: &Topology,
+    cores: &[(usize, &Core)],
+    load: &BTreeMap<u32, PuLoad>,
+) {
     let mut alike: BTreeMap<(usize, String), Vec<&(usize, &Core)>> = BTreeMap::new();
     for entry in cores {
         let title = core_title(topology, 0, entry.1).replacen("core 0", "", 1);
@@ -245,5 +254,38 @@ fn tell_cores(text: &mut String, topology: &Topology, cores: &[(usize, &Core)]) 
             count(pus, "PU")
         );
         let _ = writeln!(text, "      {}", fit(&line, WIDTH - 6).trim_end());
+        for (state, what) in [
+            (PuState::Offline, "offline"),
+            (PuState::Disallowed, "not in our cpuset"),
+        ] {
+            let is = |pu: &u32| topology.pu(*pu).is_some_and(|pu| pu.state == state);
+            let pus: PuSet = all.iter().filter(is).collect();
+            if !pus.is_empty() {
+                let line = format!("{what}: PUs {pus}");
+                let _ = writeln!(text, "        {}", fit(&line, WIDTH - 8).trim_end());
+            }
+        }
+        *text += &busy(&all, load);
     }
+}
+
+/// The busiest PUs and what runs on them.
+fn busy(pus: &PuSet, load: &BTreeMap<u32, PuLoad>) -> String {
+    let on = pus.iter().filter_map(|pu| Some((pu, load.get(&pu)?)));
+    let mut busy: Vec<(u32, &PuLoad)> = on.filter(|(_, load)| load.busy >= BUSY).collect();
+    if busy.is_empty() {
+        return String::new();
+    }
+    busy.sort_by(|a, b| b.1.busy.total_cmp(&a.1.busy).then(a.0.cmp(&b.0)));
+    let told = busy.iter().take(NAMED).map(|(pu, load)| {
+        let thread = load.thread.as_deref().unwrap_or("");
+        let thread = fit(thread, 15);
+        format!("PU {pu} {:.0} % {}", load.busy * 100.0, thread.trim_end())
+    });
+    let told: Vec<String> = told.map(|one| one.trim_end().to_owned()).collect();
+    let more = match busy.len() - told.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    super::wrapped("        busy: ", &format!("{}{more}", told.join(", ")))
 }

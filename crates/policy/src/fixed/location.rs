@@ -76,12 +76,21 @@ impl Location {
     /// # Errors
     /// A number or index that the topology does not have, with what it has.
     pub fn resolve(&self, topology: &Topology) -> Result<PuSet, LocationError> {
-        let mut found = PuSet::new();
+        Ok(self.resolve_in_order(topology)?.into_iter().collect())
+    }
+
+    /// The same PUs in the order of the terms, those of one term by rising number. A PU that several terms name is there
+    /// as often.
+    ///
+    /// # Errors
+    /// As [`Location::resolve`].
+    pub fn resolve_in_order(&self, topology: &Topology) -> Result<Vec<u32>, LocationError> {
+        let mut found = Vec::new();
         for term in &self.0 {
             let pus = term
                 .resolve(topology)
                 .map_err(|what| LocationError { what, at: 0 })?;
-            found = found.or(&pus);
+            found.extend(pus.iter());
         }
         Ok(found)
     }

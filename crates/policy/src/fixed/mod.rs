@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FixedConfig {
-    /// Rules `PATTERN=PUS`, the first that matches a thread's or its process's name wins. `*` stands for anything, `?`
-    /// for one character. PUS are numbers of the operating system (`0-3,8`) or logical indexes in hwloc's way (`core:1`,
+    /// Rules `PATTERN=PUS`, the first that matches a thread's name, its process's, or `PROCESS/THREAD` wins. `*` stands
+    /// for anything, `?` for one character. PUS are numbers of the operating system (`0-3,8`) or logical indexes in hwloc's way (`core:1`,
     /// `core:0-3.pu:1`, `package:0`, `numa:1`, `pu:3`); after `each:` every matching thread gets a PU of its own.
     pub pin: Vec<String>,
     /// Rules `PATTERN=WEIGHT`, the first that matches a thread's or its process's name wins. WEIGHT is 1 to 10000, where
@@ -115,7 +115,7 @@ impl Fixed {
     }
 
     /// Gives each thread of an `each:` rule a PU: the one that it has, else the one of those it may use that fewest
-    /// have, the first of equals.
+    /// have, the first of equals. A PU that is listed twice takes twice as many.
     fn take_turns(&mut self, rule: usize, pus: &[u32], threads: &[ThreadState]) {
         let mut load = vec![0usize; pus.len()];
         let of_rule: Vec<usize> = (0..threads.len())
@@ -125,7 +125,8 @@ impl Fixed {
         for at in of_rule {
             let held = self.memory[at].as_ref().and_then(|m| m.turn);
             let held = held.filter(|pu| threads[at].allowed.contains(*pu));
-            match held.and_then(|pu| pus.iter().position(|p| *p == pu)) {
+            let of_pu = |pu| (0..pus.len()).filter(move |slot| pus[*slot] == pu);
+            match held.and_then(|pu| of_pu(pu).min_by_key(|slot| (load[*slot], *slot))) {
                 Some(slot) => load[slot] += 1,
                 None => waiting.push(at),
             }
@@ -158,14 +159,15 @@ impl Policy for Fixed {
         let mut remarks = Vec::new();
         let mut sets = Vec::with_capacity(self.rules.len());
         for rule in 0..self.rules.len() {
-            let resolved = self.rules[rule].pus.resolve(&snapshot.topology);
-            let pus = resolved.unwrap_or_else(|error| {
+            let resolved = self.rules[rule].pus.resolve_in_order(&snapshot.topology);
+            let mut ordered = resolved.unwrap_or_else(|error| {
                 remarks.push(Remark::warning(
                     "rule-without-pus",
                     format!("rule {}: {error}; it binds nothing", self.rules[rule]),
                 ));
-                PuSet::new()
+                Vec::new()
             });
+            let pus: PuSet = ordered.iter().copied().collect();
             let usable = pus.and(&usable);
             if usable.is_empty() && !pus.is_empty() {
                 remarks.push(Remark::warning(
@@ -177,7 +179,8 @@ impl Policy for Fixed {
                 ));
             }
             if self.rules[rule].each {
-                self.take_turns(rule, &usable.iter().collect::<Vec<_>>(), &snapshot.threads);
+                ordered.retain(|pu| usable.contains(*pu));
+                self.take_turns(rule, &ordered, &snapshot.threads);
             }
             sets.push(usable);
         }

@@ -33,9 +33,12 @@ impl Pattern {
         Ok((pattern, equals + 1))
     }
 
-    /// Whether the thread's own name or its process's matches.
+    /// Whether the thread's own name matches, or its process's, or both as `PROCESS/THREAD`.
     pub fn matches(&self, thread: &ThreadInfo) -> bool {
-        self.names.matches(&thread.name) || self.names.matches(&thread.process)
+        let (process, name) = (&thread.process, &thread.name);
+        self.names.matches(name)
+            || self.names.matches(process)
+            || self.names.matches(&format!("{process}/{name}"))
     }
 }
 

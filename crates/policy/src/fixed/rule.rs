@@ -13,7 +13,7 @@ pub struct Rule {
     pattern: Pattern,
     /// The PUs to which it binds.
     pub pus: Location,
-    /// Whether each matching thread gets a PU of its own, in turn.
+    /// Whether each matching thread gets a PU of its own, in turn, in the order in which they are written.
     pub each: bool,
 }
 
@@ -32,7 +32,8 @@ pub struct RuleError {
 }
 
 impl Rule {
-    /// Whether the rule is for that thread: its own name or its process's matches the pattern.
+    /// Whether the rule is for that thread: its own name, its process's, or both as `PROCESS/THREAD`
+    /// match the pattern.
     pub fn matches(&self, thread: &ThreadInfo) -> bool {
         self.pattern.matches(thread)
     }

@@ -10,7 +10,12 @@ pub use alone::kernel;
 
 use crate::{
     args::CalibrateArgs,
-    render::{calibration::render, progress::Bar},
+    command::place::Output,
+    render::{
+        calibration::{in_words, levels, render},
+        progress::Bar,
+        svg::{Canvas, heat::heat},
+    },
 };
 use anyhow::{Context, Result, bail};
 use perch_lab::calibrate::{How, simulated};
@@ -29,6 +34,15 @@ use std::{
 /// # Errors
 /// A machine that is not there, a kernel that cannot run, a file that cannot be written.
 pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
+    if let Some(file) = &args.svg {
+        check(file).context("--svg")?;
+    }
+    if let Some(file) = &args.show {
+        let calibration = Calibration::read(file)?;
+        draw(&calibration, args)?;
+        tell(&calibration, None, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (calibration, file) = match &args.machine {
         Some(name) => {
             if let Some(file) = &args.output {
@@ -62,6 +76,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
     if let Some(file) = &file {
         write(&calibration, file)?;
     }
+    draw(&calibration, args)?;
     tell(&calibration, file.as_deref(), args.json)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -83,6 +98,18 @@ fn on_simulated(name: &str, args: &CalibrateArgs) -> Result<Calibration> {
     });
     drop(bar);
     calibration.map_err(|why| anyhow::anyhow!("{}: {why}", machine.name))
+}
+
+/// Draws the heat maps, if they are wanted.
+fn draw(calibration: &Calibration, args: &CalibrateArgs) -> Result<()> {
+    let Some(file) = &args.svg else {
+        return Ok(());
+    };
+    let mut canvas = Canvas::default();
+    let levels = levels(calibration).into_iter();
+    let levels: Vec<_> = levels.map(|level| (level, in_words(level))).collect();
+    heat(&mut canvas, calibration, &levels);
+    Output::open(file)?.write(&canvas.svg()?).context("--svg")
 }
 
 fn tell(calibration: &Calibration, file: Option<&Path>, json: bool) -> Result<()> {

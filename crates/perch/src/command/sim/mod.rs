@@ -1,10 +1,13 @@
 //! `perch sim`: a user's own machine, workload and policies, simulated.
 
+mod pictures;
+
 use crate::{
     args::SimArgs,
     command::place::{self, Output},
     config::Settings,
     render::{self, explain::Explain, live::Live, progress::Bar},
+    timeline::is_picture,
 };
 use anyhow::{Context, Result, anyhow, bail};
 use perch_core::{Policy, diagnostic::did_you_mean_one_of};
@@ -12,14 +15,20 @@ use perch_engine::{
     SessionSink,
     recording::Recorder,
     report::{Collector, Report},
+    timeline::{Slice, Timeline, join},
 };
 use perch_lab::{
     calibrate, parallel,
-    scene::{BEST, Caller, DEFAULT, Played, Scene, Shipped, WORST, compare},
+    scene::{BEST, Caller, Comparison, DEFAULT, Played, Scene, Shipped, WORST, compare},
     session::Decider,
 };
-use perch_policy::{Inputs, fixed::Rule, registry};
-use perch_sim::{config, detail::Detail, timeline};
+use perch_policy::{Inputs, registry};
+use perch_sim::{
+    config,
+    detail::Detail,
+    timeline::{self, Stay},
+};
+use pictures::Drawn;
 use std::{
     fs::OpenOptions,
     path::Path,
@@ -50,17 +59,22 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     let policies = match args.compare.is_empty() {
         true => vec![match &args.policy {
             Some(policy) => policy.clone(),
-            None if !args.pin.is_empty() => "fixed".to_owned(),
+            None if !args.pin.is_empty() || args.pin_file.is_some() => "fixed".to_owned(),
             None => DEFAULT.to_owned(),
         }],
         false => args.compare.clone(),
     };
-    if !args.pin.is_empty() && !policies.iter().any(|policy| policy == "fixed") {
+    let has_rules = !args.pin.is_empty() || args.pin_file.is_some();
+    if has_rules && !policies.iter().any(|policy| policy == "fixed") {
         bail!(
-            "--pin is for the policy `fixed`, which nothing here names: `-p fixed`, or `--compare fixed,…`"
+            "--pin and --pin-file are for the policy `fixed`, which nothing here names: `-p fixed`, or `--compare fixed,…`"
         );
     }
-    let rules = args.pin.iter().map(|pin| Ok(pin.parse::<Rule>()?));
+    if args.pins.is_some() && !policies.iter().any(|policy| is_searched(policy)) {
+        bail!(
+            "--pins writes the placement that a search found, and nothing here searches: `-p best`, or `--compare best,…`"
+        );
+    }
     let scene = Scene {
         detail: Detail::new(args.fidelity, &machine, &workload),
         machine,
@@ -69,40 +83,107 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         seed: args.seed,
         seeds: args.seeds,
         search: args.search,
-        rules: rules.collect::<Result<_>>()?,
-        stays: args.timeline.is_some(),
+        rules: place::rules(args.pin_file.as_deref(), &args.pin)?,
+        stays: args.timeline.is_some() || args.placement.is_some(),
     };
     // Tables and moves that are printed as they happen must stay in order, and a progress bar would overwrite them.
     let telling = args.live || args.explain;
     let wiring = Wiring {
         args,
         scene: &scene,
+        policies: &policies,
         names_runs: telling && (policies.len() > 1 || args.seeds > 1),
         calibration: OnceLock::new(),
     };
-    if args.compare.is_empty() {
-        // A single placement has neither report nor recording.
-        wiring.policy(&policies[0])?;
+    for policy in policies.iter().filter(|policy| !is_searched(policy)) {
+        wiring.policy(policy)?;
     }
-    for file in args.log.iter().chain(&args.timeline) {
+    let files = [&args.log, &args.timeline, &args.placement, &args.pins];
+    for file in files.into_iter().flatten() {
         can_be_written(file)?;
     }
     let threads = if telling { 1 } else { parallel::host_threads() };
     worth_waiting(&scene, policies.len(), threads)?;
     let bar = Bar::new(!telling, 0);
-    let (comparison, report) = compare(&scene, &policies, &wiring, threads, &bar)?;
+    let (comparison, mut kept) = compare(&scene, &policies, &wiring, threads, &bar)?;
     drop(bar);
+    write_files(args, &scene, &comparison, &mut kept)?;
     if args.json {
         super::print_json(&comparison)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = render::sim::comparison(&comparison, scene.machine.pus());
-    if let Some(report) = report.filter(|_| args.report) {
+    let topology = perch_sim::topology::topology(&scene.machine);
+    let mut text = render::sim::comparison(&comparison, &topology);
+    if let ([only], true) = (kept.as_slice(), args.report) {
         text += "\n";
-        text += &render::report::render(&report);
+        text += &render::report::render(&only.report);
     }
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is kept of a run.
+struct Kept {
+    report: Report,
+    /// Its part of the trace, if one is wanted.
+    trace: Vec<u8>,
+    /// Who was where, if that is to be drawn.
+    stays: Vec<Stay>,
+}
+
+/// Whether the name stands for a placement that is searched.
+fn is_searched(policy: &str) -> bool {
+    [BEST, WORST].contains(&policy)
+}
+
+/// Writes the files that were asked for, but for the recording.
+fn write_files(
+    args: &SimArgs,
+    scene: &Scene,
+    comparison: &Comparison,
+    kept: &mut [Kept],
+) -> Result<()> {
+    if let Some(file) = &args.pins {
+        // The best one, if there are both.
+        let found = |name: &str| {
+            comparison
+                .results
+                .iter()
+                .find(|result| result.policy == name)
+        };
+        let found = found(BEST).or_else(|| found(WORST));
+        if let Some((name, found)) = found.and_then(|of| Some((&of.policy, of.search.as_ref()?))) {
+            Output::open(file)?.write(&render::sim::pins(comparison, name, found))?;
+        }
+    }
+    let runs = || {
+        let runs = comparison.results.iter().zip(kept.iter());
+        runs.map(|(result, kept)| Drawn {
+            title: format!(
+                "{}: {:.3} instructions / cycle",
+                result.policy, result.throughput
+            ),
+            stays: &kept.stays,
+        })
+    };
+    if let Some(file) = &args.placement {
+        let picture = pictures::placements(&scene.machine, &runs().collect::<Vec<_>>())?;
+        Output::open(file)?.write(&picture)?;
+    }
+    if let Some(file) = &args.timeline {
+        let text = match is_picture(file) {
+            true => pictures::timelines(&scene.machine, &runs().collect::<Vec<_>>())?,
+            false => {
+                let parts: Vec<Vec<u8>> = kept
+                    .iter_mut()
+                    .map(|kept| std::mem::take(&mut kept.trace))
+                    .collect();
+                String::from_utf8(join(&parts))?
+            }
+        };
+        Output::open(file)?.write(&text)?;
+    }
+    Ok(())
 }
 
 /// Longer than this, in seconds, a simulation is announced: nobody waits for it unprepared.
@@ -162,6 +243,7 @@ fn can_be_written(file: &Path) -> Result<()> {
 struct Wiring<'a> {
     args: &'a SimArgs,
     scene: &'a Scene,
+    policies: &'a [String],
     /// Whether it is said which run is next.
     names_runs: bool,
     /// The machine's calibration as text, once a policy needed it.
@@ -170,9 +252,6 @@ struct Wiring<'a> {
 
 impl Wiring<'_> {
     fn settings(&self, policy: &str) -> Result<Settings> {
-        if [BEST, WORST].contains(&policy) {
-            bail!("`{policy}` is no policy: give it to --compare, together with others");
-        }
         let mut settings = Settings::new(&self.args.place(policy))?;
         if settings.lacks_calibration() {
             settings.calibrated_with(self.scene.machine.name.clone(), self.calibration()?);
@@ -221,7 +300,7 @@ impl Wiring<'_> {
 
 impl Caller for Wiring<'_> {
     type Error = anyhow::Error;
-    type Kept = Report;
+    type Kept = Kept;
 
     fn decider(&self, policy: &str) -> Result<Decider> {
         let (policy, settings) = self.policy(policy)?;
@@ -233,7 +312,7 @@ impl Caller for Wiring<'_> {
         })
     }
 
-    fn play(&self, policy: &str, seed: u64, played: &mut Played<'_>) -> Result<Report> {
+    fn play(&self, policy: &str, seed: u64, played: &mut Played<'_>) -> Result<Kept> {
         let args = self.args;
         if self.names_runs {
             let policy = perch_core::text::printable(policy);
@@ -262,14 +341,40 @@ impl Caller for Wiring<'_> {
         if args.live {
             observers.push(&mut live);
         }
-        let drawing = args.timeline.as_deref().map(Output::open).transpose()?;
+        let number = self.policies.iter().position(|known| known == policy);
+        let prefix = match self.policies {
+            [_] => String::new(),
+            _ => format!("{policy}: "),
+        };
+        let traced = args
+            .timeline
+            .as_deref()
+            .is_some_and(|file| !is_picture(file));
+        let part = Timeline::part(number.unwrap_or(0) as u32, &prefix);
+        let mut part = traced.then(|| part.with_exact_slices());
+        if let Some(part) = &mut part {
+            observers.push(part);
+        }
         played.run(&mut observers)?;
         if let Some(recorder) = &mut recorder {
             recorder.finish()?;
         }
-        if let Some(file) = drawing {
-            file.write(&timeline::trace(played.system())?)?;
-        }
-        Ok(collector.report())
+        let stays = timeline::stays(played.system());
+        let trace = part.map(|mut part| {
+            part.slices(stays.iter().map(|stay| Slice {
+                pu: stay.pu,
+                tid: stay.tid,
+                name: &stay.name,
+                process: &stay.program,
+                from: stay.from,
+                to: stay.to,
+            }));
+            part.into_part()
+        });
+        Ok(Kept {
+            report: collector.report(),
+            trace: trace.unwrap_or_default(),
+            stays,
+        })
     }
 }
