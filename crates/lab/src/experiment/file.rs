@@ -101,6 +101,8 @@ pub(super) struct Claim {
     pub tolerance: Option<Spanned<f64>>,
     pub between: Option<Spanned<[f64; 2]>>,
     pub kind: Option<Text>,
+    pub class: Option<Text>,
+    pub null: Option<Spanned<f64>>,
 }
 
 /// What perch itself wants.
@@ -123,6 +125,8 @@ pub(super) struct Figure {
     pub of: Option<Text>,
     #[serde(default, rename = "line")]
     pub lines: Vec<Line>,
+    #[serde(default, rename = "mark")]
+    pub marks: Vec<Mark>,
 }
 
 /// A bar.
@@ -133,6 +137,9 @@ pub(super) struct Bar {
     pub series: String,
     pub value: Text,
     pub range: Option<[Text; 2]>,
+    pub published: Option<Text>,
+    pub times: Option<Text>,
+    pub divides: Option<Text>,
 }
 
 /// A line.
@@ -141,4 +148,14 @@ pub(super) struct Bar {
 pub(super) struct Line {
     pub series: String,
     pub run: Text,
+}
+
+/// A published value in a picture of lines.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mark {
+    pub at: Text,
+    pub published: Text,
+    pub times: Option<Text>,
+    pub divides: Option<Text>,
 }
