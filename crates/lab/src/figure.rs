@@ -1,7 +1,7 @@
 //! Pictures in the papers' axes, as SVG.
 
 use crate::{
-    experiment::{Figure, Shape, Sweep},
+    experiment::{Figure, Mark, Scale, Shape, Sweep},
     judge::evaluate,
     results::{Column, Curve, Drawing, Measured, Picture},
 };
@@ -11,6 +11,7 @@ use plotters::{
         ranged1d::{DefaultFormatting, KeyPointHint},
     },
     prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
 };
 use std::ops::Range;
 
@@ -52,11 +53,19 @@ impl Picture {
                         series: bar.series.clone(),
                         value: evaluate(&bar.value, measured)?,
                         range,
+                        published: match &bar.published {
+                            Some(mark) => Some(height(mark, measured)?),
+                            None => None,
+                        },
                     })
                 };
                 Drawing::Bars(bars.iter().map(column).collect::<Result<_, _>>()?)
             }
-            Shape::Lines { lines: wanted, .. } => {
+            Shape::Lines {
+                lines: wanted,
+                marks,
+                ..
+            } => {
                 let x = || {
                     sweep
                         .iter()
@@ -66,7 +75,14 @@ impl Picture {
                     series: line.series.clone(),
                     points: x().zip(y).collect(),
                 };
-                Drawing::Lines(wanted.iter().zip(lines).map(curve).collect())
+                let published = marks.iter().map(|(at, mark)| {
+                    let x = x().nth(*at).unwrap_or(0.0);
+                    Ok::<_, String>((x, height(mark, measured)?))
+                });
+                Drawing::Lines {
+                    curves: wanted.iter().zip(lines).map(curve).collect(),
+                    published: published.collect::<Result<_, _>>()?,
+                }
             }
         };
         Ok(Self {
@@ -76,6 +92,15 @@ impl Picture {
             drawing,
         })
     }
+}
+
+/// A published value in the unit of the picture.
+fn height(mark: &Mark, measured: &[Measured]) -> Result<f64, String> {
+    Ok(match &mark.scale {
+        Scale::None => mark.published,
+        Scale::Times(scale) => evaluate(scale, measured)? * mark.published,
+        Scale::Divides(scale) => evaluate(scale, measured)? / mark.published,
+    })
 }
 
 /// The picture as an SVG document. Its fonts are the reader's.
@@ -89,7 +114,7 @@ pub fn svg(picture: &Picture) -> Result<String, String> {
         area.fill(&WHITE).map_err(|error| error.to_string())?;
         match &picture.drawing {
             Drawing::Bars(columns) => bars(&area, picture, columns),
-            Drawing::Lines(curves) => lines(&area, picture, curves),
+            Drawing::Lines { curves, published } => lines(&area, picture, curves, published),
         }
         .map_err(|error| error.to_string())?;
         area.present().map_err(|error| error.to_string())?;
@@ -119,11 +144,17 @@ fn top(values: impl Iterator<Item = f64>) -> f64 {
 fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
     let groups = distinct(columns.iter().map(|column| column.group.as_str()));
     let series = distinct(columns.iter().map(|column| column.series.as_str()));
-    let height = top(columns
-        .iter()
-        .map(|c| c.range.map_or(c.value, |range| range.1.max(c.value))));
-    let mut chart = ChartBuilder::on(area)
-        .caption(&picture.title, ("sans-serif", 18))
+    let height = top(columns.iter().flat_map(|c| {
+        let whisker = c.range.map_or(c.value, |range| range.1);
+        [c.value, whisker, c.published.unwrap_or(0.0)]
+    }));
+    let published = columns.iter().any(|column| column.published.is_some());
+    let named: &[&str] = match (series.len(), published) {
+        (1, false) => &[],
+        _ => &series,
+    };
+    let area = below_head(area, &picture.title, named, published)?;
+    let mut chart = ChartBuilder::on(&area)
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(56)
@@ -169,15 +200,14 @@ fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
                 colour.filled(),
             )
         });
-        chart
-            .draw_series(boxes)?
-            .label(*name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
+        chart.draw_series(boxes)?;
         for column in own {
+            let middle = place(column) + wide * 0.46;
+            let published = column.published.map(|height| (middle, height));
+            chart.draw_series(published.into_iter().flat_map(ring))?;
             let Some((low, high)) = column.range else {
                 continue;
             };
-            let middle = place(column) + wide * 0.46;
             let cap = wide * 0.1;
             let whisker = [
                 vec![(middle, low), (middle, high)],
@@ -191,24 +221,17 @@ fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
             )?;
         }
     }
-    if series.len() > 1 {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .border_style(BLACK.mix(0.3))
-            .background_style(WHITE.mix(0.8))
-            .draw()?;
-    }
     Ok(())
 }
 
-fn lines(area: &Area<'_>, picture: &Picture, curves: &[Curve]) -> Drawn {
+fn lines(area: &Area<'_>, picture: &Picture, curves: &[Curve], published: &[(f64, f64)]) -> Drawn {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let least = all().map(|(x, _)| *x).fold(f64::MAX, f64::min);
     let most = all().map(|(x, _)| *x).fold(f64::MIN_POSITIVE, f64::max);
-    let height = top(all().map(|(_, y)| *y));
-    let mut chart = ChartBuilder::on(area)
-        .caption(&picture.title, ("sans-serif", 18))
+    let height = top(all().chain(published).map(|(_, y)| *y));
+    let series: Vec<&str> = curves.iter().map(|curve| curve.series.as_str()).collect();
+    let area = below_head(area, &picture.title, &series, !published.is_empty())?;
+    let mut chart = ChartBuilder::on(&area)
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(56)
@@ -223,26 +246,72 @@ fn lines(area: &Area<'_>, picture: &Picture, curves: &[Curve]) -> Drawn {
         .draw()?;
     for (number, curve) in curves.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
-        chart
-            .draw_series(LineSeries::new(
-                curve.points.iter().copied(),
-                colour.stroke_width(2),
-            ))?
-            .label(&curve.series)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
+        chart.draw_series(LineSeries::new(
+            curve.points.iter().copied(),
+            colour.stroke_width(2),
+        ))?;
         let dots = curve
             .points
             .iter()
             .map(|point| Circle::new(*point, 3, colour.filled()));
         chart.draw_series(dots)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerLeft)
-        .border_style(BLACK.mix(0.3))
-        .background_style(WHITE.mix(0.8))
-        .draw()?;
+    chart.draw_series(published.iter().copied().flat_map(ring))?;
     Ok(())
+}
+
+/// What marks a published value: it can be seen on a bar of any colour.
+fn ring<C: Clone>(at: C) -> [Circle<C, i32>; 2] {
+    [
+        Circle::new(at.clone(), 5, WHITE.filled()),
+        Circle::new(at, 5, BLACK.stroke_width(2)),
+    ]
+}
+
+/// Draws the title and, below it, what the colours and rings are; returns the rest of the area. In a legend of its own
+/// nothing of the chart is covered.
+fn below_head<'a>(
+    area: &Area<'a>,
+    title: &str,
+    series: &[&str],
+    published: bool,
+) -> Result<Area<'a>, Box<dyn std::error::Error>> {
+    /// Pixels from one row to the next.
+    const ROW: i32 = 20;
+    let width = SIZE.0 as i32;
+    let middle =
+        TextStyle::from(("sans-serif", 18).into_font()).pos(Pos::new(HPos::Center, VPos::Top));
+    area.draw(&Text::new(title.to_owned(), (width / 2, 10), middle))?;
+    let (mut x, mut y) = (16, 38);
+    // Fonts are the reader's: no width is known, so there is room for wide letters.
+    let room = |name: &str| 34 + 8 * name.chars().count() as i32;
+    let names = series
+        .iter()
+        .copied()
+        .chain(published.then_some("published"));
+    for (number, name) in names.enumerate() {
+        if x > 16 && x + room(name) > width {
+            (x, y) = (16, y + ROW);
+        }
+        match number < series.len() {
+            true => {
+                let colour = COLOURS[number % COLOURS.len()];
+                area.draw(&Rectangle::new([(x, y), (x + 12, y + 12)], colour.filled()))?;
+            }
+            false => {
+                for circle in ring((x + 6, y + 6)) {
+                    area.draw(&circle)?;
+                }
+            }
+        }
+        area.draw(&Text::new(name.to_owned(), (x + 18, y), ("sans-serif", 13)))?;
+        x += room(name);
+    }
+    let below = match series.is_empty() && !published {
+        true => 30,
+        false => y + ROW,
+    };
+    Ok(area.split_vertically(below).1)
 }
 
 /// Bytes as people write them.

@@ -2,7 +2,7 @@
 
 use crate::{
     experiment::{Against, Claim, Holds},
-    results::{Measured, Row, Value, short},
+    results::{Measured, Row, Value, Varied, short},
 };
 use perch_profile::formula::Formula;
 
@@ -13,29 +13,44 @@ use perch_profile::formula::Formula;
 pub fn row(claim: &Claim, measured: &[Measured]) -> Result<Row, String> {
     let numbers = claim.ours.iter().map(|formula| evaluate(formula, measured));
     let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
-    let ours = numbers.first().copied().unwrap_or(f64::NAN);
-    let bound = match claim.published {
-        Against::Number(number) => Some(number),
-        Against::Words(_) => None,
-    };
-    let holds = match claim.holds {
-        Holds::Within(tolerance) => bound.is_some_and(|bound| (ours - bound).abs() <= tolerance),
-        Holds::Between(least, most) => (least..=most).contains(&ours),
-        Holds::AtLeast(tolerance) => bound.is_some_and(|bound| ours >= bound - tolerance),
-        Holds::AtMost(tolerance) => bound.is_some_and(|bound| ours <= bound + tolerance),
-        Holds::Rising(margin) => numbers
-            .windows(2)
-            .all(|pair| pair[1] > pair[0] * (1.0 + margin)),
-    };
+    let holds = held(&claim.holds, bound(claim), &numbers);
     let ours = match claim.holds {
         Holds::Rising(_) => {
             let texts: Vec<String> = numbers.iter().map(|number| short(*number)).collect();
             Value::Words(texts.join(", "))
         }
-        _ => Value::Number(ours),
+        _ => Value::Number(numbers.first().copied().unwrap_or(f64::NAN)),
     };
-    Ok(Row {
+    Ok(told(claim, ours, holds, None))
+}
+
+/// The row of what was measured before. `holds` is believed of orderings only: of a number it is told anew.
+pub(crate) fn again(claim: &Claim, ours: Value, holds: bool, varied: Option<Varied>) -> Row {
+    let holds = match ours {
+        Value::Number(ours) => held(&claim.holds, bound(claim), &[ours]),
+        Value::Words(_) => holds,
+    };
+    told(claim, ours, holds, varied)
+}
+
+/// The published value, if it is a number.
+fn bound(claim: &Claim) -> Option<f64> {
+    match claim.published {
+        Against::Number(number) => Some(number),
+        Against::Words(_) => None,
+    }
+}
+
+fn told(claim: &Claim, ours: Value, holds: bool, varied: Option<Varied>) -> Row {
+    let bound = bound(claim);
+    let null_holds = match claim.holds {
+        Holds::Rising(_) => Some(false),
+        _ => claim.null.map(|null| held(&claim.holds, bound, &[null])),
+    };
+    Row {
         name: claim.name.clone(),
+        id: claim.id.clone(),
+        class: claim.class,
         published: match &claim.published {
             Against::Number(number) => Value::Number(*number),
             Against::Words(words) => Value::Words(words.clone()),
@@ -44,10 +59,25 @@ pub fn row(claim: &Claim, measured: &[Measured]) -> Result<Row, String> {
         unit: claim.unit.clone(),
         tolerance: claim.holds.clone(),
         holds,
-        varied: None,
+        null_holds,
+        varied,
         place: claim.place.clone(),
         bound,
-    })
+    }
+}
+
+/// Whether these numbers, of which an ordering has several, are what a claim allows.
+fn held(holds: &Holds, bound: Option<f64>, numbers: &[f64]) -> bool {
+    let ours = numbers.first().copied().unwrap_or(f64::NAN);
+    match *holds {
+        Holds::Within(tolerance) => bound.is_some_and(|bound| (ours - bound).abs() <= tolerance),
+        Holds::Between(least, most) => (least..=most).contains(&ours),
+        Holds::AtLeast(tolerance) => bound.is_some_and(|bound| ours >= bound - tolerance),
+        Holds::AtMost(tolerance) => bound.is_some_and(|bound| ours <= bound + tolerance),
+        Holds::Rising(margin) => numbers
+            .windows(2)
+            .all(|pair| pair[1] > pair[0] * (1.0 + margin)),
+    }
 }
 
 /// A formula's value.
@@ -85,6 +115,8 @@ mod tests {
                 .collect(),
             unit: String::new(),
             holds,
+            class: crate::experiment::Class::Prediction,
+            null: None,
         }
     }
 
@@ -127,6 +159,23 @@ mod tests {
         assert!(!holds(0.1, &["x", "y", "z"]));
         assert!(!holds(0.0, &["y", "x"]));
         assert!(!holds(0.0, &["x", "x"]));
+    }
+
+    #[test]
+    fn what_holds_if_nothing_makes_a_difference_is_told() {
+        let values = measured(&[("x", 3.0), ("y", 2.0)]);
+        let null = |holds, published, null| {
+            let claim = Claim {
+                null,
+                ..claim(holds, published, &["x / y", "x"])
+            };
+            row(&claim, &values).unwrap().null_holds
+        };
+        assert_eq!(null(Holds::Within(0.1), 1.05, Some(1.0)), Some(true));
+        assert_eq!(null(Holds::Within(0.1), 1.5, Some(1.0)), Some(false));
+        assert_eq!(null(Holds::AtMost(0.0), 0.02, Some(0.0)), Some(true));
+        assert_eq!(null(Holds::Within(0.1), 1.5, None), None);
+        assert_eq!(null(Holds::Rising(0.0), 1.5, None), Some(false));
     }
 
     #[test]

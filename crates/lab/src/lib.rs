@@ -17,6 +17,7 @@ pub mod experiment;
 pub mod fidelity;
 pub mod figure;
 mod judge;
+pub mod kept;
 pub mod measure;
 mod page;
 pub mod parallel;
@@ -32,6 +33,7 @@ pub mod session;
 pub mod simulate;
 pub mod statistics;
 pub mod table;
+mod tally;
 pub mod tournament;
 mod variation;
 
@@ -40,6 +42,7 @@ pub use experiment::{Experiment, duration};
 pub use processor::SimProcessor;
 pub use results::Results;
 pub use run::{Progress, run, run_on};
+pub use tally::{Count, Tally};
 
 use include_dir::{Dir, DirEntry};
 use published::EXPERIMENTS;

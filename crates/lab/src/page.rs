@@ -5,6 +5,7 @@ use crate::{
     figure,
     results::{Results, short},
     table,
+    tally::Tally,
 };
 use std::fmt::Write;
 
@@ -15,18 +16,16 @@ const STYLE: &str = include_str!("page.css");
 /// # Errors
 /// A picture that cannot be drawn.
 pub fn page(all: &[Results]) -> Result<String, LabError> {
-    let claims = || all.iter().flat_map(|results| &results.rows);
-    let (held, claimed) = (claims().filter(|row| row.holds).count(), claims().count());
+    let tally = words(Tally::of(all.iter().flat_map(|results| &results.rows)));
     let mut contents = String::new();
     let mut body = String::new();
     for results in all {
-        let held = results.rows.iter().filter(|row| row.holds).count();
         let id = escape(&results.name);
-        let tally = format!("{held} of {}", results.rows.len());
+        let tally = words(Tally::of(&results.rows));
         add(
             &mut contents,
             format_args!(
-                "<li><a href=\"#{id}\">{id}</a>: {} ({tally} hold)</li>\n",
+                "<li><a href=\"#{id}\">{id}</a>: {} ({tally})</li>\n",
                 escape(&results.title)
             ),
         );
@@ -36,9 +35,14 @@ pub fn page(all: &[Results]) -> Result<String, LabError> {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>perch lab</title>\n<style>\n{STYLE}</style>\n\
          </head>\n<body>\n<h1>perch lab: the papers' claims on the simulated machine</h1>\n\
-         <p>{held} of {claimed} claims hold. What misses is shown as it is: tolerances are written down before the \
-         run.</p>\n<ul>\n{contents}</ul>\n{body}</body>\n</html>\n"
+         <p>{tally}. What misses is shown as it is: tolerances are written down before the run. An input that comes out \
+         again is no prediction.</p>\n<ul>\n{contents}</ul>\n{body}</body>\n</html>\n"
     ))
+}
+
+/// The counts on one line.
+fn words(tally: Tally) -> String {
+    tally.to_string().replace('\n', "; ")
 }
 
 fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
@@ -62,7 +66,7 @@ fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
     }
     body.push_str(
         "<table>\n<tr><th>claim</th><th>published</th><th>ours</th><th>difference</th><th>allowed</th>\
-         <th>unit</th><th>place</th><th></th></tr>\n",
+         <th>unit</th><th>place</th><th>class</th><th></th><th>if nothing made a difference</th></tr>\n",
     );
     for row in &results.rows {
         let class = if row.holds { "holds" } else { "misses" };
@@ -71,7 +75,7 @@ fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
             body,
             format_args!(
                 "<tr class=\"{class}\"><td>{}</td><td>{}</td><td>{}</td><td>{difference}</td><td>{}</td><td>{}</td>\
-                 <td>{}</td><td>{}</td></tr>\n",
+                 <td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
                 escape(&row.name),
                 escape(&row.published.to_string()),
                 escape(&match row.range() {
@@ -81,6 +85,7 @@ fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
                 escape(&row.allowed()),
                 escape(&row.unit),
                 escape(&row.place),
+                row.class.name(),
                 match &row.varied {
                     Some(varied) => format!(
                         "{}, {} of {}",
@@ -90,6 +95,7 @@ fn section(body: &mut String, results: &Results) -> Result<(), LabError> {
                     ),
                     None => table::verdict(row.holds).to_owned(),
                 },
+                row.null_holds.map_or("", table::verdict),
             ),
         );
     }

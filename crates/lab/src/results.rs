@@ -1,7 +1,7 @@
 //! What comes of an experiment, as data: what was measured, what became of each claim, what is drawn.
 
-use crate::experiment::Holds;
-use serde::{Serialize, Serializer};
+use crate::experiment::{Class, Holds};
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
 /// A number that was measured.
@@ -39,7 +39,7 @@ pub struct Results {
 }
 
 /// A number, or the words of an ordering.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
     /// A number.
@@ -58,7 +58,7 @@ impl fmt::Display for Value {
 }
 
 /// What a claim's number is over all values of the parameters for which there is no source.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Varied {
     /// The least of ours; none for an ordering.
     pub least: Option<f64>,
@@ -74,12 +74,17 @@ pub struct Varied {
     pub of: usize,
 }
 
-/// One claim and what came of it. As JSON it has the fields `name`, `published`, `ours`, `unit`, `tolerance` and
-/// `holds`.
+/// One claim and what came of it. As JSON it has the fields `name`, `id`, `class`, `published`, `ours`, `unit`,
+/// `tolerance`, `holds` and `null_holds`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The claim.
     pub name: String,
+    /// The published value's name in the table of them, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What it says if it holds.
+    pub class: Class,
     /// What is published.
     pub published: Value,
     /// What was measured.
@@ -92,6 +97,9 @@ pub struct Row {
     pub tolerance: Holds,
     /// Whether they do not differ by more.
     pub holds: bool,
+    /// Whether they would not if nothing that is compared made a difference, where that can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub null_holds: Option<bool>,
     /// What it is over the parameters that were varied, if any were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub varied: Option<Varied>,
@@ -169,6 +177,8 @@ pub struct Column {
     pub value: f64,
     /// The ends of its whisker.
     pub range: Option<(f64, f64)>,
+    /// What is published instead.
+    pub published: Option<f64>,
 }
 
 /// A line with its points.
@@ -187,7 +197,12 @@ pub enum Drawing {
     /// Bars.
     Bars(Vec<Column>),
     /// Lines, to the right logarithmic in bytes.
-    Lines(Vec<Curve>),
+    Lines {
+        /// Ours.
+        curves: Vec<Curve>,
+        /// Published points.
+        published: Vec<(f64, f64)>,
+    },
 }
 
 /// Four digits that count, without zeros at the end.

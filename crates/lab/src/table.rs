@@ -1,6 +1,9 @@
 //! What became of claims, as a table for a terminal.
 
-use crate::results::{Results, short};
+use crate::{
+    results::{Results, short},
+    tally::Tally,
+};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 /// Columns of a terminal that a table takes at most.
@@ -9,7 +12,7 @@ const WIDTH: u16 = 80;
 /// How they are shared out: claim, published, ours, difference, allowed, verdict.
 const COLUMNS: [u16; 6] = [27, 10, 9, 11, 11, 7];
 
-/// The claims of an experiment as a table of 80 columns, and how many of them hold.
+/// The claims of an experiment as a table of 80 columns, and how many of each class hold.
 pub fn text(results: &Results) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
@@ -24,7 +27,7 @@ pub fn text(results: &Results) -> String {
             format!(" ({})", row.unit)
         };
         table.add_row([
-            format!("{}{unit}\n{}", row.name, row.place),
+            format!("{}{unit}\n{}\n{}", row.name, row.place, row.class.name()),
             row.published.to_string(),
             match row.range() {
                 Some((least, greatest)) => format!("{}\n{least} to\n{greatest}", row.ours),
@@ -56,9 +59,8 @@ pub fn text(results: &Results) -> String {
             column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
         }
     }
-    let held = results.rows.iter().filter(|row| row.holds).count();
     let mut text = format!("{}: {}\n{table}\n", results.name, results.title);
-    text.push_str(&format!("{held} of {} claims hold\n", results.rows.len()));
+    text.push_str(&format!("{}\n", Tally::of(&results.rows)));
     for note in &results.notes {
         let mut line = "note:".to_owned();
         for word in note.split(' ') {

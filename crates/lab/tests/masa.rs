@@ -1,6 +1,6 @@
 //! MASA's experiments: that programs alone are as the paper has them alone, and that what is new in measuring is right.
 
-use perch_lab::{Results, experiment::parse, load, run};
+use perch_lab::{Results, experiment::parse, load, results::Value, run};
 use std::path::Path;
 
 fn ours(results: &Results, name: &str) -> f64 {
@@ -55,7 +55,11 @@ fn limits_are_what_one_program_alone_does() {
             .iter()
             .filter(|row| row.name.starts_with("limit of"));
         for limit in limits {
-            let told: f64 = limit.published.to_string().parse().unwrap();
+            // What is measured, not what the claim aims at: the claim's tolerance once hid that the policy was given an
+            // older limit.
+            let Value::Number(told) = limit.ours else {
+                panic!("{} is no number", limit.name)
+            };
             let written = text.split("limit = ").skip(1);
             let written = written.map(|rest| {
                 rest.split_whitespace()
@@ -67,7 +71,7 @@ fn limits_are_what_one_program_alone_does() {
             assert!(
                 written
                     .clone()
-                    .any(|value| (value / told - 1.0).abs() < 1e-3),
+                    .any(|value| (value / told - 1.0).abs() < 2e-3),
                 "{name} {told}"
             );
         }

@@ -105,6 +105,74 @@ fn mistakes_are_told_with_their_place() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
+/// What is published is no aim, what was put in is no prediction, and nothing else is a published value.
+#[test]
+fn claims_of_a_wrong_class_are_refused() {
+    let with = |line: &str| {
+        refusal(&GOOD.replacen("tolerance = 0.1", &format!("tolerance = 0.1\n{line}"), 1))
+    };
+    let told = with("class = \"aim\"");
+    assert!(
+        told.starts_with("test.toml:25:9: what is published is no `aim`"),
+        "{told}"
+    );
+    let told = with("class = \"predicton\"");
+    assert!(
+        told.contains("no class of claims `predicton`")
+            && told.contains("did you mean `prediction`"),
+        "{told}"
+    );
+    let input = GOOD.replacen("fedorova04-fig3-cpu-b", "workover-table1-perl-usage", 1);
+    let told = refusal(&format!("{input}class = \"prediction\"\n"));
+    assert!(told.contains("published.tsv has it as an input"), "{told}");
+    let aim = GOOD.replacen(
+        "published = \"fedorova04-fig3-cpu-b\"",
+        "aim = 1\nplace = \"here\"",
+        1,
+    );
+    let told = refusal(&format!("{aim}class = \"prediction\"\n"));
+    assert!(told.contains("what nobody published is an `aim`"), "{told}");
+    assert!(with("null = nan").contains("test.toml:25:8: no number"));
+    let order = GOOD.replacen("ours = \"x / y\"", "rising = [\"x\", \"y\"]", 1);
+    let told = refusal(&format!("{order}null = 1\n"));
+    assert!(told.contains("leave `null` out"), "{told}");
+}
+
+/// Without a word, what is published is a prediction unless it was an input, and the rest are aims.
+#[test]
+fn the_class_of_a_claim_follows_from_what_it_is_about() {
+    let class = |text: &str| {
+        let sibling = |_: &str| Err("not here".to_owned());
+        let experiment = parse("test", text, Path::new("test.toml"), &sibling).unwrap();
+        experiment.claims[0].class.name()
+    };
+    assert_eq!(class(GOOD), "prediction");
+    assert_eq!(
+        class(&GOOD.replacen("fedorova04-fig3-cpu-b", "workover-table1-perl-usage", 1)),
+        "input"
+    );
+    let aim = GOOD.replacen(
+        "published = \"fedorova04-fig3-cpu-b\"",
+        "aim = 1\nplace = \"here\"",
+        1,
+    );
+    assert_eq!(class(&aim), "aim");
+    // What follows from something that was put in is an input though nobody calls the published value so.
+    assert_eq!(class(&format!("{GOOD}class = \"input\"\n")), "input");
+}
+
+#[test]
+fn published_values_that_cannot_be_drawn_are_refused() {
+    let figure = |bar: &str| {
+        let head = "[figure]\nx = \"x\"\ny = \"y\"\n[[figure.bar]]\ngroup = \"a\"\nseries = \"b\"\nvalue = \"x\"\n";
+        refusal(&format!("{GOOD}\n{head}{bar}"))
+    };
+    let told = figure("published = \"fedorova04-fig4-middle\"\n");
+    assert!(told.contains("no number: it cannot be drawn"), "{told}");
+    let told = figure("published = \"fedorova04-fig5-a-d\"\ntimes = \"x\"\ndivides = \"y\"\n");
+    assert!(told.contains("`divides` beside `times`"), "{told}");
+}
+
 #[test]
 fn keys_may_have_underscores_and_units_any_case() {
     let text = GOOD

@@ -1,6 +1,10 @@
 //! The shipped experiments.
 
-use perch_lab::{Results, experiment::Place, load, published, run, run_on};
+use perch_lab::{
+    Results,
+    experiment::{Place, Shape},
+    load, published, run, run_on,
+};
 use std::collections::BTreeSet;
 
 #[test]
@@ -42,6 +46,30 @@ fn every_shipped_experiment_is_read() {
         all.iter()
             .all(|summary| summary.claims > 0 && !summary.title.is_empty())
     );
+}
+
+/// What a claim is worth is written down, not left to what follows from where it comes from; of a ratio that holds it is
+/// known whether it would hold anyway.
+#[test]
+fn every_claim_says_of_which_class_it_is() {
+    for name in perch_lab::names() {
+        let path = format!(
+            "{}/../../experiments/{name}.toml",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let text = std::fs::read_to_string(path).unwrap();
+        let claims = text.matches("\n[[claim]]\n").count();
+        assert_eq!(text.matches("\nclass = \"").count(), claims, "{name}");
+        for claim in load(&name).unwrap().claims {
+            let ratio = claim.unit.starts_with("times ") && !claim.unit.ends_with("the bound");
+            let ordering = claim.ours.len() > 1;
+            assert!(
+                !ratio || ordering || claim.null == Some(1.0),
+                "{name}: {}",
+                claim.name
+            );
+        }
+    }
 }
 
 /// Every number and ordering of the paper is checked by some experiment.
@@ -166,7 +194,7 @@ fn a_page_needs_nothing_else_and_shows_what_misses() {
     experiment.claims[0].published = perch_lab::experiment::Against::Number(7.0);
     let results = [run(&experiment, &mut ()).unwrap()];
     let page = perch_lab::report(&results).unwrap();
-    assert!(page.contains("2 of 3 claims hold"));
+    assert!(page.contains("inputs: 2 of 3 hold"));
     assert_eq!(page.matches("<tr class=\"misses\">").count(), 1);
     assert!(page.contains("<svg") && page.ends_with("</html>\n"));
     // Names of namespaces are no addresses that a browser opens.
@@ -177,6 +205,28 @@ fn a_page_needs_nothing_else_and_shows_what_misses() {
             .lines()
             .all(|line| line.chars().count() <= 80)
     );
+}
+
+/// A picture shows what is published beside ours, and its legend covers nothing: it is above the chart.
+#[test]
+fn pictures_show_what_is_published() {
+    let rings = |name: &str| {
+        let results = run(&load(name).unwrap(), &mut ()).unwrap();
+        let svg = perch_lab::figure::svg(&results.picture.unwrap()).unwrap();
+        assert!(svg.contains(">\npublished\n<"), "{name}");
+        let radii = svg.matches("r=\"5\" opacity=\"1\" fill=\"none\"");
+        // One of them is in the legend.
+        radii.count() - 1
+    };
+    assert_eq!(rings("cmt/figure5"), 3);
+    assert_eq!(rings("cmt/figure3"), 4);
+    for name in ["cmt/figure4", "workover/figure12a"] {
+        let published = match load(name).unwrap().figure.unwrap().shape {
+            Shape::Bars(bars) => bars.iter().filter(|bar| bar.published.is_some()).count(),
+            Shape::Lines { marks, .. } => marks.len(),
+        };
+        assert!(published >= 2, "{name}");
+    }
 }
 
 #[test]

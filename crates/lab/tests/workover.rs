@@ -1,8 +1,15 @@
 //! WorkOver's experiments: what they are made of, one of them run, and what a variation does.
 
-use perch_lab::{Experiment, experiment::parse, load, published, run};
+use perch_lab::{
+    Experiment,
+    experiment::{Place, Run, parse},
+    load, published, run,
+};
 use perch_sim::workload::Mix;
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 fn mixes(experiment: &Experiment) -> impl Iterator<Item = (&str, &Mix)> {
     let runs = experiment.runs.iter();
@@ -52,6 +59,45 @@ fn both_tables_are_inputs_in_full() {
     // 14 programs of SPEC (13 on POWER7, where sphinx3 was not compiled) with two numbers, five of SciMark with one.
     assert_eq!(rows("table1"), 14 * 2 + 5);
     assert_eq!(rows("table2"), 13 * 2 + 5);
+}
+
+/// What is left when the others have ended has their bandwidth and caches to itself, however it was placed before.
+#[test]
+fn what_is_left_at_the_end_runs_alone_in_both_placements() {
+    let experiment = load("workover/wall-time").unwrap();
+    let run_of = |name: &str| {
+        let mut measures = experiment.measures.iter();
+        let measure = measures.find(|measure| measure.name == name).unwrap();
+        &experiment.runs[measure.run]
+    };
+    for claim in &experiment.claims {
+        let names = claim.ours[0].names();
+        let left: Vec<&String> = names
+            .iter()
+            .filter(|name| name.ends_with("_left"))
+            .collect();
+        assert_eq!(left.len(), 2, "{}", claim.name);
+        for mixed in left {
+            let packed = mixed.replace("_left", "_packed");
+            assert!(names.contains(&packed), "{}: {packed}", claim.name);
+            let (mixed, packed) = (run_of(mixed), run_of(&packed));
+            assert_eq!(mixed.workloads, packed.workloads);
+            // As it was placed: on twice as many cores if it was mixed.
+            assert_eq!(cores(mixed), 2 * cores(packed), "{}", claim.name);
+        }
+    }
+}
+
+/// How many cores a run uses that is placed by hand.
+fn cores(run: &Run) -> usize {
+    let Place::Listed(placement) = &run.place else {
+        panic!("{} is not placed by hand", run.name)
+    };
+    let places = run.machine.places();
+    let cores: BTreeSet<usize> = (placement.iter())
+        .map(|pu| places[*pu as usize].0)
+        .collect();
+    cores.len()
 }
 
 #[test]

@@ -477,7 +477,17 @@ fn an_experiment_tells_what_was_published_and_what_we_get() {
     let rows = rows.as_array().unwrap();
     assert!(rows.len() >= 3);
     for row in rows {
-        for member in ["name", "published", "ours", "unit", "tolerance", "holds"] {
+        for member in [
+            "experiment",
+            "name",
+            "id",
+            "class",
+            "published",
+            "ours",
+            "unit",
+            "tolerance",
+            "holds",
+        ] {
             assert!(row.get(member).is_some(), "{member} in {row}");
         }
         assert_eq!(row["holds"], true, "{row}");
@@ -489,6 +499,40 @@ fn an_experiment_tells_what_was_published_and_what_we_get() {
     assert!(text.contains("<svg") && !text.contains("http://cdn"));
     assert!(told(&["lab", "list"]).contains("cmt/figure5"));
     assert!(told(&["sim", "--list"]).contains("cmt-4x4"));
+}
+
+/// A miss is a result like any other, unless it is asked to be a failure.
+#[test]
+fn a_miss_fails_only_if_asked_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    let text = |tolerance: f64| {
+        format!(
+            r#"title = "Mine"
+time = {{ warm-up = "1000 cycles", length = "10000 cycles" }}
+[[run]]
+name = "a"
+machine = "cmt-a"
+workload = "cmt-cpu-bound"
+[measure]
+x = {{ of = "throughput", run = "a" }}
+[[claim]]
+name = "ten instructions a cycle"
+aim = 10
+place = "here"
+ours = "x"
+tolerance = {tolerance}
+"#
+        )
+    };
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, text(0.1)).unwrap();
+    assert!(told(&["lab", "run", path]).contains("own aims: 0 of 1 hold"));
+    refused(&["lab", "run", path, "--strict"], 1);
+    std::fs::write(&file, text(20.0)).unwrap();
+    assert!(told(&["lab", "run", path, "--strict"]).contains("own aims: 1 of 1 hold"));
+    let error = refused(&["lab", "run", "tournament", "--strict"], 125);
+    assert!(error.contains("without --strict"), "{error}");
 }
 
 /// Requests, devices and energy of a user's own machine and workload, in the table and in JSON.

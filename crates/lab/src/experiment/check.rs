@@ -147,7 +147,7 @@ impl Checker<'_> {
         let claims = claims.collect::<Checked<_>>()?;
         let figure = file.figure.as_ref().map(|figure| {
             let title = file.title.clone();
-            self.figure(figure, title, &runs, &measures, sweep.is_some())
+            self.figure(figure, title, &runs, &measures, sweep.as_ref())
         });
         let seeds = match &file.seeds {
             Some(seeds) if seeds.get_ref().is_empty() => {

@@ -1,7 +1,8 @@
 //! Checks what is measured, claimed and drawn.
 
 use super::{
-    Against, Bar, Claim, Figure, Holds, Line, Measure, Quantity, Run, Shape, Sweep, Take,
+    Against, Bar, Claim, Figure, Holds, Line, Mark, Measure, Quantity, Run, Scale, Shape, Sweep,
+    Take,
     check::{Checked, Checker},
     file::{self, Aim, Text},
 };
@@ -151,9 +152,11 @@ impl Checker<'_> {
             name,
             published,
             place,
-            id,
             ours,
             unit: claim.unit.clone().unwrap_or_default(),
+            class: self.class(claim, id.as_deref())?,
+            null: self.null(claim, &holds)?,
+            id,
             holds,
         })
     }
@@ -162,11 +165,7 @@ impl Checker<'_> {
     fn against(&self, claim: &file::Claim) -> Checked<(Against, String, Option<String>)> {
         match (&claim.published, &claim.aim, &claim.place) {
             (Some(id), None, None) => {
-                let Some(row) = published::find(id.get_ref()) else {
-                    let known = published::all().iter().map(|row| row.id.as_str());
-                    let message = format!("no published value `{}`", id.get_ref());
-                    return Err(self.wrong(id.span(), message, did_you_mean(id.get_ref(), known)));
-                };
+                let row = self.published(id)?;
                 let value = match row.number() {
                     Some(number) => Against::Number(number),
                     None => Against::Words(row.value.clone()),
@@ -186,6 +185,39 @@ impl Checker<'_> {
                 Err(self.wrong(claim.name.span(), message, None))
             }
         }
+    }
+
+    /// A row of the table of published values.
+    fn published(&self, id: &Text) -> Checked<&'static published::Published> {
+        published::find(id.get_ref()).ok_or_else(|| {
+            let known = published::all().iter().map(|row| row.id.as_str());
+            let message = format!("no published value `{}`", id.get_ref());
+            self.wrong(id.span(), message, did_you_mean(id.get_ref(), known))
+        })
+    }
+
+    /// A published value to be drawn.
+    fn mark(
+        &self,
+        id: &Text,
+        times: &Option<Text>,
+        divides: &Option<Text>,
+        measures: &[Measure],
+    ) -> Checked<Mark> {
+        let Some(published) = self.published(id)?.number() else {
+            let message = "what is published is no number: it cannot be drawn";
+            return Err(self.wrong(id.span(), message, None));
+        };
+        let scale = match (times, divides) {
+            (None, None) => Scale::None,
+            (Some(times), None) => Scale::Times(self.formula(times, measures)?),
+            (None, Some(divides)) => Scale::Divides(self.formula(divides, measures)?),
+            (Some(_), Some(divides)) => {
+                let message = "`divides` beside `times`: it is one of both";
+                return Err(self.wrong(divides.span(), message, None));
+            }
+        };
+        Ok(Mark { published, scale })
     }
 
     fn tolerated(&self, claim: &file::Claim) -> Checked<Holds> {
@@ -236,7 +268,7 @@ impl Checker<'_> {
         title: String,
         runs: &[Run],
         measures: &[Measure],
-        swept: bool,
+        sweep: Option<&Sweep>,
     ) -> Checked<Figure> {
         let shape = match (&figure.of, figure.bars.as_slice(), figure.lines.as_slice()) {
             (None, bars @ [_, ..], []) => {
@@ -252,11 +284,15 @@ impl Checker<'_> {
                         series: bar.series.clone(),
                         value: self.formula(&bar.value, measures)?,
                         range,
+                        published: match &bar.published {
+                            Some(id) => Some(self.mark(id, &bar.times, &bar.divides, measures)?),
+                            None => None,
+                        },
                     })
                 };
                 Shape::Bars(bars.iter().map(bar).collect::<Checked<_>>()?)
             }
-            (Some(of), [], lines @ [_, ..]) if swept => {
+            (Some(of), [], lines @ [_, ..]) if sweep.is_some() => {
                 let quantities = Quantity::ALL.iter().map(|(name, of, _)| (*name, *of));
                 let line = |line: &file::Line| {
                     let names = runs.iter().map(|run| run.name.as_str());
@@ -265,9 +301,19 @@ impl Checker<'_> {
                         run: self.reference("run", &line.run, names)?,
                     })
                 };
+                let points = sweep.iter().flat_map(|sweep| &sweep.texts);
+                let points: Vec<&str> = points.map(String::as_str).collect();
+                let mark = |mark: &file::Mark| {
+                    let at =
+                        self.reference("value of the sweep", &mark.at, points.iter().copied())?;
+                    let published =
+                        self.mark(&mark.published, &mark.times, &mark.divides, measures)?;
+                    Ok((at, published))
+                };
                 Shape::Lines {
                     of: self.choice("quantity", of, quantities)?,
                     lines: lines.iter().map(line).collect::<Checked<_>>()?,
+                    marks: figure.marks.iter().map(mark).collect::<Checked<_>>()?,
                 }
             }
             _ => {

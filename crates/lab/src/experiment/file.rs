@@ -103,6 +103,8 @@ pub(super) struct Claim {
     pub tolerance: Option<Spanned<f64>>,
     pub between: Option<Spanned<[f64; 2]>>,
     pub kind: Option<Text>,
+    pub class: Option<Text>,
+    pub null: Option<Spanned<f64>>,
 }
 
 /// What perch itself wants.
@@ -125,6 +127,8 @@ pub(super) struct Figure {
     pub of: Option<Text>,
     #[serde(default, rename = "line")]
     pub lines: Vec<Line>,
+    #[serde(default, rename = "mark")]
+    pub marks: Vec<Mark>,
 }
 
 /// A bar.
@@ -135,6 +139,9 @@ pub(super) struct Bar {
     pub series: String,
     pub value: Text,
     pub range: Option<[Text; 2]>,
+    pub published: Option<Text>,
+    pub times: Option<Text>,
+    pub divides: Option<Text>,
 }
 
 /// A line.
@@ -143,4 +150,14 @@ pub(super) struct Bar {
 pub(super) struct Line {
     pub series: String,
     pub run: Text,
+}
+
+/// A published value in a picture of lines.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mark {
+    pub at: Text,
+    pub published: Text,
+    pub times: Option<Text>,
+    pub divides: Option<Text>,
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod claims;
+mod class;
 mod file;
 mod left_out;
 mod only;
@@ -9,6 +10,7 @@ mod place;
 mod quantity;
 mod vary;
 
+pub use class::Class;
 pub use left_out::LeftOut;
 pub use only::Only;
 pub use quantity::duration;
@@ -348,6 +350,10 @@ pub struct Claim {
     pub unit: String,
     /// How far it may be missed, written down before the run.
     pub holds: Holds,
+    /// What it says if it holds.
+    pub class: Class,
+    /// What ours would be if nothing that is compared made a difference: 1 of a ratio.
+    pub null: Option<f64>,
 }
 
 /// One bar of a picture.
@@ -361,6 +367,28 @@ pub struct Bar {
     pub value: Formula,
     /// The ends of its whisker.
     pub range: Option<(Formula, Formula)>,
+    /// What is published instead of it.
+    pub published: Option<Mark>,
+}
+
+/// A published value in the unit of the picture.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    /// The published number.
+    pub published: f64,
+    /// What it becomes the height by, if it is a ratio.
+    pub scale: Scale,
+}
+
+/// How a published ratio becomes a height.
+#[derive(Debug, Clone)]
+pub enum Scale {
+    /// It is one.
+    None,
+    /// This times the ratio.
+    Times(Formula),
+    /// This divided by the ratio.
+    Divides(Formula),
 }
 
 /// A line of a picture over the sweep.
@@ -383,6 +411,8 @@ pub enum Shape {
         of: Quantity,
         /// Of whom.
         lines: Vec<Line>,
+        /// Published values: the point of the sweep, and the height.
+        marks: Vec<(usize, Mark)>,
     },
 }
 

@@ -180,7 +180,7 @@ pub enum LabCommand {
     },
     /// Run experiments and compare the results with the published ones
     #[command(
-        after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/\n  perch lab run tournament --workloads 2"
+        after_help = "Examples:\n  perch lab run cmt/figure3\n  perch lab run cmt --json\n  perch lab run my-experiment.toml --figures out/\n  perch lab run my-experiment.toml --strict && echo all hold\n  perch lab run tournament --workloads 2"
     )]
     Run {
         /// Experiments by name, all below a name (`cmt`), or files; or `tournament`
@@ -198,6 +198,9 @@ pub enum LabCommand {
         /// Print JSON: a list of claims, or all results of the tournament
         #[arg(long)]
         json: bool,
+        /// End with status 1 if a claim is missed; else a miss is a result like any other
+        #[arg(long)]
+        strict: bool,
     },
     /// Run experiments and write one page with all tables and pictures
     #[command(

@@ -8,7 +8,8 @@ use super::{
 use crate::args::{LabArgs, LabCommand};
 use crate::render::table::{Align, table};
 use anyhow::{Context, Result, bail};
-use perch_lab::{Experiment, Progress, Results};
+use perch_lab::{Experiment, Progress, Results, Tally, results::Row};
+use serde::Serialize;
 use std::{path::Path, process::ExitCode};
 
 /// Lists, runs, reports.
@@ -24,6 +25,7 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
             workloads,
             machines,
             json,
+            strict,
         } => {
             let wanted = tournament::Wanted {
                 workloads: *workloads,
@@ -31,8 +33,11 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
                 figures: figures.as_deref(),
             };
             match tournament::is_meant(experiments, &wanted)? {
+                true if *strict => {
+                    bail!("the tournament claims nothing that could be missed: without --strict")
+                }
                 true => tournament::tournament(&wanted, *json),
-                false => run(experiments, figures.as_deref(), *json),
+                false => run(experiments, figures.as_deref(), *json, *strict),
             }
         }
         LabCommand::Report {
@@ -86,8 +91,16 @@ fn list(json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A miss is a result like any other, and no failure of perch.
-fn run(names: &[String], figures: Option<&Path>, json: bool) -> Result<ExitCode> {
+/// A claim and of which experiment it is.
+#[derive(Serialize)]
+struct Told<'a> {
+    experiment: &'a str,
+    #[serde(flatten)]
+    row: &'a Row,
+}
+
+/// A miss is a result like any other, and no failure of perch, unless `strict` asks for one.
+fn run(names: &[String], figures: Option<&Path>, json: bool, strict: bool) -> Result<ExitCode> {
     let chosen = chosen(names)?;
     if let Some(folder) = figures {
         std::fs::create_dir_all(folder)
@@ -101,13 +114,27 @@ fn run(names: &[String], figures: Option<&Path>, json: bool) -> Result<ExitCode>
         }
     }
     if json {
-        let rows: Vec<_> = all.iter().flat_map(|results| &results.rows).collect();
-        super::print_json(&rows)?;
+        let mut told = Vec::new();
+        for results in &all {
+            let experiment = results.name.as_str();
+            told.extend(results.rows.iter().map(|row| Told { experiment, row }));
+        }
+        super::print_json(&told)?;
     } else {
-        let texts: Vec<String> = all.iter().map(perch_lab::table::text).collect();
+        let mut texts: Vec<String> = all.iter().map(perch_lab::table::text).collect();
+        if all.len() > 1 {
+            let rows = all.iter().flat_map(|results| &results.rows);
+            texts.push(format!("All of them\n{}\n", Tally::of(rows)));
+        }
         super::print(&texts.join("\n"))?;
     }
-    Ok(ExitCode::SUCCESS)
+    let missed = all
+        .iter()
+        .any(|results| results.rows.iter().any(|row| !row.holds));
+    Ok(match strict && missed {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
 }
 
 fn report(names: &[String], output: &Path) -> Result<ExitCode> {

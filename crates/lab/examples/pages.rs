@@ -1,0 +1,18 @@
+//! Makes the tables of the result pages again, from the results that are kept in `docs/results/`:
+//!
+//! ```text
+//! perch lab run masa/table1 --json > docs/results/masa/table1.json
+//! cargo run -p perch-lab --example pages
+//! ```
+
+use std::{fs, path::Path};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for name in ["cmt", "masa", "workover"] {
+        let page = docs.join(format!("{name}.md"));
+        let made = perch_lab::kept::page(&fs::read_to_string(&page)?, &docs.join("results"))?;
+        fs::write(page, made)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! The result pages are made from results that are kept, and these are what the experiments come to.
+
+use perch_lab::{
+    Tally, kept, load, names,
+    results::{Row, Value},
+    run,
+};
+use std::path::{Path, PathBuf};
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+fn json(name: &str) -> String {
+    let path = docs().join(format!("results/{name}.json"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn read(name: &str) -> Vec<Row> {
+    kept::rows(&load(name).unwrap(), &json(name)).unwrap_or_else(|why| panic!("{why}"))
+}
+
+#[test]
+fn pages_have_the_tables_that_their_results_make() {
+    let mut shown = String::new();
+    for name in ["cmt", "masa", "workover"] {
+        let text = std::fs::read_to_string(docs().join(format!("{name}.md"))).unwrap();
+        let made = kept::page(&text, &docs().join("results")).unwrap_or_else(|why| panic!("{why}"));
+        assert!(
+            made == text,
+            "docs/{name}.md is stale: cargo run -p perch-lab --example pages"
+        );
+        assert!(text.contains(&format!("<!-- counts {name} -->")));
+        shown.push_str(&text);
+    }
+    for name in names() {
+        assert!(
+            shown.contains(&format!("<!-- results {name} -->")),
+            "{name} is on no page"
+        );
+    }
+}
+
+/// The quick ones: a change of the simulator that changes results is noticed.
+#[test]
+fn kept_results_are_what_comes_out() {
+    for name in [
+        "cmt/model",
+        "cmt/figure3",
+        "cmt/figure5",
+        "workover/figure6",
+    ] {
+        let fresh = run(&load(name).unwrap(), &mut ()).unwrap().rows;
+        for (fresh, kept) in fresh.iter().zip(read(name)) {
+            let same = match (&fresh.ours, &kept.ours) {
+                (Value::Number(a), Value::Number(b)) => (a - b).abs() <= 1e-9 * a.abs().max(1.0),
+                (a, b) => a == b,
+            };
+            assert!(
+                same && fresh.holds == kept.holds,
+                "docs/results/{name}.json is stale: {fresh:?} is no longer {kept:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn results_of_other_claims_are_stale() {
+    let experiment = load("cmt/model").unwrap();
+    let good = json("cmt/model");
+    assert_eq!(kept::rows(&experiment, &good).unwrap().len(), 3);
+    let told = |from: &str, to: &str| {
+        assert!(good.contains(from), "{from}");
+        kept::rows(&experiment, &good.replacen(from, to, 1)).unwrap_err()
+    };
+    assert!(told("An ALU", "A").contains("another name"));
+    assert!(told("\"published\": 4.0", "\"published\": 5.0").contains("another published value"));
+    assert!(told("\"holds\": true", "\"holds\": false").contains("another tolerance"));
+    assert!(
+        kept::rows(&experiment, "[]")
+            .unwrap_err()
+            .contains("0 claims instead of 3")
+    );
+}
+
+#[test]
+fn what_a_page_asks_for_is_known() {
+    let made = |text: &str| kept::page(text, &docs().join("results"));
+    assert_eq!(made("a\n\nb\n").unwrap(), "a\n\nb\n");
+    let table = made("<!-- results cmt/model -->\nleft over\n<!-- end -->\nrest\n").unwrap();
+    assert!(
+        table.contains("| input |")
+            && !table.contains("left over")
+            && table.ends_with("<!-- end -->\nrest\n")
+    );
+    assert!(
+        made("<!-- results cmt/modle -->\n<!-- end -->\n")
+            .unwrap_err()
+            .contains("did you mean")
+    );
+    assert!(
+        made("<!-- results cmt/model -->\n")
+            .unwrap_err()
+            .contains("no `<!-- end -->`")
+    );
+    assert!(
+        made("<!-- result cmt/model -->\n<!-- end -->\n")
+            .unwrap_err()
+            .contains("nothing that is known")
+    );
+    assert!(
+        made("<!-- counts cm -->\n<!-- end -->\n")
+            .unwrap_err()
+            .contains("no experiment is below")
+    );
+}
+
+/// That what was put in comes out again is no evidence, and is not counted as such.
+#[test]
+fn tables_that_were_inputs_are_counted_as_inputs() {
+    let inputs = read("workover/table1");
+    let tally = Tally::of(&inputs);
+    assert_eq!(tally.inputs.claims, inputs.len());
+    assert_eq!(tally.predictions.claims + tally.aims.claims, 0);
+}
