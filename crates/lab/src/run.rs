@@ -372,7 +372,9 @@ fn results(
                 points.collect::<Option<Vec<f64>>>()
             };
             let wanted = match &figure.shape {
-                Shape::Lines { of, lines: wanted, .. } => {
+                Shape::Lines {
+                    of, lines: wanted, ..
+                } => {
                     let all = wanted.iter().map(|line| lines(*of, line.run));
                     all.collect::<Option<Vec<_>>>()
                 }
