@@ -123,13 +123,13 @@ mod tests {
         check(&[&mix, &power, &cost]).unwrap();
         let told = check(&[&power, &mix]).unwrap_err();
         assert!(
-            told.contains("'power'") && told.contains("'fp_share'"),
+            told.contains("`power`") && told.contains("`fp_share`"),
             "{told}"
         );
         assert!(told.contains("nothing is provided"), "{told}");
         let told = check(&[&mix, &cost, &power]).unwrap_err();
         assert!(
-            told.contains("'cost'") && told.contains("'watts'") && told.contains("load_share"),
+            told.contains("`cost`") && told.contains("`watts`") && told.contains("load_share"),
             "{told}"
         );
     }

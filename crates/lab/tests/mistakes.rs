@@ -118,7 +118,7 @@ fn claims_of_a_wrong_class_are_refused() {
     );
     let told = with("class = \"predicton\"");
     assert!(
-        told.contains("no class of claims `predicton`")
+        told.contains("unknown class of claims `predicton`")
             && told.contains("did you mean `prediction`"),
         "{told}"
     );

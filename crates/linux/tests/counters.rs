@@ -93,7 +93,7 @@ fn what_cannot_be_counted_is_said() {
     };
     let error = Counters::open(&nothing).err().expect("nothing to count");
     assert!(
-        error.to_string().contains("no PMU 'nowhere' here"),
+        error.to_string().contains("no PMU `nowhere` here"),
         "{error}"
     );
 }

@@ -223,7 +223,7 @@ fn a_module_that_needs_what_no_module_provides_is_refused_before_anything_runs()
     let told = machine.configure(&EventPlan::default()).unwrap_err();
     let told = told.to_string();
     assert!(
-        told.contains("'needy'") && told.contains("'watts'"),
+        told.contains("`needy`") && told.contains("`watts`"),
         "{told}"
     );
 }

@@ -466,7 +466,7 @@ steps = [{ barrier = "two" }, { compute = "m", instructions = 10 }, { barrier = 
     .unwrap();
     let error = refused(&["sim", "-m", "cmt-b", "-w", file.to_str().unwrap()], 125);
     assert!(
-        error.contains("deadlock") && error.contains("barrier 'one' (1 of 2 are there)"),
+        error.contains("deadlock") && error.contains("barrier `one` (1 of 2 are there)"),
         "{error}"
     );
 }

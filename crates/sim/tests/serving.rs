@@ -175,9 +175,9 @@ fn threads_that_wait_for_ever_are_told() {
     assert_eq!(
         waiting,
         [
-            "  main of p waits for the end of 2 'child'",
-            "  child-1 of p waits for lock 'l', held by main",
-            "  child-2 of p waits for lock 'l', held by main",
+            "  main of p waits for the end of 2 `child`",
+            "  child-1 of p waits for lock `l`, held by main",
+            "  child-2 of p waits for lock `l`, held by main",
         ]
     );
     // New requests do not wake a thread that is stuck.
@@ -199,7 +199,7 @@ fn threads_that_wait_for_ever_are_told() {
         });
     let error = on(1, both, 1).run(SECOND).unwrap_err().to_string();
     assert!(
-        error.contains("worker of server waits at barrier 'b' (1 of 2 are there)"),
+        error.contains("worker of server waits at barrier `b` (1 of 2 are there)"),
         "{error}"
     );
 }

@@ -197,8 +197,8 @@ fn a_barrier_that_nobody_opens_is_reported() {
     assert_eq!(
         waiting,
         [
-            "  a of p waits at barrier 'b' (1 of 2 are there)",
-            "  b of p waits for lock 'l', held by a"
+            "  a of p waits at barrier `b` (1 of 2 are there)",
+            "  b of p waits for lock `l`, held by a"
         ]
     );
 }

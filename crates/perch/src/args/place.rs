@@ -119,7 +119,7 @@ pub struct PlaceArgs {
     pub log: Option<PathBuf>,
     /// Write which thread was on which PU when, its moves, CPU time and FP share, for https://ui.perfetto.dev; or draw it,
     /// if FILE ends in .svg
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Telling")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub timeline: Option<PathBuf>,
 }
 

@@ -105,7 +105,7 @@ fn errors_name_the_spelling_and_the_reason() {
     assert!(said("gpu/event=1/").contains("no PMU `gpu` here (there are: amd_l3, cpu, software)"));
     assert!(said("cpu/event=0x76").contains("closing slash"));
     assert!(said("cpu/event=z/").contains("`z` of `event` is no number"));
-    assert!(said("../cpu/event=1/").contains("no PMU '..'"));
+    assert!(said("../cpu/event=1/").contains("no PMU `..`"));
 }
 
 #[test]
