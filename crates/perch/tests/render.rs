@@ -101,6 +101,49 @@ fn threads_without_a_row_of_their_own_are_counted_as_what_they_were() {
     assert!(in_rows > 20 && text.contains(&more), "{in_rows}: {text}");
 }
 
+/// A picture of that many PUs, two a core and 16 a last-level cache, of which the first half runs FP-heavy threads.
+fn wide(pus: u32) -> String {
+    let mut report = sample();
+    let thread = report.threads[0].thread;
+    let cell = perch_engine::report::Cell {
+        thread,
+        name: "worker".to_owned(),
+        role: perch_engine::report::Role::FloatingPoint,
+        bound: false,
+        share: 1.0,
+    };
+    report.placements.columns = (1..=10).map(|at| at * 1_000_000_000).collect();
+    report.placements.rows = (0..pus)
+        .map(|pu| perch_engine::report::Row {
+            pu,
+            core: format!("core {}, L3 {}", pu / 2, pu / 16),
+            cells: vec![(pu < pus / 2).then(|| cell.clone()); 10],
+        })
+        .collect();
+    plain(&report)
+}
+
+#[test]
+fn large_machines_are_drawn_by_core_by_cache_and_by_pus() {
+    for (pus, kind, rows, full) in [
+        (64, "cores", 32, "core 0, L3 0    ##########"),
+        (512, "last-level caches", 32, "L3 15  ##########"),
+        (4096, "PUs", 32, "PU 0-127      ##########"),
+        (36, "cores", 18, "core 8, L3 1   ##########"),
+    ] {
+        let text = wide(pus);
+        assert_fits(&text);
+        let picture = text.split("Load of ").nth(1).expect(&text);
+        let picture = picture.split("\n\n").next().unwrap();
+        assert!(picture.starts_with(kind), "{picture}");
+        assert!(picture.contains(full), "{picture}");
+        // Two lines of heading.
+        assert_eq!(picture.lines().count(), rows + 2, "{picture}");
+        assert_eq!(picture.matches("##########").count(), rows / 2, "{picture}");
+        assert_eq!(picture.matches("··········").count(), rows / 2, "{picture}");
+    }
+}
+
 #[test]
 fn a_thread_with_two_phases_shows_both_shares() {
     let mut report = sample();

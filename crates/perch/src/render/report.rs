@@ -1,19 +1,15 @@
 //! The report at the end, for people.
 
 mod moves;
+mod occupancy;
 mod threads;
 
 use super::{WIDTH, count, fit, wrapped};
-use anstyle::{AnsiColor, Style};
-use perch_core::{MetricSource, Severity, ThreadId, metric::names};
-use perch_engine::report::{Placements, Report, Role};
-use std::{collections::HashMap, fmt::Write};
-use unicode_width::UnicodeWidthStr;
+use anstyle::Style;
+use perch_core::{MetricSource, Severity, metric::names};
+use perch_engine::report::Report;
+use std::fmt::Write;
 
-/// PUs in the picture.
-const ROWS: usize = 32;
-/// Columns of the picture.
-const COLUMNS: usize = WIDTH - 10;
 /// Two-sided 90 % quantile of the normal distribution.
 const Z90: f64 = 1.645;
 
@@ -22,7 +18,7 @@ pub fn render(report: &Report) -> String {
     let mut text = heading(report);
     let letters = threads::letters(report);
     text += &threads::table(report, &letters);
-    text += &picture(&report.placements, &letters);
+    text += &occupancy::picture(&report.placements, &letters);
     text += &moves::list(report, &letters);
     text += &ending(report);
     text
@@ -104,64 +100,6 @@ fn points(report: &Report) -> String {
         return "a few points".to_owned();
     }
     format!("±{:.1} points at 90 % confidence", Z90 * 100.0 * sum / time)
-}
-
-/// Which thread was on which PU when: one row per PU, with the thread's letter, a capital while it was FP-heavy.
-fn picture(placements: &Placements, letters: &HashMap<ThreadId, char>) -> String {
-    if placements.columns.len() < 2 || placements.rows.is_empty() {
-        return String::new();
-    }
-    let cores = cores(placements);
-    let left = cores.iter().map(|core| core.width() + 2).max().unwrap_or(0);
-    let fold = placements.columns.len().div_ceil(COLUMNS - left);
-    let to = placements.columns.last().copied().map_or(0.0, seconds);
-    let bold = Style::new().bold();
-    let mut text = format!(
-        "\nThreads by PU, 0 to {to:.0} s (capital: FP-heavy, {bold}bold{bold:#}: bound, * others)\n"
-    );
-    for (at, row) in placements.rows.iter().take(ROWS).enumerate() {
-        let core = cores.get(at).map_or("", String::as_str);
-        let _ = write!(text, "  {}PU {:>3}  ", fit(core, left), row.pu);
-        for cells in row.cells.chunks(fold) {
-            let most = cells
-                .iter()
-                .flatten()
-                .max_by(|a, b| a.share.total_cmp(&b.share));
-            let Some(cell) = most else {
-                text.push('·');
-                continue;
-            };
-            let letter = letters.get(&cell.thread).copied().unwrap_or('*');
-            let (letter, style) = match cell.role {
-                Role::FloatingPoint => (letter.to_ascii_uppercase(), AnsiColor::Cyan.on_default()),
-                Role::Integer => (letter, AnsiColor::Yellow.on_default()),
-                Role::Unknown => (letter, Style::new()),
-            };
-            let style = if cell.bound { style.bold() } else { style };
-            let _ = write!(text, "{style}{letter}{style:#}");
-        }
-        text.push('\n');
-    }
-    if placements.rows.len() > ROWS {
-        let _ = writeln!(
-            text,
-            "  and {} more; all are in --json",
-            count(placements.rows.len() - ROWS, "PU")
-        );
-    }
-    text
-}
-
-/// What stands before each row: its core before the first one, if there are several cores.
-fn cores(placements: &Placements) -> Vec<String> {
-    let rows = placements.rows.iter().take(ROWS);
-    let names: Vec<&str> = rows.map(|row| row.core.as_str()).collect();
-    if names.windows(2).all(|pair| pair[0] == pair[1]) {
-        return Vec::new();
-    }
-    let new = |at: usize| at == 0 || names[at] != names[at - 1];
-    let name = |at: usize| if new(at) { names[at] } else { "" };
-    (0..names.len()).map(|at| name(at).to_owned()).collect()
 }
 
 fn ending(report: &Report) -> String {
