@@ -90,6 +90,12 @@ impl Exits {
         told.map(|(record, _)| record)
     }
 
+    /// The name of a thread that has ended.
+    fn name_of(&self, tid: i32) -> Option<String> {
+        let kept = self.present.get(&tid).or_else(|| self.last.get(&tid));
+        kept.map(|kept| name(&kept.exit.record))
+    }
+
     /// The record of a thread that came and went.
     fn of_passed(&mut self, created: &Created) -> Option<(ExitRecord, bool)> {
         let at = created.at + self.opened;
@@ -205,14 +211,11 @@ impl Tracker {
         let name = self.names.get(&name(record));
         let process = match self.processes.get(&created.pid) {
             Some(process) => process.name.clone(),
-            // The first thread's record may be here too.
-            None => {
-                let first = self.exits.present.get(&created.pid);
-                first.map_or_else(
-                    || name.clone(),
-                    |first| self.names.get(&self::name(&first.exit.record)),
-                )
-            }
+            // It has ended too: its first thread's record tells.
+            None => match self.exits.name_of(created.pid) {
+                Some(first) => self.names.get(&first),
+                None => name.clone(),
+            },
         };
         ThreadSample {
             info: ThreadInfo {
@@ -361,8 +364,21 @@ mod tests {
     fn records_are_kept_while_others_may_come_late() {
         let mut tracker = tracker(exit());
         tracker.exits.age();
-        tracker.exits.passed = vec![CREATED];
-        assert_eq!(tracker.sample(SECOND).threads.len(), 1);
+        let mut exit = exit();
+        (exit.record.tid, exit.record.name[0]) = (TID + 1, b'g');
+        let kept = Kept { exit, told: false };
+        tracker.exits.present.insert(TID + 1, kept);
+        let second = Created {
+            tid: TID + 1,
+            ..CREATED
+        };
+        tracker.exits.passed = vec![CREATED, second];
+        let sampled = tracker.sample(SECOND);
+        let names = sampled.threads.iter();
+        let names: Vec<_> = names
+            .map(|of| (&*of.info.name, &*of.info.process))
+            .collect();
+        assert_eq!(names, [("brief", "brief"), ("grief", "brief")]);
         tracker.exits.age();
         tracker.exits.passed = vec![CREATED];
         assert!(tracker.sample(SECOND).threads.is_empty());
