@@ -19,6 +19,8 @@ use std::time::Duration;
 const SLOWDOWN: u32 = 4;
 /// Parts into which the time that perch is asked about is divided; a stretch in the middle of each is counted.
 const STRETCHES: u32 = 6;
+/// Fewer stretches do not say whether a program is the same all along.
+const FEWEST_STRETCHES: usize = 3;
 /// Time on CPU that one stretch takes; callgrind counts 100 to 300 million instructions a second.
 const COUNTING: Duration = Duration::from_millis(500);
 /// A program that is counted from beginning to end is cut off after this time on CPU.
@@ -93,9 +95,15 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
         sum.merge(&part, 1.0);
         unknown += unknown_part;
     }
-    let error = match shares.len() {
-        0 | 1 => 0.0,
-        _ => standard_error(&shares),
+    let error = if in_stretches {
+        ensure!(
+            shares.len() >= FEWEST_STRETCHES,
+            "only {} stretches of it were counted before it ended",
+            shares.len()
+        );
+        standard_error(&shares)
+    } else {
+        0.0
     };
     Truth::new(&sum, unknown, error, shares, to_the_end)
 }
