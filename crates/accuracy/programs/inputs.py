@@ -6,6 +6,7 @@ usage: inputs.py FOLDER
 import math
 import os
 import random
+import struct
 import sys
 
 AMINO = "ARNDCQEGHILKMFPSTWYV"
@@ -165,6 +166,78 @@ def song(name, rng):
         out.write(b"MThd\x00\x00\x00\x06\x00\x00\x00\x01\x00\x60MTrk" + len(track).to_bytes(4, "big") + track)
 
 
+def heights(name, count, rng):
+    """Points with a height, for gridding."""
+    with open(name, "w") as out:
+        for _ in range(count):
+            x, y = rng.random(), rng.random()
+            out.write(f"{x:.6f} {y:.6f} {math.sin(9 * x) * math.cos(7 * y) + rng.gauss(0, 0.01):.6f}\n")
+
+
+def cloud(name, count, rng, header):
+    """Numbered points in the unit cube."""
+    with open(name, "w") as out:
+        out.write(header)
+        for number in range(1, count + 1):
+            out.write(f"{number} {rng.random():.6f} {rng.random():.6f} {rng.random():.6f}\n")
+
+
+def network(name, nodes, edges, rng):
+    """Weighted edges, most of them within groups."""
+    with open(name, "w") as out:
+        for _ in range(edges):
+            a = rng.randrange(nodes)
+            b = a // 50 * 50 + rng.randrange(50) if rng.random() < 0.8 else rng.randrange(nodes)
+            out.write(f"n{a}\tn{b}\t{rng.uniform(0.1, 1):.3f}\n")
+
+
+def fits(name, width, height, rng):
+    """An astronomical image: noise and stars."""
+    pixels = [[rng.gauss(100, 5) for _ in range(width)] for _ in range(height)]
+    for _ in range(width * height // 2000):
+        x, y, flux = rng.randrange(4, width - 4), rng.randrange(4, height - 4), rng.expovariate(0.001)
+        for dy in range(-4, 5):
+            for dx in range(-4, 5):
+                pixels[y + dy][x + dx] += flux * math.exp(-(dx * dx + dy * dy) / 3)
+    cards = [
+        ("SIMPLE", "T"), ("BITPIX", "-32"), ("NAXIS", "2"), ("NAXIS1", str(width)), ("NAXIS2", str(height)),
+        ("CTYPE1", "'RA---TAN'"), ("CTYPE2", "'DEC--TAN'"), ("CRVAL1", "10.0"), ("CRVAL2", "10.0"),
+        ("CRPIX1", str(width / 2)), ("CRPIX2", str(height / 2)), ("CDELT1", "-0.0003"), ("CDELT2", "0.0003"),
+    ]
+    header = "".join(f"{key:<8}= {value:>20}".ljust(80) for key, value in cards) + "END".ljust(80)
+    body = b"".join(struct.pack(f">{width}f", *row) for row in pixels)
+    with open(name, "wb") as out:
+        out.write(header.ljust(-(-len(header) // 2880) * 2880).encode())
+        out.write(body.ljust(-(-len(body) // 2880) * 2880, b"\0"))
+
+
+def chain(name, residues, rng):
+    """The alpha carbons of a protein that winds through space."""
+    x, y, z, a, b = 0.0, 0.0, 0.0, 0.0, 0.0
+    with open(name, "w") as out:
+        for number in range(1, residues + 1):
+            a += rng.gauss(0.9, 0.4)
+            b += rng.gauss(0.0, 0.3)
+            x, y, z = x + 3.8 * math.cos(a) * math.cos(b), y + 3.8 * math.sin(a) * math.cos(b), z + 3.8 * math.sin(b)
+            x, y, z = (0.98 * value for value in (x, y, z))
+            out.write(f"ATOM  {number:5d}  CA  ALA A{number:4d}    {x:8.3f}{y:8.3f}{z:8.3f}  1.00  0.00           C\n")
+        out.write("END\n")
+
+
+def spheres(name, count, rng):
+    """A scene for Tachyon."""
+    with open(name, "w") as out:
+        out.write("BEGIN_SCENE\nRESOLUTION 1600 1200\nCAMERA\nZOOM 1.0\nASPECTRATIO 1.0\nANTIALIASING 2\nRAYDEPTH 6\n")
+        out.write("CENTER 0 0 -8\nVIEWDIR 0 0 1\nUPDIR 0 1 0\nEND_CAMERA\n")
+        out.write("LIGHT CENTER 4 5 -6 RAD 0.2 COLOR 1 1 1\nLIGHT CENTER -5 3 -6 RAD 0.2 COLOR 0.5 0.6 0.7\n")
+        for _ in range(count):
+            x, y, z = (rng.uniform(-3, 3) for _ in range(3))
+            out.write(f"SPHERE CENTER {x:.3f} {y:.3f} {z:.3f} RAD {rng.uniform(0.1, 0.5):.3f}\n")
+            out.write("TEXTURE AMBIENT 0.1 DIFFUSE 0.7 SPECULAR 0.2 OPACITY 1.0 ")
+            out.write(f"COLOR {rng.random():.2f} {rng.random():.2f} {rng.random():.2f} TEXFUNC 0\n")
+        out.write("END_SCENE\n")
+
+
 def wave(name, source):
     """The generated sound with a header."""
     data = open(source, "rb").read()
@@ -199,6 +272,16 @@ def main():
         words = text.read(600000)
     with open("words", "w") as out:
         out.write("".join(letter for letter in words if letter.isalpha() or letter == " "))
+    rng = random.Random(2)
+    heights("heights", 200000, rng)
+    cloud("cloud", 150000, rng, "")
+    cloud("cloud.node", 150000, rng, "150000 3 0 0\n")
+    network("network.abc", 12000, 200000, rng)
+    fits("sky.fits", 700, 700, rng)
+    chain("one.pdb", 1500, rng)
+    chain("two.pdb", 1400, rng)
+    spheres("spheres.scene", 200, rng)
+    fasta("genome.fa", ["".join(rng.choices(DNA, k=5000000))])
 
 
 main()

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Time on CPU that every program gets, beside its start-up.
-const CPU_TIME: Duration = Duration::from_millis(3300);
+pub const CPU_TIME: Duration = Duration::from_millis(2300);
 /// Give up on a program that does not get its time on CPU.
 const MOST_WAITING: Duration = Duration::from_secs(90);
 /// perch's period is one second; a program that shares its PU gets a little less of it.
@@ -47,6 +47,8 @@ pub struct Estimate {
     pub first_second: Shares,
     /// From all that came after start-up.
     pub whole: Shares,
+    /// Whether the program ended by itself, so that this is all of it.
+    pub to_the_end: bool,
     /// The largest factor between the floating-point shares of two consecutive periods after start-up.
     pub largest_step: f64,
 }
@@ -120,13 +122,14 @@ pub fn estimate(
     );
     let mut running = Running::start(&mut command, fs::File::create(&messages)?.into())?;
     running.wait_for_cpu_time(program.start_up() + CPU_TIME, MOST_WAITING)?;
+    let to_the_end = running.ended()?.is_some();
     running.terminate_descendants();
     running.wait_for_end(MOST_WAITING).context("perch")?;
     let said = || fs::read_to_string(&messages).unwrap_or_default();
     let file = fs::File::open(&log)
         .with_context(|| format!("perch wrote no recording: {}", said().trim()))?;
     let periods = read_periods(BufReader::new(file))?;
-    judge(&periods, program.start_up())
+    judge(&periods, program.start_up(), to_the_end)
         .with_context(|| format!("perch gives no floating-point share: {}", said().trim()))
 }
 
@@ -188,7 +191,7 @@ fn read_periods(recording: impl BufRead) -> Result<Vec<Period>> {
 }
 
 /// The shares after one second on CPU and in all, without the periods of the start-up.
-fn judge(periods: &[Period], start_up: Duration) -> Option<Estimate> {
+fn judge(periods: &[Period], start_up: Duration, to_the_end: bool) -> Option<Estimate> {
     let mut used = 0;
     let mut started = periods.iter().skip_while(|period| {
         let starting = used < start_up.as_nanos() as u64;
@@ -218,6 +221,7 @@ fn judge(periods: &[Period], start_up: Duration) -> Option<Estimate> {
     Some(Estimate {
         first_second: first_second?,
         whole: sum.shares()?,
+        to_the_end,
         largest_step,
     })
 }
@@ -250,6 +254,7 @@ mod tests {
         judge(
             &read_periods(text.as_bytes()).unwrap(),
             Duration::from_secs_f64(start_up),
+            false,
         )
     }
 

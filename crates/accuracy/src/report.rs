@@ -10,14 +10,15 @@ use std::fmt::Write as _;
 /// The page's text around the tables.
 const PAGE: &str = include_str!("../page.md");
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "program",
     "kind",
     "truth by",
     "truth FP %",
     "after 1 s",
     "at the end",
-    "error",
+    "error after 1 s",
+    "error at the end",
     "± (90 %)",
     "unprivileged",
     "class right",
@@ -46,6 +47,26 @@ pub fn programs(rows: &[Row]) -> String {
         }
     }
     for row in rows {
+        if let Some(truth) = row.truth.as_ref().filter(|truth| !truth.is_steady()) {
+            let stretches: Vec<String> = truth
+                .stretches
+                .iter()
+                .map(|share| format!("{share:.1}"))
+                .collect();
+            let judged = match Asked::ALL.iter().any(|&asked| row.judged(asked).is_some()) {
+                true => "judged over its whole run only",
+                false => "not judged",
+            };
+            write!(
+                text,
+                "\nNot the same all along, so {judged}: {} ({} %).\n",
+                row.program,
+                stretches.join(", ")
+            )
+            .expect("writing to a String");
+        }
+    }
+    for row in rows {
         if let Some(reason) = &row.uncounted {
             write!(text, "\nWithout a truth: {} ({reason}).\n", row.program)
                 .expect("writing to a String");
@@ -63,13 +84,13 @@ fn cells(row: &Row) -> [String; COLUMNS.len()] {
             .map_or_else(dash, |estimate| percent(pick(estimate)))
     };
     let truth = row.truth.as_ref();
-    let error = match (truth, &row.privileged, &row.unprivileged) {
-        (Some(truth), Some(estimate), _) | (Some(truth), None, Some(estimate)) => {
-            // Adding zero turns a rounded -0.0 into 0.0.
-            let error = 100.0 * estimate.first_second.fp - truth.fp_percent;
-            format!("{:+.1}", (10.0 * error).round() / 10.0 + 0.0)
-        }
-        _ => dash(),
+    let error = |first: Asked, second: Asked| {
+        let Some((truth, shares)) = row.judged(first).or_else(|| row.judged(second)) else {
+            return dash();
+        };
+        // Adding zero turns a rounded -0.0 into 0.0.
+        let error = 100.0 * shares.fp - truth.fp_percent;
+        format!("{:+.1}", (10.0 * error).round() / 10.0 + 0.0)
     };
     let right = match (row.class_is_right(), truth.map(|truth| truth.class)) {
         (Some(_), Some(Class::Between)) => "either".to_string(),
@@ -87,7 +108,8 @@ fn cells(row: &Row) -> [String; COLUMNS.len()] {
         }),
         of(&row.privileged, |estimate| estimate.first_second.fp),
         of(&row.privileged, |estimate| estimate.whole.fp),
-        error,
+        error(Asked::PrivilegedFirstSecond, Asked::UnprivilegedFirstSecond),
+        error(Asked::PrivilegedWhole, Asked::UnprivilegedWhole),
         row.privileged
             .as_ref()
             .or(row.unprivileged.as_ref())
@@ -144,10 +166,10 @@ pub fn summary(rows: &[Row], summary: &Summary) -> String {
             .filter(|row| row.truth.as_ref().is_some_and(|truth| truth.class == class))
             .flat_map(|row| {
                 [Asked::PrivilegedFirstSecond, Asked::UnprivilegedFirstSecond]
-                    .map(|asked| asked.answer(row))
+                    .map(|asked| row.judged(asked))
             })
             .flatten()
-            .fold(start, |most, shares| worse(most, 100.0 * shares.fp))
+            .fold(start, |most, (_, shares)| worse(most, 100.0 * shares.fp))
     };
     write!(
         text,

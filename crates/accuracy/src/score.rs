@@ -18,6 +18,9 @@ pub const HEAVY: f64 = 10.0;
 pub const LARGEST_STEP: f64 = 1.5;
 /// The stated 90 % interval must hold the truth for at least this share of the floating-point programs, in percent.
 pub const LEAST_COVERED: f64 = 80.0;
+/// The standard error of a truth, in points, up to which the program is the same all along, so that its truth is that of any
+/// second of it.
+pub const STEADY: f64 = 1.0;
 /// Two-sided 90 % quantile of the normal distribution.
 const Z90: f64 = 1.645;
 /// At least this many programs, and this many of them floating-point.
@@ -72,6 +75,10 @@ pub struct TrueShares {
     pub others: BTreeMap<String, f64>,
     /// Shares of instruction classes, 0 to 1.
     pub mix: BTreeMap<String, f64>,
+    /// Floating-point instructions in each stretch that was counted, in percent, in the order of time.
+    pub stretches: Vec<f64>,
+    /// Whether the stretches are spread over all of the program, to its end.
+    pub to_the_end: bool,
 }
 
 impl TrueShares {
@@ -97,11 +104,18 @@ impl TrueShares {
             mix: perch_sampling::Class::ALL
                 .map(|class| (class.name().to_string(), mix.share(class)))
                 .into(),
+            stretches: truth.stretches.iter().map(|share| 100.0 * share).collect(),
+            to_the_end: truth.to_the_end,
         }
     }
 }
 
 impl TrueShares {
+    /// Whether the program is the same all along.
+    pub fn is_steady(&self) -> bool {
+        self.standard_error <= STEADY
+    }
+
     /// Whether the truth, itself not quite certain where it was sampled, lies in the 90 % interval that perch states.
     pub fn is_in_interval(&self, shares: &Shares) -> bool {
         let error = (100.0 * shares.fp_error).hypot(self.standard_error);
@@ -155,16 +169,30 @@ impl Row {
         }
     }
 
-    /// Whether perch's verdicts after one second are right; `None` without truth or estimate.
+    /// Whether perch's verdicts are right, after one second where that is judged, else at the end; `None` if nothing is.
     pub fn class_is_right(&self) -> Option<bool> {
-        let class = self.truth.as_ref()?.class;
-        let mut verdicts = [&self.privileged, &self.unprivileged]
-            .into_iter()
-            .flatten()
-            .map(|estimate| class.allows(100.0 * estimate.first_second.fp))
-            .peekable();
+        let verdict =
+            |first: Asked, whole: Asked| self.judged(first).or_else(|| self.judged(whole));
+        let mut verdicts = [
+            verdict(Asked::PrivilegedFirstSecond, Asked::PrivilegedWhole),
+            verdict(Asked::UnprivilegedFirstSecond, Asked::UnprivilegedWhole),
+        ]
+        .into_iter()
+        .flatten()
+        .map(|(truth, shares)| truth.class.allows(100.0 * shares.fp))
+        .peekable();
         verdicts.peek()?;
         Some(verdicts.all(|right| right))
+    }
+
+    /// What perch said, with the truth that it is held to: the truth has to be of the same stretch of execution. That of a
+    /// steady program is the truth of every stretch. Any other program's is that of the whole run, and only where both runs
+    /// went to the program's end.
+    pub fn judged(&self, asked: Asked) -> Option<(&TrueShares, &Shares)> {
+        let truth = self.truth.as_ref()?;
+        let (estimate, shares) = asked.answer(self)?;
+        let all = asked.is_whole() && truth.to_the_end && estimate.to_the_end;
+        (truth.is_steady() || all).then_some((truth, shares))
     }
 }
 
@@ -201,14 +229,22 @@ impl Asked {
         }
     }
 
-    /// What perch said then about a program.
-    pub fn answer(self, row: &Row) -> Option<&Shares> {
-        match self {
-            Asked::PrivilegedFirstSecond => row.privileged.as_ref().map(|e| &e.first_second),
-            Asked::PrivilegedWhole => row.privileged.as_ref().map(|e| &e.whole),
-            Asked::UnprivilegedFirstSecond => row.unprivileged.as_ref().map(|e| &e.first_second),
-            Asked::UnprivilegedWhole => row.unprivileged.as_ref().map(|e| &e.whole),
-        }
+    /// Whether it is about all of the run.
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Asked::PrivilegedWhole | Asked::UnprivilegedWhole)
+    }
+
+    /// What perch said then about a program, and all that it said with the same rights.
+    pub fn answer(self, row: &Row) -> Option<(&Estimate, &Shares)> {
+        let estimate = match self {
+            Asked::PrivilegedFirstSecond | Asked::PrivilegedWhole => row.privileged.as_ref(),
+            Asked::UnprivilegedFirstSecond | Asked::UnprivilegedWhole => row.unprivileged.as_ref(),
+        }?;
+        let shares = match self.is_whole() {
+            true => &estimate.whole,
+            false => &estimate.first_second,
+        };
+        Some((estimate, shares))
     }
 }
 
@@ -334,7 +370,10 @@ fn steps(rows: &[Row]) -> Vec<(String, f64)> {
 fn errors(rows: &[Row], asked: Asked) -> Option<Errors> {
     let pairs: Vec<(&Row, &TrueShares, &Shares)> = rows
         .iter()
-        .filter_map(|row| Some((row, row.truth.as_ref()?, asked.answer(row)?)))
+        .filter_map(|row| {
+            let (truth, shares) = row.judged(asked)?;
+            Some((row, truth, shares))
+        })
         .collect();
     let is_fp = |truth: &TrueShares| truth.class != Class::Integer;
     let covered = pairs
@@ -408,10 +447,13 @@ pub(crate) mod tests {
                 instructions: 1e9,
                 others: BTreeMap::new(),
                 mix: BTreeMap::new(),
+                stretches: Vec::new(),
+                to_the_end: false,
             }),
             privileged: Some(Estimate {
                 first_second: shares(after),
                 whole: shares(end),
+                to_the_end: false,
                 largest_step: 1.2,
             }),
             unprivileged: None,
@@ -439,6 +481,26 @@ pub(crate) mod tests {
             summary.violations[0],
             "mean error privileged, after 1 s: 5.0 points, not below 4"
         );
+    }
+
+    #[test]
+    fn a_truth_is_only_held_against_an_estimate_of_the_same_stretch() {
+        let mut unsteady = row("a", 20.0, 2.0, 19.0);
+        let judged = |row: &Row| {
+            [Asked::PrivilegedFirstSecond, Asked::PrivilegedWhole].map(|a| row.judged(a).is_some())
+        };
+        assert_eq!(judged(&unsteady), [true, true]);
+        unsteady.truth.as_mut().unwrap().standard_error = 3.0;
+        assert_eq!(judged(&unsteady), [false, false]);
+        assert_eq!(unsteady.class_is_right(), None);
+        unsteady.truth.as_mut().unwrap().to_the_end = true;
+        assert_eq!(judged(&unsteady), [false, false]);
+        unsteady.privileged.as_mut().unwrap().to_the_end = true;
+        assert_eq!(judged(&unsteady), [false, true]);
+        assert_eq!(unsteady.class_is_right(), Some(true));
+        let summary = judge(&[unsteady], false);
+        assert_eq!(summary.errors.len(), 1);
+        assert!((summary.errors[0].mean - 1.0).abs() < 1e-9);
     }
 
     #[test]

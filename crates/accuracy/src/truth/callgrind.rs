@@ -1,37 +1,48 @@
 //! Complete counts by `valgrind --tool=callgrind --dump-instr=yes`, classified with the code in the ELF files.
 
-use super::{Truth, native_arch};
+use super::{Truth, native_arch, standard_error};
 use crate::catalogue::Program;
-use crate::estimate::Rights;
+use crate::estimate::{CPU_TIME, Rights};
 use crate::process::Running;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSegment, SegmentFlags};
 use perch_sampling::{CodeImage, CodeSource, Decoded, InstructionDecoder, MixSum};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Time on CPU after which a run is cut off; callgrind writes its counts all the same.
-const COUNTING: Duration = Duration::from_secs(5);
 /// Valgrind without counting takes about this many times as long.
-const SLOWDOWN: u32 = 15;
+const SLOWDOWN: u32 = 4;
+/// Parts into which the time that perch is asked about is divided; a stretch in the middle of each is counted.
+const STRETCHES: u32 = 6;
+/// Fewer stretches do not say whether a program is the same all along.
+const FEWEST_STRETCHES: usize = 3;
+/// Time on CPU that one stretch takes; callgrind counts 100 to 300 million instructions a second.
+const COUNTING: Duration = Duration::from_millis(500);
+/// A program that is counted from beginning to end is cut off after this time on CPU.
+const MOST_COUNTING: Duration = Duration::from_secs(5);
 /// Give up on a run that does not get its time on CPU, or does not end.
-const MOST_WAITING: Duration = Duration::from_secs(90);
+const MOST_WAITING: Duration = Duration::from_secs(180);
+
+/// A stretch with fewer, the remainder after the last, says nothing about how much the program changes.
+const FEWEST_INSTRUCTIONS: f64 = 3e6;
 
 /// Executions by instruction address, relative to the object file, by the object's path.
 pub type Counts = HashMap<String, HashMap<u64, u64>>;
 
-/// Runs the program under callgrind.
+/// Runs the program under callgrind, and counts stretches spread evenly over the time that perch is asked about: from
+/// the end of the start-up on for [`CPU_TIME`], or to the program's end. A program with a `truth_run` is counted from
+/// beginning to end.
 ///
 /// # Errors
 /// Valgrind is missing or wrote nothing, or too much code cannot be read.
 pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
     let folder = workspace.scratch(Rights::Own)?;
-    let skip_start = program.truth_run.is_none() && !program.start_up().is_zero();
+    let in_stretches = program.truth_run.is_none();
     let mut words: Vec<String> = ["valgrind", "-q"].map(String::from).into();
     words.extend(
         [
@@ -40,7 +51,7 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
             "--compress-pos=no",
             "--compress-strings=no",
             "--trace-children=yes",
-            if skip_start {
+            if in_stretches {
                 "--instr-atstart=no"
             } else {
                 "--instr-atstart=yes"
@@ -57,47 +68,102 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
     let mut command = workspace.command(program, &words, folder.path());
     let mut running = Running::start(&mut command, fs::File::create(&messages)?.into())
         .context("apt-get install valgrind")?;
-    if skip_start {
+    if in_stretches {
         running.wait_for_cpu_time(program.start_up() * SLOWDOWN, MOST_WAITING)?;
-        let (pid, _) = running.busiest_thread().context("it ended at once")?;
-        begin_counting(pid)?;
+        count_stretches(&mut running)?;
+    } else {
+        running.wait_for_cpu_time(MOST_COUNTING, MOST_WAITING)?;
     }
-    let wanted = running.cpu_time() + COUNTING;
-    running.wait_for_cpu_time(wanted, MOST_WAITING)?;
+    let to_the_end = running.ended()?.is_some();
     running.terminate();
     running.wait_for_end(MOST_WAITING)?;
 
-    let mut counts = Counts::new();
-    for entry in fs::read_dir(folder.path())? {
-        let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "callgrind")
-        {
-            read_counts(BufReader::new(fs::File::open(path)?), &mut counts)?;
-        }
-    }
+    let stretches = read_stretches(folder.path())?;
     ensure!(
-        !counts.is_empty(),
+        !stretches.is_empty(),
         "callgrind counted nothing; it said: {}",
         fs::read_to_string(&messages)?.trim()
     );
-    classify(&counts)
+    let mut sum = MixSum::default();
+    let mut unknown = 0.0;
+    let mut shares = Vec::new();
+    for counts in stretches.values() {
+        let (part, unknown_part) = classify(counts)?;
+        if let Some(mix) = part.mix().filter(|_| part.weight() >= FEWEST_INSTRUCTIONS) {
+            shares.push(mix.fp_share());
+        }
+        sum.merge(&part, 1.0);
+        unknown += unknown_part;
+    }
+    let error = if in_stretches {
+        ensure!(
+            shares.len() >= FEWEST_STRETCHES,
+            "only {} stretches of it were counted before it ended",
+            shares.len()
+        );
+        standard_error(&shares)
+    } else {
+        0.0
+    };
+    Truth::new(&sum, unknown, error, shares, to_the_end)
 }
 
-/// Tells a callgrind that was started without counting to count from now on.
-fn begin_counting(pid: i32) -> Result<()> {
+/// Counts a stretch in the middle of each part of the time.
+fn count_stretches(running: &mut Running) -> Result<()> {
+    let half = CPU_TIME * SLOWDOWN / STRETCHES / 2;
+    for _ in 0..STRETCHES {
+        wait(running, half)?;
+        let Some((pid, _)) = running.busiest_thread() else {
+            return Ok(());
+        };
+        // It may end at any time.
+        if running.ended()?.is_some() || !order(pid, &["instrumentation", "on"])? {
+            return Ok(());
+        }
+        wait(running, COUNTING)?;
+        if !order(pid, &["dump"])? || !order(pid, &["instrumentation", "off"])? {
+            return Ok(());
+        }
+        wait(running, half)?;
+    }
+    Ok(())
+}
+
+fn wait(running: &mut Running, cpu_time: Duration) -> Result<()> {
+    let wanted = running.cpu_time() + cpu_time;
+    running.wait_for_cpu_time(wanted, MOST_WAITING)
+}
+
+/// Tells a callgrind what to do; whether it still ran.
+fn order(pid: i32, order: &[&str]) -> Result<bool> {
     let output = Command::new("vgdb")
-        .args([&format!("--pid={pid}"), "instrumentation", "on"])
+        .arg(format!("--pid={pid}"))
+        .args(order)
         .stdin(Stdio::null())
         .output()
         .context("cannot run vgdb (apt-get install valgrind)")?;
-    ensure!(
-        output.status.success(),
-        "callgrind does not begin to count: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(())
+    Ok(output.status.success())
+}
+
+/// The counts of every stretch, by its number: callgrind writes one file `PID.callgrind.NUMBER` at each dump, and one
+/// without a number at the end, with what was counted after the last dump.
+fn read_stretches(folder: &Path) -> Result<BTreeMap<u32, Counts>> {
+    let mut stretches: BTreeMap<u32, Counts> = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some((_, number)) = name.and_then(|name| name.split_once(".callgrind")) else {
+            continue;
+        };
+        let number = match number.strip_prefix('.') {
+            Some(number) => number.parse().unwrap_or(u32::MAX),
+            None => u32::MAX,
+        };
+        let counts = stretches.entry(number).or_default();
+        read_counts(BufReader::new(fs::File::open(path)?), counts)?;
+    }
+    stretches.retain(|_, counts| !counts.is_empty());
+    Ok(stretches)
 }
 
 /// Adds the self costs of one output file (written without compression, with `--dump-instr=yes`).
@@ -139,7 +205,9 @@ pub fn read_counts(file: impl BufRead, counts: &mut Counts) -> Result<()> {
 }
 
 /// Decodes what was executed. Code without a readable file (run-time compiled, vdso) counts as unknown.
-fn classify(counts: &Counts) -> Result<Truth> {
+///
+/// The sum of what could be decoded, and how many instructions could not.
+fn classify(counts: &Counts) -> Result<(MixSum, f64)> {
     let arch = native_arch()?;
     let mut decoder = InstructionDecoder::new(arch);
     let mut sum = MixSum::default();
@@ -163,7 +231,7 @@ fn classify(counts: &Counts) -> Result<Truth> {
             }
         }
     }
-    Truth::new(&sum, unknown, 0.0)
+    Ok((sum, unknown))
 }
 
 /// How often an instruction was executed that callgrind counted `counted` times, and the one behind it `next` times.
@@ -211,6 +279,23 @@ mod tests {
             HashMap::from([(0x1000, 10), (0x1004, 10)])
         );
         assert_eq!(counts["/lib/b"], HashMap::from([(0x20, 507)]));
+    }
+
+    #[test]
+    fn every_dump_is_a_stretch() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, executed: u32| {
+            let text = format!("ob=/bin/a\n0x10 1 {executed}\n");
+            fs::write(folder.path().join(name), text).unwrap();
+        };
+        file("7.callgrind.1", 5);
+        file("7.callgrind.2", 6);
+        file("8.callgrind.2", 60);
+        file("7.callgrind", 0);
+        file("messages", 100);
+        let stretches = read_stretches(folder.path()).unwrap();
+        let executed: Vec<u64> = stretches.values().map(|c| c["/bin/a"][&0x10]).collect();
+        assert_eq!(executed, [5, 66]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use super::TrueShares;
 use crate::catalogue::{Program, find_executable};
+use crate::estimate::CPU_TIME;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,7 @@ fn fingerprint(program: &Program, workspace: &Workspace) -> u64 {
     let mut hasher = DefaultHasher::new();
     COUNTING.hash(&mut hasher);
     (&program.run, &program.truth_run, &program.env).hash(&mut hasher);
-    (program.truth.name(), program.start_up()).hash(&mut hasher);
+    (program.truth.name(), program.start_up(), CPU_TIME).hash(&mut hasher);
     let words = workspace.expand(&program.run, &workspace.folder("data"));
     let executable = find_executable(&words[0]).and_then(|path| fs::read(path).ok());
     executable.hash(&mut hasher);

@@ -3,9 +3,9 @@
 //! A burst begins at a random moment, so programs that alternate between long phases are weighted by the
 //! phases' time, which is how a sampler sees them too.
 
-use super::{Truth, native_arch};
+use super::{Truth, native_arch, standard_error};
 use crate::catalogue::Program;
-use crate::estimate::Rights;
+use crate::estimate::{CPU_TIME, Rights};
 use crate::process::Running;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
@@ -22,8 +22,6 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Beside the program's own start-up.
-const WARM_UP: Duration = Duration::from_millis(500);
 /// Give up on a program that does not get its time on CPU.
 const MOST_WAITING: Duration = Duration::from_secs(60);
 const BURSTS: usize = 200;
@@ -65,10 +63,11 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
     let words = workspace.expand(&program.run, scratch.path());
     let mut command = workspace.command(program, &words, scratch.path());
     let mut running = Running::start(&mut command, Stdio::null())?;
-    running.wait_for_cpu_time(program.start_up() + WARM_UP, MOST_WAITING)?;
+    running.wait_for_cpu_time(program.start_up(), MOST_WAITING)?;
     let mut decoder = InstructionDecoder::new(native_arch()?);
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut bursts = Vec::new();
+    let begin = running.cpu_time();
     for _ in 0..MOST_LOOKS {
         if bursts.len() == BURSTS {
             break;
@@ -80,6 +79,9 @@ pub fn count(program: &Program, workspace: &Workspace) -> Result<Truth> {
             );
             break;
         }
+        // Spread over the time that perch is asked about.
+        let due = CPU_TIME.mul_f64(bursts.len() as f64 / BURSTS as f64);
+        running.wait_for_cpu_time(begin + due, MOST_WAITING)?;
         // Xorshift: random moments only have to be unrelated to the program's own rhythm.
         random ^= random << 13;
         random ^= random >> 7;
@@ -227,29 +229,6 @@ fn summarise(bursts: &[Burst]) -> Result<Truth> {
         .filter_map(|burst| burst.sum.mix())
         .map(|mix| mix.fp_share())
         .collect();
-    Truth::new(&sum, unknown, standard_error(&shares))
-}
-
-/// Standard error of the mean of independent values.
-fn standard_error(values: &[f64]) -> f64 {
-    let n = values.len() as f64;
-    if n < 2.0 {
-        return f64::INFINITY;
-    }
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (n - 1.0) / n).sqrt()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_error_of_a_mean() {
-        assert_eq!(standard_error(&[0.25; 9]), 0.0);
-        let error = standard_error(&[1.0, 3.0]);
-        assert!((error - 1.0).abs() < 1e-12, "{error}");
-        assert!(standard_error(&[1.0]).is_infinite());
-    }
+    let error = standard_error(&shares);
+    Truth::new(&sum, unknown, error, Vec::new(), false)
 }

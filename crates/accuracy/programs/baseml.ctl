@@ -1,0 +1,15 @@
+seqfile = alignment.phy
+outfile = scratch
+noisy = 0
+verbose = 0
+runmode = 2
+model = 4
+clock = 0
+fix_kappa = 0
+kappa = 2
+fix_alpha = 0
+alpha = 0.5
+ncatG = 4
+getSE = 0
+cleandata = 1
+method = 0

@@ -1,0 +1,10 @@
+;; Runge-Kutta steps of the Lorenz equations, until it is stopped.
+(declaim (optimize (speed 3) (safety 1)))
+(defun run (steps)
+  (declare (fixnum steps))
+  (let ((x 1d0) (y 1d0) (z 1d0) (h 1d-5))
+    (declare (double-float x y z h))
+    (dotimes (i steps (+ x y z))
+      (let ((dx (* 10d0 (- y x))) (dy (- (* x (- 28d0 z)) y)) (dz (- (* x y) (* 2.6d0 z))))
+        (setf x (+ x (* h dx)) y (+ y (* h dy)) z (+ z (* h dz)))))))
+(loop (run 100000000))
