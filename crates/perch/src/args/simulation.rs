@@ -1,6 +1,6 @@
 //! The command line of `perch sim` and `perch lab`.
 
-use super::{PlaceArgs, parse_period};
+use super::{PlaceArgs, TuningArgs, parse_period};
 use clap::{Args as ClapArgs, Subcommand, ValueHint, builder::TypedValueParser};
 use perch_sim::detail::Fidelity;
 use std::{path::PathBuf, time::Duration};
@@ -129,9 +129,12 @@ impl SimArgs {
         };
         PlaceArgs {
             policy: Some(policy.to_owned()),
-            period: self.period,
-            config: self.config.clone(),
-            pin,
+            tuning: TuningArgs {
+                period: self.period,
+                config: self.config.clone(),
+                pin,
+                ..TuningArgs::default()
+            },
             ..PlaceArgs::default()
         }
     }

@@ -1,7 +1,7 @@
 //! `perch config`: the settings in force, their defaults, their schema.
 
 use crate::{
-    args::{ConfigArgs, Counters, PlaceArgs},
+    args::{ConfigArgs, Counters, PlaceArgs, TuningArgs},
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY},
 };
 use anyhow::{Context, Result};
@@ -106,7 +106,10 @@ struct Environment {
 fn in_force(args: &ConfigArgs) -> Result<String> {
     let place = match Environment::try_parse_from(["perch config"]) {
         Ok(environment) => PlaceArgs {
-            config: args.config.clone(),
+            tuning: TuningArgs {
+                config: args.config.clone(),
+                ..environment.place.tuning
+            },
             ..environment.place
         },
         Err(error) => error.exit(),
