@@ -435,10 +435,12 @@ impl Settings {
     /// # Errors
     /// A configuration file that cannot be read or is wrong.
     pub fn with_default(args: &PlaceArgs, policy: impl FnOnce() -> &'static str) -> Result<Self> {
+        let policy_given = args.policy.as_ref();
+        let args = &args.tuning;
         let file = ConfigFile::load(args.config.as_deref())?;
         let pins_given = args.has_rules();
         // Rules without a policy can only mean the policy that uses them.
-        let policy = match (&args.policy, pins_given) {
+        let policy = match (policy_given, pins_given) {
             (Some(policy), _) => policy.clone(),
             (None, true) => "fixed".to_owned(),
             (None, false) => (file.policy.clone()).unwrap_or_else(|| policy().to_owned()),

@@ -32,6 +32,23 @@ impl std::fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
+/// A program that perch ran more than once has failed: its status becomes perch's.
+#[derive(Debug)]
+pub struct ProgramFailed {
+    /// The exit code for it.
+    pub code: u8,
+    /// What happened, and what can be done.
+    pub text: String,
+}
+
+impl std::fmt::Display for ProgramFailed {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ProgramFailed {}
+
 /// The exit code that stands for a wait status (wait(2)).
 pub fn from_wait_status(status: i32) -> u8 {
     let status = std::process::ExitStatus::from_raw(status);
@@ -66,6 +83,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     say(&describe(error));
     if let Some(stopped) = error.downcast_ref::<Stopped>() {
         return ExitCode::from(SIGNALLED.wrapping_add(stopped.signal as u8));
+    }
+    if let Some(failed) = error.downcast_ref::<ProgramFailed>() {
+        return ExitCode::from(failed.code);
     }
     let code = match error.downcast_ref::<MachineError>() {
         Some(MachineError::NotFound { .. }) => NOT_FOUND,

@@ -46,7 +46,6 @@ fn what_cannot_be_written_is_said_before_the_program_starts() {
             ["run", "-o", place, "--", "touch", mark],
             ["run", "--log", place, "--", "touch", mark],
             ["compare", "-o", place, "--", "touch", mark],
-            ["compare", "--log", place, "--", "touch", mark],
         ] {
             let output = perch(folder.path(), &args);
             assert_eq!(output.status.code(), Some(125), "{args:?}: {output:?}");

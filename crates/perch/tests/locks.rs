@@ -212,6 +212,44 @@ fn the_second_perch_observes_and_says_so() {
 }
 
 #[test]
+fn a_second_perch_does_not_compare_what_it_could_only_observe() {
+    if !root() {
+        return;
+    }
+    let world = World::new();
+    let mut first = world.at_work("first", &[]);
+    let compare = |policy| {
+        let mark = world.path("mark");
+        let args = [
+            "compare",
+            "-N",
+            "1",
+            "--prepare",
+            "true",
+            "-p",
+            policy,
+            "--",
+            "touch",
+        ];
+        let args = [&args[..], &[mark.to_str().unwrap()]].concat();
+        let output = world.perch("second", &[], &args).output().unwrap();
+        (output.status.code(), output.stderr, mark.exists())
+    };
+    let (code, said, ran) = compare("cpi");
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert_eq!(code, Some(125), "{said}");
+    assert!(
+        said.contains("another perch places threads on PUs 0") && !ran,
+        "{said}"
+    );
+    // That is what `observe` does anyway.
+    let (code, said, ran) = compare("observe");
+    assert!(code == Some(0) && ran, "{}", String::from_utf8_lossy(&said));
+    first.kill_perch();
+    assert_eq!(compare("cpi").0, Some(0));
+}
+
+#[test]
 fn weights_are_given_by_one_perch_even_if_each_has_its_own_pus() {
     if !root() {
         return;

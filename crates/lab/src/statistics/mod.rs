@@ -1,7 +1,11 @@
 //! Statistics of repeated measurements: how sure a difference is.
 
+mod beyond;
 mod interval;
-mod paired;
+mod rank;
+mod spread;
 
+pub use beyond::{Beyond, Runs, Verdict, startup};
 pub use interval::{Interval, Noise, trimmed};
-pub use paired::{Comparison, Spread, Times, sign_test};
+pub use rank::{Estimate, fewest, signed_rank};
+pub use spread::Spread;

@@ -1,14 +1,16 @@
 //! The command line.
 
 mod calibrate;
+mod compare;
 mod period;
 mod place;
 mod simulation;
 mod trace;
 
 pub use calibrate::{CalibrateArgs, KernelArgs};
+pub use compare::{CompareArgs, Format};
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
-pub use place::{AttachArgs, CompareArgs, Counters, PlaceArgs, RunArgs};
+pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
 
@@ -44,7 +46,7 @@ pub enum Command {
     Run(RunArgs),
     /// Place the threads of processes that run already
     Attach(AttachArgs),
-    /// Run a program with and without perch, alternately, and compare the times
+    /// Run a program with and without perch, alternately, and test the difference
     Compare(CompareArgs),
     /// Measure what sharing costs on this machine, or on a simulated one
     Calibrate(CalibrateArgs),

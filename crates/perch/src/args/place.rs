@@ -1,4 +1,4 @@
-//! The command line of the commands that place threads: `perch run`, `perch attach` and `perch compare`.
+//! The command line of `perch run` and `perch attach`, and what `perch compare` shares with them.
 
 use super::parse_period;
 use clap::{Args as ClapArgs, ValueEnum, ValueHint};
@@ -27,19 +27,9 @@ pub enum Counters {
     Sampling,
 }
 
-/// What all commands that place threads share.
+/// How threads are measured, when it is decided and where threads may go: what `run`, `attach` and `compare` share.
 #[derive(Debug, Clone, Default, ClapArgs)]
-pub struct PlaceArgs {
-    /// The policy that decides (see `perch policies`) [default: symbiosis on a machine that `perch calibrate` has measured, else
-    /// workover]
-    #[arg(
-        long,
-        short = 'p',
-        env = "PERCH_POLICY",
-        value_name = "NAME",
-        help_heading = "Policy"
-    )]
-    pub policy: Option<String>,
+pub struct TuningArgs {
     /// How often to decide, such as 1s or 250ms [default: the policy's own]
     #[arg(long, env = "PERCH_PERIOD", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Policy")]
     pub period: Option<Duration>,
@@ -79,7 +69,37 @@ pub struct PlaceArgs {
     /// Read settings from this TOML file [default: ~/.config/perch/config.toml, if there]
     #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Policy")]
     pub config: Option<PathBuf>,
+    /// Also place threads that the user or another program has placed already
+    #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::BoolishValueParser::new(), help_heading = "Scope")]
+    pub take_over: bool,
+    /// Use only these PUs, such as 0-7
+    #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Scope")]
+    pub pus: Option<PuSet>,
+}
 
+impl TuningArgs {
+    /// Whether rules of the policy `fixed` are given.
+    pub fn has_rules(&self) -> bool {
+        !self.pin.is_empty() || !self.weight.is_empty() || self.pin_file.is_some()
+    }
+}
+
+/// What `perch run` and `perch attach` share.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct PlaceArgs {
+    /// The policy that decides (see `perch policies`) [default: symbiosis on a machine that `perch calibrate` has measured, else
+    /// workover]
+    #[arg(
+        long,
+        short = 'p',
+        env = "PERCH_POLICY",
+        value_name = "NAME",
+        help_heading = "Policy"
+    )]
+    pub policy: Option<String>,
+    /// How threads are measured, and where they may go.
+    #[command(flatten)]
+    pub tuning: TuningArgs,
     /// Decide and explain, but change nothing
     #[arg(long, short = 'n', help_heading = "Scope")]
     pub dry_run: bool,
@@ -92,12 +112,6 @@ pub struct PlaceArgs {
         help_heading = "Scope"
     )]
     pub topology: Option<String>,
-    /// Also place threads that the user or another program has placed already
-    #[arg(long, env = "PERCH_TAKE_OVER", value_parser = clap::builder::BoolishValueParser::new(), help_heading = "Scope")]
-    pub take_over: bool,
-    /// Use only these PUs, such as 0-7
-    #[arg(long, env = "PERCH_PUS", value_name = "LIST", help_heading = "Scope")]
-    pub pus: Option<PuSet>,
 
     /// Print each move as it happens, with the numbers behind it
     #[arg(long, help_heading = "Output")]
@@ -123,13 +137,6 @@ pub struct PlaceArgs {
     pub timeline: Option<PathBuf>,
 }
 
-impl PlaceArgs {
-    /// Whether rules of the policy `fixed` are given.
-    pub fn has_rules(&self) -> bool {
-        !self.pin.is_empty() || !self.weight.is_empty() || self.pin_file.is_some()
-    }
-}
-
 /// `perch run`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
@@ -149,6 +156,9 @@ pub struct RunArgs {
     /// Options.
     #[command(flatten)]
     pub place: PlaceArgs,
+    /// Write what this run did to a file, as JSON: for `perch compare`, which starts it
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub account: Option<PathBuf>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
@@ -168,29 +178,4 @@ pub struct AttachArgs {
     /// Processes, with all their threads and descendants
     #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pids: Vec<i32>,
-}
-
-/// `perch compare`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "\
-Example:
-  perch compare -N 10 -- ./app --threads 16
-
-Runs without, with, with, without, … so that drift of the machine hits both alike.")]
-pub struct CompareArgs {
-    /// Options.
-    #[command(flatten)]
-    pub place: PlaceArgs,
-    /// How many runs of each
-    #[arg(long, short = 'N', value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub runs: u32,
-    /// Runs of the program that are not measured, before the first
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub warm_up: u32,
-    /// Let the program's output through
-    #[arg(long)]
-    pub show_output: bool,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
-    pub program: Vec<OsString>,
 }

@@ -1,6 +1,6 @@
 //! The command line of `perch sim` and `perch lab`.
 
-use super::{PlaceArgs, parse_period};
+use super::{PlaceArgs, TuningArgs, parse_period};
 use clap::{Args as ClapArgs, Subcommand, ValueHint, builder::TypedValueParser};
 use perch_lab::scene::{BEST, DEFAULT, WORST};
 use perch_sim::detail::Fidelity;
@@ -142,10 +142,13 @@ impl SimArgs {
         };
         PlaceArgs {
             policy: Some(policy.to_owned()),
-            period: self.period,
-            config: self.config.clone(),
-            pin,
-            pin_file,
+            tuning: TuningArgs {
+                period: self.period,
+                config: self.config.clone(),
+                pin,
+                pin_file,
+                ..TuningArgs::default()
+            },
             ..PlaceArgs::default()
         }
     }

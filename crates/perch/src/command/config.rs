@@ -1,7 +1,7 @@
 //! `perch config`: the settings in force, their defaults, their schema.
 
 use crate::{
-    args::{ConfigArgs, Counters, PlaceArgs},
+    args::{ConfigArgs, Counters, PlaceArgs, TuningArgs},
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY},
 };
 use anyhow::{Context, Result};
@@ -107,12 +107,15 @@ struct Environment {
 fn in_force(args: &ConfigArgs) -> Result<String> {
     let place = match Environment::try_parse_from(["perch config"]) {
         Ok(environment) => PlaceArgs {
-            config: args.config.clone(),
+            tuning: TuningArgs {
+                config: args.config.clone(),
+                ..environment.place.tuning
+            },
             ..environment.place
         },
         Err(error) => error.exit(),
     };
-    let (given, path) = ConfigFile::load_from(place.config.as_deref())?;
+    let (given, path) = ConfigFile::load_from(place.tuning.config.as_deref())?;
     let (settings, _) = super::place::settings(&place)?;
     let mut policy = registry::default_config(&settings.policy)?;
     policy.extend(settings.policy_config.clone());
@@ -175,35 +178,39 @@ fn source(key: &str, environment: &PlaceArgs, file: &ConfigFile) -> Source {
         ),
         "period" => (
             "PERCH_PERIOD",
-            environment.period.is_some(),
+            environment.tuning.period.is_some(),
             file.period.is_some(),
         ),
         "interval" => (
             "PERCH_INTERVAL",
-            environment.interval.is_some(),
+            environment.tuning.interval.is_some(),
             file.interval.is_some(),
         ),
         "profile" => (
             "PERCH_PROFILE",
-            environment.profile.is_some(),
+            environment.tuning.profile.is_some(),
             file.profile.is_some(),
         ),
         "counters" => (
             "PERCH_COUNTERS",
-            environment.counters.is_some(),
+            environment.tuning.counters.is_some(),
             file.counters.is_some(),
         ),
         "sampling-rate" => (
             "PERCH_SAMPLING_RATE",
-            environment.sampling_rate.is_some(),
+            environment.tuning.sampling_rate.is_some(),
             file.sampling_rate.is_some(),
         ),
         "take-over" => (
             "PERCH_TAKE_OVER",
-            environment.take_over,
+            environment.tuning.take_over,
             file.take_over.is_some(),
         ),
-        "pus" => ("PERCH_PUS", environment.pus.is_some(), file.pus.is_some()),
+        "pus" => (
+            "PERCH_PUS",
+            environment.tuning.pus.is_some(),
+            file.pus.is_some(),
+        ),
         // Those that no variable sets.
         _ => ("", false, true),
     };

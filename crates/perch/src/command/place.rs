@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Counters, PlaceArgs},
-    command::restore,
+    command::{compare::Changes, restore},
     config::{CALIBRATED_POLICY, DEFAULT_POLICY, Settings},
     exit,
     processor::{self, Chosen},
@@ -57,6 +57,7 @@ pub struct Placing {
     live: Option<Live>,
     explain: Option<Explain>,
     remarks: Vec<Remark>,
+    changes: Changes,
     _locks: Vec<Lock>,
 }
 
@@ -130,10 +131,14 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
     } else {
         let dir = StateDir::standard()?;
         remarks.extend(recover(&dir)?);
-        let asked_for = args.policy.is_some() || args.has_rules();
+        let asked_for = args.policy.is_some() || args.tuning.has_rules();
         let (policy, locks) =
             permitted(policy, asked_for, &settings, &here.topology, &mut remarks)?;
         (Acting::Live(dir), policy, locks)
+    };
+    let changes = Changes {
+        observed_only: policy.name() == "observe" && settings.policy != "observe",
+        ..Changes::default()
     };
     let recorder = match &args.log {
         Some(path) => {
@@ -166,6 +171,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         live: args.live.then(Live::default),
         explain: args.explain.then(Explain::default),
         remarks,
+        changes,
         _locks: locks,
     })
 }
@@ -195,6 +201,28 @@ fn permitted(
             ))
         }
     }
+}
+
+/// The name of the policy that `perch run` would have with these, if it could act now.
+///
+/// # Errors
+/// Settings that are wrong; another perch holds what the policy would place.
+pub(super) fn check(args: &PlaceArgs) -> Result<String> {
+    let (mut settings, calibration) = settings(args)?;
+    let here = load(&Source::Native)?;
+    if let Some(calibration) = &calibration {
+        settings.calibrated_by(calibration);
+    }
+    policy(&settings, &here.topology)?;
+    if settings.policy != "observe"
+        && let Err(held) = locks(&settings, &here.topology, &mut Vec::new())
+    {
+        bail!(
+            "{held}: policy {} could only observe; end the other perch, or leave it its PUs (--pus)",
+            settings.policy
+        );
+    }
+    Ok(settings.policy)
 }
 
 /// All locks that these settings need; none if there is no place for them.
@@ -251,6 +279,11 @@ impl Placing {
         self.unwritten
     }
 
+    /// What was changed so far.
+    pub fn changes(&self) -> Changes {
+        self.changes
+    }
+
     /// Runs the session with everybody watching; then the report. A file that cannot be written is said, and no error:
     /// the program's exit code must come through.
     ///
@@ -260,6 +293,7 @@ impl Placing {
         let mut observers: Vec<&mut dyn SessionSink> = Vec::new();
         self.collector.remark(std::mem::take(&mut self.remarks));
         observers.push(&mut self.collector);
+        observers.push(&mut self.changes);
         if let Some(recorder) = &mut self.recorder {
             observers.push(recorder);
         }

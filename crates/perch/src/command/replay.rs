@@ -1,7 +1,7 @@
 //! `perch replay`: any policy over a recording.
 
 use crate::{
-    args::{PlaceArgs, ReplayArgs},
+    args::{PlaceArgs, ReplayArgs, TuningArgs},
     command::{calibrate::where_to_read, place},
     config::Settings,
     processor,
@@ -127,11 +127,12 @@ fn is_trace(path: &Path) -> bool {
 
 /// Those of the recording where it is asked for no others: its policy again has the options that it had.
 fn settings(args: &ReplayArgs, header: &Header) -> Result<Settings> {
-    let given = PlaceArgs {
+    let given = TuningArgs {
+        config: args.config.clone(),
         pin: args.pin.clone(),
         weight: args.weight.clone(),
         pin_file: args.pin_file.clone(),
-        ..PlaceArgs::default()
+        ..TuningArgs::default()
     };
     let pins_given = given.has_rules();
     let mut asked = PlaceArgs {
@@ -139,8 +140,8 @@ fn settings(args: &ReplayArgs, header: &Header) -> Result<Settings> {
             .policy
             .clone()
             .or_else(|| (!pins_given).then(|| header.policy.clone())),
-        config: args.config.clone(),
-        ..given
+        tuning: given,
+        ..PlaceArgs::default()
     };
     let again =
         !pins_given && args.config.is_none() && asked.policy.as_ref() == Some(&header.policy);
@@ -151,7 +152,7 @@ fn settings(args: &ReplayArgs, header: &Header) -> Result<Settings> {
                 .and_then(|rules| serde_json::from_value(rules).ok())
                 .unwrap_or_default()
         };
-        (asked.pin, asked.weight) = (recorded("pin"), recorded("weight"));
+        (asked.tuning.pin, asked.tuning.weight) = (recorded("pin"), recorded("weight"));
     }
     let mut settings = Settings::new(&asked)?;
     if again {

@@ -1,6 +1,10 @@
 //! `perch run`: start a program and place its threads while it runs.
 
-use crate::{args::RunArgs, command::place, exit};
+use crate::{
+    args::RunArgs,
+    command::{compare::account, place},
+    exit,
+};
 use anyhow::Result;
 use perch_core::{Machine, Wake};
 use perch_engine::Cause;
@@ -27,6 +31,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         Cause::Ended(status) => status,
         Cause::Stopped(_) | Cause::Commanded => outlast(placing.session.machine())?,
     };
+    if let Some(path) = &args.account {
+        account::write(path, placing.changes())?;
+    }
     Ok(ExitCode::from(code(status)))
 }
 

@@ -1,6 +1,7 @@
 //! Pictures and tables for people, as text of at most 80 columns.
 
 pub mod calibration;
+pub mod compare;
 pub mod explain;
 pub mod irq;
 pub mod live;

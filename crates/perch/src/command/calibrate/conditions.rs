@@ -1,6 +1,6 @@
 //! What distorts a calibration: clocks that change, other load.
 
-use crate::command::compare::frequency_remarks;
+use crate::command::compare::conditions::{CPUS, frequency_remarks};
 use procfs::{Current, LoadAverage};
 use std::path::Path;
 
@@ -9,7 +9,7 @@ const BUSY: f64 = 0.25;
 
 /// What a reader of the numbers should know of the machine while they were measured.
 pub fn conditions(pus: usize) -> Vec<String> {
-    let mut notes = frequency_remarks(Path::new("/sys/devices/system/cpu"));
+    let mut notes = frequency_remarks(Path::new(CPUS));
     if notes.is_empty() && !Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists() {
         notes.push(
             "turbo and frequency scaling: the kernel reports neither here, as in most virtual machines"
