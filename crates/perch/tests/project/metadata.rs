@@ -33,18 +33,19 @@ fn the_command_has_the_metadata_of_a_package() {
     }
 }
 
-/// The toolchain that the project names can build it.
+/// The toolchain that the project names has what `make lint` needs.
 #[test]
-fn the_toolchain_is_no_older_than_what_the_crates_need() {
+fn the_toolchain_is_a_stable_one_with_its_tools() {
     let toolchain: toml::Table = read("rust-toolchain.toml").parse().unwrap();
-    let number = |version: &str| -> Vec<u32> {
-        version
-            .split('.')
-            .map(|part| part.parse().unwrap())
-            .collect()
-    };
-    let channel = toolchain["toolchain"]["channel"].as_str().unwrap();
-    assert!(number(channel) >= number(env!("CARGO_PKG_RUST_VERSION")));
+    let toolchain = &toolchain["toolchain"];
+    assert_eq!(toolchain["channel"].as_str(), Some("stable"));
+    let components = toolchain["components"].as_array().unwrap();
+    for tool in ["rustfmt", "clippy"] {
+        assert!(
+            components.iter().any(|c| c.as_str() == Some(tool)),
+            "{tool}"
+        );
+    }
 }
 
 /// The hosted CI runs what is run by hand.

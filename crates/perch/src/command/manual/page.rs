@@ -58,7 +58,8 @@ const EXIT_CODES: [(&str, &str); 5] = [
     ("0", "Success."),
     (
         "1",
-        "A mask could not be restored (perch restore, perch irq --apply); the output names it.",
+        "A mask could not be restored (perch restore, perch irq --apply), or a claim misses (perch lab run --strict); the \
+         output names it.",
     ),
     ("2", "The command line cannot be read."),
     ("125", "perch itself failed, or a setting is wrong."),
