@@ -190,7 +190,7 @@ impl LockFile {
     }
 
     fn holders_of(&self, byte: u64) -> Vec<Holder> {
-        self.holders(&[byte..byte + 1])
+        self.holders(std::slice::from_ref(&(byte..byte + 1)))
     }
 
     /// Takes one byte; no error if another perch has it.

@@ -141,7 +141,9 @@ fn binary(bytes: u64) -> Option<(String, u64)> {
         (1_000_000, 20, "MiB"),
         (1_000, 10, "KiB"),
     ];
-    let (decimal, shift, name) = units.into_iter().find(|(unit, ..)| bytes % unit == 0)?;
+    let (decimal, shift, name) = units
+        .into_iter()
+        .find(|(unit, ..)| bytes.is_multiple_of(*unit))?;
     let count = bytes / decimal;
     (count > 0).then(|| (format!("{count} {name}"), count << shift))
 }

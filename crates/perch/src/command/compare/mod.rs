@@ -213,7 +213,7 @@ impl<'a> Series<'a> {
 /// A B, then B A: a machine that drifts treats all alike.
 fn alternating(round: usize, sides: &[Side]) -> Vec<Side> {
     let mut sides = sides.to_vec();
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         sides.reverse();
     }
     sides
