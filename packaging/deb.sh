@@ -23,7 +23,7 @@ install -Dm644 packaging/debian/copyright "$doc/copyright"
 install -m644 README.md ARCHITECTURE.md SECURITY.md CITATION.cff "$doc/"
 gzip -9nc CHANGELOG.md > "$doc/changelog.gz"
 mkdir -p "$doc/docs" "$doc/examples"
-install -m644 docs/* "$doc/docs/"
+cp -r --no-preserve=mode,ownership docs/. "$doc/docs/"
 # The command has them embedded; these are to copy from.
 cp -r --no-preserve=mode,ownership profiles machines workloads experiments "$doc/examples/"
 

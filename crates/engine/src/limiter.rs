@@ -155,7 +155,7 @@ mod tests {
         assert!(shown(&mut limiter, 90, &[]).is_empty());
         assert_eq!(
             shown(&mut limiter, 101, &[]),
-            ["495 more remarks of the kind 'flood' were not shown"]
+            ["495 more remarks of the kind `flood` were not shown"]
         );
         assert!(limiter.buckets.is_empty());
     }

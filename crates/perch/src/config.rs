@@ -435,9 +435,21 @@ impl Settings {
     /// # Errors
     /// A configuration file that cannot be read or is wrong.
     pub fn with_default(args: &PlaceArgs, policy: impl FnOnce() -> &'static str) -> Result<Self> {
+        let file = ConfigFile::load(args.tuning.config.as_deref())?;
+        Self::merged(args, file, policy)
+    }
+
+    /// The same with a configuration file that has been read already: a pipe can be read only once.
+    ///
+    /// # Errors
+    /// Settings that are wrong.
+    pub fn merged(
+        args: &PlaceArgs,
+        file: ConfigFile,
+        policy: impl FnOnce() -> &'static str,
+    ) -> Result<Self> {
         let policy_given = args.policy.as_ref();
         let args = &args.tuning;
-        let file = ConfigFile::load(args.config.as_deref())?;
         let pins_given = args.has_rules();
         // Rules without a policy can only mean the policy that uses them.
         let policy = match (policy_given, pins_given) {

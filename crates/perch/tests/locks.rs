@@ -239,7 +239,7 @@ fn a_second_perch_does_not_compare_what_it_could_only_observe() {
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(code, Some(125), "{said}");
     assert!(
-        said.contains("another perch places threads on PUs 0") && !ran,
+        said.contains("another perch (PID ") && said.contains(") places threads on PUs 0") && !ran,
         "{said}"
     );
     // That is what `observe` does anyway.

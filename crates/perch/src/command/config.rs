@@ -116,7 +116,7 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
         Err(error) => error.exit(),
     };
     let (given, path) = ConfigFile::load_from(place.tuning.config.as_deref())?;
-    let (settings, _) = super::place::settings(&place)?;
+    let (settings, _) = super::place::settings_with(&place, given.clone())?;
     let mut policy = registry::default_config(&settings.policy)?;
     policy.extend(settings.policy_config.clone());
     // The policy `fixed` cannot be built without rules; its period is then not known either.

@@ -3,7 +3,7 @@
 use crate::{
     args::{Counters, PlaceArgs},
     command::{compare::Changes, restore},
-    config::{CALIBRATED_POLICY, DEFAULT_POLICY, Settings},
+    config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY, Settings},
     exit,
     processor::{self, Chosen},
     render,
@@ -67,12 +67,20 @@ pub struct Placing {
 /// # Errors
 /// A configuration file that cannot be read or is wrong.
 pub fn settings(args: &PlaceArgs) -> Result<(Settings, Option<PathBuf>)> {
+    settings_with(args, ConfigFile::load(args.tuning.config.as_deref())?)
+}
+
+/// The same with a configuration file that has been read already.
+///
+/// # Errors
+/// Settings that are wrong.
+pub fn settings_with(args: &PlaceArgs, file: ConfigFile) -> Result<(Settings, Option<PathBuf>)> {
     let calibration = super::calibrate::where_to_read().filter(|_| args.topology.is_none());
     let default = || match calibration.as_deref().map(Calibration::read) {
         Some(Ok(calibration)) if calibration.tells_of_kernels() => CALIBRATED_POLICY,
         _ => DEFAULT_POLICY,
     };
-    Ok((Settings::with_default(args, default)?, calibration))
+    Ok((Settings::merged(args, file, default)?, calibration))
 }
 
 /// Reads settings, chooses profile and policy, recovers what a dead perch left, and opens the machine.
