@@ -131,7 +131,11 @@ impl LockFile {
                     let held = self.held_elsewhere(&wanted);
                     return match held.is_empty() {
                         true => Ok(Lock { _file: file }),
-                        false => Err(self.held(held, &wanted)),
+                        false => {
+                            // Else this process would be named as a holder.
+                            drop(file);
+                            Err(self.held(held, &wanted))
+                        }
                     };
                 }
                 Err(Errno::EAGAIN | Errno::EACCES) => {}
@@ -184,7 +188,10 @@ impl LockFile {
         let held = self.locked_elsewhere();
         // As with PUs, looked at with the lock in hand.
         match held.iter().any(|held| !common(held, &wanted).is_empty()) {
-            true => Err(taken()),
+            true => {
+                drop(lock);
+                Err(taken())
+            }
             false => Ok(lock),
         }
     }

@@ -50,8 +50,7 @@ pub(super) fn of<'a>(
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut holders: Vec<Holder> = pids
-        // A lock of its own may be held while the file that is honoured is looked at.
-        .filter(|pid| *pid != std::process::id() && holds(*pid, &known, wanted))
+        .filter(|pid| holds(*pid, &known, wanted))
         .map(|pid| Holder {
             pid,
             command: command(pid),

@@ -78,7 +78,7 @@ fn load(placements: &Placements) -> String {
     let fold = placements.columns.len().div_ceil(WIDTH - 4 - left);
     let to = placements.columns.last().copied().map_or(0.0, seconds);
     let mut text = format!(
-        "\nLoad of {kind}, 0 to {to:.0} s (0 to 9: tenths of the PUs' time, # all of it;\n\
+        "\nLoad of {kind}, 0 to {to:.0} s (0 to 9: tenths of the PUs' time, # all;\n\
          cyan: mostly FP-heavy, yellow: mostly not)\n"
     );
     for (name, rows) in &groups {
