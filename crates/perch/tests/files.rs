@@ -12,6 +12,20 @@ use std::{
 fn perch(folder: &Path, args: &[&str]) -> Output {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    without_locks(folder, args)
+}
+
+/// All of these at once: each waits for the writer of a FIFO and ends before it places anything.
+fn at_once<'a>(folder: &Path, each: &[&'a [&'a str]]) -> Vec<(&'a [&'a str], Output)> {
+    std::thread::scope(|scope| {
+        let start = |args: &'a [&'a str]| scope.spawn(move || (args, without_locks(folder, args)));
+        let started: Vec<_> = each.iter().map(|args| start(args)).collect();
+        let ended = started.into_iter().map(|each| each.join().unwrap());
+        ended.collect()
+    })
+}
+
+fn without_locks(folder: &Path, args: &[&str]) -> Output {
     // Ended with status 124 if it hangs.
     Command::new("timeout")
         .args(["20", env!("CARGO_BIN_EXE_perch")])
@@ -92,14 +106,14 @@ fn what_is_no_file_is_refused_and_nothing_hangs() {
         ("/dev/zero", "device"),
         ("/tmp", "directory"),
     ] {
-        for args in [
+        let each = [
             &["run", "--config", place, "--", "true"][..],
             &["run", "--pin-file", place, "--", "true"],
             &["config", "--config", place],
             &["replay", place],
             &["profiles", "check", place],
-        ] {
-            let output = perch(folder.path(), args);
+        ];
+        for (args, output) in at_once(folder.path(), &each) {
             assert_eq!(output.status.code(), Some(125), "{args:?}: {output:?}");
             assert!(said(&output).contains(why), "{args:?}: {}", said(&output));
         }
@@ -117,14 +131,14 @@ fn what_is_no_file_is_refused_and_nothing_hangs() {
         fs::rename(folder.path().join("fifo"), folder.path().join(name)).unwrap();
         let place = folder.path().join(name);
         let place = place.to_str().unwrap();
-        for args in [
+        let each = [
             &["sim", "-m", place][..],
             &["sim", "-w", place],
             &["lab", "run", place],
             &["topology", "--topology", place],
             &["run", "--profile", place, "true"],
-        ] {
-            let output = perch(folder.path(), args);
+        ];
+        for (args, output) in at_once(folder.path(), &each) {
             assert_ne!(output.status.code(), Some(124), "{args:?} hangs");
             assert_ne!(output.status.code(), Some(0), "{args:?}");
         }
