@@ -324,10 +324,19 @@ impl<'a> Restoring<'a> {
                 let mut gone = gone.iter();
                 gone.any(|held| judge(held, &mask, allowed.as_ref()) == Judged::Ours)
             };
-            !own && !self.alive.contains(&pid)
-                && self.affinity.images_differ(process)
+            // Those that were alive a moment ago may have been ended by the call.
+            let others = self.journal.threads().filter(|(thread, kept)| {
+                let process = match kept {
+                    Kept::Held(held) => held.process,
+                    Kept::Placed { process, .. } | Kept::Free { process } => *process,
+                };
+                process == pid && thread.tid != pid
+            });
+            let mut others = others.map(|(thread, _)| self.affinity.mask(thread));
+            !own && self.affinity.images_differ(process)
                 && self.has_executed(first, pid) != Executed::Yes
                 && ours()
+                && !others.any(|mask| mask.is_ok())
         };
         let mut processes: Vec<ProcessId> = self.journal.processes().collect();
         for _ in 0..EXEC_LOOKS {

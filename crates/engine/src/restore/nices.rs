@@ -169,8 +169,7 @@ impl Restoring<'_> {
             None => false,
         };
         let gone = self.gone.get(&pid);
-        !own && !self.alive.contains(&pid)
-            && gone.is_some_and(|gone| gone.iter().any(|held| may_be_ours(held, now)))
+        !own && gone.is_some_and(|gone| gone.iter().any(|held| may_be_ours(held, now)))
             && self.has_executed(first, pid) != Executed::Yes
     }
 
