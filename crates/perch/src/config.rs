@@ -427,19 +427,12 @@ impl Settings {
     /// # Errors
     /// A configuration file that cannot be read or is wrong.
     pub fn new(args: &PlaceArgs) -> Result<Self> {
-        Self::with_default(args, || DEFAULT_POLICY)
-    }
-
-    /// As [`Settings::new`]; only where nothing is said `policy` is asked for one.
-    ///
-    /// # Errors
-    /// A configuration file that cannot be read or is wrong.
-    pub fn with_default(args: &PlaceArgs, policy: impl FnOnce() -> &'static str) -> Result<Self> {
         let file = ConfigFile::load(args.tuning.config.as_deref())?;
-        Self::merged(args, file, policy)
+        Self::merged(args, file, || DEFAULT_POLICY)
     }
 
-    /// The same with a configuration file that has been read already: a pipe can be read only once.
+    /// The same with a configuration file that has been read already: a pipe can be read only once. Where nothing is said,
+    /// `policy` is asked for one.
     ///
     /// # Errors
     /// Settings that are wrong.

@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 
 fn perch(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_perch"));
-    // No settings of whoever runs the tests.
+    // No settings of the user who runs the tests.
     let command = command.env_clear().env("HOME", "/nonexistent");
     let output = command.args(arguments).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -20,7 +20,7 @@ impl Folder {
 
     fn perch(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_perch"));
-        // No settings of whoever runs the tests.
+        // No settings of the user who runs the tests.
         command
             .env_clear()
             .env("XDG_CONFIG_HOME", self.0.path())

@@ -169,8 +169,10 @@ impl Restoring<'_> {
             None => false,
         };
         let gone = self.gone.get(&pid);
-        !own && gone.is_some_and(|gone| gone.iter().any(|held| may_be_ours(held, now)))
-            && self.has_executed(first, pid) != Executed::Yes
+        !own && gone.is_some_and(|gone| {
+            gone.iter()
+                .any(|held| held.set == now && held.before != now)
+        }) && self.has_executed(first, pid) != Executed::Yes
     }
 
     /// The first threads of processes that execute another program: each may be what it was, or one that has exited under

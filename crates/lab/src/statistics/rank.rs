@@ -8,7 +8,7 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Up to so many values the distribution of the statistic is computed exactly.
+/// Up to this many values the distribution of the statistic is computed exactly.
 const EXACT: usize = 50;
 
 /// A centre with its interval.

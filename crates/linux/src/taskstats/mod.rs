@@ -254,7 +254,7 @@ mod tests {
             "{exit:?}, {before}"
         );
         drop(records);
-        // Whoever asks next is as welcome.
+        // Any other process may ask again.
         assert!(ExitRecords::open().is_some());
     }
 }
