@@ -16,7 +16,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::Errno,
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid},
 };
 use std::{
     sync::Arc,
@@ -246,6 +246,12 @@ impl LinuxMachine {
     }
 }
 
+/// Whether this process has a child, running or not yet waited for.
+fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
+}
+
 /// Whether all threads of these pidfds' processes have ended, `None` where there is no pidfd.
 fn have_ended<'a>(ends: impl Iterator<Item = Option<&'a OwnedFd>>) -> Vec<Option<bool>> {
     let ends: Vec<Option<&OwnedFd>> = ends.collect();
@@ -359,6 +365,8 @@ impl Targets for LinuxMachine {
                 "a program was launched already: one machine follows one".into(),
             ));
         }
+        // `server & exec perch run PROGRAM`: the server is perch's child, and its orphans come to perch too.
+        let adopts_alone = self.subreaper && !has_children();
         if self.subreaper {
             // Refused only by kernels before 3.4; orphans then go to init and are found by their mark.
             let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -372,7 +380,7 @@ impl Targets for LinuxMachine {
         let launched = Launched {
             since: crate::proc::start_of(pid).unwrap_or_default(),
             session: session.map(|(_, value)| value.to_string_lossy().into_owned()),
-            subreaper: self.subreaper,
+            adopts_alone,
         };
         self.live.follow_launched(pid, launched);
         self.child = Some(waiting.start()?);

@@ -120,6 +120,43 @@ fn threads_come_with_names_times_and_masks() {
     assert!(seen.iter().all(|o| o.own_cpu_time > 0 && o.interval > 0));
 }
 
+#[test]
+fn orphans_of_the_observer_s_own_children_are_strangers() {
+    let _alone = alone();
+    let (begin, gate) = (Gate::new(), Gate::new());
+    // As after `server & exec perch run PROGRAM`, while the server starts a daemon.
+    let script = format!("read x < {}; (sleep 600 & echo $!)", begin.path());
+    let mut server = Command::new("sh")
+        .args(["-c", &script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut machine = machine();
+    let pid = machine
+        .launch(&shell(&format!("read x < {}; true", gate.path())))
+        .unwrap();
+    begin.open();
+    let mut daemon = String::new();
+    let mut output = std::io::BufReader::new(server.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut daemon).unwrap();
+    let daemon: i32 = daemon.trim().parse().unwrap();
+    let opened = gate.open_later();
+    let (seen, _) = until_end(&mut machine);
+    opened.join().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
+    let adopted = status.contains(&format!("PPid:\t{}\n", std::process::id()));
+    let daemon = rustix::process::Pid::from_raw(daemon).unwrap();
+    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+    server.wait().ok();
+    assert!(adopted, "{status}");
+    let pids: BTreeSet<i32> = by_tid(&seen)
+        .values()
+        .flatten()
+        .map(|sample| sample.info.pid)
+        .collect();
+    assert_eq!(pids, BTreeSet::from([pid]));
+}
+
 fn alive(observation: &Observation) -> Vec<&ThreadSample> {
     let ended = &observation.ended;
     let threads = observation.threads.iter();

@@ -214,8 +214,7 @@ impl Tracker {
         }
         match (&launched.session, session_of(seen.pid, SESSION_VARIABLE)) {
             (Some(session), Some(mark)) => Some(has_mark(&mark.to_string_lossy(), session)),
-            // perch starts nothing else, so what came to it is an orphan of the program.
-            (_, None) if launched.subreaper && adopted => Some(true),
+            (_, None) if launched.adopts_alone && adopted => Some(true),
             _ => None,
         }
     }

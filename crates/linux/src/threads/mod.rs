@@ -100,8 +100,9 @@ pub struct Launched {
     pub since: u64,
     /// The mark in its environment ([`perch_core::machine::SESSION_VARIABLE`]).
     pub session: Option<String>,
-    /// Whether perch adopts its orphans (PR_SET_CHILD_SUBREAPER).
-    pub subreaper: bool,
+    /// Whether perch adopts its orphans (PR_SET_CHILD_SUBREAPER) and had no child before it: then every other child of
+    /// perch is an orphan of the program.
+    pub adopts_alone: bool,
 }
 
 /// Follows threads.
