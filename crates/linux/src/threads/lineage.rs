@@ -37,6 +37,9 @@ struct Recent {
     /// Creations by processes that are not known to be ours, by the creator.
     strangers: HashMap<i32, Vec<Created>>,
     count: usize,
+    /// Threads of ours that `/proc` no longer shows and whose ends were not reported, each with its process: a caller of
+    /// execve(2) loses its number without a report.
+    vanished: HashMap<i32, i32>,
 }
 
 /// Reported creations and ends.
@@ -76,6 +79,9 @@ impl Lineage {
 
     /// A thread has ended. Returns what was reported about it if it was not yet looked at.
     pub fn ended(&mut self, tid: i32) -> Option<Created> {
+        for recent in [&mut self.present, &mut self.last] {
+            recent.vanished.remove(&tid);
+        }
         let told = self.told.remove(&tid);
         if told.is_some_and(|told| told.pid == tid) {
             self.departed(tid);
@@ -87,6 +93,25 @@ impl Lineage {
     pub fn told_of(&self, pid: i32) -> impl Iterator<Item = Created> {
         let told = self.told.values().copied();
         told.filter(move |told| told.pid == pid)
+    }
+
+    /// `/proc` no longer shows this thread of ours, and its end was not reported.
+    pub fn vanished(&mut self, pid: i32, tid: i32) {
+        self.present.vanished.insert(tid, pid);
+    }
+
+    /// The threads of a process that have vanished lately.
+    pub fn vanished_of(&self, pid: i32) -> impl Iterator<Item = i32> {
+        let vanished = self.present.vanished.iter().chain(&self.last.vanished);
+        let vanished = vanished.filter(move |(_, of)| **of == pid);
+        vanished.map(|(tid, _)| *tid)
+    }
+
+    /// It was reported that a process executes another program: what has vanished before was the caller.
+    pub fn forget_vanished(&mut self, pid: i32) {
+        for recent in [&mut self.present, &mut self.last] {
+            recent.vanished.retain(|_, of| *of != pid);
+        }
     }
 
     /// A process executes another program. If nobody has looked at it, and a thread other than the first is the only one

@@ -89,6 +89,9 @@ struct Thread {
     /// Whether it has not been sampled yet.
     new: bool,
     ended: bool,
+    /// Whether the kernel has reported its end. If it lives nevertheless, another thread is calling execve(2) and has its
+    /// number.
+    end_reported: bool,
     /// How often it had switched when it was last looked at between samples, while it is young.
     looked: Option<switching::Looked>,
 }
@@ -372,6 +375,7 @@ impl Tracker {
             awaited: born && self.has_all_records && self.processes.contains_key(&parent),
             new: true,
             ended: false,
+            end_reported: false,
             looked: None,
         };
         let Ok(status) = self.reader.status(pid, tid) else {
@@ -446,6 +450,9 @@ impl Tracker {
             }
         }
         self.origins.ended(thread.id);
+        if self.has_records && !thread.end_reported {
+            self.lineage.vanished(thread.pid, tid);
+        }
         Some(thread)
     }
 

@@ -37,23 +37,32 @@ impl Tracker {
             tid: pid,
             start: process.start,
         };
-        let lives = self.threads.get(&pid).is_some_and(|thread| !thread.ended);
-        if lives && process.threads == 1 {
-            self.origins.executed(first, Some(pid), Some(at));
-            return;
-        }
+        // `/proc` shows the caller under the first one's number as soon as that has ended.
+        let first_is_there = self
+            .threads
+            .get(&pid)
+            .is_some_and(|thread| !thread.ended && !thread.end_reported);
         let known = self.threads.values();
-        let known = known.filter(|thread| thread.pid == pid && !thread.ended);
-        let unseen = self.lineage.told_of(pid);
-        let unseen = unseen.filter(|told| !self.threads.contains_key(&told.tid));
+        let known = known
+            .filter(|thread| thread.pid == pid && thread.id.tid != pid)
+            .filter(|thread| !thread.ended && !thread.end_reported)
+            .map(|thread| thread.id.tid);
+        let unseen = self.lineage.told_of(pid).map(|told| told.tid);
+        let unseen = unseen.filter(|tid| !self.threads.contains_key(tid));
+        let vanished = self.lineage.vanished_of(pid).filter(|tid| *tid != pid);
         let mut callers = known
-            .map(|thread| thread.id.tid)
-            .chain(unseen.map(|told| told.tid));
+            .chain(unseen)
+            .chain(vanished)
+            .chain(first_is_there.then_some(pid));
         let caller = match (callers.next(), callers.next()) {
             (Some(one), None) => Some(one),
             _ => None,
         };
         drop(callers);
+        self.lineage.forget_vanished(pid);
+        if let Some(first) = self.threads.get_mut(&pid) {
+            first.end_reported = false;
+        }
         self.origins.executed(first, caller, Some(at));
         if !self.threads.contains_key(&pid) {
             // It had ended before, and with the caller's number the process would be forgotten.
@@ -84,7 +93,7 @@ impl Tracker {
         match (self.threads.get_mut(&tid), told) {
             // /proc may have shown it before its records came, of its creation too.
             (Some(thread), told) if !thread.ended => {
-                thread.ended = true;
+                (thread.ended, thread.end_reported) = (true, true);
                 told.iter().for_each(|told| self.origins.told(told));
             }
             (_, Some(told)) => self.came_and_went(&told),

@@ -427,6 +427,44 @@ fn a_program_executed_after_the_first_thread_has_ended_is_followed_on() {
     }
 }
 
+/// `/proc` shows the caller under the first one's number before the kernel's record of the call comes, with or without
+/// the record of the first one's end.
+#[test]
+fn a_caller_of_execve_is_known_though_proc_has_shown_it_under_another_number() {
+    const CALLER: i32 = i32::MAX;
+    for end_comes in [true, false] {
+        let process = Sleeper::new();
+        let pid = process.pid();
+        let mut tracker = Tracker::new();
+        tracker.expect_records(true);
+        assert!(tracker.follow_running(pid, 3));
+        let mut thread = tracker.threads.remove(&pid).unwrap();
+        let first = thread.id;
+        thread.id.tid = CALLER;
+        thread.file = None;
+        let caller = thread.id;
+        tracker.threads.insert(CALLER, thread);
+        assert!(tracker.add_thread(pid, pid, false));
+        if end_comes {
+            tracker.exited(pid);
+        }
+        let sampled = tracker.sample(1_000_000);
+        assert_eq!(sampled.ended, [caller]);
+        tracker.take_origins();
+        tracker.executed(pid, 9);
+        let origin = origin_of(&mut tracker, pid);
+        let expected = match end_comes {
+            true => Source::Thread(caller),
+            false => Source::Process(pid),
+        };
+        assert_eq!((origin.exec, origin.from), (true, expected));
+        // The next call is that of the only thread that is left.
+        tracker.executed(pid, 10);
+        let origin = origin_of(&mut tracker, pid);
+        assert_eq!((origin.exec, origin.from), (true, Source::Thread(first)));
+    }
+}
+
 #[test]
 fn a_told_name_counts_for_thread_and_process() {
     let mut tracker = Tracker::new();
