@@ -300,6 +300,14 @@ fn the_caller_of_execve_keeps_its_mask_under_the_first_threads_number() {
         (Some(&set("3")), &set("0-7"))
     );
     assert!(ownership.get(THREAD).is_none());
+    // The same, and it was sampled under its own number a moment before.
+    let mut ownership = with_first("0-7");
+    let mut observation = executed("3", THREAD);
+    observation.ended.clear();
+    observation.threads.extend(seen("3").threads);
+    ownership.observe(&observation, &set("0-7"), &no_cpuset);
+    assert_eq!(ownership.get(first).unwrap().bound(), Some(&set("3")));
+    assert!(ownership.get(THREAD).is_none());
     // The first thread itself: its mask still belongs to another process.
     let mut ownership = with_first("3");
     ownership.observe(&executed("3", first), &set("0-7"), &no_cpuset);

@@ -140,6 +140,12 @@ impl Ownership {
             born.iter()
                 .map(|origin| (origin.thread, (origin.from, origin.at))),
         );
+        // What is there under the first one's number was sampled under its own a moment ago.
+        let callers = executed.iter().filter_map(|origin| match origin.from {
+            Source::Thread(caller) => Some(caller).filter(|caller| *caller != origin.thread),
+            Source::Process(_) => None,
+        });
+        let callers: HashSet<ThreadId> = callers.collect();
         for origin in executed {
             noticed.push(Noticed::Executed(origin.thread));
             if let Source::Thread(caller) = origin.from
@@ -169,7 +175,7 @@ impl Ownership {
         let mut gone = Vec::new();
         for sample in samples {
             let id = sample.info.id;
-            if look.ended.contains(&id) {
+            if look.ended.contains(&id) || callers.contains(&id) {
                 gone.push(sample);
                 continue;
             }

@@ -149,6 +149,7 @@ fn a_child_that_has_ended_is_no_stranger() {
         target: 0,
         name: "".into(),
         threads: 1,
+        first_ended: false,
     };
     tracker.processes.insert(own, process);
     look(&mut tracker);

@@ -55,6 +55,9 @@ struct Process {
     name: Arc<str>,
     /// How many of its threads are followed.
     threads: usize,
+    /// Whether its first thread has ended. If one with its number is there nevertheless, that has called execve(2), or is
+    /// about to.
+    first_ended: bool,
 }
 
 /// A followed thread and what was last read of it.
@@ -317,6 +320,7 @@ impl Tracker {
             target,
             name: self.names.get(&stat.name()),
             threads: 0,
+            first_ended: false,
         };
         self.processes.insert(pid, process);
         self.accounts.follow(&mut self.reader, pid, born, self.tick);
@@ -442,6 +446,7 @@ impl Tracker {
         let thread = self.threads.remove(&tid)?;
         if let Some(process) = self.processes.get_mut(&thread.pid) {
             process.threads -= 1;
+            process.first_ended |= thread.pid == tid;
             if process.threads == 0 {
                 let target = process.target;
                 self.processes.remove(&thread.pid);

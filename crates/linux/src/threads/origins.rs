@@ -27,6 +27,8 @@ pub(super) struct Origins {
     /// Threads of which nothing is reported yet, by number.
     held: HashSet<i32>,
     executed: Vec<(ThreadId, Option<i32>, Option<u64>)>,
+    /// First threads that have ended since the last take.
+    replaced: HashSet<ThreadId>,
     /// Threads that came and went unseen.
     unseen: HashMap<i32, Unseen>,
     /// Threads that ended.
@@ -94,6 +96,12 @@ impl Origins {
         self.executed.push((first, caller, at));
     }
 
+    /// This thread is about to be reported as ended. If another has its number, by a call of execve(2), the next
+    /// [`Self::take`] says nothing of that: it is sampled with the next observation.
+    pub fn hold_executions(&mut self, thread: ThreadId) {
+        self.replaced.insert(thread);
+    }
+
     /// A followed thread has ended.
     pub fn ended(&mut self, thread: ThreadId) {
         self.ended.insert(thread.tid, (thread, self.takes));
@@ -142,7 +150,12 @@ impl Origins {
             at: None,
         }));
         origins.sort_unstable_by_key(|origin| origin.thread);
+        let replaced = std::mem::take(&mut self.replaced);
         for (first, caller, at) in std::mem::take(&mut self.executed) {
+            if replaced.contains(&first) && followed(first.tid).is_some() {
+                self.executed.push((first, caller, at));
+                continue;
+            }
             let from = match caller {
                 None => Source::Process(first.tid),
                 Some(tid) => match (self.unseen.get(&tid), self.known(tid, &followed)) {

@@ -41,7 +41,8 @@ impl Tracker {
         let first_is_there = self
             .threads
             .get(&pid)
-            .is_some_and(|thread| !thread.ended && !thread.end_reported);
+            .is_some_and(|thread| !thread.ended && !thread.end_reported)
+            && !process.first_ended;
         let known = self.threads.values();
         let known = known
             .filter(|thread| thread.pid == pid && thread.id.tid != pid)
@@ -60,6 +61,9 @@ impl Tracker {
         };
         drop(callers);
         self.lineage.forget_vanished(pid);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.first_ended = false;
+        }
         if let Some(first) = self.threads.get_mut(&pid) {
             first.end_reported = false;
         }

@@ -120,9 +120,10 @@ impl Tracker {
     }
 
     /// Forgets threads that have ended.
-    fn forget_ended(&mut self, ended: &[ThreadId]) {
+    pub(super) fn forget_ended(&mut self, ended: &[ThreadId]) {
         let mut others = Vec::new();
         for id in ended {
+            self.origins.hold_executions(*id);
             let pid = self.threads.get(&id.tid).map_or(id.tid, |of| of.pid);
             if pid != id.tid
                 && let Some(process) = self.processes.get(&pid)
@@ -144,6 +145,9 @@ impl Tracker {
     fn outlive(&mut self, pid: i32, start: u64, target: u32, caller: Option<i32>) {
         let same = |stat: Stat<'_>| stat.start == start && !stat.is_dead();
         if self.reader.stat(pid, pid).is_ok_and(same) && self.add_process(pid, false, target) {
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.first_ended = true;
+            }
             let first = ThreadId { tid: pid, start };
             self.origins.executed(first, caller, None);
         }

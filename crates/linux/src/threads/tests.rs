@@ -465,6 +465,37 @@ fn a_caller_of_execve_is_known_though_proc_has_shown_it_under_another_number() {
     }
 }
 
+/// The first thread's end is noticed in the same look, so that another with its number is sampled in the next only.
+#[test]
+fn a_call_of_execve_is_reported_with_the_look_that_shows_the_caller() {
+    const CALLER: i32 = i32::MAX;
+    for all_ended in [true, false] {
+        let process = Sleeper::new();
+        let pid = process.pid();
+        let mut tracker = Tracker::new();
+        tracker.expect_records(true);
+        assert!(tracker.follow_running(pid, 3));
+        let mut thread = tracker.threads.remove(&pid).unwrap();
+        let first = thread.id;
+        thread.id.tid = CALLER;
+        let caller = thread.id;
+        tracker.threads.insert(CALLER, thread);
+        assert!(tracker.add_thread(pid, pid, false));
+        tracker.take_origins();
+        match all_ended {
+            true => tracker.forget_ended(&[first, caller]),
+            false => tracker.forget_ended(&[first]),
+        }
+        tracker.executed(pid, 9);
+        assert_eq!(tracker.take_origins(), []);
+        let known = tracker.take_origins();
+        assert!(!known.is_empty());
+        for origin in known {
+            assert_eq!((origin.exec, origin.from), (true, Source::Thread(caller)));
+        }
+    }
+}
+
 #[test]
 fn a_told_name_counts_for_thread_and_process() {
     let mut tracker = Tracker::new();
