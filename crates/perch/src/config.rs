@@ -62,6 +62,8 @@ pub struct ConfigFile {
 pub struct Settings {
     /// The policy's name.
     pub policy: String,
+    /// Whether neither the user nor the file has chosen it.
+    pub policy_is_default: bool,
     /// Its settings.
     pub policy_config: toml::Table,
     /// The period; `None` for the policy's own.
@@ -445,11 +447,13 @@ impl Settings {
         let args = &args.tuning;
         let pins_given = args.has_rules();
         // Rules without a policy can only mean the policy that uses them.
-        let policy = match (policy_given, pins_given) {
-            (Some(policy), _) => policy.clone(),
-            (None, true) => "fixed".to_owned(),
-            (None, false) => (file.policy.clone()).unwrap_or_else(|| policy().to_owned()),
+        let chosen = match (policy_given, pins_given) {
+            (Some(policy), _) => Some(policy.clone()),
+            (None, true) => Some("fixed".to_owned()),
+            (None, false) => file.policy.clone(),
         };
+        let policy_is_default = chosen.is_none();
+        let policy = chosen.unwrap_or_else(|| policy().to_owned());
         if pins_given && policy != "fixed" {
             anyhow::bail!(
                 "--pin, --pin-file and --weight are rules of the policy fixed, but the policy is {policy}: drop one"
@@ -495,6 +499,7 @@ impl Settings {
             found: None,
             pus,
             policy,
+            policy_is_default,
         })
     }
 }

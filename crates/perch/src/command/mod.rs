@@ -20,6 +20,7 @@ pub mod sim;
 pub mod topology;
 mod tournament;
 pub mod trace;
+mod uncalibrated;
 
 use crate::args::{Args, Command};
 use anyhow::Result;

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Counters, PlaceArgs},
-    command::{compare::Changes, restore},
+    command::{compare::Changes, restore, uncalibrated},
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY, Settings},
     exit,
     processor::{self, Chosen},
@@ -132,6 +132,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         let text = format!("profile generic: {why}");
         remarks.push(Remark::warning("generic-profile", text));
     }
+    remarks.extend(uncalibrated::remark(&settings, &here.topology));
 
     let (acting, policy, locks) = if args.dry_run {
         let other = what_if.map(|loaded| Arc::new(loaded.topology));
