@@ -60,6 +60,23 @@ fn locations_mean_what_hwloc_calc_says() {
     ] {
         assert_eq!(resolve(location), pus, "{location}");
     }
+    // As likwid-pin(1) counts: the first PUs of all cores, then the second ones.
+    for (location, pus) in [
+        ("N:0-3", "0,2,4,6"),
+        ("N:0-4", "0-2,4,6"),
+        ("S0:0-1", "0,2"),
+        ("S1:0,2", "4-5"),
+        ("S0:0@S1:0-1", "0,4,6"),
+        ("M1:3,core:0,7", "0-1,7"),
+        ("7,C0:0,1,3", "0,2-3,7"),
+        ("S0:1@6", "2,6"),
+    ] {
+        assert_eq!(resolve(location), pus, "{location}");
+        let parsed: Location = location.parse().unwrap();
+        assert_eq!(parsed.to_string().parse::<Location>().unwrap(), parsed);
+    }
+    assert_eq!(resolve("S2:0"), "there is no S2; there are S0 to S1");
+    assert_eq!(resolve("N:8"), "there is no 8 in N:8, which has PUs 0 to 7");
     assert_eq!(resolve("core:4"), "there is no core:4; there are core:0-3");
     assert_eq!(resolve("6-9"), "there is no PU 8-9; there are 0-7");
 }
@@ -112,6 +129,11 @@ fn bad_rules_are_shown_with_the_place() {
             error("worker*=0,cors:1"),
             error("worker*=each:core:x"),
             error("worker*=core:0.pu"),
+            error("worker*=D0:0-3"),
+            error("worker*=E:N:4"),
+            error("worker*=S:0"),
+            error("worker*=S0:0,2-x"),
+            error("worker*=S0:scatter"),
             Fixed::new(&FixedConfig::default()).unwrap_err().to_string(),
         ]
         .join("\n")

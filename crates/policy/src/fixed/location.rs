@@ -1,6 +1,7 @@
 //! PU sets as users write them: operating-system numbers like the kernel's lists, and hwloc's location syntax
-//! (hwloc(7), "Hwloc locations") for logical indexes.
+//! (hwloc(7), "Hwloc locations") or likwid's for logical indexes.
 
+use super::likwid::{self, Domain};
 use perch_core::{PuSet, Topology, diagnostic::did_you_mean, pu_set::MAX_PU};
 use std::{fmt, str::FromStr};
 
@@ -25,6 +26,7 @@ enum Term {
     Numbers(u32, u32),
     /// Each step within the one before it.
     Path(Vec<Step>),
+    Likwid(Domain),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,8 +81,8 @@ impl Location {
         Ok(self.resolve_in_order(topology)?.into_iter().collect())
     }
 
-    /// The same PUs in the order of the terms, those of one term by rising number. A PU that several terms name is there
-    /// as often.
+    /// The same PUs in the order of the terms, those of one term by rising number, or as likwid counts them. A PU that
+    /// several terms name is there as often.
     ///
     /// # Errors
     /// As [`Location::resolve`].
@@ -90,15 +92,16 @@ impl Location {
             let pus = term
                 .resolve(topology)
                 .map_err(|what| LocationError { what, at: 0 })?;
-            found.extend(pus.iter());
+            found.extend(pus);
         }
         Ok(found)
     }
 }
 
 impl Term {
-    fn resolve(&self, topology: &Topology) -> Result<PuSet, String> {
-        match self {
+    fn resolve(&self, topology: &Topology) -> Result<Vec<u32>, String> {
+        let pus = match self {
+            Self::Likwid(domain) => return domain.resolve(topology),
             Self::All => Ok(topology.all()),
             Self::Numbers(first, last) => {
                 let pus: PuSet = (*first..=*last).collect();
@@ -131,7 +134,8 @@ impl Term {
                 }
                 Ok(within)
             }
-        }
+        };
+        pus.map(|pus: PuSet| pus.iter().collect())
     }
 }
 
@@ -205,10 +209,38 @@ impl FromStr for Location {
     fn from_str(text: &str) -> Result<Self, LocationError> {
         let mut terms = Vec::new();
         let mut at = 0;
-        for part in text.split(',') {
+        let mut within_domain = false;
+        for part in text
+            .split_inclusive([',', '@'])
+            .chain(text.is_empty().then_some(""))
+        {
+            let chained = part.ends_with('@');
+            let part = part.trim_end_matches([',', '@']);
             let start = at + part.len() - part.trim_start().len();
-            terms.push(term(part.trim(), start)?);
             at += part.len() + 1;
+            let written = part.trim();
+            match (terms.last_mut(), likwid::domain(written, start)) {
+                (_, Some(domain)) => {
+                    let (mut domain, numbers) = domain?;
+                    domain.add(numbers, start)?;
+                    terms.push(Term::Likwid(domain));
+                    within_domain = true;
+                }
+                // In likwid's lists, a comma separates numbers of the same domain.
+                (Some(Term::Likwid(domain)), None)
+                    if within_domain && written.starts_with(|c: char| c.is_ascii_digit()) =>
+                {
+                    domain.add(written, start)?;
+                }
+                (_, None) => {
+                    terms.push(term(written, start)?);
+                    within_domain = false;
+                }
+            }
+            within_domain &= !chained;
+        }
+        if text.ends_with([',', '@']) {
+            terms.push(term("", at)?);
         }
         Ok(Self(terms))
     }
@@ -307,8 +339,14 @@ fn parse_indexes(text: &str) -> Option<Indexes> {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, term) in self.0.iter().enumerate() {
-            let separator = if at > 0 { "," } else { "" };
+            // Numbers after a comma would belong to likwid's domain before them.
+            let separator = match at.checked_sub(1).map(|before| &self.0[before]) {
+                None => "",
+                Some(Term::Likwid(_)) => "@",
+                Some(_) => ",",
+            };
             match term {
+                Term::Likwid(domain) => write!(f, "{separator}{domain}")?,
                 Term::All => write!(f, "{separator}all")?,
                 Term::Numbers(first, last) if first == last => write!(f, "{separator}{first}")?,
                 Term::Numbers(first, last) => write!(f, "{separator}{first}-{last}")?,

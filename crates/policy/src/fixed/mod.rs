@@ -3,6 +3,7 @@
 //! What MASA calls manual binding of processes (Nakajima and Pallipadi 2002, section 3.2), and WorkOver's intentionally
 //! bad baseline (WorkOver, section 5.4): all floating-point threads on the same cores.
 
+mod likwid;
 mod location;
 mod pattern;
 mod rule;
@@ -24,8 +25,9 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct FixedConfig {
     /// Rules `PATTERN=PUS`, the first that matches a thread's name, its process's, or `PROCESS/THREAD` wins. `*` stands
-    /// for anything, `?` for one character. PUS are numbers of the operating system (`0-3,8`) or logical indexes in hwloc's way (`core:1`,
-    /// `core:0-3.pu:1`, `package:0`, `numa:1`, `pu:3`); after `each:` every matching thread gets a PU of its own.
+    /// for anything, `?` for one character. PUS are numbers of the operating system (`0-3,8`), or logical indexes in hwloc's way
+    /// (`core:1`, `core:0-3.pu:1`, `package:0`, `numa:1`, `pu:3`) or in likwid's (`S0:0-3`); after `each:` every matching
+    /// thread gets a PU of its own.
     pub pin: Vec<String>,
     /// Rules `PATTERN=WEIGHT`, the first that matches a thread's or its process's name wins. WEIGHT is 1 to 10000, where
     /// 100 is the usual one: of two threads that want one PU, each gets time in proportion to its weight.
