@@ -61,7 +61,7 @@ pub struct Cache {
 }
 
 /// Memory and the PUs near to it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
     /// The operating system's number.
     pub os: u32,
@@ -69,6 +69,11 @@ pub struct NumaNode {
     pub pus: PuSet,
     /// In bytes; 0 if unknown.
     pub memory: u64,
+    /// The latency of the memory of each node of [`Topology::numa_nodes`], in that order, from the PUs of this one. As
+    /// firmware states it (ACPI, System Locality Information Table): relative to 10, that of the own memory. Empty if
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<u64>,
 }
 
 /// A processor package (socket).

@@ -206,7 +206,7 @@ fn topology(packages: u32, cores: u32, contexts: u32, below: u32) -> Topology {
             .map(|os| NumaNode {
                 os,
                 pus: set(os * package, package),
-                memory: 0,
+                ..NumaNode::default()
             })
             .collect(),
         caches: l2.into_iter().chain(l3).collect(),

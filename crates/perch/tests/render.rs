@@ -268,6 +268,30 @@ fn machines_of_all_sizes_fit() {
     }
 }
 
+#[test]
+fn distances_between_nodes_are_a_table_or_a_range() {
+    let with_distances = |description: &str| {
+        let mut machine = load(&Source::Synthetic(description.to_owned()))
+            .unwrap()
+            .topology;
+        let nodes = machine.numa_nodes.len() as u64;
+        for (from, node) in (0u64..).zip(&mut machine.numa_nodes) {
+            node.distances = (0..nodes).map(|to| 10 + 11 * from.abs_diff(to)).collect();
+        }
+        topology::draw(&machine, &BTreeMap::new())
+    };
+    let text = with_distances("package:2 numanode:1 core:1 pu:1");
+    let table = text.split_once("NUMA distances").unwrap().1;
+    assert_eq!(
+        table,
+        " (firmware's latencies; 10: the own memory)\n  from, to   0   1\n  0         10  21\n  1         21  10\n"
+    );
+    let most = with_distances("package:16 numanode:1 core:1 pu:1");
+    assert_fits(&most);
+    let more = with_distances("package:17 numanode:1 core:1 pu:1");
+    assert!(more.ends_with("10: the own memory): 10 to 186\n"), "{more}");
+}
+
 /// 64 cores without caches are alike: a few lines, and what runs on them.
 #[test]
 fn cores_that_are_alike_are_folded() {

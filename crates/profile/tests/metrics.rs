@@ -349,7 +349,7 @@ fn modules() -> Topology {
         numa_nodes: vec![NumaNode {
             os: 0,
             pus: set(&[0, 1, 2, 3]),
-            memory: 0,
+            ..NumaNode::default()
         }],
         caches: [[0, 1], [2, 3]]
             .iter()

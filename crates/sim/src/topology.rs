@@ -46,6 +46,7 @@ pub fn topology(machine: &MachineModel) -> Topology {
         }));
     }
     caches.sort_by_key(|cache| (cache.pus.first(), cache.level));
+    let numbers: Vec<u32> = nodes.keys().copied().collect();
     Topology {
         source: format!("simulated: {}", machine.name).into(),
         packages: packages
@@ -58,7 +59,12 @@ pub fn topology(machine: &MachineModel) -> Topology {
             .collect(),
         numa_nodes: nodes
             .into_iter()
-            .map(|(os, pus)| NumaNode { os, pus, memory: 0 })
+            .map(|(os, pus)| NumaNode {
+                os,
+                pus,
+                memory: 0,
+                distances: distances(machine, os, &numbers),
+            })
             .collect(),
         caches,
         cores: machine
@@ -89,4 +95,17 @@ pub fn topology(machine: &MachineModel) -> Topology {
             })
             .collect(),
     }
+}
+
+/// The latencies of the memory of these nodes from one node's cores, relative to 10 for the own memory as firmware states
+/// them; nothing where there is one node.
+fn distances(machine: &MachineModel, from: u32, to: &[u32]) -> Vec<u64> {
+    if to.len() < 2 {
+        return Vec::new();
+    }
+    let row = machine.memory.distance.get(from as usize);
+    let factor = |to: &u32| row.and_then(|row| row.get(*to as usize));
+    let tenths = |factor: &f64| (factor * 10.0).round() as u64;
+    let known: Option<Vec<u64>> = to.iter().map(|to| factor(to).map(tenths)).collect();
+    known.unwrap_or_default()
 }

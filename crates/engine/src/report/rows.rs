@@ -71,7 +71,7 @@ mod tests {
             numa_nodes: vec![NumaNode {
                 os: 0,
                 pus: all.clone(),
-                memory: 0,
+                ..NumaNode::default()
             }],
             caches: Vec::new(),
             cores: cores

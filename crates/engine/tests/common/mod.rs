@@ -48,7 +48,7 @@ pub fn topology(cores: u32, usable: &PuSet) -> Topology {
         numa_nodes: vec![NumaNode {
             os: 0,
             pus: all.clone(),
-            memory: 0,
+            ..NumaNode::default()
         }],
         caches: Vec::new(),
         cores: (0..cores)

@@ -9,7 +9,9 @@ use hwlocality::{
     Topology as Hwloc,
     cpu::cpuset::CpuSet,
     info::TextualInfo,
-    object::{TopologyObject, attributes::ObjectAttributes, types::ObjectType},
+    object::{
+        TopologyObject, attributes::ObjectAttributes, distance::DistancesKind, types::ObjectType,
+    },
     topology::{
         builder::{BuildFlags, TypeFilter},
         export::xml::XMLExportFlags,
@@ -186,11 +188,33 @@ fn numa_nodes(hwloc: &Hwloc) -> Vec<NumaNode> {
                 }
                 _ => 0,
             },
+            distances: Vec::new(),
         })
         .collect();
     // Nodes without PUs last.
     nodes.sort_by_key(|node| (node.pus.first().unwrap_or(u32::MAX), node.os));
+    let known = numa_distances(hwloc);
+    let all: Vec<u32> = nodes.iter().map(|node| node.os).collect();
+    for node in &mut nodes {
+        let row = all.iter().map(|to| known.get(&(node.os, *to)).copied());
+        node.distances = row.collect::<Option<Vec<u64>>>().unwrap_or_default();
+    }
     nodes
+}
+
+/// What the operating system says of the latency between NUMA nodes, by their numbers.
+fn numa_distances(hwloc: &Hwloc) -> BTreeMap<(u32, u32), u64> {
+    let kind = DistancesKind::MEANS_LATENCY | DistancesKind::FROM_OS;
+    let Ok(tables) = hwloc.distances_with_type(Some(kind), ObjectType::NUMANode) else {
+        return BTreeMap::new();
+    };
+    let Some(table) = tables.first() else {
+        return BTreeMap::new();
+    };
+    let nodes: Vec<Option<u32>> = table.objects().map(|node| node.map(os_of)).collect();
+    let known = table.enumerate_distances();
+    let known = known.filter_map(|((from, to), value)| Some(((nodes[from]?, nodes[to]?), value)));
+    known.collect()
 }
 
 fn caches(hwloc: &Hwloc) -> Vec<Cache> {

@@ -211,6 +211,27 @@ mod tests {
     }
 
     #[test]
+    fn distances_between_nodes_are_read() {
+        let source = Source::Synthetic("package:2 [numanode] core:2 pu:1".into());
+        let xml = export_xml(&source).unwrap();
+        let table = "<distances2 type=\"NUMANode\" nbobjs=\"2\" kind=\"5\" name=\"NUMALatency\" indexing=\"os\">\
+                     <indexes length=\"4\">0 1 </indexes><u64values length=\"12\">10 21 23 10 </u64values></distances2>";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("two.xml");
+        let distances = |xml: &str| {
+            std::fs::write(&file, xml).unwrap();
+            let nodes = load(&Source::Xml(file.clone()))
+                .unwrap()
+                .topology
+                .numa_nodes;
+            nodes.into_iter().map(|node| node.distances)
+        };
+        let with = xml.replace("</topology>", &format!("{table}</topology>"));
+        assert_eq!(distances(&with).collect::<Vec<_>>(), [[10, 21], [23, 10]]);
+        assert!(distances(&xml).all(|row| row.is_empty()));
+    }
+
+    #[test]
     fn pus_that_are_not_there_are_named() {
         let topology = load(&Source::Synthetic("core:2 pu:2".into()))
             .unwrap()

@@ -25,7 +25,9 @@ const BOX: usize = INSIDE + 3;
 const DRAWN_CORES: usize = 24;
 /// Of cores that are listed, a PU that is busy for this share of the time is named with what runs on it.
 const BUSY: f64 = 0.05;
-/// But of the cores of a line only so many, the busiest.
+/// Up to this many NUMA nodes, the distances between them are listed.
+const DRAWN_NODES: usize = 16;
+/// But of the cores of a line only this many, the busiest.
 const NAMED: usize = 12;
 
 /// Draws the machine. `load` may hold nothing for some or all PUs.
@@ -77,6 +79,37 @@ pub fn draw(topology: &Topology, load: &BTreeMap<u32, PuLoad>) -> String {
             node.os,
             bytes(node.memory)
         );
+    }
+    text + &distances(topology)
+}
+
+/// The latencies between NUMA nodes, where they are known and there are several nodes.
+fn distances(topology: &Topology) -> String {
+    let nodes = &topology.numa_nodes;
+    let all = || nodes.iter().flat_map(|node| &node.distances);
+    let known = nodes.len() > 1 && nodes.iter().all(|node| node.distances.len() == nodes.len());
+    let (Some(least), Some(most)) = (all().min(), all().max()) else {
+        return String::new();
+    };
+    if !known {
+        return String::new();
+    }
+    let title = "NUMA distances (firmware's latencies; 10: the own memory)";
+    if nodes.len() > DRAWN_NODES {
+        return format!("\n{title}: {least} to {most}\n");
+    }
+    let row = |name: String, numbers: &mut dyn Iterator<Item = String>| {
+        let cells: String = numbers.map(|number| format!("{number:>4}")).collect();
+        format!("  {name:<8}{cells}\n")
+    };
+    let mut text = format!("\n{title}\n");
+    text += &row(
+        "from, to".to_owned(),
+        &mut nodes.iter().map(|node| node.os.to_string()),
+    );
+    for node in nodes {
+        let numbers = &mut node.distances.iter().map(u64::to_string);
+        text += &row(node.os.to_string(), numbers);
     }
     text
 }

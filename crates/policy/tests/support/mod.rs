@@ -98,7 +98,11 @@ pub fn topology(specs: &[CoreSpec]) -> Topology {
             size: 0,
             pus: pus.clone(),
         });
-        topology.numa_nodes.push(NumaNode { os, pus, memory: 0 });
+        topology.numa_nodes.push(NumaNode {
+            os,
+            pus,
+            ..NumaNode::default()
+        });
     }
     topology.kinds.push(CoreKind {
         name: "core".to_owned(),
