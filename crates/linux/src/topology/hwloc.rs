@@ -97,7 +97,8 @@ fn open(source: &Source) -> Result<Hwloc, MachineError> {
 
 /// Why hwloc may have refused a file of that many bytes.
 fn not_xml(path: &std::path::Path, length: usize) -> MachineError {
-    if length > XML_LIMIT {
+    let without_libxml = std::env::var_os("HWLOC_LIBXML").is_some_and(|value| value == "0");
+    if length > XML_LIMIT && !without_libxml {
         return failed(format!(
             "{}: hwloc cannot read it; of its {} MB the library libxml2 takes up to {} (about 10,000 PUs): with \
              HWLOC_LIBXML=0 in the environment hwloc does without it",

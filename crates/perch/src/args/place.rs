@@ -167,8 +167,11 @@ pub struct RunArgs {
 /// `perch attach`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Example:
-  perch attach $(pgrep -d' ' mysqld)
+Examples:
+  perch attach $(pgrep -d' ' mysqld)              by name
+  perch attach $(pgrep -d' ' -u alice)            by user
+  perch attach $(cat /sys/fs/cgroup/app.slice/cgroup.procs)
+                                                  by control group
 
 Ends when the processes end, or on Ctrl-C; every affinity mask is restored.")]
 pub struct AttachArgs {
