@@ -5,11 +5,12 @@ mod common;
 use common::{actor, alone, machine, of_children, role, shell};
 use perch_core::{Machine, Observation, Targets, ThreadId, Wake};
 use perch_linux::{LinuxMachine, taskstats::ExitRecords};
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::BTreeSet,
     process::Command,
     thread::{Builder, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const PERIOD: Duration = Duration::from_millis(500);
@@ -37,14 +38,12 @@ fn actor_role() {
             lives(0)();
             other.join().unwrap();
         }
-        // In the middle of a period.
+        // In the middle of a period, on a machine that does nothing else.
         Some("four") => {
             let four = [0, 1, 2, 3].map(|number| {
                 let name = format!("four-{number}");
-                compute(
-                    &name,
-                    2 * PERIOD + PERIOD / 2 + Duration::from_millis(20 * number),
-                )
+                let time = 2 * PERIOD + PERIOD / 2 + Duration::from_millis(20 * number);
+                compute_by(ClockId::ThreadCPUTime, &name, time)
             });
             four.into_iter().for_each(|thread| thread.join().unwrap());
         }
@@ -68,9 +67,17 @@ fn actor_role() {
 }
 
 fn compute(name: &str, time: Duration) -> JoinHandle<()> {
+    compute_by(ClockId::Monotonic, name, time)
+}
+
+fn compute_by(clock: ClockId, name: &str, time: Duration) -> JoinHandle<()> {
     let work = move || {
-        let end = Instant::now() + time;
-        while Instant::now() < end {
+        let now = || {
+            let now = clock_gettime(clock);
+            Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+        };
+        let end = now() + time;
+        while now() < end {
             std::hint::black_box((0..1_000).sum::<u64>());
         }
     };

@@ -283,12 +283,18 @@ fn check(run: &Run) {
     let (mut done, mut ran) = (0.0, 0.0);
     for period in periods.iter().filter(|period| of_fp(period)) {
         done += counted(period, "fp_ops").iter().sum::<f64>();
+        // Threads are read before PUs; on a busy host some time may pass in between.
+        let seconds = period["observation"]["pus"][0]["interval"]
+            .as_f64()
+            .unwrap()
+            / 1e9;
         let threads = period["observation"]["threads"].as_array().unwrap();
         let times = threads.iter().filter_map(|thread| {
             let tid = i32::try_from(thread["info"]["id"]["tid"].as_i64()?).ok()?;
-            (roles.get(&tid) == Some(&Role::Fp)).then(|| thread["cpu_time"].as_f64())?
+            let busy = thread["cpu_time"].as_f64()? / thread["interval"].as_f64()?;
+            (roles.get(&tid) == Some(&Role::Fp)).then_some(busy * seconds)
         });
-        ran += times.sum::<f64>() / 1e9;
+        ran += times.sum::<f64>();
     }
     let share = done / (5e8 * ran);
     assert!(

@@ -137,8 +137,11 @@ impl Run {
         if look.settled == Some(false) {
             wrong.push(format!("it did not last for {HOLD} periods"));
         }
-        let bindings = self.periods[look.periods - 1]["plan"]["bindings"]
-            .as_array()
+        // On a busy host a decision may come late: until then the one before it is in force.
+        let bindings = self.periods[..look.periods].iter().rev();
+        let bindings = bindings
+            .filter_map(|period| period["plan"]["bindings"].as_array())
+            .find(|bindings| !bindings.is_empty())
             .cloned()
             .unwrap_or_default();
         let mut masks = BTreeMap::new();
