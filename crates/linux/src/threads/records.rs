@@ -43,6 +43,28 @@ impl Tracker {
             .get(&pid)
             .is_some_and(|thread| !thread.ended && !thread.end_reported)
             && !process.first_ended;
+        let alone = process.threads == 1 && self.lineage.vanished_of(pid).next().is_none();
+        let caller = match first_is_there && alone {
+            // As nearly always: not all threads need to be looked at.
+            true => Some(pid),
+            false => self.caller(pid, first_is_there),
+        };
+        self.lineage.forget_vanished(pid);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.first_ended = false;
+        }
+        if let Some(first) = self.threads.get_mut(&pid) {
+            first.end_reported = false;
+        }
+        self.origins.executed(first, caller, Some(at));
+        if !self.threads.contains_key(&pid) {
+            // It had ended before, and with the caller's number the process would be forgotten.
+            self.add_thread(pid, pid, false);
+        }
+    }
+
+    /// The only thread of a process whose end was not reported; `None` if there are several.
+    fn caller(&self, pid: i32, first_is_there: bool) -> Option<i32> {
         let known = self.threads.values();
         let known = known
             .filter(|thread| thread.pid == pid && thread.id.tid != pid)
@@ -55,22 +77,9 @@ impl Tracker {
             .chain(unseen)
             .chain(vanished)
             .chain(first_is_there.then_some(pid));
-        let caller = match (callers.next(), callers.next()) {
+        match (callers.next(), callers.next()) {
             (Some(one), None) => Some(one),
             _ => None,
-        };
-        drop(callers);
-        self.lineage.forget_vanished(pid);
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.first_ended = false;
-        }
-        if let Some(first) = self.threads.get_mut(&pid) {
-            first.end_reported = false;
-        }
-        self.origins.executed(first, caller, Some(at));
-        if !self.threads.contains_key(&pid) {
-            // It had ended before, and with the caller's number the process would be forgotten.
-            self.add_thread(pid, pid, false);
         }
     }
 
