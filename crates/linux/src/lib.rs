@@ -21,6 +21,7 @@ pub mod sampling;
 pub mod signals;
 mod span;
 mod supervise;
+pub mod tasks;
 pub mod taskstats;
 pub mod threads;
 pub mod topology;

@@ -413,6 +413,22 @@ fn a_process_that_is_not_there_is_told() {
 }
 
 #[test]
+fn a_process_that_has_exited_does_not_keep_perch_from_the_others() {
+    let perch = Perch::new();
+    let mut sleep = Command::new("sleep").arg("1").spawn().unwrap();
+    let here = sleep.id().to_string();
+    let output = perch.run(&["attach", "-p", "observe", "2147483646", &here]);
+    sleep.wait().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("no process 2147483646"), "{told}");
+    assert!(told.contains("attaches to the others"), "{told}");
+    let none = perch.run(&["attach", "2147483646", "2147483645"]);
+    assert_eq!(code(&none), 125);
+    assert!(stderr(&none).contains("2147483646"), "{}", stderr(&none));
+}
+
+#[test]
 fn help_man_and_completions_come_from_one_source() {
     let perch = Perch::new();
     for args in [

@@ -24,6 +24,7 @@ pub use switching::Switching;
 use crate::{
     limits::{self, Budget, Kept, Purpose},
     proc::{Gone, Reader, RunClock, Schedstat},
+    tasks::Tasks,
 };
 use accounts::Accounts;
 use exits::Exits;
@@ -43,7 +44,7 @@ use std::{
 const MIGRATIONS_AT_ONCE: usize = 1000;
 
 /// Nanoseconds in a second.
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// A followed process.
 #[derive(Debug, Clone)]
@@ -122,6 +123,7 @@ pub struct Tracker {
     /// Nanoseconds in a clock tick.
     tick: u64,
     reader: Reader,
+    tasks: Tasks,
     names: Names,
     /// The newest task number at the last look.
     last_number: Option<i32>,
@@ -171,6 +173,7 @@ impl Tracker {
             clock,
             tick: SECOND / rustix::param::clock_ticks_per_second().max(1),
             reader: Reader::new(),
+            tasks: Tasks::default(),
             names: Names::default(),
             last_number: None,
             scanned: Instant::now(),

@@ -34,6 +34,10 @@ impl Tracker {
         let mut threads = std::mem::take(&mut self.threads);
         let mut reader = std::mem::take(&mut self.reader);
         let mut names = std::mem::take(&mut self.names);
+        let mut pass = match self.clock {
+            RunClock::Schedstat => self.tasks.pass(threads.len(), &mut reader, &self.budget),
+            RunClock::Stat => None,
+        };
         let mut executed = Vec::new();
         for thread in threads.values_mut() {
             if std::mem::take(&mut thread.awaited) && !self.origins.is_told(thread.id.tid) {
@@ -53,7 +57,11 @@ impl Tracker {
                 counts: Vec::new(),
                 metrics: Default::default(),
             };
-            let alive = match read(&mut reader, self.clock, thread, self.tick) {
+            let passed = pass
+                .as_mut()
+                .and_then(|pass| pass.run_time(thread.id.tid, thread.id.start, self.tick));
+            let spent = passed.map_or_else(|| read(&mut reader, self.clock, thread, self.tick), Ok);
+            let alive = match spent {
                 // Until its parent has noticed, a process that ended still tells its last numbers.
                 Ok(spent) => {
                     let mut means = Means {

@@ -288,6 +288,11 @@ impl Placing {
         self.unwritten
     }
 
+    /// Adds to what the user is to know when the session starts.
+    pub fn remark(&mut self, remark: Remark) {
+        self.remarks.push(remark);
+    }
+
     /// What was changed so far.
     pub fn changes(&self) -> Changes {
         self.changes
