@@ -9,10 +9,8 @@ use perch_core::{
     PuSample, PuSet, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState, Thresholds,
     Topology, UnitDomains, Unmanaged, metric::names,
 };
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// What is left of a metric's confidence a second later, if the thread gave no new value: half of it after three seconds.
 /// An own choice, as long as phases of programs usually last at least.
@@ -56,7 +54,7 @@ pub trait Processor: Send {
 #[derive(Debug, Default)]
 pub(crate) struct DryRun {
     /// Where the plan has put them.
-    pub bound: HashMap<ThreadId, PuSet>,
+    pub bound: FxHashMap<ThreadId, PuSet>,
     /// Whether the topology is not that of the machine on which they run: then their masks mean nothing on it.
     pub elsewhere: bool,
 }
@@ -91,14 +89,14 @@ pub(crate) enum Span {
 /// Turns observations into snapshots; remembers metrics of threads that had no time for new ones.
 #[derive(Debug)]
 pub(crate) struct Characteriser {
-    kept: HashMap<ThreadId, Metrics>,
+    kept: FxHashMap<ThreadId, Metrics>,
     source: MetricSource,
 }
 
 impl Default for Characteriser {
     fn default() -> Self {
         Self {
-            kept: HashMap::new(),
+            kept: FxHashMap::default(),
             source: MetricSource::Counters,
         }
     }
@@ -112,7 +110,7 @@ impl Characteriser {
         context: Context<'_>,
     ) -> (Snapshot, Vec<Remark>) {
         let mut remarks = Vec::new();
-        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
         for thread in &ended {
             self.kept.remove(thread);
         }
@@ -126,7 +124,7 @@ impl Characteriser {
         threads.sort_by_key(|thread| thread.info.id);
         threads.dedup_by_key(|thread| thread.info.id);
         if self.kept.len() > threads.len() {
-            let seen: HashSet<ThreadId> = threads.iter().map(|thread| thread.info.id).collect();
+            let seen: FxHashSet<ThreadId> = threads.iter().map(|thread| thread.info.id).collect();
             self.kept.retain(|thread, _| seen.contains(thread));
         }
         self.choose_source(&threads, &mut remarks);

@@ -13,8 +13,9 @@ use crate::{
 use perch_core::{
     Observation, Outcome, Plan, ProcessId, PuSet, Remark, Snapshot, ThreadId, Topology, UnitDomains,
 };
+use rustc_hash::FxHashSet;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -77,7 +78,7 @@ pub(crate) struct Control {
     pending: Option<Observation>,
     outcomes: Vec<(ThreadId, Outcome)>,
     /// Threads whose mask was not the one that perch knew.
-    refused: HashSet<ThreadId>,
+    refused: FxHashSet<ThreadId>,
     pub limiter: Limiter,
     pub observations: u64,
 }
@@ -110,7 +111,7 @@ impl Control {
             decisions: 0,
             pending: None,
             outcomes: Vec::new(),
-            refused: HashSet::new(),
+            refused: FxHashSet::default(),
             limiter: Limiter::default(),
             observations: 0,
         };
@@ -151,8 +152,8 @@ impl Control {
     /// Threads whose masks must be read before an observation is taken in: perch could not change their masks, or knows
     /// none of them.
     pub fn unread(&self, observation: &Observation) -> Vec<ThreadId> {
-        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
-        let late: HashSet<ThreadId> = observation.read_late.iter().map(|(id, _)| *id).collect();
+        let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let late: FxHashSet<ThreadId> = observation.read_late.iter().map(|(id, _)| *id).collect();
         let unread = observation.threads.iter().filter(|sample| {
             let id = sample.info.id;
             sample.mask.is_none()
@@ -185,9 +186,9 @@ impl Control {
                 .observe(observation, &self.machine_usable, allowed),
             ..Taken::default()
         };
-        let mut pids = HashSet::new();
+        let mut pids = FxHashSet::default();
         // The observation still lists them, with what they did last.
-        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
         // Of a process whose first thread has ended only its state tells.
         let told = observation.processes.iter().map(|state| state.process);
         let mut processes: Vec<ProcessId> = told.collect();
@@ -230,7 +231,7 @@ impl Control {
     }
 
     /// Processes of which no thread is left are known for a while yet.
-    fn part_with(&mut self, live: &HashSet<i32>, at: u64) -> Vec<ProcessId> {
+    fn part_with(&mut self, live: &FxHashSet<i32>, at: u64) -> Vec<ProcessId> {
         let mut ended = Vec::new();
         let (departing, ownership) = (&mut self.departing, &self.ownership);
         let observations = self.observations + LINGER_OBSERVATIONS;
@@ -264,7 +265,7 @@ impl Control {
         if !targets.is_empty() {
             let live = self.processes.keys().map(|pid| self.ownership.target(*pid));
             let departing = self.departing.iter().map(|departing| departing.target);
-            let left: HashSet<u32> = live.chain(departing).collect();
+            let left: FxHashSet<u32> = live.chain(departing).collect();
             taken.emptied = targets
                 .into_iter()
                 .filter(|target| !left.contains(target))
@@ -415,7 +416,7 @@ impl Control {
             .copied()
             .collect();
         self.ownership.forget_target(target);
-        let pids: HashSet<i32> = of_target.iter().map(|process| process.pid).collect();
+        let pids: FxHashSet<i32> = of_target.iter().map(|process| process.pid).collect();
         self.nices.forget(&pids);
         if let Some(pending) = &mut self.pending {
             pending

@@ -54,6 +54,9 @@ pub struct Move {
     /// where nothing was done or the machine has no clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<(u64, u64)>,
+    /// The PUs of its mask that were online and in its CPU set just after it was released, if those were not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<PuSet>,
 }
 
 /// A change of where an interrupt is delivered: what was asked for, and what became of it.

@@ -86,6 +86,7 @@ pub(crate) fn difference(plan: &Plan, snapshot: &Snapshot) -> Vec<Move> {
                 reason,
                 outcome: Outcome::NotApplied,
                 span: None,
+                rest: None,
             })
         })
         .collect()

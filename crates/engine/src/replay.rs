@@ -132,8 +132,9 @@ impl<R: BufRead> RecordedMachine<R> {
                 .get(made.thread)
                 .map(|owned| owned.before.clone());
             if let Some(set) = made.to.clone().or(before) {
+                let rest = made.rest.as_ref();
                 self.ownership
-                    .outcome(made.thread, &set, made.outcome, made.span);
+                    .outcome(made.thread, &set, made.outcome, made.span, rest);
             }
         }
     }

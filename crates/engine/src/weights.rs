@@ -5,7 +5,8 @@ use perch_core::{
     Action, ActionKind, NiceChange, Observation, Origin, Outcome, Plan, Reason, Remark, Snapshot,
     Source, ThreadId,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Nanoseconds for which a thread that ended is remembered: its children may be reported late.
 const LINGER: u64 = 3_000_000_000;
@@ -111,8 +112,8 @@ pub(crate) enum NiceNoticed {
 /// The nice values of a session's threads.
 #[derive(Debug, Default)]
 pub(crate) struct KnownNices {
-    threads: HashMap<ThreadId, Known>,
-    departed: HashMap<ThreadId, Known>,
+    threads: FxHashMap<ThreadId, Known>,
+    departed: FxHashMap<ThreadId, Known>,
     departures: VecDeque<(u64, ThreadId)>,
     observations: u64,
     /// Threads that the last observation has shown first, and whose values are not perch's.
@@ -138,7 +139,7 @@ impl KnownNices {
         self.seen.clear();
         self.depart(observation);
         let mut noticed = Vec::new();
-        let mut born: HashMap<ThreadId, Source> = HashMap::new();
+        let mut born: FxHashMap<ThreadId, Source> = FxHashMap::default();
         for Origin {
             thread, from, exec, ..
         } in &observation.origins
@@ -162,7 +163,7 @@ impl KnownNices {
             }
         }
         let mut new = Vec::new();
-        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
         let live = observation.nices.iter();
         for sample in live.filter(|sample| !ended.contains(&sample.thread)) {
             let id = sample.thread;
@@ -213,7 +214,7 @@ impl KnownNices {
         thread: ThreadId,
         caller: ThreadId,
         at: u64,
-        born: &mut HashMap<ThreadId, Source>,
+        born: &mut FxHashMap<ThreadId, Source>,
         noticed: &mut Vec<NiceNoticed>,
     ) {
         match self.known(caller).cloned() {
@@ -265,7 +266,7 @@ impl KnownNices {
 
     /// Threads that came and went between two looks: what they created may be seen only in the next, and has its value
     /// from their creators.
-    fn remember_unseen(&mut self, observation: &Observation, born: &HashMap<ThreadId, Source>) {
+    fn remember_unseen(&mut self, observation: &Observation, born: &FxHashMap<ThreadId, Source>) {
         let mut ended: Vec<ThreadId> = observation.ended.clone();
         ended.sort_unstable_by_key(|id| (id.start, id.tid));
         for id in ended {
@@ -310,7 +311,7 @@ impl KnownNices {
         id: ThreadId,
         pid: i32,
         nice: i32,
-        born: &HashMap<ThreadId, Source>,
+        born: &FxHashMap<ThreadId, Source>,
     ) -> Known {
         let now = self.observations;
         let free = Known::free(pid, nice, now);
@@ -396,7 +397,7 @@ impl KnownNices {
     }
 
     /// Forgets the threads of these processes.
-    pub fn forget(&mut self, pids: &HashSet<i32>) {
+    pub fn forget(&mut self, pids: &FxHashSet<i32>) {
         self.threads.retain(|_, known| !pids.contains(&known.pid));
         self.departed.retain(|_, known| !pids.contains(&known.pid));
     }
@@ -484,7 +485,7 @@ impl KnownNices {
     }
 }
 
-fn known_current(threads: &mut HashMap<ThreadId, Known>, id: ThreadId, nice: i32) {
+fn known_current(threads: &mut FxHashMap<ThreadId, Known>, id: ThreadId, nice: i32) {
     if let Some(known) = threads.get_mut(&id) {
         known.current = nice;
     }
@@ -494,7 +495,7 @@ fn known_current(threads: &mut HashMap<ThreadId, Known>, id: ThreadId, nice: i32
 /// ended since the policy was asked is passed over later.
 pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<Remark> {
     let mut wrong = Vec::new();
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     plan.actions.retain(|action| {
         let fault = match snapshot.thread(action.thread) {
             None => Some("gave a thread a weight that is not there"),

@@ -45,7 +45,7 @@ fn seen(mask: &str) -> Observation {
 fn bound() -> Ownership {
     let mut ownership = Ownership::new(set("0-7"), false);
     ownership.observe(&seen("0-7"), &set("0-7"), &no_cpuset);
-    ownership.outcome(THREAD, &set("3"), Outcome::Applied, None);
+    ownership.outcome(THREAD, &set("3"), Outcome::Applied, None, None);
     ownership
 }
 
@@ -67,7 +67,7 @@ fn a_changed_cpuset_gives_the_whole_of_it_and_the_thread_stays_ours_to_place() {
             (None, &set(cpuset), None, true),
             "{cpuset}"
         );
-        ownership.outcome(THREAD, &set("3"), Outcome::Applied, None);
+        ownership.outcome(THREAD, &set("3"), Outcome::Applied, None, None);
     }
 }
 
@@ -139,7 +139,7 @@ fn a_birth_that_is_reported_late_says_nothing_of_a_mask_that_perch_has_set_since
     let child = first.threads[0].info.id;
     first.at = 1;
     ownership.observe(&first, &set("0-7"), &no_cpuset);
-    ownership.outcome(child, &set("3"), Outcome::Applied, Some((20, 30)));
+    ownership.outcome(child, &set("3"), Outcome::Applied, Some((20, 30)), None);
     let mut late = born("3", Some(Source::Thread(THREAD)));
     late.at = 40;
     late.origins[0].at = Some(10);
@@ -244,8 +244,8 @@ fn a_child_inherits_the_mask_that_its_creator_had_when_it_was_created() {
     ] {
         let mut ownership = Ownership::new(set("0-7"), false);
         ownership.observe(&seen("0-7"), &set("0-7"), &no_cpuset);
-        ownership.outcome(THREAD, &set("3"), Outcome::Applied, Some((100, 110)));
-        ownership.outcome(THREAD, &set("5"), Outcome::Applied, Some((200, 210)));
+        ownership.outcome(THREAD, &set("3"), Outcome::Applied, Some((100, 110)), None);
+        ownership.outcome(THREAD, &set("5"), Outcome::Applied, Some((200, 210)), None);
         let mut observation = born(mask, Some(Source::Thread(THREAD)));
         observation.origins[0].at = Some(at);
         ownership.observe(&observation, &set("0-7"), &no_cpuset);
@@ -321,7 +321,7 @@ fn the_caller_of_execve_keeps_its_mask_under_the_first_threads_number() {
 #[test]
 fn a_mask_that_perch_has_used_is_foreign_on_a_thread_that_it_let_go() {
     let mut ownership = bound();
-    ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, None);
+    ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, None, None);
     ownership.observe(&seen("3"), &set("0-7"), &no_cpuset);
     let owned = ownership.get(THREAD).unwrap();
     assert_eq!(
@@ -418,17 +418,23 @@ fn a_pu_that_goes_explains_no_other_mask() {
 
 #[test]
 fn a_mask_from_which_the_kernel_has_struck_an_offline_pu_is_not_foreign() {
-    let mut ownership = bound();
-    ownership.observe(&seen("0-2,4-7"), &set("0-2,4-7"), &no_cpuset);
-    ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, None);
-    // Before and after PU 3 is back.
-    for usable in ["0-2,4-7", "0-7", "0-7", "0-7", "0-7", "0-7"] {
-        ownership.observe(&seen("0-2,4-7"), &set(usable), &no_cpuset);
-        let owned = ownership.get(THREAD).unwrap();
-        assert_eq!(
-            (owned.unmanaged, &owned.before),
-            (None, &set("0-7")),
-            "{usable}"
-        );
+    for noticed in [true, false] {
+        let mut ownership = bound();
+        if noticed {
+            ownership.observe(&seen("0-2,4-7"), &set("0-2,4-7"), &no_cpuset);
+        }
+        let rest = set("0-2,4-7");
+        let rest = (!noticed).then_some(&rest);
+        ownership.outcome(THREAD, &set("0-7"), Outcome::Applied, None, rest);
+        // Before and after PU 3 is back.
+        for usable in ["0-2,4-7", "0-7", "0-7", "0-7", "0-7", "0-7"] {
+            ownership.observe(&seen("0-2,4-7"), &set(usable), &no_cpuset);
+            let owned = ownership.get(THREAD).unwrap();
+            assert_eq!(
+                (owned.unmanaged, &owned.before),
+                (None, &set("0-7")),
+                "{noticed}: {usable}"
+            );
+        }
     }
 }

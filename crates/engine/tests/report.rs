@@ -149,6 +149,7 @@ fn what_was_refused_has_not_happened() {
         reason: Reason::default(),
         outcome,
         span: None,
+        rest: None,
     };
     let moves = [
         made(1, Outcome::Applied),

@@ -6,38 +6,38 @@ use super::{
     owned::{Moment, Owned, Place},
 };
 use perch_core::{PuSet, Source, ThreadId, Unmanaged};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Threads that were created, with whose mask they got and when.
-pub(super) type Births = HashMap<ThreadId, (Source, Option<u64>)>;
+pub(super) type Births = FxHashMap<ThreadId, (Source, Option<u64>)>;
 
 /// What one observation is judged with.
 pub(super) struct Look<'a> {
-    pub ended: HashSet<ThreadId>,
+    pub ended: FxHashSet<ThreadId>,
     pub born: Births,
     /// Threads that are there under a number that they did not have when they were created.
-    pub reborn: HashMap<ThreadId, Option<u64>>,
+    pub reborn: FxHashMap<ThreadId, Option<u64>>,
     pub allowed: &'a dyn Fn(ThreadId) -> Option<PuSet>,
     /// When masks were read, by the machine's clock.
     pub at: Option<u64>,
     /// What threads of a process have in common with a mask, for masks of unknown origin.
-    families: HashMap<(i32, PuSet), Family>,
+    families: FxHashMap<(i32, PuSet), Family>,
     /// Threads that were there before this observation, by process; made when first needed.
-    elders: Option<HashMap<i32, Vec<ThreadId>>>,
+    elders: Option<FxHashMap<i32, Vec<ThreadId>>>,
     /// How the first threads of processes came to be; made when first needed.
-    first_threads: Option<HashMap<i32, (Source, Option<u64>)>>,
+    first_threads: Option<FxHashMap<i32, (Source, Option<u64>)>>,
 }
 
 impl<'a> Look<'a> {
     /// For masks that were read at that moment, with nothing else known as yet.
     pub(super) fn new(allowed: &'a dyn Fn(ThreadId) -> Option<PuSet>, at: Option<u64>) -> Self {
         Self {
-            ended: HashSet::new(),
-            born: HashMap::new(),
-            reborn: HashMap::new(),
+            ended: FxHashSet::default(),
+            born: FxHashMap::default(),
+            reborn: FxHashMap::default(),
             allowed,
             at,
-            families: HashMap::new(),
+            families: FxHashMap::default(),
             elders: None,
             first_threads: None,
         }
@@ -211,9 +211,9 @@ impl Ownership {
     }
 
     /// Threads that were there before this observation, by process.
-    fn elders<'l>(&self, look: &'l mut Look<'_>) -> &'l HashMap<i32, Vec<ThreadId>> {
+    fn elders<'l>(&self, look: &'l mut Look<'_>) -> &'l FxHashMap<i32, Vec<ThreadId>> {
         look.elders.get_or_insert_with(|| {
-            let mut elders = HashMap::<i32, Vec<ThreadId>>::new();
+            let mut elders = FxHashMap::<i32, Vec<ThreadId>>::default();
             let known = self.threads.iter().chain(&self.departed);
             for (id, owned) in known.filter(|(id, _)| !look.born.contains_key(id)) {
                 elders.entry(owned.pid).or_default().push(*id);

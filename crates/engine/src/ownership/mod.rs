@@ -19,7 +19,8 @@ use descent::{Births, Look};
 use owned::{Moment, Verdict};
 use perch_core::{Observation, Origin, Outcome, PuSet, Source, ThreadId, ThreadSample, Unmanaged};
 use processes::Process;
-use std::collections::{HashMap, HashSet, VecDeque};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
 
 /// What [`Ownership::observe`] noticed and a journal must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +47,13 @@ const LATE: u64 = 2;
 #[derive(Debug)]
 pub struct Ownership {
     take_over: bool,
-    threads: HashMap<ThreadId, Owned>,
+    threads: FxHashMap<ThreadId, Owned>,
     /// Threads that ended lately, each with the observation in which it did.
-    departed: HashMap<ThreadId, Owned>,
+    departed: FxHashMap<ThreadId, Owned>,
     departures: VecDeque<(u64, ThreadId)>,
-    processes: HashMap<i32, Process>,
+    processes: FxHashMap<i32, Process>,
     /// Threads that were given up for now.
-    doubted: HashSet<ThreadId>,
+    doubted: FxHashSet<ThreadId>,
     /// Threads that were seen first since this was last asked for, and whose masks are not perch's.
     seen: Vec<ThreadId>,
     /// Observations so far, by seconds.
@@ -71,11 +72,11 @@ impl Ownership {
     pub fn new(default: PuSet, take_over: bool) -> Self {
         Self {
             take_over,
-            threads: HashMap::new(),
-            departed: HashMap::new(),
+            threads: FxHashMap::default(),
+            departed: FxHashMap::default(),
             departures: VecDeque::new(),
-            processes: HashMap::new(),
-            doubted: HashSet::new(),
+            processes: FxHashMap::default(),
+            doubted: FxHashSet::default(),
             seen: Vec::new(),
             observations: 0,
             counted: 0,
@@ -145,7 +146,7 @@ impl Ownership {
             Source::Thread(caller) => Some(caller).filter(|caller| *caller != origin.thread),
             Source::Process(_) => None,
         });
-        let callers: HashSet<ThreadId> = callers.collect();
+        let callers: FxHashSet<ThreadId> = callers.collect();
         for origin in executed {
             noticed.push(Noticed::Executed(origin.thread));
             if let Source::Thread(caller) = origin.from
@@ -245,13 +246,15 @@ impl Ownership {
         self.seen_first(thread, pid, mask, &mut look)
     }
 
-    /// What became of setting `thread`'s mask to `set`, between two moments of the machine's clock if it has one.
+    /// What became of setting `thread`'s mask to `set`, between two moments of the machine's clock if it has one. `rest` are
+    /// the PUs of `set` that could be used just then, if those were not all.
     pub fn outcome(
         &mut self,
         thread: ThreadId,
         set: &PuSet,
         outcome: Outcome,
         span: Option<(u64, u64)>,
+        rest: Option<&PuSet>,
     ) {
         if outcome == Outcome::Gone {
             self.depart(thread);
@@ -260,7 +263,7 @@ impl Ownership {
             if let Some(owned) = self.threads.get_mut(&thread) {
                 owned.outcome(set, outcome, self.observations, span);
                 // Older kernels strike offline PUs from a mask that is set, and do not bring them back.
-                let rest = set.and(&allowed);
+                let rest = rest.cloned().unwrap_or_else(|| set.and(&allowed));
                 if outcome == Outcome::Applied && !owned.held() && !rest.is_empty() && rest != *set
                 {
                     owned.struck = Some(rest.clone());

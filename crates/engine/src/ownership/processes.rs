@@ -2,7 +2,7 @@
 
 use super::{Ownership, owned::Place};
 use perch_core::{Observation, ProcessId, ProcessState, PuSet, ThreadId};
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// Observations for which a change of a CPU set may explain a mask that was read before or after it.
 const FRESH: u64 = 2;
@@ -54,7 +54,7 @@ impl Ownership {
                 self.fresh_until = self.observations + FRESH;
             }
         }
-        let mut changed = HashSet::new();
+        let mut changed = FxHashSet::default();
         for state in &observation.processes {
             let pid = state.process.pid;
             let known = self.processes.get(&pid);

@@ -312,10 +312,17 @@ impl Reconciler {
             let before = machine.now();
             let outcome = machine.affinity().change(change);
             let span = before.zip(machine.now());
-            control
-                .ownership
-                .outcome(thread, &change.set, outcome, span);
-            (moves[*at].outcome, moves[*at].span) = (outcome, span);
+            let made = &mut moves[*at];
+            (made.outcome, made.span) = (outcome, span);
+            // A PU may have gone offline since the observation.
+            let released = made.to.is_none() && outcome == Outcome::Applied;
+            made.rest = released
+                .then(|| machine.affinity().allowed(thread))
+                .flatten()
+                .map(|allowed| allowed.and(&change.set))
+                .filter(|rest| *rest != change.set);
+            let (set, rest) = (&change.set, made.rest.as_ref());
+            control.ownership.outcome(thread, set, outcome, span, rest);
             records.push((target, Record::Done { thread, outcome }));
         }
         self.log_outcome(records, remarks);
@@ -459,6 +466,7 @@ fn let_lapsed_go(ownership: &Ownership, moves: &mut Vec<Move>) {
         ),
         outcome: Outcome::NotApplied,
         span: None,
+        rest: None,
     }));
 }
 

@@ -9,8 +9,9 @@ use perch_core::{
     MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo,
     ThreadSample, Unmanaged, metric::names,
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
@@ -31,7 +32,7 @@ const REMARKS: usize = 200;
 pub struct Collector {
     command: Vec<String>,
     start: Option<Start>,
-    threads: HashMap<ThreadId, Thread>,
+    threads: FxHashMap<ThreadId, Thread>,
     ended: usize,
     groups: BTreeMap<(String, String), (u64, Accumulator)>,
     timeline: PlacementTimeline,
@@ -361,7 +362,7 @@ impl SessionSink for Collector {
         self.fp_threshold = snapshot.thresholds.of(names::FP_SHARE).unwrap_or(0.0);
         self.most_threads = self.most_threads.max(snapshot.threads.len());
         self.trust.unmeasured += observation.unmeasured as f64;
-        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
         for sample in &observation.threads {
             let id = sample.info.id;
             if !ended.contains(&id) {

@@ -11,9 +11,10 @@ use events::{Event, Events, us};
 use perch_core::{
     Outcome, PuSet, Snapshot, ThreadId, ThreadInfo, ThreadSample, Topology, metric::names,
 };
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, BufWriter, Write},
     path::Path,
@@ -58,7 +59,7 @@ pub struct Timeline<W: Write> {
     /// Whether threads run on another machine than they are placed on.
     elsewhere: bool,
     pus: BTreeMap<u32, Stay<ThreadId>>,
-    threads: HashMap<ThreadId, Known>,
+    threads: FxHashMap<ThreadId, Known>,
     processes: BTreeSet<i32>,
     finished: bool,
 }
@@ -112,7 +113,7 @@ impl<W: Write> Timeline<W> {
             topology: None,
             elsewhere: false,
             pus: BTreeMap::new(),
-            threads: HashMap::new(),
+            threads: FxHashMap::default(),
             processes: BTreeSet::new(),
             finished: false,
         }

@@ -98,6 +98,12 @@ pub fn simulated(
     let metrics = kernels::load_metrics();
     let mut calibration = measurements.calibration(name, how.date.clone(), &metrics);
     calibration.transfers = transfers(machine, &rig.processor, &sites, how.fidelity)?;
+    if machine.scale != 1.0 {
+        calibration.notes.push(format!(
+            "all times and rates are in the operating system's time, in which the machine is {} times slower (its `scale`)",
+            machine.scale
+        ));
+    }
     Ok(calibration)
 }
 

@@ -145,8 +145,10 @@ pub struct Outcome {
     pub throughput: f64,
     /// (greatest throughput - least) / mean, of all seeds; 0 with one.
     pub spread: f64,
-    /// Mean slowdown of the threads.
+    /// Mean slowdown of the threads: the field's ANTT.
     pub slowdown: f64,
+    /// Sum of the threads' speeds, each relative to its speed in isolation: the field's STP, or weighted speedup.
+    pub speedup: f64,
     /// Largest slowdown / smallest; 1 is fair.
     pub unfairness: f64,
     /// Moves from one PU to another, of all threads.
@@ -271,6 +273,7 @@ fn outcome(policy: &str, runs: &[Simulated], search: Option<Found>) -> Outcome {
         throughput: taken(Take::Median, &|run| run.throughput),
         spread: taken(Take::Spread, &|run| run.throughput),
         slowdown: taken(Take::Median, &|run| run.slowdown),
+        speedup: taken(Take::Median, &|run| run.speedup),
         unfairness: taken(Take::Median, &|run| run.unfairness),
         migrations: taken(Take::Median, &|run| run.migrations as f64),
         seconds: taken(Take::Median, &|run| run.seconds),

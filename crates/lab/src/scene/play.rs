@@ -32,8 +32,10 @@ pub struct Simulated {
     pub throughput: f64,
     /// Largest slowdown / smallest; 1 is fair.
     pub unfairness: f64,
-    /// Mean slowdown.
+    /// Mean slowdown: the field's ANTT.
     pub slowdown: f64,
+    /// Sum of the threads' speeds, each relative to its speed in isolation: the field's STP, or weighted speedup.
+    pub speedup: f64,
     /// Moves from one PU to another, of all threads.
     pub migrations: u64,
     /// Simulated instructions.
@@ -246,6 +248,7 @@ fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simula
         throughput: instructions as f64 / (system.now() as f64 / cycle),
         unfairness: largest / smallest,
         slowdown: slowdowns().sum::<f64>() / slowdowns().count().max(1) as f64,
+        speedup: slowdowns().map(|slowdown| 1.0 / slowdown).sum(),
         migrations: threads.iter().map(|thread| thread.migrations).sum(),
         instructions,
         host_seconds: 0.0,

@@ -8,10 +8,8 @@ use crate::{
     threads::Sampled,
 };
 use perch_core::{MachineError, Remark, ThreadId, ThreadSample};
-use std::{
-    collections::HashSet,
-    time::{Duration, Instant},
-};
+use rustc_hash::FxHashSet;
+use std::time::{Duration, Instant};
 
 /// Switches a second from which a thread has to be spared the events by which the kernel reports new threads.
 ///
@@ -169,7 +167,7 @@ impl LiveMachine {
     /// The same at a period's end, when all threads were looked at.
     pub(super) fn end_early(&mut self, sampled: &Sampled) {
         // Threads that have ended can be spared nothing, and of a short life a rate says little.
-        let ended: HashSet<ThreadId> = sampled.ended.iter().copied().collect();
+        let ended: FxHashSet<ThreadId> = sampled.ended.iter().copied().collect();
         let live = sampled.threads.iter();
         let live = live.filter(|sample| !ended.contains(&sample.info.id));
         let most = self.fastest(live.filter_map(switches));

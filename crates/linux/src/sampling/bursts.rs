@@ -8,8 +8,9 @@ use crate::{
     span::{Allowance, counted, is_due},
 };
 use perch_core::ThreadId;
+use rustc_hash::FxHashMap;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     io,
     time::{Duration, Instant},
 };
@@ -48,6 +49,12 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// Bytes of a ring: of some 90 samples.
 const RING: usize = 16 << 10;
+
+/// A thread that switches more often than this in a second is not sampled: even the shortest burst of a second would cost
+/// it more than [`SHARE`].
+pub(super) fn most_switches() -> f64 {
+    SHARE / SWITCH_COST / SHORTEST.as_secs_f64()
+}
 
 /// A thread that switches often.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +101,7 @@ impl Turn {
 /// The events of threads that switch often.
 pub(super) struct Bursts {
     open: BTreeMap<ThreadId, (Kept<Ring>, Instant)>,
-    turns: HashMap<ThreadId, Turn>,
+    turns: FxHashMap<ThreadId, Turn>,
     /// Bursts that may begin.
     beginnings: Allowance,
     kernel: bool,
@@ -106,7 +113,7 @@ impl Bursts {
     pub(super) fn new(kernel: bool) -> Self {
         Self {
             open: BTreeMap::new(),
-            turns: HashMap::new(),
+            turns: FxHashMap::default(),
             beginnings: Allowance::new(MOST),
             kernel,
             budget: Budget::of_process(),

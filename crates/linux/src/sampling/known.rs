@@ -16,8 +16,9 @@ use crate::{
 };
 use perch_core::{ModuleContext, PuSet, Sharing, ThreadId, ThreadSample};
 use perch_sampling::{Toucher, common};
+use rustc_hash::FxHashMap;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -28,7 +29,7 @@ const EXAMINED: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Known {
     threads: Threads,
-    processes: HashMap<i32, Process>,
+    processes: FxHashMap<i32, Process>,
     /// Counts how often rings were drained.
     drains: u64,
     whereabouts: Whereabouts,

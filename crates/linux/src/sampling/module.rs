@@ -2,7 +2,7 @@
 
 use super::{
     Options,
-    bursts::{Bursts, Switcher},
+    bursts::{self, Bursts, Switcher},
     history::{Names, PROVIDED},
     known::Known,
     mapped_file::MappedFile,
@@ -23,8 +23,8 @@ use perch_core::{
     MachineError, Metrics, Module, ModuleContext, Remark, Sharing, ThreadId, ThreadSample,
     metric::names,
 };
+use rustc_hash::FxHashSet;
 use std::{
-    collections::HashSet,
     os::fd::BorrowedFd,
     time::{Duration, Instant},
 };
@@ -195,7 +195,7 @@ impl SamplerModule {
     }
 
     /// Decides which CPUs, or which threads, to sample in the next period.
-    fn steer(&mut self, context: &ModuleContext<'_>, ended: &HashSet<ThreadId>) {
+    fn steer(&mut self, context: &ModuleContext<'_>, ended: &FxHashSet<ThreadId>) {
         match &mut self.source {
             Source::System(system) => {
                 let followed = system.follow_cpus();
@@ -259,8 +259,9 @@ impl SamplerModule {
         }
         if without > 0 {
             let text = format!(
-                "threads that switch more than 100,000 times a second are not sampled ({without} now), because that would \
-                 slow them; {remedy}"
+                "threads that switch more than some {:.0},000 times a second are not sampled ({without} now), because \
+                 that would slow them; {remedy}",
+                bursts::most_switches() / 1e3
             );
             self.remark_once("not-sampled", text);
         }
@@ -321,7 +322,7 @@ impl Module for SamplerModule {
         self.drain();
         let l2_bytes = context.topology.cache_size(2).unwrap_or(DEFAULT_L2);
         let interval = Duration::from_nanos(context.interval);
-        let ended: HashSet<ThreadId> = context.ended.iter().copied().collect();
+        let ended: FxHashSet<ThreadId> = context.ended.iter().copied().collect();
         let mut results = Vec::new();
         let mut walks = self.turns.begin(context.threads.len(), interval);
         for (at, thread) in context.threads.iter().enumerate() {

@@ -4,7 +4,7 @@
 //! needs ten to twenty samples; what is beyond that in every period is paid for nothing.
 
 use perch_core::ThreadId;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Samples of each running thread in a period: enough for the period to speak for itself.
 const EACH: f64 = 25.0;
@@ -62,7 +62,7 @@ struct Known {
 /// Chooses the rate of the next period.
 #[derive(Debug, Default)]
 pub(super) struct RateController {
-    threads: HashMap<ThreadId, Known>,
+    threads: FxHashMap<ThreadId, Known>,
     /// Seconds so far.
     at: f64,
     /// For how many of the last seconds no thread was new or changed, except at random.

@@ -11,8 +11,9 @@ use crate::{
     span::{Allowance, counted, is_due},
 };
 use perch_core::{MachineError, ThreadId};
+use rustc_hash::FxHashMap;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     io,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
@@ -59,7 +60,7 @@ pub(super) struct PerThread {
     slots: usize,
     budget: Budget,
     /// When each thread that waits for its turn was last sampled, in periods.
-    last_turn: HashMap<ThreadId, u64>,
+    last_turn: FxHashMap<ThreadId, u64>,
     period: u64,
     /// Openings that are left.
     changes: Allowance,
@@ -84,7 +85,7 @@ impl PerThread {
             ring,
             slots: 0,
             budget,
-            last_turn: HashMap::new(),
+            last_turn: FxHashMap::default(),
             period: 0,
             changes: Allowance::new(MOST_CHANGES),
             refused: BTreeSet::new(),
@@ -320,7 +321,7 @@ mod tests {
         };
         let crowd = Crowd::new(10);
         source.slots = 3;
-        let mut turns: HashMap<ThreadId, usize> = HashMap::new();
+        let mut turns: FxHashMap<ThreadId, usize> = FxHashMap::default();
         for _ in 0..20 {
             source.choose(&crowd.candidates(), SECOND);
             assert_eq!(source.events.len(), 3);

@@ -7,10 +7,8 @@ use super::{
 use crate::span::is_due;
 use perch_core::{Metrics, ThreadId};
 use perch_sampling::{Accesses, ThreadMix};
-use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
-    time::Duration,
-};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::{collections::hash_map::Entry, time::Duration};
 
 /// Samples of a thread that are too few to be seen together are gathered for this long: a second at 20 to 50 samples a
 /// second is enough, and as long as the usual period, so that a policy learns as much at every interval.
@@ -129,9 +127,9 @@ pub(super) struct How<'a> {
 /// Threads by their numbers and by their processes.
 #[derive(Default)]
 pub(super) struct Threads {
-    by_number: HashMap<i32, Thread>,
+    by_number: FxHashMap<i32, Thread>,
     /// The numbers of each process's threads.
-    of: HashMap<i32, HashSet<i32>>,
+    of: FxHashMap<i32, FxHashSet<i32>>,
 }
 
 impl Threads {

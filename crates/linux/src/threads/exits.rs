@@ -10,8 +10,9 @@ use crate::{
     taskstats::{Exit, ExitRecord, ExitRecords},
 };
 use perch_core::{Remark, ThreadId, ThreadInfo, ThreadSample, text};
+use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_getres};
-use std::{collections::HashMap, mem};
+use std::mem;
 
 /// Records of so many threads are kept in each generation: most are of strangers.
 const KEPT: usize = 1 << 16;
@@ -34,8 +35,8 @@ pub(super) struct Exits {
     /// When the machine was opened, in nanoseconds of CLOCK_MONOTONIC.
     opened: u64,
     /// By thread number.
-    present: HashMap<i32, Kept>,
-    last: HashMap<i32, Kept>,
+    present: FxHashMap<i32, Kept>,
+    last: FxHashMap<i32, Kept>,
     /// Nanoseconds between two clock ticks of the kernel.
     tick: u64,
     /// Threads that ended since the last sample, and by how much the run time of each may be too short.

@@ -6,10 +6,8 @@
 //! rings, and a CPU may be held up between taking a record's time and writing it (a virtual one, by its host); so a
 //! child's record may be read before its parent's.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    mem,
-};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::{collections::BTreeMap, mem};
 
 /// Creations by strangers of which no more are remembered, so that a machine that forks wildly costs no memory.
 const STRANGERS: usize = 1 << 16;
@@ -33,13 +31,13 @@ pub struct Created {
 #[derive(Debug, Default)]
 struct Recent {
     /// Processes of ours that have ended.
-    departed: HashSet<i32>,
+    departed: FxHashSet<i32>,
     /// Creations by processes that are not known to be ours, by the creator.
-    strangers: HashMap<i32, Vec<Created>>,
+    strangers: FxHashMap<i32, Vec<Created>>,
     count: usize,
     /// Threads of ours that `/proc` no longer shows and whose ends were not reported, each with its process: a caller of
     /// execve(2) loses its number without a report.
-    vanished: HashMap<i32, i32>,
+    vanished: FxHashMap<i32, i32>,
 }
 
 /// Reported creations and ends.

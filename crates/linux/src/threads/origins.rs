@@ -2,7 +2,7 @@
 
 use super::lineage::Created;
 use perch_core::{Origin, Source, ThreadId};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Times that what is kept grows older until what has ended is forgotten: records that come later are lost ones.
 const KEPT: u64 = 3;
@@ -21,20 +21,20 @@ struct Unseen {
 pub(super) struct Origins {
     takes: u64,
     /// New threads, each with the process that its creator belongs to; the kernel's record says which thread it was.
-    found: HashMap<i32, (ThreadId, i32)>,
+    found: FxHashMap<i32, (ThreadId, i32)>,
     /// Which threads, by number, were created by which, and when.
-    told: HashMap<i32, (i32, u64)>,
+    told: FxHashMap<i32, (i32, u64)>,
     /// Threads of which nothing is reported yet, by number.
-    held: HashSet<i32>,
+    held: FxHashSet<i32>,
     executed: Vec<(ThreadId, Option<i32>, Option<u64>)>,
     /// First threads that have ended since the last take.
-    replaced: HashSet<ThreadId>,
+    replaced: FxHashSet<ThreadId>,
     /// Threads that came and went unseen.
-    unseen: HashMap<i32, Unseen>,
+    unseen: FxHashMap<i32, Unseen>,
     /// Threads that ended.
-    ended: HashMap<i32, (ThreadId, u64)>,
+    ended: FxHashMap<i32, (ThreadId, u64)>,
     /// Processes that ended, with their targets.
-    departed: HashMap<i32, (u32, u64)>,
+    departed: FxHashMap<i32, (u32, u64)>,
 }
 
 impl Origins {

@@ -26,11 +26,13 @@ The table:
   throughput  instructions of all threads / cycle of the (first kind of) cores
   spread      of throughput over the seeds: (greatest - least) / mean
   ratio       throughput / that of the first policy
-  slowdown    the mean of the threads' slowdowns: 1 is as fast as alone, 2 takes
-              twice as long
+  slowdown    the mean of the threads' slowdowns (ANTT): 1 is as fast as alone,
+              2 takes twice as long
+  STP         the sum of 1 / slowdown of the threads (weighted speedup): how
+              many threads alone would do as much
   unfairness  largest slowdown of a thread / smallest: 1 is fair
   moves       of threads from one PU to another
-  simulated   simulated time, of the operating system
+  time        simulated time, of the operating system
   in          how long that took on this host
   bound       throughput that no placement can exceed
 

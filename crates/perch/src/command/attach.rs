@@ -24,7 +24,10 @@ pub fn attach(args: &AttachArgs) -> Result<ExitCode> {
         return Err(MachineError::NoSuchProcess(exited[0]).into());
     }
     for pid in exited {
-        let text = format!("{}; perch attaches to the others", MachineError::NoSuchProcess(pid));
+        let text = format!(
+            "{}; perch attaches to the others",
+            MachineError::NoSuchProcess(pid)
+        );
         placing.remark(Remark::warning("no-process", text));
     }
     placing.run(&args.place)?;

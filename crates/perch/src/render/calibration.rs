@@ -38,7 +38,7 @@ pub fn render(calibration: &Calibration, file: Option<&Path>) -> String {
             format!("{} {} us{range}", name(one.share), us(one.seconds))
         });
         let told = told.collect::<Vec<_>>().join(", ");
-        text += &super::wrapped("Handing a line over costs: ", &told);
+        text += &super::wrapped("Cache-line transfer latency: ", &told);
         text.push('\n');
     }
     for note in &calibration.notes {

@@ -54,10 +54,10 @@ pub fn comparison(comparison: &Comparison, topology: &Topology) -> String {
     if ratio {
         columns.push(("ratio", Align::Right));
     }
-    let rest = ["slowdown", "unfairness", "moves"];
+    let rest = ["slowdown", "STP", "unfairness", "moves"];
     columns.extend(rest.map(|title| (title, Align::Right)));
     if !several {
-        columns.push(("simulated", Align::Right));
+        columns.push(("time", Align::Right));
     }
     columns.push(("in", Align::Right));
     let first = results.first().map_or(f64::NAN, |result| result.throughput);
@@ -71,6 +71,7 @@ pub fn comparison(comparison: &Comparison, topology: &Topology) -> String {
         }
         row.extend([
             format!("{:.2}", result.slowdown),
+            format!("{:.2}", result.speedup),
             format!("{:.2}", result.unfairness),
             format!("{:.0}", result.migrations),
         ]);
@@ -87,7 +88,8 @@ pub fn comparison(comparison: &Comparison, topology: &Topology) -> String {
     } else {
         "\n"
     };
-    text += "slowdown: speed alone on the machine / speed here, mean of the threads\n";
+    text += "slowdown: speed alone on the machine / speed here, mean of the threads (ANTT)\n";
+    text += "STP: the inverse of the slowdown, sum of the threads (weighted speedup)\n";
     text += "unfairness: largest slowdown of a thread / smallest; 1 is fair\n";
     if several {
         text += "medians of all seeds; spread: (greatest throughput - least) / mean\n";

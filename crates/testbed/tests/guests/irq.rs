@@ -36,13 +36,23 @@ masks() {
 # Waits until perch in the background has reported N intervals.
 told() {
     tries=0
-    until [ "$(wc -l </tmp/held)" -ge "$1" ] || [ $((tries += 1)) -gt 600 ]; do usleep 50000; done
+    until [ "$(wc -l </tmp/held)" -ge "$1" ] || [ $((tries += 1)) -gt 6000 ]; do usleep 50000; done
 }
+# Whether one of the two is in the other package.
+apart() {
+    case "$(cat /proc/irq/$rng/smp_affinity_list) $(cat /proc/irq/$tty/smp_affinity_list)" in
+        [23]\ *|*\ [23]) ;;
+        *) false ;;
+    esac
+}
+# The same, until it has also moved one of them: on a busy host too little may come of either in the first intervals.
 hold() {
     : >/tmp/held
     perch irq --apply --interval 1s --json --log /tmp/irq.jsonl >/tmp/held 2>&1 &
     held=$!
     told $1
+    tries=0
+    until apart || [ $((tries += 1)) -gt 6000 ]; do usleep 50000; done
 }
 ended() {
     wait $held

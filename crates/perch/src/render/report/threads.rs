@@ -110,6 +110,13 @@ pub(super) fn table(report: &Report, letters: &HashMap<ThreadId, char>) -> Strin
     if rows.is_empty() {
         return "No thread was busy.\n".to_owned();
     }
+    let in_all = rows.len() > 1;
+    if in_all {
+        let mut row = vec![String::new(), "all".to_owned(), String::new()];
+        row.extend(numbers(&total(report), counted));
+        row.push(String::new());
+        rows.push(row);
+    }
     let phases = busy[..shown].iter().any(|of| phases(&of.stats).is_some());
     let mut text = format!("\n{}\n", aligned(&columns, rows));
     text += &more(
@@ -123,10 +130,34 @@ pub(super) fn table(report: &Report, letters: &HashMap<ThreadId, char>) -> Strin
              its time waiting for memory\n"
         }
     };
+    if in_all {
+        text += "all: busy and wait in % of one PU's time\n";
+    }
     if phases {
         text += "FP a/b: a while FP-heavy, b while not (its two phases)\n";
     }
     text
+}
+
+/// What all threads did together, while the session lasted.
+fn total(report: &Report) -> ThreadStats {
+    let mut all = ThreadStats::default();
+    let groups = report.groups.iter().map(|group| &group.stats);
+    for stats in report.threads.iter().map(|of| &of.stats).chain(groups) {
+        all.merge(stats);
+    }
+    all.lifetime = report.duration;
+    let amount = |name| all.metric(name).map(|metric| metric.value);
+    let ipc = match (amount(names::INSTRUCTIONS), amount(names::CYCLES)) {
+        (Some(instructions), Some(cycles)) if cycles > 0.0 => Some(instructions / cycles),
+        _ => None,
+    };
+    // A mean over time would count slow threads' instructions for more than they are.
+    let metric = all.metrics.iter_mut().find(|of| &*of.name == names::IPC);
+    if let (Some(metric), Some(ipc)) = (metric, ipc) {
+        metric.value = ipc;
+    }
+    all
 }
 
 /// How many threads have no part in any row.
