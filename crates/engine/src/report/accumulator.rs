@@ -137,6 +137,6 @@ impl Accumulator {
 
 pub(super) fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
-        *sum = Some(sum.unwrap_or(0) + more);
+        *sum = Some(sum.unwrap_or(0).saturating_add(more));
     }
 }

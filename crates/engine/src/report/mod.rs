@@ -153,7 +153,9 @@ impl ThreadStats {
     /// Adds other threads' statistics: times and counts are summed, means weighted by CPU time and confidence.
     pub fn merge(&mut self, other: &Self) {
         let mean = |a: Option<f64>, at: u64, b: Option<f64>, bt: u64| match (a, b) {
-            (Some(a), Some(b)) => Some((a * at as f64 + b * bt as f64) / (at + bt).max(1) as f64),
+            (Some(a), Some(b)) => {
+                Some((a * at as f64 + b * bt as f64) / at.saturating_add(bt).max(1) as f64)
+            }
             (a, b) => a.or(b),
         };
         let heavy = mean(
@@ -186,15 +188,17 @@ impl ThreadStats {
             }
         }
         (self.fp_share_heavy, self.fp_share_light) = (heavy, light);
-        self.lifetime += other.lifetime;
-        self.cpu_time += other.cpu_time;
-        self.wait_time += other.wait_time;
+        // A report that is read back may hold any numbers.
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.lifetime, other.lifetime);
+        add(&mut self.cpu_time, other.cpu_time);
+        add(&mut self.wait_time, other.wait_time);
         accumulator::add_known(&mut self.switches, other.switches);
         accumulator::add_known(&mut self.migrations, other.migrations);
-        self.fp_time += other.fp_time;
-        self.integer_time += other.integer_time;
-        self.bound_time += other.bound_time;
-        self.moves += other.moves;
+        add(&mut self.fp_time, other.fp_time);
+        add(&mut self.integer_time, other.integer_time);
+        add(&mut self.bound_time, other.bound_time);
+        add(&mut self.moves, other.moves);
     }
 
     /// The metric of that name.

@@ -147,6 +147,8 @@ fn total(report: &Report) -> ThreadStats {
         all.merge(stats);
     }
     all.lifetime = report.duration;
+    // These are the phases of one thread.
+    (all.fp_share_heavy, all.fp_share_light) = (None, None);
     let amount = |name| all.metric(name).map(|metric| metric.value);
     let ipc = match (amount(names::INSTRUCTIONS), amount(names::CYCLES)) {
         (Some(instructions), Some(cycles)) if cycles > 0.0 => Some(instructions / cycles),
