@@ -4,9 +4,13 @@ mod common;
 
 use common::{set, topology};
 use perch_core::{
-    Observation, Outcome, PuSet, Reason, Snapshot, ThreadId, ThreadInfo, ThreadSample, ThreadState,
+    MetricSource, Observation, Outcome, PuSet, Reason, Snapshot, ThreadId, ThreadInfo,
+    ThreadSample, ThreadState, metric::names,
 };
-use perch_engine::{Collector, Move, Period, Report, SessionSink};
+use perch_engine::{
+    Collector, Move, Period, Report, SessionSink,
+    report::{MetricReport, ThreadStats},
+};
 use std::sync::Arc;
 
 const SECOND: u64 = 1_000_000_000;
@@ -162,4 +166,40 @@ fn what_was_refused_has_not_happened() {
     let report = collector.report();
     assert_eq!(report.moves.bound, 1);
     assert_eq!(report.moves.outcomes.len(), 3);
+}
+
+/// What threads did together, whatever the order in which they are added, and though of some it is not known.
+#[test]
+fn a_mean_over_threads_leaves_out_those_of_which_it_is_not_known() {
+    let stats = |seconds: u64, share: Option<f64>| ThreadStats {
+        cpu_time: seconds * SECOND,
+        metrics: Vec::from_iter(share.map(|value| MetricReport {
+            name: names::FP_SHARE.into(),
+            value,
+            confidence: 1.0,
+            source: MetricSource::Sampling,
+        })),
+        ..ThreadStats::default()
+    };
+    let threads = [stats(100, None), stats(50, Some(1.0)), stats(1, Some(0.0))];
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        let mut all = ThreadStats::default();
+        order.iter().for_each(|at| all.merge(&threads[*at]));
+        let share = all.metric(names::FP_SHARE).unwrap();
+        assert!(
+            (share.value - 50.0 / 51.0).abs() < 1e-9,
+            "{order:?}: {share:?}"
+        );
+        assert!(
+            (share.confidence - 51.0 / 151.0).abs() < 1e-9,
+            "{order:?}: {share:?}"
+        );
+    }
 }

@@ -145,3 +145,15 @@ fn threads_that_start_later_have_no_best_placement() {
     let error = compare(&scene, &policies, &Mine::default(), 1, &()).unwrap_err();
     assert!(matches!(error, SceneError::StartsLater { .. }), "{error}");
 }
+
+/// Of five threads at a time no more than five can be worth one each, however often one of them starts again.
+#[test]
+fn threads_count_for_the_time_that_they_live() {
+    let mut scene = scene("smt2-zen", "phases", 1);
+    scene.time = Duration::from_secs(1);
+    let (told, kept, _) = played(&scene, &[DEFAULT], 1);
+    assert!(kept[0] > 8, "{kept:?}: it did not start again");
+    let result = &told.results[0];
+    let (speedup, slowdown) = (result.speedup, result.slowdown);
+    assert!(speedup > 0.5 && speedup < 5.1, "{speedup}, {slowdown}");
+}

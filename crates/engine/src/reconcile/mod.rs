@@ -315,7 +315,8 @@ impl Reconciler {
             let made = &mut moves[*at];
             (made.outcome, made.span) = (outcome, span);
             // A PU may have gone offline since the observation.
-            let released = made.to.is_none() && outcome == Outcome::Applied;
+            let before = control.ownership.get(thread).map(|owned| &owned.before);
+            let released = before == Some(&change.set) && outcome == Outcome::Applied;
             made.rest = released
                 .then(|| machine.affinity().allowed(thread))
                 .flatten()

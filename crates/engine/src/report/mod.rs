@@ -170,16 +170,26 @@ impl ThreadStats {
             other.fp_share_light,
             other.integer_time,
         );
+        let (time, more) = (self.cpu_time as f64, other.cpu_time as f64);
+        // Over the time of those that lack a metric its confidence is 0.
+        for ours in &mut self.metrics {
+            if other.metric(&ours.name).is_none() && time + more > 0.0 {
+                ours.confidence *= time / (time + more);
+            }
+        }
         for theirs in &other.metrics {
             let Some(ours) = self.metrics.iter_mut().find(|of| of.name == theirs.name) else {
-                self.metrics.push(theirs.clone());
+                let mut new = theirs.clone();
+                if time + more > 0.0 {
+                    new.confidence *= more / (time + more);
+                }
+                self.metrics.push(new);
                 continue;
             };
             if accumulator::is_amount(&theirs.name) {
                 ours.value += theirs.value;
                 continue;
             }
-            let (time, more) = (self.cpu_time as f64, other.cpu_time as f64);
             let weights = (time * ours.confidence, more * theirs.confidence);
             let both = weights.0 + weights.1;
             if both > 0.0 {

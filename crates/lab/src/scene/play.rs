@@ -34,7 +34,8 @@ pub struct Simulated {
     pub unfairness: f64,
     /// Mean slowdown: the field's ANTT.
     pub slowdown: f64,
-    /// Sum of the threads' speeds, each relative to its speed in isolation: the field's STP, or weighted speedup.
+    /// Sum of the threads' speeds, each relative to its speed in isolation and weighted by the part of the time in which it
+    /// lives: the field's STP, or weighted speedup.
     pub speedup: f64,
     /// Moves from one PU to another, of all threads.
     pub migrations: u64,
@@ -239,6 +240,16 @@ fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simula
             .map(|thread| thread.slowdown)
             .filter(|s| s.is_finite())
     };
+    // One that lives for half of the time does half as much.
+    let lives = system.threads().iter().map(|thread| {
+        let life = thread.ended.unwrap_or(system.now()) - thread.identity.started;
+        life as f64 / system.now().max(1) as f64
+    });
+    let speedup = threads
+        .iter()
+        .zip(lives)
+        .map(|(thread, life)| life / thread.slowdown)
+        .sum();
     let largest = slowdowns().fold(f64::NAN, f64::max);
     let smallest = slowdowns().fold(f64::NAN, f64::min);
     let instructions: u64 = threads.iter().map(|thread| thread.instructions).sum();
@@ -248,7 +259,7 @@ fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simula
         throughput: instructions as f64 / (system.now() as f64 / cycle),
         unfairness: largest / smallest,
         slowdown: slowdowns().sum::<f64>() / slowdowns().count().max(1) as f64,
-        speedup: slowdowns().map(|slowdown| 1.0 / slowdown).sum(),
+        speedup,
         migrations: threads.iter().map(|thread| thread.migrations).sum(),
         instructions,
         host_seconds: 0.0,

@@ -50,10 +50,10 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 /// Bytes of a ring: of some 90 samples.
 const RING: usize = 16 << 10;
 
-/// A thread that switches more often than this in a second is not sampled: even the shortest burst of a second would cost
-/// it more than [`SHARE`].
-pub(super) fn most_switches() -> f64 {
-    SHARE / SWITCH_COST / SHORTEST.as_secs_f64()
+/// A thread that switches more often than this in a second is not sampled in periods of this length: even the shortest
+/// burst would cost it more than [`SHARE`].
+pub(super) fn most_switches(period: Duration) -> f64 {
+    SHARE / SWITCH_COST / SHORTEST.div_duration_f64(period.max(SOON))
 }
 
 /// A thread that switches often.

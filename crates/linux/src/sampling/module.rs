@@ -233,7 +233,8 @@ impl SamplerModule {
                 candidates.iter().for_each(|c| bursts.close(c.id));
                 threads.choose(&candidates, interval);
                 let (slots, refused) = (threads.slots(), threads.refused());
-                self.remark_left_out((busy.len(), without), candidates.len(), slots, refused);
+                let counts = (busy.len(), without);
+                self.remark_left_out(counts, candidates.len(), slots, refused, interval);
             }
         }
     }
@@ -244,6 +245,7 @@ impl SamplerModule {
         running: usize,
         slots: usize,
         refused: usize,
+        interval: Duration,
     ) {
         let remedy = format!(
             "sample whole CPUs instead: `sysctl kernel.perf_event_paranoid=0`, or {}",
@@ -261,7 +263,7 @@ impl SamplerModule {
             let text = format!(
                 "threads that switch more than some {:.0},000 times a second are not sampled ({without} now), because \
                  that would slow them; {remedy}",
-                bursts::most_switches() / 1e3
+                bursts::most_switches(interval) / 1e3
             );
             self.remark_once("not-sampled", text);
         }

@@ -272,7 +272,8 @@ fn bpf<T>(command: i64, attributes: &T) -> io::Result<OwnedFd> {
 fn load(code: &[u64], attach_type_id: u32) -> io::Result<OwnedFd> {
     let mut name = [0; 16];
     name[..11].copy_from_slice(b"perch_tasks");
-    // The helper may be called by programs under the GPL, to which perch's license gives the choice.
+    // Only programs under a license that is compatible with the GPL may call the helper: this one is under the MIT license
+    // or the GPL, as you like.
     let license = c"Dual MIT/GPL";
     bpf(
         PROG_LOAD,

@@ -10,7 +10,7 @@ mod iterator;
 pub use iterator::{Task, TaskIterator};
 
 use crate::{
-    limits::{Budget, Kept, Purpose},
+    limits::{Budget, Kept, Purpose, Reserved},
     proc::{Reader, Schedstat, parse_stat},
 };
 use std::iter::Peekable;
@@ -29,6 +29,8 @@ const INITIAL: &str = "pid:[4026531836]";
 #[derive(Debug)]
 pub struct Tasks {
     state: State,
+    /// Set aside before the followed threads need all descriptors.
+    place: Option<Reserved>,
 }
 
 #[derive(Debug)]
@@ -36,21 +38,21 @@ enum State {
     /// Not yet worth it: files read so far that a pass would have replaced.
     Waiting(u64),
     Ready(Kept<TaskIterator>),
-    /// It does not work here, or has failed.
+    /// It does not work here.
     Unavailable,
 }
 
-impl Default for Tasks {
-    fn default() -> Self {
+impl Tasks {
+    /// Nothing is loaded yet.
+    pub fn new(budget: &Budget) -> Self {
         Self {
             state: State::Waiting(0),
+            place: budget.reserve(Purpose::Threads, 1),
         }
     }
-}
 
-impl Tasks {
     /// Begins a pass if that is worth it for `followed` threads. Where there is none, every thread's file must be read.
-    pub fn pass(&mut self, followed: usize, reader: &mut Reader, budget: &Budget) -> Option<Pass> {
+    pub fn pass(&mut self, followed: usize, reader: &mut Reader) -> Option<Pass> {
         if matches!(self.state, State::Unavailable)
             || count(reader).is_none_or(|all| followed.saturating_mul(MET) < all)
         {
@@ -61,22 +63,20 @@ impl Tasks {
             if *read < WORTH_LOADING {
                 return None;
             }
-            self.state = ready(reader, budget).map_or(State::Unavailable, State::Ready);
+            let loaded = self.place.take().and_then(|place| ready(reader, place));
+            self.state = loaded.map_or(State::Unavailable, State::Ready);
         }
         let State::Ready(iterator) = &mut self.state else {
             return None;
         };
-        let pass = iterator.read().map(|tasks| Pass::of(tasks.collect())).ok();
-        if pass.is_none() {
-            self.state = State::Unavailable;
-        }
-        pass
+        // Without a descriptor or memory just now, the files are read this time.
+        let tasks = iterator.read().ok()?;
+        Some(Pass::of(tasks.collect()))
     }
 }
 
 /// The loaded iterator, if what it says of this thread is true.
-fn ready(reader: &mut Reader, budget: &Budget) -> Option<Kept<TaskIterator>> {
-    let place = budget.reserve(Purpose::Threads, 1)?;
+fn ready(reader: &mut Reader, place: Reserved) -> Option<Kept<TaskIterator>> {
     if own_namespace()? != INITIAL {
         // The kernel would give the numbers of the first namespace.
         return None;
@@ -198,17 +198,19 @@ mod tests {
         }
         let mut reader = Reader::new();
         if own_namespace().as_deref() != Some(INITIAL) {
-            let mut tasks = Tasks::default();
-            assert!(tasks.pass(1 << 30, &mut reader, &Budget::of(100)).is_none());
+            let mut tasks = Tasks::new(&Budget::of(100));
+            assert!(tasks.pass(1 << 30, &mut reader).is_none());
             skip!(Root, "not in the first PID namespace");
             return;
         }
         let waiting = Waiting::start(200);
-        let mut tasks = Tasks::default();
         let budget = Budget::of(100);
-        assert!(tasks.pass(1, &mut reader, &budget).is_none(), "too few");
+        let mut tasks = Tasks::new(&budget);
+        // All others are used up by the time that it is loaded.
+        let others: Vec<_> = std::iter::from_fn(|| budget.reserve(Purpose::Threads, 1)).collect();
+        assert!(tasks.pass(1, &mut reader).is_none(), "too few");
         let many = 1_000_000;
-        let mut passes = (0..2).map(|_| tasks.pass(many, &mut reader, &budget));
+        let mut passes = (0..2).map(|_| tasks.pass(many, &mut reader));
         let mut pass = passes.find_map(|pass| pass).expect("worth it");
         let pid = std::process::id() as i32;
         let mut equal = 0;
@@ -224,7 +226,7 @@ mod tests {
             equal += usize::from(shown == file);
         }
         assert!(equal > 100, "{equal} of 200");
-        drop(waiting);
+        drop((waiting, others));
         assert_eq!(budget.used(Purpose::Threads), 1);
     }
 

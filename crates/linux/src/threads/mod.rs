@@ -159,6 +159,7 @@ impl Tracker {
     /// Follows nothing yet.
     pub fn new() -> Self {
         let clock = RunClock::detect();
+        let budget = Budget::of_process();
         let mut remarks = Vec::new();
         if clock == RunClock::Stat {
             let text = "this kernel keeps no scheduler statistics (CONFIG_SCHED_INFO): run times are exact to 10 ms \
@@ -173,11 +174,11 @@ impl Tracker {
             clock,
             tick: SECOND / rustix::param::clock_ticks_per_second().max(1),
             reader: Reader::new(),
-            tasks: Tasks::default(),
+            tasks: Tasks::new(&budget),
             names: Names::default(),
             last_number: None,
             scanned: Instant::now(),
-            budget: Budget::of_process(),
+            budget,
             lineage: Lineage::default(),
             origins: Origins::default(),
             accounts: Accounts::default(),

@@ -43,9 +43,14 @@ impl Tracker {
             .get(&pid)
             .is_some_and(|thread| !thread.ended && !thread.end_reported)
             && !process.first_ended;
-        let alone = process.threads == 1 && self.lineage.vanished_of(pid).next().is_none();
+        let alone = process.threads == 1
+            && self.lineage.vanished_of(pid).next().is_none()
+            && self
+                .lineage
+                .told_of(pid)
+                .all(|told| self.threads.contains_key(&told.tid));
         let caller = match first_is_there && alone {
-            // As nearly always: not all threads need to be looked at.
+            // As nearly always: not all followed threads need to be looked at.
             true => Some(pid),
             false => self.caller(pid, first_is_there),
         };

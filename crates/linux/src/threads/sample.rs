@@ -35,7 +35,7 @@ impl Tracker {
         let mut reader = std::mem::take(&mut self.reader);
         let mut names = std::mem::take(&mut self.names);
         let mut pass = match self.clock {
-            RunClock::Schedstat => self.tasks.pass(threads.len(), &mut reader, &self.budget),
+            RunClock::Schedstat => self.tasks.pass(threads.len(), &mut reader),
             RunClock::Stat => None,
         };
         let mut executed = Vec::new();

@@ -1,7 +1,7 @@
 //! The tracker on threads of this very process.
 
 use super::*;
-use crate::affinity::LinuxAffinity;
+use crate::{affinity::LinuxAffinity, proc::Stat};
 use perch_core::{Affinity, MaskChange, Origin, Outcome, Source, ThreadSample};
 use std::{
     sync::{
@@ -246,7 +246,16 @@ struct Sleeper(std::process::Child);
 impl Sleeper {
     fn new() -> Self {
         let mut command = std::process::Command::new("sleep");
-        Self(command.arg("600").spawn().unwrap())
+        let sleeper = Self(command.arg("600").spawn().unwrap());
+        // spawn() returns before the kernel has set up all of the new program.
+        let sleeps = |stat: Stat<'_>| stat.state == b'S' && stat.image.0 > 1;
+        while !Reader::new()
+            .stat(sleeper.pid(), sleeper.pid())
+            .is_ok_and(sleeps)
+        {
+            std::thread::yield_now();
+        }
+        sleeper
     }
 
     fn pid(&self) -> i32 {

@@ -1,6 +1,6 @@
 //! Interrupts of real devices in a guest of two packages: shown, balanced, and put back whatever happens to perch.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use perch_skip::skip;
 use perch_testbed::{Guest, Topology, perch_binary, vm_tests_skipped};
@@ -120,6 +120,7 @@ fn interrupts_are_shown_balanced_and_put_back() {
         .module("virtio-rng")
         .program(perch_binary().unwrap())
         .program(Path::new(env!("CARGO_BIN_EXE_guest-look")))
+        .limit(Duration::from_secs(1800))
         .run(SCRIPT)
         .and_then(perch_testbed::Output::ok)
         .unwrap();
