@@ -224,8 +224,17 @@ fn processes_that_come_and_go_are_measured_and_nobody_elses() {
     noise.wait().unwrap();
     let told = Told::of(&seen);
     assert_eq!(told.unseen, 0);
-    let ended: usize = seen.iter().map(|seen| seen.ended.len()).sum();
-    assert_eq!(ended, 61);
+    let mut ended = std::collections::BTreeMap::<ThreadId, Vec<String>>::new();
+    for (number, seen) in seen.iter().enumerate() {
+        for id in &seen.ended {
+            let sample = seen.threads.iter().filter(|sample| sample.info.id == *id);
+            let told = format!("in {number}: {:?}", sample.collect::<Vec<_>>());
+            ended.entry(*id).or_default().push(told);
+        }
+    }
+    let twice: Vec<_> = ended.values().filter(|told| told.len() > 1).collect();
+    assert!(twice.is_empty(), "{twice:#?}");
+    assert_eq!(ended.len(), 61, "{ended:#?}");
     // The kernel's accounts of a process that is waited for hold more than its record: since its last tick, and the
     // freeing of its memory.
     let known = told.measured + told.unmeasured;

@@ -50,6 +50,14 @@ impl Stat<'_> {
     /// `PF_NO_SETAFFINITY`: the kernel refuses to change the mask (per-CPU kernel threads).
     const NO_SETAFFINITY: u32 = 0x0400_0000;
 
+    /// `PF_EXITING`: the thread is on its way out. The kernel may have reported its end already.
+    const EXITING: u32 = 0x4;
+
+    /// Whether the thread will execute no more of its program.
+    pub fn is_exiting(&self) -> bool {
+        self.is_dead() || self.flags & Self::EXITING != 0
+    }
+
     /// Whether the thread has ended and only waits for its parent to notice.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')

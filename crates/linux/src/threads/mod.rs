@@ -357,7 +357,8 @@ impl Tracker {
         let Ok(stat) = self.reader.stat(pid, tid) else {
             return false;
         };
-        if stat.is_dead() {
+        // Its end may have been reported: then what it did is known by its records.
+        if stat.is_exiting() {
             return false;
         }
         let parent = if tid == pid { stat.parent } else { pid };
