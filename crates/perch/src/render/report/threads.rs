@@ -131,7 +131,7 @@ pub(super) fn table(report: &Report, letters: &HashMap<ThreadId, char>) -> Strin
         }
     };
     if in_all {
-        text += "all: busy and wait in % of one PU's time; FP, vec, mem are means over CPU time\n";
+        text += "all: busy and wait in % of one PU's time; shares are means over CPU time\n";
     }
     if phases {
         text += "FP a/b: a while FP-heavy, b while not (its two phases)\n";
