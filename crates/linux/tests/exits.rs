@@ -7,7 +7,7 @@ use perch_core::{Machine, Observation, Targets, ThreadId, Wake};
 use perch_linux::{LinuxMachine, taskstats::ExitRecords};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     process::Command,
     thread::{Builder, JoinHandle},
     time::Duration,
@@ -224,7 +224,7 @@ fn processes_that_come_and_go_are_measured_and_nobody_elses() {
     noise.wait().unwrap();
     let told = Told::of(&seen);
     assert_eq!(told.unseen, 0);
-    let mut ended = std::collections::BTreeMap::<ThreadId, Vec<String>>::new();
+    let mut ended = BTreeMap::<ThreadId, Vec<String>>::new();
     for (number, seen) in seen.iter().enumerate() {
         for id in &seen.ended {
             let sample = seen.threads.iter().filter(|sample| sample.info.id == *id);

@@ -50,12 +50,12 @@ impl Stat<'_> {
     /// `PF_NO_SETAFFINITY`: the kernel refuses to change the mask (per-CPU kernel threads).
     const NO_SETAFFINITY: u32 = 0x0400_0000;
 
-    /// `PF_EXITING`: the thread is on its way out. The kernel may have reported its end already.
+    /// `PF_EXITING`: the thread is in do_exit(). The kernel may have reported its end already.
     const EXITING: u32 = 0x4;
 
-    /// Whether the thread will execute no more of its program.
+    /// Whether the thread executes its program no more, but has not ended yet or waits for its parent to notice.
     pub fn is_exiting(&self) -> bool {
-        self.is_dead() || self.flags & Self::EXITING != 0
+        self.flags & Self::EXITING != 0
     }
 
     /// Whether the thread has ended and only waits for its parent to notice.

@@ -261,7 +261,7 @@ impl SamplerModule {
         }
         if without > 0 {
             let text = format!(
-                "threads that switch more than some {:.0},000 times a second are not sampled ({without} now), because \
+                "threads that switch more than some {:.0} thousand times a second are not sampled ({without} now), because \
                  that would slow them; {remedy}",
                 bursts::most_switches(interval) / 1e3
             );

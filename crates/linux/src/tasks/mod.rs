@@ -15,12 +15,15 @@ use crate::{
 };
 use std::iter::Peekable;
 
-/// Reading this many files costs what loading the program does, twice over: 10 ms of CPU time on a virtual machine.
+/// Loading the program takes about 10 ms of CPU time on a virtual machine: half of what reading this many files takes.
 const WORTH_LOADING: u64 = 10_000;
 
-/// A pass is made if of so many threads of the machine at least one is followed: meeting one costs a sixth of reading a
-/// file.
+/// A pass is made if at least one of this many threads of the machine is followed: a pass costs a sixth as much per thread
+/// as reading a file.
 const MET: usize = 6;
+
+/// With fewer threads there is too little to gain, and the machine's threads need not be counted.
+const LEAST: usize = 32;
 
 /// What [`own_namespace`] must be. The kernel's number for the first PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL: &str = "pid:[4026531836]";
@@ -54,6 +57,7 @@ impl Tasks {
     /// Begins a pass if that is worth it for `followed` threads. Where there is none, every thread's file must be read.
     pub fn pass(&mut self, followed: usize, reader: &mut Reader) -> Option<Pass> {
         if matches!(self.state, State::Unavailable)
+            || followed < LEAST
             || count(reader).is_none_or(|all| followed.saturating_mul(MET) < all)
         {
             return None;
@@ -208,7 +212,9 @@ mod tests {
         let mut tasks = Tasks::new(&budget);
         // All others are used up by the time that it is loaded.
         let others: Vec<_> = std::iter::from_fn(|| budget.reserve(Purpose::Threads, 1)).collect();
-        assert!(tasks.pass(1, &mut reader).is_none(), "too few");
+        for few in [1, LEAST - 1] {
+            assert!((0..WORTH_LOADING).all(|_| tasks.pass(few, &mut reader).is_none()));
+        }
         let many = 1_000_000;
         let mut passes = (0..2).map(|_| tasks.pass(many, &mut reader));
         let mut pass = passes.find_map(|pass| pass).expect("worth it");

@@ -38,6 +38,8 @@ struct Recent {
     /// Threads of ours that `/proc` no longer shows and whose ends were not reported, each with its process: a caller of
     /// execve(2) loses its number without a report.
     vanished: FxHashMap<i32, i32>,
+    /// Threads of ours that came and went before they were looked at.
+    passed: FxHashSet<i32>,
 }
 
 /// Reported creations and ends.
@@ -136,6 +138,16 @@ impl Lineage {
     /// Whether a process of ours with this number ended lately.
     pub fn has_departed(&self, pid: i32) -> bool {
         self.present.departed.contains(&pid) || self.last.departed.contains(&pid)
+    }
+
+    /// A thread of ours came and went before it was looked at.
+    pub fn passed(&mut self, tid: i32) {
+        self.present.passed.insert(tid);
+    }
+
+    /// Whether a thread with this number came and went lately. `/proc` may still show it on its way out.
+    pub fn has_passed(&self, tid: i32) -> bool {
+        self.present.passed.contains(&tid) || self.last.passed.contains(&tid)
     }
 
     /// Whether there are threads to look at.

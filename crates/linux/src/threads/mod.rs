@@ -357,8 +357,8 @@ impl Tracker {
         let Ok(stat) = self.reader.stat(pid, tid) else {
             return false;
         };
-        // Its end may have been reported: then what it did is known by its records.
-        if stat.is_exiting() {
+        // What is known of one that has passed is in its records: here it would count twice.
+        if stat.is_dead() || stat.is_exiting() && self.lineage.has_passed(tid) {
             return false;
         }
         let parent = if tid == pid { stat.parent } else { pid };

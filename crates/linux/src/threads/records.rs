@@ -125,6 +125,7 @@ impl Tracker {
             self.unseen += 1;
         }
         self.origins.unseen(told);
+        self.lineage.passed(told.tid);
         if told.tid == told.pid {
             // Others of its threads may live, and what it has created.
             let target = self.target_of(told.by_pid);

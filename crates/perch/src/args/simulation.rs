@@ -28,8 +28,9 @@ The table:
   ratio       throughput / that of the first policy
   slowdown    the mean of the threads' slowdowns (ANTT): 1 is as fast as alone,
               2 takes twice as long
-  STP         the sum of 1 / slowdown of the threads (weighted speedup): how
-              many threads alone would do as much
+  STP         the sum of 1 / slowdown of the threads (weighted speedup), each
+              for the part of the time in which it lives: how many threads in
+              isolation would do as much
   unfairness  largest slowdown of a thread / smallest: 1 is fair
   moves       of threads from one PU to another
   time        simulated time, of the operating system
