@@ -128,6 +128,7 @@ fn add_thread(sum: &mut ThreadSample, next: &ThreadSample) {
         (&mut sum.counts, sum.cpu_time),
         (&next.counts, next.cpu_time),
     );
+    sum.event_set = sum.event_set.filter(|set| next.event_set == Some(*set));
     sum.cpu_time += next.cpu_time;
     sum.wait_time += next.wait_time;
     sum.switches = some(sum.switches, next.switches);
@@ -141,6 +142,7 @@ fn add_thread(sum: &mut ThreadSample, next: &ThreadSample) {
 
 fn add_pu(sum: &mut PuSample, next: &PuSample) {
     add_counts((&mut sum.counts, sum.busy), (&next.counts, next.busy));
+    sum.event_set = sum.event_set.filter(|set| next.event_set == Some(*set));
     sum.interval += next.interval;
     sum.busy += next.busy;
     sum.interrupts += next.interrupts;
@@ -257,6 +259,7 @@ mod tests {
                 })
                 .into_iter()
                 .collect(),
+            event_set: None,
             metrics: Metrics::default(),
         }
     }

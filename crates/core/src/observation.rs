@@ -28,6 +28,9 @@ pub struct ThreadSample {
     /// Event counts of the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<Count>,
+    /// The event set that was counted, of the plan's; `None` if none was, or several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_set: Option<u32>,
     /// Metrics that modules added (sampled mix, predictions).
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     pub metrics: Metrics,
@@ -48,6 +51,9 @@ pub struct PuSample {
     /// Event counts of everything that ran there in the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<Count>,
+    /// The event set that was counted, of the plan's; `None` if none was, or several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_set: Option<u32>,
 }
 
 /// Two threads that were seen to touch the same memory.

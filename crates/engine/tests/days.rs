@@ -255,6 +255,7 @@ impl Machine for Days {
             last_pu: mask.iter().nth(id.tid as usize % mask.len()),
             mask: Some(mask.clone()),
             counts: Vec::new(),
+            event_set: None,
             metrics: Metrics::from_iter([(
                 names::FP_SHARE.into(),
                 Metric {

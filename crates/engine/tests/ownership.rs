@@ -33,6 +33,7 @@ fn seen(mask: &str) -> Observation {
         last_pu: None,
         mask: Some(set(mask)),
         counts: Vec::new(),
+        event_set: None,
         metrics: Metrics::default(),
     };
     Observation {

@@ -39,6 +39,7 @@ fn sample(tid: i32, cpu_time: u64, switches: Option<u64>) -> ThreadSample {
         last_pu: Some(0),
         mask: None,
         counts: Vec::new(),
+        event_set: None,
         metrics: Default::default(),
     }
 }

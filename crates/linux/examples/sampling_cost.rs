@@ -233,6 +233,7 @@ fn period_of(module: &mut SamplerModule, ids: &[ThreadId]) -> Vec<(ThreadId, Met
         last_pu: None,
         mask: None,
         counts: Vec::new(),
+        event_set: None,
         metrics: Metrics::default(),
     };
     let threads: Vec<ThreadSample> = ids.iter().map(sample).collect();

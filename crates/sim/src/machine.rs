@@ -129,6 +129,7 @@ impl SimMachine {
                 busy: machine.os_time(now.busy - before.busy).min(interval),
                 interrupts: 0,
                 counts: counts.collect(),
+                event_set: None,
             }
         });
         samples.collect()
@@ -308,6 +309,7 @@ impl Machine for SimMachine {
                 last_pu: Some(thread.last_pu),
                 mask,
                 counts: counts.collect(),
+                event_set: None,
                 metrics: Metrics::default(),
             });
             match thread.ended {

@@ -441,6 +441,7 @@ impl Machine for NiceMachine {
             last_pu: None,
             mask: Some(set("0-3")),
             counts: Vec::new(),
+            event_set: None,
             metrics: Metrics::default(),
         };
         let nice = |(id, task): (&ThreadId, &Task)| NiceSample {

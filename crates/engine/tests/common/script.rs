@@ -181,6 +181,7 @@ impl Machine for Scripted {
             mask: (self.at < self.masks_until)
                 .then(|| kernel.effective(&task.requested, task.group)),
             counts: self.counts.then(|| fp_count(id)).into_iter().collect(),
+            event_set: None,
             metrics: match self.at < self.silent_from {
                 true => sampled(task.fp),
                 false => Metrics::default(),
@@ -204,6 +205,7 @@ impl Machine for Scripted {
                 .then(|| pu_count(pu))
                 .into_iter()
                 .collect(),
+            event_set: None,
         };
         let pus = kernel.pus.iter().filter(|_| self.watches_pus);
         let observation = Observation {

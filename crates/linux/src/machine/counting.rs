@@ -185,7 +185,9 @@ impl Counting {
         for sample in &mut sampled.threads {
             // What a thread did up to its end is still in its counters.
             if sample.cpu_time > 0 || ended.contains(&sample.info.id) {
+                let set = counters.set_of(sample.info.id);
                 sample.counts = counters.read(sample.info.id);
+                sample.event_set = set.filter(|_| !sample.counts.is_empty());
                 counted += usize::from(!sample.counts.is_empty());
                 let lies = |quality: &CountQuality| matches!(quality, CountQuality::Implausible(_));
                 doubtful += usize::from(sample.counts.iter().any(|count| lies(&count.quality)));

@@ -96,8 +96,11 @@ impl Pus {
                 continue;
             };
             let counters = self.counters.as_mut();
-            let counts = counters.map_or_else(Vec::new, |counters| counters.read(ticks.pu));
+            let (event_set, counts) = counters.map_or((None, Vec::new()), |counters| {
+                (counters.set_of(ticks.pu), counters.read(ticks.pu))
+            });
             samples.push(PuSample {
+                event_set: event_set.filter(|_| !counts.is_empty()),
                 counts,
                 ..readings.sample(ticks, interval, self.tick)
             });
@@ -192,6 +195,7 @@ impl Readings {
             busy,
             interrupts: interrupts.min(busy),
             counts: Vec::new(),
+            event_set: None,
         }
     }
 }

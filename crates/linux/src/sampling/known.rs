@@ -346,6 +346,7 @@ mod tests {
             last_pu: None,
             mask: None,
             counts: Vec::new(),
+            event_set: None,
             metrics: Metrics::default(),
         }
     }

@@ -236,6 +236,7 @@ impl Tracker {
             last_pu: None,
             mask: None,
             counts: Vec::new(),
+            event_set: None,
             metrics: Default::default(),
         }
     }

@@ -55,6 +55,7 @@ impl Tracker {
                 last_pu: thread.last_pu,
                 mask: thread.new_mask.take(),
                 counts: Vec::new(),
+                event_set: None,
                 metrics: Default::default(),
             };
             let passed = pass

@@ -190,6 +190,7 @@ impl Periods {
                     last_pu: None,
                     mask: None,
                     counts: Vec::new(),
+                    event_set: None,
                     metrics: Metrics::default(),
                 }
             })

@@ -128,6 +128,11 @@ impl Counters {
         self.threads.remove(&id);
     }
 
+    /// The event set, of the plan's, that is counted of a thread now: by its next reading.
+    pub fn set_of(&self, id: ThreadId) -> Option<u32> {
+        Some(self.sets[self.threads.get(&id)?.active].number)
+    }
+
     /// What a thread's events counted since its last reading; nothing for a thread that did not run or is not counted.
     /// Then the thread's next set has its turn.
     pub fn read(&mut self, id: ThreadId) -> Vec<Count> {

@@ -101,6 +101,11 @@ impl PuCounters {
         groups.next().is_some()
     }
 
+    /// The event set, of the plan's, that is counted on a PU now: by its next reading.
+    pub fn set_of(&self, pu: u32) -> Option<u32> {
+        Some(self.sets[self.pus.get(&pu)?.active].number)
+    }
+
     /// What happened on a PU since its last reading. Then its next set has its turn.
     pub fn read(&mut self, pu: u32) -> Vec<Count> {
         let plans = &self.sets;

@@ -11,6 +11,8 @@ use std::{collections::BTreeMap, io, sync::Arc};
 /// Groups that count at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SetPlan {
+    /// Its place in the plan: sets of which nothing can be counted are left out.
+    pub number: u32,
     pub groups: Vec<GroupPlan>,
 }
 
@@ -29,7 +31,7 @@ pub(super) fn resolve(
 ) -> Result<(Vec<SetPlan>, Vec<Remark>), MachineError> {
     let mut missing = BTreeMap::new();
     let mut sets = Vec::new();
-    for set in &plan.sets {
+    for (number, set) in (0u32..).zip(&plan.sets) {
         let mut by_pmu: BTreeMap<Option<String>, Vec<(Arc<str>, Encoded)>> = BTreeMap::new();
         for event in &set.events {
             for pmu in kinds(event, encoder) {
@@ -49,7 +51,7 @@ pub(super) fn resolve(
             .flat_map(|events| split(events, user_only))
             .collect();
         if !groups.is_empty() {
-            sets.push(SetPlan { groups });
+            sets.push(SetPlan { number, groups });
         }
     }
     let text =

@@ -1,0 +1,314 @@
+//! Sums of what threads or PUs did.
+
+use perch_core::{
+    Count, CountQuality, Metric, MetricName, Metrics, PuSample, ThreadSample, metric::names,
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// An event's count, with the time in which it was counted: nothing is scaled before it is shown.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Value {
+    /// Occurrences while it was counted.
+    pub counted: f64,
+    /// Nanoseconds on PUs in which it was counted.
+    pub time: f64,
+    /// Why the count is not used, if it is implausible.
+    pub doubt: Option<String>,
+}
+
+impl Value {
+    /// The share of this time on PUs (nanoseconds) in which the event was counted, 0 to 1.
+    pub fn share(&self, cpu_time: u64) -> f64 {
+        match cpu_time {
+            0 => 0.0,
+            _ => (self.time / cpu_time as f64).clamp(0.0, 1.0),
+        }
+    }
+
+    /// The count over all of this time, as if the event had occurred as often in the rest of it; `None` if it was not
+    /// counted at all, or implausibly.
+    pub fn estimate(&self, cpu_time: u64) -> Option<f64> {
+        let share = self.share(cpu_time);
+        (share > 0.0 && self.doubt.is_none()).then(|| self.counted / share)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.counted += other.counted;
+        self.time += other.time;
+        if self.doubt.is_none() {
+            self.doubt.clone_from(&other.doubt);
+        }
+    }
+}
+
+/// A metric that a module or the machine gave: a sum, or a mean weighted by CPU time and confidence.
+#[derive(Debug, Clone, PartialEq)]
+struct Given {
+    sum: f64,
+    weighted: f64,
+    weight: f64,
+    time: f64,
+    metric: Metric,
+}
+
+/// What one thread, or several, or a part of the machine did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Amounts {
+    /// Threads or PUs that are in it.
+    pub members: u32,
+    /// Nanoseconds on PUs; of a PU, those in which it was not idle.
+    pub cpu_time: u64,
+    /// Nanoseconds runnable without a PU; 0 for PUs.
+    pub wait_time: u64,
+    /// Context switches, where the kernel counts them.
+    pub switches: Option<u64>,
+    /// Moves to another PU, where the kernel counts them.
+    pub migrations: Option<u64>,
+    /// Nanoseconds that PUs spent on interrupts; 0 for threads.
+    pub interrupts: u64,
+    /// By the event's alias; an event of one kind of core is `ALIAS@PMU`.
+    pub values: BTreeMap<Arc<str>, Value>,
+    given: BTreeMap<MetricName, Given>,
+}
+
+/// Metrics that are amounts of their window.
+fn is_amount(name: &str) -> bool {
+    [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES].contains(&name)
+}
+
+impl Amounts {
+    /// One thread over one interval.
+    pub fn of_thread(sample: &ThreadSample) -> Self {
+        let mut amounts = Self {
+            members: 1,
+            cpu_time: sample.cpu_time,
+            wait_time: sample.wait_time,
+            switches: sample.switches,
+            migrations: sample.migrations,
+            ..Self::default()
+        };
+        amounts.count(&sample.counts, sample.cpu_time);
+        for (name, metric) in sample.metrics.iter() {
+            amounts.give(name, *metric, sample.cpu_time as f64);
+        }
+        amounts
+    }
+
+    /// One PU over one interval.
+    pub fn of_pu(sample: &PuSample) -> Self {
+        let mut amounts = Self {
+            members: 1,
+            cpu_time: sample.busy,
+            interrupts: sample.interrupts,
+            ..Self::default()
+        };
+        amounts.count(&sample.counts, sample.busy);
+        amounts
+    }
+
+    fn count(&mut self, counts: &[Count], time: u64) {
+        for count in counts {
+            let (share, doubt) = match &count.quality {
+                CountQuality::Exact => (1.0, None),
+                CountQuality::Scaled(share) => (*share, None),
+                CountQuality::Implausible(why) => (0.0, Some(why.clone())),
+            };
+            let value = Value {
+                counted: count.value * share,
+                time: time as f64 * share,
+                doubt,
+            };
+            self.values
+                .entry(Arc::clone(&count.alias))
+                .or_default()
+                .add(&value);
+        }
+    }
+
+    fn give(&mut self, name: &MetricName, metric: Metric, time: f64) {
+        if !metric.value.is_finite() || !metric.confidence.is_finite() {
+            return;
+        }
+        let weight = time.max(1.0) * metric.confidence;
+        let new = Given {
+            sum: metric.value,
+            weighted: metric.value * weight,
+            weight,
+            time,
+            metric,
+        };
+        match self.given.get_mut(name) {
+            Some(given) => given.add(&new),
+            None => {
+                self.given.insert(MetricName::clone(name), new);
+            }
+        }
+    }
+
+    /// Adds what others did, or what the same did later.
+    pub fn add(&mut self, other: &Self) {
+        let known = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        };
+        self.members += other.members;
+        self.cpu_time += other.cpu_time;
+        self.wait_time += other.wait_time;
+        self.interrupts += other.interrupts;
+        self.switches = known(self.switches, other.switches);
+        self.migrations = known(self.migrations, other.migrations);
+        for (name, value) in &other.values {
+            self.values.entry(Arc::clone(name)).or_default().add(value);
+        }
+        for (name, given) in &other.given {
+            match self.given.get_mut(name) {
+                Some(sum) => sum.add(given),
+                None => {
+                    self.given.insert(MetricName::clone(name), given.clone());
+                }
+            }
+        }
+    }
+
+    /// An event's count, on all kinds of core together.
+    pub fn value(&self, alias: &str) -> Option<Value> {
+        if let Some(value) = self.values.get(alias) {
+            return Some(value.clone());
+        }
+        let of_kinds = self.values.iter().filter(|(known, _)| {
+            known
+                .strip_prefix(alias)
+                .is_some_and(|rest| rest.starts_with('@'))
+        });
+        of_kinds
+            .map(|(_, value)| value.clone())
+            .reduce(|mut sum, value| {
+                sum.add(&value);
+                sum
+            })
+    }
+
+    /// The counts over all the time, each saying for which share of it the event was counted.
+    pub fn counts(&self) -> Vec<Count> {
+        let counts = self.values.iter().filter_map(|(name, value)| {
+            let share = value.share(self.cpu_time);
+            Some(Count {
+                alias: Arc::clone(name),
+                value: value.estimate(self.cpu_time)?,
+                quality: match share > 0.995 {
+                    true => CountQuality::Exact,
+                    false => CountQuality::Scaled(share),
+                },
+            })
+        });
+        counts.collect()
+    }
+
+    /// The metrics that the machine or its modules gave.
+    pub fn given(&self) -> Metrics {
+        let metric = |(name, given): (&MetricName, &Given)| {
+            let value = match is_amount(name) || given.weight <= 0.0 {
+                true => given.sum,
+                false => given.weighted / given.weight,
+            };
+            let confidence = match given.time > 0.0 {
+                true => (given.weight / given.time).min(1.0),
+                false => given.metric.confidence,
+            };
+            let metric = Metric {
+                value,
+                confidence,
+                ..given.metric
+            };
+            (MetricName::clone(name), metric)
+        };
+        self.given.iter().map(metric).collect()
+    }
+}
+
+impl Given {
+    fn add(&mut self, other: &Self) {
+        self.sum += other.sum;
+        self.weighted += other.weighted;
+        self.weight += other.weight;
+        self.time += other.time;
+        self.metric = other.metric;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn amounts(cpu_time: u64, value: f64, quality: CountQuality) -> Amounts {
+        let mut amounts = Amounts {
+            cpu_time,
+            members: 1,
+            ..Amounts::default()
+        };
+        amounts.count(
+            &[Count {
+                alias: "x".into(),
+                value,
+                quality,
+            }],
+            cpu_time,
+        );
+        amounts
+    }
+
+    #[test]
+    fn a_thread_that_was_not_counted_lowers_the_share() {
+        let mut sum = amounts(1_000, 50.0, CountQuality::Exact);
+        sum.add(&Amounts {
+            cpu_time: 3_000,
+            members: 1,
+            ..Amounts::default()
+        });
+        let value = &sum.values["x"];
+        assert_eq!((value.counted, value.share(sum.cpu_time)), (50.0, 0.25));
+        assert_eq!(value.estimate(sum.cpu_time), Some(200.0));
+        assert_eq!(sum.counts()[0].quality, CountQuality::Scaled(0.25));
+    }
+
+    #[test]
+    fn an_implausible_count_is_no_number() {
+        let sum = amounts(1_000, 7.0, CountQuality::Implausible("lies".into()));
+        assert_eq!(sum.values["x"].estimate(1_000), None);
+        assert_eq!(sum.counts(), []);
+        assert_eq!(sum.values["x"].doubt.as_deref(), Some("lies"));
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_adding_does_not_matter(
+            parts in proptest::collection::vec((0u64..1_000_000, 0u32..1_000_000, 1u32..=100), 1..8)
+        ) {
+            let all: Vec<Amounts> = parts
+                .iter()
+                .map(|(time, value, share)| {
+                    let quality = match share {
+                        100 => CountQuality::Exact,
+                        share => CountQuality::Scaled(f64::from(*share) / 100.0),
+                    };
+                    amounts(*time, f64::from(*value), quality)
+                })
+                .collect();
+            let sum = |parts: &mut dyn Iterator<Item = &Amounts>| {
+                let mut sum = Amounts::default();
+                parts.for_each(|part| sum.add(part));
+                sum
+            };
+            let (forth, back) = (sum(&mut all.iter()), sum(&mut all.iter().rev()));
+            prop_assert_eq!(forth.cpu_time, back.cpu_time);
+            let (a, b) = (&forth.values["x"], &back.values["x"]);
+            prop_assert!((a.counted - b.counted).abs() <= 1e-9 * a.counted.abs().max(1.0));
+            prop_assert!(a.share(forth.cpu_time) <= 1.0);
+            // What was counted is never more than what is estimated.
+            if let Some(estimate) = a.estimate(forth.cpu_time) {
+                prop_assert!(estimate >= a.counted - 1e-6 * a.counted.abs());
+            }
+        }
+    }
+}

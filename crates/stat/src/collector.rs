@@ -1,0 +1,303 @@
+//! From observations to rows: one an entity, interval and event set.
+
+use crate::{
+    Amounts, By, Derived, Entity, Totals,
+    phases::{Detector, Method},
+};
+use perch_core::{MetricName, Metrics, Observation, ThreadId, Topology};
+use perch_profile::Profile;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+/// Settings of a collector.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// By what rows are kept apart.
+    pub by: By,
+    /// By what totals are kept apart; of threads where [`Options::by`] is.
+    pub totals: By,
+    /// How many event sets are in rotation.
+    pub sets: usize,
+    /// Metrics that the user defined.
+    pub derived: Vec<Derived>,
+    /// Metrics of the profile that are shown; `None` for all that the counts allow.
+    pub of_profile: Option<Vec<MetricName>>,
+    /// Metrics that the machine and its modules give; `None` for all.
+    pub given: Option<Vec<MetricName>>,
+    /// How phases are told apart.
+    pub phases: Method,
+    /// Whether only rounds are shown of which every set is from one phase.
+    pub complete_rounds: bool,
+}
+
+/// What became of an entity in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The interval is over.
+    Tick,
+    /// It ended in the interval.
+    Exit,
+}
+
+/// One line of a series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Nanoseconds from the first observation's beginning to this one's end.
+    pub at: u64,
+    /// Length of the interval in nanoseconds.
+    pub interval: u64,
+    /// What it is about.
+    pub entity: Entity,
+    /// Its name: a thread's, a program's; empty for PUs.
+    pub name: Arc<str>,
+    /// Its process, of a thread or process.
+    pub pid: Option<i32>,
+    /// Why there is a row.
+    pub event: Event,
+    /// Which event set was counted, from 0; `None` if nothing was counted.
+    pub set: Option<u32>,
+    /// The round of sets that it belongs to, from 0.
+    pub round: u64,
+    /// The phase that it belongs to, from 0; a round that spans two is dropped.
+    pub phase: u64,
+    /// A new phase was noticed with this row: the round before it, if it was not complete, is of no use.
+    pub new_phase: bool,
+    /// What was done.
+    pub amounts: Amounts,
+    /// Metrics from counts, formulas and modules.
+    pub metrics: Metrics,
+}
+
+/// What a sample is added to.
+struct About<'a> {
+    entity: Entity,
+    name: &'a Arc<str>,
+    pid: Option<i32>,
+    event: Event,
+}
+
+/// Where an entity is in the rotation of sets.
+#[derive(Debug, Default)]
+struct Progress {
+    round: u64,
+    phase: u64,
+    detector: Option<Detector>,
+    /// Rows of the present round; kept whole only where complete rounds are wanted.
+    held: Vec<Row>,
+    /// The sets of the present round so far.
+    seen: Vec<u32>,
+}
+
+/// Turns observations into rows and totals.
+#[derive(Debug)]
+pub struct Collector {
+    options: Options,
+    profile: Profile,
+    began: Option<u64>,
+    progress: HashMap<Entity, Progress>,
+    totals: Totals,
+    /// Rounds that a new phase broke.
+    broken: u64,
+}
+
+impl Collector {
+    /// One that has seen nothing yet.
+    pub fn new(options: Options, profile: Profile) -> Self {
+        Self {
+            totals: Totals::new(options.totals, options.sets),
+            options,
+            profile,
+            began: None,
+            progress: HashMap::new(),
+            broken: 0,
+        }
+    }
+
+    /// The rows of an observation, by rising entity. Linear in threads and PUs.
+    pub fn take(&mut self, observation: &Observation, topology: &Topology) -> Vec<Row> {
+        let began = *self
+            .began
+            .get_or_insert(observation.at.saturating_sub(observation.interval));
+        let at = observation.at.saturating_sub(began);
+        let by = self.options.by;
+        let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let mut groups: BTreeMap<(Entity, Option<u32>), Row> = BTreeMap::new();
+        let mut add = |about: About<'_>, set: Option<u32>, interval: u64, amounts: &Amounts| {
+            let row = groups
+                .entry((about.entity.clone(), set))
+                .or_insert_with(|| Row {
+                    at,
+                    interval: 0,
+                    entity: about.entity,
+                    name: Arc::clone(about.name),
+                    pid: about.pid,
+                    event: about.event,
+                    set,
+                    round: 0,
+                    phase: 0,
+                    new_phase: false,
+                    amounts: Amounts::default(),
+                    metrics: Metrics::default(),
+                });
+            row.interval = row.interval.max(interval);
+            row.amounts.add(amounts);
+        };
+        for sample in &observation.threads {
+            let amounts = Amounts::of_thread(sample);
+            self.totals.thread(sample, &amounts);
+            let gone = ended.contains(&sample.info.id);
+            // A thread that neither ran nor ended has nothing to show.
+            if amounts.cpu_time == 0 && amounts.values.is_empty() && !gone {
+                continue;
+            }
+            let Some(entity) = Entity::of_thread(by, &sample.info) else {
+                continue;
+            };
+            let name = match by {
+                By::Process => &sample.info.process,
+                _ => &sample.info.name,
+            };
+            let event = match gone && by == By::Thread {
+                true => Event::Exit,
+                false => Event::Tick,
+            };
+            let pid = matches!(by, By::Thread | By::Process).then_some(sample.info.pid);
+            let about = About {
+                entity,
+                name,
+                pid,
+                event,
+            };
+            add(about, sample.event_set, sample.interval, &amounts);
+        }
+        let nameless: Arc<str> = "".into();
+        for sample in &observation.pus {
+            let amounts = Amounts::of_pu(sample);
+            self.totals.pu(sample, &amounts, topology);
+            if let Some(entity) = Entity::of_pu(by, sample.pu, topology) {
+                let about = About {
+                    entity,
+                    name: &nameless,
+                    pid: None,
+                    event: Event::Tick,
+                };
+                add(about, sample.event_set, sample.interval, &amounts);
+            }
+        }
+        self.totals.period(observation);
+        let rows: Vec<Row> = groups.into_values().collect();
+        let mut shown = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            row.metrics = self.metrics(&row.amounts, row.interval);
+            self.follow(row, &mut shown);
+        }
+        for thread in &observation.ended {
+            self.progress.remove(&Entity::Thread(*thread));
+        }
+        shown
+    }
+
+    /// What happened from the first observation to the last.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Rounds of which a new phase left only a part.
+    pub fn broken_rounds(&self) -> u64 {
+        self.broken
+    }
+
+    /// The metrics of amounts, as far as they were asked for.
+    pub fn metrics(&self, amounts: &Amounts, interval: u64) -> Metrics {
+        let wanted = |list: &Option<Vec<MetricName>>, name: &MetricName| {
+            list.as_ref().is_none_or(|list| list.contains(name))
+        };
+        let (of_profile, _) = self
+            .profile
+            .metrics(None, &amounts.counts(), amounts.cpu_time);
+        let mut metrics = Metrics::default();
+        for (name, metric) in of_profile.iter() {
+            if wanted(&self.options.of_profile, name) {
+                metrics.set(MetricName::clone(name), *metric);
+            }
+        }
+        for (name, metric) in amounts.given().iter() {
+            if wanted(&self.options.given, name) {
+                metrics.set(MetricName::clone(name), *metric);
+            }
+        }
+        for derived in &self.options.derived {
+            if let Some(metric) = derived.of(amounts, interval) {
+                metrics.set(MetricName::clone(&derived.name), metric);
+            }
+        }
+        metrics
+    }
+
+    /// Numbers the row's round and phase, and passes on what is to be shown.
+    fn follow(&mut self, mut row: Row, shown: &mut Vec<Row>) {
+        let sets = self.options.sets;
+        let signal = self.signal(&row);
+        let progress = self
+            .progress
+            .entry(row.entity.clone())
+            .or_insert_with(|| Progress {
+                detector: self.options.phases.detector(),
+                ..Progress::default()
+            });
+        let Some(set) = row.set else {
+            row.round = progress.round;
+            row.phase = progress.phase;
+            if !self.options.complete_rounds || row.amounts.values.is_empty() {
+                shown.push(row);
+            }
+            return;
+        };
+        let change = signal.and_then(|value| progress.detector.as_mut()?.next(value));
+        if change.is_some() {
+            progress.phase += 1;
+            row.new_phase = true;
+            if !progress.seen.is_empty() {
+                self.broken += 1;
+                progress.round += 1;
+                progress.seen.clear();
+                progress.held.clear();
+            }
+        }
+        if progress.seen.contains(&set) {
+            // The rotation has begun anew without every set: a thread that was without counters for a while.
+            progress.round += 1;
+            progress.seen.clear();
+            progress.held.clear();
+        }
+        row.round = progress.round;
+        row.phase = progress.phase;
+        progress.seen.push(set);
+        let complete = progress.seen.len() >= sets;
+        match self.options.complete_rounds {
+            false => shown.push(row),
+            true => {
+                progress.held.push(row);
+                if complete {
+                    shown.append(&mut progress.held);
+                }
+            }
+        }
+        if complete {
+            progress.round += 1;
+            progress.seen.clear();
+            progress.held.clear();
+        }
+    }
+
+    /// What phases are told apart by: instructions per cycle, which every set can count.
+    fn signal(&self, row: &Row) -> Option<f64> {
+        let estimate = |alias: &str| row.amounts.value(alias)?.estimate(row.amounts.cpu_time);
+        match (estimate("instructions"), estimate("cycles")) {
+            (Some(instructions), Some(cycles)) if cycles > 0.0 => Some(instructions / cycles),
+            _ => None,
+        }
+    }
+}

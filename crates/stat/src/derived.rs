@@ -1,0 +1,147 @@
+//! Metrics that users define: `-m ipc=instructions/cycles`.
+
+use crate::{Amounts, events::canonical};
+use perch_core::{Metric, MetricSource};
+use perch_profile::formula::{Formula, is_name};
+use std::sync::Arc;
+
+/// A metric with its formula.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Derived {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its unit, for people; may be empty.
+    pub unit: String,
+    formula: Formula,
+    /// The formula's names as aliases of events, in its order.
+    inputs: Vec<String>,
+}
+
+/// A text that defines no metric.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DerivedError(pub String);
+
+/// Names that formulas may use besides events.
+pub const BESIDES: [(&str, &str); 6] = [
+    ("cpu_seconds", "seconds on a PU"),
+    ("wait_seconds", "seconds runnable without a PU"),
+    ("seconds", "length of the interval"),
+    ("switches", "context switches"),
+    ("migrations", "moves to another PU"),
+    ("threads", "threads or PUs in the row"),
+];
+
+impl Derived {
+    /// Reads `NAME=FORMULA` or `NAME[UNIT]=FORMULA`.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, DerivedError> {
+        let wrong = |why: String| DerivedError(format!("-m {text}: {why}"));
+        let (name, formula) = text.split_once('=').ok_or_else(|| {
+            wrong("a metric is NAME=FORMULA, such as ipc=instructions/cycles".to_owned())
+        })?;
+        let (name, unit) = match name.split_once('[') {
+            Some((name, unit)) => match unit.strip_suffix(']') {
+                Some(unit) => (name, unit),
+                None => {
+                    return Err(wrong(
+                        "the unit's bracket is not closed: NAME[UNIT]=FORMULA".to_owned(),
+                    ));
+                }
+            },
+            None => (name, ""),
+        };
+        if !is_name(name) {
+            return Err(wrong(format!(
+                "`{}` cannot name a metric: use letters, digits and _, and no name of a function",
+                name.escape_debug()
+            )));
+        }
+        let formula = Formula::parse(formula).map_err(|error| wrong(error.message))?;
+        let inputs = formula.names().iter().map(|name| canonical(name)).collect();
+        Ok(Self {
+            name: name.into(),
+            unit: unit.to_owned(),
+            formula,
+            inputs,
+        })
+    }
+
+    /// The aliases of the events that it needs.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        let names = self.inputs.iter().map(String::as_str);
+        names.filter(|name| !BESIDES.iter().any(|(known, _)| known == name))
+    }
+
+    /// Its value for these amounts over this many nanoseconds; `None` where an event was not counted, or where the
+    /// formula has no value.
+    pub fn of(&self, amounts: &Amounts, interval: u64) -> Option<Metric> {
+        let (mut values, mut confidence) = (Vec::new(), 1.0f64);
+        for name in &self.inputs {
+            let value = match name.as_str() {
+                "cpu_seconds" => amounts.cpu_time as f64 / 1e9,
+                "wait_seconds" => amounts.wait_time as f64 / 1e9,
+                "seconds" => interval as f64 / 1e9,
+                "switches" => amounts.switches? as f64,
+                "migrations" => amounts.migrations? as f64,
+                "threads" => f64::from(amounts.members),
+                event => {
+                    let value = amounts.value(event)?;
+                    confidence = confidence.min(value.share(amounts.cpu_time));
+                    value.estimate(amounts.cpu_time)?
+                }
+            };
+            values.push(value);
+        }
+        let value = self.formula.evaluate(&values).ok()?;
+        Some(Metric {
+            value,
+            confidence,
+            source: MetricSource::Counters,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    #[test]
+    fn texts() {
+        let metric = Derived::parse("mpki[misses/ki]=1000*llc_misses/instructions").unwrap();
+        assert_eq!((&*metric.name, metric.unit.as_str()), ("mpki", "misses/ki"));
+        assert_eq!(
+            metric.events().collect::<Vec<_>>(),
+            ["instructions", "llc_misses"]
+        );
+        let why = |text: &str| Derived::parse(text).unwrap_err().0;
+        assert!(why("ipc").contains("NAME=FORMULA"));
+        assert!(why("a[b=c").contains("not closed"));
+        assert!(why("2x=3").contains("cannot name a metric"));
+        assert!(why("sin=3").contains("cannot name a metric"));
+        assert!(why("a=(b").contains("formula"));
+    }
+
+    #[test]
+    fn values() {
+        let mut amounts = Amounts::default();
+        (amounts.cpu_time, amounts.members, amounts.switches) = (2_000_000_000, 1, Some(6));
+        let value = |counted: f64, time: f64| Value {
+            counted,
+            time,
+            doubt: None,
+        };
+        amounts.values.insert("llc_misses".into(), value(10.0, 1e9));
+        amounts.values.insert("cycles".into(), value(0.0, 2e9));
+        let of = |text: &str| Derived::parse(text).unwrap().of(&amounts, 4_000_000_000);
+        let found = of("x=llc_misses/cpu_seconds").unwrap();
+        assert_eq!((found.value, found.confidence), (10.0, 0.5));
+        assert_eq!(of("x=switches/seconds").unwrap().value, 1.5);
+        assert_eq!(of("x=llc_misses/cycles"), None);
+        assert_eq!(of("x=branches"), None);
+        assert_eq!(of("x=migrations"), None);
+    }
+}

@@ -1,0 +1,26 @@
+//! What `perch stat` does with counts: which events a user asks for, which metrics follow from them, series over time
+//! by thread, process, program, PU or part of the machine, and their totals.
+//!
+//! ```text
+//! -e, -m texts ──▶ Request ──event plan──▶ the machine counts
+//!                     └─────────▶ Collector ──observation──▶ Rows ──▶ Totals
+//! ```
+//!
+//! Nothing here opens an event or prints. An observation may come from a live machine, a simulated one or a recording.
+#![forbid(unsafe_code)]
+
+mod amounts;
+mod collector;
+mod derived;
+mod entity;
+mod events;
+pub mod phases;
+mod raw;
+mod totals;
+
+pub use amounts::{Amounts, Value};
+pub use collector::{Collector, Event, Options, Row};
+pub use derived::{Derived, DerivedError};
+pub use entity::{By, Entity};
+pub use events::{Request, RequestError, Requested, RequestedSet, Space, canonical, suggestion};
+pub use totals::{Total, Totals};

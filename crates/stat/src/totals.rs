@@ -1,0 +1,127 @@
+//! What happened over a whole run.
+
+use crate::{Amounts, By, Entity};
+use perch_core::{Observation, PuSample, ThreadSample, Topology};
+use std::{collections::HashMap, sync::Arc};
+
+/// One entity over the whole run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Total {
+    /// What it is about.
+    pub entity: Entity,
+    /// Its last name; empty for PUs.
+    pub name: Arc<str>,
+    /// Its process, of a thread or process.
+    pub pid: Option<i32>,
+    /// Nanoseconds for which it was observed.
+    pub interval: u64,
+    /// What it did. An event of a set in rotation was counted for a part of the time.
+    pub amounts: Amounts,
+}
+
+/// All entities over the whole run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Totals {
+    by: By,
+    /// Several sets are counted one after the other.
+    pub sets: usize,
+    entities: HashMap<Entity, Total>,
+    /// Nanoseconds from the first observation's beginning to the last one's end.
+    pub interval: u64,
+    /// Threads that came and went between two observations.
+    pub unseen: u64,
+    /// CPU time, in nanoseconds, of which only that is known: theirs, and that of threads' last moments.
+    pub unmeasured: u64,
+    /// CPU time of perch itself, in nanoseconds.
+    pub own_cpu_time: u64,
+    /// Observations.
+    pub periods: u64,
+}
+
+/// Threads of which a total is kept each; of more, the ended ones are kept by name.
+const MOST_THREADS: usize = 20_000;
+
+impl Totals {
+    pub(crate) fn new(by: By, sets: usize) -> Self {
+        Self {
+            by,
+            sets,
+            entities: HashMap::new(),
+            interval: 0,
+            unseen: 0,
+            unmeasured: 0,
+            own_cpu_time: 0,
+            periods: 0,
+        }
+    }
+
+    pub(crate) fn thread(&mut self, sample: &ThreadSample, amounts: &Amounts) {
+        let Some(mut entity) = Entity::of_thread(self.by, &sample.info) else {
+            return;
+        };
+        if self.entities.len() >= MOST_THREADS && !self.entities.contains_key(&entity) {
+            entity = Entity::Command(Arc::clone(&sample.info.name));
+        }
+        let name = match self.by {
+            By::Process => &sample.info.process,
+            _ => &sample.info.name,
+        };
+        let pid = matches!(self.by, By::Thread | By::Process).then_some(sample.info.pid);
+        let total = self.entry(entity, pid);
+        if total.name != *name {
+            total.name = Arc::clone(name);
+        }
+        total.interval += sample.interval;
+        total.amounts.add(amounts);
+    }
+
+    pub(crate) fn pu(&mut self, sample: &PuSample, amounts: &Amounts, topology: &Topology) {
+        let Some(entity) = Entity::of_pu(self.by, sample.pu, topology) else {
+            return;
+        };
+        let total = self.entry(entity, None);
+        total.interval += sample.interval;
+        total.amounts.add(amounts);
+    }
+
+    pub(crate) fn period(&mut self, observation: &Observation) {
+        self.interval += observation.interval;
+        self.unseen += observation.unseen;
+        self.unmeasured += observation.unmeasured;
+        self.own_cpu_time += observation.own_cpu_time;
+        self.periods += 1;
+    }
+
+    fn entry(&mut self, entity: Entity, pid: Option<i32>) -> &mut Total {
+        self.entities
+            .entry(entity.clone())
+            .or_insert_with(|| Total {
+                entity,
+                name: "".into(),
+                pid,
+                interval: 0,
+                amounts: Amounts::default(),
+            })
+    }
+
+    /// The entities, those with the most CPU time first.
+    pub fn by_cpu_time(&self) -> Vec<&Total> {
+        let mut totals: Vec<&Total> = self.entities.values().collect();
+        totals.sort_by_key(|total| {
+            (
+                std::cmp::Reverse(total.amounts.cpu_time),
+                total.entity.clone(),
+            )
+        });
+        totals
+    }
+
+    /// The sum over all entities.
+    pub fn all(&self) -> Amounts {
+        let mut all = Amounts::default();
+        for total in self.by_cpu_time() {
+            all.add(&total.amounts);
+        }
+        all
+    }
+}
