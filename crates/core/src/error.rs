@@ -20,7 +20,7 @@ pub enum MachineError {
         why: String,
     },
     /// A process to attach to does not exist.
-    #[error("no process {0}: it has ended, or never was (see `ps -e`)")]
+    #[error("no process {0}: it has exited, or never existed (see `ps -e`)")]
     NoSuchProcess(i32),
     /// Not permitted, with the way to get the permission.
     #[error("{what}: not permitted; {remedy}")]

@@ -39,7 +39,9 @@ pub use irq::{IrqBinding, IrqChange, IrqLevel, IrqLoad, IrqSample, IrqState, Irq
 pub use machine::{Launch, Machine, Targets, Wake};
 pub use metric::{Metric, MetricName, MetricSource, Metrics, Thresholds};
 pub use module::{Module, ModuleContext};
-pub use observation::{Observation, Origin, ProcessState, PuSample, Sharing, Source, ThreadSample};
+pub use observation::{
+    Observation, Origin, ProcessState, PuSample, Sharing, Source, TargetSample, ThreadSample,
+};
 pub use plan::{Action, ActionKind, Binding, Outcome, Plan, Reason};
 pub use policy::Policy;
 pub use pu_set::PuSet;

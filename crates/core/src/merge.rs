@@ -1,7 +1,8 @@
 //! Several intervals in a row as one: perch may look more often than it decides.
 
 use crate::{
-    Count, CountQuality, IrqSample, Metric, Metrics, Observation, PuSample, ThreadId, ThreadSample,
+    Count, CountQuality, IrqSample, Metric, Metrics, Observation, PuSample, TargetSample, ThreadId,
+    ThreadSample,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -36,6 +37,12 @@ impl Observation {
             add_thread,
         );
         merge(&mut self.pus, &later.pus, |sample| sample.pu, add_pu);
+        merge(
+            &mut self.targets,
+            &later.targets,
+            |sample| sample.target,
+            add_target,
+        );
         merge(
             &mut self.irqs,
             &later.irqs,
@@ -138,6 +145,15 @@ fn add_thread(sum: &mut ThreadSample, next: &ThreadSample) {
         sum.mask.clone_from(&next.mask);
     }
     take_later(&mut sum.metrics, &next.metrics);
+}
+
+fn add_target(sum: &mut TargetSample, next: &TargetSample) {
+    add_counts(
+        (&mut sum.counts, sum.cpu_time),
+        (&next.counts, next.cpu_time),
+    );
+    sum.event_set = sum.event_set.filter(|set| next.event_set == Some(*set));
+    sum.cpu_time += next.cpu_time;
 }
 
 fn add_pu(sum: &mut PuSample, next: &PuSample) {

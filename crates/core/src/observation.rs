@@ -56,6 +56,20 @@ pub struct PuSample {
     pub event_set: Option<u32>,
 }
 
+/// The counts of a whole target over an interval: of every thread that descends from it, however short it lived.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TargetSample {
+    /// The target's number.
+    pub target: u32,
+    /// Nanoseconds for which its threads were on PUs while the event set was counted.
+    pub cpu_time: u64,
+    /// Event counts of the interval.
+    pub counts: Vec<Count>,
+    /// The event set that was counted, of the plan's; `None` if several were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_set: Option<u32>,
+}
+
 /// Two threads that were seen to touch the same memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
@@ -118,6 +132,9 @@ pub struct Observation {
     /// Every live thread that was given to perch, and those that ended in the interval; of one that also began in it, if
     /// it was measured, no mask was read.
     pub threads: Vec<ThreadSample>,
+    /// Targets that are counted as a whole, by rising number; empty where none is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetSample>,
     /// The PUs, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pus: Vec<PuSample>,

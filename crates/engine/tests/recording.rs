@@ -156,7 +156,7 @@ fn a_damaged_line_is_named() {
         .to_string();
     assert_eq!(
         error,
-        "run.log:1: no recording: it does not begin with a header"
+        "run.log:1: not a recording: it does not begin with a header"
     );
 }
 

@@ -151,7 +151,7 @@ fn counts(group: &str, folder: &Path) -> Result<String, String> {
     if all.is_empty() {
         return Err(format!("no experiment is below `{group}`"));
     }
-    let mut text = "| class | claims | hold | hold also if nothing made a difference |\n\
+    let mut text = "| class | claims | hold | would hold even if nothing made a difference |\n\
                     | --- | --: | --: | --: |\n"
         .to_owned();
     for (name, count) in Tally::of(&all).counts() {

@@ -73,7 +73,7 @@ impl fmt::Display for Tally {
             if hold_anyway > 0 {
                 write!(
                     f,
-                    ", {hold_anyway} of them also if nothing made a difference"
+                    ", {hold_anyway} of them would hold even if nothing made a difference"
                 )?;
             }
         }
@@ -118,7 +118,7 @@ mod tests {
         ];
         assert_eq!(
             Tally::of(&rows).to_string(),
-            "predictions: 2 of 3 hold, 1 of them also if nothing made a difference\ninputs: 1 of 1 hold\n\
+            "predictions: 2 of 3 hold, 1 of them would hold even if nothing made a difference\ninputs: 1 of 1 hold\n\
              own aims: 0 of 1 hold"
         );
         assert_eq!(Tally::of(&rows[3..4]).to_string(), "inputs: 1 of 1 hold");

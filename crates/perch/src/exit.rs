@@ -98,7 +98,10 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 /// The error with its causes, each printed once.
 fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error
+        .chain()
+        .map(|cause| without_number(&cause.to_string()))
+    {
         if !text.contains(&cause) {
             text += if text.is_empty() { "" } else { ": " };
             text += &cause;
@@ -107,9 +110,30 @@ fn describe(error: &anyhow::Error) -> String {
     text
 }
 
+/// The text without the number that std adds to an error of the operating system: ` (os error 2)`.
+fn without_number(text: &str) -> String {
+    let Some((before, rest)) = text.split_once(" (os error ") else {
+        return text.to_owned();
+    };
+    match rest.split_once(')') {
+        Some((number, after)) if number.parse::<i32>().is_ok() => {
+            format!("{before}{}", without_number(after))
+        }
+        _ => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        let error = std::io::Error::from_raw_os_error(2);
+        let error = anyhow::Error::from(error).context("x.jsonl");
+        assert_eq!(describe(&error), "x.jsonl: No such file or directory");
+        assert_eq!(without_number("odd (os error x)"), "odd (os error x)");
+    }
 
     #[test]
     fn wait_statuses_become_shell_codes() {

@@ -93,6 +93,29 @@ fn start_up_is_no_result() {
 }
 
 #[test]
+fn the_program_s_times_are_its_own_under_perch_too() {
+    let perch = Perch::new();
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let args = [
+        "-N",
+        "2",
+        "--warm-up",
+        "0",
+        "-p",
+        "workover",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let found = perch.json(&args);
+    let user = |side: usize| found["sides"][side]["user_s"]["median"].as_f64().unwrap();
+    let (without, with) = (user(0), user(1));
+    // Seconds of a processor that is not the program's alone differ, but not so.
+    assert!(without > 0.01 && with > without / 5.0, "{found:#}");
+}
+
+#[test]
 fn what_a_policy_binds_is_counted_and_policies_are_compared_with_each_other() {
     let perch = Perch::new();
     let log = perch.path("log");

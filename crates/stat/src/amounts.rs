@@ -1,7 +1,8 @@
 //! Sums of what threads or PUs did.
 
 use perch_core::{
-    Count, CountQuality, Metric, MetricName, Metrics, PuSample, ThreadSample, metric::names,
+    Count, CountQuality, Metric, MetricName, Metrics, PuSample, TargetSample, ThreadSample,
+    metric::names,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -103,6 +104,16 @@ impl Amounts {
             ..Self::default()
         };
         amounts.count(&sample.counts, sample.busy);
+        amounts
+    }
+
+    /// A whole program over one interval.
+    pub fn of_target(sample: &TargetSample) -> Self {
+        let mut amounts = Self {
+            cpu_time: sample.cpu_time,
+            ..Self::default()
+        };
+        amounts.count(&sample.counts, sample.cpu_time);
         amounts
     }
 

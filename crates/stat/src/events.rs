@@ -87,6 +87,25 @@ impl Request {
         })
     }
 
+    /// The sets that the profile always counts.
+    pub fn of_profile(profile: &Profile, space: Space) -> Self {
+        let sets = profile.sets.iter().filter(|set| !set.on_demand);
+        let sets = sets.map(|set| {
+            let mut events: Vec<Requested> = Vec::new();
+            for at in &set.events {
+                let event = event(&profile.events[*at].name, profile, space);
+                // One for each kind of core, of which `event` has all.
+                if !events.iter().any(|known| known.alias == event.alias) {
+                    events.push(event);
+                }
+            }
+            RequestedSet { events }
+        });
+        Self {
+            sets: sets.collect(),
+        }
+    }
+
     /// What the machine has to count. Counts are checked against the profile's limits.
     pub fn plan(&self, profile: &Profile) -> EventPlan {
         let sets = self.sets.iter().enumerate().map(|(number, set)| EventSet {
@@ -308,6 +327,10 @@ pub(crate) fn renamed(name: &str, event: Requested) -> Requested {
 /// How the machine may know a name: the kernel's own, the PMU's, libpfm4's.
 fn spellings(spelled: &str, space: Space) -> Vec<String> {
     let mut spellings = vec![in_space(spelled, space)];
+    if spelled.contains('_') {
+        // As formulas write the kernel's names.
+        spellings.push(in_space(&spelled.replace('_', "-"), space));
+    }
     if spelled
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))

@@ -26,6 +26,8 @@ pub struct Totals {
     /// Several sets are counted one after the other.
     pub sets: usize,
     entities: HashMap<Entity, Total>,
+    /// Of programs that were counted as a whole.
+    whole: Option<Amounts>,
     /// Nanoseconds from the first observation's beginning to the last one's end.
     pub interval: u64,
     /// Threads that came and went between two observations.
@@ -47,6 +49,7 @@ impl Totals {
             by,
             sets,
             entities: HashMap::new(),
+            whole: None,
             interval: 0,
             unseen: 0,
             unmeasured: 0,
@@ -85,6 +88,12 @@ impl Totals {
     }
 
     pub(crate) fn period(&mut self, observation: &Observation) {
+        if !self.by.is_of_pus() {
+            for sample in &observation.targets {
+                let whole = self.whole.get_or_insert_default();
+                whole.add(&Amounts::of_target(sample));
+            }
+        }
         self.interval += observation.interval;
         self.unseen += observation.unseen;
         self.unmeasured += observation.unmeasured;
@@ -116,11 +125,21 @@ impl Totals {
         totals
     }
 
-    /// The sum over all entities.
+    /// Whether [`Totals::all`] includes the counts of threads that were too short-lived for rows.
+    pub fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// The sum over all entities. The counts of a program that was started are those of all its threads, however
+    /// short-lived.
     pub fn all(&self) -> Amounts {
         let mut all = Amounts::default();
         for total in self.by_cpu_time() {
             all.add(&total.amounts);
+        }
+        if let Some(whole) = &self.whole {
+            all.cpu_time = whole.cpu_time;
+            all.values.clone_from(&whole.values);
         }
         all
     }

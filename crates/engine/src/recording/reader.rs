@@ -93,7 +93,7 @@ impl<R: BufRead> Reader<R> {
             path: path.to_owned(),
             line: 0,
         };
-        let none = "no recording: it does not begin with a header";
+        let none = "not a recording: it does not begin with a header";
         let Some(line) = lines.next()? else {
             return Err(lines.wrong("no recording: the file is empty"));
         };

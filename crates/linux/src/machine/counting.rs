@@ -6,8 +6,8 @@ use crate::{
     threads::{Sampled, Switching},
 };
 use perch_core::{
-    CountQuality, EventPlan, MachineError, Module, ModuleContext, Remark, Scope, Sharing, ThreadId,
-    ThreadSample, Topology, module::check_needs,
+    CountQuality, EventPlan, MachineError, Module, ModuleContext, Remark, Scope, Sharing,
+    TargetSample, ThreadId, ThreadSample, Topology, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
 use std::{
@@ -28,6 +28,12 @@ pub enum CountersMode {
     Sampling,
     /// Neither: for sessions that place no threads.
     Nothing,
+    /// What the plan names, be it hardware or software events, and what of it cannot be counted is said; nothing if it
+    /// names nothing.
+    Chosen {
+        /// Whether instructions are sampled besides.
+        sample: bool,
+    },
 }
 
 /// What is in use.
@@ -79,16 +85,21 @@ impl Counting {
             CountersMode::Sampling | CountersMode::Nothing => None,
             CountersMode::Pmu => Some(Counters::open(plan).map_err(no_counters)?),
             CountersMode::Auto => self.try_counters(plan),
+            CountersMode::Chosen { .. } if plan.sets.is_empty() => None,
+            CountersMode::Chosen { .. } => Some(Counters::open(plan)?),
         };
         for (id, pid) in live {
             self.count(id, pid);
         }
-        if self.mode != CountersMode::Nothing
-            && self
-                .counters
-                .as_ref()
-                .is_none_or(|counters| self.lacks_events(plan, counters))
-        {
+        let sample = match self.mode {
+            CountersMode::Nothing => false,
+            CountersMode::Chosen { sample } => sample,
+            CountersMode::Auto | CountersMode::Pmu | CountersMode::Sampling => {
+                let counters = self.counters.as_ref();
+                counters.is_none_or(|counters| self.lacks_events(plan, counters))
+            }
+        };
+        if sample {
             self.sample()?;
         }
         check_needs(self.all().map(|module| &*module))
@@ -134,7 +145,7 @@ impl Counting {
         }
         match SamplerModule::open(self.options) {
             Ok(sampler) => self.sampler = Some(sampler),
-            Err(error) if self.mode == CountersMode::Auto => {
+            Err(error) if matches!(self.mode, CountersMode::Auto | CountersMode::Chosen { .. }) => {
                 let text = format!(
                     "instructions cannot be sampled, so nothing may be known of what threads do: {error}"
                 );
@@ -154,9 +165,15 @@ impl Counting {
         }
     }
 
-    /// A program is about to start.
-    pub(super) fn launched(&mut self, thread: ThreadId) {
+    /// A program is about to start, as this target.
+    pub(super) fn launched(&mut self, thread: ThreadId, target: u32) {
         self.count(thread, thread.tid);
+        if let (CountersMode::Chosen { .. }, Some(counters)) = (self.mode, &mut self.counters)
+            && let Err(error) = counters.launched(target, thread.tid)
+        {
+            let text = format!("totals miss threads that live for less than an interval: {error}");
+            self.remarks.push(Remark::warning("not-counted", text));
+        }
         if let Some(sampler) = &mut self.sampler {
             sampler.launched(thread, thread.tid);
         }
@@ -188,6 +205,11 @@ impl Counting {
                 let set = counters.set_of(sample.info.id);
                 sample.counts = counters.read(sample.info.id);
                 sample.event_set = set.filter(|_| !sample.counts.is_empty());
+                if let (CountersMode::Chosen { .. }, Some(enabled)) =
+                    (self.mode, counters.enabled_of(sample.info.id))
+                {
+                    mark_late(sample, enabled);
+                }
                 counted += usize::from(!sample.counts.is_empty());
                 let lies = |quality: &CountQuality| matches!(quality, CountQuality::Implausible(_));
                 doubtful += usize::from(sample.counts.iter().any(|count| lies(&count.quality)));
@@ -205,6 +227,20 @@ impl Counting {
                 .push(Remark::warning("counters-doubtful", text).once());
             // With `auto` a refusal is a remark.
             let _ = self.sample();
+        }
+    }
+
+    /// What targets did that are counted as a whole.
+    pub(super) fn targets(&mut self) -> Vec<TargetSample> {
+        self.counters
+            .as_mut()
+            .map_or_else(Vec::new, Counters::read_programs)
+    }
+
+    /// A target is not followed any more.
+    pub(super) fn target_gone(&mut self, target: u32) {
+        if let Some(counters) = &mut self.counters {
+            counters.close_program(target);
         }
     }
 
@@ -318,6 +354,27 @@ impl Counting {
         } else {
             texts.join("; ")
         }
+    }
+}
+
+/// From this share of a thread's CPU time on it was counted all the time: the two clocks differ a little.
+const AS_GOOD_AS_ALL: f64 = 0.98;
+
+/// Scales the counts of a thread that was counted for only so many nanoseconds of its CPU time, and marks them: it ran
+/// before it was found.
+fn mark_late(sample: &mut ThreadSample, enabled: u64) {
+    let share = enabled as f64 / sample.cpu_time.max(1) as f64;
+    if share >= AS_GOOD_AS_ALL || enabled == 0 {
+        return;
+    }
+    for count in &mut sample.counts {
+        let counted = match count.quality {
+            CountQuality::Exact => 1.0,
+            CountQuality::Scaled(share) => share,
+            CountQuality::Implausible(_) => continue,
+        };
+        count.value /= share;
+        count.quality = CountQuality::Scaled(counted * share);
     }
 }
 

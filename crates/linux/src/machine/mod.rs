@@ -92,10 +92,11 @@ impl LiveMachine {
         self.open_task_events(pid, target);
         let since = launched.since;
         self.tracker.follow_launched(pid, launched, target);
-        self.counting.launched(ThreadId {
+        let thread = ThreadId {
             tid: pid,
             start: since,
-        });
+        };
+        self.counting.launched(thread, target);
         target
     }
 
@@ -388,6 +389,7 @@ impl Machine for LiveMachine {
             at,
             interval,
             threads: sampled.threads,
+            targets: self.counting.targets(),
             pus,
             irqs,
             nices,
@@ -461,6 +463,7 @@ impl Targets for LiveMachine {
 
     fn detach(&mut self, target: u32) {
         let gone = self.tracker.unfollow(target);
+        self.counting.target_gone(target);
         self.let_go.extend(gone);
         self.places.look(self.tracker.processes());
     }

@@ -50,8 +50,8 @@ fn open(source: &Source) -> Result<Hwloc, MachineError> {
         }
         Source::Synthetic(text) if super::described(text) > super::MAX_DESCRIBED => {
             return Err(failed(format!(
-                "`{text}` describes {} PUs: of a description perch takes up to {}, since hwloc needs time that grows \
-                 with their cube to make more",
+                "`{text}` describes {} PUs: perch takes descriptions of up to {}, since hwloc's time to build one \
+                 grows with the cube of their number",
                 super::described(text),
                 super::MAX_DESCRIBED
             )));

@@ -5,13 +5,15 @@ mod compare;
 mod period;
 mod place;
 mod simulation;
+mod stat;
 mod trace;
 
 pub use calibrate::{CalibrateArgs, KernelArgs};
 pub use compare::{CompareArgs, Format};
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
-pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs};
+pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
+pub use stat::{Group, Phases, StatArgs};
 pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
@@ -20,9 +22,10 @@ use std::{path::PathBuf, time::Duration};
 const EXAMPLES: &str = "\
 Examples:
   perch run -- ./app --threads 16       place app's threads, then report
-  perch run --explain -- make -j8       say each move and the numbers behind it
+  perch run --explain -- make -j8       print each move and the numbers behind it
   perch run --policy observe -- ./app   only watch
-  perch attach 4711                     the same for what runs already
+  perch attach 4711                     the same for running processes
+  perch stat -i 1s -- ./app             count events of each thread
   perch compare -- ./app                with and without perch, alternately
   perch topology                        packages, caches, cores and their load
 
@@ -44,8 +47,10 @@ pub struct Args {
 pub enum Command {
     /// Start a program and place its threads while it runs
     Run(RunArgs),
-    /// Place the threads of processes that run already
+    /// Place the threads of running processes
     Attach(AttachArgs),
+    /// Count what threads do: hardware and software events, metrics, over time
+    Stat(StatArgs),
     /// Run a program with and without perch, alternately, and test the difference
     Compare(CompareArgs),
     /// Measure what sharing costs on this machine, or on a simulated one

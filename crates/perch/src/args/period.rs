@@ -27,7 +27,7 @@ pub fn parse_period(text: &str) -> Result<Duration, String> {
     };
     if period < SHORTEST_PERIOD {
         return Err(format!(
-            "shorter than {}",
+            "too short: the least is {}",
             humantime::format_duration(SHORTEST_PERIOD)
         ));
     }

@@ -179,6 +179,17 @@ pub struct AttachArgs {
     #[command(flatten)]
     pub place: PlaceArgs,
     /// Processes, with all their threads and descendants
-    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(required = true, value_name = "PID", value_parser = parse_pid)]
     pub pids: Vec<i32>,
+}
+
+/// Reads a process's number.
+///
+/// # Errors
+/// What is none.
+pub fn parse_pid(text: &str) -> Result<i32, String> {
+    let pid = text.trim().parse().ok().filter(|pid: &i32| *pid > 0);
+    pid.ok_or_else(|| {
+        "a PID is a positive number; for processes by name, write $(pgrep -d' ' NAME)".to_owned()
+    })
 }

@@ -17,6 +17,7 @@ pub mod replay;
 pub mod restore;
 pub mod run;
 pub mod sim;
+pub mod stat;
 pub mod topology;
 mod tournament;
 pub mod trace;
@@ -34,6 +35,7 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
+        Command::Stat(args) => stat::stat(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Kernel(args) => calibrate::kernel(&args),

@@ -370,15 +370,23 @@ impl Output {
         Ok(Self { file, path })
     }
 
+    /// Writes on, without colours.
+    ///
+    /// # Errors
+    /// No more room.
+    pub fn append(&mut self, text: &str) -> Result<()> {
+        let plain = anstream::adapter::strip_str(text).to_string();
+        self.file
+            .write_all(plain.as_bytes())
+            .with_context(|| format!("{}: cannot be written", self.path.display()))
+    }
+
     /// Writes all of it, without colours.
     ///
     /// # Errors
     /// No more room.
     pub fn write(mut self, text: &str) -> Result<()> {
-        let plain = anstream::adapter::strip_str(text).to_string();
-        self.file
-            .write_all(plain.as_bytes())
-            .with_context(|| format!("{}: cannot be written", self.path.display()))
+        self.append(text)
     }
 }
 

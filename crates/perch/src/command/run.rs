@@ -32,7 +32,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         Cause::Stopped(_) | Cause::Commanded => outlast(placing.session.machine())?,
     };
     if let Some(path) = &args.account {
-        account::write(path, placing.changes())?;
+        let changes = placing.changes();
+        // The machine reaps the program when it is dropped; only then are its times known.
+        drop(placing);
+        account::write(path, changes)?;
     }
     Ok(ExitCode::from(code(status)))
 }

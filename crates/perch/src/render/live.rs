@@ -1,7 +1,7 @@
 //! The table of the busiest threads, every period, while the program runs.
 
 use super::{WIDTH, count, fit, stderr};
-use perch_core::{Snapshot, ThreadState, metric::names, text::printable_lines};
+use perch_core::{Snapshot, ThreadState, metric::names};
 use perch_engine::{Period, SessionSink, Start};
 use std::{io::IsTerminal, time::Duration};
 
@@ -42,7 +42,7 @@ impl SessionSink for Live {
             return;
         }
         let text = table(&self.policy, period, self.decimals);
-        let text = printable_lines(&text);
+        let text = super::shown(&text);
         let up = match self.terminal && self.drawn > 0 {
             true => format!("\x1b[{}A\x1b[J", self.drawn),
             false => String::new(),

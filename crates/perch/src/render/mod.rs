@@ -10,6 +10,7 @@ pub mod progress;
 pub mod report;
 pub mod restored;
 pub mod sim;
+pub mod stat;
 pub mod stderr;
 pub mod svg;
 pub mod table;

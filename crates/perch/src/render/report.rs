@@ -63,7 +63,7 @@ fn trust(report: &Report) -> String {
     };
     if trust.sources.is_empty() {
         return format!(
-            "no FP shares are known: nothing ran for long enough, or nothing could be counted{unmeasured}"
+            "no FP shares are known: no thread ran for long enough, or counters and sampling are not available{unmeasured}"
         );
     }
     let sampled = trust

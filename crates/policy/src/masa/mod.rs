@@ -22,7 +22,7 @@ use swap::Swap;
 const NAME: &str = "masa";
 
 /// What is said where nothing is known of limits.
-const NO_LIMITS: &str = "needs to know what each resource bears: `perch calibrate` measures it in a few minutes and writes a file; \
+const NO_LIMITS: &str = "needs the measured limit of each resource: `perch calibrate` measures them in a few minutes and writes a file; \
      then give calibration = \"FILE\". calibration = \"built-in\" takes limits learned from what single threads are seen to \
      do, which are guesses";
 

@@ -100,7 +100,7 @@ impl Group {
     }
 }
 
-fn builder(event: &Encoded, target: Target, user_only: bool) -> Builder<'static> {
+pub(super) fn builder(event: &Encoded, target: Target, user_only: bool) -> Builder<'static> {
     let mut builder = Builder::new(event.code);
     builder
         .read_format(

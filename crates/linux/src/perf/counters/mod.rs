@@ -7,6 +7,7 @@
 mod group;
 mod pus;
 mod resolve;
+mod whole;
 
 pub use pus::PuCounters;
 
@@ -18,8 +19,10 @@ use crate::{
 };
 use group::{Group, Target};
 use perch_core::{
-    Count, CountQuality, EventPlan, Limits, MachineError, Remark, ThreadId, ThreadSample,
+    Count, CountQuality, EventPlan, Limits, MachineError, Remark, TargetSample, ThreadId,
+    ThreadSample,
 };
+use perf_event_open_sys::bindings::PERF_TYPE_SOFTWARE;
 use resolve::{GroupPlan, SetPlan};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,6 +30,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use whole::WholePrograms;
 
 /// Threads that change places between counted and uncounted in a second: each costs some 50 µs.
 const MOST_SWAPS: usize = 64;
@@ -49,6 +53,7 @@ pub struct Counters {
     waiting: BTreeSet<ThreadId>,
     swaps: Allowance,
     budget: Budget,
+    programs: WholePrograms,
     remarks: Vec<Remark>,
     said: BTreeSet<String>,
 }
@@ -57,6 +62,8 @@ pub struct Counters {
 struct Counted {
     /// The set that counts now.
     active: usize,
+    /// Nanoseconds on PUs while its events were switched on, by the last reading.
+    enabled: u64,
     /// Groups of each set, opened when its turn comes.
     sets: Vec<Option<Kept<Vec<Group>>>>,
 }
@@ -87,6 +94,7 @@ impl Counters {
             waiting: BTreeSet::new(),
             swaps: Allowance::new(MOST_SWAPS),
             budget: Budget::of_process(),
+            programs: WholePrograms::new(),
             remarks,
             said: BTreeSet::new(),
         })
@@ -103,6 +111,7 @@ impl Counters {
         }
         let counted = Counted {
             active: 0,
+            enabled: 0,
             sets: self.sets.iter().map(|_| None).collect(),
         };
         self.threads.insert(id, counted);
@@ -148,6 +157,7 @@ impl Counters {
             tally.add(group, plan);
         }
         let on_cpu = tally.enabled;
+        thread.enabled = on_cpu;
         if on_cpu == 0 {
             return Vec::new();
         }
@@ -159,6 +169,33 @@ impl Counters {
         self.remark_share(least);
         self.remark_lies(&counts);
         counts
+    }
+
+    /// For how many nanoseconds on PUs a thread's events were switched on, by its last reading: less than it ran if it
+    /// was found late.
+    pub fn enabled_of(&self, id: ThreadId) -> Option<u64> {
+        Some(self.threads.get(&id)?.enabled)
+    }
+
+    /// Counts a program as a whole besides, from its execution on: it was forked and has not been executed yet.
+    ///
+    /// # Errors
+    /// Not permitted, with the remedy; no descriptors left.
+    pub fn launched(&mut self, target: u32, pid: i32) -> Result<(), MachineError> {
+        let opened = self
+            .programs
+            .open(target, pid, &self.sets, self.user_only, &self.budget);
+        opened.map_err(|error| refusal("counting a whole program's events", error))
+    }
+
+    /// Stops counting a program as a whole.
+    pub fn close_program(&mut self, target: u32) {
+        self.programs.close(target);
+    }
+
+    /// What the programs that are counted as a whole did since the last call.
+    pub fn read_programs(&mut self) -> Vec<TargetSample> {
+        self.programs.read(&self.sets)
     }
 
     /// Gives the counters of idle threads to busier ones that wait for some, after a period of this length.
@@ -239,7 +276,15 @@ impl Counters {
     /// One line for the report.
     pub fn description(&self) -> String {
         let events: BTreeSet<&str> = self.aliases().collect();
-        let mut text = format!("hardware counters ({} events", events.len());
+        let groups = self.sets.iter().flat_map(|set| &set.groups);
+        let mut kinds =
+            groups.flat_map(|group| group.events.iter().map(|(_, event)| event.code.kind));
+        let what = match kinds.all(|kind| kind == PERF_TYPE_SOFTWARE) {
+            true => "the kernel's software events",
+            false => "hardware counters",
+        };
+        let plural = if events.len() == 1 { "" } else { "s" };
+        let mut text = format!("{what} ({} event{plural}", events.len());
         if self.sets.len() > 1 {
             text += &format!(" in {} multiplexed sets", self.sets.len());
         }

@@ -1,0 +1,587 @@
+//! Rows and totals of `perch stat`, as text, CSV and JSON.
+
+use super::{WIDTH, count, fit, wrapped};
+use crate::command::stat::wanted::{MetricColumn, Wanted};
+use anyhow::Result;
+use perch_core::{Metric, Metrics};
+use perch_stat::{Amounts, By, Collector, Event, Row, Totals};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+/// What a run was.
+#[derive(Debug, Clone)]
+pub struct Heading {
+    /// The program, the processes or the recording.
+    pub title: String,
+    /// How it was counted.
+    pub counting: String,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Entities that totals show; of the others, their number and their share of the CPU time.
+const MOST_TOTALS: usize = 30;
+
+/// A number with four digits and the unit prefix that fits: `1.961 G`.
+pub fn short(value: f64) -> String {
+    let size = value.abs();
+    let (scale, prefix) = match size {
+        _ if size >= 1e12 => (1e12, "T"),
+        _ if size >= 1e9 => (1e9, "G"),
+        _ if size >= 1e6 => (1e6, "M"),
+        _ if size >= 1e4 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    let scaled = value / scale;
+    let decimals = match scaled.abs() {
+        _ if scaled.fract() == 0.0 && prefix.is_empty() => 0,
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{scaled:.decimals$}{prefix}")
+}
+
+/// A count: `~` before one that is scaled up, `?` for one that cannot be true, `-` for none.
+fn count_text(amounts: &Amounts, alias: &str) -> String {
+    let Some(value) = amounts.value(alias) else {
+        return "-".to_owned();
+    };
+    if value.doubt.is_some() {
+        return "?".to_owned();
+    }
+    match value.estimate(amounts.cpu_time) {
+        None => "-".to_owned(),
+        Some(estimate) if value.share(amounts.cpu_time) > 0.995 => short(estimate),
+        Some(estimate) => format!("~{}", short(estimate.round())),
+    }
+}
+
+fn metric_text(metric: Option<&Metric>) -> String {
+    metric
+        .filter(|metric| metric.confidence > 0.0)
+        .map_or_else(|| "-".to_owned(), |metric| short(metric.value))
+}
+
+/// What a line is about: titles and texts of the columns before the counts.
+fn about(by: By) -> Vec<(&'static str, usize)> {
+    match by {
+        By::Thread => vec![("TID", 7), ("thread", 15)],
+        By::Process => vec![("PID", 7), ("process", 15)],
+        By::Command => vec![("threads of", 15)],
+        By::All => vec![("", 11)],
+        By::Pu => vec![("PU", 7)],
+        By::Core | By::Package | By::Node | By::Machine => vec![("PUs of", 11)],
+    }
+}
+
+/// The titles and widths of the columns of counts and metrics.
+fn columns(wanted: &Wanted) -> Vec<(String, usize)> {
+    let events = wanted.events.iter().map(|event| event.name.to_string());
+    let metrics = wanted.metrics.iter().map(|metric| metric.name.to_string());
+    events
+        .chain(metrics)
+        .map(|title| (title.clone(), title.chars().count().max(8)))
+        .collect()
+}
+
+/// A line's beginning.
+fn leading(by: By, entity: &perch_stat::Entity, name: &str) -> String {
+    let texts = match by {
+        By::Thread | By::Process => vec![entity.to_string(), name.to_owned()],
+        By::Pu => vec![
+            entity
+                .number()
+                .map_or_else(String::new, |number| number.to_string()),
+        ],
+        _ => vec![entity.to_string()],
+    };
+    let mut line = String::new();
+    for ((title, width), text) in about(by).into_iter().zip(texts) {
+        match matches!(title, "TID" | "PID" | "PU") {
+            true => line += &format!("{text:>width$}  "),
+            false => line += &format!("{}  ", fit(&text, width)),
+        }
+    }
+    line
+}
+
+fn titles(by: By) -> String {
+    let titles = about(by).into_iter().map(|(title, width)| match title {
+        "TID" | "PID" | "PU" => format!("{title:>width$}  "),
+        _ => format!("{title:<width$}  "),
+    });
+    titles.collect()
+}
+
+/// Whether all columns fit in a line, behind so many characters.
+fn fits(before: usize, columns: &[(String, usize)]) -> bool {
+    before + columns.iter().map(|(_, width)| width + 2).sum::<usize>() <= WIDTH
+}
+
+/// The texts of counts and metrics.
+fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &Metrics) -> Vec<String> {
+    let events = wanted
+        .events
+        .iter()
+        .map(|event| count_text(amounts, &event.alias));
+    let metrics = wanted
+        .metrics
+        .iter()
+        .map(|column| metric_text(metrics.get(&column.name)));
+    events.chain(metrics).collect()
+}
+
+/// Counts and metrics in as many lines as they need, each with its name.
+fn block(columns: &[(String, usize)], texts: &[String]) -> String {
+    let (mut out, mut line) = (String::new(), String::new());
+    for ((title, _), text) in columns.iter().zip(texts) {
+        let cell = format!("{}={text}", title);
+        if !line.is_empty() && line.chars().count() + cell.chars().count() + 6 > WIDTH {
+            out += &format!("    {}\n", line.trim_end());
+            line.clear();
+        }
+        line += &format!("{cell}  ");
+    }
+    out + &format!("    {}\n", line.trim_end())
+}
+
+/// Busy time as a share of the interval.
+fn share(amounts: &Amounts, interval: u64) -> String {
+    format!(
+        "{:.0}",
+        100.0 * amounts.cpu_time as f64 / interval.max(1) as f64
+    )
+}
+
+/// Rows as a table; as blocks if the columns do not fit.
+pub fn rows(wanted: &Wanted, rows: &[Row], first: bool) -> String {
+    let by = wanted.by;
+    let columns = columns(wanted);
+    let several = wanted.request.sets.len() > 1;
+    let mut before = format!("{:>9}  {}{:>5}", "time (s)", titles(by), "CPU %");
+    if several {
+        before += "  set";
+    }
+    let fits = fits(before.chars().count(), &columns);
+    let mut out = String::new();
+    if first {
+        out += &before;
+        if fits {
+            for (title, width) in &columns {
+                out += &format!("  {title:>width$}");
+            }
+        }
+        out.push('\n');
+    }
+    for row in rows {
+        let mut line = format!(
+            "{:>9.3}  {}{:>5}",
+            row.at as f64 / 1e9,
+            leading(by, &row.entity, &row.name),
+            share(&row.amounts, row.interval)
+        );
+        if several {
+            // `*`: a new phase.
+            let set = row
+                .set
+                .map_or_else(|| "-".to_owned(), |set| (set + 1).to_string());
+            line += &format!("  {:>3}", set + if row.new_phase { "*" } else { "" });
+        }
+        let texts = texts(wanted, &row.amounts, &row.metrics);
+        if fits {
+            for ((_, width), text) in columns.iter().zip(&texts) {
+                line += &format!("  {text:>width$}");
+            }
+            out += line.trim_end();
+            out.push('\n');
+        } else {
+            out += line.trim_end();
+            out.push('\n');
+            out += &block(&columns, &texts);
+        }
+    }
+    out
+}
+
+/// What a run came to.
+pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> String {
+    let totals = collector.totals();
+    let by = wanted.by;
+    let columns = columns(wanted);
+    let mut out = String::from("\n");
+    out += &wrapped("perch stat: ", &heading.title);
+    out += &format!("{:.3} s\n", heading.took.as_secs_f64());
+    out += &wrapped("counted by: ", &heading.counting);
+    let before = format!("{}{:>9}", titles(by), "CPU (s)");
+    let fits = fits(before.chars().count(), &columns);
+    out.push('\n');
+    out += &before;
+    if fits {
+        for (title, width) in &columns {
+            out += &format!("  {title:>width$}");
+        }
+    }
+    out.push('\n');
+    let entities = totals.by_cpu_time();
+    let mut line = |leading: &str, amounts: &Amounts, interval: u64| {
+        let metrics = collector.metrics(amounts, interval);
+        let texts = texts(wanted, amounts, &metrics);
+        let mut line = format!("{leading}{:>9.3}", amounts.cpu_time as f64 / 1e9);
+        if fits {
+            for ((_, width), text) in columns.iter().zip(&texts) {
+                line += &format!("  {text:>width$}");
+            }
+        }
+        out += line.trim_end();
+        out.push('\n');
+        if !fits {
+            out += &block(&columns, &texts);
+        }
+    };
+    for total in entities.iter().take(MOST_TOTALS) {
+        line(
+            &leading(by, &total.entity, &total.name),
+            &total.amounts,
+            total.interval,
+        );
+    }
+    if entities.len() > MOST_TOTALS {
+        let mut rest = Amounts::default();
+        entities[MOST_TOTALS..]
+            .iter()
+            .for_each(|total| rest.add(&total.amounts));
+        let width = titles(by).chars().count();
+        line(
+            &fit(&format!("{} more", entities.len() - MOST_TOTALS), width),
+            &rest,
+            totals.interval,
+        );
+    }
+    if entities.len() != 1 || totals.is_whole() {
+        let width = titles(by).chars().count();
+        line(&fit("all", width), &totals.all(), totals.interval);
+    }
+    out += &notes(wanted, collector);
+    out
+}
+
+/// What the numbers do not say.
+fn notes(wanted: &Wanted, collector: &Collector) -> String {
+    let totals = collector.totals();
+    let all = totals.all();
+    let mut out = String::new();
+    let scaled = wanted.events.iter().filter_map(|event| {
+        let value = all.value(&event.alias)?;
+        let share = value.share(all.cpu_time);
+        (share > 0.0 && share <= 0.995).then(|| format!("{} {:.1} %", event.name, share * 100.0))
+    });
+    let scaled: Vec<String> = scaled.collect();
+    if !scaled.is_empty() {
+        let text = format!(
+            "scaled up; counted for this share of the CPU time: {}",
+            scaled.join(", ")
+        );
+        out += &wrapped("~  ", &text);
+    }
+    let doubts: Vec<String> = wanted
+        .events
+        .iter()
+        .filter_map(|event| {
+            Some(format!(
+                "{}: {}",
+                event.name,
+                all.value(&event.alias)?.doubt?
+            ))
+        })
+        .collect();
+    if !doubts.is_empty() {
+        out += &wrapped("?  ", &doubts.join("; "));
+    }
+    if totals.unmeasured > 0 && !wanted.by.is_of_pus() {
+        let known = all.cpu_time as f64;
+        let share = 100.0 * totals.unmeasured as f64 / (known + totals.unmeasured as f64);
+        if share >= 0.05 {
+            let text = format!(
+                "{:.3} s of CPU time ({share:.1} %) are in no row: of {} that came and went between two looks, and of \
+                 threads' last moments{}",
+                totals.unmeasured as f64 / 1e9,
+                count(
+                    usize::try_from(totals.unseen).unwrap_or(usize::MAX),
+                    "thread"
+                ),
+                if totals.is_whole() {
+                    "; they are counted in `all`"
+                } else {
+                    ""
+                },
+            );
+            out += &wrapped("note: ", &text);
+        }
+    }
+    if collector.broken_rounds() > 0 {
+        let text = format!(
+            "{} of event sets spanned a change of phase (*)",
+            count(
+                usize::try_from(collector.broken_rounds()).unwrap_or(usize::MAX),
+                "round"
+            )
+        );
+        out += &wrapped("note: ", &text);
+    }
+    if !out.is_empty() {
+        out.insert(0, '\n');
+    }
+    out
+}
+
+/// Mean and spread of the sums of several runs.
+pub fn repeated(wanted: &Wanted, runs: &[Totals]) -> String {
+    let mut out = format!(
+        "\n{} runs: mean, standard deviation, least and greatest\n\n",
+        runs.len()
+    );
+    let sums: Vec<Amounts> = runs.iter().map(Totals::all).collect();
+    let mut line = |name: &str, values: Vec<f64>| {
+        if values.len() < runs.len() || values.is_empty() {
+            out += &format!("{name:<28}not counted in every run\n");
+            return;
+        }
+        let number = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / number;
+        let square = values
+            .iter()
+            .map(|value| (value - mean) * (value - mean))
+            .sum::<f64>();
+        let deviation = (square / (number - 1.0).max(1.0)).sqrt();
+        let relative = if mean == 0.0 {
+            0.0
+        } else {
+            100.0 * deviation / mean.abs()
+        };
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        out += &format!(
+            "{name:<28}{:>10}  ±{relative:>5.1} %  {:>10} – {}\n",
+            short(mean),
+            short(least),
+            short(greatest)
+        );
+    };
+    line(
+        "wall time (s)",
+        runs.iter().map(|run| run.interval as f64 / 1e9).collect(),
+    );
+    line(
+        "CPU time (s)",
+        sums.iter().map(|sum| sum.cpu_time as f64 / 1e9).collect(),
+    );
+    for event in &wanted.events {
+        let values = sums
+            .iter()
+            .filter_map(|sum| sum.value(&event.alias)?.estimate(sum.cpu_time));
+        line(&event.name, values.collect());
+    }
+    out
+}
+
+/// The totals as rows, for CSV.
+pub fn total_rows(collector: &Collector) -> Vec<Row> {
+    let totals = collector.totals();
+    let row = |total: &&perch_stat::Total| Row {
+        at: totals.interval,
+        interval: total.interval,
+        entity: total.entity.clone(),
+        name: total.name.clone(),
+        pid: total.pid,
+        event: Event::Exit,
+        set: None,
+        round: 0,
+        phase: 0,
+        new_phase: false,
+        amounts: total.amounts.clone(),
+        metrics: collector.metrics(&total.amounts, total.interval),
+    };
+    totals.by_cpu_time().iter().map(row).collect()
+}
+
+/// Comma-separated values, with a header before the first. A count that is scaled up stands as it is; `share_EVENT` says
+/// for which share of the CPU time it was counted.
+pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    if first {
+        let mut header: Vec<String> = [
+            "time_s",
+            "interval_s",
+            "event",
+            "id",
+            "pid",
+            "name",
+            "threads",
+            "set",
+            "round",
+            "phase",
+            "cpu_s",
+        ]
+        .map(str::to_owned)
+        .into();
+        header.extend(wanted.events.iter().map(|event| event.name.to_string()));
+        header.extend(
+            wanted
+                .events
+                .iter()
+                .map(|event| format!("share_{}", event.name)),
+        );
+        header.extend(wanted.metrics.iter().map(|metric| metric.name.to_string()));
+        writer.write_record(&header)?;
+    }
+    for row in rows {
+        let known =
+            |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
+        let mut record = vec![
+            format!("{:.6}", row.at as f64 / 1e9),
+            format!("{:.6}", row.interval as f64 / 1e9),
+            event_name(row.event).to_owned(),
+            known(row.entity.number()),
+            known(row.pid.map(i64::from)),
+            row.name.to_string(),
+            row.amounts.members.to_string(),
+            known(row.set.map(|set| i64::from(set) + 1)),
+            row.round.to_string(),
+            row.phase.to_string(),
+            format!("{:.9}", row.amounts.cpu_time as f64 / 1e9),
+        ];
+        let value = |alias: &str| {
+            row.amounts
+                .value(alias)
+                .filter(|value| value.doubt.is_none())
+        };
+        for event in &wanted.events {
+            let estimate =
+                value(&event.alias).and_then(|value| value.estimate(row.amounts.cpu_time));
+            record.push(estimate.map_or_else(String::new, |value| format!("{value:.0}")));
+        }
+        for event in &wanted.events {
+            let share = value(&event.alias).map(|value| value.share(row.amounts.cpu_time));
+            record.push(share.map_or_else(String::new, |share| format!("{share:.4}")));
+        }
+        for metric in &wanted.metrics {
+            let value = row.metrics.value(&metric.name);
+            record.push(value.map_or_else(String::new, |value| value.to_string()));
+        }
+        writer.write_record(&record)?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+fn event_name(event: Event) -> &'static str {
+    match event {
+        Event::Tick => "tick",
+        Event::Exit => "exit",
+    }
+}
+
+/// Counts as JSON: each with the share of the CPU time in which it was counted.
+fn json_amounts(wanted: &Wanted, amounts: &Amounts, metrics: &Metrics) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("threads".into(), amounts.members.into());
+    object.insert("cpu_s".into(), json!(amounts.cpu_time as f64 / 1e9));
+    let mut counts = Map::new();
+    for event in &wanted.events {
+        let Some(value) = amounts.value(&event.alias) else {
+            continue;
+        };
+        let share = value.share(amounts.cpu_time);
+        let count = match (&value.doubt, value.estimate(amounts.cpu_time)) {
+            (Some(why), _) => json!({ "doubtful": why }),
+            (None, Some(estimate)) => json!({ "value": estimate, "share": share }),
+            (None, None) => continue,
+        };
+        counts.insert(event.name.to_string(), count);
+    }
+    object.insert("counts".into(), counts.into());
+    let values: Map<String, Value> = wanted
+        .metrics
+        .iter()
+        .filter_map(|MetricColumn { name, .. }| {
+            let metric = metrics.get(name)?;
+            Some((
+                name.to_string(),
+                json!({ "value": metric.value, "confidence": metric.confidence }),
+            ))
+        })
+        .collect();
+    object.insert("metrics".into(), values.into());
+    object
+}
+
+/// Rows, an object a line.
+pub fn json_rows(wanted: &Wanted, rows: &[Row]) -> Result<String> {
+    let mut out = String::new();
+    for row in rows {
+        let mut object = Map::new();
+        object.insert("time_s".into(), json!(row.at as f64 / 1e9));
+        object.insert("interval_s".into(), json!(row.interval as f64 / 1e9));
+        object.insert("event".into(), event_name(row.event).into());
+        object.insert("id".into(), json!(row.entity.number()));
+        object.insert("pid".into(), json!(row.pid));
+        object.insert("name".into(), json!(row.name));
+        object.insert("set".into(), json!(row.set.map(|set| set + 1)));
+        object.insert("round".into(), row.round.into());
+        object.insert("phase".into(), row.phase.into());
+        object.extend(json_amounts(wanted, &row.amounts, &row.metrics));
+        out += &super::json(&serde_json::to_string(&object)?);
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// Totals, as one object in one line.
+pub fn json_totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Result<String> {
+    let totals = collector.totals();
+    let mut entities = Vec::new();
+    for row in total_rows(collector) {
+        let mut object = Map::new();
+        object.insert("id".into(), json!(row.entity.number()));
+        object.insert("pid".into(), json!(row.pid));
+        object.insert("name".into(), json!(row.name));
+        object.insert("observed_s".into(), json!(row.interval as f64 / 1e9));
+        object.extend(json_amounts(wanted, &row.amounts, &row.metrics));
+        entities.push(Value::Object(object));
+    }
+    let all = totals.all();
+    let object = json!({
+        "totals": entities,
+        "all": json_amounts(wanted, &all, &collector.metrics(&all, totals.interval)),
+        "command": heading.title,
+        "counting": heading.counting,
+        "wall_s": heading.took.as_secs_f64(),
+        "unseen_threads": totals.unseen,
+        "unmeasured_s": totals.unmeasured as f64 / 1e9,
+        "broken_rounds": collector.broken_rounds(),
+        "perch_cpu_s": totals.own_cpu_time as f64 / 1e9,
+    });
+    Ok(super::json(&serde_json::to_string(&object)?) + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits_and_a_prefix() {
+        for (value, text) in [
+            (0.0, "0"),
+            (7.0, "7"),
+            (0.8123, "0.812"),
+            (9999.0, "9999"),
+            (12_345.0, "12.35k"),
+            (1_961_001_132.0, "1.961G"),
+            (234.56, "234.6"),
+            (-15_488_307.0, "-15.49M"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+    }
+}

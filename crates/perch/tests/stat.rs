@@ -1,0 +1,320 @@
+//! `perch stat` on real programs. There are no hardware counters on small virtual machines, so most of it counts software
+//! events; crates/testbed counts hardware events in virtual machines.
+
+use serde_json::Value;
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+struct Stat {
+    folder: TempDir,
+}
+
+impl Stat {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"));
+        perch
+            .arg("stat")
+            .args(args)
+            .env("PERCH_STATE_DIR", self.folder.path());
+        perch.output().unwrap()
+    }
+
+    /// Rows and totals of a run that succeeds.
+    fn json(&self, args: &[&str]) -> (Vec<Value>, Value) {
+        let file = self.path("out.jsonl");
+        let output = [&["--json", "-o", file.to_str().unwrap()], args].concat();
+        let output = self.run(&output);
+        assert!(output.status.success(), "{}", said(&output));
+        let text = std::fs::read_to_string(file).unwrap();
+        let mut lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let totals = lines.pop().unwrap();
+        (lines, totals)
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value}"))
+}
+
+/// Runs for a third of a second of CPU time or so.
+const BUSY: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+
+#[test]
+fn a_program_is_counted_with_all_its_short_lived_children() {
+    let stat = Stat::new();
+    let told = stat.path("told");
+    // The shell's own faults and those of children that it has waited for: fields 10 to 13 of stat (proc(5)).
+    let script = format!(
+        "i=0; while [ $i -lt 40 ]; do /bin/true; i=$((i+1)); done; read -r line </proc/$$/stat; echo \"$line\" >{}",
+        told.display()
+    );
+    let (_, totals) = stat.json(&["-e", "page-faults", "--", "sh", "-c", &script]);
+    let counted = number(&totals["all"]["counts"]["page-faults"]["value"]);
+    assert_eq!(
+        number(&totals["all"]["counts"]["page-faults"]["share"]),
+        1.0,
+        "{totals:#}"
+    );
+    let told = std::fs::read_to_string(told).unwrap();
+    let fields: Vec<f64> = told
+        .rsplit(") ")
+        .next()
+        .unwrap()
+        .split(' ')
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    // Behind the name and the state, which is no number, field 4 is the first.
+    let faults: f64 = fields[6..10].iter().sum();
+    assert!(faults > 1000.0, "{told}");
+    assert!(
+        counted > 0.9 * faults && counted < 1.1 * faults + 200.0,
+        "{counted} of {faults}"
+    );
+}
+
+#[test]
+fn rows_add_up_to_totals() {
+    let stat = Stat::new();
+    let args = [
+        "-i",
+        "50ms",
+        "-V",
+        "run_delay,context_switches",
+        "--",
+        "sh",
+        "-c",
+        BUSY,
+    ];
+    let (rows, totals) = stat.json(&args);
+    assert!(rows.len() >= 3, "{rows:?}");
+    let sum: f64 = rows.iter().map(|row| number(&row["cpu_s"])).sum();
+    let of_threads: f64 = totals["totals"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|total| number(&total["cpu_s"]))
+        .sum();
+    assert!((sum - of_threads).abs() < 1e-6, "{sum} {of_threads}");
+    assert!(
+        rows.windows(2)
+            .all(|pair| number(&pair[0]["time_s"]) <= number(&pair[1]["time_s"]))
+    );
+    assert!(
+        totals["all"]["metrics"]["run_delay"]["value"].is_number(),
+        "{totals:#}"
+    );
+}
+
+#[test]
+fn sets_are_counted_one_after_the_other_and_say_so() {
+    let stat = Stat::new();
+    let args = [
+        "-e",
+        "page-faults",
+        "-e",
+        "context-switches,cpu-migrations",
+        "-i",
+        "50ms",
+        "--",
+        "sh",
+        "-c",
+        BUSY,
+    ];
+    let (rows, totals) = stat.json(&args);
+    let sets: Vec<u64> = rows.iter().filter_map(|row| row["set"].as_u64()).collect();
+    assert!(sets.contains(&1) && sets.contains(&2), "{rows:?}");
+    for row in &rows {
+        let counts = row["counts"].as_object().unwrap();
+        match row["set"].as_u64() {
+            Some(1) => assert!(!counts.contains_key("context-switches"), "{row}"),
+            Some(2) => assert!(!counts.contains_key("page-faults"), "{row}"),
+            _ => assert!(counts.is_empty(), "{row}"),
+        }
+    }
+    let share = |event: &str| number(&totals["all"]["counts"][event]["share"]);
+    assert!(
+        share("page-faults") < 1.0 && share("context-switches") < 1.0,
+        "{totals:#}"
+    );
+    let both = share("page-faults") + share("context-switches");
+    assert!((both - 1.0).abs() < 0.05, "{both}");
+}
+
+#[test]
+fn csv_has_a_header_and_as_many_fields_in_each_line() {
+    let stat = Stat::new();
+    let file = stat.path("out.csv");
+    let args = [
+        "--csv",
+        "-o",
+        file.to_str().unwrap(),
+        "-i",
+        "50ms",
+        "-m",
+        "faults[1/s]=page_faults/cpu_seconds",
+        "--",
+        "sh",
+        "-c",
+        BUSY,
+    ];
+    let output = stat.run(&args);
+    assert!(output.status.success(), "{}", said(&output));
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    assert_eq!(header.last(), Some(&"faults"));
+    assert!(
+        header.contains(&"page_faults") && header.contains(&"share_page_faults"),
+        "{header:?}"
+    );
+    let rows: Vec<&str> = lines.collect();
+    assert!(
+        rows.len() >= 3
+            && rows
+                .iter()
+                .all(|row| row.split(',').count() == header.len()),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    let stat = Stat::new();
+    let code = |args: &[&str]| stat.run(args).status.code();
+    assert_eq!(code(&["--", "sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(code(&["--", "sh", "-c", "kill -9 $$"]), Some(137));
+    assert_eq!(code(&["--", "no-such-program-as-this"]), Some(127));
+    assert_eq!(
+        code(&["--for", "200ms", "--", "sleep", "60"]),
+        Some(128 + 15)
+    );
+    assert_eq!(
+        code(&["-n", "2", "-i", "50ms", "--", "sleep", "60"]),
+        Some(128 + 15)
+    );
+}
+
+#[test]
+fn what_cannot_be_counted_is_an_error_that_says_why() {
+    let stat = Stat::new();
+    let why = |args: &[&str]| {
+        let output = stat.run(&[args, &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        said(&output)
+    };
+    assert!(why(&["-e", "no-such-event"]).contains("no-such-event"));
+    assert!(why(&["-e", ""]).contains("names no event"));
+    assert!(why(&["-e", "pmc0=0xc0,umask1=1"]).contains("no pmc1 before"));
+    assert!(why(&["-m", "x=(y"]).contains("formula"));
+    assert!(why(&["-m", "no_such_metric"]).contains("no such metric"));
+    let text = why(&["-V", "fp_shares"]);
+    assert!(text.contains("did you mean `fp_share`"), "{text}");
+    let text = said(&stat.run(&["--repeat", "2"]));
+    assert!(text.contains("--repeat"), "{text}");
+}
+
+#[test]
+fn tables_fit_80_columns() {
+    let stat = Stat::new();
+    let many = "page-faults,minor-faults,major-faults,context-switches,cpu-migrations,task-clock,cpu-clock";
+    for events in ["page-faults", many] {
+        let output = stat.run(&[
+            "-e", events, "-i", "100ms", "-r", "2", "--", "sh", "-c", BUSY,
+        ]);
+        let text = said(&output);
+        assert!(
+            text.contains("page-faults") && text.contains("2 runs"),
+            "{text}"
+        );
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}
+
+#[test]
+fn running_processes_are_counted_until_they_end() {
+    let stat = Stat::new();
+    let mut child = Command::new("sh")
+        .args(["-c", "sleep 0.3; exec sleep 0.3"])
+        .spawn()
+        .unwrap();
+    let (rows, totals) = stat.json(&[
+        "-e",
+        "context-switches",
+        "-i",
+        "100ms",
+        "-p",
+        &child.id().to_string(),
+    ]);
+    child.wait().unwrap();
+    assert!(!rows.is_empty(), "{totals}");
+    assert!(
+        totals["command"]
+            .as_str()
+            .unwrap()
+            .contains(&child.id().to_string())
+    );
+}
+
+#[test]
+fn the_whole_machine_by_pu() {
+    let stat = Stat::new();
+    let (rows, _) = stat.json(&[
+        "-e",
+        "context-switches",
+        "--by",
+        "pu",
+        "-i",
+        "100ms",
+        "-n",
+        "3",
+    ]);
+    let pus: std::collections::BTreeSet<u64> =
+        rows.iter().filter_map(|row| row["id"].as_u64()).collect();
+    assert!(!pus.is_empty(), "{rows:?}");
+    assert!(
+        rows.iter()
+            .any(|row| row["counts"]["context-switches"]["value"].is_number()),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn a_recording_gives_the_same_series() {
+    let stat = Stat::new();
+    let log = stat.path("run.jsonl");
+    let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"));
+    perch
+        .args([
+            "run", "-q", "--policy", "observe", "--period", "100ms", "--log",
+        ])
+        .arg(&log);
+    perch
+        .args(["--", "sh", "-c", BUSY])
+        .env("PERCH_STATE_DIR", stat.folder.path());
+    assert!(perch.status().unwrap().success());
+    let (rows, totals) = stat.json(&["--from", log.to_str().unwrap(), "-i", "100ms"]);
+    assert!(rows.len() >= 2, "{rows:?}");
+    assert!(number(&totals["all"]["cpu_s"]) > 0.0, "{totals}");
+}
