@@ -40,7 +40,8 @@ pub use machine::{Launch, Machine, Targets, Wake};
 pub use metric::{Metric, MetricName, MetricSource, Metrics, Thresholds};
 pub use module::{Module, ModuleContext};
 pub use observation::{
-    Observation, Origin, ProcessState, PuSample, Sharing, Source, TargetSample, ThreadSample,
+    CountedSet, Observation, Origin, ProcessState, PuSample, Sharing, Source, TargetSample,
+    ThreadSample,
 };
 pub use plan::{Action, ActionKind, Binding, Outcome, Plan, Reason};
 pub use policy::Policy;

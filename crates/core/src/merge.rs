@@ -1,8 +1,8 @@
 //! Several intervals in a row as one: perch may look more often than it decides.
 
 use crate::{
-    Count, CountQuality, IrqSample, Metric, Metrics, Observation, PuSample, TargetSample, ThreadId,
-    ThreadSample,
+    Count, CountQuality, CountedSet, IrqSample, Metric, Metrics, Observation, PuSample,
+    TargetSample, ThreadId, ThreadSample,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -135,7 +135,7 @@ fn add_thread(sum: &mut ThreadSample, next: &ThreadSample) {
         (&mut sum.counts, sum.cpu_time),
         (&next.counts, next.cpu_time),
     );
-    sum.event_set = sum.event_set.filter(|set| next.event_set == Some(*set));
+    sum.event_set = add_set(sum.event_set, next.event_set);
     sum.cpu_time += next.cpu_time;
     sum.wait_time += next.wait_time;
     sum.switches = some(sum.switches, next.switches);
@@ -145,6 +145,15 @@ fn add_thread(sum: &mut ThreadSample, next: &ThreadSample) {
         sum.mask.clone_from(&next.mask);
     }
     take_later(&mut sum.metrics, &next.metrics);
+}
+
+/// That of two intervals, if it is the same.
+fn add_set(sum: Option<CountedSet>, next: Option<CountedSet>) -> Option<CountedSet> {
+    let (sum, next) = sum.zip(next)?;
+    (sum.number == next.number).then_some(CountedSet {
+        number: sum.number,
+        enabled: sum.enabled + next.enabled,
+    })
 }
 
 fn add_target(sum: &mut TargetSample, next: &TargetSample) {
@@ -158,7 +167,7 @@ fn add_target(sum: &mut TargetSample, next: &TargetSample) {
 
 fn add_pu(sum: &mut PuSample, next: &PuSample) {
     add_counts((&mut sum.counts, sum.busy), (&next.counts, next.busy));
-    sum.event_set = sum.event_set.filter(|set| next.event_set == Some(*set));
+    sum.event_set = add_set(sum.event_set, next.event_set);
     sum.interval += next.interval;
     sum.busy += next.busy;
     sum.interrupts += next.interrupts;

@@ -28,12 +28,22 @@ pub struct ThreadSample {
     /// Event counts of the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<Count>,
-    /// The event set that was counted, of the plan's; `None` if none was, or several.
+    /// The event set that was counted; `None` if none was, or several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event_set: Option<u32>,
+    pub event_set: Option<CountedSet>,
     /// Metrics that modules added (sampled mix, predictions).
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     pub metrics: Metrics,
+}
+
+/// An event set that was counted, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedSet {
+    /// Its place in the plan.
+    pub number: u32,
+    /// For how many nanoseconds of the CPU time it was switched on: less than all of it for a thread that ran before it
+    /// was found.
+    pub enabled: u64,
 }
 
 /// One PU over its own interval, whatever ran on it: threads that were given to perch, others, the kernel, interrupts.
@@ -51,9 +61,9 @@ pub struct PuSample {
     /// Event counts of everything that ran there in the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<Count>,
-    /// The event set that was counted, of the plan's; `None` if none was, or several.
+    /// The event set that was counted; `None` if none was, or several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event_set: Option<u32>,
+    pub event_set: Option<CountedSet>,
 }
 
 /// The counts of a whole target over an interval: of every thread that descends from it, however short it lived.

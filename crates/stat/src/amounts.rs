@@ -1,8 +1,8 @@
 //! Sums of what threads or PUs did.
 
 use perch_core::{
-    Count, CountQuality, Metric, MetricName, Metrics, PuSample, TargetSample, ThreadSample,
-    metric::names,
+    Count, CountQuality, CountedSet, Metric, MetricName, Metrics, PuSample, TargetSample,
+    ThreadSample, metric::names,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,17 +19,17 @@ pub struct Value {
 
 impl Value {
     /// The share of this time on PUs (nanoseconds) in which the event was counted, 0 to 1.
-    pub fn share(&self, cpu_time: u64) -> f64 {
-        match cpu_time {
+    pub fn share(&self, time: u64) -> f64 {
+        match time {
             0 => 0.0,
-            _ => (self.time / cpu_time as f64).clamp(0.0, 1.0),
+            _ => (self.time / time as f64).clamp(0.0, 1.0),
         }
     }
 
-    /// The count over all of this time, as if the event had occurred as often in the rest of it; `None` if it was not
-    /// counted at all, or implausibly.
-    pub fn estimate(&self, cpu_time: u64) -> Option<f64> {
-        let share = self.share(cpu_time);
+    /// The count over all of this time (nanoseconds), as if the event had occurred as often in the rest of it; `None` if
+    /// it was not counted at all, or implausibly.
+    pub fn estimate(&self, time: u64) -> Option<f64> {
+        let share = self.share(time);
         (share > 0.0 && self.doubt.is_none()).then(|| self.counted / share)
     }
 
@@ -59,6 +59,9 @@ pub struct Amounts {
     pub members: u32,
     /// Nanoseconds on PUs; of a PU, those in which it was not idle.
     pub cpu_time: u64,
+    /// Those of `cpu_time` in which some event set was switched on. An event that was counted for a part of them, since
+    /// sets or the kernel multiplex, can be scaled up to all of them; of the rest of `cpu_time` nothing is known.
+    pub covered: u64,
     /// Nanoseconds runnable without a PU; 0 for PUs.
     pub wait_time: u64,
     /// Context switches, where the kernel counts them.
@@ -72,6 +75,15 @@ pub struct Amounts {
     given: BTreeMap<MetricName, Given>,
 }
 
+/// The covered time: none without counts, and all of it where a recording or a simulated machine does not tell it.
+fn covered(set: Option<CountedSet>, counts: &[Count], cpu_time: u64) -> u64 {
+    match (counts.is_empty(), set) {
+        (true, _) => 0,
+        (false, Some(set)) => set.enabled.min(cpu_time),
+        (false, None) => cpu_time,
+    }
+}
+
 /// Metrics that are amounts of their window.
 fn is_amount(name: &str) -> bool {
     [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES].contains(&name)
@@ -83,12 +95,13 @@ impl Amounts {
         let mut amounts = Self {
             members: 1,
             cpu_time: sample.cpu_time,
+            covered: covered(sample.event_set, &sample.counts, sample.cpu_time),
             wait_time: sample.wait_time,
             switches: sample.switches,
             migrations: sample.migrations,
             ..Self::default()
         };
-        amounts.count(&sample.counts, sample.cpu_time);
+        amounts.count(&sample.counts, amounts.covered);
         for (name, metric) in sample.metrics.iter() {
             amounts.give(name, *metric, sample.cpu_time as f64);
         }
@@ -100,10 +113,11 @@ impl Amounts {
         let mut amounts = Self {
             members: 1,
             cpu_time: sample.busy,
+            covered: covered(sample.event_set, &sample.counts, sample.busy),
             interrupts: sample.interrupts,
             ..Self::default()
         };
-        amounts.count(&sample.counts, sample.busy);
+        amounts.count(&sample.counts, amounts.covered);
         amounts
     }
 
@@ -111,6 +125,7 @@ impl Amounts {
     pub fn of_target(sample: &TargetSample) -> Self {
         let mut amounts = Self {
             cpu_time: sample.cpu_time,
+            covered: sample.cpu_time,
             ..Self::default()
         };
         amounts.count(&sample.counts, sample.cpu_time);
@@ -164,6 +179,7 @@ impl Amounts {
         };
         self.members += other.members;
         self.cpu_time += other.cpu_time;
+        self.covered += other.covered;
         self.wait_time += other.wait_time;
         self.interrupts += other.interrupts;
         self.switches = known(self.switches, other.switches);
@@ -199,12 +215,18 @@ impl Amounts {
             })
     }
 
+    /// Whether some of the time was not covered, so that counts are lower bounds. The two clocks differ a little.
+    pub fn is_partial(&self) -> bool {
+        (self.covered as f64) < 0.98 * self.cpu_time as f64
+    }
+
     /// The counts over all the time, each saying for which share of it the event was counted.
     pub fn counts(&self) -> Vec<Count> {
         let counts = self.values.iter().filter_map(|(name, value)| {
             let share = value.share(self.cpu_time);
             Some(Count {
                 alias: Arc::clone(name),
+                // For all of the time: formulas divide by it.
                 value: value.estimate(self.cpu_time)?,
                 quality: match share > 0.995 {
                     true => CountQuality::Exact,

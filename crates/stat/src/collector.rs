@@ -170,7 +170,12 @@ impl Collector {
                 pid,
                 event,
             };
-            add(about, sample.event_set, sample.interval, &amounts);
+            add(
+                about,
+                sample.event_set.map(|set| set.number),
+                sample.interval,
+                &amounts,
+            );
         }
         let nameless: Arc<str> = "".into();
         for sample in &observation.pus {
@@ -183,7 +188,12 @@ impl Collector {
                     pid: None,
                     event: Event::Tick,
                 };
-                add(about, sample.event_set, sample.interval, &amounts);
+                add(
+                    about,
+                    sample.event_set.map(|set| set.number),
+                    sample.interval,
+                    &amounts,
+                );
             }
         }
         self.totals.period(observation);

@@ -139,6 +139,7 @@ impl Totals {
         }
         if let Some(whole) = &self.whole {
             all.cpu_time = whole.cpu_time;
+            all.covered = whole.covered;
             all.values.clone_from(&whole.values);
         }
         all

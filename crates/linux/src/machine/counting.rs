@@ -6,8 +6,8 @@ use crate::{
     threads::{Sampled, Switching},
 };
 use perch_core::{
-    CountQuality, EventPlan, MachineError, Module, ModuleContext, Remark, Scope, Sharing,
-    TargetSample, ThreadId, ThreadSample, Topology, module::check_needs,
+    CountQuality, CountedSet, EventPlan, MachineError, Module, ModuleContext, Remark, Scope,
+    Sharing, TargetSample, ThreadId, ThreadSample, Topology, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
 use std::{
@@ -204,12 +204,13 @@ impl Counting {
             if sample.cpu_time > 0 || ended.contains(&sample.info.id) {
                 let set = counters.set_of(sample.info.id);
                 sample.counts = counters.read(sample.info.id);
-                sample.event_set = set.filter(|_| !sample.counts.is_empty());
-                if let (CountersMode::Chosen { .. }, Some(enabled)) =
-                    (self.mode, counters.enabled_of(sample.info.id))
-                {
-                    mark_late(sample, enabled);
-                }
+                sample.event_set = match (sample.counts.is_empty(), set) {
+                    (false, Some(number)) => Some(CountedSet {
+                        number,
+                        enabled: counters.enabled_of(sample.info.id).unwrap_or(0),
+                    }),
+                    _ => None,
+                };
                 counted += usize::from(!sample.counts.is_empty());
                 let lies = |quality: &CountQuality| matches!(quality, CountQuality::Implausible(_));
                 doubtful += usize::from(sample.counts.iter().any(|count| lies(&count.quality)));
@@ -354,27 +355,6 @@ impl Counting {
         } else {
             texts.join("; ")
         }
-    }
-}
-
-/// From this share of a thread's CPU time on it was counted all the time: the two clocks differ a little.
-const AS_GOOD_AS_ALL: f64 = 0.98;
-
-/// Scales the counts of a thread that was counted for only so many nanoseconds of its CPU time, and marks them: it ran
-/// before it was found.
-fn mark_late(sample: &mut ThreadSample, enabled: u64) {
-    let share = enabled as f64 / sample.cpu_time.max(1) as f64;
-    if share >= AS_GOOD_AS_ALL || enabled == 0 {
-        return;
-    }
-    for count in &mut sample.counts {
-        let counted = match count.quality {
-            CountQuality::Exact => 1.0,
-            CountQuality::Scaled(share) => share,
-            CountQuality::Implausible(_) => continue,
-        };
-        count.value /= share;
-        count.quality = CountQuality::Scaled(counted * share);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     proc::{PuTicks, Reader, parse_pu_ticks},
     span::is_due,
 };
-use perch_core::{PuSample, Remark};
+use perch_core::{CountedSet, PuSample, Remark};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
@@ -99,11 +99,14 @@ impl Pus {
             let (event_set, counts) = counters.map_or((None, Vec::new()), |counters| {
                 (counters.set_of(ticks.pu), counters.read(ticks.pu))
             });
-            samples.push(PuSample {
-                event_set: event_set.filter(|_| !counts.is_empty()),
-                counts,
-                ..readings.sample(ticks, interval, self.tick)
-            });
+            let mut sample = readings.sample(ticks, interval, self.tick);
+            if let (false, Some(number)) = (counts.is_empty(), event_set) {
+                // A PU's events are switched on all the time.
+                let enabled = sample.busy;
+                sample.event_set = Some(CountedSet { number, enabled });
+            }
+            sample.counts = counts;
+            samples.push(sample);
             self.last.insert(ticks.pu, readings);
         }
         samples

@@ -80,9 +80,9 @@ Examples:
   sudo perch stat --by core -i 1s --for 10s     the whole machine
   perch stat --from run.jsonl -i 1s             a recording of perch run --log
 
-Several -e make several event sets, which are counted one after the other, one
-an interval. A count that does not cover all of the time on a PU is marked `~`
-and scaled up; CSV and JSON say for which share it was counted.
+Several -e make several event sets, which are counted one after the other. A
+count marked `~` is scaled up, as it was counted for a part of the time; one
+marked `>` is a lower bound (docs/stat.md).
 
 Rows and totals go to standard error if a program is started, as its own output
 goes to standard output; else to standard output. The exit code is the

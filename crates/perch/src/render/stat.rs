@@ -43,7 +43,8 @@ pub fn short(value: f64) -> String {
     format!("{scaled:.decimals$}{prefix}")
 }
 
-/// A count: `~` before one that is scaled up, `?` for one that cannot be true, `-` for none.
+/// A count: `~` before one that is scaled up, `>` before one that is a lower bound, `?` for one that cannot be true, `-`
+/// for none.
 fn count_text(amounts: &Amounts, alias: &str) -> String {
     let Some(value) = amounts.value(alias) else {
         return "-".to_owned();
@@ -51,11 +52,14 @@ fn count_text(amounts: &Amounts, alias: &str) -> String {
     if value.doubt.is_some() {
         return "?".to_owned();
     }
-    match value.estimate(amounts.cpu_time) {
-        None => "-".to_owned(),
-        Some(estimate) if value.share(amounts.cpu_time) > 0.995 => short(estimate),
-        Some(estimate) => format!("~{}", short(estimate.round())),
-    }
+    let Some(estimate) = value.estimate(amounts.covered) else {
+        return "-".to_owned();
+    };
+    let scaled = value.share(amounts.covered) <= 0.995;
+    let estimate = if scaled { estimate.round() } else { estimate };
+    let mark = if amounts.is_partial() { ">" } else { "" };
+    let scaled = if scaled { "~" } else { "" };
+    format!("{mark}{scaled}{}", short(estimate))
 }
 
 fn metric_text(metric: Option<&Metric>) -> String {
@@ -274,16 +278,24 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
     let mut out = String::new();
     let scaled = wanted.events.iter().filter_map(|event| {
         let value = all.value(&event.alias)?;
-        let share = value.share(all.cpu_time);
+        let share = value.share(all.covered);
         (share > 0.0 && share <= 0.995).then(|| format!("{} {:.1} %", event.name, share * 100.0))
     });
     let scaled: Vec<String> = scaled.collect();
     if !scaled.is_empty() {
         let text = format!(
-            "scaled up; counted for this share of the CPU time: {}",
+            "scaled up; counted for this share of the time: {}",
             scaled.join(", ")
         );
         out += &wrapped("~  ", &text);
+    }
+    let partial = totals
+        .by_cpu_time()
+        .iter()
+        .any(|total| total.amounts.is_partial() && !total.amounts.values.is_empty());
+    if partial {
+        let text = "at least so many: threads ran before perch found them and counted";
+        out += &wrapped(">  ", text);
     }
     let doubts: Vec<String> = wanted
         .events
@@ -407,7 +419,7 @@ pub fn total_rows(collector: &Collector) -> Vec<Row> {
 }
 
 /// Comma-separated values, with a header before the first. A count that is scaled up stands as it is; `share_EVENT` says
-/// for which share of the CPU time it was counted.
+/// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known.
 pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     if first {
@@ -423,6 +435,7 @@ pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
             "round",
             "phase",
             "cpu_s",
+            "counted_s",
         ]
         .map(str::to_owned)
         .into();
@@ -451,6 +464,7 @@ pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
             row.round.to_string(),
             row.phase.to_string(),
             format!("{:.9}", row.amounts.cpu_time as f64 / 1e9),
+            format!("{:.9}", row.amounts.covered as f64 / 1e9),
         ];
         let value = |alias: &str| {
             row.amounts
@@ -459,11 +473,11 @@ pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
         };
         for event in &wanted.events {
             let estimate =
-                value(&event.alias).and_then(|value| value.estimate(row.amounts.cpu_time));
+                value(&event.alias).and_then(|value| value.estimate(row.amounts.covered));
             record.push(estimate.map_or_else(String::new, |value| format!("{value:.0}")));
         }
         for event in &wanted.events {
-            let share = value(&event.alias).map(|value| value.share(row.amounts.cpu_time));
+            let share = value(&event.alias).map(|value| value.share(row.amounts.covered));
             record.push(share.map_or_else(String::new, |share| format!("{share:.4}")));
         }
         for metric in &wanted.metrics {
@@ -487,13 +501,14 @@ fn json_amounts(wanted: &Wanted, amounts: &Amounts, metrics: &Metrics) -> Map<St
     let mut object = Map::new();
     object.insert("threads".into(), amounts.members.into());
     object.insert("cpu_s".into(), json!(amounts.cpu_time as f64 / 1e9));
+    object.insert("counted_s".into(), json!(amounts.covered as f64 / 1e9));
     let mut counts = Map::new();
     for event in &wanted.events {
         let Some(value) = amounts.value(&event.alias) else {
             continue;
         };
-        let share = value.share(amounts.cpu_time);
-        let count = match (&value.doubt, value.estimate(amounts.cpu_time)) {
+        let share = value.share(amounts.covered);
+        let count = match (&value.doubt, value.estimate(amounts.covered)) {
             (Some(why), _) => json!({ "doubtful": why }),
             (None, Some(estimate)) => json!({ "value": estimate, "share": share }),
             (None, None) => continue,
