@@ -234,6 +234,22 @@ fn what_cannot_be_counted_is_an_error_that_says_why() {
 }
 
 #[test]
+fn a_full_disk_does_not_end_the_program() {
+    let stat = Stat::new();
+    let done = stat.path("done");
+    let script = format!("sleep 0.4; echo yes >{}; exit 3", done.display());
+    let output = stat.run(&["-i", "100ms", "-o", "/dev/full", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(done.exists());
+    assert_eq!(
+        said(&output).matches("cannot be written").count(),
+        1,
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
 fn tables_fit_80_columns() {
     let stat = Stat::new();
     let many = "page-faults,minor-faults,major-faults,context-switches,cpu-migrations,task-clock,cpu-clock";

@@ -34,13 +34,17 @@ fn heading(report: &Report) -> String {
     text += &wrapped(
         "",
         &format!(
-            "{:.1} s with policy {}{}, profile {}; {} seen, at most {} at once",
+            "{:.1} s with policy {}{}, profile {}; {} seen{}",
             seconds(report.duration),
             report.policy,
             if report.dry_run { " (dry run)" } else { "" },
             report.profile,
             count(report.threads_seen as usize, "thread"),
-            report.most_threads,
+            // Threads that came and went between two observations were never seen together.
+            match report.most_threads {
+                0 => String::new(),
+                most => format!(", at most {most} at once"),
+            },
         ),
     );
     if let Some(what_if) = &report.what_if {

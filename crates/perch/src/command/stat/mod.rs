@@ -81,7 +81,7 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
             (None, true) => wait_for_end(&mut machine)?,
             (status, _) => status,
         };
-        printer.totals(&heading(args, &machine.counting(), &end), &collector)?;
+        printer.totals(&heading(args, &machine.counting(), &end), &collector);
         runs.push(collector.totals().clone());
         status = ended;
         if end.stopped {
@@ -89,13 +89,21 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
         }
     }
     if args.repeat > 1 {
-        printer.repeated(&runs)?;
+        printer.repeated(&runs);
     }
     Ok(match (launches, status) {
         (true, Some(status)) => ExitCode::from(exit::from_wait_status(status)),
         (true, None) => ExitCode::from(exit::FAILED),
-        (false, _) => ExitCode::SUCCESS,
+        (false, _) => finished(&printer),
     })
+}
+
+/// Without a program, all that can fail is to write.
+fn finished(printer: &Printer) -> ExitCode {
+    match printer.unwritten {
+        true => ExitCode::from(exit::FAILED),
+        false => ExitCode::SUCCESS,
+    }
 }
 
 /// Starts the program, attaches to the processes, or stays without either.
@@ -163,7 +171,7 @@ fn drive(
         }
         let rows = collector.take(&observation, &machine.topology());
         if args.interval.is_some() {
-            printer.rows(&rows)?;
+            printer.rows(&rows);
         }
         samples += 1;
         let took = start.elapsed();
@@ -251,6 +259,6 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     let mut collector = Collector::new(wanted.options(args), profile);
     let mut end = drive(args, &mut machine, &mut collector, &mut printer)?;
     end.took = Duration::from_nanos(collector.totals().interval);
-    printer.totals(&heading(args, &machine.counting(), &end), &collector)?;
-    Ok(ExitCode::SUCCESS)
+    printer.totals(&heading(args, &machine.counting(), &end), &collector);
+    Ok(finished(&printer))
 }

@@ -4,6 +4,7 @@ use super::wanted::Wanted;
 use crate::{
     args::StatArgs,
     command::{self, place::Output},
+    exit,
     render::{self, stat::Heading, stderr},
 };
 use anyhow::Result;
@@ -24,6 +25,8 @@ pub struct Printer {
     /// Whether rows are printed, so that totals follow them.
     rows: bool,
     begun: bool,
+    /// Whether something could not be written, which was said by then.
+    pub unwritten: bool,
     to: To,
 }
 
@@ -53,18 +56,21 @@ impl Printer {
             wanted: wanted.clone(),
             rows: args.interval.is_some(),
             begun: false,
+            unwritten: false,
             to,
         })
     }
 
-    /// One interval's rows.
-    ///
-    /// # Errors
-    /// An output that cannot be written.
-    pub fn rows(&mut self, rows: &[Row]) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
+    /// One interval's rows. That they cannot be written is said, and no error: the program that is counted must go on.
+    pub fn rows(&mut self, rows: &[Row]) {
+        if rows.is_empty() || self.unwritten {
+            return;
         }
+        let written = self.try_rows(rows);
+        self.note(written);
+    }
+
+    fn try_rows(&mut self, rows: &[Row]) -> Result<()> {
         let first = !std::mem::replace(&mut self.begun, true);
         let text = match self.form {
             Form::Text => render::stat::rows(&self.wanted, rows, first),
@@ -75,10 +81,12 @@ impl Printer {
     }
 
     /// What a run came to. CSV has the totals only where it has no rows.
-    ///
-    /// # Errors
-    /// An output that cannot be written.
-    pub fn totals(&mut self, heading: &Heading, collector: &Collector) -> Result<()> {
+    pub fn totals(&mut self, heading: &Heading, collector: &Collector) {
+        let written = self.try_totals(heading, collector);
+        self.note(written);
+    }
+
+    fn try_totals(&mut self, heading: &Heading, collector: &Collector) -> Result<()> {
         let text = match self.form {
             Form::Text => render::stat::totals(&self.wanted, heading, collector),
             Form::Csv if self.rows => return Ok(()),
@@ -91,18 +99,20 @@ impl Printer {
         self.print(&text)
     }
 
-    /// Mean and spread over several runs.
-    ///
-    /// # Errors
-    /// An output that cannot be written.
-    pub fn repeated(&mut self, runs: &[Totals]) -> Result<()> {
-        match self.form {
-            Form::Text => {
-                let text = render::stat::repeated(&self.wanted, runs);
-                self.print(&text)
-            }
-            // The totals of each run are there.
-            Form::Csv | Form::Json => Ok(()),
+    /// Mean and spread over several runs; the other forms have the totals of each run.
+    pub fn repeated(&mut self, runs: &[Totals]) {
+        if self.form == Form::Text {
+            let text = render::stat::repeated(&self.wanted, runs);
+            let written = self.print(&text);
+            self.note(written);
+        }
+    }
+
+    fn note(&mut self, written: Result<()>) {
+        if let Err(error) = written
+            && !std::mem::replace(&mut self.unwritten, true)
+        {
+            exit::report(&error);
         }
     }
 
