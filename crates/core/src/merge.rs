@@ -161,7 +161,6 @@ fn add_target(sum: &mut TargetSample, next: &TargetSample) {
         (&mut sum.counts, sum.cpu_time),
         (&next.counts, next.cpu_time),
     );
-    sum.event_set = sum.event_set.filter(|set| next.event_set == Some(*set));
     sum.cpu_time += next.cpu_time;
 }
 

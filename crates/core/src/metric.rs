@@ -45,6 +45,8 @@ pub mod names {
     pub const SMT_CONTENTION: &str = "smt_contention";
     /// Samples that stand behind the sampled metrics.
     pub const SAMPLES: &str = "samples";
+    /// Metrics that are amounts of their window: they add up over windows, the others are averaged.
+    pub const AMOUNTS: [&str; 3] = [CYCLES, INSTRUCTIONS, SAMPLES];
 }
 
 /// The source of a metric's value.

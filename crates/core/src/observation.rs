@@ -41,8 +41,8 @@ pub struct ThreadSample {
 pub struct CountedSet {
     /// Its place in the plan.
     pub number: u32,
-    /// For how many nanoseconds of the CPU time it was switched on: less than all of it for a thread that ran before it
-    /// was found.
+    /// For how many nanoseconds it was switched on: of a thread's CPU time, so less than all of it for a thread that ran
+    /// before it was found; of a PU's time, idle or not.
     pub enabled: u64,
 }
 
@@ -75,9 +75,6 @@ pub struct TargetSample {
     pub cpu_time: u64,
     /// Event counts of the interval.
     pub counts: Vec<Count>,
-    /// The event set that was counted, of the plan's; `None` if several were.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event_set: Option<u32>,
 }
 
 /// Two threads that were seen to touch the same memory.

@@ -19,9 +19,6 @@ const KEPT: f64 = 0.8;
 /// Below this confidence an old value says nothing any more (14 s, at first exact).
 const FORGOTTEN: f64 = 0.045;
 
-/// Amounts of a window: an old one would be taken for what the thread does now.
-const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
-
 /// What must be known of a processor; a profile knows it.
 pub trait Processor: Send {
     /// Its name, for recordings and reports.
@@ -204,7 +201,8 @@ impl Characteriser {
         if let Some(old) = self.kept.get(&sample.info.id) {
             for (name, metric) in old.iter() {
                 let confidence = metric.confidence * kept;
-                let amount = AMOUNTS.contains(&&**name);
+                // An old amount would be taken for what the thread does now.
+                let amount = names::AMOUNTS.contains(&&**name);
                 if metrics.get(name).is_none() && !amount && confidence >= FORGOTTEN {
                     let old = Metric {
                         confidence,
@@ -282,7 +280,7 @@ impl Characteriser {
 fn up_to_date(sampled: &Metrics, known: &Metrics) -> Metrics {
     let mut metrics = sampled.clone();
     for (name, metric) in known.iter() {
-        if !AMOUNTS.contains(&&**name) {
+        if !names::AMOUNTS.contains(&&**name) {
             metrics.set(MetricName::clone(name), *metric);
         }
     }

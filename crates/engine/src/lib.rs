@@ -12,7 +12,7 @@ mod control;
 mod decider;
 mod irqs;
 pub mod journal;
-mod limiter;
+pub mod limiter;
 pub mod observer;
 pub mod ownership;
 mod plan_check;

@@ -31,7 +31,7 @@ struct Bucket {
 
 /// Limits remarks, by the session's clock.
 #[derive(Debug, Default)]
-pub(crate) struct Limiter {
+pub struct Limiter {
     known: HashSet<Identity>,
     order: VecDeque<(u64, Identity)>,
     buckets: HashMap<Cow<'static, str>, Bucket>,

@@ -33,6 +33,11 @@ impl Value {
         (share > 0.0 && self.doubt.is_none()).then(|| self.counted / share)
     }
 
+    /// Whether [`Value::estimate`] over this time is more than what was counted; rounding of the times aside.
+    pub fn is_scaled(&self, time: u64) -> bool {
+        self.share(time) <= 0.995
+    }
+
     fn add(&mut self, other: &Self) {
         self.counted += other.counted;
         self.time += other.time;
@@ -82,11 +87,6 @@ fn covered(set: Option<CountedSet>, counts: &[Count], cpu_time: u64) -> u64 {
         (false, Some(set)) => set.enabled.min(cpu_time),
         (false, None) => cpu_time,
     }
-}
-
-/// Metrics that are amounts of their window.
-fn is_amount(name: &str) -> bool {
-    [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES].contains(&name)
 }
 
 impl Amounts {
@@ -228,9 +228,9 @@ impl Amounts {
                 alias: Arc::clone(name),
                 // For all of the time: formulas divide by it.
                 value: value.estimate(self.cpu_time)?,
-                quality: match share > 0.995 {
-                    true => CountQuality::Exact,
-                    false => CountQuality::Scaled(share),
+                quality: match value.is_scaled(self.cpu_time) {
+                    false => CountQuality::Exact,
+                    true => CountQuality::Scaled(share),
                 },
             })
         });
@@ -240,7 +240,8 @@ impl Amounts {
     /// The metrics that the machine or its modules gave.
     pub fn given(&self) -> Metrics {
         let metric = |(name, given): (&MetricName, &Given)| {
-            let value = match is_amount(name) || given.weight <= 0.0 {
+            let adds_up = names::AMOUNTS.contains(&&**name);
+            let value = match adds_up || given.weight <= 0.0 {
                 true => given.sum,
                 false => given.weighted / given.weight,
             };

@@ -14,31 +14,31 @@ use std::{
 /// Settings of a collector.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// By what rows are kept apart.
+    /// What each row and each total is about.
     pub by: By,
-    /// By what totals are kept apart; of threads where [`Options::by`] is.
-    pub totals: By,
     /// How many event sets are in rotation.
     pub sets: usize,
     /// Metrics that the user defined.
     pub derived: Vec<Derived>,
-    /// Metrics of the profile that are shown; `None` for all that the counts allow.
-    pub of_profile: Option<Vec<MetricName>>,
-    /// Metrics that the machine and its modules give; `None` for all.
-    pub given: Option<Vec<MetricName>>,
-    /// How phases are told apart.
+    /// Metrics of the profile that are shown.
+    pub of_profile: Vec<MetricName>,
+    /// Metrics of the machine and its modules that are shown.
+    pub given: Vec<MetricName>,
+    /// How changes of phase are detected.
     pub phases: Method,
     /// Whether only rounds are shown of which every set is from one phase.
     pub complete_rounds: bool,
 }
 
-/// What became of an entity in a row.
+/// Why there is a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The interval is over.
     Tick,
     /// It ended in the interval.
     Exit,
+    /// The run is over: a total.
+    Total,
 }
 
 /// One line of a series.
@@ -106,7 +106,7 @@ impl Collector {
     /// One that has seen nothing yet.
     pub fn new(options: Options, profile: Profile) -> Self {
         Self {
-            totals: Totals::new(options.totals, options.sets),
+            totals: Totals::new(options.by),
             options,
             profile,
             began: None,
@@ -155,15 +155,11 @@ impl Collector {
             let Some(entity) = Entity::of_thread(by, &sample.info) else {
                 continue;
             };
-            let name = match by {
-                By::Process => &sample.info.process,
-                _ => &sample.info.name,
-            };
+            let (name, pid) = Entity::labels(by, &sample.info);
             let event = match gone && by == By::Thread {
                 true => Event::Exit,
                 false => Event::Tick,
             };
-            let pid = matches!(by, By::Thread | By::Process).then_some(sample.info.pid);
             let about = About {
                 entity,
                 name,
@@ -221,20 +217,16 @@ impl Collector {
 
     /// The metrics of amounts, as far as they were asked for.
     pub fn metrics(&self, amounts: &Amounts, interval: u64) -> Metrics {
-        let wanted = |list: &Option<Vec<MetricName>>, name: &MetricName| {
-            list.as_ref().is_none_or(|list| list.contains(name))
-        };
         let (of_profile, _) = self
             .profile
             .metrics(None, &amounts.counts(), amounts.cpu_time);
+        let sources = [
+            (of_profile, &self.options.of_profile),
+            (amounts.given(), &self.options.given),
+        ];
         let mut metrics = Metrics::default();
-        for (name, metric) in of_profile.iter() {
-            if wanted(&self.options.of_profile, name) {
-                metrics.set(MetricName::clone(name), *metric);
-            }
-        }
-        for (name, metric) in amounts.given().iter() {
-            if wanted(&self.options.given, name) {
+        for (known, wanted) in sources {
+            for (name, metric) in known.iter().filter(|(name, _)| wanted.contains(name)) {
                 metrics.set(MetricName::clone(name), *metric);
             }
         }
@@ -302,7 +294,7 @@ impl Collector {
         }
     }
 
-    /// What phases are told apart by: instructions per cycle, which every set can count.
+    /// In what changes of phase are detected: instructions per cycle, which every set can count.
     fn signal(&self, row: &Row) -> Option<f64> {
         let estimate = |alias: &str| row.amounts.value(alias)?.estimate(row.amounts.cpu_time);
         match (estimate("instructions"), estimate("cycles")) {

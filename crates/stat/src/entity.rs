@@ -85,6 +85,15 @@ impl Entity {
         })
     }
 
+    /// What rows call a thread's entity: its name, and its PID where the entity is within one process.
+    pub(crate) fn labels(by: By, info: &ThreadInfo) -> (&Arc<str>, Option<i32>) {
+        match by {
+            By::Process => (&info.process, Some(info.pid)),
+            By::Thread => (&info.name, Some(info.pid)),
+            _ => (&info.name, None),
+        }
+    }
+
     /// That of a PU; `None` where rows are about threads, or for a PU that the topology does not place.
     pub fn of_pu(by: By, pu: u32, topology: &Topology) -> Option<Self> {
         let core = topology.core_of(pu);

@@ -1,6 +1,6 @@
 //! When a thread's behaviour changes for good: phases of programs.
 //!
-//! Counts that were taken one after the other describe one phase only if none ended in between. Guo et al., "PMCTrack"
+//! Counts that were taken one after the other describe one phase only if none ended in between. Saez et al., "PMCTrack"
 //! (section 4.1.2, figure 7) drop a round of event sets in which the instructions per cycle leave their running average.
 //! [`RunningAverage`] is that; [`OnlineBayes`] is the online change-point detection of Adams and MacKay (2007,
 //! arXiv:0710.3742) for comparison. Both take one number an interval and say when a new phase has begun.
@@ -8,10 +8,10 @@
 use statrs::function::gamma::ln_gamma;
 use std::collections::VecDeque;
 
-/// How phases are told apart.
+/// How changes of phase are detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
-    /// They are not.
+    /// Not at all.
     Off,
     /// By the running average (the paper's).
     Average,

@@ -23,8 +23,6 @@ pub struct Total {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Totals {
     by: By,
-    /// Several sets are counted one after the other.
-    pub sets: usize,
     entities: HashMap<Entity, Total>,
     /// Of programs that were counted as a whole.
     whole: Option<Amounts>,
@@ -36,25 +34,21 @@ pub struct Totals {
     pub unmeasured: u64,
     /// CPU time of perch itself, in nanoseconds.
     pub own_cpu_time: u64,
-    /// Observations.
-    pub periods: u64,
 }
 
-/// Threads of which a total is kept each; of more, the ended ones are kept by name.
+/// Entities of which a total is kept each; further ones are added up by thread name.
 const MOST_THREADS: usize = 20_000;
 
 impl Totals {
-    pub(crate) fn new(by: By, sets: usize) -> Self {
+    pub(crate) fn new(by: By) -> Self {
         Self {
             by,
-            sets,
             entities: HashMap::new(),
             whole: None,
             interval: 0,
             unseen: 0,
             unmeasured: 0,
             own_cpu_time: 0,
-            periods: 0,
         }
     }
 
@@ -65,11 +59,7 @@ impl Totals {
         if self.entities.len() >= MOST_THREADS && !self.entities.contains_key(&entity) {
             entity = Entity::Command(Arc::clone(&sample.info.name));
         }
-        let name = match self.by {
-            By::Process => &sample.info.process,
-            _ => &sample.info.name,
-        };
-        let pid = matches!(self.by, By::Thread | By::Process).then_some(sample.info.pid);
+        let (name, pid) = Entity::labels(self.by, &sample.info);
         let total = self.entry(entity, pid);
         if total.name != *name {
             total.name = Arc::clone(name);
@@ -98,7 +88,6 @@ impl Totals {
         self.unseen += observation.unseen;
         self.unmeasured += observation.unmeasured;
         self.own_cpu_time += observation.own_cpu_time;
-        self.periods += 1;
     }
 
     fn entry(&mut self, entity: Entity, pid: Option<i32>) -> &mut Total {

@@ -26,7 +26,7 @@ struct Sum {
 
 /// Metrics that are amounts of their window: a session's is the sum.
 pub(super) fn is_amount(name: &str) -> bool {
-    [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES].contains(&name)
+    names::AMOUNTS.contains(&name)
 }
 
 impl Accumulator {

@@ -10,9 +10,6 @@ use perch_core::metric::names;
 use perch_policy::{CalibratedMetric, Calibration, Coupling, Kernel, Share, calibration::VERSION};
 use std::collections::BTreeMap;
 
-/// Amounts of a window, which say nothing of what a kernel is.
-const AMOUNTS: [&str; 3] = [names::CYCLES, names::INSTRUCTIONS, names::SAMPLES];
-
 /// Losses that differ by no more are alike.
 const ALIKE: f64 = 0.05;
 
@@ -143,7 +140,8 @@ impl Measurements<'_> {
             let alone = both.find(|(run, _)| run.level.is_none() && run.seats == [seat]);
             let metrics = alone.map_or_else(BTreeMap::new, |(_, measured)| {
                 let metrics = measured[0].metrics.iter();
-                let metrics = metrics.filter(|(name, _)| !AMOUNTS.contains(&name.as_str()));
+                // Amounts of a window say nothing of what a kernel is.
+                let metrics = metrics.filter(|(name, _)| !names::AMOUNTS.contains(&name.as_str()));
                 metrics
                     .map(|(name, value)| (name.clone(), *value))
                     .collect()

@@ -6,8 +6,8 @@ use crate::{
     threads::{Sampled, Switching},
 };
 use perch_core::{
-    CountQuality, CountedSet, EventPlan, MachineError, Module, ModuleContext, Remark, Scope,
-    Sharing, TargetSample, ThreadId, ThreadSample, Topology, module::check_needs,
+    CountQuality, EventPlan, MachineError, Module, ModuleContext, Remark, Scope, Sharing,
+    TargetSample, ThreadId, ThreadSample, Topology, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
 use std::{
@@ -28,8 +28,8 @@ pub enum CountersMode {
     Sampling,
     /// Neither: for sessions that place no threads.
     Nothing,
-    /// What the plan names, be it hardware or software events, and what of it cannot be counted is said; nothing if it
-    /// names nothing.
+    /// The plan's events, hardware or software ones; nothing if it has none. A remark lists those that cannot be
+    /// counted. Launched programs are also counted as a whole.
     Chosen {
         /// Whether instructions are sampled besides.
         sample: bool,
@@ -202,15 +202,7 @@ impl Counting {
         for sample in &mut sampled.threads {
             // What a thread did up to its end is still in its counters.
             if sample.cpu_time > 0 || ended.contains(&sample.info.id) {
-                let set = counters.set_of(sample.info.id);
-                sample.counts = counters.read(sample.info.id);
-                sample.event_set = match (sample.counts.is_empty(), set) {
-                    (false, Some(number)) => Some(CountedSet {
-                        number,
-                        enabled: counters.enabled_of(sample.info.id).unwrap_or(0),
-                    }),
-                    _ => None,
-                };
+                (sample.counts, sample.event_set) = counters.read(sample.info.id);
                 counted += usize::from(!sample.counts.is_empty());
                 let lies = |quality: &CountQuality| matches!(quality, CountQuality::Implausible(_));
                 doubtful += usize::from(sample.counts.iter().any(|count| lies(&count.quality)));

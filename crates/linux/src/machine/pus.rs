@@ -6,7 +6,7 @@ use crate::{
     proc::{PuTicks, Reader, parse_pu_ticks},
     span::is_due,
 };
-use perch_core::{CountedSet, PuSample, Remark};
+use perch_core::{PuSample, Remark};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
@@ -96,17 +96,14 @@ impl Pus {
                 continue;
             };
             let counters = self.counters.as_mut();
-            let (event_set, counts) = counters.map_or((None, Vec::new()), |counters| {
-                (counters.set_of(ticks.pu), counters.read(ticks.pu))
+            let (counts, event_set) = counters
+                .map(|counters| counters.read(ticks.pu))
+                .unwrap_or_default();
+            samples.push(PuSample {
+                counts,
+                event_set,
+                ..readings.sample(ticks, interval, self.tick)
             });
-            let mut sample = readings.sample(ticks, interval, self.tick);
-            if let (false, Some(number)) = (counts.is_empty(), event_set) {
-                // A PU's events are switched on all the time.
-                let enabled = sample.busy;
-                sample.event_set = Some(CountedSet { number, enabled });
-            }
-            sample.counts = counts;
-            samples.push(sample);
             self.last.insert(ticks.pu, readings);
         }
         samples

@@ -13,10 +13,10 @@ pub use compare::{CompareArgs, Format};
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
-pub use stat::{Group, Phases, StatArgs};
+pub use stat::StatArgs;
 pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint, builder::TypedValueParser};
 use std::{path::PathBuf, time::Duration};
 
 const EXAMPLES: &str = "\
@@ -265,6 +265,17 @@ pub struct IrqArgs {
     /// Print JSON, one object an interval
     #[arg(long)]
     pub json: bool,
+}
+
+/// Values by the names that the command line has for them.
+fn named<T: Copy + Send + Sync + 'static>(
+    all: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let names = all.iter().map(|(name, _)| *name);
+    clap::builder::PossibleValuesParser::new(names).try_map(|wanted| {
+        let known = all.iter().find(|(name, _)| *name == wanted);
+        known.map(|(_, value)| *value).ok_or("no such value")
+    })
 }
 
 /// Only `--json`.

@@ -1,7 +1,7 @@
 //! The command line of `perch sim` and `perch lab`.
 
-use super::{PlaceArgs, TuningArgs, parse_period};
-use clap::{Args as ClapArgs, Subcommand, ValueHint, builder::TypedValueParser};
+use super::{PlaceArgs, TuningArgs, named, parse_period};
+use clap::{Args as ClapArgs, Subcommand, ValueHint};
 use perch_lab::scene::{BEST, DEFAULT, WORST};
 use perch_sim::detail::Fidelity;
 use std::{path::PathBuf, time::Duration};
@@ -73,7 +73,7 @@ pub struct SimArgs {
     pub time: Duration,
     /// Level of detail: every instruction and access, or constant speeds between events of the operating system, which
     /// is far faster, accurate with warm caches and rough while they fill (docs/fidelity.md)
-    #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = fidelity())]
+    #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = named(&Fidelity::ALL))]
     pub fidelity: Fidelity,
     /// How often the policy decides, such as 1s or 250ms [default: the policy's own]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period)]
@@ -120,15 +120,6 @@ pub struct SimArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// The names of the levels of detail.
-fn fidelity() -> impl TypedValueParser<Value = Fidelity> {
-    let names = Fidelity::ALL.map(|(name, _)| name);
-    clap::builder::PossibleValuesParser::new(names).map(|wanted| {
-        let known = Fidelity::ALL.into_iter().find(|(name, _)| *name == wanted);
-        known.map_or(Fidelity::default(), |(_, fidelity)| fidelity)
-    })
 }
 
 impl SimArgs {

@@ -42,16 +42,21 @@ impl SessionSink for Live {
             return;
         }
         let text = table(&self.policy, period, self.decimals);
-        let text = super::shown(&text);
-        let up = match self.terminal && self.drawn > 0 {
-            true => format!("\x1b[{}A\x1b[J", self.drawn),
-            false => String::new(),
-        };
+        let over = if self.terminal { self.drawn } else { 0 };
         // A table that nobody can see now is left out: the next one is newer.
-        if stderr::write_within(&format!("{up}{text}"), PATIENCE) {
+        if stderr::write_within(&drawn(&text, over), PATIENCE) {
             self.drawn = text.lines().count();
         }
     }
+}
+
+/// The table as it is written, over this many lines of the last one. Only perch's own sequences act.
+fn drawn(table: &str, over: usize) -> String {
+    let up = match over {
+        0 => String::new(),
+        lines => format!("\x1b[{lines}A\x1b[J"),
+    };
+    up + &super::shown(table)
 }
 
 /// As few decimals of a second, three at most, as distinguish times that are this far apart.
@@ -138,6 +143,15 @@ fn row(snapshot: &Snapshot, thread: &ThreadState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colours_are_drawn_and_no_other_sequence() {
+        assert_eq!(
+            drawn("\x1b[36m24\x1b[0m\x1b[2J\n", 0),
+            "\x1b[36m24\x1b[0m\\x1b[2J\n"
+        );
+        assert_eq!(drawn("a\n", 3), "\x1b[3A\x1b[Ja\n");
+    }
 
     #[test]
     fn times_have_the_decimals_that_the_period_needs() {

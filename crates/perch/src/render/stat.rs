@@ -1,11 +1,12 @@
-//! Rows and totals of `perch stat`, as text, CSV and JSON.
+//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`].
+
+pub mod export;
 
 use super::{WIDTH, count, fit, wrapped};
-use crate::command::stat::wanted::{MetricColumn, Wanted};
-use anyhow::Result;
+use crate::command::stat::wanted::Wanted;
 use perch_core::{Metric, Metrics};
-use perch_stat::{Amounts, By, Collector, Event, Row, Totals};
-use serde_json::{Map, Value, json};
+use perch_stat::{Amounts, By, Collector, Row, Totals};
+use statrs::statistics::Statistics;
 use std::time::Duration;
 
 /// What a run was.
@@ -22,7 +23,7 @@ pub struct Heading {
 /// Entities that totals show; of the others, their number and their share of the CPU time.
 const MOST_TOTALS: usize = 30;
 
-/// A number with four digits and the unit prefix that fits: `1.961 G`.
+/// A number with four digits and the unit prefix that fits: `1.961G`.
 pub fn short(value: f64) -> String {
     let size = value.abs();
     let (scale, prefix) = match size {
@@ -55,7 +56,7 @@ fn count_text(amounts: &Amounts, alias: &str) -> String {
     let Some(estimate) = value.estimate(amounts.covered) else {
         return "-".to_owned();
     };
-    let scaled = value.share(amounts.covered) <= 0.995;
+    let scaled = value.is_scaled(amounts.covered);
     let estimate = if scaled { estimate.round() } else { estimate };
     let mark = if amounts.is_partial() { ">" } else { "" };
     let scaled = if scaled { "~" } else { "" };
@@ -83,7 +84,7 @@ fn about(by: By) -> Vec<(&'static str, usize)> {
 /// The titles and widths of the columns of counts and metrics.
 fn columns(wanted: &Wanted) -> Vec<(String, usize)> {
     let events = wanted.events.iter().map(|event| event.name.to_string());
-    let metrics = wanted.metrics.iter().map(|metric| metric.name.to_string());
+    let metrics = wanted.metrics.iter().map(|metric| metric.title.clone());
     events
         .chain(metrics)
         .map(|title| (title.clone(), title.chars().count().max(8)))
@@ -119,9 +120,25 @@ fn titles(by: By) -> String {
     titles.collect()
 }
 
-/// Whether all columns fit in a line, behind so many characters.
+/// Whether all columns fit in a line, behind this many characters.
 fn fits(before: usize, columns: &[(String, usize)]) -> bool {
     before + columns.iter().map(|(_, width)| width + 2).sum::<usize>() <= WIDTH
+}
+
+/// The columns' titles.
+fn header(columns: &[(String, usize)]) -> String {
+    let titles = columns
+        .iter()
+        .map(|(title, width)| format!("  {title:>width$}"));
+    titles.collect()
+}
+
+/// Texts under the columns' titles.
+fn cells(columns: &[(String, usize)], texts: &[String]) -> String {
+    let cells = columns.iter().zip(texts);
+    cells
+        .map(|((_, width), text)| format!("  {text:>width$}"))
+        .collect()
 }
 
 /// The texts of counts and metrics.
@@ -173,9 +190,7 @@ pub fn rows(wanted: &Wanted, rows: &[Row], first: bool) -> String {
     if first {
         out += &before;
         if fits {
-            for (title, width) in &columns {
-                out += &format!("  {title:>width$}");
-            }
+            out += &header(&columns);
         }
         out.push('\n');
     }
@@ -195,14 +210,11 @@ pub fn rows(wanted: &Wanted, rows: &[Row], first: bool) -> String {
         }
         let texts = texts(wanted, &row.amounts, &row.metrics);
         if fits {
-            for ((_, width), text) in columns.iter().zip(&texts) {
-                line += &format!("  {text:>width$}");
-            }
-            out += line.trim_end();
-            out.push('\n');
-        } else {
-            out += line.trim_end();
-            out.push('\n');
+            line += &cells(&columns, &texts);
+        }
+        out += line.trim_end();
+        out.push('\n');
+        if !fits {
             out += &block(&columns, &texts);
         }
     }
@@ -223,9 +235,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     out.push('\n');
     out += &before;
     if fits {
-        for (title, width) in &columns {
-            out += &format!("  {title:>width$}");
-        }
+        out += &header(&columns);
     }
     out.push('\n');
     let entities = totals.by_cpu_time();
@@ -234,9 +244,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
         let texts = texts(wanted, amounts, &metrics);
         let mut line = format!("{leading}{:>9.3}", amounts.cpu_time as f64 / 1e9);
         if fits {
-            for ((_, width), text) in columns.iter().zip(&texts) {
-                line += &format!("  {text:>width$}");
-            }
+            line += &cells(&columns, &texts);
         }
         out += line.trim_end();
         out.push('\n');
@@ -279,7 +287,8 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
     let scaled = wanted.events.iter().filter_map(|event| {
         let value = all.value(&event.alias)?;
         let share = value.share(all.covered);
-        (share > 0.0 && share <= 0.995).then(|| format!("{} {:.1} %", event.name, share * 100.0))
+        (share > 0.0 && value.is_scaled(all.covered))
+            .then(|| format!("{} {:.1} %", event.name, share * 100.0))
     });
     let scaled: Vec<String> = scaled.collect();
     if !scaled.is_empty() {
@@ -294,7 +303,7 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         .iter()
         .any(|total| total.amounts.is_partial() && !total.amounts.values.is_empty());
     if partial {
-        let text = "at least so many: threads ran before perch found them and counted";
+        let text = "a lower bound: threads ran before perch found them";
         out += &wrapped(">  ", text);
     }
     let doubts: Vec<String> = wanted
@@ -316,8 +325,8 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         let share = 100.0 * totals.unmeasured as f64 / (known + totals.unmeasured as f64);
         if share >= 0.05 {
             let text = format!(
-                "{:.3} s of CPU time ({share:.1} %) are in no row: of {} that came and went between two looks, and of \
-                 threads' last moments{}",
+                "{:.3} s of CPU time ({share:.1} %) are in no row: that of {} too short-lived to be observed, and the \
+                 last moments of threads{}",
                 totals.unmeasured as f64 / 1e9,
                 count(
                     usize::try_from(totals.unseen).unwrap_or(usize::MAX),
@@ -360,20 +369,16 @@ pub fn repeated(wanted: &Wanted, runs: &[Totals]) -> String {
             out += &format!("{name:<28}not counted in every run\n");
             return;
         }
-        let number = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / number;
-        let square = values
-            .iter()
-            .map(|value| (value - mean) * (value - mean))
-            .sum::<f64>();
-        let deviation = (square / (number - 1.0).max(1.0)).sqrt();
-        let relative = if mean == 0.0 {
-            0.0
-        } else {
-            100.0 * deviation / mean.abs()
+        let mean = Statistics::mean(&values);
+        let deviation = match values.len() {
+            1 => 0.0,
+            _ => Statistics::std_dev(&values),
         };
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let relative = match mean {
+            0.0 => 0.0,
+            mean => 100.0 * deviation / mean.abs(),
+        };
+        let (least, greatest) = (Statistics::min(&values), Statistics::max(&values));
         out += &format!(
             "{name:<28}{:>10}  ±{relative:>5.1} %  {:>10} – {}\n",
             short(mean),
@@ -392,192 +397,10 @@ pub fn repeated(wanted: &Wanted, runs: &[Totals]) -> String {
     for event in &wanted.events {
         let values = sums
             .iter()
-            .filter_map(|sum| sum.value(&event.alias)?.estimate(sum.cpu_time));
+            .filter_map(|sum| sum.value(&event.alias)?.estimate(sum.covered));
         line(&event.name, values.collect());
     }
     out
-}
-
-/// The totals as rows, for CSV.
-pub fn total_rows(collector: &Collector) -> Vec<Row> {
-    let totals = collector.totals();
-    let row = |total: &&perch_stat::Total| Row {
-        at: totals.interval,
-        interval: total.interval,
-        entity: total.entity.clone(),
-        name: total.name.clone(),
-        pid: total.pid,
-        event: Event::Exit,
-        set: None,
-        round: 0,
-        phase: 0,
-        new_phase: false,
-        amounts: total.amounts.clone(),
-        metrics: collector.metrics(&total.amounts, total.interval),
-    };
-    totals.by_cpu_time().iter().map(row).collect()
-}
-
-/// Comma-separated values, with a header before the first. A count that is scaled up stands as it is; `share_EVENT` says
-/// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known.
-pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    if first {
-        let mut header: Vec<String> = [
-            "time_s",
-            "interval_s",
-            "event",
-            "id",
-            "pid",
-            "name",
-            "threads",
-            "set",
-            "round",
-            "phase",
-            "cpu_s",
-            "counted_s",
-        ]
-        .map(str::to_owned)
-        .into();
-        header.extend(wanted.events.iter().map(|event| event.name.to_string()));
-        header.extend(
-            wanted
-                .events
-                .iter()
-                .map(|event| format!("share_{}", event.name)),
-        );
-        header.extend(wanted.metrics.iter().map(|metric| metric.name.to_string()));
-        writer.write_record(&header)?;
-    }
-    for row in rows {
-        let known =
-            |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
-        let mut record = vec![
-            format!("{:.6}", row.at as f64 / 1e9),
-            format!("{:.6}", row.interval as f64 / 1e9),
-            event_name(row.event).to_owned(),
-            known(row.entity.number()),
-            known(row.pid.map(i64::from)),
-            row.name.to_string(),
-            row.amounts.members.to_string(),
-            known(row.set.map(|set| i64::from(set) + 1)),
-            row.round.to_string(),
-            row.phase.to_string(),
-            format!("{:.9}", row.amounts.cpu_time as f64 / 1e9),
-            format!("{:.9}", row.amounts.covered as f64 / 1e9),
-        ];
-        let value = |alias: &str| {
-            row.amounts
-                .value(alias)
-                .filter(|value| value.doubt.is_none())
-        };
-        for event in &wanted.events {
-            let estimate =
-                value(&event.alias).and_then(|value| value.estimate(row.amounts.covered));
-            record.push(estimate.map_or_else(String::new, |value| format!("{value:.0}")));
-        }
-        for event in &wanted.events {
-            let share = value(&event.alias).map(|value| value.share(row.amounts.covered));
-            record.push(share.map_or_else(String::new, |share| format!("{share:.4}")));
-        }
-        for metric in &wanted.metrics {
-            let value = row.metrics.value(&metric.name);
-            record.push(value.map_or_else(String::new, |value| value.to_string()));
-        }
-        writer.write_record(&record)?;
-    }
-    Ok(String::from_utf8(writer.into_inner()?)?)
-}
-
-fn event_name(event: Event) -> &'static str {
-    match event {
-        Event::Tick => "tick",
-        Event::Exit => "exit",
-    }
-}
-
-/// Counts as JSON: each with the share of the CPU time in which it was counted.
-fn json_amounts(wanted: &Wanted, amounts: &Amounts, metrics: &Metrics) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("threads".into(), amounts.members.into());
-    object.insert("cpu_s".into(), json!(amounts.cpu_time as f64 / 1e9));
-    object.insert("counted_s".into(), json!(amounts.covered as f64 / 1e9));
-    let mut counts = Map::new();
-    for event in &wanted.events {
-        let Some(value) = amounts.value(&event.alias) else {
-            continue;
-        };
-        let share = value.share(amounts.covered);
-        let count = match (&value.doubt, value.estimate(amounts.covered)) {
-            (Some(why), _) => json!({ "doubtful": why }),
-            (None, Some(estimate)) => json!({ "value": estimate, "share": share }),
-            (None, None) => continue,
-        };
-        counts.insert(event.name.to_string(), count);
-    }
-    object.insert("counts".into(), counts.into());
-    let values: Map<String, Value> = wanted
-        .metrics
-        .iter()
-        .filter_map(|MetricColumn { name, .. }| {
-            let metric = metrics.get(name)?;
-            Some((
-                name.to_string(),
-                json!({ "value": metric.value, "confidence": metric.confidence }),
-            ))
-        })
-        .collect();
-    object.insert("metrics".into(), values.into());
-    object
-}
-
-/// Rows, an object a line.
-pub fn json_rows(wanted: &Wanted, rows: &[Row]) -> Result<String> {
-    let mut out = String::new();
-    for row in rows {
-        let mut object = Map::new();
-        object.insert("time_s".into(), json!(row.at as f64 / 1e9));
-        object.insert("interval_s".into(), json!(row.interval as f64 / 1e9));
-        object.insert("event".into(), event_name(row.event).into());
-        object.insert("id".into(), json!(row.entity.number()));
-        object.insert("pid".into(), json!(row.pid));
-        object.insert("name".into(), json!(row.name));
-        object.insert("set".into(), json!(row.set.map(|set| set + 1)));
-        object.insert("round".into(), row.round.into());
-        object.insert("phase".into(), row.phase.into());
-        object.extend(json_amounts(wanted, &row.amounts, &row.metrics));
-        out += &super::json(&serde_json::to_string(&object)?);
-        out.push('\n');
-    }
-    Ok(out)
-}
-
-/// Totals, as one object in one line.
-pub fn json_totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Result<String> {
-    let totals = collector.totals();
-    let mut entities = Vec::new();
-    for row in total_rows(collector) {
-        let mut object = Map::new();
-        object.insert("id".into(), json!(row.entity.number()));
-        object.insert("pid".into(), json!(row.pid));
-        object.insert("name".into(), json!(row.name));
-        object.insert("observed_s".into(), json!(row.interval as f64 / 1e9));
-        object.extend(json_amounts(wanted, &row.amounts, &row.metrics));
-        entities.push(Value::Object(object));
-    }
-    let all = totals.all();
-    let object = json!({
-        "totals": entities,
-        "all": json_amounts(wanted, &all, &collector.metrics(&all, totals.interval)),
-        "command": heading.title,
-        "counting": heading.counting,
-        "wall_s": heading.took.as_secs_f64(),
-        "unseen_threads": totals.unseen,
-        "unmeasured_s": totals.unmeasured as f64 / 1e9,
-        "broken_rounds": collector.broken_rounds(),
-        "perch_cpu_s": totals.own_cpu_time as f64 / 1e9,
-    });
-    Ok(super::json(&serde_json::to_string(&object)?) + "\n")
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use crate::{
 };
 use group::{Group, Target};
 use perch_core::{
-    Count, CountQuality, EventPlan, Limits, MachineError, Remark, TargetSample, ThreadId,
-    ThreadSample,
+    Count, CountQuality, CountedSet, EventPlan, Limits, MachineError, Remark, TargetSample,
+    ThreadId, ThreadSample,
 };
 use perf_event_open_sys::bindings::PERF_TYPE_SOFTWARE;
 use resolve::{GroupPlan, SetPlan};
@@ -62,8 +62,6 @@ pub struct Counters {
 struct Counted {
     /// The set that counts now.
     active: usize,
-    /// Nanoseconds on PUs while its events were switched on, by the last reading.
-    enabled: u64,
     /// Groups of each set, opened when its turn comes.
     sets: Vec<Option<Kept<Vec<Group>>>>,
 }
@@ -111,7 +109,6 @@ impl Counters {
         }
         let counted = Counted {
             active: 0,
-            enabled: 0,
             sets: self.sets.iter().map(|_| None).collect(),
         };
         self.threads.insert(id, counted);
@@ -137,30 +134,29 @@ impl Counters {
         self.threads.remove(&id);
     }
 
-    /// The event set, of the plan's, that is counted of a thread now: by its next reading.
-    pub fn set_of(&self, id: ThreadId) -> Option<u32> {
-        Some(self.sets[self.threads.get(&id)?.active].number)
-    }
-
-    /// What a thread's events counted since its last reading; nothing for a thread that did not run or is not counted.
-    /// Then the thread's next set has its turn.
-    pub fn read(&mut self, id: ThreadId) -> Vec<Count> {
+    /// What a thread's events counted since its last reading, and the set that they are of; nothing for a thread that
+    /// did not run or is not counted. Then the thread's next set has its turn.
+    pub fn read(&mut self, id: ThreadId) -> (Vec<Count>, Option<CountedSet>) {
+        let nothing = (Vec::new(), None);
         let Some(thread) = self.threads.get_mut(&id) else {
-            return Vec::new();
+            return nothing;
         };
         let (active, plans) = (thread.active, &self.sets);
         let Some(groups) = &mut thread.sets[active] else {
-            return Vec::new();
+            return nothing;
         };
         let mut tally = Accumulator::default();
         for (group, plan) in groups.iter_mut().zip(&plans[active].groups) {
             tally.add(group, plan);
         }
         let on_cpu = tally.enabled;
-        thread.enabled = on_cpu;
         if on_cpu == 0 {
-            return Vec::new();
+            return nothing;
         }
+        let set = CountedSet {
+            number: plans[active].number,
+            enabled: on_cpu,
+        };
         let (mut counts, least) = tally.counts();
         plausibility::judge(&mut counts, on_cpu, self.user_only, self.limits.as_ref());
         if self.sets.len() > 1 {
@@ -168,13 +164,8 @@ impl Counters {
         }
         self.remark_share(least);
         self.remark_lies(&counts);
-        counts
-    }
-
-    /// For how many nanoseconds on PUs a thread's events were switched on, by its last reading: less than it ran if it
-    /// was found late.
-    pub fn enabled_of(&self, id: ThreadId) -> Option<u64> {
-        Some(self.threads.get(&id)?.enabled)
+        let set = (!counts.is_empty()).then_some(set);
+        (counts, set)
     }
 
     /// Counts a program as a whole besides, from its execution on: it was forked and has not been executed yet.
@@ -195,7 +186,13 @@ impl Counters {
 
     /// What the programs that are counted as a whole did since the last call.
     pub fn read_programs(&mut self) -> Vec<TargetSample> {
-        self.programs.read(&self.sets)
+        let mut samples = self.programs.read();
+        for sample in &mut samples {
+            let limits = self.limits.as_ref();
+            plausibility::judge(&mut sample.counts, sample.cpu_time, self.user_only, limits);
+            self.remark_lies(&sample.counts);
+        }
+        samples
     }
 
     /// Gives the counters of idle threads to busier ones that wait for some, after a period of this length.
@@ -365,7 +362,7 @@ impl Counters {
                 && self.said.insert(count.alias.to_string())
             {
                 let text = format!(
-                    "counter `{}` is ignored ({why}): `--counters sampling` does without",
+                    "counter `{}` is ignored ({why}); `perch run --counters sampling` does without",
                     count.alias
                 );
                 self.remarks.push(Remark::warning("counter-doubtful", text));
@@ -388,14 +385,21 @@ impl Accumulator {
         let Ok(delta) = group.read() else {
             return;
         };
-        self.enabled = self.enabled.max(delta.enabled);
         for ((alias, _), value) in plan.events.iter().zip(delta.values) {
-            let sum = self.counts.entry(alias.clone()).or_default();
-            sum.1 += delta.running;
-            match value {
-                Some(value) => sum.0 += value,
-                None => sum.2 = true,
-            }
+            self.add_event(alias, value, (delta.enabled, delta.running));
+        }
+    }
+
+    /// Adds one event: its count, `None` for an impossible one, and the nanoseconds for which it was switched on and was
+    /// on a PMU.
+    fn add_event(&mut self, alias: &Arc<str>, value: Option<u64>, times: (u64, u64)) {
+        let (enabled, running) = times;
+        self.enabled = self.enabled.max(enabled);
+        let sum = self.counts.entry(Arc::clone(alias)).or_default();
+        sum.1 += running;
+        match value {
+            Some(value) => sum.0 += value,
+            None => sum.2 = true,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     perf::{limits::NOFILE_REMEDY, privilege::refusal},
     plausibility,
 };
-use perch_core::{Count, Limits, MachineError};
+use perch_core::{Count, CountedSet, Limits, MachineError};
 use std::{collections::BTreeMap, io};
 
 /// Counters of the PUs of a machine. Reading is linear in PUs: a system call for each group, which interrupts the PU.
@@ -101,16 +101,11 @@ impl PuCounters {
         groups.next().is_some()
     }
 
-    /// The event set, of the plan's, that is counted on a PU now: by its next reading.
-    pub fn set_of(&self, pu: u32) -> Option<u32> {
-        Some(self.sets[self.pus.get(&pu)?.active].number)
-    }
-
-    /// What happened on a PU since its last reading. Then its next set has its turn.
-    pub fn read(&mut self, pu: u32) -> Vec<Count> {
+    /// What happened on a PU since its last reading, and the set that was counted. Then its next set has its turn.
+    pub fn read(&mut self, pu: u32) -> (Vec<Count>, Option<CountedSet>) {
         let plans = &self.sets;
         let Some(pu) = self.pus.get_mut(&pu) else {
-            return Vec::new();
+            return (Vec::new(), None);
         };
         let pu = &mut **pu;
         let mut tally = Accumulator::default();
@@ -118,6 +113,10 @@ impl PuCounters {
             tally.add(group, &plans[pu.active].groups[*number]);
         }
         let enabled = tally.enabled;
+        let set = CountedSet {
+            number: plans[pu.active].number,
+            enabled,
+        };
         if plans.len() > 1 {
             let next = (pu.active + 1) % plans.len();
             for (_, group) in &mut pu.sets[pu.active] {
@@ -132,7 +131,8 @@ impl PuCounters {
         let (mut counts, _) = tally.counts();
         // An idle PU counts next to nothing and that proves nothing: only too high counts are implausible.
         plausibility::judge(&mut counts, enabled, true, self.limits.as_ref());
-        counts
+        let set = (!counts.is_empty()).then_some(set);
+        (counts, set)
     }
 }
 

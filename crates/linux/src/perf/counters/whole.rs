@@ -4,9 +4,9 @@
 use super::{group::builder, resolve::SetPlan};
 use crate::{
     limits::{Budget, Kept, Purpose},
-    perf::counters::{ALL_THE_TIME, group::Target},
+    perf::counters::{Accumulator, group::Target},
 };
-use perch_core::{Count, CountQuality, TargetSample};
+use perch_core::TargetSample;
 use perf_event::{Counter, ReadFormat};
 use rustix::fd::BorrowedFd;
 use std::{collections::BTreeMap, io, os::fd::AsRawFd, sync::Arc};
@@ -92,10 +92,10 @@ impl WholePrograms {
     }
 
     /// What programs did since the last call. Then the next set has its turn.
-    pub(super) fn read(&mut self, sets: &[SetPlan]) -> Vec<TargetSample> {
+    pub(super) fn read(&mut self) -> Vec<TargetSample> {
         let programs = self.programs.iter_mut();
         programs
-            .map(|(target, program)| program.read(*target, sets))
+            .map(|(target, program)| program.read(*target))
             .collect()
     }
 
@@ -105,43 +105,21 @@ impl WholePrograms {
 }
 
 impl Program {
-    fn read(&mut self, target: u32, sets: &[SetPlan]) -> TargetSample {
-        let events = &mut self.sets[self.active];
-        let deltas: Vec<(Arc<str>, Option<Reading>)> = events
-            .iter_mut()
-            .map(|event| (Arc::clone(&event.alias), event.read().ok()))
-            .collect();
-        let cpu_time = deltas
-            .iter()
-            .filter_map(|(_, delta)| Some(delta.as_ref()?.enabled))
-            .max();
-        let cpu_time = cpu_time.unwrap_or(0);
-        let mut counts: BTreeMap<Arc<str>, Reading> = BTreeMap::new();
-        for (alias, delta) in deltas {
-            if let Some(delta) = delta {
-                // An event of several kinds of core: each counts on its own.
-                let sum = counts.entry(alias).or_default();
-                sum.value += delta.value;
-                sum.running += delta.running;
+    fn read(&mut self, target: u32) -> TargetSample {
+        let mut tally = Accumulator::default();
+        for event in &mut self.sets[self.active] {
+            if let Ok((value, times)) = event.read() {
+                tally.add_event(&event.alias, value, times);
             }
         }
-        let counts = counts.into_iter().filter(|(_, delta)| delta.running > 0);
-        let counts = counts.map(|(alias, delta)| {
-            let share = (delta.running as f64 / cpu_time.max(1) as f64).min(1.0);
-            Count {
-                alias,
-                value: delta.value as f64 / share,
-                quality: match share >= ALL_THE_TIME {
-                    true => CountQuality::Exact,
-                    false => CountQuality::Scaled(share),
-                },
-            }
-        });
+        let cpu_time = tally.enabled;
         let sample = TargetSample {
             target,
             cpu_time,
-            counts: counts.collect(),
-            event_set: sets.get(self.active).map(|set| set.number),
+            counts: match cpu_time {
+                0 => Vec::new(),
+                _ => tally.counts().0,
+            },
         };
         if self.sets.len() > 1 {
             let next = (self.active + 1) % self.sets.len();
@@ -159,8 +137,9 @@ impl Program {
 }
 
 impl Inherited {
-    /// What was counted since the last reading.
-    fn read(&mut self) -> io::Result<Reading> {
+    /// What was counted since the last reading, `None` if the counter went backwards, and the times for which it was
+    /// switched on and was on a PMU.
+    fn read(&mut self) -> io::Result<(Option<u64>, (u64, u64))> {
         // A value, two times and an identifier.
         let mut buffer = [0u8; 8 * 4];
         // SAFETY: the descriptor lives as long as the counter, which `self` owns.
@@ -169,11 +148,11 @@ impl Inherited {
         let now = Reading::parse(&buffer[..length])
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
         let before = std::mem::replace(&mut self.last, now);
-        Ok(Reading {
-            value: now.value.saturating_sub(before.value),
-            enabled: now.enabled.saturating_sub(before.enabled),
-            running: now.running.saturating_sub(before.running),
-        })
+        let times = (
+            now.enabled.saturating_sub(before.enabled),
+            now.running.saturating_sub(before.running),
+        );
+        Ok((now.value.checked_sub(before.value), times))
     }
 }
 

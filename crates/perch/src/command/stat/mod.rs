@@ -7,8 +7,8 @@ use crate::{args::StatArgs, exit, processor, render::stat::Heading};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use output::Printer;
-use perch_core::{Launch, Machine, MachineError, Remark, Wake};
-use perch_engine::{recording::Recording, replay::RecordedMachine};
+use perch_core::{Launch, Machine, MachineError, Wake};
+use perch_engine::{limiter::Limiter, recording::Recording, replay::RecordedMachine};
 use perch_linux::{
     LinuxMachine,
     machine::CountersMode,
@@ -19,14 +19,13 @@ use perch_linux::{
 use perch_profile::Profile;
 use perch_stat::{Collector, Totals};
 use std::{
-    collections::BTreeSet,
     process::ExitCode,
     time::{Duration, Instant},
 };
 use wanted::Wanted;
 
 /// How often threads are looked at where no rows are wanted.
-const UNSEEN_INTERVAL: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Counts until the program, the processes or the recording end, or the user stops it.
 ///
@@ -159,15 +158,16 @@ fn drive(
     collector: &mut Collector,
     printer: &mut Printer,
 ) -> Result<End> {
-    let interval = args.interval.unwrap_or(UNSEEN_INTERVAL);
+    let interval = args.interval.unwrap_or(LOOK);
     let start = Instant::now();
-    let mut said = BTreeSet::new();
+    let mut limiter = Limiter::default();
     let mut samples = 0u64;
     loop {
         let wake = machine.wait(interval)?;
-        let observation = machine.observe()?;
+        let mut observation = machine.observe()?;
+        limiter.limit(observation.at, &mut observation.remarks);
         for remark in &observation.remarks {
-            say_once(remark, &mut said);
+            exit::say(&remark.text);
         }
         let rows = collector.take(&observation, &machine.topology());
         if args.interval.is_some() {
@@ -191,19 +191,6 @@ fn drive(
         if enough {
             return Ok(end(None, false, true));
         }
-    }
-}
-
-/// Says what the user should know, each thing once.
-fn say_once(remark: &Remark, said: &mut BTreeSet<String>) {
-    let key = format!(
-        "{} {:?} {}",
-        remark.code,
-        remark.scope,
-        remark.key.as_ref().unwrap_or(&remark.text)
-    );
-    if said.insert(key) {
-        exit::say(&remark.text);
     }
 }
 

@@ -5,7 +5,11 @@ use crate::{
     args::StatArgs,
     command::{self, place::Output},
     exit,
-    render::{self, stat::Heading, stderr},
+    render::{
+        self,
+        stat::{Heading, export},
+        stderr,
+    },
 };
 use anyhow::Result;
 use perch_stat::{Collector, Row, Totals};
@@ -74,8 +78,8 @@ impl Printer {
         let first = !std::mem::replace(&mut self.begun, true);
         let text = match self.form {
             Form::Text => render::stat::rows(&self.wanted, rows, first),
-            Form::Csv => render::stat::csv(&self.wanted, rows, first)?,
-            Form::Json => render::stat::json_rows(&self.wanted, rows)?,
+            Form::Csv => export::csv(&self.wanted, rows, first)?,
+            Form::Json => export::json_rows(&self.wanted, rows)?,
         };
         self.print(&text)
     }
@@ -92,9 +96,9 @@ impl Printer {
             Form::Csv if self.rows => return Ok(()),
             Form::Csv => {
                 let first = !std::mem::replace(&mut self.begun, true);
-                render::stat::csv(&self.wanted, &render::stat::total_rows(collector), first)?
+                export::csv(&self.wanted, &export::total_rows(collector), first)?
             }
-            Form::Json => render::stat::json_totals(&self.wanted, heading, collector)?,
+            Form::Json => export::json_totals(&self.wanted, heading, collector)?,
         };
         self.print(&text)
     }

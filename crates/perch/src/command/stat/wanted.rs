@@ -42,8 +42,10 @@ pub struct EventColumn {
 /// One column of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricColumn {
-    /// Its title and name.
+    /// Its name.
     pub name: MetricName,
+    /// Its title in tables: with the unit, if the user gave one.
+    pub title: String,
     /// Its unit; may be empty.
     pub unit: String,
 }
@@ -53,7 +55,7 @@ pub struct MetricColumn {
 pub struct Wanted {
     /// The event sets.
     pub request: Request,
-    /// By what rows and totals are kept apart.
+    /// What each row and each total is about.
     pub by: By,
     /// Whether instructions are sampled.
     pub sample: bool,
@@ -88,7 +90,7 @@ impl Wanted {
         };
         if request.has_thresholds() {
             bail!(
-                "`:every=` (a record for so many events) is not built yet: use -i for records in time"
+                "`:every=` (one record every N events) is not implemented yet: use -i for one record an interval"
             );
         }
         let mut wanted = Self::empty(args);
@@ -102,7 +104,7 @@ impl Wanted {
         wanted.sample = !wanted.given.is_empty();
         wanted.is_fallback = nothing_asked && !pmu;
         wanted.need(&mut request, profile, space);
-        if request.sets.len() > 1 && args.phases != crate::args::Phases::Off && pmu {
+        if request.sets.len() > 1 && args.phases != Method::Off && pmu {
             request.need_everywhere(&[names::INSTRUCTIONS, names::CYCLES], profile, space);
         }
         wanted.complete(request, profile);
@@ -131,7 +133,7 @@ impl Wanted {
         let whole = args.program.is_empty() && args.pids.is_empty() && args.from.is_none();
         let by = args
             .by
-            .map_or(if whole { By::Machine } else { By::Thread }, By::from);
+            .unwrap_or(if whole { By::Machine } else { By::Thread });
         Self {
             request: Request::default(),
             by,
@@ -219,16 +221,22 @@ impl Wanted {
         }
         let of_profile = self.of_profile.iter().map(|name| MetricColumn {
             name: MetricName::clone(name),
+            title: name.to_string(),
             unit: profile
                 .metric(name)
                 .map_or_else(String::new, |rule| rule.unit.clone()),
         });
         let derived = self.derived.iter().map(|derived| MetricColumn {
             name: Arc::clone(&derived.name),
+            title: match derived.unit.as_str() {
+                "" => derived.name.to_string(),
+                unit => format!("{}[{unit}]", derived.name),
+            },
             unit: derived.unit.clone(),
         });
         let given = self.given.iter().map(|name| MetricColumn {
             name: MetricName::clone(name),
+            title: name.to_string(),
             unit: String::new(),
         });
         self.metrics = of_profile.chain(derived).chain(given).collect();
@@ -239,14 +247,13 @@ impl Wanted {
     pub fn options(&self, args: &StatArgs) -> Options {
         Options {
             by: self.by,
-            totals: self.by,
             sets: self.request.sets.len(),
             derived: self.derived.clone(),
-            of_profile: Some(self.of_profile.clone()),
-            given: Some(self.given.clone()),
+            of_profile: self.of_profile.clone(),
+            given: self.given.clone(),
             phases: match self.request.sets.len() {
                 0 | 1 => Method::Off,
-                _ => args.phases.into(),
+                _ => args.phases,
             },
             complete_rounds: args.complete_rounds,
         }
