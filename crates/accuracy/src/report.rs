@@ -59,7 +59,7 @@ pub fn programs(rows: &[Row]) -> String {
             };
             write!(
                 text,
-                "\nNot the same all along, so {judged}: {} ({} %).\n",
+                "\n{} changes its behaviour during the run ({} %), so it is {judged}.\n",
                 row.program,
                 stretches.join(", ")
             )
@@ -68,8 +68,12 @@ pub fn programs(rows: &[Row]) -> String {
     }
     for row in rows {
         if let Some(reason) = &row.uncounted {
-            write!(text, "\nWithout a truth: {} ({reason}).\n", row.program)
-                .expect("writing to a String");
+            write!(
+                text,
+                "\nNo reference count for {}: {reason}.\n",
+                row.program
+            )
+            .expect("writing to a String");
         }
     }
     text
@@ -173,8 +177,8 @@ pub fn summary(rows: &[Row], summary: &Summary) -> String {
     };
     write!(
         text,
-        "Of {} programs the integer one that perch rates highest after one second reads {:.1} %, the floating-point \
-         heavy one that it rates lowest {:.1} %.\n\n",
+        "{} programs were measured. After one second, the highest share of an integer program is {:.1} %, and the lowest \
+         share of a floating-point-heavy program is {:.1} %.\n\n",
         summary.programs,
         worst(Class::Integer, f64::max, 0.0),
         worst(Class::Heavy, f64::min, 100.0),
@@ -183,7 +187,8 @@ pub fn summary(rows: &[Row], summary: &Summary) -> String {
     if let Some((program, step)) = &summary.largest_step {
         write!(
             text,
-            "Of the stationary programs {program} changes most between two seconds: by a factor of {step:.2}.\n\n"
+            "Among the stationary programs, the share of {program} changes most between two seconds: by a factor of \
+             {step:.2}.\n\n"
         )
         .expect("writing to a String");
     }

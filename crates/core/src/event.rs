@@ -22,6 +22,21 @@ pub struct EventSet {
     pub name: Arc<str>,
     /// Its events; the first leads the group.
     pub events: Vec<EventChoice>,
+    /// If set, the event of that alias makes a record of the whole set each time that a thread has had so many of it
+    /// ([`crate::Window`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<(Arc<str>, u64)>,
+}
+
+impl EventSet {
+    /// A set that is read once an interval.
+    pub fn new(name: impl Into<Arc<str>>, events: Vec<EventChoice>) -> Self {
+        Self {
+            name: name.into(),
+            events,
+            every: None,
+        }
+    }
 }
 
 /// What no count of a processor can be: a profile's knowledge.

@@ -41,7 +41,7 @@ pub use metric::{Metric, MetricName, MetricSource, Metrics, Thresholds};
 pub use module::{Module, ModuleContext};
 pub use observation::{
     CountedSet, Observation, Origin, ProcessState, PuSample, Sharing, Source, TargetSample,
-    ThreadSample,
+    ThreadSample, Window,
 };
 pub use plan::{Action, ActionKind, Binding, Outcome, Plan, Reason};
 pub use policy::Policy;

@@ -37,6 +37,7 @@ impl Observation {
             add_thread,
         );
         merge(&mut self.pus, &later.pus, |sample| sample.pu, add_pu);
+        self.windows.extend_from_slice(&later.windows);
         merge(
             &mut self.targets,
             &later.targets,

@@ -77,6 +77,23 @@ pub struct TargetSample {
     pub counts: Vec<Count>,
 }
 
+/// What a thread did from one record of its event set to the next ([`crate::EventSet::every`]).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The thread.
+    pub thread: ThreadId,
+    /// When the record was made, in nanoseconds since the machine was opened.
+    pub at: u64,
+    /// Nanoseconds since the thread's last record, or since its counters were opened.
+    pub interval: u64,
+    /// Nanoseconds of that for which the thread was on a PU.
+    pub cpu_time: u64,
+    /// The PU on which it ran.
+    pub pu: u32,
+    /// Event counts of the window.
+    pub counts: Vec<Count>,
+}
+
 /// Two threads that were seen to touch the same memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
@@ -142,6 +159,9 @@ pub struct Observation {
     /// Targets that are counted as a whole, by rising number; empty where none is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetSample>,
+    /// Windows that ended since the last observation, in the order in which they were made for each thread.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
     /// The PUs, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pus: Vec<PuSample>,

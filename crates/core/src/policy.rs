@@ -34,6 +34,12 @@ pub trait Policy: Send {
         false
     }
 
+    /// Whether it decides by names alone, with nothing measured: then sessions do not wait for a whole period before they
+    /// ask it for the first time.
+    fn decides_at_once(&self) -> bool {
+        false
+    }
+
     /// The desired state after this period.
     fn decide(&mut self, snapshot: &Snapshot) -> Plan;
 }

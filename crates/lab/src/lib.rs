@@ -21,6 +21,7 @@ pub mod kept;
 pub mod measure;
 mod page;
 pub mod parallel;
+pub mod phases;
 pub mod placement;
 pub mod processor;
 pub mod published;

@@ -41,6 +41,11 @@ impl SimProcessor {
         }
     }
 
+    /// The profile of simulated processors.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
     /// The same with these metrics besides, if they are counted on demand only, such as `llc_occupancy`.
     #[must_use]
     pub fn with_metrics<S: AsRef<str>>(mut self, wanted: &[S]) -> Self {

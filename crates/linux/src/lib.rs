@@ -7,6 +7,7 @@
 
 pub mod affinity;
 mod capability;
+pub mod cgroup;
 pub mod energy;
 pub mod irq;
 pub mod launch;

@@ -17,10 +17,7 @@ fn event(alias: &str, spellings: &[&str]) -> EventChoice {
 }
 
 fn set(name: &str, events: Vec<EventChoice>) -> EventSet {
-    EventSet {
-        name: name.into(),
-        events,
-    }
+    EventSet::new(name, events)
 }
 
 fn descriptors() -> usize {

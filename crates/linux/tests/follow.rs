@@ -421,14 +421,14 @@ fn counters_that_are_demanded_and_not_there_are_an_error() {
         .unwrap();
     let plan = EventPlan {
         limits: None,
-        sets: vec![EventSet {
-            name: "one".into(),
-            events: vec![EventChoice {
+        sets: vec![EventSet::new(
+            "one",
+            vec![EventChoice {
                 alias: "nothing".into(),
                 spellings: vec!["cpu/no-such-event/".into()],
                 pmu: None,
             }],
-        }],
+        )],
     };
     let error = machine.configure(&plan).unwrap_err().to_string();
     assert!(!error.is_empty());

@@ -80,34 +80,38 @@ fn locks(words: &[AtomicU64]) {
     black_box(x);
 }
 
+/// What only one thread writes: on no line of another's.
+#[derive(Default)]
+#[repr(align(128))]
+struct Own {
+    /// How often it has gone over its words.
+    rounds: AtomicU64,
+    stop: AtomicBool,
+}
+
 /// A thread that does something with words, again and again.
 struct Touching {
     id: ThreadId,
-    /// How often it has gone over its words.
-    rounds: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
+    own: Arc<Own>,
     handle: Option<JoinHandle<()>>,
 }
 
 impl Touching {
     fn start(words: &Words, what: fn(&[AtomicU64])) -> Self {
         let (sender, receiver) = mpsc::channel();
-        let stop = Arc::new(AtomicBool::new(false));
-        let rounds = Arc::new(AtomicU64::new(0));
-        let (words, its_stop) = (Arc::clone(words), Arc::clone(&stop));
-        let its_rounds = Arc::clone(&rounds);
+        let own = Arc::new(Own::default());
+        let (words, its_own) = (Arc::clone(words), Arc::clone(&own));
         let handle = thread::spawn(move || {
             let tid = rustix::thread::gettid().as_raw_nonzero().get();
             sender.send(tid).expect("receiver");
-            while !its_stop.load(Relaxed) {
+            while !its_own.stop.load(Relaxed) {
                 what(&words);
-                its_rounds.fetch_add(1, Relaxed);
+                its_own.rounds.fetch_add(1, Relaxed);
             }
         });
         Self {
             id: thread_id(receiver.recv().expect("sender")),
-            rounds,
-            stop,
+            own,
             handle: Some(handle),
         }
     }
@@ -115,7 +119,7 @@ impl Touching {
 
 impl Drop for Touching {
     fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
+        self.own.stop.store(true, Relaxed);
         self.handle.take().map(JoinHandle::join);
     }
 }
@@ -286,7 +290,7 @@ fn how_often_pairs_are_found() {
             Err(error) => return skip!(Perf, "{error}"),
         };
         // Neither needs a line more often than it goes over all of them.
-        let rounds = [0, 1].map(|at: usize| threads[at].rounds.load(Relaxed));
+        let rounds = [0, 1].map(|at: usize| threads[at].own.rounds.load(Relaxed));
         let lines = rounds[0].min(rounds[1]) * (bytes as u64 / 64);
         let most = lines as f64 / begun.elapsed().as_secs_f64();
         for (first, last) in [(0, 1), (1, 2), (7, 12)] {

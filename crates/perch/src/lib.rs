@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
                 exit::say(&why);
                 return ExitCode::from(exit::USAGE);
             }
-            None => error.exit(),
+            None => args::hinted(error, &given).exit(),
         },
     };
     match command::dispatch(args) {

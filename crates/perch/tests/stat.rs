@@ -334,3 +334,174 @@ fn a_recording_gives_the_same_series() {
     assert!(rows.len() >= 2, "{rows:?}");
     assert!(number(&totals["all"]["cpu_s"]) > 0.0, "{totals}");
 }
+
+#[test]
+fn each_record_of_an_event_is_a_window_of_so_many() {
+    let stat = Stat::new();
+    // Each fork leaves pages to the shell that it must copy before it writes to them.
+    let script = "i=0; while [ $i -lt 600 ]; do (:); i=$((i+1)); done";
+    let events = "page-faults:every=40,minor-faults,task-clock";
+    let (rows, totals) = stat.json(&["-e", events, "--", "sh", "-c", script]);
+    assert!(rows.len() > 20, "{}", rows.len());
+    for window in &rows {
+        assert_eq!(window["event"], "window");
+        let counts = &window["counts"];
+        assert_eq!(number(&counts["page-faults"]["value"]), 40.0, "{window}");
+        assert_eq!(number(&counts["minor-faults"]["value"]), 40.0, "{window}");
+        // Its own CPU time, by two clocks of the kernel.
+        let clock = number(&counts["task-clock"]["value"]) / 1e9;
+        let cpu = number(&window["cpu_s"]);
+        assert!((clock - cpu).abs() <= 0.01 * cpu + 1e-4, "{window}");
+        assert!(cpu <= number(&window["interval_s"]) + 1e-4, "{window}");
+    }
+    let all = number(&totals["all"]["counts"]["page-faults"]["value"]);
+    assert!(all >= 40.0 * rows.len() as f64, "{all}");
+}
+
+#[test]
+fn what_does_not_go_with_records_of_an_event_is_refused() {
+    let stat = Stat::new();
+    for (args, why) in [
+        (
+            &["-e", "page-faults:every=10", "-i", "1s"][..],
+            "leave -i out",
+        ),
+        (
+            &["-e", "page-faults:every=10", "--by", "process"],
+            "leave --by out",
+        ),
+        (
+            &["-e", "page-faults:every=10", "-e", "cpu-clock"],
+            "only one -e",
+        ),
+        (
+            &["-e", "page-faults:every=10,cpu-clock:every=5"],
+            "only one event",
+        ),
+        (&["-e", "page-faults:every=none"], "not a number"),
+    ] {
+        let output = stat.run(&[args, &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(said(&output).contains(why), "{args:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_control_group_s_processes_are_counted_whenever_they_come() {
+    let Some(group) = cgroup() else {
+        return perch_skip::skip!(Cgroup, "no control group can be made");
+    };
+    let stat = Stat::new();
+    let in_group = |name: &str, script: &str| {
+        let join = format!(
+            "echo $$ >{}/cgroup.procs; exec sh -c '{script}' {name}",
+            group.display()
+        );
+        Command::new("sh").args(["-c", &join]).spawn().unwrap()
+    };
+    let wait = "while [ ! -e $0 ]; do sleep 0.05; done";
+    let (go, late) = (stat.path("go"), stat.path("late"));
+    let mut first = in_group(go.to_str().unwrap(), wait);
+    let file = stat.path("rows.jsonl");
+    let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"))
+        .args([
+            "stat",
+            "--json",
+            "-i",
+            "100ms",
+            "-e",
+            "page-faults",
+            "--by",
+            "process",
+            "-o",
+        ])
+        .arg(&file)
+        .arg("--cgroup")
+        .arg(&group)
+        .env("PERCH_STATE_DIR", stat.folder.path())
+        .spawn()
+        .unwrap();
+    let has = |pid: u32| {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.contains(&format!("\"pid\":{pid}"))
+    };
+    let until = |what: &dyn Fn() -> bool| {
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !what() {
+            assert!(std::time::Instant::now() < limit);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    until(&|| has(first.id()));
+    let mut second = in_group(late.to_str().unwrap(), wait);
+    until(&|| has(second.id()));
+    std::fs::write(go, "").unwrap();
+    std::fs::write(late, "").unwrap();
+    first.wait().unwrap();
+    second.wait().unwrap();
+    assert!(perch.wait().unwrap().success());
+    std::fs::remove_dir(group).unwrap();
+    let output = stat.run(&["--cgroup", "no/such/group"]);
+    assert!(
+        said(&output).contains("no control group"),
+        "{}",
+        said(&output)
+    );
+}
+
+/// A control group of this test's own, in whichever hierarchy allows one.
+fn cgroup() -> Option<PathBuf> {
+    let name = format!("perch-test-{}", std::process::id());
+    let mounts = [
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/unified",
+        "/sys/fs/cgroup/cpuacct",
+    ];
+    let groups = mounts.map(|mount| std::path::Path::new(mount).join(&name));
+    groups.into_iter().find(|group| {
+        std::fs::create_dir(group).is_ok()
+            && (group.join("cgroup.procs").exists() || std::fs::remove_dir(group).is_err())
+    })
+}
+
+#[test]
+fn a_simulated_machine_s_series_is_the_same_as_its_recording_s() {
+    let stat = Stat::new();
+    let log = stat.path("sim.jsonl");
+    let machine = ["smt2-zen", "fp-int-8"];
+    let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"));
+    let sim = perch
+        .args([
+            "sim", "-m", machine[0], "-w", machine[1], "-t", "2s", "--period", "500ms",
+        ])
+        .args(["--fidelity", "interval", "--seed", "3", "--log"])
+        .arg(&log)
+        .output()
+        .unwrap();
+    assert!(sim.status.success(), "{}", said(&sim));
+    let live = [
+        "-i",
+        "500ms",
+        "--for",
+        "2s",
+        "--fidelity",
+        "interval",
+        "--seed",
+        "3",
+    ];
+    let (rows, totals) = stat.json(&[&["--sim", machine[0], "-w", machine[1]], &live[..]].concat());
+    let (recorded, _) = stat.json(&["--from", log.to_str().unwrap(), "-i", "500ms"]);
+    assert_eq!(rows.len(), recorded.len());
+    for (row, recorded) in rows.iter().zip(&recorded) {
+        for same in ["time_s", "name", "cpu_s", "counts"] {
+            if same == "counts" {
+                for event in ["cycles", "instructions"] {
+                    assert_eq!(row[same][event], recorded[same][event], "{event}");
+                }
+            } else {
+                assert_eq!(row[same], recorded[same], "{same}");
+            }
+        }
+    }
+    assert!(number(&totals["all"]["counts"]["instructions"]["value"]) > 0.0);
+}

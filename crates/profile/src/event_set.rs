@@ -44,10 +44,8 @@ impl Profile {
             events.dedup();
             if !events.is_empty() {
                 let events = events.iter().map(|at| self.events[*at].choice.clone());
-                plan.sets.push(EventSet {
-                    name: set.name.clone(),
-                    events: events.collect(),
-                });
+                plan.sets
+                    .push(EventSet::new(set.name.clone(), events.collect()));
             }
         }
         plan
@@ -99,10 +97,7 @@ impl Profile {
                 }
             }
             if !events.is_empty() {
-                sets.push(EventSet {
-                    name: set.name.clone(),
-                    events,
-                });
+                sets.push(EventSet::new(set.name.clone(), events));
             }
         }
         EventPlan {
@@ -185,9 +180,19 @@ impl Evaluation<'_> {
             confidence += trust * weight;
             weights += weight;
         }
-        (weights > 0.0).then(|| Metric {
-            value: if rule.total { sum } else { sum / weights },
-            confidence: confidence / weights * self.coverage(rule),
+        if weights <= 0.0 {
+            return None;
+        }
+        let value = if rule.total { sum } else { sum / weights };
+        let confidence = confidence / weights * self.coverage(rule);
+        // Counts that no counter can have reached, but a caller may.
+        if !(value.is_finite() && confidence.is_finite()) {
+            problems.push(format!("no {}: its counts are too large", rule.name));
+            return None;
+        }
+        Some(Metric {
+            value,
+            confidence,
             source: MetricSource::Counters,
         })
     }

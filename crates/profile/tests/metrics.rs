@@ -419,6 +419,22 @@ fn thresholds_are_by_metric_and_by_its_source() {
     }
 }
 
+#[test]
+fn counts_too_large_to_be_averaged_give_no_metric() {
+    let profile = profile("alder-lake");
+    let counts: Vec<Count> = profile
+        .events
+        .iter()
+        .map(|event| Count {
+            alias: event.choice.alias.clone(),
+            value: 1e300,
+            quality: CountQuality::Exact,
+        })
+        .collect();
+    let (metrics, _) = profile.metrics(None, &counts, 1_000_000_000);
+    assert!(metrics.iter().all(|(_, metric)| metric.value.is_finite()));
+}
+
 proptest! {
     /// Whatever is counted, metrics are finite, inside their range, and no surer than the counts.
     #[test]

@@ -141,10 +141,7 @@ fn plan(events: &[&str]) -> EventPlan {
     };
     EventPlan {
         limits: None,
-        sets: vec![EventSet {
-            name: "all".into(),
-            events: events.iter().map(event).collect(),
-        }],
+        sets: vec![EventSet::new("all", events.iter().map(event).collect())],
     }
 }
 

@@ -14,9 +14,8 @@ fn plan() -> EventPlan {
         spellings: vec![format!("sim::{name}")],
         pmu: None,
     };
-    let set = |name: &str, events: &[&str]| EventSet {
-        name: name.into(),
-        events: events.iter().map(|name| event(name)).collect(),
+    let set = |name: &str, events: &[&str]| {
+        EventSet::new(name, events.iter().map(|name| event(name)).collect())
     };
     EventPlan {
         limits: None,

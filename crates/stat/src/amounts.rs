@@ -2,7 +2,7 @@
 
 use perch_core::{
     Count, CountQuality, CountedSet, Metric, MetricName, Metrics, PuSample, TargetSample,
-    ThreadSample, metric::names,
+    ThreadSample, Window, metric::names,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -118,6 +118,18 @@ impl Amounts {
             ..Self::default()
         };
         amounts.count(&sample.counts, amounts.covered);
+        amounts
+    }
+
+    /// One thread from one record of its event set to the next.
+    pub fn of_window(window: &Window) -> Self {
+        let mut amounts = Self {
+            members: 1,
+            cpu_time: window.cpu_time,
+            covered: window.cpu_time,
+            ..Self::default()
+        };
+        amounts.count(&window.counts, window.cpu_time);
         amounts
     }
 

@@ -4,7 +4,7 @@ use crate::{
     Amounts, By, Derived, Entity, Totals,
     phases::{Detector, Method},
 };
-use perch_core::{MetricName, Metrics, Observation, ThreadId, Topology};
+use perch_core::{MetricName, Metrics, Observation, ThreadId, ThreadSample, Topology, Window};
 use perch_profile::Profile;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -28,6 +28,8 @@ pub struct Options {
     pub phases: Method,
     /// Whether only rounds are shown of which every set is from one phase.
     pub complete_rounds: bool,
+    /// Whether there is a row for each window of a thread ([`perch_core::Window`]) instead of one an interval.
+    pub windows: bool,
 }
 
 /// Why there is a row.
@@ -37,6 +39,8 @@ pub enum Event {
     Tick,
     /// It ended in the interval.
     Exit,
+    /// A thread has had so many of an event.
+    Window,
     /// The run is over: a total.
     Total,
 }
@@ -46,7 +50,7 @@ pub enum Event {
 pub struct Row {
     /// Nanoseconds from the first observation's beginning to this one's end.
     pub at: u64,
-    /// Length of the interval in nanoseconds.
+    /// Length of the interval, or of the window, in nanoseconds.
     pub interval: u64,
     /// What it is about.
     pub entity: Entity,
@@ -193,7 +197,10 @@ impl Collector {
             }
         }
         self.totals.period(observation);
-        let rows: Vec<Row> = groups.into_values().collect();
+        let rows: Vec<Row> = match self.options.windows {
+            true => windows(observation, began),
+            false => groups.into_values().collect(),
+        };
         let mut shown = Vec::with_capacity(rows.len());
         for mut row in rows {
             row.metrics = self.metrics(&row.amounts, row.interval);
@@ -302,4 +309,33 @@ impl Collector {
             _ => None,
         }
     }
+}
+
+/// A row for each window, by rising time.
+fn windows(observation: &Observation, began: u64) -> Vec<Row> {
+    let threads: HashMap<ThreadId, &ThreadSample> = observation
+        .threads
+        .iter()
+        .map(|sample| (sample.info.id, sample))
+        .collect();
+    let row = |window: &Window| {
+        let sample = threads.get(&window.thread)?;
+        Some(Row {
+            at: window.at.saturating_sub(began),
+            interval: window.interval,
+            entity: Entity::Thread(window.thread),
+            name: Arc::clone(&sample.info.name),
+            pid: Some(sample.info.pid),
+            event: Event::Window,
+            set: Some(0),
+            round: 0,
+            phase: 0,
+            new_phase: false,
+            amounts: Amounts::of_window(window),
+            metrics: Metrics::default(),
+        })
+    };
+    let mut rows: Vec<Row> = observation.windows.iter().filter_map(row).collect();
+    rows.sort_by_key(|row| row.at);
+    rows
 }

@@ -108,13 +108,20 @@ impl Request {
 
     /// What the machine has to count. Counts are checked against the profile's limits.
     pub fn plan(&self, profile: &Profile) -> EventPlan {
-        let sets = self.sets.iter().enumerate().map(|(number, set)| EventSet {
-            name: format!("set {}", number + 1).into(),
-            events: set
-                .events
-                .iter()
-                .flat_map(|event| event.choices.iter().cloned())
-                .collect(),
+        let sets = self.sets.iter().enumerate().map(|(number, set)| {
+            let events = set.events.iter();
+            let every = events
+                .clone()
+                .find_map(|event| Some((Arc::clone(&event.alias), event.every?)));
+            EventSet {
+                every,
+                ..EventSet::new(
+                    format!("set {}", number + 1),
+                    events
+                        .flat_map(|event| event.choices.iter().cloned())
+                        .collect(),
+                )
+            }
         });
         EventPlan {
             sets: sets.collect(),

@@ -15,7 +15,7 @@ mod derived;
 mod entity;
 mod events;
 pub mod phases;
-mod raw;
+pub mod raw;
 mod totals;
 
 pub use amounts::{Amounts, Value};

@@ -25,7 +25,7 @@ struct Counter {
 }
 
 /// Whether a text is in that format: its first key is `pmcN`.
-pub(crate) fn is_raw(text: &str) -> bool {
+pub fn is_raw(text: &str) -> bool {
     let first = text.split([',', '=']).next().unwrap_or("").trim();
     first.strip_prefix("pmc").is_some_and(|number| {
         !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -48,6 +48,28 @@ pub(crate) fn parse(text: &str, space: Space) -> Result<Vec<Requested>, RequestE
             event(number, &counter, space).map_err(|why| RequestError(format!("-e {text}: {why}")))
         })
         .collect()
+}
+
+/// PMCTrack's form of an event of the cores' PMU, for the counter of that number: `cpu/event=0x2e,umask=0x41/` is
+/// `pmc0=0x2e,umask0=0x41`. `None` for events with terms that PMCTrack has no keys for.
+pub fn write(number: u32, device: &str) -> Option<String> {
+    let (_, rest) = device.split_once('/')?;
+    let terms = rest.strip_suffix('/')?;
+    let mut keys = Vec::new();
+    for term in terms.split(',') {
+        let (name, value) = term.split_once('=')?;
+        keys.push(match name {
+            "event" => format!("pmc{number}={value}"),
+            "umask" | "cmask" => format!("{name}{number}={value}"),
+            "edge" | "inv" | "any" => format!("{name}{number}={}", value.strip_prefix("0x")?),
+            _ => return None,
+        });
+    }
+    // The code comes first, and an event without one has the code 0.
+    if !keys.first()?.starts_with("pmc") {
+        keys.insert(0, format!("pmc{number}=0x0"));
+    }
+    Some(keys.join(","))
 }
 
 fn key(token: &str, counters: &mut BTreeMap<u32, Counter>) -> Result<(), String> {
@@ -219,7 +241,28 @@ mod tests {
         assert!(why("pmc0,ebs0=0").contains("not a number of events"));
     }
 
+    #[test]
+    fn terms_without_a_key_cannot_be_written() {
+        assert_eq!(write(0, "cpu/event=0xcd,umask=0x1,ldlat=0x1e/"), None);
+        assert_eq!(
+            write(1, "cpu/umask=0x1/").as_deref(),
+            Some("pmc1=0x0,umask1=0x1")
+        );
+        assert_eq!(write(0, "cycles"), None);
+    }
+
     proptest! {
+        #[test]
+        fn what_is_written_reads_as_the_same(
+            number in 0u32..64, code in 0u64..0xfff, umask in 1u64..0x100, cmask in 1u64..0x100, edge: bool
+        ) {
+            let edge = if edge { ",edge=0x1" } else { "" };
+            let device = format!("cpu/event={code:#x},umask={umask:#x},cmask={cmask:#x}{edge}/");
+            let written = write(number, &device).unwrap();
+            prop_assert!(is_raw(&written));
+            prop_assert_eq!(spelled(&written), Ok(vec![device]));
+        }
+
         #[test]
         fn any_text_is_survived(text in "pmc0[a-z0-9=,x]{0,30}|\\PC{0,20}") {
             let _ = is_raw(&text);

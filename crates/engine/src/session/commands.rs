@@ -1,6 +1,6 @@
 //! Commands to a running session, and the programs that it follows.
 
-use super::{Session, Wants, names};
+use super::{Session, Wants, names, ramp::Ramp};
 use crate::{
     command::{Answer, Command, CommandError, Queued},
     decider::Decider,
@@ -48,6 +48,7 @@ impl<M: Machine> Session<M> {
         if self.wants.irqs && !wants.irqs {
             self.let_irqs_go();
         }
+        self.ramp = Ramp::of(&wants);
         self.wants = wants;
         if !self.given_period {
             self.period = policy.period();

@@ -4,6 +4,7 @@
 
 mod commands;
 mod options;
+mod ramp;
 mod wants;
 
 pub use options::{Acting, Options};
@@ -23,6 +24,7 @@ use crate::{
     restore::RestoreReport,
 };
 use perch_core::{Machine, MachineError, Observation, PuSet, Remark, Snapshot, Wake};
+use ramp::Ramp;
 use std::{
     cell::RefCell,
     collections::BTreeMap,
@@ -94,6 +96,7 @@ pub struct Session<M: Machine> {
     given_interval: Option<Duration>,
     /// What the machine observes for the policy.
     wants: Wants,
+    ramp: Ramp,
     take_over: bool,
     paused: bool,
     /// When the policy was last asked, in nanoseconds since the machine was opened, and the number of the observation.
@@ -150,6 +153,7 @@ impl<M: Machine> Session<M> {
             given_period: options.period.is_some(),
             interval: options.interval.unwrap_or(period).min(period),
             given_interval: options.interval,
+            ramp: Ramp::of(&wants),
             wants,
             take_over: options.take_over,
             paused: false,
@@ -224,7 +228,7 @@ impl<M: Machine> Session<M> {
 
     fn periods(&mut self, observer: &mut dyn SessionSink) -> Result<Cause, MachineError> {
         loop {
-            let wake = self.machine.wait(self.interval)?;
+            let wake = self.machine.wait(self.ramp.next(self.interval))?;
             let commanded = self.obey();
             let observation = self.machine.observe()?;
             let ending = match wake {
@@ -373,7 +377,8 @@ impl<M: Machine> Session<M> {
     /// Whether a period is over; where observations come a little early, with the one that is nearest.
     fn is_due(&self, at: u64) -> bool {
         let since = u128::from(at.saturating_sub(self.decided));
-        self.interval >= self.period
+        self.ramp.is_on()
+            || self.interval >= self.period
             || since + self.interval.as_nanos() / 2 >= self.period.as_nanos()
     }
 

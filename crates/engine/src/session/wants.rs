@@ -9,6 +9,8 @@ pub(super) struct Wants {
     pu_loads: bool,
     pub(super) irqs: bool,
     weights: bool,
+    /// Whether the policy is asked before a whole period is over.
+    pub(super) at_once: bool,
     events: EventPlan,
 }
 
@@ -18,6 +20,7 @@ impl Wants {
             pu_loads: policy.wants_pu_loads(),
             irqs: policy.wants_irqs(),
             weights: policy.wants_weights(),
+            at_once: policy.decides_at_once(),
             events: processor.event_plan_with(policy.needs()),
         }
     }

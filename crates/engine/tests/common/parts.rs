@@ -23,10 +23,7 @@ impl Processor for TestProcessor {
     }
 
     fn event_plan_with(&self, needs: &[&str]) -> EventPlan {
-        let set = |name: &&str| EventSet {
-            name: (*name).into(),
-            events: Vec::new(),
-        };
+        let set = |name: &&str| EventSet::new(*name, Vec::new());
         EventPlan {
             limits: None,
             sets: needs.iter().map(set).collect(),

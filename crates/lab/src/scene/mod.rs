@@ -14,7 +14,7 @@ mod shipped;
 
 pub use error::SceneError;
 pub use meter::Progress;
-pub use play::{Played, Simulated, SimulatedThread};
+pub use play::{Played, Simulated, SimulatedThread, system};
 pub use search::{Found, Seat};
 pub use shipped::{Entry, Shipped};
 

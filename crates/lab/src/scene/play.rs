@@ -13,6 +13,8 @@ use crate::{
 use perch_engine::{Period, SessionSink};
 use perch_policy::Observe;
 use perch_sim::{
+    detail::Detail,
+    model::MachineModel,
     os::SchedulerModel,
     stream::Random,
     system::{Outcome, System},
@@ -72,6 +74,22 @@ pub struct SimulatedThread {
     pub pu: u32,
 }
 
+/// The machine at its first moment, with the workload's threads in the order of a seed.
+pub fn system(
+    detail: &Detail,
+    machine: &Arc<MachineModel>,
+    workload: &WorkloadModel,
+    seed: u64,
+) -> System {
+    System::at(
+        detail,
+        Arc::clone(machine),
+        Arc::new(in_order_of_chance(workload, seed)),
+        SchedulerModel::default(),
+        seed,
+    )
+}
+
 /// The workload under a policy, ready to be played, its threads started in the order of a seed.
 pub struct Played<'a> {
     session: SimSession,
@@ -87,13 +105,7 @@ impl<'a> Played<'a> {
         seed: u64,
         meter: Meter<'a>,
     ) -> Result<Self, SceneError> {
-        let system = System::at(
-            &scene.detail,
-            Arc::clone(&scene.machine),
-            Arc::new(in_order_of_chance(&scene.workload, seed)),
-            SchedulerModel::default(),
-            seed,
-        );
+        let system = system(&scene.detail, &scene.machine, &scene.workload, seed);
         Self::of(system, scene, decider, seed, meter)
     }
 

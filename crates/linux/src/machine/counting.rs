@@ -7,7 +7,7 @@ use crate::{
 };
 use perch_core::{
     CountQuality, EventPlan, MachineError, Module, ModuleContext, Remark, Scope, Sharing,
-    TargetSample, ThreadId, ThreadSample, Topology, module::check_needs,
+    TargetSample, ThreadId, ThreadSample, Topology, Window, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
 use std::{
@@ -221,6 +221,18 @@ impl Counting {
             // With `auto` a refusal is a remark.
             let _ = self.sample();
         }
+    }
+
+    /// The windows that ended; `opened` is when the machine was, by CLOCK_MONOTONIC.
+    pub(super) fn windows(&mut self, opened: u64) -> Vec<Window> {
+        let mut windows = self
+            .counters
+            .as_mut()
+            .map_or_else(Vec::new, Counters::take_windows);
+        for window in &mut windows {
+            window.at = window.at.saturating_sub(opened);
+        }
+        windows
     }
 
     /// What targets did that are counted as a whole.

@@ -390,6 +390,7 @@ impl Machine for LiveMachine {
             interval,
             threads: sampled.threads,
             targets: self.counting.targets(),
+            windows: self.counting.windows(self.opened),
             pus,
             irqs,
             nices,

@@ -13,7 +13,7 @@ pub mod task_events;
 pub use counters::{Counters, PuCounters};
 pub use poll::Poll;
 pub use privilege::Privilege;
-pub use probe::{Probe, probe};
+pub use probe::{Probe, probe, try_count};
 pub use record::{Layout, Record};
 pub use rings::Ring;
 pub use task_events::{TaskEvent, TaskEvents};

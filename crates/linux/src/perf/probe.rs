@@ -1,6 +1,6 @@
 //! Does a usable PMU exist here? Counts a loop of known length and looks whether the answer can be true.
 
-use super::{limits, privilege};
+use super::{encode::Code, limits, privilege};
 use crate::plausibility::Calibration;
 use perf_event::{Builder, Counter, ReadFormat, events::Hardware};
 use std::{fs, io};
@@ -94,6 +94,27 @@ fn open(user_only: bool) -> io::Result<(Counter, Counter)> {
         .enabled(true)
         .build_with_group(&mut cycles)?;
     Ok((cycles, instructions))
+}
+
+/// Whether the kernel counts an event for a thread.
+///
+/// # Errors
+/// Why it does not, and what to do.
+pub fn try_count(code: Code) -> Result<(), String> {
+    let opened = |user_only: bool| {
+        let mut builder = Builder::new(code);
+        builder.exclude_kernel(user_only).build().map(|_| ())
+    };
+    let refused_in_kernel =
+        |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
+    match opened(false) {
+        Err(error) if refused_in_kernel(&error) => opened(true),
+        result => result,
+    }
+    .map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => "the PMU does not count it for threads".to_owned(),
+        _ => refused(&error),
+    })
 }
 
 fn refused(error: &io::Error) -> String {

@@ -12,6 +12,11 @@ pub const SAMPLE_TYPE: u64 = (sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID) as u64
 /// The fields at the end of other records, in this order: thread and time.
 pub const TRAILER_TYPE: u64 = (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
 
+/// The fields in a sample that reads its group, in this order: thread, time, CPU, counts.
+pub const WINDOW_TYPE: u64 =
+    (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_CPU | sys::PERF_SAMPLE_READ)
+        as u64;
+
 /// How the records of a ring are laid out: what its events were opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
@@ -19,6 +24,8 @@ pub struct Layout {
     pub regs: u64,
     /// Whether records other than samples end with [`TRAILER_TYPE`] (`sample_id_all`).
     pub trailer: bool,
+    /// Whether samples have the fields of [`WINDOW_TYPE`] instead of those of [`SAMPLE_TYPE`].
+    pub windows: bool,
 }
 
 /// Where a sample was taken.
@@ -100,6 +107,17 @@ impl Sample<'_> {
 pub enum Record<'a> {
     /// A sample.
     Sample(Sample<'a>),
+    /// A sample that reads its group.
+    Window {
+        /// TID.
+        tid: i32,
+        /// Time in nanoseconds of the event's clock (`use_clockid`).
+        time: u64,
+        /// The CPU.
+        cpu: u32,
+        /// The group's totals, as read(2) gives them (`struct read_format`).
+        totals: &'a [u8],
+    },
     /// A thread was created.
     Fork {
         /// PID of its process.
@@ -209,6 +227,17 @@ impl<'a> Bytes<'a> {
 pub fn parse(kind: u32, misc: u16, body: &[u8], layout: Layout) -> Option<Record<'_>> {
     let mut bytes = Bytes(body);
     Some(match kind {
+        sys::PERF_RECORD_SAMPLE if layout.windows => {
+            let (_pid, tid) = (bytes.id()?, bytes.id()?);
+            let time = bytes.u64()?;
+            let (cpu, _reserved) = (bytes.u32()?, bytes.u32()?);
+            Record::Window {
+                tid,
+                time,
+                cpu,
+                totals: bytes.0,
+            }
+        }
         sys::PERF_RECORD_SAMPLE => sample(bytes, misc, layout.regs)?,
         sys::PERF_RECORD_FORK | sys::PERF_RECORD_EXIT => {
             let (pid, ppid) = (bytes.id()?, bytes.id()?);
@@ -326,8 +355,10 @@ mod tests {
             body in proptest::collection::vec(any::<u8>(), 0..400),
             regs: u64,
             trailer: bool,
+            windows: bool,
         ) {
-            if let Some(Record::Sample(sample)) = parse(kind, misc, &body, Layout { regs, trailer }) {
+            let layout = Layout { regs, trailer, windows };
+            if let Some(Record::Sample(sample)) = parse(kind, misc, &body, layout) {
                 prop_assert!(sample.regs().count() <= regs.count_ones() as usize);
             }
         }
@@ -344,7 +375,7 @@ mod tests {
             }
             let body = words(&body);
             let misc = if user { 2 } else { 1 };
-            let layout = Layout { regs: mask, trailer: false };
+            let layout = Layout { regs: mask, ..Layout::default() };
             let Some(Record::Sample(sample)) = parse(9, misc, &body, layout) else {
                 panic!("no sample")
             };
@@ -357,10 +388,27 @@ mod tests {
     }
 
     #[test]
+    fn windows_come_back() {
+        let layout = Layout {
+            windows: true,
+            ..Layout::default()
+        };
+        let body = words(&[pair(10, 11), 99, pair(3, 0), 1, 5, 5, 700, 1]);
+        let expected = Record::Window {
+            tid: 11,
+            time: 99,
+            cpu: 3,
+            totals: &body[24..],
+        };
+        assert_eq!(parse(9, 2, &body, layout), Some(expected));
+        assert_eq!(parse(9, 2, &body[..20], layout), None);
+    }
+
+    #[test]
     fn task_records_come_back() {
         let layout = Layout {
-            regs: 0,
             trailer: true,
+            ..Layout::default()
         };
         let fork = words(&[pair(10, 7), pair(11, 8), 99, pair(7, 8), 99]);
         let expected = Record::Fork {

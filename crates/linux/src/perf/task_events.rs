@@ -142,7 +142,9 @@ impl TaskEvent {
                 time,
             },
             Record::Lost(count) => Self::Lost(count),
-            Record::Sample(_) | Record::Throttle | Record::Other => return None,
+            Record::Sample(_) | Record::Window { .. } | Record::Throttle | Record::Other => {
+                return None;
+            }
         })
     }
 }
@@ -390,8 +392,8 @@ impl TaskEvents {
 
     fn add_ring(&mut self, cpu: u32, counter: Counter) -> Result<(), MachineError> {
         let layout = Layout {
-            regs: 0,
             trailer: true,
+            ..Layout::default()
         };
         let ring = Ring::map(counter, self.buffering.ring, layout).map_err(ring_refused)?;
         let place = self.place()?;

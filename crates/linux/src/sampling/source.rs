@@ -16,7 +16,7 @@ pub(super) const NATIVE: Arch = if cfg!(target_arch = "aarch64") {
 pub(super) fn layout() -> Layout {
     Layout {
         regs: NATIVE.sample_regs_mask(),
-        trailer: false,
+        ..Layout::default()
     }
 }
 

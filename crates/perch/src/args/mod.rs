@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod compare;
+mod events;
 mod period;
 mod place;
 mod simulation;
@@ -10,14 +11,20 @@ mod trace;
 
 pub use calibrate::{CalibrateArgs, KernelArgs};
 pub use compare::{CompareArgs, Format};
+pub use events::EventsArgs;
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use stat::StatArgs;
 pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint, builder::TypedValueParser};
-use std::{path::PathBuf, time::Duration};
+use clap::{
+    Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueHint,
+    builder::TypedValueParser,
+    error::{ContextKind, ContextValue},
+};
+use perch_core::diagnostic::nearest;
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,6 +58,8 @@ pub enum Command {
     Attach(AttachArgs),
     /// Count what threads do: hardware and software events, metrics, over time
     Stat(StatArgs),
+    /// List, search, explain and translate the events that can be counted
+    Events(EventsArgs),
     /// Run a program with and without perch, alternately, and test the difference
     Compare(CompareArgs),
     /// Measure what sharing costs on this machine, or on a simulated one
@@ -278,6 +287,27 @@ fn named<T: Copy + Send + Sync + 'static>(
     })
 }
 
+/// An error with perch's own suggestion for a command that does not exist: clap's takes what is hardly alike, and knows
+/// no synonyms.
+pub fn hinted(mut error: clap::Error, given: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    // The commands of `lab` have clap's.
+    if given.get(1).and_then(|first| first.to_str()) != Some(wrong) {
+        return error;
+    }
+    let commands = Args::command();
+    let names = commands.get_subcommands().map(clap::Command::get_name);
+    let suggested = nearest(wrong, names).map(|name| vec![name.to_owned()]);
+    error.remove(ContextKind::SuggestedSubcommand);
+    if let Some(name) = suggested {
+        let name = ContextValue::Strings(name);
+        error.insert(ContextKind::SuggestedSubcommand, name);
+    }
+    error
+}
+
 /// Only `--json`.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub struct JsonArgs {
@@ -300,7 +330,6 @@ pub struct RestoreArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -320,6 +349,18 @@ mod tests {
                 assert!(line.chars().count() <= 80, "{line}");
             }
         }
+    }
+
+    #[test]
+    fn only_a_command_that_is_alike_is_suggested() {
+        let message = |wrong: &str| {
+            let given: Vec<OsString> = ["perch", wrong].map(OsString::from).into();
+            let error = Args::try_parse_from(&given).unwrap_err();
+            hinted(error, &given).to_string()
+        };
+        assert!(!message("frobnicate").contains("similar"));
+        let near = message("atach");
+        assert!(near.contains("'attach'"), "{near}");
     }
 
     #[test]

@@ -211,6 +211,21 @@ pub enum LabCommand {
         #[arg(long, short, value_name = "FILE", default_value = "perch-lab.html", value_hint = ValueHint::FilePath)]
         output: PathBuf,
     },
+    /// Simulate threads of known phases and count how well `perch stat` detects their changes
+    #[command(
+        after_help = "Examples:\n  perch lab phases\n  perch lab phases --seed 500 --seeds 4 --json"
+    )]
+    Phases {
+        /// The first seed; those below 1000 were used in development, 1000 to 1019 are those of docs/phases.md
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        seed: u64,
+        /// How many seeds
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        seeds: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Simulate random mixes at random places at both levels of detail and print the error of the interval level
     #[command(
         after_help = "Examples:\n  perch lab fidelity\n  perch lab fidelity -m my-machine.toml --threads 2,4"

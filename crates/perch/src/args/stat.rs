@@ -2,6 +2,7 @@
 
 use super::{named, parse_period, parse_pid};
 use clap::{Args as ClapArgs, ValueHint};
+use perch_sim::detail::Fidelity;
 use perch_stat::{By, phases::Method};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -14,10 +15,12 @@ Examples:
   perch stat -- ./mcf                           totals at the end
   perch stat -e instructions,llc-misses -i 100ms -- ./mcf
   perch stat -e instructions,cycles -e branches,branch-misses -i 1s -p 4711
+  perch stat -e instructions:every=500M,cycles,llc-misses -- ./mcf
   perch stat -m 'ipc=instructions/cycles' --by process -- make -j8
   perch stat -e page-faults -V run_delay,context_switches -- ./app
   sudo perch stat --by core -i 1s --for 10s     the whole machine
   perch stat --from run.jsonl -i 1s             a recording of perch run --log
+  perch stat --sim smt2-zen -w mixed -i 1s      a simulated machine
 
 Several -e make several event sets, which are counted one after the other. A
 count marked `~` is scaled up, as it was counted for a part of the time; one
@@ -29,8 +32,9 @@ program's; 125 if perch itself failed, 126 and 127 if it cannot be started."
 )]
 pub struct StatArgs {
     /// Count these events at the same time: names of the kernel, of the processor profile, of libpfm4, or raw
-    /// (cpu/event=0x2e,umask=0x41/, r412e, pmc0=0x2e,umask0=0x41); repeat it for several sets [default: the profile's, or
-    /// software events where there are no hardware counters]
+    /// (cpu/event=0x2e,umask=0x41/, r412e, pmc0=0x2e,umask0=0x41); `perch events` lists them. EVENT:every=N prints a
+    /// record each time that a thread has had N of it. Repeat it for several sets [default: the profile's, or software
+    /// events where there are no hardware counters]
     #[arg(
         long = "event",
         short = 'e',
@@ -74,7 +78,7 @@ pub struct StatArgs {
     /// Print a row for each interval, such as 100ms [default: totals only]
     #[arg(long, short = 'i', value_name = "TIME", allow_hyphen_values = true, value_parser = parse_period, help_heading = "Sampling")]
     pub interval: Option<Duration>,
-    /// Stop after N intervals, and end a program that perch started with SIGTERM
+    /// Stop after N intervals, or N records of `:every=`, and end a program that perch started with SIGTERM
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Sampling")]
     pub samples: Option<u64>,
     /// Stop after this time, and end a program that perch started with SIGTERM
@@ -90,9 +94,38 @@ pub struct StatArgs {
     /// Count running processes, with all their threads and descendants
     #[arg(long = "pid", short = 'p', value_name = "PID,…", value_delimiter = ',', value_parser = parse_pid, conflicts_with = "program", help_heading = "Scope")]
     pub pids: Vec<i32>,
+    /// Count the processes of this control group and of the groups below it, such as system.slice/nginx.service, also
+    /// those that come later
+    #[arg(long, value_name = "GROUP", conflicts_with_all = ["program", "pids", "from", "repeat"], help_heading = "Scope")]
+    pub cgroup: Option<String>,
     /// Read a recording of `perch run --log` instead
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["pids", "program", "events", "user", "kernel"], help_heading = "Scope")]
     pub from: Option<PathBuf>,
+    /// Count on this simulated machine instead, with the workload of --workload: a shipped one's name, or a file (perch
+    /// sim --list); until --for, or for 10s
+    #[arg(long, value_name = "NAME|FILE", requires = "workload", conflicts_with_all = ["pids", "program", "from", "cgroup", "repeat", "user", "kernel", "profile"], help_heading = "Simulation")]
+    pub sim: Option<String>,
+    /// The workload of --sim: a shipped one's name, or a file
+    #[arg(
+        long,
+        short,
+        value_name = "NAME|FILE",
+        requires = "sim",
+        help_heading = "Simulation"
+    )]
+    pub workload: Option<String>,
+    /// Level of detail of --sim
+    #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = named(&Fidelity::ALL), requires = "sim", help_heading = "Simulation")]
+    pub fidelity: Fidelity,
+    /// Random seed of --sim
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        requires = "sim",
+        help_heading = "Simulation"
+    )]
+    pub seed: u64,
     /// How to detect changes of phase where several sets are in rotation: a running average, or Bayesian change-point
     /// detection
     #[arg(long, value_name = "METHOD", default_value = "bayes", value_parser = named(&Method::ALL), help_heading = "Sampling")]

@@ -44,6 +44,7 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
             experiments,
             output,
         } => report(experiments, output),
+        LabCommand::Phases { seed, seeds, json } => super::phases::phases(*seed, *seeds, *json),
         LabCommand::Fidelity {
             machines,
             threads,

@@ -4,11 +4,13 @@ pub mod attach;
 pub mod calibrate;
 pub mod compare;
 pub mod config;
+pub mod events;
 mod fidelity;
 pub mod irq;
 pub mod lab;
 mod lock;
 pub mod manual;
+mod phases;
 pub mod place;
 pub mod policies;
 pub mod profiles;
@@ -36,6 +38,7 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
         Command::Stat(args) => stat::stat(&args),
+        Command::Events(args) => events::events(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Kernel(args) => calibrate::kernel(&args),

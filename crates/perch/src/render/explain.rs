@@ -141,16 +141,31 @@ fn action_line(at: u64, name: &str, taken: &ActionTaken) -> String {
     wrapped(&label, &text)
 }
 
-/// A reason with its numbers.
+/// A reason with the numbers that its text does not say already.
 fn why(reason: &Reason) -> String {
-    let numbers = reason.numbers.iter();
-    let numbers: Vec<String> = numbers
-        .map(|(name, value)| format!("{name} {}", number(*value)))
-        .collect();
+    let said = reason.text.to_lowercase();
+    let numbers = reason.numbers.iter().filter_map(|(name, value)| {
+        let (words, value) = (words(name), number(*value));
+        let last = words.rsplit(' ').next().unwrap_or(&words).to_lowercase();
+        let is_said = said
+            .split([',', ':', ';', '(', ')'])
+            .any(|part| format!("{part} ").contains(&format!("{last} {value} ")));
+        (!is_said).then(|| format!("{words} {value}"))
+    });
+    let numbers: Vec<String> = numbers.collect();
     match numbers.is_empty() {
         true => reason.text.clone(),
         false => format!("{} ({})", reason.text, numbers.join(", ")),
     }
+}
+
+/// A number's name as people write it: `fp_share` is "FP share".
+fn words(name: &str) -> String {
+    let words = name.split('_').map(|word| match word {
+        "fp" | "ipc" | "cpi" | "pu" | "llc" | "l1" | "l2" | "l3" | "irq" => word.to_uppercase(),
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<String>>().join(" ")
 }
 
 /// `→ PU 4` or `released`.

@@ -2,6 +2,7 @@
 
 pub mod calibration;
 pub mod compare;
+pub mod events;
 pub mod explain;
 pub mod irq;
 pub mod live;

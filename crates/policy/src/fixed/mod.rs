@@ -155,6 +155,10 @@ impl Policy for Fixed {
         !self.weights.is_empty()
     }
 
+    fn decides_at_once(&self) -> bool {
+        true
+    }
+
     fn decide(&mut self, snapshot: &Snapshot) -> Plan {
         self.match_threads(snapshot);
         let usable = snapshot.topology.usable();

@@ -1,15 +1,22 @@
 //! One group of counters of one thread or PU: on the PMU together or not at all, read together.
 
 use super::resolve::GroupPlan;
-use crate::perf::encode::{Encoded, Mode};
-use perf_event::{Builder, Counter, ReadFormat};
+use crate::perf::{
+    encode::{Encoded, Mode},
+    record::{Layout, Record, WINDOW_TYPE},
+    rings::Ring,
+};
+use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag};
 use std::{
     io,
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
 /// Most events in a group that is read: no PMU has as many counters.
 const MOST_EVENTS: usize = 32;
+
+/// Bytes of the ring of a thread whose events make records: a hundred records of four events.
+pub(super) const RING: usize = 16 << 10;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +31,27 @@ pub(super) enum Target {
 
 /// Open counters of one thread or PU.
 pub(super) struct Group {
-    leader: Counter,
+    leader: Leader,
     members: Vec<Counter>,
     last: Reading,
+}
+
+/// The event that switches its group on and off.
+enum Leader {
+    /// Only counts.
+    Counter(Counter),
+    /// Makes records of the whole group too; and the last of them.
+    Recorder(Box<Ring>, Reading),
+}
+
+/// A record of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Recorded {
+    /// CLOCK_MONOTONIC time, in nanoseconds.
+    pub time: u64,
+    pub cpu: u32,
+    /// What was counted since the record before.
+    pub delta: Delta,
 }
 
 /// Totals since the group was opened.
@@ -53,32 +78,63 @@ impl Group {
         let Some(first) = events.next() else {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         };
-        let mut leader = builder(first, target, user_only).enabled(false).build()?;
+        let mut leader = builder(first, target, user_only);
+        leader.enabled(false);
+        if let Some(every) = plan.every {
+            leader
+                .sample_period(every)
+                .sample(SampleFlag::from_bits_retain(WINDOW_TYPE))
+                .clockid(Clock::MONOTONIC);
+        }
+        let mut leader = leader.build()?;
         let members: io::Result<Vec<Counter>> = events
             .map(|event| {
-                builder(event, target, user_only)
-                    .enabled(true)
-                    .build_with_group(&mut leader)
+                let mut member = builder(event, target, user_only);
+                if plan.every.is_some() {
+                    // The kernel wants one clock for all.
+                    member.clockid(Clock::MONOTONIC);
+                }
+                member.enabled(true).build_with_group(&mut leader)
             })
             .collect();
-        let mut group = Self {
-            leader,
-            members: members?,
-            last: Reading::default(),
+        let nothing = Reading {
+            values: vec![0; plan.events.len()],
+            ..Reading::default()
         };
-        group.last.values = vec![0; plan.events.len()];
+        let members = members?;
+        let layout = Layout {
+            windows: true,
+            ..Layout::default()
+        };
+        let mut group = Self {
+            leader: match plan.every {
+                None => Leader::Counter(leader),
+                Some(_) => {
+                    let ring = Ring::map(leader, RING, layout)?;
+                    Leader::Recorder(Box::new(ring), nothing.clone())
+                }
+            },
+            members,
+            last: nothing,
+        };
         group.enable()?;
         Ok(group)
     }
 
     /// Switches the leader on, and so the group.
     pub(super) fn enable(&mut self) -> io::Result<()> {
-        self.leader.enable()
+        match &mut self.leader {
+            Leader::Counter(counter) => counter.enable(),
+            Leader::Recorder(ring, _) => ring.enable(),
+        }
     }
 
     /// Switches the leader off, and so the group.
     pub(super) fn disable(&mut self) -> io::Result<()> {
-        self.leader.disable()
+        match &mut self.leader {
+            Leader::Counter(counter) => counter.disable(),
+            Leader::Recorder(ring, _) => ring.disable(),
+        }
     }
 
     pub(super) fn descriptors(&self) -> usize {
@@ -89,14 +145,40 @@ impl Group {
     pub(super) fn read(&mut self) -> io::Result<Delta> {
         // number of events, two times, and a value and an identifier for each
         let mut buffer = [0u8; 8 * (3 + 2 * MOST_EVENTS)];
-        // SAFETY: the descriptor lives as long as the leader, which `self` owns.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.leader.as_raw_fd()) };
+        let fd = match &self.leader {
+            // SAFETY: the descriptor lives as long as the leader, which `self` owns.
+            Leader::Counter(counter) => unsafe { BorrowedFd::borrow_raw(counter.as_raw_fd()) },
+            Leader::Recorder(ring, _) => ring.as_fd(),
+        };
         let length = rustix::io::read(fd, &mut buffer)?;
         let reading = Reading::parse(&buffer[..length], self.descriptors())
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
         let delta = self.last.until(&reading);
         self.last = reading;
         Ok(delta)
+    }
+
+    /// The records since the last call, in order, and how many the kernel had no room for.
+    pub(super) fn records(&mut self) -> (Vec<Recorded>, u64) {
+        let events = self.descriptors();
+        let Leader::Recorder(ring, last) = &mut self.leader else {
+            return (Vec::new(), 0);
+        };
+        let (mut records, mut lost) = (Vec::new(), 0);
+        ring.drain(|record| match record {
+            Record::Window {
+                time, cpu, totals, ..
+            } => {
+                if let Some(reading) = Reading::parse(totals, events) {
+                    let delta = last.until(&reading);
+                    *last = reading;
+                    records.push(Recorded { time, cpu, delta });
+                }
+            }
+            Record::Lost(number) => lost += number,
+            _ => {}
+        });
+        (records, lost)
     }
 }
 

@@ -11,16 +11,18 @@ mod whole;
 
 pub use pus::PuCounters;
 
-use super::{Privilege, encode::Encoder, limits, privilege::refusal, probe};
+use super::{
+    Privilege, encode::Encoder, limits, privilege::refusal, probe, task_events::monotonic,
+};
 use crate::{
     limits::{Budget, Kept, Purpose},
     plausibility,
     span::Allowance,
 };
-use group::{Group, Target};
+use group::{Delta, Group, Target};
 use perch_core::{
     Count, CountQuality, CountedSet, EventPlan, Limits, MachineError, Remark, TargetSample,
-    ThreadId, ThreadSample,
+    ThreadId, ThreadSample, Window,
 };
 use perf_event_open_sys::bindings::PERF_TYPE_SOFTWARE;
 use resolve::{GroupPlan, SetPlan};
@@ -54,6 +56,8 @@ pub struct Counters {
     swaps: Allowance,
     budget: Budget,
     programs: WholePrograms,
+    /// Windows that ended since they were last taken; their times are of CLOCK_MONOTONIC.
+    windows: Vec<Window>,
     remarks: Vec<Remark>,
     said: BTreeSet<String>,
 }
@@ -64,6 +68,8 @@ struct Counted {
     active: usize,
     /// Groups of each set, opened when its turn comes.
     sets: Vec<Option<Kept<Vec<Group>>>>,
+    /// When its last record was made, or its counters were opened: CLOCK_MONOTONIC, in nanoseconds.
+    recorded: u64,
 }
 
 impl Counters {
@@ -93,6 +99,7 @@ impl Counters {
             swaps: Allowance::new(MOST_SWAPS),
             budget: Budget::of_process(),
             programs: WholePrograms::new(),
+            windows: Vec::new(),
             remarks,
             said: BTreeSet::new(),
         })
@@ -110,6 +117,7 @@ impl Counters {
         let counted = Counted {
             active: 0,
             sets: self.sets.iter().map(|_| None).collect(),
+            recorded: monotonic(),
         };
         self.threads.insert(id, counted);
         match self.open_set(id, 0) {
@@ -142,6 +150,7 @@ impl Counters {
             return nothing;
         };
         let (active, plans) = (thread.active, &self.sets);
+        let lost = drain(id, thread, &plans[active], &mut self.windows);
         let Some(groups) = &mut thread.sets[active] else {
             return nothing;
         };
@@ -162,10 +171,29 @@ impl Counters {
         if self.sets.len() > 1 {
             self.turn(id);
         }
+        self.remark_lost(lost);
         self.remark_share(least);
         self.remark_lies(&counts);
         let set = (!counts.is_empty()).then_some(set);
         (counts, set)
+    }
+
+    /// The windows that ended, in the order of each thread's. Their times are of CLOCK_MONOTONIC.
+    pub fn take_windows(&mut self) -> Vec<Window> {
+        let mut windows = std::mem::take(&mut self.windows);
+        for window in &mut windows {
+            let (time, limits) = (window.cpu_time, self.limits.as_ref());
+            plausibility::judge(&mut window.counts, time, self.user_only, limits);
+        }
+        windows
+    }
+
+    /// Whether hardware events make records. Counting whole programs besides would take counters from them.
+    fn records_hardware(&self) -> bool {
+        let groups = || self.sets.iter().flat_map(|set| &set.groups);
+        let mut events = groups().flat_map(|group| &group.events);
+        groups().any(|group| group.every.is_some())
+            && events.any(|(_, event)| event.code.kind != PERF_TYPE_SOFTWARE)
     }
 
     /// Counts a program as a whole besides, from its execution on: it was forked and has not been executed yet.
@@ -173,6 +201,9 @@ impl Counters {
     /// # Errors
     /// Not permitted, with the remedy; no descriptors left.
     pub fn launched(&mut self, target: u32, pid: i32) -> Result<(), MachineError> {
+        if self.records_hardware() {
+            return Ok(());
+        }
         let opened = self
             .programs
             .open(target, pid, &self.sets, self.user_only, &self.budget);
@@ -345,6 +376,14 @@ impl Counters {
         let _ = self.open_set(id, next);
     }
 
+    fn remark_lost(&mut self, lost: u64) {
+        if lost > 0 && self.said.insert("lost".to_owned()) {
+            let text = "some records were lost, since a thread made them faster than they were read: windows around a gap \
+                        are as long as several; record less often (:every=)";
+            self.remarks.push(Remark::warning("records-lost", text));
+        }
+    }
+
     fn remark_share(&mut self, least: f64) {
         if least < 0.95 && !self.hybrid && self.said.insert("share".to_owned()) {
             let text = format!(
@@ -371,6 +410,36 @@ impl Counters {
     }
 }
 
+/// Adds the records of a thread's active set to the windows; returns how many were lost.
+fn drain(id: ThreadId, thread: &mut Counted, plan: &SetPlan, windows: &mut Vec<Window>) -> u64 {
+    let Some(groups) = &mut thread.sets[thread.active] else {
+        return 0;
+    };
+    let mut all_lost = 0;
+    for (group, plan) in groups.iter_mut().zip(&plan.groups) {
+        if plan.every.is_none() {
+            continue;
+        }
+        let (records, lost) = group.records();
+        all_lost += lost;
+        for record in records {
+            let mut tally = Accumulator::default();
+            tally.add_delta(&record.delta, plan);
+            let interval = record.time.saturating_sub(thread.recorded);
+            thread.recorded = record.time;
+            windows.push(Window {
+                thread: id,
+                at: record.time,
+                interval,
+                cpu_time: record.delta.enabled,
+                pu: record.cpu,
+                counts: tally.counts().0,
+            });
+        }
+    }
+    all_lost
+}
+
 /// Sums of one reading over all groups of a set.
 #[derive(Default)]
 struct Accumulator {
@@ -382,11 +451,14 @@ struct Accumulator {
 
 impl Accumulator {
     fn add(&mut self, group: &mut Group, plan: &GroupPlan) {
-        let Ok(delta) = group.read() else {
-            return;
-        };
-        for ((alias, _), value) in plan.events.iter().zip(delta.values) {
-            self.add_event(alias, value, (delta.enabled, delta.running));
+        if let Ok(delta) = group.read() {
+            self.add_delta(&delta, plan);
+        }
+    }
+
+    fn add_delta(&mut self, delta: &Delta, plan: &GroupPlan) {
+        for ((alias, _), value) in plan.events.iter().zip(&delta.values) {
+            self.add_event(alias, *value, (delta.enabled, delta.running));
         }
     }
 

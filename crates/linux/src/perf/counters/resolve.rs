@@ -21,6 +21,8 @@ pub(super) struct SetPlan {
 pub(super) struct GroupPlan {
     /// Under the profile's names.
     pub events: Vec<(Arc<str>, Encoded)>,
+    /// If set, the first event makes a record of the group each time that it has happened so often.
+    pub every: Option<u64>,
 }
 
 /// Resolves a plan; also returns remarks about events that cannot be counted.
@@ -46,10 +48,21 @@ pub(super) fn resolve(
                 }
             }
         }
-        let groups: Vec<GroupPlan> = by_pmu
-            .into_values()
-            .flat_map(|events| split(events, user_only))
-            .collect();
+        let groups = by_pmu.into_values().flat_map(|mut events| {
+            let leads = |(alias, _): &(Arc<str>, Encoded)| {
+                set.every
+                    .as_ref()
+                    .is_some_and(|(leader, _)| leads(leader, alias))
+            };
+            events.sort_by_key(|event| !leads(event));
+            let makes_records = events.first().is_some_and(leads);
+            let mut groups = split(events, user_only);
+            if makes_records && let Some(first) = groups.first_mut() {
+                first.every = set.every.as_ref().map(|(_, count)| *count);
+            }
+            groups
+        });
+        let groups: Vec<GroupPlan> = groups.collect();
         if !groups.is_empty() {
             sets.push(SetPlan { number, groups });
         }
@@ -73,6 +86,12 @@ pub(super) fn resolve(
         .map(|text| Remark::warning("event-not-counted", text))
         .collect();
     Ok((sets, remarks))
+}
+
+/// Whether an event is the one that makes records; on hybrid processors, the one of some kind of core.
+fn leads(leader: &str, alias: &str) -> bool {
+    let rest = alias.strip_prefix(leader);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
 }
 
 /// The kinds of cores on which an event is counted: its own, or all of a hybrid processor.
@@ -104,6 +123,7 @@ fn first_that_counts(
         };
         let alone = GroupPlan {
             events: vec![(event.alias.clone(), encoded.clone())],
+            every: None,
         };
         match Group::open(&alone, Target::Own, user_only) {
             Ok(_) => return Ok(Ok(encoded)),
@@ -143,6 +163,7 @@ fn split(events: Vec<(Arc<str>, Encoded)>, user_only: bool) -> Vec<GroupPlan> {
         }
         groups.push(GroupPlan {
             events: vec![event],
+            every: None,
         });
     }
     groups

@@ -4,17 +4,23 @@
 //! | --- | --- |
 //! | `cpu/inst_retired.any/`, `cpu/event=0xc0,umask=0x1/u` | the kernel's tables: `/sys/bus/event_source/devices/PMU/{format,events}` |
 //! | `r01c0` | nowhere: the processor's raw number, in hexadecimal |
-//! | `cycles`, `instructions`, `task-clock` | the kernel's generic events |
+//! | `cycles`, `instructions`, `task-clock`, `LLC-load-misses` | the kernel's generic events |
+//! | `sched:sched_switch` | the kernel's tracepoints |
 //! | `amd64_fam19h_zen4::RETIRED_INSTRUCTIONS`, `INST_RETIRED:ANY` | libpfm4, if it is installed |
 
 mod generic;
 mod pfm;
 mod sysfs;
+mod tables;
 mod terms;
+mod tracepoints;
 
+pub use generic::{EVENTS as GENERIC_EVENTS, Generic, cache_events};
 pub use pfm::Pfm;
 pub use sysfs::{Pmu, Pmus};
+pub use tables::{Table, TableEvent};
 pub use terms::{Bits, Field};
+pub use tracepoints::Tracepoints;
 
 use perf_event::events::Event;
 use perf_event_open_sys::bindings::{PERF_TYPE_RAW, perf_event_attr};
@@ -77,6 +83,7 @@ pub struct EncodeError {
 /// Turns spellings into events.
 pub struct Encoder {
     pmus: Pmus,
+    tracepoints: Tracepoints,
     pfm: OnceCell<Result<Pfm, String>>,
 }
 
@@ -90,6 +97,7 @@ impl Encoder {
     pub fn with_sysfs(root: &Path) -> Self {
         Self {
             pmus: Pmus::new(root),
+            tracepoints: Tracepoints::new(root),
             pfm: OnceCell::new(),
         }
     }
@@ -112,8 +120,52 @@ impl Encoder {
 
     /// Whether libpfm4 has a table of the PMU of that name.
     pub fn has_table(&self, pmu: &str) -> bool {
-        let pfm = self.pfm.get_or_init(Pfm::load).as_ref();
-        pfm.is_ok_and(|pfm| pfm.has_table(pmu))
+        self.pfm().is_ok_and(|pfm| pfm.has_table(pmu))
+    }
+
+    /// libpfm4, if it is installed.
+    ///
+    /// # Errors
+    /// Why there is none, and what to do.
+    pub fn pfm(&self) -> Result<&Pfm, String> {
+        self.pfm
+            .get_or_init(Pfm::load)
+            .as_ref()
+            .map_err(Clone::clone)
+    }
+
+    /// The kernel's tracepoints.
+    pub fn tracepoints(&self) -> &Tracepoints {
+        &self.tracepoints
+    }
+
+    /// The code of `cpu/…/` as on x86, for machines that have no such PMU: to look it up, not to count it.
+    ///
+    /// # Errors
+    /// Terms that x86 does not have.
+    pub fn encode_on_x86(&self, spelling: &str) -> Result<Code, String> {
+        let terms = spelling
+            .strip_prefix("cpu/")
+            .and_then(|rest| rest.strip_suffix('/'))
+            .ok_or_else(|| format!("`{spelling}` is not of the form cpu/term=value,…/"))?;
+        Ok(Code {
+            kind: PERF_TYPE_RAW,
+            config: sysfs::config_on_x86(terms)?,
+        })
+    }
+
+    /// How a code is written as a device's event, `cpu/event=0x2e,umask=0x41/`; `None` for generic and software events,
+    /// tracepoints, and PMUs that are not here. Without a PMU of the cores, raw codes are written as on x86.
+    pub fn spelled(&self, code: Code) -> Option<String> {
+        let of_kind = |name: &String| {
+            let pmu = self.pmus.open(name).ok()?;
+            (pmu.kind() == Ok(code.kind)).then_some(pmu)
+        };
+        match self.pmus.names().iter().find_map(of_kind) {
+            Some(pmu) => pmu.spelled(&code.config),
+            None if code.kind == PERF_TYPE_RAW => sysfs::spelled_on_x86(&code.config),
+            None => None,
+        }
     }
 
     /// The PMUs of this machine.
@@ -169,8 +221,10 @@ impl Encoder {
             let code = self.pmus.on_core_kind(code, pmu)?;
             return Ok(encoded(code, modifier));
         }
-        let pfm = self.pfm.get_or_init(Pfm::load).as_ref();
-        let code = pfm.map_err(Clone::clone)?.encode(name)?;
+        if let Some(code) = self.tracepoints.code(name)? {
+            return Ok(encoded(code, modifier));
+        }
+        let code = self.pfm()?.encode(name)?;
         Ok(encoded(code, modifier))
     }
 }

@@ -11,7 +11,7 @@ use std::{
 const LIBRARY: &str = "libpfm.so.4";
 
 /// `PFM_OS_PERF_EVENT`: encode for perf_event_open(2), without libpfm's own modifiers.
-const FOR_PERF: c_int = 1;
+pub(super) const FOR_PERF: c_int = 1;
 
 /// `PFM_PLM0 | PFM_PLM3`: count in the kernel and in user space; perch decides that itself.
 const EVERYWHERE: c_int = 0x1 | 0x8;
@@ -35,23 +35,10 @@ struct Attr {
     room: [u64; 32],
 }
 
-/// `pfm_pmu_info_t` up to what is read of it, with room for what is not.
-#[repr(C)]
-struct PmuInfo {
-    name: *const c_char,
-    description: *const c_char,
-    size: usize,
-    rest: [u64; 16],
-}
-
-/// More PMUs than any libpfm4 has numbers for.
-const PMUS: c_int = 4096;
-
 /// With this variable libpfm4 encodes events of processors that it is not on.
 const INACTIVE: &str = "LIBPFM_ENCODE_INACTIVE";
 
 type Terminate = unsafe extern "C" fn();
-type PmuOf = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
 type Initialise = unsafe extern "C" fn() -> c_int;
 type Describe = unsafe extern "C" fn(c_int) -> *const c_char;
 type Encode = unsafe extern "C" fn(*const c_char, c_int, c_int, *mut c_void) -> c_int;
@@ -60,7 +47,6 @@ type Encode = unsafe extern "C" fn(*const c_char, c_int, c_int, *mut c_void) -> 
 pub struct Pfm {
     encode: Encode,
     describe: Describe,
-    pmu: PmuOf,
     /// Keeps the functions above where they are.
     _library: Library,
 }
@@ -81,7 +67,7 @@ impl Pfm {
         let missing = |error| format!("{LIBRARY} is not libpfm4: {error}");
         // SAFETY: the names and signatures are those of libpfm4's pfmlib.h, stable since 4.0; the function pointers
         // are used only while `_library` lives.
-        let (initialise, describe, encode, pmu) = unsafe {
+        let (initialise, describe, encode) = unsafe {
             (
                 *library
                     .get::<Initialise>(b"pfm_initialize\0")
@@ -92,15 +78,11 @@ impl Pfm {
                 *library
                     .get::<Encode>(b"pfm_get_os_event_encoding\0")
                     .map_err(missing)?,
-                *library
-                    .get::<PmuOf>(b"pfm_get_pmu_info\0")
-                    .map_err(missing)?,
             )
         };
         let pfm = Self {
             encode,
             describe,
-            pmu,
             _library: library,
         };
         // SAFETY: may be called at any time, and again.
@@ -137,21 +119,19 @@ impl Pfm {
 
     /// Whether the library has a table of that PMU, be it this machine's or not.
     pub fn has_table(&self, name: &str) -> bool {
-        (0..PMUS).any(|number| {
-            let mut info = PmuInfo {
-                name: ptr::null(),
-                description: ptr::null(),
-                size: 0,
-                rest: [0; 16],
-            };
-            // SAFETY: the structure is at least as large as the library's; a size of 0 asks for its first version.
-            let status = unsafe { (self.pmu)(number, (&raw mut info).cast()) };
-            if status != 0 || info.name.is_null() {
-                return false;
-            }
-            // SAFETY: not null, and a constant C string.
-            unsafe { CStr::from_ptr(info.name) }.to_bytes() == name.as_bytes()
-        })
+        self.tables().iter().any(|table| table.pmu == name)
+    }
+
+    /// One of the library's functions.
+    ///
+    /// # Errors
+    /// It has none of that name.
+    ///
+    /// # Safety
+    /// `F` must be its signature, and it may be called only while this value lives.
+    pub(super) unsafe fn function<F: Copy>(&self, name: &[u8]) -> Result<F, libloading::Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self._library.get::<F>(name) }.map(|function| *function)
     }
 
     /// The code of `[pmu::]EVENT[:UMASK]…`.

@@ -5,7 +5,7 @@ use super::{
     terms::{Bits, Field, parse_terms},
 };
 use perch_core::PuSet;
-use perf_event_open_sys::bindings::PERF_TYPE_HARDWARE;
+use perf_event_open_sys::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -109,7 +109,9 @@ impl Pmus {
 
     /// A generic hardware event on the wanted kind of core.
     pub(super) fn on_core_kind(&self, code: Code, wanted: Option<&str>) -> Result<Code, String> {
-        let Some(pmu) = wanted.filter(|_| code.kind == PERF_TYPE_HARDWARE) else {
+        let Some(pmu) =
+            wanted.filter(|_| [PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE].contains(&code.kind))
+        else {
             return Ok(code);
         };
         let kind = u64::from(self.open(pmu)?.kind()?);
@@ -130,6 +132,65 @@ impl Pmus {
     }
 }
 
+/// The terms of all x86 processors (`x86_pmu.format_attrs` of the kernel; Intel SDM, volume 3, IA32_PERFEVTSELx).
+const X86_TERMS: [(&str, &str); 6] = [
+    ("event", "config:0-7,32-35"),
+    ("umask", "config:8-15"),
+    ("edge", "config:18"),
+    ("any", "config:21"),
+    ("inv", "config:23"),
+    ("cmask", "config:24-31"),
+];
+
+fn x86_terms() -> Vec<(String, Bits)> {
+    let terms = X86_TERMS.iter();
+    terms
+        .filter_map(|(name, bits)| Some(((*name).to_owned(), Bits::parse(bits).ok()?)))
+        .collect()
+}
+
+/// What terms of the cores' PMU make on x86.
+///
+/// # Errors
+/// A term that there is not, or a value that is too large for it.
+pub(super) fn config_on_x86(terms: &str) -> Result<[u64; 4], String> {
+    let (known, mut config) = (x86_terms(), [0; 4]);
+    for (name, value) in parse_terms(terms)? {
+        let found = known.iter().find(|(known, _)| known == name);
+        let (_, bits) = found.ok_or_else(|| format!("processors of x86 have no term `{name}`"))?;
+        bits.place(value.unwrap_or(1), &mut config)?;
+    }
+    Ok(config)
+}
+
+/// A code of the cores' PMU on x86, where the kernel has no such PMU.
+pub(super) fn spelled_on_x86(config: &[u64; 4]) -> Option<String> {
+    spelled("cpu", &x86_terms(), config)
+}
+
+/// Terms that make this code, the event's own first.
+fn spelled(pmu: &str, terms: &[(String, Bits)], config: &[u64; 4]) -> Option<String> {
+    let mut made = [0; 4];
+    let mut written = Vec::new();
+    let rank = |name: &str| match name {
+        "event" => 0,
+        "umask" => 1,
+        _ => 2,
+    };
+    let mut terms: Vec<&(String, Bits)> = terms.iter().collect();
+    terms.sort_by_key(|(name, _)| (rank(name), name.clone()));
+    for (name, bits) in terms {
+        let value = bits.taken(config);
+        // What an earlier term has set already needs no other.
+        if value == bits.taken(&made) {
+            continue;
+        }
+        bits.place(value, &mut made).ok()?;
+        written.push(format!("{name}={value:#x}"));
+    }
+    (made == *config && !written.is_empty()).then(|| format!("{pmu}/{}/", written.join(",")))
+}
+
 impl Pmu {
     /// Its number, `type` in `perf_event_attr`.
     ///
@@ -145,6 +206,40 @@ impl Pmu {
     /// The PUs that it counts on; `None` where the kernel does not tell, which means all.
     pub fn pus(&self) -> Option<PuSet> {
         self.read("cpus").ok()?.parse().ok()
+    }
+
+    /// Its name below `/sys/bus/event_source/devices`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of its events, each with the terms that define it, in alphabetical order.
+    pub fn events(&self) -> Vec<(String, String)> {
+        let names = self.list("events").into_iter();
+        // Units and scales are in files of their own, `energy-pkg.scale`.
+        let names = names.filter(|name| {
+            ![".unit", ".scale", ".snapshot"]
+                .iter()
+                .any(|e| name.ends_with(e))
+        });
+        let defined = names.filter_map(|name| {
+            let terms = self.read(&format!("events/{name}")).ok()?;
+            Some((name, terms.trim().to_owned()))
+        });
+        defined.collect()
+    }
+
+    /// The names of its terms, each with its bits, in alphabetical order.
+    pub fn terms(&self) -> Vec<(String, Bits)> {
+        let names = self.list("format").into_iter();
+        names
+            .filter_map(|name| Some((name.clone(), self.bits(&name).ok()??)))
+            .collect()
+    }
+
+    /// `cpu/event=0x2e,umask=0x41/`: the event that has this code; `None` for a code that its terms cannot make.
+    pub(super) fn spelled(&self, config: &[u64; 4]) -> Option<String> {
+        spelled(&self.name, &self.terms(), config)
     }
 
     fn read(&self, file: &str) -> Result<String, String> {

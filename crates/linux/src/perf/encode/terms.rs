@@ -66,6 +66,20 @@ impl Bits {
         widths.sum::<u32>().min(64)
     }
 
+    /// The value that stands in its place.
+    pub fn taken(&self, config: &[u64; 4]) -> u64 {
+        let (mut value, mut at) = (0, 0);
+        for (first, last) in &self.ranges {
+            for bit in *first..=*last {
+                if at < 64 {
+                    value |= (config[self.field as usize] >> bit & 1) << at;
+                    at += 1;
+                }
+            }
+        }
+        value
+    }
+
     /// Puts a value into its place.
     ///
     /// # Errors
@@ -138,26 +152,14 @@ mod tests {
         })
     }
 
-    /// The value that stands at the bits' place.
-    fn taken(bits: &Bits, config: &[u64; 4]) -> u64 {
-        let (mut value, mut at) = (0, 0);
-        for (first, last) in &bits.ranges {
-            for bit in *first..=*last {
-                value |= (config[bits.field as usize] >> bit & 1) << at;
-                at += 1;
-            }
-        }
-        value
-    }
-
     proptest! {
         #[test]
         fn a_value_comes_back_and_nothing_else_changes(bits in bits(), value: u64, before: [u64; 4]) {
             let value = if bits.width() == 64 { value } else { value & ((1 << bits.width()) - 1) };
             let mut config = before;
             bits.place(value, &mut config).expect("it fits");
-            prop_assert_eq!(taken(&bits, &config), value);
-            bits.place(taken(&bits, &before), &mut config).expect("it fits");
+            prop_assert_eq!(bits.taken(&config), value);
+            bits.place(bits.taken(&before), &mut config).expect("it fits");
             prop_assert_eq!(config, before);
             if bits.width() < 64 {
                 prop_assert!(bits.place(1 << bits.width(), &mut config).is_err());

@@ -133,3 +133,64 @@ fn libpfm_is_used_or_its_package_is_named() {
         }
     }
 }
+
+#[test]
+fn codes_are_spelled_such_that_they_encode_to_the_same() {
+    let mut tried = 0;
+    for name in ["zen4", "alder-lake"] {
+        let (_root, encoder) = machine(name);
+        for pmu in encoder.pmus().names() {
+            let pmu = encoder.pmus().open(&pmu).unwrap();
+            for (event, _) in pmu.events() {
+                let first = encoder.encode(&format!("{}/{event}/", pmu.name()), None);
+                let Ok(first) = first.map(|encoded| encoded.code) else {
+                    continue;
+                };
+                let spelled = encoder.spelled(first).expect(&event);
+                assert_eq!(code(&encoder, &spelled, None), (first.kind, first.config));
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 5, "{tried}");
+    let (_root, zen) = machine("zen4");
+    let raw = zen.encode("r1000060a0", None).unwrap().code;
+    assert_eq!(
+        zen.spelled(raw).as_deref(),
+        Some("cpu/event=0x1a0,umask=0x60/")
+    );
+    // Generic events have no code of their own.
+    assert_eq!(zen.spelled(zen.encode("cycles", None).unwrap().code), None);
+}
+
+#[test]
+fn generic_events_of_caches_have_the_kernels_codes() {
+    let (_root, zen) = machine("zen4");
+    // perf_event_open(2): cache | operation << 8 | result << 16
+    assert_eq!(
+        code(&zen, "LLC-load-misses", None),
+        (3, [0x1_0002, 0, 0, 0])
+    );
+    assert_eq!(code(&zen, "dTLB-stores", None), (3, [0x103, 0, 0, 0]));
+    assert!(zen.encode("LLC-loadmisses", None).is_err());
+    assert!(cache_events().all(|name| zen.encode(&name, None).is_ok()));
+}
+
+#[test]
+fn libpfm4_lists_the_events_that_it_encodes() {
+    let encoder = Encoder::new();
+    let pfm = encoder.pfm().expect("the package libpfm4");
+    let tables = pfm.tables();
+    assert!(tables.len() > 50, "{tables:?}");
+    let here = tables
+        .iter()
+        .filter(|table| table.is_present && table.pmu != "perf");
+    for table in here {
+        let events = pfm.events(table);
+        let distinct: std::collections::BTreeSet<&str> = events
+            .iter()
+            .map(|event| event.name.split(':').next().unwrap())
+            .collect();
+        assert_eq!(distinct.len(), table.events as usize, "{}", table.pmu);
+    }
+}

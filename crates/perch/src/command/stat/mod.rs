@@ -1,10 +1,13 @@
 //! `perch stat`: what threads and PUs do, counted over time. It changes nothing on the machine.
 
+mod followed;
 mod output;
+mod simulated;
 pub mod wanted;
 
 use crate::{args::StatArgs, exit, processor, render::stat::Heading};
 use anyhow::{Context, Result, bail};
+use followed::Followed;
 use nix::sys::signal::Signal;
 use output::Printer;
 use perch_core::{Launch, Machine, MachineError, Wake};
@@ -27,6 +30,9 @@ use wanted::Wanted;
 /// How often threads are looked at where no rows are wanted.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The same where events make records: a thread's ring holds a hundred or more.
+const LOOK_AT_RECORDS: Duration = Duration::from_millis(100);
+
 /// Counts until the program, the processes or the recording end, or the user stops it.
 ///
 /// # Errors
@@ -37,6 +43,9 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
     }
     if let Some(file) = &args.from {
         return from_recording(args, file);
+    }
+    if let (Some(machine), Some(workload)) = (&args.sim, &args.workload) {
+        return simulated::stat(args, machine, workload);
     }
     let launches = !args.program.is_empty();
     if launches {
@@ -69,9 +78,15 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
             .build()?;
         machine.watch_pus(wanted.by.is_of_pus())?;
         machine.configure(&wanted.request.plan(&profile))?;
-        begin(args, &mut machine)?;
+        let mut followed = Followed::begin(args, &mut machine)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
-        let end = drive(args, &mut machine, &mut collector, &mut printer)?;
+        let end = drive(
+            args,
+            &mut machine,
+            &mut collector,
+            &mut printer,
+            |machine| followed.newcomers(machine),
+        )?;
         if end.cut_short {
             // As perf-stat(1) does when its time is over.
             machine.forward(Signal::SIGTERM as i32);
@@ -105,40 +120,6 @@ fn finished(printer: &Printer) -> ExitCode {
     }
 }
 
-/// Starts the program, attaches to the processes, or stays without either.
-fn begin(args: &StatArgs, machine: &mut LinuxMachine) -> Result<()> {
-    if args.program.is_empty() && args.pids.is_empty() {
-        machine.stay(args.duration.map(|duration| Instant::now() + duration));
-        return Ok(());
-    }
-    let Some(targets) = machine.targets() else {
-        bail!("this machine starts no programs");
-    };
-    if !args.program.is_empty() {
-        let launch = Launch {
-            command: args.program.clone(),
-            environment: Vec::new(),
-        };
-        targets.launch(&launch)?;
-    }
-    let mut exited = 0;
-    for pid in &args.pids {
-        match targets.attach(*pid) {
-            Err(MachineError::NoSuchProcess(pid)) if exited + 1 < args.pids.len() => {
-                exited += 1;
-                exit::say(&format!(
-                    "{}; the others are counted",
-                    MachineError::NoSuchProcess(pid)
-                ));
-            }
-            answer => {
-                answer?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// How counting ended.
 struct End {
     /// The program's wait status, if it has ended.
@@ -151,18 +132,23 @@ struct End {
     took: Duration,
 }
 
-/// Observes interval after interval, and prints rows as they come.
-fn drive(
+/// Observes interval after interval, and prints rows as they come. `each` is called before each interval.
+fn drive<M: Machine>(
     args: &StatArgs,
-    machine: &mut dyn Machine,
+    machine: &mut M,
     collector: &mut Collector,
     printer: &mut Printer,
+    mut each: impl FnMut(&mut M),
 ) -> Result<End> {
-    let interval = args.interval.unwrap_or(LOOK);
+    let interval = args.interval.unwrap_or(match printer.windows() {
+        true => LOOK_AT_RECORDS,
+        false => LOOK,
+    });
     let start = Instant::now();
     let mut limiter = Limiter::default();
     let mut samples = 0u64;
     loop {
+        each(machine);
         let wake = machine.wait(interval)?;
         let mut observation = machine.observe()?;
         limiter.limit(observation.at, &mut observation.remarks);
@@ -170,10 +156,13 @@ fn drive(
             exit::say(&remark.text);
         }
         let rows = collector.take(&observation, &machine.topology());
-        if args.interval.is_some() {
+        if args.interval.is_some() || printer.windows() {
             printer.rows(&rows);
         }
-        samples += 1;
+        samples += match printer.windows() {
+            true => rows.len() as u64,
+            false => 1,
+        };
         let took = start.elapsed();
         let end = |status, stopped, cut_short| End {
             status,
@@ -219,7 +208,11 @@ fn heading(args: &StatArgs, counting: &str, end: &End) -> Heading {
             let pids: Vec<String> = args.pids.iter().map(ToString::to_string).collect();
             format!("PID {}", pids.join(", "))
         }
-        (None, true, true) => "this machine".to_owned(),
+        (None, true, true) => match (&args.cgroup, &args.sim, &args.workload) {
+            (Some(group), ..) => format!("control group {group}"),
+            (None, Some(machine), Some(workload)) => format!("{workload} on a simulated {machine}"),
+            _ => "this machine".to_owned(),
+        },
     };
     Heading {
         title,
@@ -244,7 +237,7 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     let mut printer = Printer::new(args, &wanted, false)?;
     let mut machine = RecordedMachine::new(recording);
     let mut collector = Collector::new(wanted.options(args), profile);
-    let mut end = drive(args, &mut machine, &mut collector, &mut printer)?;
+    let mut end = drive(args, &mut machine, &mut collector, &mut printer, |_| ())?;
     end.took = Duration::from_nanos(collector.totals().interval);
     printer.totals(&heading(args, &machine.counting(), &end), &collector);
     Ok(finished(&printer))

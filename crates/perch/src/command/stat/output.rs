@@ -58,11 +58,16 @@ impl Printer {
                 _ => Form::Text,
             },
             wanted: wanted.clone(),
-            rows: args.interval.is_some(),
+            rows: args.interval.is_some() || wanted.windows,
             begun: false,
             unwritten: false,
             to,
         })
+    }
+
+    /// Whether events make the rows, not the clock.
+    pub fn windows(&self) -> bool {
+        self.wanted.windows
     }
 
     /// One interval's rows. That they cannot be written is said, and no error: the program that is counted must go on.

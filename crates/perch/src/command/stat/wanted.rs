@@ -61,6 +61,8 @@ pub struct Wanted {
     pub sample: bool,
     /// Nothing was asked for, and there are no hardware counters.
     pub is_fallback: bool,
+    /// Whether an event makes the records (`:every=`), not the clock.
+    pub windows: bool,
     /// The columns of counts.
     pub events: Vec<EventColumn>,
     /// The columns of metrics.
@@ -88,12 +90,11 @@ impl Wanted {
             (true, false) => Request::parse(&[SOFTWARE.to_owned()], profile, space)?,
             (false, _) => Request::parse(&args.events, profile, space)?,
         };
-        if request.has_thresholds() {
-            bail!(
-                "`:every=` (one record every N events) is not implemented yet: use -i for one record an interval"
-            );
-        }
         let mut wanted = Self::empty(args);
+        wanted.windows = request.has_thresholds();
+        if wanted.windows {
+            check_windows(args, wanted.by, &request)?;
+        }
         wanted.read_metrics(args, profile)?;
         // Instructions are sampled of threads only.
         if nothing_asked && !pmu && !wanted.by.is_of_pus() {
@@ -130,7 +131,11 @@ impl Wanted {
     }
 
     fn empty(args: &StatArgs) -> Self {
-        let whole = args.program.is_empty() && args.pids.is_empty() && args.from.is_none();
+        let whole = args.program.is_empty()
+            && args.pids.is_empty()
+            && args.cgroup.is_none()
+            && args.from.is_none()
+            && args.sim.is_none();
         let by = args
             .by
             .unwrap_or(if whole { By::Machine } else { By::Thread });
@@ -139,6 +144,7 @@ impl Wanted {
             by,
             sample: false,
             is_fallback: false,
+            windows: false,
             events: Vec::new(),
             metrics: Vec::new(),
             derived: Vec::new(),
@@ -256,6 +262,27 @@ impl Wanted {
                 _ => args.phases,
             },
             complete_rounds: args.complete_rounds,
+            windows: self.windows,
         }
     }
+}
+
+/// Refuses what does not go with records that an event makes.
+fn check_windows(args: &StatArgs, by: By, request: &Request) -> Result<()> {
+    if args.interval.is_some() {
+        bail!(
+            "with `:every=` each record comes when the event has happened so often: leave -i out"
+        );
+    }
+    if by != By::Thread {
+        bail!(
+            "`:every=` counts the events of each thread: leave --by out, or start or attach to a program"
+        );
+    }
+    if request.sets.len() > 1 {
+        bail!(
+            "with `:every=` there can be only one -e, since records of different sets cannot be compared"
+        );
+    }
+    Ok(())
 }

@@ -105,6 +105,7 @@ fn event_name(event: Event) -> &'static str {
     match event {
         Event::Tick => "tick",
         Event::Exit => "exit",
+        Event::Window => "window",
         Event::Total => "total",
     }
 }
