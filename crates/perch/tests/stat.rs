@@ -347,7 +347,9 @@ fn each_record_of_an_event_is_a_window_of_so_many() {
         assert_eq!(window["event"], "window");
         let counts = &window["counts"];
         assert_eq!(number(&counts["page-faults"]["value"]), 40.0, "{window}");
-        assert_eq!(number(&counts["minor-faults"]["value"]), 40.0, "{window}");
+        // The kernel may count the last fault for another event just after it has made the record.
+        let minor = number(&counts["minor-faults"]["value"]);
+        assert!((39.0..=41.0).contains(&minor), "{window}");
         // Its own CPU time, by two clocks of the kernel.
         let clock = number(&counts["task-clock"]["value"]) / 1e9;
         let cpu = number(&window["cpu_s"]);
