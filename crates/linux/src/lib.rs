@@ -8,15 +8,18 @@
 pub mod affinity;
 mod capability;
 pub mod energy;
+mod helpers;
 pub mod irq;
 pub mod launch;
 pub mod limits;
 pub mod load;
 pub mod lock;
 pub mod machine;
+pub mod modules;
 pub mod perf;
 pub mod plausibility;
 pub mod proc;
+pub mod resctrl;
 pub mod sampling;
 pub mod signals;
 mod span;

@@ -1,6 +1,6 @@
 //! Metrics that users define: `-m ipc=instructions/cycles`.
 
-use crate::{Amounts, events::canonical};
+use crate::{Amounts, Readings, events::canonical};
 use perch_core::{Metric, MetricSource};
 use perch_profile::formula::{Formula, is_name};
 use std::sync::Arc;
@@ -69,15 +69,20 @@ impl Derived {
         })
     }
 
-    /// The aliases of the events that it needs.
+    /// The aliases of the events that it needs, and the names of modules' metrics.
     pub fn events(&self) -> impl Iterator<Item = &str> {
         let names = self.inputs.iter().map(String::as_str);
         names.filter(|name| !BESIDES.iter().any(|(known, _)| known == name))
     }
 
-    /// Its value for these amounts over this many nanoseconds; `None` where an event was not counted, or where the
-    /// formula has no value.
-    pub fn of(&self, amounts: &Amounts, interval: u64) -> Option<Metric> {
+    /// The names in its formula, as events and metrics have them.
+    pub fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    /// Its value for these amounts and readings over this many nanoseconds; `None` where an event was not counted, a
+    /// module told nothing, or the formula has no value.
+    pub fn of(&self, amounts: &Amounts, readings: &Readings, interval: u64) -> Option<Metric> {
         let (mut values, mut confidence) = (Vec::new(), 1.0f64);
         for name in &self.inputs {
             let value = match name.as_str() {
@@ -87,11 +92,17 @@ impl Derived {
                 "switches" => amounts.switches? as f64,
                 "migrations" => amounts.migrations? as f64,
                 "threads" => f64::from(amounts.members),
-                event => {
-                    let value = amounts.value(event)?;
-                    confidence = confidence.min(value.share(amounts.cpu_time));
-                    value.estimate(amounts.cpu_time)?
-                }
+                name => match readings.get(name) {
+                    Some(metric) => {
+                        confidence = confidence.min(metric.confidence);
+                        metric.value
+                    }
+                    None => {
+                        let value = amounts.value(name)?;
+                        confidence = confidence.min(value.share(amounts.cpu_time));
+                        value.estimate(amounts.cpu_time)?
+                    }
+                },
             };
             values.push(value);
         }
@@ -136,7 +147,10 @@ mod tests {
         };
         amounts.values.insert("llc_misses".into(), value(10.0, 1e9));
         amounts.values.insert("cycles".into(), value(0.0, 2e9));
-        let of = |text: &str| Derived::parse(text).unwrap().of(&amounts, 4_000_000_000);
+        let of = |text: &str| {
+            let derived = Derived::parse(text).unwrap();
+            derived.of(&amounts, &Readings::default(), 4_000_000_000)
+        };
         let found = of("x=llc_misses/cpu_seconds").unwrap();
         assert_eq!((found.value, found.confidence), (10.0, 0.5));
         assert_eq!(of("x=switches/seconds").unwrap().value, 1.5);

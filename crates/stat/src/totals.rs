@@ -1,6 +1,6 @@
 //! What happened over a whole run.
 
-use crate::{Amounts, By, Entity};
+use crate::{Amounts, By, Entity, Readings};
 use perch_core::{Observation, PuSample, ThreadSample, Topology};
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,6 +17,8 @@ pub struct Total {
     pub interval: u64,
     /// What it did. An event of a set in rotation was counted for a part of the time.
     pub amounts: Amounts,
+    /// What modules know about it.
+    pub readings: Readings,
 }
 
 /// All entities over the whole run.
@@ -26,6 +28,8 @@ pub struct Totals {
     entities: HashMap<Entity, Total>,
     /// Of programs that were counted as a whole.
     whole: Option<Amounts>,
+    /// What modules know about all entities together.
+    readings: Readings,
     /// Nanoseconds from the first observation's beginning to the last one's end.
     pub interval: u64,
     /// Threads that came and went between two observations.
@@ -45,6 +49,7 @@ impl Totals {
             by,
             entities: HashMap::new(),
             whole: None,
+            readings: Readings::default(),
             interval: 0,
             unseen: 0,
             unmeasured: 0,
@@ -77,6 +82,23 @@ impl Totals {
         total.amounts.add(amounts);
     }
 
+    /// What modules know about an entity that was observed in the interval.
+    pub(crate) fn read(&mut self, entity: &Entity, readings: &Readings) {
+        if let Some(total) = self.entities.get_mut(entity) {
+            total.readings.add(readings);
+        }
+    }
+
+    /// What modules know about all entities together.
+    pub(crate) fn read_all(&mut self, readings: &Readings) {
+        self.readings.add(readings);
+    }
+
+    /// What modules know about all entities together: not the sum over rows, which may tell the same.
+    pub fn readings(&self) -> &Readings {
+        &self.readings
+    }
+
     pub(crate) fn period(&mut self, observation: &Observation) {
         if !self.by.is_of_pus() {
             for sample in &observation.targets {
@@ -99,6 +121,7 @@ impl Totals {
                 pid,
                 interval: 0,
                 amounts: Amounts::default(),
+                readings: Readings::default(),
             })
     }
 

@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod compare;
+mod modules;
 mod period;
 mod place;
 mod simulation;
@@ -10,6 +11,7 @@ mod trace;
 
 pub use calibrate::{CalibrateArgs, KernelArgs};
 pub use compare::{CompareArgs, Format};
+pub use modules::ModulesArgs;
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
@@ -51,6 +53,8 @@ pub enum Command {
     Attach(AttachArgs),
     /// Count what threads do: hardware and software events, metrics, over time
     Stat(StatArgs),
+    /// List, explain and check monitoring modules: energy, cache occupancy, …
+    Modules(ModulesArgs),
     /// Run a program with and without perch, alternately, and test the difference
     Compare(CompareArgs),
     /// Measure what sharing costs on this machine, or on a simulated one

@@ -9,6 +9,7 @@ pub mod irq;
 pub mod lab;
 mod lock;
 pub mod manual;
+pub mod modules;
 pub mod place;
 pub mod policies;
 pub mod profiles;
@@ -25,17 +26,19 @@ mod uncalibrated;
 
 use crate::args::{Args, Command};
 use anyhow::Result;
+use perch_linux::modules::Entry;
 use std::process::ExitCode;
 
-/// Runs the subcommand that was asked for.
+/// Runs the subcommand that was asked for; `own` are modules of whoever calls.
 ///
 /// # Errors
 /// Whatever the subcommand cannot do, in words for the user.
-pub fn dispatch(args: Args) -> Result<ExitCode> {
+pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
-        Command::Stat(args) => stat::stat(&args),
+        Command::Stat(args) => stat::stat(&args, own),
+        Command::Modules(args) => modules::modules(&args, own),
         Command::Compare(args) => compare::compare(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Kernel(args) => calibrate::kernel(&args),
