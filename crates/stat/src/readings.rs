@@ -45,10 +45,12 @@ impl Readings {
         self.0.get(name)?.wider
     }
 
-    /// Whether a metric was known for a part of this time (nanoseconds) only, so that an amount is a lower bound.
+    /// Whether an amount is a lower bound, since it was known for a part of this time (nanoseconds) only.
     pub fn is_partial(&self, name: &str, interval: u64) -> bool {
         let series = self.0.get(name);
-        series.is_some_and(|series| (series.time as f64) < 0.98 * interval as f64)
+        series.is_some_and(|series| {
+            series.kind == MetricKind::Amount && (series.time as f64) < 0.98 * interval as f64
+        })
     }
 
     /// Adds what the same row had later.

@@ -1,4 +1,4 @@
-//! Kernel modules for the guest: the kernel's own, and the stand-in PMU built against its headers.
+//! Kernel modules for the guest: the kernel's own, and stand-ins for hardware built against its headers.
 
 use std::collections::HashMap;
 use std::fs;
@@ -58,30 +58,42 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// The stand-in PMU, a module built from `testbed/fakepmu` for one kernel.
+/// Hardware that guests lack, as modules built from `testbed/NAME` for one kernel.
 ///
-/// In the guest load it with `insmod` from [`FakePmu::GUEST_PATH`]; the source says what its
-/// parameters mean.
-#[derive(Clone, Debug)]
-pub struct FakePmu {
-    module: PathBuf,
+/// In the guest load one with `insmod` from [`StandIn::guest_path`]; its source says what its parameters mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandIn {
+    /// A core PMU.
+    Pmu,
+    /// Energy counters of packages (RAPL).
+    Rapl,
 }
 
-impl FakePmu {
-    /// Where a guest that was given the module has it.
-    pub const GUEST_PATH: &str = "/testbed/fakepmu.ko";
+impl StandIn {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pmu => "fakepmu",
+            Self::Rapl => "fakerapl",
+        }
+    }
 
-    /// Builds the module for this kernel, unless this very source was built for it before.
+    /// Where a guest that was given the module has it.
+    pub fn guest_path(self) -> String {
+        format!("/testbed/{}.ko", self.name())
+    }
+
+    /// Builds the module for this kernel, unless this very source was built for it before; where it is on the host.
     ///
     /// # Errors
     /// When the kernel's headers cannot be had, or gcc or make is missing or fails.
-    pub fn build(kernel: &Kernel) -> Result<Self> {
-        let source = repository().join("testbed/fakepmu");
-        let dir = kernel.build_dir().join("fakepmu");
-        let _lock = lock(&cache_dir()?, "fakepmu")?;
-        let module = dir.join("fakepmu.ko");
-        let files = ["fakepmu.c", "Kbuild"];
-        let texts = files.map(|name| fs::read(source.join(name)));
+    pub fn build(self, kernel: &Kernel) -> Result<PathBuf> {
+        let name = self.name();
+        let source = repository().join("testbed").join(name);
+        let dir = kernel.build_dir().join(name);
+        let _lock = lock(&cache_dir()?, name)?;
+        let module = dir.join(format!("{name}.ko"));
+        let files = [format!("{name}.c"), "Kbuild".to_owned()];
+        let texts = files.each_ref().map(|name| fs::read(source.join(name)));
         let mut fresh = module.is_file();
         for (name, text) in files.iter().zip(&texts) {
             let text = text
@@ -90,7 +102,7 @@ impl FakePmu {
             fresh &= fs::read(dir.join(name)).is_ok_and(|old| old == *text);
         }
         if fresh {
-            return Ok(Self { module });
+            return Ok(module);
         }
         if dir.exists() {
             fs::remove_dir_all(&dir)?;
@@ -120,15 +132,10 @@ impl FakePmu {
             // What was copied must not look finished the next time.
             fs::remove_dir_all(&dir)?;
             return Err(error.context(
-                "cannot build the stand-in PMU (needs `apt-get install make gcc libelf1`)",
+                "cannot build a stand-in module (needs `apt-get install make gcc libelf1`)",
             ));
         }
-        Ok(Self { module })
-    }
-
-    /// The built module on the host.
-    pub fn path(&self) -> &Path {
-        &self.module
+        Ok(module)
     }
 }
 

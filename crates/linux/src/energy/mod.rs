@@ -17,10 +17,10 @@ use perch_core::{
     ModuleContext, ModuleValues, Need, Reading, Remark, Subject,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Where the kernel has the counters of packages.
@@ -31,6 +31,9 @@ pub const NAME: &str = "energy";
 
 /// No package uses more: so often a counter must be read, lest it wraps around unseen.
 const MOST_WATTS: u64 = 1000;
+
+/// Counters of packages are brought up to date every millisecond.
+const ADVANCES_WITHIN: Duration = Duration::from_millis(100);
 
 /// A source of one metric about one part of the machine.
 struct Source {
@@ -48,6 +51,24 @@ enum From {
     Power(PathBuf),
 }
 
+impl From {
+    /// Joules since the last call, or watts now; `None` if that is not known.
+    fn take(&mut self) -> Option<f64> {
+        match self {
+            Self::Counter(counter) => counter.take().map(|used| used as f64 / 1e6),
+            Self::Pmu(domain) => domain.take(),
+            Self::Power(file) => number_in(file).ok().map(|power| power as f64 / 1e6),
+        }
+    }
+
+    fn kind(&self) -> MetricKind {
+        match self {
+            Self::Counter(_) | Self::Pmu(_) => MetricKind::Amount,
+            Self::Power(_) => MetricKind::Level,
+        }
+    }
+}
+
 /// The module.
 pub struct EnergyModule {
     sources: Vec<Source>,
@@ -57,11 +78,24 @@ pub struct EnergyModule {
 }
 
 impl EnergyModule {
-    /// All that measures energy or power below a `/sys`, live or captured.
+    /// All that measures energy or power below the live `/sys`. It takes as long as counters need to advance.
     ///
     /// # Errors
     /// Nothing does, or nothing that this user may read: with the remedy.
     pub fn open(sysfs: &Path) -> Result<Self, MachineError> {
+        let mut module = Self::open_unchecked(sysfs)?;
+        module.drop_dead();
+        if module.sources.is_empty() {
+            return Err(MachineError::Other(format!(
+                "the counters of energy stand still ({}): most virtual machines hide them so",
+                module.how
+            )));
+        }
+        Ok(module)
+    }
+
+    /// The same without looking whether counters advance: those of a captured tree do not.
+    fn open_unchecked(sysfs: &Path) -> Result<Self, MachineError> {
         let mut module = Self {
             sources: Vec::new(),
             metrics: Vec::new(),
@@ -78,6 +112,36 @@ impl EnergyModule {
             module.remarks.push(Remark::warning("no-energy", text));
         }
         Ok(module)
+    }
+
+    /// Leaves out counters of packages and platforms that do not advance: nothing uses no energy at all.
+    fn drop_dead(&mut self) {
+        let ever = |source: &Source| ["energy_pkg", "energy_psys"].contains(&&*source.metric);
+        let mut alive = vec![false; self.sources.len()];
+        let until = Instant::now() + ADVANCES_WITHIN;
+        loop {
+            for (source, alive) in self.sources.iter_mut().zip(&mut alive) {
+                *alive |= !ever(source) || source.from.take().is_some_and(|value| value > 0.0);
+            }
+            if alive.iter().all(|alive| *alive) || Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            self.update();
+        }
+        let sources = std::mem::take(&mut self.sources).into_iter().zip(alive);
+        let (living, dead): (Vec<_>, Vec<_>) = sources.partition(|(_, alive)| *alive);
+        self.sources = living.into_iter().map(|(source, _)| source).collect();
+        if dead.is_empty() {
+            return;
+        }
+        let sources = &self.sources;
+        self.metrics
+            .retain(|metric| sources.iter().any(|source| source.metric == metric.name));
+        let names: BTreeSet<&str> = dead.iter().map(|(source, _)| &*source.metric).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let text = format!("counters that stand still are left out: {}", names.join(", "));
+        self.remarks.push(Remark::warning("no-energy", text));
     }
 
     /// RAPL, by powercap or by perf.
@@ -261,15 +325,7 @@ impl Module for EnergyModule {
         let mut gaps: Vec<MetricName> = Vec::new();
         for source in &mut self.sources {
             let key = (source.subject, MetricName::clone(&source.metric));
-            let (value, kind) = match &mut source.from {
-                From::Counter(counter) => {
-                    (counter.take().map(|used| used as f64 / 1e6), MetricKind::Amount)
-                }
-                From::Pmu(domain) => (domain.take(), MetricKind::Amount),
-                From::Power(file) => {
-                    (number_in(file).ok().map(|used| used as f64 / 1e6), MetricKind::Level)
-                }
-            };
+            let (value, kind) = (source.from.take(), source.from.kind());
             match value {
                 Some(value) => sums.entry(key).or_insert((0.0, kind)).0 += value,
                 None => gaps.push(key.1),

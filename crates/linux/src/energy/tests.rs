@@ -45,7 +45,7 @@ fn joules_of_packages_and_domains() {
     zone(&powercap, "intel-rapl:0:0", "dram", 0);
     zone(&powercap, "intel-rapl:1", "package-1-die-0", 262_143_000_000);
     zone(&powercap, "intel-rapl:2", "package-1-die-1", 0);
-    let mut module = EnergyModule::open(sysfs.path()).unwrap();
+    let mut module = EnergyModule::open_unchecked(sysfs.path()).unwrap();
     assert_eq!(module.refresh_every(), Some(Duration::from_secs(262)));
     zone(&powercap, "intel-rapl:0", "package-0", 31_000_000);
     zone(&powercap, "intel-rapl:0:0", "dram", 2_500_000);
@@ -71,10 +71,24 @@ fn joules_of_packages_and_domains() {
 }
 
 #[test]
+fn counters_that_stand_still_are_not_believed() {
+    let sysfs = tempfile::tempdir().unwrap();
+    let powercap = sysfs.path().join("class/powercap");
+    zone(&powercap, "intel-rapl:0", "package-0", 0);
+    let why = EnergyModule::open(sysfs.path()).err().unwrap().to_string();
+    assert!(why.contains("stand still") && why.contains("powercap"), "{why}");
+    // A sensor may.
+    juno(&sysfs.path().join("class/hwmon"));
+    let mut module = EnergyModule::open(sysfs.path()).unwrap();
+    assert!(module.provides().iter().all(|metric| &*metric.name != "energy_pkg"));
+    assert!(module.remarks()[0].text.contains("energy_pkg"));
+}
+
+#[test]
 fn a_board_with_sensors() {
     let sysfs = tempfile::tempdir().unwrap();
     juno(&sysfs.path().join("class/hwmon"));
-    let mut module = EnergyModule::open(sysfs.path()).unwrap();
+    let mut module = EnergyModule::open_unchecked(sysfs.path()).unwrap();
     assert!(module.description().contains("sensors"));
     let energy = sysfs.path().join("class/hwmon/hwmon0/energy1_input");
     fs::write(energy, "11500000\n").unwrap();

@@ -195,11 +195,11 @@ pub struct Leftovers {
 }
 
 /// Removes the monitoring groups of perches that do not live any more; their threads go back to the root group. Nothing
-/// if resctrl is not mounted.
+/// if resctrl is not mounted, or for users who may not.
 pub fn remove_leftovers() -> Leftovers {
     match Tree::mounted() {
-        Ok(tree) => remove_leftovers_of(&tree),
-        Err(_) => Leftovers::default(),
+        Ok(tree) if tree.check_writable().is_ok() => remove_leftovers_of(&tree),
+        Ok(_) | Err(_) => Leftovers::default(),
     }
 }
 
@@ -229,11 +229,7 @@ pub(super) fn remove_leftovers_of(tree: &Tree) -> Leftovers {
         match fs::remove_dir(&path) {
             Ok(()) => leftovers.removed += 1,
             Err(error) => {
-                let why = match error.kind() {
-                    io::ErrorKind::PermissionDenied => "run `perch restore` as root".to_owned(),
-                    _ => error.to_string(),
-                };
-                leftovers.failed.push(format!("{}: {why}", path.display()));
+                leftovers.failed.push(format!("{}: {error}", path.display()));
             }
         }
     }

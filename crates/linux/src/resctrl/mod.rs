@@ -91,7 +91,7 @@ impl ResctrlModule {
             let leftovers = remove_leftovers_of(&self.tree);
             if leftovers.removed > 0 {
                 let text = format!(
-                    "{} monitoring groups of a killed perch were removed",
+                    "a killed perch has left monitoring groups; removed: {}",
                     leftovers.removed
                 );
                 self.remarks.push(Remark::note("recovered", text));

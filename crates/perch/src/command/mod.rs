@@ -14,6 +14,7 @@ pub mod place;
 pub mod policies;
 pub mod profiles;
 pub mod record_trace;
+mod recover;
 pub mod replay;
 pub mod restore;
 pub mod run;

@@ -3,12 +3,14 @@
 
 mod boot;
 mod counters;
+mod energy;
 mod fake_pmu;
 mod groups;
 mod irq;
 mod masa;
 mod placement;
 mod profile;
+mod resctrl;
 #[path = "../story/mod.rs"]
 mod story;
 mod undo;

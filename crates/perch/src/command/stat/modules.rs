@@ -83,8 +83,12 @@ impl Chosen {
             self.accounted.extend(formulas.collect::<Result<Vec<_>, _>>()?);
             return Ok(());
         }
-        let of_module = catalogue.entries.iter().position(|entry| *entry.name == *name);
-        let Some(at) = of_module.or_else(|| catalogue.owner_of_metric(name)) else {
+        let of_metric = catalogue.owner_of_metric(name);
+        let of_module = match of_metric {
+            Some(_) => None,
+            None => catalogue.entries.iter().position(|entry| *entry.name == *name),
+        };
+        let Some(at) = of_metric.or(of_module) else {
             let hint = did_you_mean_one_of(name, catalogue.names());
             bail!("-V {name}: no module has such a metric; {hint} (`perch modules` explains them)");
         };
