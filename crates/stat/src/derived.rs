@@ -59,7 +59,8 @@ impl Derived {
                 name.escape_debug()
             )));
         }
-        let formula = Formula::parse(formula).map_err(|error| wrong(error.message))?;
+        let formula = without_exponents(formula);
+        let formula = Formula::parse(&formula).map_err(|error| wrong(error.message))?;
         let inputs = formula.names().iter().map(|name| canonical(name)).collect();
         Ok(Self {
             name: name.into(),
@@ -115,6 +116,42 @@ impl Derived {
     }
 }
 
+/// The formula with numbers such as `1e9` written out, as [`Formula`] wants them.
+fn without_exponents(formula: &str) -> String {
+    let mut out = String::new();
+    let mut rest = formula;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, number) = rest.split_at(at);
+        out += before;
+        let in_name = before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let mut end = digits(number);
+        if number[end..].starts_with('.') {
+            end += 1 + digits(&number[end + 1..]);
+        }
+        let exponent = number[end..].strip_prefix(['e', 'E']);
+        let sign = exponent.map_or(0, |text| usize::from(text.starts_with(['+', '-'])));
+        let size = exponent.map_or(0, |text| digits(&text[sign..]));
+        let whole = end + 1 + sign + size;
+        let value = match size {
+            1..=3 if !in_name => number[..whole].parse::<f64>().ok(),
+            _ => None,
+        };
+        let length = match value.filter(|value| value.is_finite()) {
+            Some(value) => {
+                out += &value.to_string();
+                whole
+            }
+            None => {
+                out += &number[..end];
+                end
+            }
+        };
+        rest = &number[length..];
+    }
+    out + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +171,22 @@ mod tests {
         assert!(why("2x=3").contains("cannot name a metric"));
         assert!(why("sin=3").contains("cannot name a metric"));
         assert!(why("a=(b").contains("formula"));
+    }
+
+    #[test]
+    fn numbers_with_exponents() {
+        for (text, plain) in [
+            ("energy_pkg*1e9/instructions", "energy_pkg*1000000000/instructions"),
+            ("x/1.5e-3+2E2", "x/0.0015+200"),
+            // Names may look like numbers from their second character on.
+            ("x1e9+l2e3*r1", "x1e9+l2e3*r1"),
+            ("1e+4*0.25", "10000*0.25"),
+            ("1e", "1e"),
+            ("1e9999", "1e9999"),
+            ("3*x2", "3*x2"),
+        ] {
+            assert_eq!(without_exponents(text), plain);
+        }
     }
 
     #[test]

@@ -143,8 +143,8 @@ impl Kernel {
         let package = format!("linux-image-{}", self.release);
         let mut wanted = vec![format!("{package}={}", self.version)];
         for name in apt.depends(&package)? {
-            // Since Linux 7 the kernel and its modules are in packages of their own.
-            if name.starts_with("linux-binary-") || name.starts_with("linux-modules-") {
+            // Since Linux 7 the kernel, its modules and their lists are in packages of their own.
+            if name.starts_with("linux-") && name.ends_with(&self.release) {
                 wanted.push(format!("{name}={}", self.version));
             }
         }

@@ -10,10 +10,11 @@ use anyhow::{Context, Result, bail};
 use crate::host::{cache_dir, lock, repository, tool};
 use crate::kernel::Kernel;
 
-/// The named modules and all that they need, in loading order; paths of the (perhaps compressed) files.
+/// The named modules and all that they need, in loading order, without what is built in; paths of the (perhaps compressed)
+/// files.
 ///
 /// # Errors
-/// When the kernel has no module of such a name (which may be because it is built in).
+/// When the kernel has no module of such a name.
 pub(crate) fn closure(kernel: &Kernel, names: &[String]) -> Result<Vec<PathBuf>> {
     let dir = kernel.modules();
     let list = dir.join("modules.dep");
@@ -29,8 +30,13 @@ pub(crate) fn closure(kernel: &Kernel, names: &[String]) -> Result<Vec<PathBuf>>
         .map(|path| (module_name(path), *path))
         .collect();
     let mut order: Vec<&str> = Vec::new();
+    let built_in = fs::read_to_string(dir.join("modules.builtin")).unwrap_or_default();
     for name in names {
-        let Some(&module) = by_name.get(&name.replace('-', "_")) else {
+        let name = name.replace('-', "_");
+        if built_in.lines().any(|path| module_name(path) == name) {
+            continue;
+        }
+        let Some(&module) = by_name.get(&name) else {
             bail!("kernel {} has no module {name}", kernel.release());
         };
         // modules.dep lists direct and indirect needs, the deepest last.
