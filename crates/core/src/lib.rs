@@ -39,8 +39,8 @@ pub use irq::{IrqBinding, IrqChange, IrqLevel, IrqLoad, IrqSample, IrqState, Irq
 pub use machine::{Launch, Machine, Targets, Wake};
 pub use metric::{Metric, MetricName, MetricSource, Metrics, Thresholds};
 pub use module::{
-    MetricInfo, MetricKind, MetricScope, Module, ModuleContext, ModuleValues, Need, Reading, Subject,
-    ThreadEvent, WantedEvents,
+    MetricInfo, MetricKind, MetricScope, Module, ModuleContext, ModuleValues, Need, Reading,
+    Subject, ThreadEvent, WantedEvents,
 };
 pub use observation::{
     CountedSet, Observation, Origin, ProcessState, PuSample, Sharing, Source, TargetSample,

@@ -11,9 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
 
 /// What the values of a metric are about.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MetricScope {
     /// Single threads.
@@ -123,9 +121,7 @@ pub enum Need {
 }
 
 /// What one value is about.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
     /// A process, by its number.
@@ -309,8 +305,9 @@ mod tests {
         }
 
         fn provides(&self) -> Vec<MetricInfo> {
-            let metric =
-                |name: &&str| MetricInfo::new(*name, "", MetricScope::Thread, MetricKind::Ratio, "");
+            let metric = |name: &&str| {
+                MetricInfo::new(*name, "", MetricScope::Thread, MetricKind::Ratio, "")
+            };
             self.1.iter().map(metric).collect()
         }
 

@@ -44,7 +44,17 @@ const HELLO: &str = r#"read -r line; echo '{"protocol":1,"name":"mine","metrics"
 /// The program, counted for about two seconds.
 fn stat(folder: &TempDir, module: &str) -> Output {
     let args = [
-        "stat", "--json", "-i", "100ms", "--module", module, "-V", "answer", "--", "sh", "-c",
+        "stat",
+        "--json",
+        "-i",
+        "100ms",
+        "--module",
+        module,
+        "-V",
+        "answer",
+        "--",
+        "sh",
+        "-c",
         "i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i+1)); done; exit 3",
     ];
     perch(folder, &args)
@@ -86,7 +96,10 @@ fn all_are_listed_and_say_whether_they_work_here() {
     for name in expected {
         assert!(text.contains(name), "{text}");
     }
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
 }
 
 #[test]
@@ -95,19 +108,34 @@ fn one_is_explained_by_its_name_or_that_of_a_metric() {
     for name in ["energy", "energy_dram"] {
         let output = perch(&folder, &["modules", name]);
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.starts_with("energy: ") && text.contains("energy_dram"), "{text}");
-        assert!(text.contains("works here: ") || text.contains("does not work here: "), "{text}");
+        assert!(
+            text.starts_with("energy: ") && text.contains("energy_dram"),
+            "{text}"
+        );
+        assert!(
+            text.contains("works here: ") || text.contains("does not work here: "),
+            "{text}"
+        );
         assert!(text.contains("needs permission: "), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
     let output = perch(&folder, &["modules", "enrgy"]);
     assert_eq!(output.status.code(), Some(125));
-    assert!(said(&output).contains("did you mean `energy`"), "{}", said(&output));
+    assert!(
+        said(&output).contains("did you mean `energy`"),
+        "{}",
+        said(&output)
+    );
     // What does not work here fails with --check only.
     let told = perch(&folder, &["modules", "--json", "energy", "cache"]);
     let told: Vec<Value> = serde_json::from_slice(&told.stdout).unwrap();
     let all_work = told.iter().all(|module| module["works"] == true);
-    let code = perch(&folder, &["modules", "--check", "energy", "cache"]).status.code();
+    let code = perch(&folder, &["modules", "--check", "energy", "cache"])
+        .status
+        .code();
     assert_eq!(code, Some(i32::from(!all_work)));
 }
 
@@ -129,7 +157,10 @@ fn a_metric_that_is_not_there_is_an_error_with_the_reason() {
     let told: Vec<Value> = serde_json::from_slice(&told.stdout).unwrap();
     if told[0]["works"] == false {
         let text = why(&["-V", "llc_occupancy"]);
-        assert!(text.contains("module cache: ") && text.contains("resctrl"), "{text}");
+        assert!(
+            text.contains("module cache: ") && text.contains("resctrl"),
+            "{text}"
+        );
     }
 }
 
@@ -142,24 +173,54 @@ fn the_example_counts_interrupts() {
     let module = example();
     let output = perch(&folder, &["modules", "--module", &module, "interrupts"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("works here") && text.contains("interrupt_ticks"), "{text}");
+    assert!(
+        text.contains("works here") && text.contains("interrupt_ticks"),
+        "{text}"
+    );
     let file = folder.path().join("out.jsonl");
     let args = [
-        "stat", "--json", "-o", file.to_str().unwrap(), "-i", "100ms", "-n", "10", "--module", &module, "-V",
-        "interrupts", "-m", "rate[1/s]=interrupts/seconds",
+        "stat",
+        "--json",
+        "-o",
+        file.to_str().unwrap(),
+        "-i",
+        "100ms",
+        "-n",
+        "10",
+        "--module",
+        &module,
+        "-V",
+        "interrupts",
+        "-m",
+        "rate[1/s]=interrupts/seconds",
     ];
     let output = perch(&folder, &args);
     assert!(output.status.success(), "{}", said(&output));
     let text = fs::read_to_string(file).unwrap();
     let totals: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let metrics = &totals["all"]["metrics"];
-    assert!(metrics["interrupts"]["value"].as_f64() > Some(0.0), "{text}");
+    assert!(
+        metrics["interrupts"]["value"].as_f64() > Some(0.0),
+        "{text}"
+    );
     assert!(metrics["interrupts"]["of"].is_null(), "{text}");
     assert!(metrics["rate"]["value"].as_f64() > Some(0.0), "{text}");
     // In the rows of a program it is marked as the whole machine's.
-    let args = ["stat", "--module", &module, "-V", "interrupts", "--", "sleep", "1"];
+    let args = [
+        "stat",
+        "--module",
+        &module,
+        "-V",
+        "interrupts",
+        "--",
+        "sleep",
+        "1",
+    ];
     let text = said(&perch(&folder, &args));
-    assert!(text.contains('^') && text.contains("of the whole machine"), "{text}");
+    assert!(
+        text.contains('^') && text.contains("of the whole machine"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -174,7 +235,10 @@ done"#;
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let rows = rows(&output);
     let answer = &rows.last().unwrap()["all"]["metrics"]["answer"];
-    assert_eq!((&answer["value"], &answer["unit"]), (&42.0.into(), &"x".into()));
+    assert_eq!(
+        (&answer["value"], &answer["unit"]),
+        (&42.0.into(), &"x".into())
+    );
     let text = said(&output);
     assert_eq!(text.matches("it has no metric other").count(), 1, "{text}");
 }
@@ -183,11 +247,20 @@ done"#;
 fn one_that_dies_or_hangs_is_reported_and_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();
     for (text, told) in [
-        ("read -r line; echo 'no luck \x1b[2J' >&2; exit 4", "exit status: 4"),
+        (
+            "read -r line; echo 'no luck \x1b[2J' >&2; exit 4",
+            "exit status: 4",
+        ),
         ("while read -r line; do :; done", "did not answer 5 times"),
         ("exec sleep 1000", "did not answer 5 times"),
-        ("while read -r line; do echo nonsense; done", "no list of values"),
-        ("head -c 3000000 /dev/zero; exec sleep 1000", "a line of more than"),
+        (
+            "while read -r line; do echo nonsense; done",
+            "no list of values",
+        ),
+        (
+            "head -c 3000000 /dev/zero; exec sleep 1000",
+            "a line of more than",
+        ),
     ] {
         let output = stat(&folder, &script(&folder, &format!("{HELLO}\n{text}")));
         // The program goes on.
@@ -210,7 +283,10 @@ fn one_that_is_none_is_an_error_before_the_program_starts() {
     for (text, told) in [
         ("exit 0", "has ended"),
         ("echo hello", "no answer to hello"),
-        (r#"read -r line; echo '{"protocol":7,"name":"x","metrics":[]}'"#, "version 7"),
+        (
+            r#"read -r line; echo '{"protocol":7,"name":"x","metrics":[]}'"#,
+            "version 7",
+        ),
     ] {
         let module = script(&folder, text);
         let done = done.to_str().unwrap();
@@ -235,4 +311,23 @@ fn it_ends_with_perch() {
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let pid: i32 = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn the_code_on_the_page_is_that_of_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let (page, program) = (
+        read("docs/modules.md"),
+        read("examples/module-memory/src/main.rs"),
+    );
+    let blocks: Vec<&str> = page.split("```rust\n").skip(1).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let code = block.split("```").next().unwrap();
+        assert!(
+            program.contains(code.trim_end()),
+            "not in the program:\n{code}"
+        );
+    }
 }

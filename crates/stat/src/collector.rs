@@ -279,7 +279,10 @@ impl Collector {
             if let Some(scope) = wider.max() {
                 shown.wider.insert(MetricName::clone(name), scope);
             }
-            if inputs.iter().any(|input| readings.is_partial(input, interval)) {
+            if inputs
+                .iter()
+                .any(|input| readings.is_partial(input, interval))
+            {
                 shown.partial.insert(MetricName::clone(name));
             }
         };

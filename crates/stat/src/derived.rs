@@ -176,7 +176,10 @@ mod tests {
     #[test]
     fn numbers_with_exponents() {
         for (text, plain) in [
-            ("energy_pkg*1e9/instructions", "energy_pkg*1000000000/instructions"),
+            (
+                "energy_pkg*1e9/instructions",
+                "energy_pkg*1000000000/instructions",
+            ),
             ("x/1.5e-3+2E2", "x/0.0015+200"),
             // Names may look like numbers from their second character on.
             ("x1e9+l2e3*r1", "x1e9+l2e3*r1"),

@@ -122,7 +122,10 @@ impl Apt {
         )?;
         for deb in fs::read_dir(debs.path())? {
             let deb = deb?.path();
-            tool(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into), "dpkg")?;
+            tool(
+                Command::new("dpkg-deb").arg("-x").arg(deb).arg(into),
+                "dpkg",
+            )?;
         }
         Ok(())
     }

@@ -44,7 +44,11 @@ impl Module for Memory {
     }
 
     fn period(&mut self, context: &ModuleContext<'_>) -> Result<ModuleValues, MachineError> {
-        let pids: BTreeSet<i32> = context.threads.iter().map(|thread| thread.info.pid).collect();
+        let pids: BTreeSet<i32> = context
+            .threads
+            .iter()
+            .map(|thread| thread.info.pid)
+            .collect();
         // A process that has exited has no memory any more, and no reading.
         let readings = pids.into_iter().filter_map(|pid| {
             Some(Reading {

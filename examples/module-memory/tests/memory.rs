@@ -16,7 +16,9 @@ fn run(args: &[&str]) -> Output {
 fn the_memory_of_a_program() {
     // The shell keeps 30 MB while it sleeps.
     let script = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); sleep 2; echo ${#x}";
-    let args = ["stat", "--json", "-i", "100ms", "--by", "process", "-V", "rss"];
+    let args = [
+        "stat", "--json", "-i", "100ms", "--by", "process", "-V", "rss",
+    ];
     let output = run(&[&args[..], &["--", "sh", "-c", script]].concat());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");

@@ -74,7 +74,9 @@ pub(super) fn text_in(path: &Path) -> io::Result<String> {
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut text = String::new();
     let file = File::open(path).map_err(wrong)?;
-    file.take(LONGEST).read_to_string(&mut text).map_err(wrong)?;
+    file.take(LONGEST)
+        .read_to_string(&mut text)
+        .map_err(wrong)?;
     Ok(text.trim().to_owned())
 }
 

@@ -93,7 +93,12 @@ pub(super) mod tests {
         let found = sensors(folder.path());
         let found: Vec<(&str, bool)> = found
             .iter()
-            .map(|sensor| (sensor.name.as_str(), matches!(sensor.value, Value::Power(_))))
+            .map(|sensor| {
+                (
+                    sensor.name.as_str(),
+                    matches!(sensor.value, Value::Power(_)),
+                )
+            })
             .collect();
         assert_eq!(
             found,

@@ -140,7 +140,10 @@ impl EnergyModule {
             .retain(|metric| sources.iter().any(|source| source.metric == metric.name));
         let names: BTreeSet<&str> = dead.iter().map(|(source, _)| &*source.metric).collect();
         let names: Vec<&str> = names.into_iter().collect();
-        let text = format!("counters that stand still are left out: {}", names.join(", "));
+        let text = format!(
+            "counters that stand still are left out: {}",
+            names.join(", ")
+        );
         self.remarks.push(Remark::warning("no-energy", text));
     }
 
@@ -162,11 +165,12 @@ impl EnergyModule {
                 Ok(())
             }
             other => {
-                let by_perf = power_pmu::open(sysfs).and_then(|domains| match (domains, other) {
-                    (domains, _) if !domains.is_empty() => Ok(domains),
-                    (domains, Ok(_)) => Ok(domains),
-                    (_, Err(error)) => Err(refused(error)),
-                })?;
+                let by_perf =
+                    power_pmu::open(sysfs).and_then(|domains| match (domains, other) {
+                        (domains, _) if !domains.is_empty() => Ok(domains),
+                        (domains, Ok(_)) => Ok(domains),
+                        (_, Err(error)) => Err(refused(error)),
+                    })?;
                 if !by_perf.is_empty() {
                     self.say("RAPL counters (perf's PMU power)");
                 }
@@ -204,7 +208,10 @@ impl EnergyModule {
     fn add_domain(&mut self, domain: &str, scope: MetricScope, subject: Subject, from: From) {
         let (name, about) = match domain {
             "package" => ("energy_pkg".to_owned(), "energy of whole packages"),
-            "core" => ("energy_cores".to_owned(), "energy of all cores of a package"),
+            "core" => (
+                "energy_cores".to_owned(),
+                "energy of all cores of a package",
+            ),
             "uncore" => (
                 "energy_uncore".to_owned(),
                 "energy of what is beside the cores, mostly graphics",
@@ -355,7 +362,9 @@ impl Module for EnergyModule {
             From::Pmu(_) | From::Power(_) => None,
         });
         let seconds = |range: u64| range / (MOST_WATTS * 1_000_000);
-        ranges.min().map(|range| Duration::from_secs(seconds(range).max(1)))
+        ranges
+            .min()
+            .map(|range| Duration::from_secs(seconds(range).max(1)))
     }
 
     fn refresh(&mut self) {

@@ -48,7 +48,10 @@ struct Found {
 
 /// The events of the PMU, as sysfs describes them.
 fn events(sysfs: &Path) -> Vec<Found> {
-    let folder = sysfs.join("bus/event_source/devices").join(PMU).join("events");
+    let folder = sysfs
+        .join("bus/event_source/devices")
+        .join(PMU)
+        .join("events");
     let event = |(event, domain): &(&'static str, &'static str)| {
         let scale = fs::read_to_string(folder.join(format!("{event}.scale"))).ok()?;
         let scale = scale.trim().parse().ok()?;
@@ -63,14 +66,21 @@ fn events(sysfs: &Path) -> Vec<Found> {
 
 /// The PUs on which its events are read: one a package.
 fn pus(sysfs: &Path) -> PuSet {
-    let mask = sysfs.join("bus/event_source/devices").join(PMU).join("cpumask");
+    let mask = sysfs
+        .join("bus/event_source/devices")
+        .join(PMU)
+        .join("cpumask");
     let text = fs::read_to_string(mask).unwrap_or_default();
     text.trim().parse().unwrap_or_default()
 }
 
 fn package_of(sysfs: &Path, pu: u32) -> Option<u32> {
     let file = format!("devices/system/cpu/cpu{pu}/topology/physical_package_id");
-    fs::read_to_string(sysfs.join(file)).ok()?.trim().parse().ok()
+    fs::read_to_string(sysfs.join(file))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Opens all domains of all packages, if there is such a PMU.

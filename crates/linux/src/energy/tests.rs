@@ -43,7 +43,12 @@ fn joules_of_packages_and_domains() {
     let powercap = sysfs.path().join("class/powercap");
     zone(&powercap, "intel-rapl:0", "package-0", 1_000_000);
     zone(&powercap, "intel-rapl:0:0", "dram", 0);
-    zone(&powercap, "intel-rapl:1", "package-1-die-0", 262_143_000_000);
+    zone(
+        &powercap,
+        "intel-rapl:1",
+        "package-1-die-0",
+        262_143_000_000,
+    );
     zone(&powercap, "intel-rapl:2", "package-1-die-1", 0);
     let mut module = EnergyModule::open_unchecked(sysfs.path()).unwrap();
     assert_eq!(module.refresh_every(), Some(Duration::from_secs(262)));
@@ -76,11 +81,19 @@ fn counters_that_stand_still_are_not_believed() {
     let powercap = sysfs.path().join("class/powercap");
     zone(&powercap, "intel-rapl:0", "package-0", 0);
     let why = EnergyModule::open(sysfs.path()).err().unwrap().to_string();
-    assert!(why.contains("stand still") && why.contains("powercap"), "{why}");
+    assert!(
+        why.contains("stand still") && why.contains("powercap"),
+        "{why}"
+    );
     // A sensor may.
     juno(&sysfs.path().join("class/hwmon"));
     let mut module = EnergyModule::open(sysfs.path()).unwrap();
-    assert!(module.provides().iter().all(|metric| &*metric.name != "energy_pkg"));
+    assert!(
+        module
+            .provides()
+            .iter()
+            .all(|metric| &*metric.name != "energy_pkg")
+    );
     assert!(module.remarks()[0].text.contains("energy_pkg"));
 }
 
@@ -115,8 +128,14 @@ fn a_refusal_names_the_file_and_the_remedy() {
         "/sys/class/powercap/intel-rapl:0/energy_uj: Permission denied (os error 13)",
     );
     let why = refused(denied).to_string();
-    assert!(why.contains("intel-rapl:0/energy_uj: not permitted"), "{why}");
-    assert!(why.contains("as root") && !why.contains("os error"), "{why}");
+    assert!(
+        why.contains("intel-rapl:0/energy_uj: not permitted"),
+        "{why}"
+    );
+    assert!(
+        why.contains("as root") && !why.contains("os error"),
+        "{why}"
+    );
 }
 
 #[test]

@@ -115,7 +115,9 @@ impl Group {
 
     /// Writes one thread, as the file takes only one at a time on older kernels.
     fn add(&self, tid: i32) -> io::Result<()> {
-        let mut tasks = OpenOptions::new().write(true).open(self.path.join("tasks"))?;
+        let mut tasks = OpenOptions::new()
+            .write(true)
+            .open(self.path.join("tasks"))?;
         tasks.write_all(tid.to_string().as_bytes())
     }
 
@@ -229,7 +231,9 @@ pub(super) fn remove_leftovers_of(tree: &Tree) -> Leftovers {
         match fs::remove_dir(&path) {
             Ok(()) => leftovers.removed += 1,
             Err(error) => {
-                leftovers.failed.push(format!("{}: {error}", path.display()));
+                leftovers
+                    .failed
+                    .push(format!("{}: {error}", path.display()));
             }
         }
     }

@@ -178,7 +178,9 @@ impl ResctrlModule {
 /// What the module needs.
 pub(crate) fn needs() -> Vec<Need> {
     vec![
-        Need::File("a mounted resctrl (mount -t resctrl resctrl /sys/fs/resctrl) with info/L3_MON".into()),
+        Need::File(
+            "a mounted resctrl (mount -t resctrl resctrl /sys/fs/resctrl) with info/L3_MON".into(),
+        ),
         Need::Permission("to make groups in its mon_groups: root".into()),
     ]
 }

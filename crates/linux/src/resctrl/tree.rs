@@ -158,7 +158,11 @@ mod tests {
         let why = Tree::open(root.clone()).unwrap_err().to_string();
         assert!(why.contains("mon_features"), "{why}");
         fs::create_dir_all(root.join("info/L3_MON")).unwrap();
-        fs::write(root.join("info/L3_MON/mon_features"), "llc_occupancy\nmbm_total_bytes\n").unwrap();
+        fs::write(
+            root.join("info/L3_MON/mon_features"),
+            "llc_occupancy\nmbm_total_bytes\n",
+        )
+        .unwrap();
         fs::write(root.join("info/L3_MON/num_rmids"), "224\n").unwrap();
         let tree = Tree::open(root).unwrap();
         assert_eq!((tree.features.len(), tree.rmids), (2, 224));

@@ -79,7 +79,9 @@ impl Catalogue {
             .iter()
             .position(|entry| entry.metrics.iter().any(has));
         // Sensors have names of their own.
-        let sensor = ["energy_", "power_"].iter().any(|prefix| name.starts_with(prefix));
+        let sensor = ["energy_", "power_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
         declared.or_else(|| {
             let energy = self.entries.iter().position(|entry| entry.name == "energy");
             energy.filter(|_| sensor)
@@ -127,7 +129,10 @@ pub fn modules(args: &ModulesArgs, own: Vec<Entry>) -> Result<ExitCode> {
     let catalogue = Catalogue::new(own, &args.modules, place)?;
     let mut wanted: Vec<usize> = Vec::new();
     for name in &args.names {
-        let by_name = catalogue.entries.iter().position(|entry| *entry.name == **name);
+        let by_name = catalogue
+            .entries
+            .iter()
+            .position(|entry| *entry.name == **name);
         let Some(at) = by_name.or_else(|| catalogue.owner_of_metric(name)) else {
             let hint = did_you_mean_one_of(name, catalogue.names());
             bail!("{name}: no such module or metric; {hint}");

@@ -48,7 +48,10 @@ pub(super) fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
 fn recover_groups() -> Vec<Remark> {
     let leftovers = resctrl::remove_leftovers();
     let removed = (leftovers.removed > 0).then(|| {
-        let text = format!("of a killed perch {} removed", restore::groups(leftovers.removed));
+        let text = format!(
+            "of a killed perch {} removed",
+            restore::groups(leftovers.removed)
+        );
         Remark::note("recovered", text)
     });
     let failed = leftovers.failed.into_iter().map(|why| {

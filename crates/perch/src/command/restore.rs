@@ -106,7 +106,10 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
             super::print(&format!("{path}: {}", sentence(&recovery)))?;
         }
         if groups.removed > 0 {
-            super::print(&format!("resctrl: {} removed", self::groups(groups.removed)))?;
+            super::print(&format!(
+                "resctrl: {} removed",
+                self::groups(groups.removed)
+            ))?;
         }
         for why in groups.failed {
             super::print(&format!("resctrl: {why}"))?;

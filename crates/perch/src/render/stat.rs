@@ -69,7 +69,10 @@ fn metric_text(metrics: &RowMetrics, name: &str) -> String {
     let Some(metric) = metric.filter(|metric| metric.confidence > 0.0) else {
         return "-".to_owned();
     };
-    let mark = match (metrics.wider.contains_key(name), metrics.partial.contains(name)) {
+    let mark = match (
+        metrics.wider.contains_key(name),
+        metrics.partial.contains(name),
+    ) {
         (true, _) => "^",
         (false, true) => ">",
         (false, false) => "",
@@ -395,9 +398,9 @@ fn wider_note(wanted: &Wanted, collector: &Collector) -> String {
         MetricScope::Pu | MetricScope::Package => "the whole package, whatever runs there",
         MetricScope::Machine => "the whole machine, whatever runs there",
     };
-    let notes = wider
-        .iter()
-        .map(|(scope, names)| wrapped("^  ", &format!("{}: of {}", names.join(", "), whole(scope))));
+    let notes = wider.iter().map(|(scope, names)| {
+        wrapped("^  ", &format!("{}: of {}", names.join(", "), whole(scope)))
+    });
     notes.collect()
 }
 

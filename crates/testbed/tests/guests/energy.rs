@@ -68,7 +68,10 @@ fn joules_of_packages_and_of_instructions() {
     let watts = |entity: &Value, name: &str| {
         let metric = &entity["metrics"][name];
         assert_eq!(metric["unit"], "J", "{entity:#}");
-        assert!(metric["of"].is_null() && metric["partial"].is_null(), "{entity:#}");
+        assert!(
+            metric["of"].is_null() && metric["partial"].is_null(),
+            "{entity:#}"
+        );
         number(&metric["value"]) / number(&entity["observed_s"])
     };
     let packages = machine["totals"].as_array().unwrap();
@@ -76,9 +79,15 @@ fn joules_of_packages_and_of_instructions() {
     for package in packages {
         let expected = 20.0 * (number(&package["id"]) + 1.0);
         let found = watts(package, "energy_pkg");
-        assert!((found / expected - 1.0).abs() < 0.02, "{found} W: {machine:#}");
+        assert!(
+            (found / expected - 1.0).abs() < 0.02,
+            "{found} W: {machine:#}"
+        );
         let found = watts(package, "energy_dram");
-        assert!((found / expected - 0.25).abs() < 0.01, "{found} W: {machine:#}");
+        assert!(
+            (found / expected - 0.25).abs() < 0.01,
+            "{found} W: {machine:#}"
+        );
     }
     let all = number(&machine["all"]["metrics"]["energy_pkg"]["value"]);
     let wall = number(&machine["wall_s"]);
@@ -92,7 +101,10 @@ fn joules_of_packages_and_of_instructions() {
     }
     let instructions = number(&all["counts"]["instructions"]["value"]);
     let expected = number(&energy["value"]) * 1e9 / instructions;
-    assert!((number(&each["value"]) / expected - 1.0).abs() < 1e-6, "{program:#}");
+    assert!(
+        (number(&each["value"]) / expected - 1.0).abs() < 1e-6,
+        "{program:#}"
+    );
     let power = number(&energy["value"]) / number(&program["wall_s"]);
     assert!((power / 60.0 - 1.0).abs() < 0.1, "{power} W: {program:#}");
 }

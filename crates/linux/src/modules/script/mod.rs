@@ -213,7 +213,9 @@ impl Module for ScriptModule {
 
     fn needs(&self) -> Vec<Need> {
         let events = self.hello.events.iter();
-        events.map(|event| Need::Event(event.clone().into())).collect()
+        events
+            .map(|event| Need::Event(event.clone().into()))
+            .collect()
     }
 
     fn wants(&self) -> WantedEvents {
@@ -240,7 +242,9 @@ impl Module for ScriptModule {
                 self.misses += 1;
                 if self.misses >= MOST_MISSES {
                     let said = self.process.as_ref().map(Process::said).unwrap_or_default();
-                    self.give_up(&format!("it did not answer {MOST_MISSES} times in a row{said}"));
+                    self.give_up(&format!(
+                        "it did not answer {MOST_MISSES} times in a row{said}"
+                    ));
                 }
                 Ok(ModuleValues::default())
             }

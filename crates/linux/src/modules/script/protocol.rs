@@ -180,7 +180,11 @@ impl Hello {
             ));
         }
         let names = raw.metrics.iter().map(|metric| &metric.name);
-        if let Some(name) = [&raw.name].into_iter().chain(names).find(|name| !is_name(name)) {
+        if let Some(name) = [&raw.name]
+            .into_iter()
+            .chain(names)
+            .find(|name| !is_name(name))
+        {
             return Err(format!(
                 "`{}` is no name: use up to {LONGEST} lower-case letters, digits, `_` and `-`, a letter first",
                 text::printable(&short(name))
@@ -256,6 +260,7 @@ fn full() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perch_core::{Count, CountQuality, Metrics, ThreadId};
     use proptest::prelude::*;
 
     const HELLO: &str = r#"{"protocol":1,"name":"fans","about":"speed of fans","metrics":[{"name":"fan_speed",
@@ -264,9 +269,82 @@ mod tests {
     #[test]
     fn an_answer_is_read() {
         let hello = Hello::parse(&HELLO.replace('\n', "")).unwrap();
-        assert_eq!((hello.name.as_str(), &*hello.metrics[0].name), ("fans", "fan_speed"));
+        assert_eq!(
+            (hello.name.as_str(), &*hello.metrics[0].name),
+            ("fans", "fan_speed")
+        );
         assert!(hello.threads && hello.wants.exits && !hello.wants.starts);
         assert_eq!(hello.events, ["cycles"]);
+    }
+
+    /// The JSON of an indented block of the page, which begins with this text; lines that belong together are joined.
+    fn of_page(begins: &str) -> String {
+        let page = include_str!("../../../../../docs/modules.md");
+        let mut lines = page
+            .lines()
+            .skip_while(|line| !line.trim().starts_with(begins));
+        let first = lines.next().unwrap().trim().to_owned();
+        // Further lines of an object are indented by one more.
+        let more = lines.take_while(|line| line.starts_with("     "));
+        more.fold(first, |text, line| text + line.trim())
+    }
+
+    #[test]
+    fn the_page_shows_what_is_spoken() {
+        let hello = Hello::parse(&of_page("{\"protocol\":1")).unwrap();
+        assert_eq!(hello.name, "fans");
+        let values: Values = serde_json::from_str(&of_page("{\"seq\":1")).unwrap();
+        assert_eq!((values.seq, values.values[0].value), (1, 1250.0));
+        let id = ThreadId { tid: 7, start: 123 };
+        let info = ThreadInfo {
+            id,
+            pid: 7,
+            name: "app".into(),
+            process: "app".into(),
+        };
+        let sample = ThreadSample {
+            info: info.clone(),
+            interval: 1_000_000_000,
+            cpu_time: 900_000_000,
+            wait_time: 10_000_000,
+            switches: Some(90),
+            migrations: Some(4),
+            last_pu: Some(3),
+            mask: None,
+            counts: vec![Count {
+                alias: "cycles".into(),
+                value: 3e9,
+                quality: CountQuality::Exact,
+            }],
+            event_set: None,
+            metrics: Metrics::default(),
+        };
+        let on_pu_2 = ThreadSample {
+            last_pu: Some(2),
+            ..sample.clone()
+        };
+        let asked = Request::Sample {
+            seq: 1,
+            interval_s: 1.0,
+            threads: Some(vec![(&sample).into()]),
+        };
+        for (request, begins) in [
+            (Request::Hello { protocol: VERSION }, "{\"type\":\"hello\""),
+            (asked, "{\"type\":\"sample\""),
+            (ThreadEvent::Started(&info).into(), "{\"type\":\"start\""),
+            (ThreadEvent::Exited(id).into(), "{\"type\":\"exit\""),
+            (
+                ThreadEvent::Migrated(&on_pu_2, 4).into(),
+                "{\"type\":\"migration\"",
+            ),
+            (
+                ThreadEvent::Switched(&sample, 90).into(),
+                "{\"type\":\"switch\"",
+            ),
+        ] {
+            let page: serde_json::Value = serde_json::from_str(&of_page(begins)).unwrap();
+            assert_eq!(serde_json::to_value(request).unwrap(), page);
+        }
     }
 
     #[test]

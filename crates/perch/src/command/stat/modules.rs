@@ -80,13 +80,17 @@ impl Chosen {
         }
         if name == "accounting" {
             let formulas = ACCOUNTED.iter().map(|(_, formula)| Derived::parse(formula));
-            self.accounted.extend(formulas.collect::<Result<Vec<_>, _>>()?);
+            self.accounted
+                .extend(formulas.collect::<Result<Vec<_>, _>>()?);
             return Ok(());
         }
         let of_metric = catalogue.owner_of_metric(name);
         let of_module = match of_metric {
             Some(_) => None,
-            None => catalogue.entries.iter().position(|entry| *entry.name == *name),
+            None => catalogue
+                .entries
+                .iter()
+                .position(|entry| *entry.name == *name),
         };
         let Some(at) = of_metric.or(of_module) else {
             let hint = did_you_mean_one_of(name, catalogue.names());
