@@ -26,6 +26,7 @@ mkdir -p "$doc/docs" "$doc/examples"
 cp -r --no-preserve=mode,ownership docs/. "$doc/docs/"
 # The command has them embedded; these are to copy from.
 cp -r --no-preserve=mode,ownership profiles machines workloads experiments "$doc/examples/"
+cp -r --no-preserve=ownership examples/modules "$doc/examples/"
 
 # dpkg-shlibdeps finds the libraries' packages; it reads a control file that it needs for nothing else.
 scratch=$(mktemp -d)

@@ -38,7 +38,10 @@ pub use event::{Count, CountQuality, EventChoice, EventPlan, EventSet, Limits};
 pub use irq::{IrqBinding, IrqChange, IrqLevel, IrqLoad, IrqSample, IrqState, IrqStep, Irqs};
 pub use machine::{Launch, Machine, Targets, Wake};
 pub use metric::{Metric, MetricName, MetricSource, Metrics, Thresholds};
-pub use module::{Module, ModuleContext};
+pub use module::{
+    MetricInfo, MetricKind, MetricScope, Module, ModuleContext, ModuleValues, Need, Reading,
+    Subject, ThreadEvent, WantedEvents,
+};
 pub use observation::{
     CountedSet, Observation, Origin, ProcessState, PuSample, Sharing, Source, TargetSample,
     ThreadSample, Window,

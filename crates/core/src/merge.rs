@@ -1,8 +1,8 @@
 //! Several intervals in a row as one: perch may look more often than it decides.
 
 use crate::{
-    Count, CountQuality, CountedSet, IrqSample, Metric, Metrics, Observation, PuSample,
-    TargetSample, ThreadId, ThreadSample,
+    Count, CountQuality, CountedSet, IrqSample, Metric, MetricKind, Metrics, Observation, PuSample,
+    Reading, TargetSample, ThreadId, ThreadSample,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -55,6 +55,12 @@ impl Observation {
             &later.nices,
             |sample| sample.thread,
             Clone::clone_from,
+        );
+        merge(
+            &mut self.readings,
+            &later.readings,
+            |reading| (reading.subject, reading.name.clone()),
+            add_reading,
         );
         add_sharing(self, later, before);
         self.ended.extend(&later.ended);
@@ -123,6 +129,15 @@ fn add_sharing(sum: &mut Observation, later: &Observation, before: u64) {
             sum.confidence = sum.confidence.max(next.confidence);
         },
     );
+}
+
+/// Amounts add up; of states and ratios the later one counts, as of metrics.
+fn add_reading(sum: &mut Reading, next: &Reading) {
+    let before = sum.metric.value;
+    sum.clone_from(next);
+    if next.kind == MetricKind::Amount {
+        sum.metric.value += before;
+    }
 }
 
 fn add_thread(sum: &mut ThreadSample, next: &ThreadSample) {

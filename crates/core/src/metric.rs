@@ -63,6 +63,8 @@ pub enum MetricSource {
     Model,
     /// The simulated machine.
     Simulation,
+    /// A sensor of the machine, or what else a monitoring module reads.
+    Sensor,
 }
 
 /// The value of one metric, with its confidence and source.

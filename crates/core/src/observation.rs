@@ -1,7 +1,8 @@
 //! What a machine saw in one interval.
 
 use crate::{
-    Count, IrqSample, Metrics, NiceSample, ProcessId, PuSet, Remark, ThreadId, ThreadInfo, Topology,
+    Count, IrqSample, Metrics, NiceSample, ProcessId, PuSet, Reading, Remark, ThreadId, ThreadInfo,
+    Topology,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -165,6 +166,9 @@ pub struct Observation {
     /// The PUs, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pus: Vec<PuSample>,
+    /// What modules know about processes, PUs, packages and the machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readings: Vec<Reading>,
     /// Interrupts, of devices and of PUs; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irqs: Vec<IrqSample>,

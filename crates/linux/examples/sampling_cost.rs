@@ -250,9 +250,10 @@ fn period_of(module: &mut SamplerModule, ids: &[ThreadId]) -> Vec<(ThreadId, Met
         topology: &topology,
         interval: 1_000_000_000,
         threads: &threads,
+        pus: &[],
         ended: &[],
     };
-    module.period(&context).expect("a period")
+    module.period(&context).expect("a period").threads
 }
 
 fn own_time() -> u64 {

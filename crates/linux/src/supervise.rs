@@ -1,6 +1,7 @@
 //! The live machine under a command: signals, the launched program and its orphans, and the end of all targets.
 
 use crate::{
+    helpers,
     launch::{self, Child},
     limits::{Budget, Kept, Purpose},
     machine::{Builder, LiveMachine},
@@ -236,7 +237,7 @@ impl LinuxMachine {
             let reaped = libc::wait4(pid, std::ptr::null_mut(), libc::WNOHANG, &raw mut usage);
             (reaped, usage)
         };
-        if reaped == pid {
+        if reaped == pid && !helpers::is_helper(pid) {
             let time = |time: libc::timeval| {
                 time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
             };
@@ -246,8 +247,11 @@ impl LinuxMachine {
     }
 }
 
-/// Whether this process has a child, running or not yet waited for.
+/// Whether this process has a child, running or not yet waited for, besides perch's own helpers.
 fn has_children() -> bool {
+    if helpers::are_all_children() == Some(true) {
+        return false;
+    }
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }

@@ -4,8 +4,8 @@ mod common;
 
 use common::{alone, launch, machine};
 use perch_core::{
-    EventPlan, Machine, MachineError, Metrics, Module, ModuleContext, Observation, Targets,
-    ThreadId, metric::names,
+    EventPlan, Machine, MachineError, MetricInfo, Metrics, Module, ModuleContext, ModuleValues,
+    Need, Observation, Targets, metric::names,
 };
 use perch_linux::LinuxMachine;
 use rustix::{
@@ -152,15 +152,15 @@ fn a_cpu_that_cannot_be_sampled_does_not_end_the_session() {
 struct Failing(usize);
 
 impl Module for Failing {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "failing"
     }
 
-    fn provides(&self) -> &[&'static str] {
-        &[]
+    fn provides(&self) -> Vec<MetricInfo> {
+        Vec::new()
     }
 
-    fn period(&mut self, _: &ModuleContext<'_>) -> Result<Vec<(ThreadId, Metrics)>, MachineError> {
+    fn period(&mut self, _: &ModuleContext<'_>) -> Result<ModuleValues, MachineError> {
         self.0 += 1;
         Err(MachineError::Other(format!("failure {}", self.0)))
     }
@@ -184,7 +184,7 @@ fn a_module_that_fails_does_not_end_the_session() {
         remarks.extend(observation.remarks);
     }
     remarks.retain(|remark| remark.text.contains("failing"));
-    let expected = "module `failing` fails, so that less is known of threads: failure 1".to_owned();
+    let expected = "module `failing` fails, so that less is known: failure 1".to_owned();
     assert_eq!(remarks.len(), 1);
     assert_eq!(remarks[0].text, expected);
     while machine.wait(Duration::from_secs(2)).unwrap() == perch_core::Wake::Period {}
@@ -194,20 +194,20 @@ fn a_module_that_fails_does_not_end_the_session() {
 struct Needy;
 
 impl Module for Needy {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "needy"
     }
 
-    fn provides(&self) -> &[&'static str] {
-        &[]
+    fn provides(&self) -> Vec<MetricInfo> {
+        Vec::new()
     }
 
-    fn needs(&self) -> &[&'static str] {
-        &["watts"]
+    fn needs(&self) -> Vec<Need> {
+        vec![Need::Metric("watts".into())]
     }
 
-    fn period(&mut self, _: &ModuleContext<'_>) -> Result<Vec<(ThreadId, Metrics)>, MachineError> {
-        Ok(Vec::new())
+    fn period(&mut self, _: &ModuleContext<'_>) -> Result<ModuleValues, MachineError> {
+        Ok(ModuleValues::default())
     }
 
     fn description(&self) -> String {

@@ -95,8 +95,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The error with its causes, each printed once.
-fn describe(error: &anyhow::Error) -> String {
+/// The error with its causes, each told once.
+pub fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error
         .chain()

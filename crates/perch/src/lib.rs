@@ -15,6 +15,11 @@ use std::{ffi::OsString, process::ExitCode};
 
 /// The whole command, from `argv` to the exit code.
 pub fn main() -> ExitCode {
+    main_with(Vec::new())
+}
+
+/// The same with monitoring modules of one's own: `perch modules` lists them, and `perch stat -V` takes their metrics.
+pub fn main_with(own: Vec<perch_linux::modules::Entry>) -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
     let args = match args::Args::try_parse_from(&given) {
         Ok(args) => args,
@@ -26,7 +31,7 @@ pub fn main() -> ExitCode {
             None => args::hinted(error, &given).exit(),
         },
     };
-    match command::dispatch(args) {
+    match command::dispatch(args, own) {
         Ok(code) => code,
         // The unit was taken for the program.
         Err(error) => match (error.downcast_ref(), args::split_time(&given)) {

@@ -193,7 +193,10 @@ impl Profile {
             MetricSource::Counters | MetricSource::Simulation => {
                 self.fp_threshold_counters.unwrap_or(sampling)
             }
-            MetricSource::Sampling | MetricSource::Kernel | MetricSource::Model => sampling,
+            MetricSource::Sampling
+            | MetricSource::Kernel
+            | MetricSource::Model
+            | MetricSource::Sensor => sampling,
         }
     }
 

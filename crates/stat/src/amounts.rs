@@ -249,10 +249,11 @@ impl Amounts {
         counts.collect()
     }
 
-    /// The metrics that the machine or its modules gave.
-    pub fn given(&self) -> Metrics {
+    /// The metrics of threads that the machine or its modules gave; `amounts` names those that add up besides the known
+    /// ones.
+    pub fn given(&self, amounts: &[MetricName]) -> Metrics {
         let metric = |(name, given): (&MetricName, &Given)| {
-            let adds_up = names::AMOUNTS.contains(&&**name);
+            let adds_up = names::AMOUNTS.contains(&&**name) || amounts.contains(name);
             let value = match adds_up || given.weight <= 0.0 {
                 true => given.sum,
                 false => given.weighted / given.weight,

@@ -1,13 +1,16 @@
 //! From observations to rows: one an entity, interval and event set.
 
 use crate::{
-    Amounts, By, Derived, Entity, Totals,
+    Amounts, By, Derived, Entity, Readings, Totals,
     phases::{Detector, Method},
+    readings::Interval,
 };
-use perch_core::{MetricName, Metrics, Observation, ThreadId, ThreadSample, Topology, Window};
+use perch_core::{
+    MetricName, MetricScope, Metrics, Observation, ThreadId, ThreadSample, Topology, Window,
+};
 use perch_profile::Profile;
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -24,6 +27,8 @@ pub struct Options {
     pub of_profile: Vec<MetricName>,
     /// Metrics of the machine and its modules that are shown.
     pub given: Vec<MetricName>,
+    /// Those of them, of threads, that add up over time.
+    pub given_amounts: Vec<MetricName>,
     /// How changes of phase are detected.
     pub phases: Method,
     /// Whether only rounds are shown of which every set is from one phase.
@@ -70,8 +75,21 @@ pub struct Row {
     pub new_phase: bool,
     /// What was done.
     pub amounts: Amounts,
+    /// What modules know about it.
+    pub readings: Readings,
     /// Metrics from counts, formulas and modules.
-    pub metrics: Metrics,
+    pub metrics: RowMetrics,
+}
+
+/// The metrics of a row, with what must be said about them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RowMetrics {
+    /// The values.
+    pub values: Metrics,
+    /// Metrics that are about more than the row, and about what.
+    pub wider: BTreeMap<MetricName, MetricScope>,
+    /// Amounts of a part of the time only: lower bounds.
+    pub partial: BTreeSet<MetricName>,
 }
 
 /// What a sample is added to.
@@ -127,6 +145,10 @@ impl Collector {
         let at = observation.at.saturating_sub(began);
         let by = self.options.by;
         let ended: HashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let modules = Interval::new(observation, topology);
+        // What was observed at all, with the processes of its threads: only needed for what modules know.
+        let mut observed: BTreeMap<Entity, BTreeSet<i32>> = BTreeMap::new();
+        let mut processes: BTreeSet<i32> = BTreeSet::new();
         let mut groups: BTreeMap<(Entity, Option<u32>), Row> = BTreeMap::new();
         let mut add = |about: About<'_>, set: Option<u32>, interval: u64, amounts: &Amounts| {
             let row = groups
@@ -143,7 +165,8 @@ impl Collector {
                     phase: 0,
                     new_phase: false,
                     amounts: Amounts::default(),
-                    metrics: Metrics::default(),
+                    readings: Readings::default(),
+                    metrics: RowMetrics::default(),
                 });
             row.interval = row.interval.max(interval);
             row.amounts.add(amounts);
@@ -151,14 +174,17 @@ impl Collector {
         for sample in &observation.threads {
             let amounts = Amounts::of_thread(sample);
             self.totals.thread(sample, &amounts);
+            let entity = Entity::of_thread(by, &sample.info);
+            if let Some(entity) = entity.clone().filter(|_| !modules.is_empty()) {
+                processes.insert(sample.info.pid);
+                observed.entry(entity).or_default().insert(sample.info.pid);
+            }
             let gone = ended.contains(&sample.info.id);
             // A thread that neither ran nor ended has nothing to show.
             if amounts.cpu_time == 0 && amounts.values.is_empty() && !gone {
                 continue;
             }
-            let Some(entity) = Entity::of_thread(by, &sample.info) else {
-                continue;
-            };
+            let Some(entity) = entity else { continue };
             let (name, pid) = Entity::labels(by, &sample.info);
             let event = match gone && by == By::Thread {
                 true => Event::Exit,
@@ -182,6 +208,9 @@ impl Collector {
             let amounts = Amounts::of_pu(sample);
             self.totals.pu(sample, &amounts, topology);
             if let Some(entity) = Entity::of_pu(by, sample.pu, topology) {
+                if !modules.is_empty() {
+                    observed.entry(entity.clone()).or_default();
+                }
                 let about = About {
                     entity,
                     name: &nameless,
@@ -197,13 +226,29 @@ impl Collector {
             }
         }
         self.totals.period(observation);
+        let all = match by.is_of_pus() {
+            true => Entity::Machine,
+            false => Entity::All,
+        };
+        self.totals.read_all(&modules.of(&all, &processes));
+        let read: BTreeMap<Entity, Readings> = observed
+            .into_iter()
+            .map(|(entity, processes)| {
+                let readings = modules.of(&entity, &processes);
+                self.totals.read(&entity, &readings);
+                (entity, readings)
+            })
+            .collect();
         let rows: Vec<Row> = match self.options.windows {
             true => windows(observation, began),
             false => groups.into_values().collect(),
         };
         let mut shown = Vec::with_capacity(rows.len());
         for mut row in rows {
-            row.metrics = self.metrics(&row.amounts, row.interval);
+            if let Some(readings) = read.get(&row.entity) {
+                row.readings.clone_from(readings);
+            }
+            row.metrics = self.metrics(&row.amounts, &row.readings, row.interval);
             self.follow(row, &mut shown);
         }
         for thread in &observation.ended {
@@ -222,27 +267,47 @@ impl Collector {
         self.broken
     }
 
-    /// The metrics of amounts, as far as they were asked for.
-    pub fn metrics(&self, amounts: &Amounts, interval: u64) -> Metrics {
+    /// The metrics of amounts and readings over this many nanoseconds, as far as they were asked for.
+    pub fn metrics(&self, amounts: &Amounts, readings: &Readings, interval: u64) -> RowMetrics {
         let (of_profile, _) = self
             .profile
             .metrics(None, &amounts.counts(), amounts.cpu_time);
+        let given = amounts.given(&self.options.given_amounts);
         let sources = [
             (of_profile, &self.options.of_profile),
-            (amounts.given(), &self.options.given),
+            (given, &self.options.given),
         ];
-        let mut metrics = Metrics::default();
+        let mut shown = RowMetrics::default();
         for (known, wanted) in sources {
             for (name, metric) in known.iter().filter(|(name, _)| wanted.contains(name)) {
-                metrics.set(MetricName::clone(name), *metric);
+                shown.values.set(MetricName::clone(name), *metric);
+            }
+        }
+        let mut mark = |name: &MetricName, inputs: &[String]| {
+            let wider = inputs.iter().filter_map(|input| readings.wider(input));
+            if let Some(scope) = wider.max() {
+                shown.wider.insert(MetricName::clone(name), scope);
+            }
+            if inputs
+                .iter()
+                .any(|input| readings.is_partial(input, interval))
+            {
+                shown.partial.insert(MetricName::clone(name));
+            }
+        };
+        for name in &self.options.given {
+            if let Some(metric) = readings.get(name) {
+                shown.values.set(MetricName::clone(name), metric);
+                mark(name, &[name.to_string()]);
             }
         }
         for derived in &self.options.derived {
-            if let Some(metric) = derived.of(amounts, interval) {
-                metrics.set(MetricName::clone(&derived.name), metric);
+            if let Some(metric) = derived.of(amounts, readings, interval) {
+                shown.values.set(MetricName::clone(&derived.name), metric);
+                mark(&derived.name, derived.inputs());
             }
         }
-        metrics
+        shown
     }
 
     /// Numbers the row's round and phase, and passes on what is to be shown.
@@ -332,6 +397,7 @@ fn windows(observation: &Observation, began: u64) -> Vec<Row> {
             phase: 0,
             new_phase: false,
             amounts: Amounts::of_window(window),
+            readings: Readings::default(),
             metrics: Metrics::default(),
         })
     };

@@ -1,6 +1,6 @@
 //! Metrics that users define: `-m ipc=instructions/cycles`.
 
-use crate::{Amounts, events::canonical};
+use crate::{Amounts, Readings, events::canonical};
 use perch_core::{Metric, MetricSource};
 use perch_profile::formula::{Formula, is_name};
 use std::sync::Arc;
@@ -59,7 +59,8 @@ impl Derived {
                 name.escape_debug()
             )));
         }
-        let formula = Formula::parse(formula).map_err(|error| wrong(error.message))?;
+        let formula = without_exponents(formula);
+        let formula = Formula::parse(&formula).map_err(|error| wrong(error.message))?;
         let inputs = formula.names().iter().map(|name| canonical(name)).collect();
         Ok(Self {
             name: name.into(),
@@ -69,15 +70,20 @@ impl Derived {
         })
     }
 
-    /// The aliases of the events that it needs.
+    /// The aliases of the events that it needs, and the names of modules' metrics.
     pub fn events(&self) -> impl Iterator<Item = &str> {
         let names = self.inputs.iter().map(String::as_str);
         names.filter(|name| !BESIDES.iter().any(|(known, _)| known == name))
     }
 
-    /// Its value for these amounts over this many nanoseconds; `None` where an event was not counted, or where the
-    /// formula has no value.
-    pub fn of(&self, amounts: &Amounts, interval: u64) -> Option<Metric> {
+    /// The names in its formula, as events and metrics have them.
+    pub fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    /// Its value for these amounts and readings over this many nanoseconds; `None` where an event was not counted, a
+    /// module told nothing, or the formula has no value.
+    pub fn of(&self, amounts: &Amounts, readings: &Readings, interval: u64) -> Option<Metric> {
         let (mut values, mut confidence) = (Vec::new(), 1.0f64);
         for name in &self.inputs {
             let value = match name.as_str() {
@@ -87,11 +93,17 @@ impl Derived {
                 "switches" => amounts.switches? as f64,
                 "migrations" => amounts.migrations? as f64,
                 "threads" => f64::from(amounts.members),
-                event => {
-                    let value = amounts.value(event)?;
-                    confidence = confidence.min(value.share(amounts.cpu_time));
-                    value.estimate(amounts.cpu_time)?
-                }
+                name => match readings.get(name) {
+                    Some(metric) => {
+                        confidence = confidence.min(metric.confidence);
+                        metric.value
+                    }
+                    None => {
+                        let value = amounts.value(name)?;
+                        confidence = confidence.min(value.share(amounts.cpu_time));
+                        value.estimate(amounts.cpu_time)?
+                    }
+                },
             };
             values.push(value);
         }
@@ -102,6 +114,42 @@ impl Derived {
             source: MetricSource::Counters,
         })
     }
+}
+
+/// The formula with numbers such as `1e9` written out, as [`Formula`] wants them.
+fn without_exponents(formula: &str) -> String {
+    let mut out = String::new();
+    let mut rest = formula;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, number) = rest.split_at(at);
+        out += before;
+        let in_name = before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let mut end = digits(number);
+        if number[end..].starts_with('.') {
+            end += 1 + digits(&number[end + 1..]);
+        }
+        let exponent = number[end..].strip_prefix(['e', 'E']);
+        let sign = exponent.map_or(0, |text| usize::from(text.starts_with(['+', '-'])));
+        let size = exponent.map_or(0, |text| digits(&text[sign..]));
+        let whole = end + 1 + sign + size;
+        let value = match size {
+            1..=3 if !in_name => number[..whole].parse::<f64>().ok(),
+            _ => None,
+        };
+        let length = match value.filter(|value| value.is_finite()) {
+            Some(value) => {
+                out += &value.to_string();
+                whole
+            }
+            None => {
+                out += &number[..end];
+                end
+            }
+        };
+        rest = &number[length..];
+    }
+    out + rest
 }
 
 #[cfg(test)]
@@ -126,6 +174,25 @@ mod tests {
     }
 
     #[test]
+    fn numbers_with_exponents() {
+        for (text, plain) in [
+            (
+                "energy_pkg*1e9/instructions",
+                "energy_pkg*1000000000/instructions",
+            ),
+            ("x/1.5e-3+2E2", "x/0.0015+200"),
+            // Names may look like numbers from their second character on.
+            ("x1e9+l2e3*r1", "x1e9+l2e3*r1"),
+            ("1e+4*0.25", "10000*0.25"),
+            ("1e", "1e"),
+            ("1e9999", "1e9999"),
+            ("3*x2", "3*x2"),
+        ] {
+            assert_eq!(without_exponents(text), plain);
+        }
+    }
+
+    #[test]
     fn values() {
         let mut amounts = Amounts::default();
         (amounts.cpu_time, amounts.members, amounts.switches) = (2_000_000_000, 1, Some(6));
@@ -136,7 +203,10 @@ mod tests {
         };
         amounts.values.insert("llc_misses".into(), value(10.0, 1e9));
         amounts.values.insert("cycles".into(), value(0.0, 2e9));
-        let of = |text: &str| Derived::parse(text).unwrap().of(&amounts, 4_000_000_000);
+        let of = |text: &str| {
+            let derived = Derived::parse(text).unwrap();
+            derived.of(&amounts, &Readings::default(), 4_000_000_000)
+        };
         let found = of("x=llc_misses/cpu_seconds").unwrap();
         assert_eq!((found.value, found.confidence), (10.0, 0.5));
         assert_eq!(of("x=switches/seconds").unwrap().value, 1.5);

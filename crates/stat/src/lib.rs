@@ -16,11 +16,13 @@ mod entity;
 mod events;
 pub mod phases;
 pub mod raw;
+mod readings;
 mod totals;
 
 pub use amounts::{Amounts, Value};
-pub use collector::{Collector, Event, Options, Row};
+pub use collector::{Collector, Event, Options, Row, RowMetrics};
 pub use derived::{Derived, DerivedError};
 pub use entity::{By, Entity};
 pub use events::{Request, RequestError, Requested, RequestedSet, Space, canonical, suggestion};
+pub use readings::Readings;
 pub use totals::{Total, Totals};

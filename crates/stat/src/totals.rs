@@ -1,6 +1,6 @@
 //! What happened over a whole run.
 
-use crate::{Amounts, By, Entity};
+use crate::{Amounts, By, Entity, Readings};
 use perch_core::{Observation, PuSample, ThreadSample, Topology};
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,10 +13,14 @@ pub struct Total {
     pub name: Arc<str>,
     /// Its process, of a thread or process.
     pub pid: Option<i32>,
-    /// Nanoseconds for which it was observed.
+    /// Nanoseconds for which it was observed: of several threads or PUs, those for which any of them was.
     pub interval: u64,
+    /// The observation that was added last, and how much of `interval` is from it.
+    last: (u64, u64),
     /// What it did. An event of a set in rotation was counted for a part of the time.
     pub amounts: Amounts,
+    /// What modules know about it.
+    pub readings: Readings,
 }
 
 /// All entities over the whole run.
@@ -26,6 +30,10 @@ pub struct Totals {
     entities: HashMap<Entity, Total>,
     /// Of programs that were counted as a whole.
     whole: Option<Amounts>,
+    /// What modules know about all entities together.
+    readings: Readings,
+    /// How many observations there were before.
+    observations: u64,
     /// Nanoseconds from the first observation's beginning to the last one's end.
     pub interval: u64,
     /// Threads that came and went between two observations.
@@ -39,12 +47,27 @@ pub struct Totals {
 /// Entities of which a total is kept each; further ones are added up by thread name.
 const MOST_THREADS: usize = 20_000;
 
+impl Total {
+    /// Adds one of its threads or PUs, which was observed for this many nanoseconds in this observation.
+    fn add(&mut self, observation: u64, interval: u64, amounts: &Amounts) {
+        if self.last.0 != observation {
+            self.last = (observation, 0);
+        }
+        let longer = interval.saturating_sub(self.last.1);
+        self.last.1 += longer;
+        self.interval += longer;
+        self.amounts.add(amounts);
+    }
+}
+
 impl Totals {
     pub(crate) fn new(by: By) -> Self {
         Self {
             by,
             entities: HashMap::new(),
             whole: None,
+            readings: Readings::default(),
+            observations: 0,
             interval: 0,
             unseen: 0,
             unmeasured: 0,
@@ -60,21 +83,38 @@ impl Totals {
             entity = Entity::Command(Arc::clone(&sample.info.name));
         }
         let (name, pid) = Entity::labels(self.by, &sample.info);
+        let observation = self.observations;
         let total = self.entry(entity, pid);
         if total.name != *name {
             total.name = Arc::clone(name);
         }
-        total.interval += sample.interval;
-        total.amounts.add(amounts);
+        total.add(observation, sample.interval, amounts);
     }
 
     pub(crate) fn pu(&mut self, sample: &PuSample, amounts: &Amounts, topology: &Topology) {
         let Some(entity) = Entity::of_pu(self.by, sample.pu, topology) else {
             return;
         };
+        let observation = self.observations;
         let total = self.entry(entity, None);
-        total.interval += sample.interval;
-        total.amounts.add(amounts);
+        total.add(observation, sample.interval, amounts);
+    }
+
+    /// What modules know about an entity that was observed in the interval.
+    pub(crate) fn read(&mut self, entity: &Entity, readings: &Readings) {
+        if let Some(total) = self.entities.get_mut(entity) {
+            total.readings.add(readings);
+        }
+    }
+
+    /// What modules know about all entities together.
+    pub(crate) fn read_all(&mut self, readings: &Readings) {
+        self.readings.add(readings);
+    }
+
+    /// What modules know about all entities together: not the sum over rows, which may tell the same.
+    pub fn readings(&self) -> &Readings {
+        &self.readings
     }
 
     pub(crate) fn period(&mut self, observation: &Observation) {
@@ -84,6 +124,7 @@ impl Totals {
                 whole.add(&Amounts::of_target(sample));
             }
         }
+        self.observations += 1;
         self.interval += observation.interval;
         self.unseen += observation.unseen;
         self.unmeasured += observation.unmeasured;
@@ -98,7 +139,9 @@ impl Totals {
                 name: "".into(),
                 pid,
                 interval: 0,
+                last: (u64::MAX, 0),
                 amounts: Amounts::default(),
+                readings: Readings::default(),
             })
     }
 
@@ -132,5 +175,40 @@ impl Totals {
             all.values.clone_from(&whole.values);
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_pus_for_a_second_are_observed_for_a_second() {
+        let topology = Topology {
+            source: "test".into(),
+            packages: Vec::new(),
+            numa_nodes: Vec::new(),
+            caches: Vec::new(),
+            cores: Vec::new(),
+            kinds: Vec::new(),
+            pus: Vec::new(),
+        };
+        let mut totals = Totals::new(By::Machine);
+        for interval in [1_000, 500] {
+            for (pu, observed) in [(0, interval - 100), (1, interval)] {
+                let sample = PuSample {
+                    pu,
+                    interval: observed,
+                    busy: 10,
+                    interrupts: 0,
+                    counts: Vec::new(),
+                    event_set: None,
+                };
+                totals.pu(&sample, &Amounts::of_pu(&sample), &topology);
+            }
+            totals.period(&Observation::default());
+        }
+        let total = totals.by_cpu_time()[0];
+        assert_eq!((total.interval, total.amounts.cpu_time), (1_500, 40));
     }
 }

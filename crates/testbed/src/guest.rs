@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::host::cache_dir;
 use crate::initramfs::Initramfs;
-use crate::kernel::Kernel;
-use crate::module::{self, FakePmu};
+use crate::kernel::{Kernel, Which};
+use crate::module::{self, StandIn};
 use crate::qemu::{End, Machine, Qemu};
 use crate::topology::Topology;
 
@@ -36,6 +36,8 @@ pub struct Guest {
     modules: Vec<String>,
     devices: Vec<String>,
     arguments: Vec<String>,
+    processor: Option<String>,
+    kernel: Which,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +45,7 @@ enum Content {
     File { host: PathBuf, guest: String },
     Program { host: PathBuf, guest: String },
     Text { guest: String, text: String },
-    FakePmu,
+    StandIn(StandIn),
 }
 
 /// What a script in a guest left behind.
@@ -89,6 +91,8 @@ impl Guest {
             modules: PORT_MODULES.map(str::to_owned).to_vec(),
             devices: Vec::new(),
             arguments: Vec::new(),
+            processor: None,
+            kernel: Which::default(),
         }
     }
 
@@ -145,10 +149,30 @@ impl Guest {
         self
     }
 
-    /// Puts the stand-in PMU at [`FakePmu::GUEST_PATH`]; the script loads it with the parameters it wants.
+    /// Puts the stand-in PMU at its [`StandIn::guest_path`]; the script loads it with the parameters it wants.
     #[must_use]
-    pub fn fake_pmu(mut self) -> Self {
-        self.content.push(Content::FakePmu);
+    pub fn fake_pmu(self) -> Self {
+        self.stand_in(StandIn::Pmu)
+    }
+
+    /// Puts a stand-in for hardware at its [`StandIn::guest_path`].
+    #[must_use]
+    pub fn stand_in(mut self, module: StandIn) -> Self {
+        self.content.push(Content::StandIn(module));
+        self
+    }
+
+    /// Boots the kernel of Debian's backports, for what the stable one cannot do yet.
+    #[must_use]
+    pub fn newer_kernel(mut self) -> Self {
+        self.kernel = Which::Newer;
+        self
+    }
+
+    /// Adds properties to the emulated processor, as QEMU's `-cpu MODEL,PROPERTIES` takes them.
+    #[must_use]
+    pub fn processor(mut self, properties: &str) -> Self {
+        self.processor = Some(properties.to_owned());
         self
     }
 
@@ -169,7 +193,7 @@ impl Guest {
     /// limit; the end of its console is in the message. A script that fails is no error (see
     /// [`Output::ok`]).
     pub fn run(&self, script: &str) -> Result<Output> {
-        let kernel = Kernel::fetch()?;
+        let kernel = Kernel::fetch_which(self.kernel)?;
         let dir = tempfile::Builder::new()
             .prefix("guest-")
             .tempdir_in(cache_dir()?)?;
@@ -184,6 +208,7 @@ impl Guest {
                 mebibytes: self.mebibytes,
                 devices: &self.devices,
                 arguments: &self.arguments,
+                processor: self.processor.as_deref(),
             };
             let mut qemu = Qemu::start(&machine, &kernel.image(), &initrd, dir.path())?;
             let end = qemu.wait(BOOT_LIMIT, self.limit)?;
@@ -239,8 +264,8 @@ impl Guest {
                 Content::File { host, guest } => archive.host_file(host, guest)?,
                 Content::Program { host, guest } => archive.program(host, guest, scratch)?,
                 Content::Text { guest, text } => archive.text(guest, text, 0o755)?,
-                Content::FakePmu => {
-                    archive.host_file(FakePmu::build(kernel)?.path(), FakePmu::GUEST_PATH)?
+                Content::StandIn(module) => {
+                    archive.host_file(&module.build(kernel)?, &module.guest_path())?
                 }
             }
         }

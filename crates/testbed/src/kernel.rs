@@ -1,4 +1,4 @@
-//! The guest's kernel: the distribution's own stable cloud kernel, fetched with apt and never installed.
+//! The guest's kernel: the distribution's own stable cloud kernel, or a newer one; fetched with apt and never installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,21 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-use crate::host::{cache_dir, lock, tool, tool_text};
+use crate::apt::Apt;
+use crate::host::{cache_dir, lock, tool};
 
 /// The package that depends on the current cloud kernel.
 const META: &str = "linux-image-cloud-amd64";
+
+/// Which kernel a guest runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The host's own stable one.
+    #[default]
+    Stable,
+    /// The one of Debian's backports, for what the stable one cannot do yet.
+    Newer,
+}
 
 /// A kernel unpacked in the cache folder.
 #[derive(Clone, Debug)]
@@ -29,29 +40,59 @@ impl Kernel {
     /// When apt knows no such package and none is in the cache, or the download fails.
     pub fn fetch() -> Result<Self> {
         static KERNEL: OnceLock<Kernel> = OnceLock::new();
-        if let Some(kernel) = KERNEL.get() {
+        Self::fetch_once(&KERNEL, &cache_dir()?, |_| Ok(Apt::of_host()))
+    }
+
+    /// The same from Debian's backports.
+    ///
+    /// # Errors
+    /// As [`Kernel::fetch`].
+    fn fetch_newer() -> Result<Self> {
+        static KERNEL: OnceLock<Kernel> = OnceLock::new();
+        let cache = cache_dir()?.join("newer");
+        fs::create_dir_all(&cache)?;
+        Self::fetch_once(&KERNEL, &cache, |cache| Apt::backports(&cache.join("apt")))
+    }
+
+    pub(crate) fn fetch_which(which: Which) -> Result<Self> {
+        match which {
+            Which::Stable => Self::fetch(),
+            Which::Newer => Self::fetch_newer(),
+        }
+    }
+
+    fn fetch_once(
+        once: &OnceLock<Self>,
+        cache: &Path,
+        sources: impl Fn(&Path) -> Result<Apt>,
+    ) -> Result<Self> {
+        if let Some(kernel) = once.get() {
             return Ok(kernel.clone());
         }
-        let cache = cache_dir()?;
-        let _lock = lock(&cache, "kernel")?;
-        let kernel = match resolve()? {
-            Some((release, version)) => {
+        let _lock = lock(cache, "kernel")?;
+        let apt = sources(cache);
+        let found = match &apt {
+            Ok(apt) => apt.behind(META, "linux-image-")?,
+            Err(_) => None,
+        };
+        let kernel = match (found, apt) {
+            (Some((release, version)), Ok(apt)) => {
                 let dir = cache.join(format!("linux-{release}"));
                 let kernel = Self {
                     release,
                     version,
                     dir,
                 };
-                kernel.unpack()?;
+                kernel.unpack(&apt)?;
                 kernel
             }
-            None => newest_cached(&cache)?,
+            (_, apt) => newest_cached(cache).map_err(|none| apt.err().unwrap_or(none))?,
         };
         eprintln!(
             "testbed: guest kernel {} (package version {})",
             kernel.release, kernel.version
         );
-        Ok(KERNEL.get_or_init(|| kernel).clone())
+        Ok(once.get_or_init(|| kernel).clone())
     }
 
     /// The kernel's release, as `uname -r` prints it in the guest.
@@ -61,14 +102,28 @@ impl Kernel {
 
     /// The bootable image.
     pub(crate) fn image(&self) -> PathBuf {
-        self.dir
-            .join("image/boot")
-            .join(format!("vmlinuz-{}", self.release))
+        let image = self.dir.join("image");
+        let boot = image.join("boot").join(format!("vmlinuz-{}", self.release));
+        // Since Linux 7 the package has it beside the modules.
+        match boot.is_file() {
+            true => boot,
+            false => self.modules().join("vmlinuz"),
+        }
     }
 
     /// The folder with `modules.dep` and the modules.
     pub(crate) fn modules(&self) -> PathBuf {
-        self.dir.join("image/lib/modules").join(&self.release)
+        self.modules_base().join("lib/modules").join(&self.release)
+    }
+
+    /// The folder below which the modules are.
+    fn modules_base(&self) -> PathBuf {
+        let image = self.dir.join("image");
+        let usr = image.join("usr");
+        match usr.join("lib/modules").is_dir() {
+            true => usr,
+            false => image,
+        }
     }
 
     /// Where modules built for this kernel are kept.
@@ -76,7 +131,7 @@ impl Kernel {
         self.dir.join("build")
     }
 
-    fn unpack(&self) -> Result<()> {
+    fn unpack(&self, apt: &Apt) -> Result<()> {
         let done = self.dir.join("version");
         if fs::read_to_string(&done).is_ok_and(|v| v == self.version) {
             return Ok(());
@@ -85,10 +140,15 @@ impl Kernel {
             fs::remove_dir_all(&self.dir)?;
         }
         let image = self.dir.join("image");
-        download(
-            &[format!("linux-image-{}={}", self.release, self.version)],
-            &image,
-        )?;
+        let package = format!("linux-image-{}", self.release);
+        let mut wanted = vec![format!("{package}={}", self.version)];
+        for name in apt.depends(&package)? {
+            // Since Linux 7 the kernel, its modules and their lists are in packages of their own.
+            if name.starts_with("linux-") && name.ends_with(&self.release) {
+                wanted.push(format!("{name}={}", self.version));
+            }
+        }
+        apt.download(&wanted, &image)?;
         if !self.image().is_file() {
             bail!(
                 "the package linux-image-{} holds no {}",
@@ -99,7 +159,7 @@ impl Kernel {
         tool(
             Command::new("depmod")
                 .arg("-b")
-                .arg(&image)
+                .arg(self.modules_base())
                 .arg(&self.release),
             "kmod",
         )?;
@@ -125,13 +185,14 @@ impl Kernel {
         }
         let package = format!("linux-headers-{}", self.release);
         let mut wanted = vec![format!("{package}={}", self.version)];
-        for name in depends(&package)? {
+        let apt = Apt::of_host();
+        for name in apt.depends(&package)? {
             // The compiler's package only pulls in gcc, which the host has.
             if name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-") {
                 wanted.push(format!("{name}={}", self.version));
             }
         }
-        download(&wanted, &root)?;
+        apt.download(&wanted, &root)?;
         // The packages expect to stand in /usr/src; ours do not.
         let makefile = tree.join("Makefile");
         let text = fs::read_to_string(&makefile)
@@ -141,40 +202,6 @@ impl Kernel {
         fs::write(done, "")?;
         Ok(tree)
     }
-}
-
-/// The versioned package behind the meta package: (release, package version). `None` without package lists.
-fn resolve() -> Result<Option<(String, String)>> {
-    let show = Command::new("apt-cache")
-        .args(["--no-all-versions", "show", META])
-        .output()
-        .context(
-            "`apt-cache` is not installed; the testbed needs Debian 12 or a system with apt",
-        )?;
-    let text = String::from_utf8_lossy(&show.stdout);
-    let Some(depends) = text.lines().find_map(|l| l.strip_prefix("Depends: ")) else {
-        return Ok(None);
-    };
-    // "linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2)"
-    let mut words = depends
-        .split([' ', ',', '(', ')', '='])
-        .filter(|w| !w.is_empty());
-    match (
-        words.next().and_then(|p| p.strip_prefix("linux-image-")),
-        words.next(),
-    ) {
-        (Some(release), Some(version)) => Ok(Some((release.to_owned(), version.to_owned()))),
-        _ => bail!("cannot read the kernel's version from {META}'s dependencies: {depends}"),
-    }
-}
-
-fn depends(package: &str) -> Result<Vec<String>> {
-    let text = tool_text(Command::new("apt-cache").args(["depends", package]), "apt")?;
-    Ok(text
-        .lines()
-        .filter_map(|l| l.trim().strip_prefix("Depends: "))
-        .map(str::to_owned)
-        .collect())
 }
 
 fn newest_cached(cache: &Path) -> Result<Kernel> {
@@ -206,30 +233,4 @@ fn newest_cached(cache: &Path) -> Result<Kernel> {
              or set PERCH_TESTBED_DIR to a folder with a kernel fetched before"
         ),
     }
-}
-
-/// Downloads packages from the host's own sources and unpacks them side by side into `into`.
-fn download(packages: &[String], into: &Path) -> Result<()> {
-    fs::create_dir_all(into)?;
-    let debs = tempfile::tempdir_in(into)?;
-    eprintln!("testbed: downloading {}", packages.join(" "));
-    // As root apt would change to its own user, which may not write here.
-    tool(
-        Command::new("apt-get")
-            .args(["-o", "APT::Sandbox::User=root", "-qq", "download"])
-            .args(packages)
-            .current_dir(debs.path()),
-        "apt",
-    )
-    .context("cannot download the guest's kernel; `apt-get update` refreshes the package lists")?;
-    for deb in fs::read_dir(debs.path())? {
-        tool(
-            Command::new("dpkg-deb")
-                .arg("-x")
-                .arg(deb?.path())
-                .arg(into),
-            "dpkg",
-        )?;
-    }
-    Ok(())
 }

@@ -21,6 +21,7 @@
 //! (`PERCH_TESTBED_DIR` overrides it); nothing is installed on the host. The Debian packages that
 //! the host itself needs are listed in `testbed/apt-packages.txt`.
 
+mod apt;
 pub mod count;
 pub mod even;
 mod guest;
@@ -38,6 +39,6 @@ pub mod until;
 pub use guest::{Guest, Output};
 pub use host::{cache_dir, repository, vm_tests_skipped};
 pub use kernel::Kernel;
-pub use module::FakePmu;
+pub use module::StandIn;
 pub use perch::perch_binary;
 pub use topology::Topology;

@@ -1,4 +1,4 @@
-//! Kernel modules for the guest: the kernel's own, and the stand-in PMU built against its headers.
+//! Kernel modules for the guest: the kernel's own, and stand-ins for hardware built against its headers.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,10 +10,11 @@ use anyhow::{Context, Result, bail};
 use crate::host::{cache_dir, lock, repository, tool};
 use crate::kernel::Kernel;
 
-/// The named modules and all that they need, in loading order; paths of the (perhaps compressed) files.
+/// The named modules and all that they need, in loading order, without what is built in; paths of the (perhaps compressed)
+/// files.
 ///
 /// # Errors
-/// When the kernel has no module of such a name (which may be because it is built in).
+/// When the kernel has no module of such a name.
 pub(crate) fn closure(kernel: &Kernel, names: &[String]) -> Result<Vec<PathBuf>> {
     let dir = kernel.modules();
     let list = dir.join("modules.dep");
@@ -29,8 +30,13 @@ pub(crate) fn closure(kernel: &Kernel, names: &[String]) -> Result<Vec<PathBuf>>
         .map(|path| (module_name(path), *path))
         .collect();
     let mut order: Vec<&str> = Vec::new();
+    let built_in = fs::read_to_string(dir.join("modules.builtin")).unwrap_or_default();
     for name in names {
-        let Some(&module) = by_name.get(&name.replace('-', "_")) else {
+        let name = name.replace('-', "_");
+        if built_in.lines().any(|path| module_name(path) == name) {
+            continue;
+        }
+        let Some(&module) = by_name.get(&name) else {
             bail!("kernel {} has no module {name}", kernel.release());
         };
         // modules.dep lists direct and indirect needs, the deepest last.
@@ -58,30 +64,42 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// The stand-in PMU, a module built from `testbed/fakepmu` for one kernel.
+/// Hardware that guests lack, as modules built from `testbed/NAME` for one kernel.
 ///
-/// In the guest load it with `insmod` from [`FakePmu::GUEST_PATH`]; the source says what its
-/// parameters mean.
-#[derive(Clone, Debug)]
-pub struct FakePmu {
-    module: PathBuf,
+/// In the guest load one with `insmod` from [`StandIn::guest_path`]; its source says what its parameters mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandIn {
+    /// A core PMU.
+    Pmu,
+    /// Energy counters of packages (RAPL).
+    Rapl,
 }
 
-impl FakePmu {
-    /// Where a guest that was given the module has it.
-    pub const GUEST_PATH: &str = "/testbed/fakepmu.ko";
+impl StandIn {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pmu => "fakepmu",
+            Self::Rapl => "fakerapl",
+        }
+    }
 
-    /// Builds the module for this kernel, unless this very source was built for it before.
+    /// Where a guest that was given the module has it.
+    pub fn guest_path(self) -> String {
+        format!("/testbed/{}.ko", self.name())
+    }
+
+    /// Builds the module for this kernel, unless this very source was built for it before; where it is on the host.
     ///
     /// # Errors
     /// When the kernel's headers cannot be had, or gcc or make is missing or fails.
-    pub fn build(kernel: &Kernel) -> Result<Self> {
-        let source = repository().join("testbed/fakepmu");
-        let dir = kernel.build_dir().join("fakepmu");
-        let _lock = lock(&cache_dir()?, "fakepmu")?;
-        let module = dir.join("fakepmu.ko");
-        let files = ["fakepmu.c", "Kbuild"];
-        let texts = files.map(|name| fs::read(source.join(name)));
+    pub fn build(self, kernel: &Kernel) -> Result<PathBuf> {
+        let name = self.name();
+        let source = repository().join("testbed").join(name);
+        let dir = kernel.build_dir().join(name);
+        let _lock = lock(&cache_dir()?, name)?;
+        let module = dir.join(format!("{name}.ko"));
+        let files = [format!("{name}.c"), "Kbuild".to_owned()];
+        let texts = files.each_ref().map(|name| fs::read(source.join(name)));
         let mut fresh = module.is_file();
         for (name, text) in files.iter().zip(&texts) {
             let text = text
@@ -90,7 +108,7 @@ impl FakePmu {
             fresh &= fs::read(dir.join(name)).is_ok_and(|old| old == *text);
         }
         if fresh {
-            return Ok(Self { module });
+            return Ok(module);
         }
         if dir.exists() {
             fs::remove_dir_all(&dir)?;
@@ -120,15 +138,10 @@ impl FakePmu {
             // What was copied must not look finished the next time.
             fs::remove_dir_all(&dir)?;
             return Err(error.context(
-                "cannot build the stand-in PMU (needs `apt-get install make gcc libelf1`)",
+                "cannot build a stand-in module (needs `apt-get install make gcc libelf1`)",
             ));
         }
-        Ok(Self { module })
-    }
-
-    /// The built module on the host.
-    pub fn path(&self) -> &Path {
-        &self.module
+        Ok(module)
     }
 }
 

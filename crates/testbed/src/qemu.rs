@@ -44,6 +44,8 @@ pub(crate) struct Machine<'a> {
     pub devices: &'a [String],
     /// Further arguments of the kernel.
     pub arguments: &'a [String],
+    /// Properties of the processor, besides its model.
+    pub processor: Option<&'a str>,
 }
 
 /// A running emulator, killed when dropped.
@@ -86,8 +88,11 @@ impl Qemu {
                 "-M",
                 "q35",
                 "-cpu",
-                CPU_MODEL,
             ])
+            .arg(match machine.processor {
+                Some(properties) => format!("{CPU_MODEL},{properties}"),
+                None => CPU_MODEL.to_owned(),
+            })
             // Several emulation threads race with the kernel while it patches its own text at boot.
             .args(["-accel", "tcg,thread=single"])
             .args(machine.topology.qemu_arguments(machine.mebibytes))

@@ -1,13 +1,14 @@
 //! How threads are characterised: hardware counters where they are available and plausible, else sampled instructions.
 
+use super::modules::{Modules, Period};
 use crate::{
     perf::{Counters, TaskEvent, probe},
     sampling::{Options, SamplerModule},
     threads::{Sampled, Switching},
 };
 use perch_core::{
-    CountQuality, EventPlan, MachineError, Module, ModuleContext, Remark, Scope, Sharing,
-    TargetSample, ThreadId, ThreadSample, Topology, Window, module::check_needs,
+    CountQuality, EventPlan, MachineError, Module, PuSample, Reading, Remark, Scope, Sharing,
+    TargetSample, ThreadId, Topology, Window, module::check_needs,
 };
 use rustix::fd::BorrowedFd;
 use std::{
@@ -43,11 +44,9 @@ pub(super) struct Counting {
     options: Options,
     counters: Option<Counters>,
     sampler: Option<SamplerModule>,
-    /// Users' own modules.
-    pub(super) modules: Vec<Box<dyn Module>>,
+    /// All modules but the sampler.
+    modules: Modules,
     remarks: Vec<Remark>,
-    /// Modules of which was said that they fail.
-    failed: BTreeSet<&'static str>,
 }
 
 impl Counting {
@@ -68,7 +67,7 @@ impl Counting {
         Self {
             mode,
             options,
-            modules,
+            modules: Modules::new(modules),
             ..Self::default()
         }
     }
@@ -168,6 +167,7 @@ impl Counting {
     /// A program is about to start, as this target.
     pub(super) fn launched(&mut self, thread: ThreadId, target: u32) {
         self.count(thread, thread.tid);
+        self.modules.launched(thread);
         if let (CountersMode::Chosen { .. }, Some(counters)) = (self.mode, &mut self.counters)
             && let Err(error) = counters.launched(target, thread.tid)
         {
@@ -270,13 +270,15 @@ impl Counting {
 
     /// When to call [`Counting::drain`] at the latest.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.sampler.as_ref().and_then(SamplerModule::due)
+        let sampler = self.sampler.as_ref().and_then(SamplerModule::due);
+        [sampler, self.modules.due()].into_iter().flatten().min()
     }
 
     pub(super) fn drain(&mut self) {
         if let Some(sampler) = &mut self.sampler {
             sampler.drain();
         }
+        self.modules.refresh();
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut (dyn Module + 'static)> {
@@ -284,51 +286,32 @@ impl Counting {
             .sampler
             .iter_mut()
             .map(|sampler| sampler as &mut (dyn Module + 'static));
-        sampler.chain(self.modules.iter_mut().map(|module| &mut **module))
+        sampler.chain(self.modules.iter_mut())
     }
 
-    /// Adds to the threads of a period what is known of them. A module that fails is asked again in the next period: the
-    /// threads are placed by what is known without it.
+    /// Adds to the threads of a period what is known of them, and returns what is known of everything else. A module that
+    /// fails is asked again in the next period: the threads are placed by what is known without it.
     pub(super) fn period(
         &mut self,
         topology: &Arc<Topology>,
         interval: u64,
         sampled: &mut Sampled,
-    ) {
+        pus: &[PuSample],
+    ) -> Vec<Reading> {
         self.read_counters(sampled, interval);
-        let mut failed = Vec::new();
-        let Sampled { threads, ended, .. } = sampled;
-        let threads: &mut [ThreadSample] = threads;
-        for module in self.all() {
-            let added = module.period(&ModuleContext {
+        let sampler = self
+            .sampler
+            .as_mut()
+            .map(|sampler| sampler as &mut dyn Module);
+        self.modules.period(
+            sampler,
+            Period {
                 topology,
                 interval,
-                threads,
-                ended,
-            });
-            let added = match added {
-                Ok(added) => added,
-                Err(error) => {
-                    failed.push((module.name(), error));
-                    continue;
-                }
-            };
-            for (id, metrics) in added {
-                if let Ok(at) = threads.binary_search_by_key(&id, |sample| sample.info.id) {
-                    for (name, metric) in metrics.iter() {
-                        threads[at].metrics.set(name.clone(), *metric);
-                    }
-                }
-            }
-        }
-        for (name, error) in failed {
-            if self.failed.insert(name) {
-                let text =
-                    format!("module `{name}` fails, so that less is known of threads: {error}");
-                self.remarks
-                    .push(Remark::error("module-failed", text).keyed(name));
-            }
-        }
+                sampled,
+                pus,
+            },
+        )
     }
 
     /// Who shares memory, as far as the period that just ended has shown, by rising ids.
@@ -342,6 +325,7 @@ impl Counting {
         let mut remarks = std::mem::take(&mut self.remarks);
         remarks.extend(self.counters.iter_mut().flat_map(Counters::remarks));
         remarks.extend(self.all().flat_map(|module| module.remarks()));
+        remarks.extend(self.modules.take_remarks());
         remarks
     }
 
@@ -352,7 +336,7 @@ impl Counting {
         let texts: Vec<String> = counters
             .into_iter()
             .chain(sampler)
-            .chain(self.modules.iter().map(|module| module.description()))
+            .chain(self.modules.descriptions())
             .collect();
         if texts.is_empty() {
             "the kernel's accounting only (run times, waiting, switches)".into()

@@ -6,6 +6,7 @@ mod changes;
 mod counting;
 mod early;
 mod irqs;
+mod modules;
 mod places;
 mod pus;
 
@@ -378,7 +379,9 @@ impl Machine for LiveMachine {
         }
         let ended = sampled.ended.len();
         sampled.ended.append(&mut self.let_go);
-        self.counting.period(&self.topology, interval, &mut sampled);
+        let readings = self
+            .counting
+            .period(&self.topology, interval, &mut sampled, &pus);
         sampled.ended.truncate(ended);
         self.remarks.extend(self.tracker.take_remarks());
         self.remarks.extend(self.counting.take_remarks());
@@ -392,6 +395,7 @@ impl Machine for LiveMachine {
             targets: self.counting.targets(),
             windows: self.counting.windows(self.opened),
             pus,
+            readings,
             irqs,
             nices,
             sharing: self.counting.sharing(),

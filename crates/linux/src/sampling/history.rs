@@ -7,7 +7,7 @@
 //! were gathered in less than a second are joined with those of the second before in the same way, however many they are.
 
 use crate::span::counted;
-use perch_core::{Metric, MetricName, MetricSource, Metrics, metric::names};
+use perch_core::{Metric, MetricKind, MetricName, MetricSource, Metrics, metric::names};
 use perch_sampling::{MixSum, SampledMetrics, Spread, TOLERANCE, within};
 use std::{sync::Arc, time::Duration};
 
@@ -26,19 +26,74 @@ const HARDLY_READS: f64 = 0.05;
 /// Share of samples in the kernel, of all samples of a thread.
 pub(super) const KERNEL_SHARE: &str = "kernel_share";
 
-/// The metrics that sampling gives.
-pub(super) const PROVIDED: &[&str] = &[
-    names::FP_SHARE,
-    names::FP_SHARE_ERROR,
-    names::VECTOR_SHARE,
-    names::LOAD_SHARE,
-    names::STORE_SHARE,
-    names::BRANCH_SHARE,
-    names::DIVIDE_SHARE,
-    names::MEMORY_INTENSITY,
-    names::FOOTPRINT,
-    names::SAMPLES,
-    KERNEL_SHARE,
+/// The metrics that sampling gives: names, units, how they are combined, and what they are.
+pub(super) const PROVIDED: &[(&str, &str, MetricKind, &str)] = &[
+    (
+        names::FP_SHARE,
+        "",
+        MetricKind::Ratio,
+        "floating-point instructions / instructions",
+    ),
+    (
+        names::FP_SHARE_ERROR,
+        "",
+        MetricKind::Ratio,
+        "standard error of fp_share",
+    ),
+    (
+        names::VECTOR_SHARE,
+        "",
+        MetricKind::Ratio,
+        "packed / floating-point instructions",
+    ),
+    (
+        names::LOAD_SHARE,
+        "",
+        MetricKind::Ratio,
+        "instructions that read memory / instructions",
+    ),
+    (
+        names::STORE_SHARE,
+        "",
+        MetricKind::Ratio,
+        "instructions that write memory / instructions",
+    ),
+    (
+        names::BRANCH_SHARE,
+        "",
+        MetricKind::Ratio,
+        "branches / instructions",
+    ),
+    (
+        names::DIVIDE_SHARE,
+        "",
+        MetricKind::Ratio,
+        "divisions and square roots / instructions",
+    ),
+    (
+        names::MEMORY_INTENSITY,
+        "",
+        MetricKind::Ratio,
+        "share of the time spent waiting for memory",
+    ),
+    (
+        names::FOOTPRINT,
+        "B",
+        MetricKind::Ratio,
+        "distinct memory touched",
+    ),
+    (
+        names::SAMPLES,
+        "",
+        MetricKind::Amount,
+        "samples behind these numbers",
+    ),
+    (
+        KERNEL_SHARE,
+        "",
+        MetricKind::Ratio,
+        "samples in the kernel / samples",
+    ),
 ];
 
 /// Their names, made once: names are shared, not copied.
@@ -46,7 +101,7 @@ pub(super) struct Names(Vec<MetricName>);
 
 impl Names {
     pub(super) fn new() -> Self {
-        Self(PROVIDED.iter().map(|name| Arc::from(*name)).collect())
+        Self(PROVIDED.iter().map(|(name, ..)| Arc::from(*name)).collect())
     }
 
     fn get(&self, name: &str) -> MetricName {
@@ -321,6 +376,7 @@ mod tests {
     fn every_metric_is_declared() {
         let metrics =
             History::default().join(&sampled(true, 30), 1, SECOND, 1 << 20, &Names::new());
-        assert!(metrics.iter().all(|(name, _)| PROVIDED.contains(&&**name)));
+        let declared = |name: &str| PROVIDED.iter().any(|(known, ..)| *known == name);
+        assert!(metrics.iter().all(|(name, _)| declared(name)));
     }
 }

@@ -20,8 +20,8 @@ use crate::{
     threads::Switching,
 };
 use perch_core::{
-    MachineError, Metrics, Module, ModuleContext, Remark, Sharing, ThreadId, ThreadSample,
-    metric::names,
+    MachineError, MetricInfo, MetricScope, Module, ModuleContext, ModuleValues, Remark, Sharing,
+    ThreadId, ThreadSample, metric::names,
 };
 use rustc_hash::FxHashSet;
 use std::{
@@ -58,6 +58,14 @@ pub struct SamplerModule {
 }
 
 impl SamplerModule {
+    /// The metrics of threads that sampling gives.
+    pub fn provided() -> Vec<MetricInfo> {
+        let metrics = PROVIDED.iter().map(|(name, unit, kind, about)| {
+            MetricInfo::new(*name, unit, MetricScope::Thread, *kind, about)
+        });
+        metrics.collect()
+    }
+
     /// Starts to sample: whole CPUs where that is permitted, else single threads.
     ///
     /// # Errors
@@ -308,18 +316,15 @@ impl SamplerModule {
 }
 
 impl Module for SamplerModule {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "sampling"
     }
 
-    fn provides(&self) -> &[&'static str] {
-        PROVIDED
+    fn provides(&self) -> Vec<MetricInfo> {
+        Self::provided()
     }
 
-    fn period(
-        &mut self,
-        context: &ModuleContext<'_>,
-    ) -> Result<Vec<(ThreadId, Metrics)>, MachineError> {
+    fn period(&mut self, context: &ModuleContext<'_>) -> Result<ModuleValues, MachineError> {
         self.known.follow(context);
         self.drain();
         let l2_bytes = context.topology.cache_size(2).unwrap_or(DEFAULT_L2);
@@ -364,7 +369,10 @@ impl Module for SamplerModule {
                 bursts.remove(*id);
             }
         }
-        Ok(results)
+        Ok(ModuleValues {
+            threads: results,
+            readings: Vec::new(),
+        })
     }
 
     fn sharing(&mut self) -> Vec<Sharing> {

@@ -199,9 +199,10 @@ impl Periods {
             topology: &self.topology,
             interval,
             threads: &samples,
+            pus: &[],
             ended: &self.ended,
         };
-        let metrics = self.module.period(&context).expect("a period");
+        let metrics = self.module.period(&context).expect("a period").threads;
         self.ended.clear();
         metrics
     }

@@ -3,6 +3,7 @@
 mod calibrate;
 mod compare;
 mod events;
+mod modules;
 mod period;
 mod place;
 mod simulation;
@@ -12,6 +13,7 @@ mod trace;
 pub use calibrate::{CalibrateArgs, KernelArgs};
 pub use compare::{CompareArgs, Format};
 pub use events::EventsArgs;
+pub use modules::ModulesArgs;
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
@@ -60,6 +62,8 @@ pub enum Command {
     Stat(StatArgs),
     /// List, search, explain and translate the events that can be counted
     Events(EventsArgs),
+    /// List, explain and check monitoring modules: energy, cache occupancy, …
+    Modules(ModulesArgs),
     /// Run a program with and without perch, alternately, and test the difference
     Compare(CompareArgs),
     /// Measure what sharing costs on this machine, or on a simulated one

@@ -18,6 +18,7 @@ Examples:
   perch stat -e instructions:every=500M,cycles,llc-misses -- ./mcf
   perch stat -m 'ipc=instructions/cycles' --by process -- make -j8
   perch stat -e page-faults -V run_delay,context_switches -- ./app
+  sudo perch stat -V energy_pkg -m 'epi[nJ]=energy_pkg*1e9/instructions' -- ./app
   sudo perch stat --by core -i 1s --for 10s     the whole machine
   perch stat --from run.jsonl -i 1s             a recording of perch run --log
   perch stat --sim smt2-zen -w mixed -i 1s      a simulated machine
@@ -50,8 +51,9 @@ pub struct StatArgs {
         help_heading = "Events"
     )]
     pub metrics: Vec<String>,
-    /// Show these too: run_delay, context_switches, cpu_migrations (the kernel's accounting), fp_share, vector_share,
-    /// load_share, store_share, branch_share, divide_share, memory_intensity, footprint (sampled instructions)
+    /// Show these metrics of monitoring modules too: run_delay, context_switches, cpu_migrations (the kernel's
+    /// accounting), fp_share, load_share, memory_intensity, … (sampled instructions), energy_pkg, llc_occupancy, …; or all
+    /// of a module; `perch modules` lists them
     #[arg(
         long = "virtual",
         short = 'V',
@@ -60,6 +62,15 @@ pub struct StatArgs {
         help_heading = "Events"
     )]
     pub virtuals: Vec<String>,
+    /// Use this program as a monitoring module, which speaks JSON lines (docs/modules.md); repeatable
+    #[arg(
+        long = "module",
+        value_name = "PROGRAM",
+        value_hint = ValueHint::ExecutablePath,
+        conflicts_with = "from",
+        help_heading = "Events"
+    )]
+    pub modules: Vec<PathBuf>,
     /// Count in user space only
     #[arg(long, short = 'u', conflicts_with = "kernel", help_heading = "Events")]
     pub user: bool,

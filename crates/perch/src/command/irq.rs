@@ -3,7 +3,7 @@
 
 use crate::{
     args::{IrqArgs, PlaceArgs},
-    command::place,
+    command::recover,
     config::Settings,
     render,
 };
@@ -74,7 +74,7 @@ pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
         true => {
             let lock = super::lock::irqs(&mut remarks)?;
             let dir = StateDir::standard()?;
-            let recovered = place::recover(&dir);
+            let recovered = recover::recover(&dir);
             remarks
                 .extend(recovered.context("what a killed perch left behind cannot be restored")?);
             (Acting::Live(dir), lock)

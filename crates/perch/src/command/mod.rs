@@ -11,10 +11,12 @@ pub mod lab;
 mod lock;
 pub mod manual;
 mod phases;
+pub mod modules;
 pub mod place;
 pub mod policies;
 pub mod profiles;
 pub mod record_trace;
+mod recover;
 pub mod replay;
 pub mod restore;
 pub mod run;
@@ -27,18 +29,21 @@ mod uncalibrated;
 
 use crate::args::{Args, Command};
 use anyhow::Result;
+use perch_linux::modules::Entry;
 use std::process::ExitCode;
 
-/// Runs the subcommand that was asked for.
+/// Runs the subcommand that was asked for; `own` are modules of whoever calls.
 ///
 /// # Errors
 /// Whatever the subcommand cannot do, in words for the user.
-pub fn dispatch(args: Args) -> Result<ExitCode> {
+pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
         Command::Stat(args) => stat::stat(&args),
         Command::Events(args) => events::events(&args),
+        Command::Stat(args) => stat::stat(&args, own),
+        Command::Modules(args) => modules::modules(&args, own),
         Command::Compare(args) => compare::compare(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Kernel(args) => calibrate::kernel(&args),

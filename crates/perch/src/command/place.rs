@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Counters, PlaceArgs},
-    command::{compare::Changes, restore, uncalibrated},
+    command::{compare::Changes, recover::recover, uncalibrated},
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY, Settings},
     exit,
     processor::{self, Chosen},
@@ -13,17 +13,14 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use perch_core::{Policy, PuSet, Remark, Topology};
 use perch_engine::{
-    Acting, Cause, Deciding, Options, Recovery, Session, SessionEnd, SessionSink, StateDir,
+    Acting, Cause, Deciding, Options, Session, SessionEnd, SessionSink, StateDir,
     recording::Recorder,
-    recover_all,
     report::{Collector, Report},
 };
 use perch_linux::{
     LinuxMachine,
-    affinity::LinuxAffinity,
     lock::{Lock, LockError},
     machine::CountersMode,
-    proc::check_numbers,
     topology::{self, Source, load},
 };
 use perch_policy::{
@@ -454,42 +451,4 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
             .map_err(|error| anyhow::anyhow!("{error} (see `perch topology`)"))?;
     }
     Ok(Box::new(Fixed::from_rules(rules).with_weights(weights)))
-}
-
-/// Restores what killed perch processes left behind, with remarks for the user.
-///
-/// # Errors
-/// A directory of journals that cannot be read.
-pub(super) fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
-    check_numbers().map_err(anyhow::Error::msg)?;
-    let mut affinity = LinuxAffinity::new();
-    let mut recovered = recover_all(dir, &mut affinity)?;
-    for dir in StateDir::others_of_caller() {
-        recovered.extend(recover_all(&dir, &mut affinity)?);
-    }
-    Ok(recovered
-        .into_iter()
-        .filter_map(|(path, recovery)| match &recovery {
-            Recovery::Restored(report) if !report.has_failed() => {
-                let restored =
-                    report.masks.restored + report.weights.restored + report.irqs.restored;
-                (restored > 0).then(|| {
-                    let text = format!(
-                        "a killed perch left changes behind: {}",
-                        restore::sentence(&recovery)
-                    );
-                    Remark::note("recovered", text)
-                })
-            }
-            Recovery::Alive { .. } | Recovery::OtherBoot => None,
-            _ => {
-                let text = format!(
-                    "what a killed perch left in {}: {}",
-                    path.display(),
-                    restore::sentence(&recovery)
-                );
-                Some(Remark::error("not-recovered", text))
-            }
-        })
-        .collect())
 }

@@ -9,7 +9,11 @@ use perch_core::text::printable;
 use perch_engine::{
     Recovery, RestoreReport, StateDir, journal::state_dir::VARIABLE, recover_all, recover_one,
 };
-use perch_linux::{affinity::LinuxAffinity, proc::check_numbers};
+use perch_linux::{
+    affinity::LinuxAffinity,
+    proc::check_numbers,
+    resctrl::{self, Leftovers},
+};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -70,9 +74,15 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
             }
         }
     }
+    let groups = match args.journals.is_empty() {
+        true => resctrl::remove_leftovers(),
+        false => Leftovers::default(),
+    };
     let failed = recovered.iter().any(|(_, recovery)| recovery.has_failed());
+    let failed = failed || !groups.failed.is_empty();
+    let no_groups = groups == Leftovers::default();
     if args.json {
-        let journals: Vec<serde_json::Value> = recovered
+        let mut journals: Vec<serde_json::Value> = recovered
             .into_iter()
             .map(|(journal, recovery)| {
                 let mut value = serde_json::to_value(entry(recovery))?;
@@ -80,13 +90,29 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
                 Ok(value)
             })
             .collect::<Result<_>>()?;
+        if !no_groups {
+            journals.push(serde_json::json!({
+                "state": "monitoring-groups",
+                "removed": groups.removed,
+                "failed": groups.failed,
+            }));
+        }
         super::print_json(&journals)?;
-    } else if recovered.is_empty() {
+    } else if recovered.is_empty() && no_groups {
         super::print("Nothing to restore: no perch has left anything behind.")?;
     } else {
         for (path, recovery) in recovered {
             let path = printable(&path.to_string_lossy()).into_owned();
             super::print(&format!("{path}: {}", sentence(&recovery)))?;
+        }
+        if groups.removed > 0 {
+            super::print(&format!(
+                "resctrl: {} removed",
+                self::groups(groups.removed)
+            ))?;
+        }
+        for why in groups.failed {
+            super::print(&format!("resctrl: {why}"))?;
         }
     }
     Ok(ExitCode::from(u8::from(failed)))
@@ -103,6 +129,14 @@ fn entry(recovery: Recovery) -> Entry {
             kept: kept.to_string_lossy().into_owned(),
         },
         Recovery::Unreadable { why } => Entry::Unreadable { why },
+    }
+}
+
+/// Monitoring groups, in words.
+pub fn groups(number: usize) -> String {
+    match number {
+        1 => "1 monitoring group was".to_owned(),
+        number => format!("{number} monitoring groups were"),
     }
 }
 

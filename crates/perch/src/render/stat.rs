@@ -4,8 +4,8 @@ pub mod export;
 
 use super::{WIDTH, count, fit, wrapped};
 use crate::command::stat::wanted::Wanted;
-use perch_core::{Metric, Metrics};
-use perch_stat::{Amounts, By, Collector, Row, Totals};
+use perch_core::MetricScope;
+use perch_stat::{Amounts, By, Collector, Readings, Row, RowMetrics, Totals};
 use statrs::statistics::Statistics;
 use std::time::Duration;
 
@@ -63,10 +63,21 @@ fn count_text(amounts: &Amounts, alias: &str) -> String {
     format!("{mark}{scaled}{}", short(estimate))
 }
 
-fn metric_text(metric: Option<&Metric>) -> String {
-    metric
-        .filter(|metric| metric.confidence > 0.0)
-        .map_or_else(|| "-".to_owned(), |metric| short(metric.value))
+/// A metric: `^` before one that is about more than the row, `>` before one that is a lower bound.
+fn metric_text(metrics: &RowMetrics, name: &str) -> String {
+    let metric = metrics.values.get(name);
+    let Some(metric) = metric.filter(|metric| metric.confidence > 0.0) else {
+        return "-".to_owned();
+    };
+    let mark = match (
+        metrics.wider.contains_key(name),
+        metrics.partial.contains(name),
+    ) {
+        (true, _) => "^",
+        (false, true) => ">",
+        (false, false) => "",
+    };
+    format!("{mark}{}", short(metric.value))
 }
 
 /// What a line is about: titles and texts of the columns before the counts.
@@ -142,7 +153,7 @@ fn cells(columns: &[(String, usize)], texts: &[String]) -> String {
 }
 
 /// The texts of counts and metrics.
-fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &Metrics) -> Vec<String> {
+fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &RowMetrics) -> Vec<String> {
     let events = wanted
         .events
         .iter()
@@ -150,7 +161,7 @@ fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &Metrics) -> Vec<String> {
     let metrics = wanted
         .metrics
         .iter()
-        .map(|column| metric_text(metrics.get(&column.name)));
+        .map(|column| metric_text(metrics, &column.name));
     events.chain(metrics).collect()
 }
 
@@ -239,8 +250,8 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     }
     out.push('\n');
     let entities = totals.by_cpu_time();
-    let mut line = |leading: &str, amounts: &Amounts, interval: u64| {
-        let metrics = collector.metrics(amounts, interval);
+    let mut line = |leading: &str, amounts: &Amounts, readings: &Readings, interval: u64| {
+        let metrics = collector.metrics(amounts, readings, interval);
         let texts = texts(wanted, amounts, &metrics);
         let mut line = format!("{leading}{:>9.3}", amounts.cpu_time as f64 / 1e9);
         if fits {
@@ -256,6 +267,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
         line(
             &leading(by, &total.entity, &total.name),
             &total.amounts,
+            &total.readings,
             total.interval,
         );
     }
@@ -268,12 +280,15 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
         line(
             &fit(&format!("{} more", entities.len() - MOST_TOTALS), width),
             &rest,
+            // Values of several rows may tell the same.
+            &Readings::default(),
             totals.interval,
         );
     }
     if entities.len() != 1 || totals.is_whole() {
         let width = titles(by).chars().count();
-        line(&fit("all", width), &totals.all(), totals.interval);
+        let all = fit("all", width);
+        line(&all, &totals.all(), totals.readings(), totals.interval);
     }
     out += &notes(wanted, collector);
     out
@@ -306,6 +321,7 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         let text = "a lower bound: threads ran before perch found them";
         out += &wrapped(">  ", text);
     }
+    out += &wider_note(wanted, collector);
     let doubts: Vec<String> = wanted
         .events
         .iter()
@@ -355,6 +371,37 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         out.insert(0, '\n');
     }
     out
+}
+
+/// Which metrics are about more than their rows.
+fn wider_note(wanted: &Wanted, collector: &Collector) -> String {
+    let totals = collector.totals();
+    let entities = totals.by_cpu_time();
+    let rows = entities
+        .iter()
+        .take(MOST_TOTALS)
+        .map(|total| collector.metrics(&total.amounts, &total.readings, total.interval));
+    let all = collector.metrics(&totals.all(), totals.readings(), totals.interval);
+    let mut wider: std::collections::BTreeMap<MetricScope, Vec<&str>> = Default::default();
+    for metrics in rows.chain([all]) {
+        for column in &wanted.metrics {
+            if let Some(scope) = metrics.wider.get(&column.name) {
+                let names = wider.entry(*scope).or_default();
+                if !names.contains(&&*column.name) {
+                    names.push(&column.name);
+                }
+            }
+        }
+    }
+    let whole = |scope: &MetricScope| match scope {
+        MetricScope::Thread | MetricScope::Process => "the whole process, with all its threads",
+        MetricScope::Pu | MetricScope::Package => "the whole package, whatever runs there",
+        MetricScope::Machine => "the whole machine, whatever runs there",
+    };
+    let notes = wider.iter().map(|(scope, names)| {
+        wrapped("^  ", &format!("{}: of {}", names.join(", "), whole(scope)))
+    });
+    notes.collect()
 }
 
 /// Mean and spread of the sums of several runs.

@@ -3,6 +3,7 @@
 
 mod boot;
 mod counters;
+mod energy;
 mod fake_pmu;
 mod groups;
 mod irq;
@@ -10,6 +11,7 @@ mod masa;
 mod placement;
 mod profile;
 mod stat;
+mod resctrl;
 #[path = "../story/mod.rs"]
 mod story;
 mod undo;

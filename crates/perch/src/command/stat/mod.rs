@@ -1,20 +1,23 @@
 //! `perch stat`: what threads and PUs do, counted over time. It changes nothing on the machine.
 
 mod followed;
+mod modules;
 mod output;
 mod simulated;
 pub mod wanted;
 
-use crate::{args::StatArgs, exit, processor, render::stat::Heading};
+use crate::{args::StatArgs, command::modules::Catalogue, exit, processor, render::stat::Heading};
 use anyhow::{Context, Result, bail};
 use followed::Followed;
+use modules::Chosen;
 use nix::sys::signal::Signal;
 use output::Printer;
-use perch_core::{Launch, Machine, MachineError, Wake};
+use perch_core::{Machine, Wake};
 use perch_engine::{limiter::Limiter, recording::Recording, replay::RecordedMachine};
 use perch_linux::{
     LinuxMachine,
     machine::CountersMode,
+    modules::{Entry, Place},
     perf::probe,
     signals,
     topology::{Source, load},
@@ -23,9 +26,10 @@ use perch_profile::Profile;
 use perch_stat::{Collector, Totals};
 use std::{
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant},
 };
-use wanted::Wanted;
+use wanted::{Formulas, Wanted};
 
 /// How often threads are looked at where no rows are wanted.
 const LOOK: Duration = Duration::from_secs(1);
@@ -36,8 +40,9 @@ const LOOK_AT_RECORDS: Duration = Duration::from_millis(100);
 /// Counts until the program, the processes or the recording end, or the user stops it.
 ///
 /// # Errors
-/// Events that cannot be counted, a program or a process that is not there, permissions that are missing.
-pub fn stat(args: &StatArgs) -> Result<ExitCode> {
+/// Events that cannot be counted, modules that do not work, a program or a process that is not there, permissions that
+/// are missing.
+pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     if args.repeat > 1 && args.program.is_empty() {
         bail!("--repeat runs a program again and again: give one, behind --");
     }
@@ -56,7 +61,12 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
     let here = load(&source)?;
     let profile = processor::choose(args.profile.as_deref(), &source, &here)?.profile;
     let probe = probe();
-    let wanted = Wanted::new(args, &profile, probe.pmu_usable)?;
+    let formulas = Formulas::read(args, &profile)?;
+    let place = Place::here(Arc::new(here.topology.clone()));
+    let catalogue = Catalogue::new(own, &args.modules, place)?;
+    let mut modules = Chosen::new(args, &catalogue, &formulas.derived)?;
+    let derived = formulas.derived.clone();
+    let wanted = Wanted::new(args, &profile, probe.pmu_usable, formulas, &modules)?;
     if wanted.is_fallback {
         exit::say(&format!(
             "{}; software events are counted instead",
@@ -69,12 +79,19 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
     }
     let mut runs: Vec<Totals> = Vec::new();
     let mut status = None;
-    for _ in 0..args.repeat {
-        let mut machine = LinuxMachine::builder()
+    for run in 0..args.repeat {
+        if run > 0 {
+            modules = Chosen::new(args, &catalogue, &derived)?;
+        }
+        let builder = LinuxMachine::builder()
             .topology(here.topology.clone())
             .counters(CountersMode::Chosen {
                 sample: wanted.sample,
-            })
+            });
+        let opened = std::mem::take(&mut modules.opened);
+        let mut machine = opened
+            .into_iter()
+            .fold(builder, |builder, module| builder.module(module))
             .build()?;
         machine.watch_pus(wanted.by.is_of_pus())?;
         machine.configure(&wanted.request.plan(&profile))?;

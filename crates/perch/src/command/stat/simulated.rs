@@ -1,6 +1,11 @@
 //! The series of a simulated machine: what is counted there is exact, and known to the user who wrote the workload.
 
-use super::{drive, finished, heading, output::Printer, wanted::Wanted};
+use super::{
+    drive, finished, heading,
+    modules::Chosen,
+    output::Printer,
+    wanted::{Formulas, Wanted},
+};
 use crate::args::StatArgs;
 use anyhow::Result;
 use perch_core::Machine;
@@ -21,7 +26,9 @@ pub fn stat(args: &StatArgs, machine: &str, workload: &str) -> Result<ExitCode> 
     let workload = Arc::new(config::find_workload(workload)?);
     let time = args.duration.unwrap_or(TIME);
     let profile = SimProcessor::new(&machine).profile().clone();
-    let wanted = Wanted::new(args, &profile, true)?;
+    let formulas = Formulas::read(args, &profile)?;
+    let modules = Chosen::of_recording(args)?;
+    let wanted = Wanted::new(args, &profile, true, formulas, &modules)?;
     let mut printer = Printer::new(args, &wanted, false)?;
     let detail = Detail::new(args.fidelity, &machine, &workload);
     let system = system(&detail, &machine, &workload, args.seed);

@@ -1,31 +1,14 @@
 //! What a command line asks to be counted and shown.
 
+use super::modules::Chosen;
 use crate::args::StatArgs;
-use anyhow::{Result, anyhow, bail};
-use perch_core::{MetricName, diagnostic::did_you_mean_one_of, metric::names};
+use anyhow::{Result, bail};
+use perch_core::{
+    MetricInfo, MetricKind, MetricName, MetricScope, diagnostic::did_you_mean_one_of, metric::names,
+};
 use perch_profile::Profile;
 use perch_stat::{By, Derived, Options, Request, Space, phases::Method};
 use std::sync::Arc;
-
-/// Metrics of sampled instructions.
-const SAMPLED: [&str; 9] = [
-    names::FP_SHARE,
-    names::VECTOR_SHARE,
-    names::LOAD_SHARE,
-    names::STORE_SHARE,
-    names::BRANCH_SHARE,
-    names::DIVIDE_SHARE,
-    names::MEMORY_INTENSITY,
-    names::FOOTPRINT,
-    names::SAMPLES,
-];
-
-/// What the kernel accounts for every thread, as formulas.
-const ACCOUNTED: [(&str, &str); 3] = [
-    ("run_delay", "run_delay[s]=wait_seconds"),
-    ("context_switches", "context_switches=switches"),
-    ("cpu_migrations", "cpu_migrations=migrations"),
-];
 
 /// What is counted where there are no hardware counters and nothing was asked for.
 const SOFTWARE: &str = "page-faults,context-switches,cpu-migrations";
@@ -70,14 +53,60 @@ pub struct Wanted {
     derived: Vec<Derived>,
     of_profile: Vec<MetricName>,
     given: Vec<MetricName>,
+    given_units: Vec<String>,
+    given_amounts: Vec<MetricName>,
+    /// Metrics of modules that are not about threads, and formulas over them.
+    wide: Vec<MetricName>,
+}
+
+/// The metrics that `-m` asks for: formulas, and names of the profile's.
+pub struct Formulas {
+    /// Of the user.
+    pub derived: Vec<Derived>,
+    of_profile: Vec<MetricName>,
+}
+
+impl Formulas {
+    /// Reads the texts of `-m`.
+    ///
+    /// # Errors
+    /// Texts that name no metric and are no formula.
+    pub fn read(args: &StatArgs, profile: &Profile) -> Result<Self> {
+        let (mut derived, mut of_profile) = (Vec::new(), Vec::new());
+        for text in &args.metrics {
+            if text.contains('=') {
+                derived.push(Derived::parse(text)?);
+                continue;
+            }
+            let known = profile.metrics.iter().map(|metric| &*metric.name);
+            match profile.metric(text) {
+                Some(rule) => of_profile.push(MetricName::clone(&rule.name)),
+                None => bail!(
+                    "-m {text}: profile {} has no such metric; {} or define it: NAME=FORMULA",
+                    profile.name,
+                    did_you_mean_one_of(text, known.collect::<Vec<_>>())
+                ),
+            }
+        }
+        Ok(Self {
+            derived,
+            of_profile,
+        })
+    }
 }
 
 impl Wanted {
     /// Of the live machine.
     ///
     /// # Errors
-    /// Texts that name no event, metric or virtual counter.
-    pub fn new(args: &StatArgs, profile: &Profile, pmu: bool) -> Result<Self> {
+    /// Texts that name no event, or metrics that rows cannot show.
+    pub fn new(
+        args: &StatArgs,
+        profile: &Profile,
+        pmu: bool,
+        formulas: Formulas,
+        modules: &Chosen,
+    ) -> Result<Self> {
         let space = match (args.user, args.kernel) {
             (true, _) => Space::User,
             (_, true) => Space::Kernel,
@@ -91,20 +120,19 @@ impl Wanted {
             (false, _) => Request::parse(&args.events, profile, space)?,
         };
         let mut wanted = Self::empty(args);
+        wanted.take(formulas, modules);
+        modules.check_rows(wanted.by.is_of_pus())?;
         wanted.windows = request.has_thresholds();
         if wanted.windows {
             check_windows(args, wanted.by, &request)?;
         }
-        wanted.read_metrics(args, profile)?;
         // Instructions are sampled of threads only.
         if nothing_asked && !pmu && !wanted.by.is_of_pus() {
-            wanted.given = [names::FP_SHARE, names::MEMORY_INTENSITY]
-                .map(MetricName::from)
-                .into();
+            wanted.give_sampled();
+            wanted.sample = true;
         }
-        wanted.sample = !wanted.given.is_empty();
         wanted.is_fallback = nothing_asked && !pmu;
-        wanted.need(&mut request, profile, space);
+        wanted.need(&mut request, profile, space, modules);
         if request.sets.len() > 1 && args.phases != Method::Off && pmu {
             request.need_everywhere(&[names::INSTRUCTIONS, names::CYCLES], profile, space);
         }
@@ -115,16 +143,15 @@ impl Wanted {
     /// Of a recording: whatever was counted then.
     ///
     /// # Errors
-    /// Texts that name no metric or virtual counter.
+    /// Texts that name no metric, or one that recordings do not have.
     pub fn of_recording(args: &StatArgs, profile: &Profile) -> Result<Self> {
         let mut wanted = Self::empty(args);
-        wanted.read_metrics(args, profile)?;
+        let modules = Chosen::of_recording(args)?;
+        wanted.take(Formulas::read(args, profile)?, &modules);
         let mut request = Request::of_profile(profile, Space::All);
-        wanted.need(&mut request, profile, Space::All);
+        wanted.need(&mut request, profile, Space::All, &modules);
         if args.metrics.is_empty() && args.virtuals.is_empty() {
-            wanted.given = [names::FP_SHARE, names::MEMORY_INTENSITY]
-                .map(MetricName::from)
-                .into();
+            wanted.give_sampled();
         }
         wanted.complete(request, profile);
         Ok(wanted)
@@ -150,43 +177,50 @@ impl Wanted {
             derived: Vec::new(),
             of_profile: Vec::new(),
             given: Vec::new(),
+            given_units: Vec::new(),
+            given_amounts: Vec::new(),
+            wide: Vec::new(),
         }
     }
 
-    fn read_metrics(&mut self, args: &StatArgs, profile: &Profile) -> Result<()> {
-        for text in &args.metrics {
-            if text.contains('=') {
-                self.derived.push(Derived::parse(text)?);
-                continue;
-            }
-            let known = profile.metrics.iter().map(|metric| &*metric.name);
-            match profile.metric(text) {
-                Some(rule) => self.of_profile.push(MetricName::clone(&rule.name)),
-                None => bail!(
-                    "-m {text}: profile {} has no such metric; {} or define it: NAME=FORMULA",
-                    profile.name,
-                    did_you_mean_one_of(text, known.collect::<Vec<_>>())
-                ),
-            }
-        }
-        for name in &args.virtuals {
-            let name = name.trim();
-            if let Some((_, formula)) = ACCOUNTED.iter().find(|(known, _)| *known == name) {
-                self.derived.push(Derived::parse(formula)?);
-            } else if SAMPLED.contains(&name) {
-                self.given.push(name.into());
-            } else {
-                let known = ACCOUNTED.iter().map(|(known, _)| *known).chain(SAMPLED);
-                let hint = did_you_mean_one_of(name, known.collect::<Vec<_>>());
-                return Err(anyhow!("-V {name}: no such virtual counter; {hint}"));
+    /// Takes over what `-m` and `-V` ask for.
+    fn take(&mut self, formulas: Formulas, modules: &Chosen) {
+        self.derived = formulas.derived;
+        self.of_profile = formulas.of_profile;
+        self.derived.extend(modules.accounted.iter().cloned());
+        self.sample = modules.sample;
+        let not_of_threads = |metric: &&MetricInfo| metric.scope != MetricScope::Thread;
+        let wide = modules.known.iter().filter(not_of_threads);
+        let wide: Vec<MetricName> = wide.map(|metric| MetricName::clone(&metric.name)).collect();
+        let formulas = self.derived.iter().filter(|derived| {
+            let mut inputs = derived.inputs().iter();
+            inputs.any(|input| wide.iter().any(|name| **name == **input))
+        });
+        self.wide = formulas.map(|derived| Arc::clone(&derived.name)).collect();
+        self.wide.extend(wide);
+        for metric in &modules.shown {
+            self.given.push(MetricName::clone(&metric.name));
+            self.given_units.push(metric.unit.to_string());
+            if metric.kind == MetricKind::Amount {
+                self.given_amounts.push(MetricName::clone(&metric.name));
             }
         }
-        Ok(())
     }
 
-    /// Adds the events that the metrics need.
-    fn need(&self, request: &mut Request, profile: &Profile, space: Space) {
-        let mut needed: Vec<&str> = self.derived.iter().flat_map(Derived::events).collect();
+    /// What is known of sampled instructions, in short.
+    fn give_sampled(&mut self) {
+        for name in [names::FP_SHARE, names::MEMORY_INTENSITY] {
+            self.given.push(name.into());
+            self.given_units.push(String::new());
+        }
+    }
+
+    /// Adds the events that the metrics and the modules need.
+    fn need(&self, request: &mut Request, profile: &Profile, space: Space, modules: &Chosen) {
+        let of_modules = modules.events();
+        let formulas = self.derived.iter().flat_map(Derived::events);
+        let mut needed: Vec<&str> = formulas.filter(|name| !modules.has(name)).collect();
+        needed.extend(of_modules.iter().map(String::as_str));
         for name in &self.of_profile {
             let names = profile
                 .metric(name)
@@ -234,19 +268,23 @@ impl Wanted {
         });
         let derived = self.derived.iter().map(|derived| MetricColumn {
             name: Arc::clone(&derived.name),
-            title: match derived.unit.as_str() {
-                "" => derived.name.to_string(),
-                unit => format!("{}[{unit}]", derived.name),
-            },
+            title: titled(&derived.name, &derived.unit),
             unit: derived.unit.clone(),
         });
-        let given = self.given.iter().map(|name| MetricColumn {
+        let given = self.given.iter().zip(&self.given_units);
+        let given = given.map(|(name, unit)| MetricColumn {
             name: MetricName::clone(name),
-            title: name.to_string(),
-            unit: String::new(),
+            title: titled(name, unit),
+            unit: unit.clone(),
         });
         self.metrics = of_profile.chain(derived).chain(given).collect();
         self.request = request;
+    }
+
+    /// The columns of metrics that modules know about more than threads, or that follow from those.
+    pub fn of_modules(&self) -> impl Iterator<Item = &MetricColumn> {
+        let columns = self.metrics.iter();
+        columns.filter(|column| self.wide.contains(&column.name))
     }
 
     /// The settings of a collector.
@@ -257,6 +295,7 @@ impl Wanted {
             derived: self.derived.clone(),
             of_profile: self.of_profile.clone(),
             given: self.given.clone(),
+            given_amounts: self.given_amounts.clone(),
             phases: match self.request.sets.len() {
                 0 | 1 => Method::Off,
                 _ => args.phases,
@@ -285,4 +324,12 @@ fn check_windows(args: &StatArgs, by: By, request: &Request) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// A column's title: with the unit, if it has one.
+fn titled(name: &str, unit: &str) -> String {
+    match unit {
+        "" => name.to_owned(),
+        unit => format!("{name}[{unit}]"),
+    }
 }

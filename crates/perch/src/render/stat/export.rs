@@ -6,8 +6,7 @@ use crate::{
     render::json as json_text,
 };
 use anyhow::Result;
-use perch_core::Metrics;
-use perch_stat::{Amounts, Collector, Event, Row};
+use perch_stat::{Amounts, Collector, Event, Row, RowMetrics};
 use serde_json::{Map, Value, json};
 
 /// The totals as rows, for CSV.
@@ -25,13 +24,15 @@ pub fn total_rows(collector: &Collector) -> Vec<Row> {
         phase: 0,
         new_phase: false,
         amounts: total.amounts.clone(),
-        metrics: collector.metrics(&total.amounts, total.interval),
+        readings: total.readings.clone(),
+        metrics: collector.metrics(&total.amounts, &total.readings, total.interval),
     };
     totals.by_cpu_time().iter().map(row).collect()
 }
 
 /// Comma-separated values, with a header before the first. A count that is scaled up stands as it is; `share_EVENT` says
-/// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known.
+/// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known. `of_METRIC` says what a module's
+/// metric is about: `row`, or what the row is a part of.
 pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     if first {
@@ -59,6 +60,8 @@ pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
                 .map(|event| format!("share_{}", event.name)),
         );
         header.extend(wanted.metrics.iter().map(|metric| metric.name.to_string()));
+        let modules = wanted.of_modules();
+        header.extend(modules.map(|metric| format!("of_{}", metric.name)));
         writer.write_record(&header)?;
     }
     for row in rows {
@@ -93,8 +96,12 @@ pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
             record.push(share.map_or_else(String::new, |share| format!("{share:.4}")));
         }
         for metric in &wanted.metrics {
-            let value = row.metrics.value(&metric.name);
+            let value = row.metrics.values.value(&metric.name);
             record.push(value.map_or_else(String::new, |value| value.to_string()));
+        }
+        for metric in wanted.of_modules() {
+            let scope = row.metrics.wider.get(&metric.name);
+            record.push(scope.map_or("row", |scope| scope.name()).to_owned());
         }
         writer.write_record(&record)?;
     }
@@ -111,7 +118,7 @@ fn event_name(event: Event) -> &'static str {
 }
 
 /// Counts as JSON: each with the share of the CPU time in which it was counted.
-fn json_amounts(wanted: &Wanted, amounts: &Amounts, metrics: &Metrics) -> Map<String, Value> {
+fn json_amounts(wanted: &Wanted, amounts: &Amounts, metrics: &RowMetrics) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("threads".into(), amounts.members.into());
     object.insert("cpu_s".into(), json!(amounts.cpu_time as f64 / 1e9));
@@ -134,9 +141,15 @@ fn json_amounts(wanted: &Wanted, amounts: &Amounts, metrics: &Metrics) -> Map<St
         .metrics
         .iter()
         .filter_map(|MetricColumn { name, unit, .. }| {
-            let metric = metrics.get(name)?;
+            let metric = metrics.values.get(name)?;
             let (value, confidence) = (metric.value, metric.confidence);
-            let told = json!({ "value": value, "unit": unit, "confidence": confidence });
+            let mut told = json!({ "value": value, "unit": unit, "confidence": confidence });
+            if let Some(scope) = metrics.wider.get(name) {
+                told["of"] = scope.name().into();
+            }
+            if metrics.partial.contains(name) {
+                told["partial"] = true.into();
+            }
             Some((name.to_string(), told))
         })
         .collect();
@@ -179,9 +192,10 @@ pub fn json_totals(wanted: &Wanted, heading: &Heading, collector: &Collector) ->
         entities.push(Value::Object(object));
     }
     let all = totals.all();
+    let of_all = collector.metrics(&all, totals.readings(), totals.interval);
     let object = json!({
         "totals": entities,
-        "all": json_amounts(wanted, &all, &collector.metrics(&all, totals.interval)),
+        "all": json_amounts(wanted, &all, &of_all),
         "command": heading.title,
         "counting": heading.counting,
         "wall_s": heading.took.as_secs_f64(),
