@@ -16,11 +16,14 @@ mod entity;
 mod events;
 pub mod phases;
 mod raw;
+pub mod text;
 mod totals;
 
 pub use amounts::{Amounts, Value};
 pub use collector::{Collector, Event, Options, Row};
-pub use derived::{Derived, DerivedError};
+pub use derived::{ACCOUNTED, Derived, DerivedError};
 pub use entity::{By, Entity};
-pub use events::{Request, RequestError, Requested, RequestedSet, Space, canonical, suggestion};
+pub use events::{
+    Request, RequestError, Requested, RequestedSet, SOFTWARE, Space, canonical, suggestion,
+};
 pub use totals::{Total, Totals};

@@ -4,7 +4,7 @@ use crate::args::StatArgs;
 use anyhow::{Result, anyhow, bail};
 use perch_core::{MetricName, diagnostic::did_you_mean_one_of, metric::names};
 use perch_profile::Profile;
-use perch_stat::{By, Derived, Options, Request, Space, phases::Method};
+use perch_stat::{ACCOUNTED, By, Derived, Options, Request, SOFTWARE, Space, phases::Method};
 use std::sync::Arc;
 
 /// Metrics of sampled instructions.
@@ -19,16 +19,6 @@ const SAMPLED: [&str; 9] = [
     names::FOOTPRINT,
     names::SAMPLES,
 ];
-
-/// What the kernel accounts for every thread, as formulas.
-const ACCOUNTED: [(&str, &str); 3] = [
-    ("run_delay", "run_delay[s]=wait_seconds"),
-    ("context_switches", "context_switches=switches"),
-    ("cpu_migrations", "cpu_migrations=migrations"),
-];
-
-/// What is counted where there are no hardware counters and nothing was asked for.
-const SOFTWARE: &str = "page-faults,context-switches,cpu-migrations";
 
 /// One column of counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,19 +170,11 @@ impl Wanted {
 
     /// Adds the events that the metrics need.
     fn need(&self, request: &mut Request, profile: &Profile, space: Space) {
-        let mut needed: Vec<&str> = self.derived.iter().flat_map(Derived::events).collect();
-        for name in &self.of_profile {
-            let names = profile
-                .metric(name)
-                .into_iter()
-                .flat_map(|rule| rule.formula.names());
-            let events =
-                names.filter(|name| profile.events.iter().any(|event| *event.name == **name));
-            needed.extend(events.map(String::as_str));
-        }
+        let needed: Vec<&str> = self.derived.iter().flat_map(Derived::events).collect();
         if !needed.is_empty() {
             request.need(&needed, profile, space);
         }
+        request.need_metrics(&self.of_profile, profile, space);
     }
 
     /// Decides on the columns.
@@ -204,20 +186,7 @@ impl Wanted {
         };
         self.events = events.iter().map(column).collect();
         if self.of_profile.is_empty() && self.derived.is_empty() {
-            // Ratios that what is counted allows.
-            let counted = |name: &str| events.iter().any(|event| *event.alias == *name);
-            let is_event = |name: &str| profile.events.iter().any(|event| *event.name == *name);
-            let rules = profile.metrics.iter().filter(|rule| !rule.total);
-            let possible = rules.filter(|rule| {
-                let mut names = rule
-                    .formula
-                    .names()
-                    .iter()
-                    .filter(|name| is_event(name))
-                    .peekable();
-                names.peek().is_some() && names.all(|name| counted(name))
-            });
-            self.of_profile = possible.map(|rule| MetricName::clone(&rule.name)).collect();
+            self.of_profile = request.ratios(profile);
         }
         let of_profile = self.of_profile.iter().map(|name| MetricColumn {
             name: MetricName::clone(name),
@@ -228,10 +197,7 @@ impl Wanted {
         });
         let derived = self.derived.iter().map(|derived| MetricColumn {
             name: Arc::clone(&derived.name),
-            title: match derived.unit.as_str() {
-                "" => derived.name.to_string(),
-                unit => format!("{}[{unit}]", derived.name),
-            },
+            title: derived.title(),
             unit: derived.unit.clone(),
         });
         let given = self.given.iter().map(|name| MetricColumn {
