@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// [`Error::On`]; [`Error::Setting`] for events, metrics or times that mean nothing. What this machine does not count is no
 /// error: the report says what is missing.
 pub fn init(options: &Options) -> Result<(), Error> {
-    let asked = Asked::new(options, true)?;
+    let asked = Asked::new(options)?;
     if asked.off {
         return Ok(());
     }
@@ -25,7 +25,7 @@ pub fn init(options: &Options) -> Result<(), Error> {
 /// # Errors
 /// As [`init`].
 pub fn init_if_asked(options: &Options) -> Result<bool, Error> {
-    let asked = Asked::new(options, true)?;
+    let asked = Asked::new(options)?;
     if asked.off || !asked.by_environment {
         return Ok(false);
     }
@@ -59,16 +59,14 @@ pub fn start(name: &str) -> Result<(), Error> {
 /// [`Error::Off`], [`Error::NotStarted`], [`Error::Busy`].
 #[inline]
 pub fn stop(name: &str) -> Result<(), Error> {
-    process::with_thread(|thread, process| {
+    let due = process::with_thread(|thread, process| {
         thread.stop_named(name)?;
-        Ok(thread
-            .is_outside()
-            .then(|| process.time_to_put(thread.last())))
-    })
-    .map(|put| match put {
-        Some(true) => process::put(),
-        _ => (),
-    })
+        Ok(process.time_to_put(thread.last(), thread.is_outside()))
+    })?;
+    if due {
+        process::put();
+    }
+    Ok(())
 }
 
 /// Starts a region that is stopped where the guard is dropped. What cannot be counted is not, silently: see [`start`].

@@ -7,13 +7,13 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// The width that everything fits.
 pub const WIDTH: usize = 80;
 
-/// What the marks before counts mean.
+/// The mark before a count that is scaled up.
 pub const SCALED: &str = "~";
-/// A lower bound.
+/// The mark before a count that is a lower bound.
 pub const PARTIAL: &str = ">";
-/// Cannot be true.
+/// The mark in place of a count that cannot be true.
 pub const DOUBTFUL: &str = "?";
-/// Not counted.
+/// The mark in place of a count that is missing.
 pub const MISSING: &str = "-";
 
 /// A number with four digits and the unit prefix that fits: `1.961G`.

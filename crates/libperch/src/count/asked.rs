@@ -37,12 +37,11 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Of this process. A program with more rights than its user does not listen to the environment.
-    pub(crate) fn new(options: &Options, environment: bool) -> Result<Self, Error> {
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         // SAFETY: reads a word of the auxiliary vector.
         let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-        let listens = environment && !secure;
         Self::with(options, &|name| {
-            let value = std::env::var_os(name).filter(|value| listens && !value.is_empty());
+            let value = std::env::var_os(name).filter(|value| !secure && !value.is_empty());
             value.map(|value| value.to_string_lossy().into_owned())
         })
     }

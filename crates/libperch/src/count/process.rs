@@ -255,13 +255,15 @@ impl Process {
         }
     }
 
-    /// Whether it is time to write the report for perch stat.
+    /// Whether it is time to write the report for perch stat. A thread that is in a region leaves that to others for a while:
+    /// what it takes would be counted.
     #[inline]
-    pub(crate) fn time_to_put(&self, now: u64) -> bool {
+    pub(crate) fn time_to_put(&self, now: u64, outside: bool) -> bool {
+        let every = PUT_EVERY.as_nanos() as u64;
         let due = self.put_at.load(Ordering::Relaxed);
-        let next = now + PUT_EVERY.as_nanos() as u64;
+        let (next, wait) = (now + every, if outside { 0 } else { every });
         self.file.is_some()
-            && now >= due
+            && now >= due + wait
             && self
                 .put_at
                 .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)

@@ -47,7 +47,7 @@ pub(crate) struct Node {
     pub part: Part,
     /// Threads that were in it.
     pub threads: u32,
-    /// Whether it is open now.
+    /// Whether it is open now, or was when its thread exited.
     pub open: bool,
 }
 
@@ -347,7 +347,9 @@ impl Thread {
     pub(crate) fn end(&mut self) {
         self.name = own_name();
         self.settle(true, End::Stop);
-        self.stack.clear();
+        for frame in std::mem::take(&mut self.stack) {
+            self.nodes[frame.node].open = true;
+        }
         self.close();
     }
 

@@ -1,6 +1,7 @@
-//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`].
+//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`]; [`regions`] of programs.
 
 pub mod export;
+pub mod regions;
 
 use super::{count, fit, wrapped};
 use crate::command::stat::wanted::Wanted;

@@ -1,6 +1,7 @@
 //! `perch stat`: what threads and PUs do, counted over time. It changes nothing on the machine.
 
 mod output;
+pub mod regions;
 pub mod wanted;
 
 use crate::{args::StatArgs, exit, processor, render::stat::Heading};
@@ -18,6 +19,7 @@ use perch_linux::{
 };
 use perch_profile::Profile;
 use perch_stat::{Collector, Totals};
+use regions::{Found, Regions};
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
@@ -48,11 +50,9 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
     let profile = processor::choose(args.profile.as_deref(), &source, &here)?.profile;
     let probe = probe();
     let wanted = Wanted::new(args, &profile, probe.pmu_usable)?;
+    let fallback = format!("{}; software events are counted instead", probe.why);
     if wanted.is_fallback {
-        exit::say(&format!(
-            "{}; software events are counted instead",
-            probe.why
-        ));
+        exit::say(&fallback);
     }
     let mut printer = Printer::new(args, &wanted, launches)?;
     if launches {
@@ -69,7 +69,8 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
             .build()?;
         machine.watch_pus(wanted.by.is_of_pus())?;
         machine.configure(&wanted.request.plan(&profile))?;
-        begin(args, &mut machine)?;
+        let regions = Regions::new();
+        begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
         let end = drive(args, &mut machine, &mut collector, &mut printer)?;
         if end.cut_short {
@@ -80,7 +81,15 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
             (None, true) => wait_for_end(&mut machine)?,
             (status, _) => status,
         };
-        printer.totals(&heading(args, &machine.counting(), &end), &collector);
+        let found = match launches {
+            true => regions.read(&wanted, &collector, &fallback),
+            false => Found::default(),
+        };
+        printer.totals(
+            &heading(args, &machine.counting(), &end),
+            &collector,
+            &found,
+        );
         runs.push(collector.totals().clone());
         status = ended;
         if end.stopped {
@@ -106,7 +115,7 @@ fn finished(printer: &Printer) -> ExitCode {
 }
 
 /// Starts the program, attaches to the processes, or stays without either.
-fn begin(args: &StatArgs, machine: &mut LinuxMachine) -> Result<()> {
+fn begin(args: &StatArgs, machine: &mut LinuxMachine, regions: &Regions) -> Result<()> {
     if args.program.is_empty() && args.pids.is_empty() {
         machine.stay(args.duration.map(|duration| Instant::now() + duration));
         return Ok(());
@@ -117,7 +126,7 @@ fn begin(args: &StatArgs, machine: &mut LinuxMachine) -> Result<()> {
     if !args.program.is_empty() {
         let launch = Launch {
             command: args.program.clone(),
-            environment: Vec::new(),
+            environment: regions.environment(args),
         };
         targets.launch(&launch)?;
     }
@@ -246,6 +255,10 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     let mut collector = Collector::new(wanted.options(args), profile);
     let mut end = drive(args, &mut machine, &mut collector, &mut printer)?;
     end.took = Duration::from_nanos(collector.totals().interval);
-    printer.totals(&heading(args, &machine.counting(), &end), &collector);
+    printer.totals(
+        &heading(args, &machine.counting(), &end),
+        &collector,
+        &Found::default(),
+    );
     Ok(finished(&printer))
 }
