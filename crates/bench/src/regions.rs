@@ -194,10 +194,10 @@ fn run(case: &Case, program: &Path, folder: &Path) -> Result<f64> {
     if told.contains("PAPI-HL Warning") || said.contains("PAPI-HL Warning") {
         bail!("{}", last_line(format!("{told}{said}").as_bytes()));
     }
-    let numbers = told
+    let mut numbers = told
         .lines()
         .filter_map(|line| line.trim().parse::<f64>().ok());
-    match (numbers.last(), output.status.success()) {
+    match (numbers.next_back(), output.status.success()) {
         (Some(time), true) => Ok(time),
         _ => bail!("{}", last_line(&[output.stdout, output.stderr].concat())),
     }
@@ -214,6 +214,6 @@ fn perf_counts_hardware() -> bool {
 
 fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.last().unwrap_or("it says nothing").to_owned()
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.next_back().unwrap_or("it says nothing").to_owned()
 }

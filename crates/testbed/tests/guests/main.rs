@@ -9,6 +9,7 @@ mod irq;
 mod masa;
 mod placement;
 mod profile;
+mod regions;
 #[path = "../story/mod.rs"]
 mod story;
 mod undo;
