@@ -375,6 +375,27 @@ mod tests {
             }
         }
 
+        /// Reports with some bytes changed, which are read or refused, and then added up and shown.
+        #[test]
+        fn changed_reports_are_survived(
+            regions in proptest::collection::vec(region(), 0..4),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), "[-0-9eE.,\"{}\\[\\]\\\\ua-f]"), 1..8),
+        ) {
+            let report = Report { program: "app".into(), regions, ..Report::default() };
+            let mut bytes = write(&report, &no_metrics).into_bytes();
+            for (at, with) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = with.as_bytes()[0];
+            }
+            if let Ok(report) = parse(&bytes) {
+                let (merged, left_out) = crate::merge([&report, &report]);
+                prop_assert_eq!(left_out, 0);
+                let columns = crate::table::Columns::default();
+                let text = crate::table::table(&merged, &columns, &no_metrics);
+                prop_assert!(!text.contains(|c: char| c.is_control() && c != '\n'));
+            }
+        }
+
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = parse(&bytes);

@@ -69,7 +69,7 @@ pub fn stat(args: &StatArgs) -> Result<ExitCode> {
             .build()?;
         machine.watch_pus(wanted.by.is_of_pus())?;
         machine.configure(&wanted.request.plan(&profile))?;
-        let regions = Regions::new();
+        let regions = Regions::make();
         begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
         let end = drive(args, &mut machine, &mut collector, &mut printer)?;

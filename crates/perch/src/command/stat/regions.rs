@@ -27,7 +27,7 @@ pub struct Found {
 
 impl Regions {
     /// Makes the folder. Without one, regions are not shown.
-    pub fn new() -> Self {
+    pub fn make() -> Self {
         Self {
             folder: TempDir::with_prefix("perch-regions-").ok(),
         }
@@ -60,7 +60,10 @@ impl Regions {
             ("PERCH_REGION_METRICS", args.metrics.join(";")),
             ("PERCH_REGION_VIRTUALS", virtuals.join(",")),
             ("PERCH_REGION_SPACE", space.to_owned()),
-            ("PERCH_PROFILE", args.profile.clone().unwrap_or_default()),
+            (
+                "PERCH_PROFILE",
+                args.profile.as_deref().map(profile).unwrap_or_default(),
+            ),
         ];
         let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
         variables.extend(texts.map(|(name, text)| (name.into(), text.into())));
@@ -96,6 +99,13 @@ impl Regions {
             remarks,
         }
     }
+}
+
+/// A profile's name, or the path of its file for a program that may run in another directory.
+fn profile(asked: &str) -> String {
+    let is_path = asked.contains('/') || asked.ends_with(".toml");
+    let path = std::fs::canonicalize(asked).ok().filter(|_| is_path);
+    path.map_or_else(|| asked.to_owned(), |path| path.display().to_string())
 }
 
 /// The events of the reports, and those metrics that are known of some region.
