@@ -3,16 +3,20 @@
 CARGO ?= cargo
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-BUILD_PACKAGES := pkg-config gcc libc6-dev libhwloc-dev libudev-dev libpfm4
+BUILD_PACKAGES := pkg-config binutils gcc libc6-dev libhwloc-dev libudev-dev libpfm4
 TEST_PACKAGES   = $(shell cat testbed/apt-packages.txt)
 ACCURACY_PACKAGES = $(shell cat crates/accuracy/apt-packages.txt)
-BENCH_PACKAGES := linux-perf
+BENCH_PACKAGES := linux-perf libpapi-dev likwid
 TRACE_PACKAGES := qemu-user
 DEB_PACKAGES := dpkg-dev binutils
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PERCH  := $(TARGET)/release/perch
 PLUGIN := $(TARGET)/release/libperch_trace_plugin.so
+# Where cargo has put liblibperch.so and liblibperch.a.
+LIBRARIES := $(TARGET)/release
+# What a program needs that contains libperch.a.
+STATIC_LIBS := -Wl,--gc-sections -lgcc_s -lpthread -lm -ldl
 
 .PHONY: help run build examples test churn torture lint accuracy bench fuzz install install-files deb pictures
 
@@ -26,7 +30,7 @@ help:
 	@echo "make bench     perch's own cost against perf stat, and its parts"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
 	@echo "make pictures  draw docs/images/*.svg again"
-	@echo "make install   install the command, its man pages and completions (PREFIX=/usr/local)"
+	@echo "make install   install the command, its man pages and completions, and libperch (PREFIX=/usr/local)"
 	@echo "make deb       build a Debian package in target/debian"
 
 # Installs what is missing of the packages in $(1), and asks nothing of the network if all are there. Waits while another
@@ -41,7 +45,7 @@ packages:
 	$(call need,$(BUILD_PACKAGES))
 
 build: packages
-	$(CARGO) build --release -p perch -p perch-trace-plugin
+	$(CARGO) build --release -p perch -p perch-trace-plugin -p perch-libperch
 
 examples: packages
 	$(MAKE) -s -C examples
@@ -94,6 +98,9 @@ BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions
 ZSH_COMPLETIONS  ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 MAN1 := $(DESTDIR)$(PREFIX)/share/man/man1
+LIB := $(DESTDIR)$(PREFIX)/lib
+HEADERS := $(CURDIR)/crates/libperch/include
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' $(CURDIR)/Cargo.toml | head -1)
 
 install: build install-files
 
@@ -106,7 +113,18 @@ install-files:
 	$(PERCH) completions bash > $(DESTDIR)$(BASH_COMPLETIONS)/perch
 	$(PERCH) completions zsh > $(DESTDIR)$(ZSH_COMPLETIONS)/_perch
 	$(PERCH) completions fish > $(DESTDIR)$(FISH_COMPLETIONS)/perch.fish
+	install -Dm644 $(LIBRARIES)/liblibperch.so $(LIB)/libperch.so.$(VERSION)
+	ln -sf libperch.so.$(VERSION) $(LIB)/libperch.so.0
+	ln -sf libperch.so.0 $(LIB)/libperch.so
+	install -Dm644 $(LIBRARIES)/liblibperch.a $(LIB)/libperch.a
+	strip --strip-debug $(LIB)/libperch.a
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/include $(HEADERS)/perch.h $(HEADERS)/perch.hpp
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/include/perch/compat $(HEADERS)/perch/compat/*.h
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/perch $(HEADERS)/perch.f90
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/perch/python/perch python/perch/__init__.py
+	mkdir -p $(LIB)/pkgconfig
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(STATIC_LIBS)|' packaging/perch.pc.in > $(LIB)/pkgconfig/perch.pc
 
 deb: build
 	$(call need,$(DEB_PACKAGES))
-	sh packaging/deb.sh $(PERCH) $(PLUGIN) $(TARGET)/debian
+	sh packaging/deb.sh $(PERCH) $(PLUGIN) $(LIBRARIES) $(TARGET)/debian

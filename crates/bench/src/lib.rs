@@ -1,10 +1,11 @@
 //! perch's own cost beside `perf stat`'s, measured in one run: steady cost with 200 and 2,000 threads, time to attach,
-//! and how much sampling slows its victim.
+//! how much sampling slows its victim, and what a region costs a program that counts itself.
 //!
 //! Every comparison is made in alternating pairs, and medians with quartiles are told: single timings on a shared
 //! machine mean little.
 
 pub mod cost;
+pub mod regions;
 pub mod slowdown;
 pub mod spread;
 pub mod start;
@@ -34,6 +35,9 @@ pub struct Args {
     /// Leave out what victims lose, which takes longest
     #[arg(long)]
     no_slowdown: bool,
+    /// Measure only what regions cost
+    #[arg(long)]
+    regions_only: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -50,6 +54,8 @@ pub struct Results {
     pub slowdown: Vec<slowdown::Slowdown>,
     /// What programs lose from their start on.
     pub start: Vec<start::Start>,
+    /// What a region costs.
+    pub regions: Vec<regions::Pair>,
 }
 
 /// Measures and prints.
@@ -70,9 +76,23 @@ pub fn main() -> Result<()> {
             println!("{line}");
         }
     };
+    say(&"Cost of a region's start and stop (median, quartiles)");
+    let libraries = perch.parent().context("a perch without a folder")?;
+    let regions = regions::measure(libraries, args.pairs)?;
+    regions.iter().for_each(|pair| say(pair));
+    if args.regions_only {
+        let results = Results {
+            interrupt: 0.0,
+            cost: Vec::new(),
+            slowdown: Vec::new(),
+            start: Vec::new(),
+            regions,
+        };
+        return finish(&results, args.json);
+    }
     let interrupt = slowdown::interrupt_cost(&perch, args.pairs)?;
     say(&format_args!(
-        "One sample costs its victim {:.1} µs\n\n\
+        "\nOne sample costs its victim {:.1} µs\n\n\
          Steady cost, in milliseconds of one PU a second (median, quartiles)",
         interrupt * 1e6
     ));
@@ -81,6 +101,7 @@ pub fn main() -> Result<()> {
         cost: Vec::new(),
         slowdown: Vec::new(),
         start: Vec::new(),
+        regions,
     };
     for threads in args.threads {
         let cost = cost::measure(&perch, &args.perf, threads, args.pairs, interrupt)?;

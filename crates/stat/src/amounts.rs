@@ -133,6 +133,17 @@ impl Amounts {
         amounts
     }
 
+    /// What one event set counted in this many nanoseconds on PUs, all of them covered.
+    pub fn of_counts(counts: &[Count], cpu_time: u64) -> Self {
+        let mut amounts = Self {
+            cpu_time,
+            covered: covered(None, counts, cpu_time),
+            ..Self::default()
+        };
+        amounts.count(counts, cpu_time);
+        amounts
+    }
+
     /// A whole program over one interval.
     pub fn of_target(sample: &TargetSample) -> Self {
         let mut amounts = Self {
@@ -187,13 +198,18 @@ impl Amounts {
     pub fn add(&mut self, other: &Self) {
         let known = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
         };
-        self.members += other.members;
-        self.cpu_time += other.cpu_time;
-        self.covered += other.covered;
-        self.wait_time += other.wait_time;
-        self.interrupts += other.interrupts;
+        self.members = self.members.saturating_add(other.members);
+        // Files may tell any number.
+        for (sum, more) in [
+            (&mut self.cpu_time, other.cpu_time),
+            (&mut self.covered, other.covered),
+            (&mut self.wait_time, other.wait_time),
+            (&mut self.interrupts, other.interrupts),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
         self.switches = known(self.switches, other.switches);
         self.migrations = known(self.migrations, other.migrations);
         for (name, value) in &other.values {

@@ -32,6 +32,13 @@ pub const BESIDES: [(&str, &str); 6] = [
     ("threads", "threads or PUs in the row"),
 ];
 
+/// What the kernel accounts for every thread, as formulas: the virtual counters by name.
+pub const ACCOUNTED: [(&str, &str); 3] = [
+    ("run_delay", "run_delay[s]=wait_seconds"),
+    ("context_switches", "context_switches=switches"),
+    ("cpu_migrations", "cpu_migrations=migrations"),
+];
+
 impl Derived {
     /// Reads `NAME=FORMULA` or `NAME[UNIT]=FORMULA`.
     ///
@@ -74,6 +81,19 @@ impl Derived {
     pub fn events(&self) -> impl Iterator<Item = &str> {
         let names = self.inputs.iter().map(String::as_str);
         names.filter(|name| !BESIDES.iter().any(|(known, _)| known == name))
+    }
+
+    /// Whether the formula uses this name, which is no event ([`BESIDES`]).
+    pub fn uses(&self, besides: &str) -> bool {
+        self.inputs.iter().any(|name| name == besides)
+    }
+
+    /// Its title in tables: with the unit, if it has one.
+    pub fn title(&self) -> String {
+        match self.unit.as_str() {
+            "" => self.name.to_string(),
+            unit => format!("{}[{unit}]", self.name),
+        }
     }
 
     /// The names in its formula, as events and metrics have them.

@@ -1,7 +1,7 @@
 //! The events that a user asks for: `-e instructions,llc-misses -e branches`.
 
 use crate::raw;
-use perch_core::{EventChoice, EventPlan, EventSet, diagnostic::did_you_mean};
+use perch_core::{EventChoice, EventPlan, EventSet, MetricName, diagnostic::did_you_mean};
 use perch_profile::{Profile, formula::is_name};
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -48,6 +48,9 @@ pub enum Space {
     /// In the kernel only.
     Kernel,
 }
+
+/// The events that are counted where there are no hardware counters and nothing was asked for.
+pub const SOFTWARE: &str = "page-faults,context-switches,cpu-migrations";
 
 /// Other names of events: PMCTrack's mnemonics, and what users of other tools write. First the name that is meant.
 const OTHER_NAMES: [(&str, &[&str]); 6] = [
@@ -155,6 +158,37 @@ impl Request {
                 }
             }
         }
+    }
+
+    /// Adds the events that these metrics of the profile need.
+    pub fn need_metrics(&mut self, metrics: &[MetricName], profile: &Profile, space: Space) {
+        let rules = metrics.iter().filter_map(|name| profile.metric(name));
+        let names = rules.flat_map(|rule| rule.formula.names());
+        let events: Vec<&str> = names
+            .filter(|name| profile.events.iter().any(|event| *event.name == ***name))
+            .map(String::as_str)
+            .collect();
+        if !events.is_empty() {
+            self.need(&events, profile, space);
+        }
+    }
+
+    /// The profile's ratios that what is counted allows.
+    pub fn ratios(&self, profile: &Profile) -> Vec<MetricName> {
+        let events = self.events();
+        let counted = |name: &str| events.iter().any(|event| *event.alias == *name);
+        let is_event = |name: &str| profile.events.iter().any(|event| *event.name == *name);
+        let rules = profile.metrics.iter().filter(|rule| !rule.total);
+        let possible = rules.filter(|rule| {
+            let mut names = rule
+                .formula
+                .names()
+                .iter()
+                .filter(|name| is_event(name))
+                .peekable();
+            names.peek().is_some() && names.all(|name| counted(name))
+        });
+        possible.map(|rule| MetricName::clone(&rule.name)).collect()
     }
 
     /// All events, each once, in the order of the sets.

@@ -17,12 +17,15 @@ mod events;
 pub mod phases;
 pub mod raw;
 mod readings;
+pub mod text;
 mod totals;
 
 pub use amounts::{Amounts, Value};
 pub use collector::{Collector, Event, Options, Row, RowMetrics};
-pub use derived::{Derived, DerivedError};
+pub use derived::{ACCOUNTED, Derived, DerivedError};
 pub use entity::{By, Entity};
-pub use events::{Request, RequestError, Requested, RequestedSet, Space, canonical, suggestion};
+pub use events::{
+    Request, RequestError, Requested, RequestedSet, SOFTWARE, Space, canonical, suggestion,
+};
 pub use readings::Readings;
 pub use totals::{Total, Totals};

@@ -54,6 +54,16 @@ impl Ring {
         unreadable
     }
 
+    /// The event that owns the ring.
+    pub(super) fn counter(&self) -> &Counter {
+        &self.sampler
+    }
+
+    /// The same, to switch it on and off.
+    pub(super) fn counter_mut(&mut self) -> &mut Counter {
+        &mut self.sampler
+    }
+
     /// Starts the event.
     ///
     /// # Errors

@@ -27,6 +27,9 @@ Several -e make several event sets, which are counted one after the other. A
 count marked `~` is scaled up, as it was counted for a part of the time; one
 marked `>` is a lower bound (docs/stat.md).
 
+A program that marks regions of its code with libperch shows them behind the
+totals (docs/regions.md).
+
 Rows and totals go to standard error if a program is started, as its own output
 goes to standard output; else to standard output. The exit code is the
 program's; 125 if perch itself failed, 126 and 127 if it cannot be started."

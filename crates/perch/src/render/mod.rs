@@ -20,11 +20,8 @@ pub mod tournament;
 pub mod trace;
 
 use perch_core::text::{acts, printable_lines};
+pub use perch_stat::text::{WIDTH, fit, wrapped};
 use std::borrow::Cow;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-/// The width that everything fits.
-pub const WIDTH: usize = 80;
 
 /// A size in bytes in the unit that fits, such as `32 MiB`.
 pub fn bytes(size: u64) -> String {
@@ -80,48 +77,6 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// The text cut or padded to this many columns.
-pub fn fit(text: &str, columns: usize) -> String {
-    let clean: String = text
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect();
-    let fitting = match clean.width() <= columns {
-        true => clean,
-        false => {
-            let room = columns.saturating_sub(1);
-            let mut used = 0;
-            let fits = |c: &char| {
-                used += c.width().unwrap_or(0);
-                used <= room
-            };
-            let cut: String = clean.chars().take_while(fits).collect();
-            match columns {
-                0 => cut,
-                _ => cut + "…",
-            }
-        }
-    };
-    let padding = columns.saturating_sub(fitting.width());
-    fitting + &" ".repeat(padding)
-}
-
-/// The text behind a label, in lines that fit, the following ones indented.
-pub fn wrapped(label: &str, text: &str) -> String {
-    let mut out = String::new();
-    let mut line = label.to_owned();
-    for word in text.split_whitespace() {
-        if line.width() + word.width() + 1 > WIDTH && line.trim() != label.trim() {
-            out += line.trim_end();
-            out.push('\n');
-            line = " ".repeat(label.width());
-        }
-        line += word;
-        line.push(' ');
-    }
-    out + line.trim_end() + "\n"
-}
-
 /// Why a thread is left alone, in two words.
 pub fn unmanaged(why: perch_core::Unmanaged) -> &'static str {
     match why {
@@ -150,18 +105,5 @@ mod tests {
         assert_eq!(shown(red), red);
         assert_eq!(shown("\x1b[2J\x1b]0;x\x07"), "\\x1b[2J\\x1b]0;x\\x07");
         assert_eq!(json("{\n\"a\u{9b}\u{202e}\"}"), "{\n\"a\\u009b\\u202e\"}");
-    }
-
-    #[test]
-    fn fitting() {
-        assert_eq!(fit("abc", 5), "abc  ");
-        assert_eq!(fit("abcdef", 5), "abcd…");
-        assert_eq!(fit("a\x1b[31m", 3), "a?…");
-        assert_eq!(fit("abc", 0), "");
-        // Wide characters take two columns, and half of one cannot be shown.
-        assert_eq!(fit("日本語", 6), "日本語");
-        assert_eq!(fit("日本語", 8), "日本語  ");
-        assert_eq!(fit("日本語", 5), "日本…");
-        assert_eq!(fit("日本語", 4), "日… ");
     }
 }

@@ -1,11 +1,15 @@
-//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`].
+//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`]; [`regions`] of programs.
 
 pub mod export;
+pub mod regions;
 
-use super::{WIDTH, count, fit, wrapped};
+use super::{count, fit, wrapped};
 use crate::command::stat::wanted::Wanted;
 use perch_core::MetricScope;
-use perch_stat::{Amounts, By, Collector, Readings, Row, RowMetrics, Totals};
+use perch_stat::{
+    Amounts, By, Collector, Readings, Row, RowMetrics, Totals,
+    text::{self, MISSING, PARTIAL, block, cells, count_text, fits, header, short},
+};
 use statrs::statistics::Statistics;
 use std::time::Duration;
 
@@ -23,58 +27,21 @@ pub struct Heading {
 /// Entities that totals show; of the others, their number and their share of the CPU time.
 const MOST_TOTALS: usize = 30;
 
-/// A number with four digits and the unit prefix that fits: `1.961G`.
-pub fn short(value: f64) -> String {
-    let size = value.abs();
-    let (scale, prefix) = match size {
-        _ if size >= 1e12 => (1e12, "T"),
-        _ if size >= 1e9 => (1e9, "G"),
-        _ if size >= 1e6 => (1e6, "M"),
-        _ if size >= 1e4 => (1e3, "k"),
-        _ => (1.0, ""),
-    };
-    let scaled = value / scale;
-    let decimals = match scaled.abs() {
-        _ if scaled.fract() == 0.0 && prefix.is_empty() => 0,
-        size if size >= 1000.0 => 0,
-        size if size >= 100.0 => 1,
-        size if size >= 10.0 => 2,
-        _ => 3,
-    };
-    format!("{scaled:.decimals$}{prefix}")
-}
+/// The mark before a metric that is about more than its row.
+const WIDER: &str = "^";
 
-/// A count: `~` before one that is scaled up, `>` before one that is a lower bound, `?` for one that cannot be true, `-`
-/// for none.
-fn count_text(amounts: &Amounts, alias: &str) -> String {
-    let Some(value) = amounts.value(alias) else {
-        return "-".to_owned();
-    };
-    if value.doubt.is_some() {
-        return "?".to_owned();
-    }
-    let Some(estimate) = value.estimate(amounts.covered) else {
-        return "-".to_owned();
-    };
-    let scaled = value.is_scaled(amounts.covered);
-    let estimate = if scaled { estimate.round() } else { estimate };
-    let mark = if amounts.is_partial() { ">" } else { "" };
-    let scaled = if scaled { "~" } else { "" };
-    format!("{mark}{scaled}{}", short(estimate))
-}
-
-/// A metric: `^` before one that is about more than the row, `>` before one that is a lower bound.
+/// A metric, with the marks for one that is about more than the row and for a lower bound.
 fn metric_text(metrics: &RowMetrics, name: &str) -> String {
     let metric = metrics.values.get(name);
     let Some(metric) = metric.filter(|metric| metric.confidence > 0.0) else {
-        return "-".to_owned();
+        return MISSING.to_owned();
     };
     let mark = match (
         metrics.wider.contains_key(name),
         metrics.partial.contains(name),
     ) {
-        (true, _) => "^",
-        (false, true) => ">",
+        (true, _) => WIDER,
+        (false, true) => PARTIAL,
         (false, false) => "",
     };
     format!("{mark}{}", short(metric.value))
@@ -96,10 +63,7 @@ fn about(by: By) -> Vec<(&'static str, usize)> {
 fn columns(wanted: &Wanted) -> Vec<(String, usize)> {
     let events = wanted.events.iter().map(|event| event.name.to_string());
     let metrics = wanted.metrics.iter().map(|metric| metric.title.clone());
-    events
-        .chain(metrics)
-        .map(|title| (title.clone(), title.chars().count().max(8)))
-        .collect()
+    text::columns(events.chain(metrics))
 }
 
 /// A line's beginning.
@@ -131,27 +95,6 @@ fn titles(by: By) -> String {
     titles.collect()
 }
 
-/// Whether all columns fit in a line, behind this many characters.
-fn fits(before: usize, columns: &[(String, usize)]) -> bool {
-    before + columns.iter().map(|(_, width)| width + 2).sum::<usize>() <= WIDTH
-}
-
-/// The columns' titles.
-fn header(columns: &[(String, usize)]) -> String {
-    let titles = columns
-        .iter()
-        .map(|(title, width)| format!("  {title:>width$}"));
-    titles.collect()
-}
-
-/// Texts under the columns' titles.
-fn cells(columns: &[(String, usize)], texts: &[String]) -> String {
-    let cells = columns.iter().zip(texts);
-    cells
-        .map(|((_, width), text)| format!("  {text:>width$}"))
-        .collect()
-}
-
 /// The texts of counts and metrics.
 fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &RowMetrics) -> Vec<String> {
     let events = wanted
@@ -163,20 +106,6 @@ fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &RowMetrics) -> Vec<String
         .iter()
         .map(|column| metric_text(metrics, &column.name));
     events.chain(metrics).collect()
-}
-
-/// Counts and metrics in as many lines as they need, each with its name.
-fn block(columns: &[(String, usize)], texts: &[String]) -> String {
-    let (mut out, mut line) = (String::new(), String::new());
-    for ((title, _), text) in columns.iter().zip(texts) {
-        let cell = format!("{}={text}", title);
-        if !line.is_empty() && line.chars().count() + cell.chars().count() + 6 > WIDTH {
-            out += &format!("    {}\n", line.trim_end());
-            line.clear();
-        }
-        line += &format!("{cell}  ");
-    }
-    out + &format!("    {}\n", line.trim_end())
 }
 
 /// Busy time as a share of the interval.
@@ -448,25 +377,4 @@ pub fn repeated(wanted: &Wanted, runs: &[Totals]) -> String {
         line(&event.name, values.collect());
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_four_digits_and_a_prefix() {
-        for (value, text) in [
-            (0.0, "0"),
-            (7.0, "7"),
-            (0.8123, "0.812"),
-            (9999.0, "9999"),
-            (12_345.0, "12.35k"),
-            (1_961_001_132.0, "1.961G"),
-            (234.56, "234.6"),
-            (-15_488_307.0, "-15.49M"),
-        ] {
-            assert_eq!(short(value), text);
-        }
-    }
 }

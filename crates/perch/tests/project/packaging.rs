@@ -50,6 +50,8 @@ fn build(output: &Path) -> PathBuf {
     command.arg(root().join("packaging/deb.sh")).args([
         Path::new(env!("CARGO_BIN_EXE_perch")),
         &plugin,
+        // libperch is there, too.
+        test.parent().unwrap(),
         output,
     ]);
     // It is not sent anywhere.
@@ -135,6 +137,17 @@ fn the_package_is_installed_works_alone_and_is_removed() {
     for file in [
         "usr/bin/perch",
         "usr/lib/perch/libperch_trace_plugin.so",
+        "usr/lib/libperch.so.0",
+        "usr/lib/libperch.so",
+        "usr/lib/libperch.a",
+        "usr/lib/pkgconfig/perch.pc",
+        "usr/include/perch.h",
+        "usr/include/perch.hpp",
+        "usr/include/perch/compat/likwid-marker.h",
+        "usr/include/perch/compat/papi.h",
+        "usr/share/perch/perch.f90",
+        "usr/share/perch/python/perch/__init__.py",
+        "usr/share/doc/perch/examples/regions/region.c",
         "usr/share/man/man1/perch.1.gz",
         "usr/share/man/man1/perch-run.1.gz",
         "usr/share/bash-completion/completions/perch",
@@ -159,6 +172,7 @@ fn the_package_is_installed_works_alone_and_is_removed() {
     assert_eq!(perch(&["--version"]), version);
     assert!(perch(&["profiles", "show", "zen4"]).contains("name = \"zen4\""));
     assert!(perch(&["lab", "list"]).contains("cmt/figure3"));
+    an_instrumented_program_is_built_with_it(clean.path());
     let simulated = perch(&["sim", "-m", "cmt-4x4", "-w", "mixed", "-t", "100ms"]);
     assert!(simulated.contains("mixed on cmt-4x4"), "{simulated}");
 
@@ -173,6 +187,45 @@ fn the_package_is_installed_works_alone_and_is_removed() {
     let why = text(&refused.stderr);
     assert!(why.contains("libhwloc15"), "{why}");
     the_metadata_of_cargo_deb_puts_files_where_they_are(&found);
+}
+
+/// pkg-config finds the installed header and library, and the program runs with them.
+fn an_instrumented_program_is_built_with_it(root: &Path) {
+    let pc = |arguments: &[&str]| -> Option<Vec<String>> {
+        let output = Command::new("pkg-config")
+            .args(arguments)
+            .arg("perch")
+            .env("PKG_CONFIG_PATH", root.join("usr/lib/pkgconfig"))
+            .env("PKG_CONFIG_SYSROOT_DIR", root)
+            // /usr/include and /usr/lib are not those of this root.
+            .env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1")
+            .env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1")
+            .output()
+            .ok()?;
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let words = text(&output.stdout);
+        Some(words.split_whitespace().map(str::to_owned).collect())
+    };
+    let (Some(cflags), Some(libs)) = (pc(&["--cflags"]), pc(&["--libs"])) else {
+        return perch_skip::skip!(Tool, "no pkg-config: `apt-get install pkg-config`");
+    };
+    let program = root.join("region-c");
+    let built = run(Command::new("cc")
+        .arg("-pthread")
+        .args(cflags)
+        .arg("-o")
+        .arg(&program)
+        .arg(root.join("usr/share/doc/perch/examples/regions/region.c"))
+        .args(libs));
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let mut command = Command::new(&program);
+    command
+        .env("LD_LIBRARY_PATH", root.join("usr/lib"))
+        .env("PERCH_REGION_REPORT", "stderr")
+        .env("PERCH_REGION_EVENTS", "page-faults");
+    let output = run(&mut command);
+    assert!(text(&output.stderr).contains("\nround "), "{output:?}");
+    fs::remove_file(&program).unwrap();
 }
 
 /// cargo-deb's list has each of the package's folders, and no other.

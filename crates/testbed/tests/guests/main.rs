@@ -12,6 +12,7 @@ mod placement;
 mod profile;
 mod stat;
 mod resctrl;
+mod regions;
 #[path = "../story/mod.rs"]
 mod story;
 mod undo;

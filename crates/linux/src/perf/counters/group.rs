@@ -6,10 +6,11 @@ use crate::perf::{
     record::{Layout, Record, WINDOW_TYPE},
     rings::Ring,
 };
-use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag};
+use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    ops::{Deref, DerefMut},
+    os::fd::{AsRawFd, BorrowedFd},
 };
 
 /// Most events in a group that is read: no PMU has as many counters.
@@ -31,16 +32,17 @@ pub(super) enum Target {
 
 /// Open counters of one thread or PU.
 pub(super) struct Group {
-    leader: Leader,
-    members: Vec<Counter>,
+    leader: Handle,
+    members: Vec<Handle>,
     last: Reading,
 }
 
-/// The event that switches its group on and off.
-enum Leader {
-    /// Only counts.
-    Counter(Counter),
-    /// Makes records of the whole group too; and the last of them.
+/// One event of a group.
+enum Handle {
+    Plain(Counter),
+    /// Its page is mapped, from which it can be read without a system call.
+    Mapped(Sampler),
+    /// Makes records of the whole group; and the totals of the last of them.
     Recorder(Box<Ring>, Reading),
 }
 
@@ -54,11 +56,14 @@ pub(super) struct Recorded {
     pub delta: Delta,
 }
 
-/// Totals since the group was opened.
+/// Totals of a group's events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Reading {
+pub struct Reading {
+    /// Nanoseconds for which the thread ran while the group was switched on.
     pub enabled: u64,
+    /// Those of them in which the group was on the PMU.
     pub running: u64,
+    /// Occurrences, one number an event.
     pub values: Vec<u64>,
 }
 
@@ -108,33 +113,84 @@ impl Group {
         };
         let mut group = Self {
             leader: match plan.every {
-                None => Leader::Counter(leader),
+                None => Handle::Plain(leader),
                 Some(_) => {
                     let ring = Ring::map(leader, RING, layout)?;
-                    Leader::Recorder(Box::new(ring), nothing.clone())
+                    Handle::Recorder(Box::new(ring), nothing.clone())
                 }
             },
-            members,
+            members: members.into_iter().map(Handle::Plain).collect(),
             last: nothing,
         };
         group.enable()?;
         Ok(group)
     }
 
+    /// Maps the events' pages, so that [`Group::read_user`] may work. If that is refused, the group is lost.
+    pub(super) fn map(self) -> io::Result<Self> {
+        let map = |handle| match handle {
+            Handle::Plain(counter) => counter.sampled(0).map(Handle::Mapped),
+            mapped => Ok(mapped),
+        };
+        Ok(Self {
+            leader: map(self.leader)?,
+            members: self
+                .members
+                .into_iter()
+                .map(map)
+                .collect::<io::Result<_>>()?,
+            last: self.last,
+        })
+    }
+
+    /// Totals since the group was opened, read by the thread that is counted, from the events' pages (`rdpmc`, with the
+    /// sequence lock of perf_event_open(2), "MMAP layout"). False if an event is not on a counter that user space may
+    /// read just now: then it takes [`Group::read_into`].
+    ///
+    /// Where the kernel tells no clock (`cap_user_time`), the times are those of the last context switch.
+    pub(super) fn read_user(&self, into: &mut Reading) -> bool {
+        into.values.clear();
+        for (at, handle) in std::iter::once(&self.leader)
+            .chain(&self.members)
+            .enumerate()
+        {
+            let Handle::Mapped(sampler) = handle else {
+                return false;
+            };
+            let data = sampler.read_user();
+            let Some(value) = data.count() else {
+                return false;
+            };
+            if at == 0 {
+                into.enabled = data.time_enabled().as_nanos() as u64;
+                into.running = data.time_running().as_nanos() as u64;
+            }
+            into.values.push(value);
+        }
+        true
+    }
+
+    /// Totals since the group was opened.
+    pub(super) fn read_into(&self, into: &mut Reading) -> io::Result<()> {
+        // number of events, two times, and a value and an identifier for each
+        let mut buffer = [0u8; 8 * (3 + 2 * MOST_EVENTS)];
+        // SAFETY: the descriptor lives as long as the leader, which `self` owns.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.leader.as_raw_fd()) };
+        let length = rustix::io::read(fd, &mut buffer)?;
+        match into.parse(&buffer[..length], self.descriptors()) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
     /// Switches the leader on, and so the group.
     pub(super) fn enable(&mut self) -> io::Result<()> {
-        match &mut self.leader {
-            Leader::Counter(counter) => counter.enable(),
-            Leader::Recorder(ring, _) => ring.enable(),
-        }
+        self.leader.enable()
     }
 
     /// Switches the leader off, and so the group.
     pub(super) fn disable(&mut self) -> io::Result<()> {
-        match &mut self.leader {
-            Leader::Counter(counter) => counter.disable(),
-            Leader::Recorder(ring, _) => ring.disable(),
-        }
+        self.leader.disable()
     }
 
     pub(super) fn descriptors(&self) -> usize {
@@ -143,16 +199,8 @@ impl Group {
 
     /// What was counted since the last reading.
     pub(super) fn read(&mut self) -> io::Result<Delta> {
-        // number of events, two times, and a value and an identifier for each
-        let mut buffer = [0u8; 8 * (3 + 2 * MOST_EVENTS)];
-        let fd = match &self.leader {
-            // SAFETY: the descriptor lives as long as the leader, which `self` owns.
-            Leader::Counter(counter) => unsafe { BorrowedFd::borrow_raw(counter.as_raw_fd()) },
-            Leader::Recorder(ring, _) => ring.as_fd(),
-        };
-        let length = rustix::io::read(fd, &mut buffer)?;
-        let reading = Reading::parse(&buffer[..length], self.descriptors())
-            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        let mut reading = Reading::default();
+        self.read_into(&mut reading)?;
         let delta = self.last.until(&reading);
         self.last = reading;
         Ok(delta)
@@ -161,7 +209,7 @@ impl Group {
     /// The records since the last call, in order, and how many the kernel had no room for.
     pub(super) fn records(&mut self) -> (Vec<Recorded>, u64) {
         let events = self.descriptors();
-        let Leader::Recorder(ring, last) = &mut self.leader else {
+        let Handle::Recorder(ring, last) = &mut self.leader else {
             return (Vec::new(), 0);
         };
         let (mut records, mut lost) = (Vec::new(), 0);
@@ -169,7 +217,8 @@ impl Group {
             Record::Window {
                 time, cpu, totals, ..
             } => {
-                if let Some(reading) = Reading::parse(totals, events) {
+                let mut reading = Reading::default();
+                if reading.parse(totals, events) {
                     let delta = last.until(&reading);
                     *last = reading;
                     records.push(Recorded { time, cpu, delta });
@@ -179,6 +228,28 @@ impl Group {
             _ => {}
         });
         (records, lost)
+    }
+}
+
+impl Deref for Handle {
+    type Target = Counter;
+
+    fn deref(&self) -> &Counter {
+        match self {
+            Self::Plain(counter) => counter,
+            Self::Mapped(sampler) => sampler,
+            Self::Recorder(ring, _) => ring.counter(),
+        }
+    }
+}
+
+impl DerefMut for Handle {
+    fn deref_mut(&mut self) -> &mut Counter {
+        match self {
+            Self::Plain(counter) => counter,
+            Self::Mapped(sampler) => sampler,
+            Self::Recorder(ring, _) => ring.counter_mut(),
+        }
     }
 }
 
@@ -199,25 +270,22 @@ pub(super) fn builder(event: &Encoded, target: Target, user_only: bool) -> Build
 }
 
 impl Reading {
-    /// Reads `struct read_format` of a group with times and identifiers (perf_event_open(2), "Reading results").
-    fn parse(bytes: &[u8], events: usize) -> Option<Self> {
+    /// Reads `struct read_format` of a group with times and identifiers (perf_event_open(2), "Reading results"); false if
+    /// it is not one of that many events.
+    fn parse(&mut self, bytes: &[u8], events: usize) -> bool {
         let (words, _) = bytes.as_chunks::<8>();
-        let mut words = words.iter().map(|word| u64::from_ne_bytes(*word));
-        let count = words.next()?;
-        if count != events as u64 {
-            return None;
+        if words.len() < 3 + 2 * events {
+            return false;
         }
-        let (enabled, running) = (words.next()?, words.next()?);
-        let mut values = Vec::with_capacity(events);
-        for _ in 0..events {
-            values.push(words.next()?);
-            let _identifier = words.next()?;
+        let word = |at: usize| u64::from_ne_bytes(words[at]);
+        if word(0) != events as u64 {
+            return false;
         }
-        Some(Self {
-            enabled,
-            running,
-            values,
-        })
+        (self.enabled, self.running) = (word(1), word(2));
+        self.values.clear();
+        self.values
+            .extend((0..events).map(|event| word(3 + 2 * event)));
+        true
     }
 
     /// What was counted from here to a later reading.
@@ -242,7 +310,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200), events in 0usize..20) {
-            if let Some(reading) = Reading::parse(&bytes, events) {
+            let mut reading = Reading::default();
+            if reading.parse(&bytes, events) {
                 prop_assert_eq!(reading.values.len(), events);
             }
         }
@@ -253,9 +322,11 @@ mod tests {
             values.iter().for_each(|value| words.extend([*value, 77]));
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let expected = Reading { enabled, running, values: values.clone() };
-            prop_assert_eq!(Reading::parse(&bytes, values.len()), Some(expected));
-            prop_assert_eq!(Reading::parse(&bytes[1..], values.len()), None);
-            prop_assert_eq!(Reading::parse(&bytes, values.len() + 1), None);
+            let mut reading = Reading::default();
+            prop_assert!(reading.parse(&bytes, values.len()));
+            prop_assert_eq!(&reading, &expected);
+            prop_assert!(!reading.parse(&bytes[1..], values.len()));
+            prop_assert!(!reading.parse(&bytes, values.len() + 1));
         }
 
         #[test]

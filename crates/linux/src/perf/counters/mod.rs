@@ -5,10 +5,13 @@
 //! On hybrid processors there is a group for each kind of core; their counts are added up.
 
 mod group;
+mod own;
 mod pus;
 mod resolve;
 mod whole;
 
+pub use group::Reading;
+pub use own::{OwnCounters, OwnPlan, Snapshot, Sums};
 pub use pus::PuCounters;
 
 use super::{

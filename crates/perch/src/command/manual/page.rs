@@ -10,7 +10,7 @@ use clap_mangen::{
 use std::{collections::BTreeMap, io, iter};
 
 /// Variables that are read besides those of the options.
-const VARIABLES: [(&str, &str); 5] = [
+const VARIABLES: [(&str, &str); 6] = [
     (
         "PERCH_PROFILES",
         "Directories with processor profiles of your own, separated by colons, instead of ~/.config/perch/profiles.",
@@ -30,6 +30,10 @@ const VARIABLES: [(&str, &str); 5] = [
     (
         "PERCH_SESSION",
         "Set by perch for the programs that it starts, so that their descendants are found.",
+    ),
+    (
+        "PERCH_REGIONS",
+        "Set by perch stat for the program that it starts: where instrumented programs leave reports of their regions.",
     ),
 ];
 

@@ -1,5 +1,6 @@
 //! What is counted: a program that is started, running processes, those of a control group, or the whole machine.
 
+use super::regions::Regions;
 use crate::{args::StatArgs, exit};
 use anyhow::{Context, Result, bail};
 use perch_core::{Launch, Machine, MachineError};
@@ -18,7 +19,11 @@ impl Followed {
     ///
     /// # Errors
     /// A program that cannot be started, a process or a group that is not there.
-    pub fn begin(args: &StatArgs, machine: &mut LinuxMachine) -> Result<Self> {
+    pub fn begin(
+        args: &StatArgs,
+        machine: &mut LinuxMachine,
+        regions: &Regions,
+    ) -> Result<Self> {
         let mut followed = Self {
             group: args.cgroup.as_deref().map(Cgroup::open).transpose()?,
             known: BTreeSet::new(),
@@ -30,7 +35,7 @@ impl Followed {
         if !args.program.is_empty() {
             let launch = Launch {
                 command: args.program.clone(),
-                environment: Vec::new(),
+                environment: regions.environment(args),
             };
             let Some(targets) = machine.targets() else {
                 bail!("this machine starts no programs");

@@ -3,6 +3,7 @@
 mod followed;
 mod modules;
 mod output;
+pub mod regions;
 mod simulated;
 pub mod wanted;
 
@@ -24,6 +25,7 @@ use perch_linux::{
 };
 use perch_profile::Profile;
 use perch_stat::{Collector, Totals};
+use regions::{Found, Regions};
 use std::{
     process::ExitCode,
     sync::Arc,
@@ -67,11 +69,9 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     let mut modules = Chosen::new(args, &catalogue, &formulas.derived)?;
     let derived = formulas.derived.clone();
     let wanted = Wanted::new(args, &profile, probe.pmu_usable, formulas, &modules)?;
+    let fallback = format!("{}; software events are counted instead", probe.why);
     if wanted.is_fallback {
-        exit::say(&format!(
-            "{}; software events are counted instead",
-            probe.why
-        ));
+        exit::say(&fallback);
     }
     let mut printer = Printer::new(args, &wanted, launches)?;
     if launches {
@@ -95,7 +95,8 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             .build()?;
         machine.watch_pus(wanted.by.is_of_pus())?;
         machine.configure(&wanted.request.plan(&profile))?;
-        let mut followed = Followed::begin(args, &mut machine)?;
+        let regions = Regions::make();
+        let mut followed = Followed::begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
         let end = drive(
             args,
@@ -112,7 +113,15 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             (None, true) => wait_for_end(&mut machine)?,
             (status, _) => status,
         };
-        printer.totals(&heading(args, &machine.counting(), &end), &collector);
+        let found = match launches {
+            true => regions.read(&wanted, &collector, &fallback),
+            false => Found::default(),
+        };
+        printer.totals(
+            &heading(args, &machine.counting(), &end),
+            &collector,
+            &found,
+        );
         runs.push(collector.totals().clone());
         status = ended;
         if end.stopped {
@@ -256,6 +265,10 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     let mut collector = Collector::new(wanted.options(args), profile);
     let mut end = drive(args, &mut machine, &mut collector, &mut printer, |_| ())?;
     end.took = Duration::from_nanos(collector.totals().interval);
-    printer.totals(&heading(args, &machine.counting(), &end), &collector);
+    printer.totals(
+        &heading(args, &machine.counting(), &end),
+        &collector,
+        &Found::default(),
+    );
     Ok(finished(&printer))
 }

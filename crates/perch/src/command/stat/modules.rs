@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use perch_core::{
     MetricInfo, MetricScope, Module, Need, diagnostic::did_you_mean_one_of, metric::names,
 };
-use perch_stat::Derived;
+use perch_stat::{ACCOUNTED, Derived};
 
 /// Metrics of sampled instructions that are shown by `-V sampling`.
 const SAMPLED: [&str; 7] = [
@@ -16,13 +16,6 @@ const SAMPLED: [&str; 7] = [
     names::BRANCH_SHARE,
     names::DIVIDE_SHARE,
     names::MEMORY_INTENSITY,
-];
-
-/// What the kernel accounts for every thread, as formulas.
-const ACCOUNTED: [(&str, &str); 3] = [
-    ("run_delay", "run_delay[s]=wait_seconds"),
-    ("context_switches", "context_switches=switches"),
-    ("cpu_migrations", "cpu_migrations=migrations"),
 ];
 
 /// What was asked for.

@@ -1,13 +1,13 @@
 //! Where rows and totals go, and in which form.
 
-use super::wanted::Wanted;
+use super::{regions::Found, wanted::Wanted};
 use crate::{
     args::StatArgs,
     command::{self, place::Output},
     exit,
     render::{
         self,
-        stat::{Heading, export},
+        stat::{Heading, export, regions},
         stderr,
     },
 };
@@ -89,21 +89,33 @@ impl Printer {
         self.print(&text)
     }
 
-    /// What a run came to. CSV has the totals only where it has no rows.
-    pub fn totals(&mut self, heading: &Heading, collector: &Collector) {
-        let written = self.try_totals(heading, collector);
+    /// What a run came to, and the program's regions. CSV has the totals only where it has no rows.
+    pub fn totals(&mut self, heading: &Heading, collector: &Collector, found: &Found) {
+        let written = self.try_totals(heading, collector, found);
         self.note(written);
     }
 
-    fn try_totals(&mut self, heading: &Heading, collector: &Collector) -> Result<()> {
+    fn try_totals(
+        &mut self,
+        heading: &Heading,
+        collector: &Collector,
+        found: &Found,
+    ) -> Result<()> {
         let text = match self.form {
-            Form::Text => render::stat::totals(&self.wanted, heading, collector),
-            Form::Csv if self.rows => return Ok(()),
+            Form::Text => {
+                render::stat::totals(&self.wanted, heading, collector)
+                    + &regions::text(found, collector)
+            }
             Form::Csv => {
                 let first = !std::mem::replace(&mut self.begun, true);
-                export::csv(&self.wanted, &export::total_rows(collector), first)?
+                let totals = match self.rows {
+                    true => Vec::new(),
+                    false => export::total_rows(collector),
+                };
+                export::csv(&self.wanted, &totals, first)?
+                    + &regions::csv(&self.wanted, found, collector)?
             }
-            Form::Json => export::json_totals(&self.wanted, heading, collector)?,
+            Form::Json => export::json_totals(&self.wanted, heading, collector, found)?,
         };
         self.print(&text)
     }

@@ -7,11 +7,9 @@ use perch_core::{
     MetricInfo, MetricKind, MetricName, MetricScope, diagnostic::did_you_mean_one_of, metric::names,
 };
 use perch_profile::Profile;
-use perch_stat::{By, Derived, Options, Request, Space, phases::Method};
+use perch_stat::{ACCOUNTED, By, Derived, Options, Request, SOFTWARE, Space, phases::Method};
 use std::sync::Arc;
 
-/// What is counted where there are no hardware counters and nothing was asked for.
-const SOFTWARE: &str = "page-faults,context-switches,cpu-migrations";
 
 /// One column of counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,18 +219,10 @@ impl Wanted {
         let formulas = self.derived.iter().flat_map(Derived::events);
         let mut needed: Vec<&str> = formulas.filter(|name| !modules.has(name)).collect();
         needed.extend(of_modules.iter().map(String::as_str));
-        for name in &self.of_profile {
-            let names = profile
-                .metric(name)
-                .into_iter()
-                .flat_map(|rule| rule.formula.names());
-            let events =
-                names.filter(|name| profile.events.iter().any(|event| *event.name == **name));
-            needed.extend(events.map(String::as_str));
-        }
         if !needed.is_empty() {
             request.need(&needed, profile, space);
         }
+        request.need_metrics(&self.of_profile, profile, space);
     }
 
     /// Decides on the columns.
@@ -244,20 +234,7 @@ impl Wanted {
         };
         self.events = events.iter().map(column).collect();
         if self.of_profile.is_empty() && self.derived.is_empty() {
-            // Ratios that what is counted allows.
-            let counted = |name: &str| events.iter().any(|event| *event.alias == *name);
-            let is_event = |name: &str| profile.events.iter().any(|event| *event.name == *name);
-            let rules = profile.metrics.iter().filter(|rule| !rule.total);
-            let possible = rules.filter(|rule| {
-                let mut names = rule
-                    .formula
-                    .names()
-                    .iter()
-                    .filter(|name| is_event(name))
-                    .peekable();
-                names.peek().is_some() && names.all(|name| counted(name))
-            });
-            self.of_profile = possible.map(|rule| MetricName::clone(&rule.name)).collect();
+            self.of_profile = request.ratios(profile);
         }
         let of_profile = self.of_profile.iter().map(|name| MetricColumn {
             name: MetricName::clone(name),
@@ -268,7 +245,7 @@ impl Wanted {
         });
         let derived = self.derived.iter().map(|derived| MetricColumn {
             name: Arc::clone(&derived.name),
-            title: titled(&derived.name, &derived.unit),
+            title: derived.title(),
             unit: derived.unit.clone(),
         });
         let given = self.given.iter().zip(&self.given_units);

@@ -1,8 +1,11 @@
 //! Rows and totals of `perch stat` for programs: CSV and JSON lines.
 
-use super::Heading;
+use super::{Heading, regions};
 use crate::{
-    command::stat::wanted::{MetricColumn, Wanted},
+    command::stat::{
+        regions::Found,
+        wanted::{MetricColumn, Wanted},
+    },
     render::json as json_text,
 };
 use anyhow::Result;
@@ -49,6 +52,7 @@ pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
             "phase",
             "cpu_s",
             "counted_s",
+            "calls",
         ]
         .map(str::to_owned)
         .into();
@@ -65,47 +69,51 @@ pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
         writer.write_record(&header)?;
     }
     for row in rows {
-        let known =
-            |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
-        let mut record = vec![
-            format!("{:.6}", row.at as f64 / 1e9),
-            format!("{:.6}", row.interval as f64 / 1e9),
-            event_name(row.event).to_owned(),
-            known(row.entity.number()),
-            known(row.pid.map(i64::from)),
-            row.name.to_string(),
-            row.amounts.members.to_string(),
-            known(row.set.map(|set| i64::from(set) + 1)),
-            row.round.to_string(),
-            row.phase.to_string(),
-            format!("{:.9}", row.amounts.cpu_time as f64 / 1e9),
-            format!("{:.9}", row.amounts.covered as f64 / 1e9),
-        ];
-        let value = |alias: &str| {
-            row.amounts
-                .value(alias)
-                .filter(|value| value.doubt.is_none())
-        };
-        for event in &wanted.events {
-            let estimate =
-                value(&event.alias).and_then(|value| value.estimate(row.amounts.covered));
-            record.push(estimate.map_or_else(String::new, |value| format!("{value:.0}")));
-        }
-        for event in &wanted.events {
-            let share = value(&event.alias).map(|value| value.share(row.amounts.covered));
-            record.push(share.map_or_else(String::new, |share| format!("{share:.4}")));
-        }
-        for metric in &wanted.metrics {
-            let value = row.metrics.values.value(&metric.name);
-            record.push(value.map_or_else(String::new, |value| value.to_string()));
-        }
-        for metric in wanted.of_modules() {
-            let scope = row.metrics.wider.get(&metric.name);
-            record.push(scope.map_or("row", |scope| scope.name()).to_owned());
-        }
-        writer.write_record(&record)?;
+        writer.write_record(record(wanted, row, event_name(row.event), None))?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// A row's fields. `calls` is for regions.
+pub(super) fn record(wanted: &Wanted, row: &Row, event: &str, calls: Option<u64>) -> Vec<String> {
+    let known = |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
+    let mut record = vec![
+        format!("{:.6}", row.at as f64 / 1e9),
+        format!("{:.6}", row.interval as f64 / 1e9),
+        event.to_owned(),
+        known(row.entity.number()),
+        known(row.pid.map(i64::from)),
+        row.name.to_string(),
+        row.amounts.members.to_string(),
+        known(row.set.map(|set| i64::from(set) + 1)),
+        row.round.to_string(),
+        row.phase.to_string(),
+        format!("{:.9}", row.amounts.cpu_time as f64 / 1e9),
+        format!("{:.9}", row.amounts.covered as f64 / 1e9),
+        calls.map_or_else(String::new, |calls| calls.to_string()),
+    ];
+    let value = |alias: &str| {
+        row.amounts
+            .value(alias)
+            .filter(|value| value.doubt.is_none())
+    };
+    for event in &wanted.events {
+        let estimate = value(&event.alias).and_then(|value| value.estimate(row.amounts.covered));
+        record.push(estimate.map_or_else(String::new, |value| format!("{value:.0}")));
+    }
+    for event in &wanted.events {
+        let share = value(&event.alias).map(|value| value.share(row.amounts.covered));
+        record.push(share.map_or_else(String::new, |share| format!("{share:.4}")));
+    }
+    for metric in &wanted.metrics {
+        let value = row.metrics.values.value(&metric.name);
+        record.push(value.map_or_else(String::new, |value| value.to_string()));
+    }
+    for metric in wanted.of_modules() {
+        let scope = row.metrics.wider.get(&metric.name);
+        record.push(scope.map_or("row", |scope| scope.name()).to_owned());
+    }
+    record
 }
 
 fn event_name(event: Event) -> &'static str {
@@ -118,7 +126,11 @@ fn event_name(event: Event) -> &'static str {
 }
 
 /// Counts as JSON: each with the share of the CPU time in which it was counted.
-fn json_amounts(wanted: &Wanted, amounts: &Amounts, metrics: &RowMetrics) -> Map<String, Value> {
+pub(super) fn json_amounts(
+    wanted: &Wanted,
+    amounts: &Amounts,
+    metrics: &RowMetrics,
+) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("threads".into(), amounts.members.into());
     object.insert("cpu_s".into(), json!(amounts.cpu_time as f64 / 1e9));
@@ -179,7 +191,12 @@ pub fn json_rows(wanted: &Wanted, rows: &[Row]) -> Result<String> {
 }
 
 /// Totals, as one object in one line.
-pub fn json_totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Result<String> {
+pub fn json_totals(
+    wanted: &Wanted,
+    heading: &Heading,
+    collector: &Collector,
+    found: &Found,
+) -> Result<String> {
     let totals = collector.totals();
     let mut entities = Vec::new();
     for row in total_rows(collector) {
@@ -203,6 +220,8 @@ pub fn json_totals(wanted: &Wanted, heading: &Heading, collector: &Collector) ->
         "unmeasured_s": totals.unmeasured as f64 / 1e9,
         "broken_rounds": collector.broken_rounds(),
         "perch_cpu_s": totals.own_cpu_time as f64 / 1e9,
+        "regions": regions::json(found, collector),
+        "region_remarks": found.remarks,
     });
     Ok(json_text(&serde_json::to_string(&object)?) + "\n")
 }

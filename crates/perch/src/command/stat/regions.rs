@@ -1,0 +1,136 @@
+//! Regions of instrumented programs: what perch asks of them through their environment, and the reports that they leave.
+
+use super::wanted::{EventColumn, Wanted};
+use crate::args::StatArgs;
+use perch_regions::{Merged, Report, folder, merge};
+use perch_stat::{ACCOUNTED, Collector};
+use std::{collections::BTreeSet, ffi::OsString, sync::Arc};
+use tempfile::TempDir;
+
+/// A folder for the reports of one run.
+pub struct Regions {
+    folder: Option<TempDir>,
+}
+
+/// The regions of one run.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// The regions of all processes.
+    pub regions: Vec<Merged>,
+    /// How many processes left reports.
+    pub processes: usize,
+    /// What is counted in them; some of it may not be counted elsewhere.
+    pub columns: Option<Wanted>,
+    /// What the user should know, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+impl Regions {
+    /// Makes the folder. Without one, regions are not shown.
+    pub fn make() -> Self {
+        Self {
+            folder: TempDir::with_prefix("perch-regions-").ok(),
+        }
+    }
+
+    /// What the program is told: where its report goes, and to count in its regions what perch counts.
+    pub fn environment(&self, args: &StatArgs) -> Vec<(OsString, OsString)> {
+        let Some(folder) = &self.folder else {
+            return Vec::new();
+        };
+        let is_accounted =
+            |name: &&String| ACCOUNTED.iter().any(|(known, _)| *known == name.trim());
+        let virtuals: Vec<String> = args
+            .virtuals
+            .iter()
+            .filter(is_accounted)
+            .map(|name| name.trim().to_owned())
+            .collect();
+        let space = match (args.user, args.kernel) {
+            (true, _) => "user",
+            (_, true) => "kernel",
+            _ => "",
+        };
+        let mut variables = vec![(
+            OsString::from(folder::VARIABLE),
+            folder.path().as_os_str().to_owned(),
+        )];
+        let texts = [
+            ("PERCH_REGION_EVENTS", args.events.join(";")),
+            ("PERCH_REGION_METRICS", args.metrics.join(";")),
+            ("PERCH_REGION_VIRTUALS", virtuals.join(",")),
+            ("PERCH_REGION_SPACE", space.to_owned()),
+            (
+                "PERCH_PROFILE",
+                args.profile.as_deref().map(profile).unwrap_or_default(),
+            ),
+        ];
+        let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        variables.extend(texts.map(|(name, text)| (name.into(), text.into())));
+        variables
+    }
+
+    /// The reports that are there now; a remark that was `said` is not repeated.
+    pub fn read(&self, wanted: &Wanted, collector: &Collector, said: &str) -> Found {
+        let Some(folder) = &self.folder else {
+            return Found::default();
+        };
+        let reports = match folder::read(folder.path()) {
+            Ok(found) => found,
+            Err(error) => folder::Found {
+                problems: vec![format!("regions cannot be read: {error}")],
+                ..folder::Found::default()
+            },
+        };
+        let (regions, left_out) = merge(&reports.reports);
+        // Every process says the same.
+        let told: BTreeSet<&String> = reports.reports.iter().flat_map(|r| &r.remarks).collect();
+        let news = told.into_iter().filter(|remark| *remark != said);
+        let mut remarks: Vec<String> = news.take(10).cloned().collect();
+        remarks.extend(reports.problems);
+        if left_out > 0 {
+            remarks.push(format!("{left_out} regions are left out: too many"));
+        }
+        let columns = columns(wanted, &reports.reports, &regions, collector);
+        Found {
+            processes: reports.reports.len(),
+            columns: Some(columns),
+            regions,
+            remarks,
+        }
+    }
+}
+
+/// A profile's name, or the path of its file for a program that may run in another directory.
+fn profile(asked: &str) -> String {
+    let is_path = asked.contains('/') || asked.ends_with(".toml");
+    let path = std::fs::canonicalize(asked).ok().filter(|_| is_path);
+    path.map_or_else(|| asked.to_owned(), |path| path.display().to_string())
+}
+
+/// The events of the reports, and those metrics that are known of some region.
+fn columns(
+    wanted: &Wanted,
+    reports: &[Report],
+    regions: &[Merged],
+    collector: &Collector,
+) -> Wanted {
+    let mut columns = wanted.clone();
+    columns.events.clear();
+    let mut seen = BTreeSet::new();
+    let events = reports.iter().flat_map(|report| &report.events);
+    for (name, alias) in events.filter(|(_, alias)| seen.insert(Arc::clone(alias))) {
+        columns.events.push(EventColumn {
+            name: Arc::clone(name),
+            alias: Arc::clone(alias),
+        });
+    }
+    let known: Vec<_> = regions
+        .iter()
+        .map(|region| collector.metrics(&region.amounts, region.wall))
+        .collect();
+    columns
+        .metrics
+        .retain(|metric| known.iter().any(|known| known.get(&metric.name).is_some()));
+    columns
+}

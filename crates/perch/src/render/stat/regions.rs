@@ -1,0 +1,96 @@
+//! Regions of instrumented programs: a table, and for programs CSV and JSON.
+
+use super::{
+    export::{json_amounts, record},
+    wrapped,
+};
+use crate::command::stat::{regions::Found, wanted::Wanted};
+use anyhow::Result;
+use perch_regions::{
+    Merged,
+    table::{Columns, table},
+};
+use perch_stat::{Collector, Entity, Event, Readings, Row};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The table behind the totals; nothing without regions.
+pub fn text(found: &Found, collector: &Collector) -> String {
+    let mut out = String::new();
+    if let (Some(wanted), false) = (&found.columns, found.regions.is_empty()) {
+        let columns = Columns {
+            events: wanted
+                .events
+                .iter()
+                .map(|event| (Arc::clone(&event.name), Arc::clone(&event.alias)))
+                .collect(),
+            metrics: wanted
+                .metrics
+                .iter()
+                .map(|metric| (metric.title.clone(), Arc::clone(&metric.name)))
+                .collect(),
+        };
+        out += "\nregions";
+        if found.processes > 1 {
+            out += &format!(" of {} processes", found.processes);
+        }
+        out += "\n\n";
+        out += &table(&found.regions, &columns, &|amounts, interval| {
+            collector
+                .metrics(amounts, &Readings::default(), interval)
+                .values
+        });
+    }
+    for remark in &found.remarks {
+        out += &wrapped("regions: ", remark);
+    }
+    out
+}
+
+/// Rows of the same columns as all others: `event` is `region`, `name` the names from the outermost region to this one
+/// with slashes between them, `interval_s` the time in it.
+pub fn csv(wanted: &Wanted, found: &Found, collector: &Collector) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for region in &found.regions {
+        let row = row(region, collector);
+        writer.write_record(record(wanted, &row, "region", Some(region.calls)))?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+fn row(region: &Merged, collector: &Collector) -> Row {
+    let name: Arc<str> = region.path.join("/").into();
+    Row {
+        at: collector.totals().interval,
+        interval: region.wall,
+        entity: Entity::Command(Arc::clone(&name)),
+        name,
+        pid: None,
+        event: Event::Total,
+        set: None,
+        round: 0,
+        phase: 0,
+        new_phase: false,
+        readings: Readings::default(),
+        metrics: collector.metrics(&region.amounts, &Readings::default(), region.wall),
+        amounts: region.amounts.clone(),
+    }
+}
+
+/// A list of objects.
+pub fn json(found: &Found, collector: &Collector) -> Value {
+    let Some(wanted) = &found.columns else {
+        return json!([]);
+    };
+    let region = |region: &Merged| {
+        let metrics = collector.metrics(&region.amounts, &Readings::default(), region.wall);
+        let mut object = json_amounts(wanted, &region.amounts, &metrics);
+        object.insert("path".into(), json!(region.path));
+        object.insert("calls".into(), region.calls.into());
+        object.insert("processes".into(), region.processes.into());
+        object.insert("open".into(), region.open.into());
+        object.insert("wall_s".into(), json!(region.wall as f64 / 1e9));
+        Value::Object(object)
+    };
+    found.regions.iter().map(region).collect()
+}

@@ -1,0 +1,184 @@
+//! Counts and tables as text for people, of at most 80 columns.
+
+use crate::Amounts;
+use perch_core::Metric;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// The width that everything fits.
+pub const WIDTH: usize = 80;
+
+/// The mark before a count that is scaled up.
+pub const SCALED: &str = "~";
+/// The mark before a count that is a lower bound.
+pub const PARTIAL: &str = ">";
+/// The mark in place of a count that cannot be true.
+pub const DOUBTFUL: &str = "?";
+/// The mark in place of a count that is missing.
+pub const MISSING: &str = "-";
+
+/// A number with four digits and the unit prefix that fits: `1.961G`.
+pub fn short(value: f64) -> String {
+    let size = value.abs();
+    let (scale, prefix) = match size {
+        _ if size >= 1e12 => (1e12, "T"),
+        _ if size >= 1e9 => (1e9, "G"),
+        _ if size >= 1e6 => (1e6, "M"),
+        _ if size >= 1e4 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    let scaled = value / scale;
+    let decimals = match scaled.abs() {
+        _ if scaled.fract() == 0.0 && prefix.is_empty() => 0,
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{scaled:.decimals$}{prefix}")
+}
+
+/// A count with the marks for one that is scaled up, a lower bound, doubtful or missing.
+pub fn count_text(amounts: &Amounts, alias: &str) -> String {
+    let Some(value) = amounts.value(alias) else {
+        return MISSING.to_owned();
+    };
+    if value.doubt.is_some() {
+        return DOUBTFUL.to_owned();
+    }
+    let Some(estimate) = value.estimate(amounts.covered) else {
+        return MISSING.to_owned();
+    };
+    let scaled = value.is_scaled(amounts.covered);
+    let estimate = if scaled { estimate.round() } else { estimate };
+    let mark = if amounts.is_partial() { PARTIAL } else { "" };
+    let scaled = if scaled { SCALED } else { "" };
+    format!("{mark}{scaled}{}", short(estimate))
+}
+
+/// A metric's value, or the mark of one that is missing.
+pub fn metric_text(metric: Option<&Metric>) -> String {
+    metric
+        .filter(|metric| metric.confidence > 0.0)
+        .map_or_else(|| MISSING.to_owned(), |metric| short(metric.value))
+}
+
+/// Whether columns of these titles and widths fit in a line, behind this many characters.
+pub fn fits(before: usize, columns: &[(String, usize)]) -> bool {
+    before + columns.iter().map(|(_, width)| width + 2).sum::<usize>() <= WIDTH
+}
+
+/// The titles and widths of columns of numbers.
+pub fn columns(titles: impl Iterator<Item = String>) -> Vec<(String, usize)> {
+    titles
+        .map(|title| {
+            let width = title.chars().count().max(8);
+            (title, width)
+        })
+        .collect()
+}
+
+/// The columns' titles.
+pub fn header(columns: &[(String, usize)]) -> String {
+    let titles = columns
+        .iter()
+        .map(|(title, width)| format!("  {title:>width$}"));
+    titles.collect()
+}
+
+/// Texts under the columns' titles.
+pub fn cells(columns: &[(String, usize)], texts: &[String]) -> String {
+    let cells = columns.iter().zip(texts);
+    cells
+        .map(|((_, width), text)| format!("  {text:>width$}"))
+        .collect()
+}
+
+/// Counts and metrics in as many lines as they need, each with its name.
+pub fn block(columns: &[(String, usize)], texts: &[String]) -> String {
+    let (mut out, mut line) = (String::new(), String::new());
+    for ((title, _), text) in columns.iter().zip(texts) {
+        let cell = format!("{title}={text}");
+        if !line.is_empty() && line.chars().count() + cell.chars().count() + 6 > WIDTH {
+            out += &format!("    {}\n", line.trim_end());
+            line.clear();
+        }
+        line += &format!("{cell}  ");
+    }
+    out + &format!("    {}\n", line.trim_end())
+}
+
+/// The text cut or padded to this many columns.
+pub fn fit(text: &str, columns: usize) -> String {
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    let fitting = match clean.width() <= columns {
+        true => clean,
+        false => {
+            let room = columns.saturating_sub(1);
+            let mut used = 0;
+            let fits = |c: &char| {
+                used += c.width().unwrap_or(0);
+                used <= room
+            };
+            let cut: String = clean.chars().take_while(fits).collect();
+            match columns {
+                0 => cut,
+                _ => cut + "…",
+            }
+        }
+    };
+    let padding = columns.saturating_sub(fitting.width());
+    fitting + &" ".repeat(padding)
+}
+
+/// The text behind a label, in lines that fit, the following ones indented.
+pub fn wrapped(label: &str, text: &str) -> String {
+    let mut out = String::new();
+    let mut line = label.to_owned();
+    for word in text.split_whitespace() {
+        if line.width() + word.width() + 1 > WIDTH && line.trim() != label.trim() {
+            out += line.trim_end();
+            out.push('\n');
+            line = " ".repeat(label.width());
+        }
+        line += word;
+        line.push(' ');
+    }
+    out + line.trim_end() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits_and_a_prefix() {
+        for (value, text) in [
+            (0.0, "0"),
+            (7.0, "7"),
+            (0.8123, "0.812"),
+            (9999.0, "9999"),
+            (12_345.0, "12.35k"),
+            (1_961_001_132.0, "1.961G"),
+            (234.56, "234.6"),
+            (-15_488_307.0, "-15.49M"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn fitting() {
+        assert_eq!(fit("abc", 5), "abc  ");
+        assert_eq!(fit("abcdef", 5), "abcd…");
+        assert_eq!(fit("a\x1b[31m", 3), "a?…");
+        assert_eq!(fit("abc", 0), "");
+        // Wide characters take two columns, and half of one cannot be shown.
+        assert_eq!(fit("日本語", 6), "日本語");
+        assert_eq!(fit("日本語", 8), "日本語  ");
+        assert_eq!(fit("日本語", 5), "日本…");
+        assert_eq!(fit("日本語", 4), "日… ");
+    }
+}
