@@ -80,6 +80,27 @@ pub struct Played<'a> {
     host_seconds: f64,
 }
 
+impl Scene {
+    /// The workload under a policy, its threads started in the order of a seed: for those who watch it. It is what
+    /// [`compare`](super::compare) plays, without what that measures.
+    ///
+    /// # Errors
+    /// A journal that cannot be kept.
+    pub fn session(&self, decider: Decider, seed: u64) -> Result<SimSession, SceneError> {
+        Ok(SimSession::new(self.system(seed), self.time, decider)?)
+    }
+
+    fn system(&self, seed: u64) -> System {
+        System::at(
+            &self.detail,
+            Arc::clone(&self.machine),
+            Arc::new(in_order_of_chance(&self.workload, seed)),
+            SchedulerModel::default(),
+            seed,
+        )
+    }
+}
+
 impl<'a> Played<'a> {
     pub(super) fn new(
         scene: &Scene,
@@ -87,14 +108,7 @@ impl<'a> Played<'a> {
         seed: u64,
         meter: Meter<'a>,
     ) -> Result<Self, SceneError> {
-        let system = System::at(
-            &scene.detail,
-            Arc::clone(&scene.machine),
-            Arc::new(in_order_of_chance(&scene.workload, seed)),
-            SchedulerModel::default(),
-            seed,
-        );
-        Self::of(system, scene, decider, seed, meter)
+        Self::of(scene.system(seed), scene, decider, seed, meter)
     }
 
     /// With each thread, in the order of the workload's file, on the PU that the placement says, and watched only.

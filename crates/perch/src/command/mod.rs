@@ -18,6 +18,7 @@ pub mod restore;
 pub mod run;
 pub mod sim;
 pub mod stat;
+pub mod top;
 pub mod topology;
 mod tournament;
 pub mod trace;
@@ -36,6 +37,7 @@ pub fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
         Command::Stat(args) => stat::stat(&args),
+        Command::Top(args) => top::top(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Kernel(args) => calibrate::kernel(&args),
