@@ -156,7 +156,7 @@ fn command(key: &KeyEvent) -> Option<Action> {
 }
 
 /// The help: keys, and what they do.
-pub const HELP: [(&str, &str); 24] = [
+pub const HELP: [(&str, &str); 25] = [
     ("q, Ctrl-C", "quit"),
     ("?, h", "this help"),
     ("1 2 3, Tab", "threads, machine, moves of the policy"),
@@ -178,7 +178,8 @@ pub const HELP: [(&str, &str); 24] = [
     ("b", "only threads that run, or all"),
     ("u", "the level of the units at the top: PU, core, cache, …"),
     ("Space", "stop time; go on (live: at the newest)"),
-    ("Left Right", "to an earlier or later moment; [ ] by ten"),
+    ("Left Right", "to an earlier or later moment"),
+    ("[ ]", "by ten moments"),
     ("g G", "to the oldest, to the newest moment"),
     ("+ -", "show a recording faster, or slower"),
     ("m", "mouse: for perch, or for the terminal's own selection"),
@@ -220,7 +221,7 @@ mod tests {
             assert!(14 + text.chars().count() <= 76, "{text}");
             assert!(keys.chars().count() <= 13, "{keys}");
         }
-        let named: String = HELP[..20].iter().map(|(keys, _)| *keys).collect();
+        let named: String = HELP[..21].iter().map(|(keys, _)| *keys).collect();
         for c in ('!'..='~').filter(|c| !"=".contains(*c)) {
             let means = action(&key(KeyCode::Char(c)), false).is_some();
             if means {

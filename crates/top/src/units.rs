@@ -1,7 +1,11 @@
 //! The parts of a machine that threads share, and how loaded each is.
 
-use crate::frame::{Frame, RUNS};
+use crate::{
+    frame::{Frame, RUNS},
+    view::text::bytes,
+};
 use perch_core::{PuSet, ShareLevel, Topology};
+use rustc_hash::FxHashMap;
 
 /// How many of the threads that run on a unit are named.
 pub const NAMED: usize = 3;
@@ -44,8 +48,9 @@ pub struct Unit {
     pub label: String,
     /// Its PUs.
     pub pus: PuSet,
-    /// Size of the cache in bytes, where it is one and the size is known.
-    pub size: Option<u64>,
+    /// The caches that these PUs share, and no others, from the second level on: `L2 1 MiB, L3 32 MiB`. Empty for a
+    /// single PU.
+    pub caches: String,
 }
 
 /// All parts of one kind.
@@ -97,14 +102,7 @@ pub struct Load {
 impl Layout {
     /// That of a topology.
     pub fn new(topology: &Topology) -> Self {
-        let caches = |level: u8| {
-            move |pus: &PuSet| {
-                let same = topology.caches.iter();
-                let mut same = same.filter(|cache| cache.level == level && cache.pus == *pus);
-                same.next().map(|cache| cache.size).filter(|size| *size > 0)
-            }
-        };
-        let none = |_: &PuSet| None;
+        let caches = caches(topology);
         let sets = |level: ShareLevel| -> Vec<PuSet> {
             let domains = topology.domains(level);
             domains.into_iter().map(|domain| domain.pus).collect()
@@ -118,7 +116,7 @@ impl Layout {
                 Level::Pu,
                 sets(ShareLevel::Pu),
                 "PU",
-                none,
+                &caches,
                 |pus, _| pus.first().unwrap_or(0),
             ),
             units(
@@ -126,7 +124,7 @@ impl Layout {
                 Level::Core,
                 sets(ShareLevel::Core),
                 "core",
-                none,
+                &caches,
                 |_, n| n,
             ),
             units(
@@ -134,7 +132,7 @@ impl Layout {
                 Level::L2,
                 sets(ShareLevel::L2),
                 "L2",
-                caches(2),
+                &caches,
                 |_, n| n,
             ),
             units(
@@ -142,7 +140,7 @@ impl Layout {
                 Level::Llc,
                 sets(ShareLevel::Llc),
                 &format!("L{llc}"),
-                caches(llc),
+                &caches,
                 |_, n| n,
             ),
             units(
@@ -150,7 +148,7 @@ impl Layout {
                 Level::Node,
                 nodes.iter().map(|node| node.pus.clone()).collect(),
                 "node",
-                none,
+                &caches,
                 |_, n| nodes.get(n as usize).map_or(n, |node| node.os),
             ),
             units(
@@ -158,7 +156,7 @@ impl Layout {
                 Level::Package,
                 sets(ShareLevel::Package),
                 "package",
-                none,
+                &caches,
                 |_, n| topology.packages.get(n as usize).map_or(n, |of| of.os),
             ),
         ];
@@ -189,12 +187,31 @@ impl Layout {
     }
 }
 
+/// The shared caches of each set of PUs that has some.
+fn caches(topology: &Topology) -> FxHashMap<&PuSet, String> {
+    let mut shared: Vec<_> = topology.caches.iter().collect();
+    shared.retain(|cache| cache.level > 1 && cache.pus.len() > 1);
+    shared.sort_by_key(|cache| cache.level);
+    let mut texts: FxHashMap<&PuSet, String> = FxHashMap::default();
+    for cache in shared {
+        let text = texts.entry(&cache.pus).or_default();
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push_str(&format!("L{}", cache.level));
+        if cache.size > 0 {
+            text.push_str(&format!(" {}", bytes(cache.size as f64)));
+        }
+    }
+    texts
+}
+
 fn units(
     topology: &Topology,
     level: Level,
     sets: Vec<PuSet>,
     name: &str,
-    size: impl Fn(&PuSet) -> Option<u64>,
+    caches: &FxHashMap<&PuSet, String>,
     number: impl Fn(&PuSet, u32) -> u32,
 ) -> Units {
     let mut of = vec![None; topology.pus.len()];
@@ -207,7 +224,7 @@ fn units(
     }
     let unit = |(n, pus): (usize, PuSet)| Unit {
         label: format!("{name} {}", number(&pus, n as u32)),
-        size: size(&pus),
+        caches: caches.get(&pus).cloned().unwrap_or_default(),
         pus,
     };
     Units {

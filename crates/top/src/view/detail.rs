@@ -2,7 +2,7 @@
 
 use super::{
     moves::{change, outcome},
-    text::{bytes, count, fit, metric, number, percent, put, spark, thousands, time},
+    text::{count, fit, metric, number, percent, put, spark, thousands, time},
     theme::Theme,
 };
 use crate::{
@@ -54,14 +54,18 @@ pub fn scope(
                 return 0;
             };
             let load = &loads(frame, units)[*unit];
+            let caches = match part.caches.is_empty() {
+                true => String::new(),
+                false => format!(", {}", part.caches),
+            };
             let text = format!(
-                "{} (PUs {}): {} % busy, {}, waiting {} %{}",
+                "{}{} (PUs {}): {} % busy, {}, waiting {} %",
                 part.label,
+                caches,
                 part.pus,
                 percent(load.busy),
                 count(load.running as usize, "thread runs", "threads run"),
-                percent(load.waiting),
-                shared(frame, &part.pus)
+                percent(load.waiting)
             );
             let same = Arc::clone(&frame.topology);
             let values = frames.map(|frame| {
@@ -85,22 +89,6 @@ pub fn scope(
     let line = spark(&values, most, room);
     put(buffer, area.x + 8, area.y + 1, room, &line, theme.history());
     2
-}
-
-/// The caches that these PUs share.
-fn shared(frame: &Frame, pus: &perch_core::PuSet) -> String {
-    let caches = frame.topology.caches.iter();
-    let shared: Vec<String> = caches
-        .filter(|cache| cache.pus == *pus && cache.level > 1)
-        .map(|cache| match cache.size {
-            0 => format!("L{}", cache.level),
-            size => format!("L{} of {}", cache.level, bytes(size as f64)),
-        })
-        .collect();
-    match shared.is_empty() {
-        true => String::new(),
-        false => format!("; {}", shared.join(", ")),
-    }
 }
 
 /// One thread.

@@ -58,7 +58,7 @@ pub fn draw(
     let width = usize::from(area.width);
     let busy = frame.busy();
     let mut parts = vec![format!(
-        "{}, {} run",
+        "{}, {} running",
         count(frame.threads.len(), "thread", "threads"),
         super::text::thousands(frame.running())
     )];

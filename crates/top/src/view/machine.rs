@@ -55,7 +55,14 @@ pub fn units(
     };
     for (at, (unit, load)) in units.units.iter().zip(&loads).take(shown).enumerate() {
         let (x, y) = place(at);
-        draw_unit(&unit.label, load, frame, theme, (x, y, cell - 1), buffer);
+        draw_unit(
+            (&unit.label, ""),
+            load,
+            frame,
+            theme,
+            (x, y, cell - 1),
+            buffer,
+        );
         let hit = Rect::new(x, y, cell as u16 - 1, 1);
         model.hits.units.push((hit, level, at));
     }
@@ -78,7 +85,7 @@ pub fn units(
 
 /// `core 3   ▕███   ▏ 45 % worker-1 worker-2`.
 fn draw_unit(
-    label: &str,
+    (label, caches): (&str, &str),
     load: &Load,
     frame: &Arc<Frame>,
     theme: Theme,
@@ -104,6 +111,10 @@ fn draw_unit(
         _ => format!("{}% ", fit(&percent(load.busy), 4, true)),
     };
     let x = put(buffer, x, y, room(x), &busy, style);
+    let x = match caches.is_empty() {
+        true => x,
+        false => put(buffer, x, y, room(x), &format!("{caches} "), Style::new()),
+    };
     let text = match load.running {
         0 => String::new(),
         running => {
@@ -173,6 +184,7 @@ pub fn draw(model: &mut Model, frame: &Arc<Frame>, theme: Theme, area: Rect, buf
         let indent = 1 + 2 * branch.depth;
         let x = (area.x + indent).min(area.right());
         let room = width.saturating_sub(indent.into());
-        draw_unit(&unit.label, load, frame, theme, (x, y, room), buffer);
+        let label = (unit.label.as_str(), unit.caches.as_str());
+        draw_unit(label, load, frame, theme, (x, y, room), buffer);
     }
 }

@@ -9,6 +9,9 @@ pub mod text;
 pub mod theme;
 mod threads;
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     frame::Frame,
     model::{Hits, Model, Scope, Screen},

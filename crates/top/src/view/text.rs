@@ -117,7 +117,8 @@ pub fn time(nanoseconds: u64, interval: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let tenths = nanoseconds / 100_000_000 % 10;
-    match interval < 1_000_000_000 {
+    // An interval of a second may come out a little shorter.
+    match interval < 900_000_000 {
         true => format!("{hours}:{minutes:02}:{rest:02}.{tenths}"),
         false => format!("{hours}:{minutes:02}:{rest:02}"),
     }

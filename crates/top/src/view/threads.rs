@@ -89,7 +89,9 @@ fn columns(frame: &Frame, model: &Model, width: usize) -> (Vec<Shown>, usize) {
     let mut all: Vec<Shown> = Key::all(frame).into_iter().map(Shown::Sorted).collect();
     // Behind the numbers that are asked for most.
     let at = 5 + frame.metrics.len();
-    all.splice(at..at, [Shown::History, Shown::Bound]);
+    let is_bound = frame.threads.iter().any(|thread| thread.bound.is_some());
+    let bound = is_bound.then_some(Shown::Bound);
+    all.splice(at..at, [Shown::History].into_iter().chain(bound));
     let rank = |column: &Shown| match column {
         Shown::Sorted(Key::Name) => 0,
         Shown::Sorted(key) if *key == model.sort.key => 1,
@@ -182,6 +184,7 @@ fn counts(model: &mut Model, range: std::ops::Range<usize>, hidden: usize) -> St
     let filter = model.filter.clone();
     let tree = model.tree && model.screen() != &Screen::Machine;
     let by = Shown::Sorted(model.sort.key.clone()).title();
+    let unseen = model.frame().map_or(0, |frame| frame.unseen);
     let Some(listing) = model.listing() else {
         return String::new();
     };
@@ -207,6 +210,9 @@ fn counts(model: &mut Model, range: std::ops::Range<usize>, hidden: usize) -> St
             (false, true) => format!("filter \"{}\", running", filter.text),
         };
         parts.push(format!("{why}: {} left out", thousands(left_out)));
+    }
+    if unseen > 0 {
+        parts.push(format!("{} unseen", thousands(unseen as usize)));
     }
     parts.push(format!("by {by}"));
     if hidden > 0 {
