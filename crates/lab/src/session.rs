@@ -3,7 +3,7 @@
 use crate::{processor::SimProcessor, sampled::Sampled};
 use perch_core::{Policy, PuSet};
 use perch_engine::{
-    Acting, Options, Processor, Session, SessionError, SessionSink, StateDir, StateDirError,
+    Acting, Handle, Options, Processor, Session, SessionError, SessionSink, StateDir, StateDirError,
 };
 use perch_sim::{machine::SimMachine, system::System};
 use std::time::Duration;
@@ -84,6 +84,11 @@ impl SimSession {
     /// A deadlock.
     pub fn run(&mut self, observer: &mut dyn SessionSink) -> Result<(), SessionError> {
         self.session.run(observer).map(|_| ())
+    }
+
+    /// Sends it commands, from any thread.
+    pub fn handle(&self) -> Handle {
+        self.session.handle()
     }
 
     /// The system as it is now.

@@ -65,6 +65,13 @@ impl LinuxMachine {
         self.stays = Some(until);
     }
 
+    /// Follows every process of the machine, other users' too, until it is stopped. For sessions that only observe: what
+    /// belongs to others cannot be placed.
+    pub fn observe_all(&mut self) {
+        self.live.follow_all();
+        self.stay(None);
+    }
+
     /// When the present wait ends by itself.
     fn until(&self, period: Duration) -> Instant {
         let due = self.live.due(period);

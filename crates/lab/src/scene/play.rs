@@ -98,6 +98,21 @@ pub struct Played<'a> {
     host_seconds: f64,
 }
 
+impl Scene {
+    /// The workload under a policy, its threads started in the order of a seed: for those who watch it. It is what
+    /// [`compare`](super::compare) plays, without what that measures.
+    ///
+    /// # Errors
+    /// A journal that cannot be kept.
+    pub fn session(&self, decider: Decider, seed: u64) -> Result<SimSession, SceneError> {
+        Ok(SimSession::new(self.system(seed), self.time, decider)?)
+    }
+
+    fn system(&self, seed: u64) -> System {
+        system(&self.detail, &self.machine, &self.workload, seed)
+    }
+}
+
 impl<'a> Played<'a> {
     pub(super) fn new(
         scene: &Scene,
@@ -105,8 +120,7 @@ impl<'a> Played<'a> {
         seed: u64,
         meter: Meter<'a>,
     ) -> Result<Self, SceneError> {
-        let system = system(&scene.detail, &scene.machine, &scene.workload, seed);
-        Self::of(system, scene, decider, seed, meter)
+        Self::of(scene.system(seed), scene, decider, seed, meter)
     }
 
     /// With each thread, in the order of the workload's file, on the PU that the placement says, and watched only.

@@ -138,6 +138,21 @@ impl LiveMachine {
         Ok(())
     }
 
+    /// Follows every process of the machine, whoever's it is, to observe them: masks of others' threads cannot be changed.
+    /// The kernel's records are used where they tell of the whole machine; those of single threads would cost too much.
+    pub(crate) fn follow_all(&mut self) {
+        let target = self.places.add_attached();
+        if !self.per_thread {
+            self.exit_records |= self.tracker.open_exit_records(self.opened);
+            if let Ok(events) = TaskEvents::system_wide(Buffering::default()) {
+                self.task_events = Some(events);
+                self.tracker.expect_records(true);
+            }
+        }
+        self.tracker.follow_all(target);
+        self.places.look(self.tracker.processes());
+    }
+
     /// When the present period ends.
     pub(crate) fn due(&self, period: Duration) -> Instant {
         self.period_end + period

@@ -188,12 +188,18 @@ impl Tracker {
         let of = [seen.parent, seen.group, seen.session]
             .into_iter()
             .find(|of| self.processes.contains_key(of));
-        let target = self.target_of(of.unwrap_or(seen.group));
+        let target = match (of, self.all) {
+            (None, Some(all)) => all,
+            _ => self.target_of(of.unwrap_or(seen.group)),
+        };
         !seen.is_dead && self.add_process(seen.pid, old != Some(target), target)
     }
 
     /// Whether a process descends from a followed one, as its parent, its session or its mark tells.
     fn descends(&self, seen: &Seen) -> bool {
+        if self.all.is_some() {
+            return true;
+        }
         let child = self.processes.get(&seen.parent).is_some_and(|of| {
             // The parent's PID may have been reused since the parent was last seen.
             of.start <= seen.start && start_of(seen.parent) == Some(of.start)

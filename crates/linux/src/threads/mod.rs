@@ -118,6 +118,8 @@ pub struct Tracker {
     processes: BTreeMap<i32, Process>,
     threads: BTreeMap<i32, Thread>,
     launched: Option<Launched>,
+    /// The target of every process that is in no other, if all are followed.
+    all: Option<u32>,
     own_pid: i32,
     clock: RunClock,
     /// Nanoseconds in a clock tick.
@@ -170,6 +172,7 @@ impl Tracker {
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
             launched: None,
+            all: None,
             own_pid: std::process::id() as i32,
             clock,
             tick: SECOND / rustix::param::clock_ticks_per_second().max(1),
@@ -210,6 +213,12 @@ impl Tracker {
             self.look_everywhere(Some(target));
         }
         added
+    }
+
+    /// Follows every process of the machine but this one, whoever's it is.
+    pub fn follow_all(&mut self, target: u32) {
+        self.all = Some(target);
+        self.look_everywhere(Some(target));
     }
 
     /// Whether a process is followed, and as part of which target.

@@ -8,6 +8,7 @@ mod period;
 mod place;
 mod simulation;
 mod stat;
+mod top;
 mod trace;
 
 pub use calibrate::{CalibrateArgs, KernelArgs};
@@ -18,6 +19,7 @@ pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use stat::StatArgs;
+pub use top::TopArgs;
 pub use trace::{RecordTraceArgs, TraceArgs, TraceFormat, parse_count};
 
 use clap::{
@@ -35,6 +37,7 @@ Examples:
   perch run --policy observe -- ./app   only watch
   perch attach 4711                     the same for running processes
   perch stat -i 1s -- ./app             count events of each thread
+  perch top                             what runs where, live
   perch compare -- ./app                with and without perch, alternately
   perch topology                        packages, caches, cores and their load
 
@@ -64,6 +67,8 @@ pub enum Command {
     Events(EventsArgs),
     /// List, explain and check monitoring modules: energy, cache occupancy, …
     Modules(ModulesArgs),
+    /// Show threads and the load of shared units, live: this machine, another one, a recording, a simulation
+    Top(TopArgs),
     /// Run a program with and without perch, alternately, and test the difference
     Compare(CompareArgs),
     /// Measure what sharing costs on this machine, or on a simulated one

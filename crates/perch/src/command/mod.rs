@@ -10,8 +10,8 @@ pub mod irq;
 pub mod lab;
 mod lock;
 pub mod manual;
-mod phases;
 pub mod modules;
+mod phases;
 pub mod place;
 pub mod policies;
 pub mod profiles;
@@ -22,6 +22,7 @@ pub mod restore;
 pub mod run;
 pub mod sim;
 pub mod stat;
+pub mod top;
 pub mod topology;
 mod tournament;
 pub mod trace;
@@ -44,6 +45,7 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
         Command::Events(args) => events::events(&args),
         Command::Stat(args) => stat::stat(&args, own),
         Command::Modules(args) => modules::modules(&args, own),
+        Command::Top(args) => top::top(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Kernel(args) => calibrate::kernel(&args),

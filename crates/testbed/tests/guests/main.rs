@@ -10,9 +10,9 @@ mod irq;
 mod masa;
 mod placement;
 mod profile;
-mod stat;
-mod resctrl;
 mod regions;
+mod resctrl;
+mod stat;
 #[path = "../story/mod.rs"]
 mod story;
 mod undo;

@@ -49,13 +49,6 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let (Some(machine), Some(workload)) = (&args.machine, &args.workload) else {
-        bail!(
-            "which machine and which workload? Give --machine and --workload, names or files (see --list)"
-        );
-    };
-    let machine = Arc::new(config::find_machine(machine)?);
-    let workload = Arc::new(config::find_workload(workload)?);
     let policies = match args.compare.is_empty() {
         true => vec![match &args.policy {
             Some(policy) => policy.clone(),
@@ -75,17 +68,7 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
             "--pins writes the placement that a search found, and nothing here searches: `-p best`, or `--compare best,…`"
         );
     }
-    let scene = Scene {
-        detail: Detail::new(args.fidelity, &machine, &workload),
-        machine,
-        workload,
-        time: args.time,
-        seed: args.seed,
-        seeds: args.seeds,
-        search: args.search,
-        rules: place::rules(args.pin_file.as_deref(), &args.pin)?,
-        stays: args.timeline.is_some() || args.placement.is_some(),
-    };
+    let scene = scene(args)?;
     // Tables and moves that are printed as they happen must stay in order, and a progress bar would overwrite them.
     let telling = args.live || args.explain;
     let wiring = Wiring {
@@ -120,6 +103,52 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     }
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is simulated.
+///
+/// # Errors
+/// A machine or a workload that is not there or wrong.
+pub fn scene(args: &SimArgs) -> Result<Scene> {
+    let (Some(machine), Some(workload)) = (&args.machine, &args.workload) else {
+        bail!(
+            "which machine and which workload? Give --machine and --workload, names or files (see --list)"
+        );
+    };
+    let machine = Arc::new(config::find_machine(machine)?);
+    let workload = Arc::new(config::find_workload(workload)?);
+    Ok(Scene {
+        detail: Detail::new(args.fidelity, &machine, &workload),
+        machine,
+        workload,
+        time: args.time,
+        seed: args.seed,
+        seeds: args.seeds,
+        search: args.search,
+        rules: place::rules(args.pin_file.as_deref(), &args.pin)?,
+        stays: args.timeline.is_some() || args.placement.is_some(),
+    })
+}
+
+/// A policy for a scene, as the flags and the configuration file have it.
+///
+/// # Errors
+/// No such policy, settings that do not fit it or the machine.
+pub fn decider(args: &SimArgs, scene: &Scene, policy: &str) -> Result<Decider> {
+    if is_searched(policy) {
+        bail!(
+            "`{policy}` is found by simulating many placements: `perch sim -p {policy} --pins FILE` writes it as rules"
+        );
+    }
+    let policies = [policy.to_owned()];
+    let wiring = Wiring {
+        args,
+        scene,
+        policies: &policies,
+        names_runs: false,
+        calibration: OnceLock::new(),
+    };
+    Caller::decider(&wiring, policy)
 }
 
 /// What is kept of a run.

@@ -19,11 +19,7 @@ impl Followed {
     ///
     /// # Errors
     /// A program that cannot be started, a process or a group that is not there.
-    pub fn begin(
-        args: &StatArgs,
-        machine: &mut LinuxMachine,
-        regions: &Regions,
-    ) -> Result<Self> {
+    pub fn begin(args: &StatArgs, machine: &mut LinuxMachine, regions: &Regions) -> Result<Self> {
         let mut followed = Self {
             group: args.cgroup.as_deref().map(Cgroup::open).transpose()?,
             known: BTreeSet::new(),

@@ -10,7 +10,6 @@ use perch_profile::Profile;
 use perch_stat::{ACCOUNTED, By, Derived, Options, Request, SOFTWARE, Space, phases::Method};
 use std::sync::Arc;
 
-
 /// One column of counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventColumn {
