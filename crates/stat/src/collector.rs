@@ -398,7 +398,7 @@ fn windows(observation: &Observation, began: u64) -> Vec<Row> {
             new_phase: false,
             amounts: Amounts::of_window(window),
             readings: Readings::default(),
-            metrics: Metrics::default(),
+            metrics: RowMetrics::default(),
         })
     };
     let mut rows: Vec<Row> = observation.windows.iter().filter_map(row).collect();

@@ -150,6 +150,7 @@ fn rows(
         derived: Vec::new(),
         of_profile: Vec::new(),
         given: Vec::new(),
+        given_amounts: Vec::new(),
         phases: method,
         complete_rounds: false,
         windows: false,

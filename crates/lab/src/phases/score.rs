@@ -216,6 +216,7 @@ mod tests {
                 phase: 0,
                 new_phase,
                 amounts,
+                readings: Default::default(),
                 metrics: Default::default(),
             }
         };

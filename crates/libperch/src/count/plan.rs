@@ -7,7 +7,7 @@ use perch_linux::perf::{OwnPlan, probe};
 use perch_profile::{CpuIdentity, Library, Profile, detect, user_dirs};
 use perch_regions::table::Columns;
 use perch_stat::{
-    ACCOUNTED, Amounts, By, Collector, Derived, Options as Formulas, Request, SOFTWARE,
+    ACCOUNTED, Amounts, By, Collector, Derived, Options as Formulas, Readings, Request, SOFTWARE,
     phases::Method,
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -128,8 +128,10 @@ impl Plan {
                     derived,
                     of_profile,
                     given: Vec::new(),
+                    given_amounts: Vec::new(),
                     phases: Method::Off,
                     complete_rounds: false,
+                    windows: false,
                 },
                 profile,
             ),
@@ -138,7 +140,8 @@ impl Plan {
 
     /// The metrics of amounts over so many nanoseconds.
     pub(crate) fn metrics(&self, amounts: &Amounts, interval: u64) -> Metrics {
-        self.formulas.metrics(amounts, interval)
+        let nothing = Readings::default();
+        self.formulas.metrics(amounts, &nothing, interval).values
     }
 
     /// How many event sets take turns.

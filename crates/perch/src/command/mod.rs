@@ -41,7 +41,6 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Attach(args) => attach::attach(&args),
-        Command::Stat(args) => stat::stat(&args),
         Command::Events(args) => events::events(&args),
         Command::Stat(args) => stat::stat(&args, own),
         Command::Modules(args) => modules::modules(&args, own),

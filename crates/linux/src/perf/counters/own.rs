@@ -294,16 +294,18 @@ mod tests {
     use proptest::prelude::*;
 
     fn plan(sets: &[&[&str]]) -> EventPlan {
-        let set = |names: &&[&str]| EventSet {
-            name: "a set".into(),
-            events: names
-                .iter()
-                .map(|name| EventChoice {
-                    alias: (*name).into(),
-                    spellings: vec![(*name).to_owned()],
-                    pmu: None,
-                })
-                .collect(),
+        let set = |names: &&[&str]| {
+            EventSet::new(
+                "a set",
+                names
+                    .iter()
+                    .map(|name| EventChoice {
+                        alias: (*name).into(),
+                        spellings: vec![(*name).to_owned()],
+                        pmu: None,
+                    })
+                    .collect(),
+            )
         };
         EventPlan {
             sets: sets.iter().map(set).collect(),

@@ -3,7 +3,7 @@
 use super::wanted::{EventColumn, Wanted};
 use crate::args::StatArgs;
 use perch_regions::{Merged, Report, folder, merge};
-use perch_stat::{ACCOUNTED, Collector};
+use perch_stat::{ACCOUNTED, Collector, Readings};
 use std::{collections::BTreeSet, ffi::OsString, sync::Arc};
 use tempfile::TempDir;
 
@@ -127,10 +127,12 @@ fn columns(
     }
     let known: Vec<_> = regions
         .iter()
-        .map(|region| collector.metrics(&region.amounts, region.wall))
+        .map(|region| collector.metrics(&region.amounts, &Readings::default(), region.wall))
         .collect();
-    columns
-        .metrics
-        .retain(|metric| known.iter().any(|known| known.get(&metric.name).is_some()));
+    columns.metrics.retain(|metric| {
+        known
+            .iter()
+            .any(|known| known.values.get(&metric.name).is_some())
+    });
     columns
 }

@@ -4,6 +4,7 @@ use super::{
     drive, finished, heading,
     modules::Chosen,
     output::Printer,
+    regions::Found,
     wanted::{Formulas, Wanted},
 };
 use crate::args::StatArgs;
@@ -38,6 +39,10 @@ pub fn stat(args: &StatArgs, machine: &str, workload: &str) -> Result<ExitCode> 
     let mut collector = Collector::new(wanted.options(args), profile);
     let mut end = drive(args, &mut machine, &mut collector, &mut printer, |_| ())?;
     end.took = Duration::from_nanos(collector.totals().interval);
-    printer.totals(&heading(args, &machine.counting(), &end), &collector);
+    printer.totals(
+        &heading(args, &machine.counting(), &end),
+        &collector,
+        &Found::default(),
+    );
     Ok(finished(&printer))
 }

@@ -7,7 +7,7 @@ use perch_core::{
     MetricInfo, MetricKind, MetricName, MetricScope, diagnostic::did_you_mean_one_of, metric::names,
 };
 use perch_profile::Profile;
-use perch_stat::{ACCOUNTED, By, Derived, Options, Request, SOFTWARE, Space, phases::Method};
+use perch_stat::{By, Derived, Options, Request, SOFTWARE, Space, phases::Method};
 use std::sync::Arc;
 
 /// One column of counts.
