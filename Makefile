@@ -116,8 +116,7 @@ install-files:
 	install -Dm644 $(LIBRARIES)/liblibperch.so $(LIB)/libperch.so.$(VERSION)
 	ln -sf libperch.so.$(VERSION) $(LIB)/libperch.so.0
 	ln -sf libperch.so.0 $(LIB)/libperch.so
-	install -Dm644 $(LIBRARIES)/liblibperch.a $(LIB)/libperch.a
-	strip --strip-debug $(LIB)/libperch.a
+	sh packaging/static.sh $(LIBRARIES)/liblibperch.a $(LIB)/libperch.a
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include $(HEADERS)/perch.h $(HEADERS)/perch.hpp
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include/perch/compat $(HEADERS)/perch/compat/*.h
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/perch $(HEADERS)/perch.f90

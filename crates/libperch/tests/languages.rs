@@ -188,10 +188,25 @@ fn switched_off_it_needs_no_library() {
 
 #[test]
 fn a_program_may_contain_the_library() {
-    if !has("cc") {
-        return skip!(Tool, "no cc: `apt-get install gcc`");
+    if !has("cc") || !has("objcopy") {
+        return skip!(Tool, "no cc or objcopy: `apt-get install gcc binutils`");
     }
     let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("libperch.a");
+    run(Command::new("sh")
+        .arg(root().join("packaging/static.sh"))
+        .arg(built().join("liblibperch.a"))
+        .arg(&archive));
+    let symbols = run(Command::new("nm")
+        .args(["-g", "--defined-only"])
+        .arg(&archive));
+    let symbols = text(&symbols.stdout);
+    let others = symbols.lines().filter_map(|line| line.split(' ').nth(2));
+    let others: Vec<&str> = others.filter(|name| !name.starts_with("perch_")).collect();
+    assert_eq!(
+        others, [""; 0],
+        "they would clash with other libraries in Rust"
+    );
     let program = folder.path().join("static");
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-pthread", "-I"])
@@ -199,7 +214,7 @@ fn a_program_may_contain_the_library() {
         .arg("-o")
         .arg(&program)
         .arg(root().join("examples/regions/region.c"))
-        .arg(built().join("liblibperch.a"))
+        .arg(&archive)
         // As `Libs.private` of packaging/perch.pc.in has it.
         .args(private_libraries());
     run(&mut cc);

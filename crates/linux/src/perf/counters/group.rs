@@ -9,6 +9,7 @@ use crate::perf::{
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
 use std::{
     io,
+    mem::MaybeUninit,
     ops::{Deref, DerefMut},
     os::fd::{AsRawFd, BorrowedFd},
 };
@@ -173,11 +174,11 @@ impl Group {
     /// Totals since the group was opened.
     pub(super) fn read_into(&self, into: &mut Reading) -> io::Result<()> {
         // number of events, two times, and a value and an identifier for each
-        let mut buffer = [0u8; 8 * (3 + 2 * MOST_EVENTS)];
+        let mut buffer = [MaybeUninit::<u8>::uninit(); 8 * (3 + 2 * MOST_EVENTS)];
         // SAFETY: the descriptor lives as long as the leader, which `self` owns.
         let fd = unsafe { BorrowedFd::borrow_raw(self.leader.as_raw_fd()) };
-        let length = rustix::io::read(fd, &mut buffer)?;
-        match into.parse(&buffer[..length], self.descriptors()) {
+        let (bytes, _) = rustix::io::read(fd, &mut buffer)?;
+        match into.parse(bytes, self.descriptors()) {
             true => Ok(()),
             false => Err(io::ErrorKind::InvalidData.into()),
         }
