@@ -6,7 +6,7 @@ SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BUILD_PACKAGES := pkg-config binutils gcc libc6-dev libhwloc-dev libudev-dev libpfm4
 TEST_PACKAGES   = $(shell cat testbed/apt-packages.txt)
 ACCURACY_PACKAGES = $(shell cat crates/accuracy/apt-packages.txt)
-BENCH_PACKAGES := linux-perf libpapi-dev likwid
+BENCH_PACKAGES := linux-perf libpapi-dev likwid procps util-linux
 TRACE_PACKAGES := qemu-user
 DEB_PACKAGES := dpkg-dev binutils
 

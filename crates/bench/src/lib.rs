@@ -1,5 +1,6 @@
 //! perch's own cost beside `perf stat`'s, measured in one run: steady cost with 200 and 2,000 threads, time to attach,
-//! how much sampling slows its victim, and what a region costs a program that counts itself.
+//! what a live view costs beside top(1), how much sampling slows its victim, and what a region costs a program that counts
+//! itself.
 //!
 //! Every comparison is made in alternating pairs, and medians with quartiles are told: single timings on a shared
 //! machine mean little.
@@ -10,6 +11,7 @@ pub mod slowdown;
 pub mod spread;
 pub mod start;
 pub mod tool;
+pub mod top;
 pub mod victim;
 
 use anyhow::{Context, Result};
@@ -32,6 +34,9 @@ pub struct Args {
     /// Numbers of threads for the steady cost, 5 % of them running
     #[arg(long, value_delimiter = ',', default_value = "200,2000")]
     threads: Vec<usize>,
+    /// Measure only what the live view costs
+    #[arg(long)]
+    only_top: bool,
     /// Leave out what victims lose, which takes longest
     #[arg(long)]
     no_slowdown: bool,
@@ -50,6 +55,8 @@ pub struct Results {
     pub interrupt: f64,
     /// Steady cost, one entry a number of threads.
     pub cost: Vec<cost::Cost>,
+    /// What a live view costs, one entry a number of threads.
+    pub top: Vec<top::Top>,
     /// What the victim loses.
     pub slowdown: Vec<slowdown::Slowdown>,
     /// What programs lose from their start on.
@@ -76,6 +83,18 @@ pub fn main() -> Result<()> {
             println!("{line}");
         }
     };
+    if args.only_top {
+        let mut results = Results {
+            interrupt: 0.0,
+            cost: Vec::new(),
+            top: Vec::new(),
+            slowdown: Vec::new(),
+            start: Vec::new(),
+            regions: Vec::new(),
+        };
+        measure_top(&perch, &args, &mut results, &say)?;
+        return finish(&results, args.json);
+    }
     say(&"Cost of a region's start and stop (median, quartiles)");
     let libraries = perch.parent().context("a perch without a folder")?;
     let regions = regions::measure(libraries, args.pairs)?;
@@ -84,6 +103,7 @@ pub fn main() -> Result<()> {
         let results = Results {
             interrupt: 0.0,
             cost: Vec::new(),
+            top: Vec::new(),
             slowdown: Vec::new(),
             start: Vec::new(),
             regions,
@@ -99,15 +119,17 @@ pub fn main() -> Result<()> {
     let mut results = Results {
         interrupt,
         cost: Vec::new(),
+        top: Vec::new(),
         slowdown: Vec::new(),
         start: Vec::new(),
         regions,
     };
-    for threads in args.threads {
+    for threads in args.threads.clone() {
         let cost = cost::measure(&perch, &args.perf, threads, args.pairs, interrupt)?;
         say(&cost);
         results.cost.push(cost);
     }
+    measure_top(&perch, &args, &mut results, &say)?;
     if args.no_slowdown {
         return finish(&results, args.json);
     }
@@ -129,6 +151,23 @@ pub fn main() -> Result<()> {
         results.start.push(start);
     }
     finish(&results, args.json)
+}
+
+fn measure_top(
+    perch: &std::path::Path,
+    args: &Args,
+    results: &mut Results,
+    say: &dyn Fn(&dyn std::fmt::Display),
+) -> Result<()> {
+    say(
+        &"\nA live view of the whole machine, in milliseconds of one PU a second (median, quartiles)",
+    );
+    for threads in &args.threads {
+        let top = top::measure(perch, *threads, args.pairs)?;
+        say(&top);
+        results.top.push(top);
+    }
+    Ok(())
 }
 
 fn finish(results: &Results, json: bool) -> Result<()> {

@@ -49,7 +49,20 @@ pub struct LockFile {
 /// A lock; given up when dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Gives the lock up at once: a process that is being started shares the open file until it is executed, and closing
+    /// the file here alone would leave the lock to it until then.
+    fn drop(&mut self) {
+        let everything = libc::flock {
+            l_type: libc::F_UNLCK as libc::c_short,
+            ..flock(&(0..0))
+        };
+        // If it fails, the lock goes with the last descriptor.
+        let _ = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&everything));
+    }
 }
 
 /// Why a lock cannot be had. The processes that hold it are named where they can be found: not another user's, and not
@@ -130,7 +143,7 @@ impl LockFile {
                     // Looked at with the lock in hand, so that of two that start at once one sees the other.
                     let held = self.held_elsewhere(&wanted);
                     return match held.is_empty() {
-                        true => Ok(Lock { _file: file }),
+                        true => Ok(Lock { file }),
                         false => {
                             // Else this process would be named as a holder.
                             drop(file);
@@ -204,7 +217,7 @@ impl LockFile {
     fn one(&self, byte: u64) -> Result<Lock, Option<LockError>> {
         let file = self.open()?;
         match set(&file, &(byte..byte + 1)) {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(Lock { file }),
             Err(Errno::EAGAIN | Errno::EACCES) => Err(None),
             Err(errno) => Err(Some(self.unusable(errno.into()))),
         }

@@ -18,6 +18,9 @@ const HIDDEN: [&str; 4] = [
     names::FP_SHARE_ERROR,
 ];
 
+/// For how long a metric is shown of which nothing new is known: sampling gives a thread new values only from time to time.
+const KEPT: u64 = 10_000_000_000;
+
 /// Makes frames of observations, one after the other. Linear in threads.
 #[derive(Debug)]
 pub struct Assembler {
@@ -25,6 +28,8 @@ pub struct Assembler {
     profile: Profile,
     /// Metrics seen so far, so that columns keep their order.
     metrics: Vec<MetricName>,
+    /// The last values of each thread's metrics, in that order, each with when it was new.
+    known: FxHashMap<ThreadId, Vec<(f32, u64)>>,
     /// Where perch has bound threads, as far as moves tell.
     bound: FxHashMap<ThreadId, Arc<PuSet>>,
     /// Names of threads that were moved after they had ended, or before they were sampled.
@@ -38,6 +43,7 @@ impl Assembler {
             topology,
             profile,
             metrics: Vec::new(),
+            known: FxHashMap::default(),
             bound: FxHashMap::default(),
             names: FxHashMap::default(),
         }
@@ -70,7 +76,7 @@ impl Assembler {
             topology: Arc::clone(&self.topology),
             pus: pus(observation),
             threads,
-            metrics: self.columns(&samples),
+            metrics: self.columns(&samples, observation.at),
             moves: self.moved(moves, &samples),
             remarks: remarks
                 .iter()
@@ -81,6 +87,7 @@ impl Assembler {
         };
         for ended in &observation.ended {
             self.names.remove(ended);
+            self.known.remove(ended);
         }
         frame
     }
@@ -117,16 +124,10 @@ impl Assembler {
         }
     }
 
-    /// The metrics of all threads: those that modules gave, and those that the profile computes from counts.
-    fn columns(&mut self, samples: &[&ThreadSample]) -> Vec<Column> {
-        let mut columns: Vec<Column> = Vec::new();
-        for name in &self.metrics {
-            columns.push(Column {
-                name: Arc::clone(name),
-                values: vec![f32::NAN; samples.len()],
-            });
-        }
-        for (at, sample) in samples.iter().enumerate() {
+    /// The metrics of all threads: those that modules gave, and those that the profile computes from counts; else the last
+    /// ones, if they are not too old.
+    fn columns(&mut self, samples: &[&ThreadSample], now: u64) -> Vec<Column> {
+        for sample in samples {
             let counted = match sample.counts.is_empty() {
                 true => Metrics::default(),
                 false => Processor::metrics(&self.profile, &sample.counts, sample.cpu_time).0,
@@ -135,19 +136,35 @@ impl Assembler {
                 if metric.confidence <= 0.0 || HIDDEN.contains(&&**name) {
                     continue;
                 }
-                let known = columns.iter().position(|column| column.name == *name);
-                let column = known.unwrap_or_else(|| {
-                    columns.push(Column {
-                        name: shown(name),
-                        values: vec![f32::NAN; samples.len()],
-                    });
-                    columns.len() - 1
+                let name = shown(name);
+                let known = self.metrics.iter().position(|known| *known == name);
+                let at = known.unwrap_or_else(|| {
+                    self.metrics.push(name);
+                    self.metrics.len() - 1
                 });
-                columns[column].values[at] = metric.value as f32;
+                let values = self.known.entry(sample.info.id).or_default();
+                if values.len() <= at {
+                    values.resize(at + 1, (f32::NAN, 0));
+                }
+                values[at] = (metric.value as f32, now);
             }
         }
-        self.metrics = columns.iter().map(|of| Arc::clone(&of.name)).collect();
+        let known: Vec<Option<&Vec<(f32, u64)>>> = samples
+            .iter()
+            .map(|sample| self.known.get(&sample.info.id))
+            .collect();
+        let value = |of: &Option<&Vec<(f32, u64)>>, at: usize| {
+            let value = of.and_then(|values| values.get(at));
+            let value = value.filter(|(_, since)| now.saturating_sub(*since) <= KEPT);
+            value.map_or(f32::NAN, |(value, _)| *value)
+        };
+        let columns = self.metrics.iter().enumerate();
         columns
+            .map(|(at, name)| Column {
+                name: Arc::clone(name),
+                values: known.iter().map(|of| value(of, at)).collect(),
+            })
+            .collect()
     }
 
     fn moved(&mut self, moves: &[Move], samples: &[&ThreadSample]) -> Vec<Moved> {
@@ -280,6 +297,16 @@ mod tests {
         assert_eq!(frame.metric(names::FP_SHARE, 1), Some(0.25));
         assert_eq!(frame.metric(names::FP_SHARE, 0), None);
         assert_eq!(frame.own, 0.01);
+        // Kept for a while where nothing new is known.
+        let later = |at: u64| Observation {
+            at,
+            threads: vec![sample(12, "b", 0)],
+            ..Observation::default()
+        };
+        for (at, expected) in [(9_000_000_000, Some(0.25)), (12_000_000_001, None)] {
+            let frame = assembler.frame(&later(at), &[], &[]);
+            assert_eq!(frame.metric(names::FP_SHARE, 0), expected);
+        }
         assert_eq!(frame.moves[0].name, frame.threads[1].name);
         // Released again, after it ended.
         let released = Move {

@@ -1,6 +1,7 @@
 //! The loop: what happens is a message, each message may change the model, and what has changed is drawn.
 //!
-//! One thread asks the source, one reads keys, one waits for signals. None of them runs while nothing happens.
+//! One thread asks the source, one reads keys, one waits for signals, one for the end of the terminal. None of them runs
+//! while nothing happens.
 
 use crate::{
     Frame,
@@ -17,8 +18,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    io::{self, Read},
-    os::unix::net::UnixStream,
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
     time::{Duration, Instant},
@@ -263,57 +263,30 @@ fn watch_signals(to: SyncSender<Message>) -> Result<(), SourceError> {
 }
 
 fn watch_keys(to: SyncSender<Message>) -> Result<(), SourceError> {
-    let terminal = terminal::open()?;
-    let (resized, wake) = UnixStream::pair()?;
-    resized.set_nonblocking(true)?;
-    signal_hook::low_level::pipe::register(signal_hook::consts::SIGWINCH, wake)?;
-    let watch = move || {
-        let mut resized = resized;
+    let lost = to.clone();
+    std::thread::Builder::new().spawn(move || {
         loop {
-            let mut fds = [
-                PollFd::new(&terminal, PollFlags::IN),
-                PollFd::new(&resized, PollFlags::IN),
-            ];
-            match poll(&mut fds, None) {
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
+            match event::read() {
+                Ok(event) => {
+                    if to.send(Message::Event(event)).is_err() {
+                        return;
+                    }
+                }
                 Err(_) => return drop(to.send(Message::Lost)),
             }
-            // The library would read from a terminal that is gone for ever.
-            let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-            let (keys, size) = (fds[0].revents(), !fds[1].revents().is_empty());
-            if keys.intersects(gone) {
-                return drop(to.send(Message::Lost));
-            }
-            if size {
-                let mut bytes = [0; 64];
-                while resized.read(&mut bytes).is_ok_and(|read| read > 0) {}
-                if to.send(Message::Event(Event::Resize(0, 0))).is_err() {
-                    return;
-                }
-            }
-            if keys.is_empty() {
-                continue;
-            }
-            loop {
-                match event::poll(Duration::ZERO) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(_) => return drop(to.send(Message::Lost)),
-                }
-                // A change of size was told above.
-                match event::read() {
-                    Ok(Event::Resize(..)) => {}
-                    Ok(event) => {
-                        if to.send(Message::Event(event)).is_err() {
-                            return;
-                        }
-                    }
-                    Err(_) => return drop(to.send(Message::Lost)),
-                }
+        }
+    })?;
+    // From a terminal that is gone the library would read for ever.
+    let terminal = terminal::open()?;
+    std::thread::Builder::new().spawn(move || {
+        loop {
+            let mut fds = [PollFd::new(&terminal, PollFlags::empty())];
+            match poll(&mut fds, None) {
+                Ok(_) => return drop(lost.send(Message::Lost)),
+                Err(Errno::INTR) => {}
+                Err(_) => return,
             }
         }
-    };
-    std::thread::Builder::new().spawn(watch)?;
+    })?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::{model::Model, view, view::theme::Theme};
 use ratatui::{
     Terminal,
-    backend::CrosstermBackend,
+    backend::{Backend, CrosstermBackend},
     crossterm::{
         cursor::Show,
         event::{DisableMouseCapture, EnableMouseCapture},
@@ -56,7 +56,7 @@ impl Taken {
     /// There is no terminal, or it refuses.
     pub fn take(mouse: bool) -> io::Result<Self> {
         give_back_on_panic();
-        let terminal = Terminal::new(CrosstermBackend::new(open()?))?;
+        let terminal = empty()?;
         let mut taken = Self { terminal, mouse };
         taken.enter()?;
         Ok(taken)
@@ -70,7 +70,7 @@ impl Taken {
             self.set_mouse(self.mouse)
         });
         entered.inspect_err(|_| give_back())?;
-        self.terminal.clear()
+        self.clear()
     }
 
     /// Takes the mouse, or leaves it to the terminal.
@@ -102,7 +102,9 @@ impl Taken {
     /// # Errors
     /// A terminal that is gone.
     pub fn clear(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // Terminal::clear asks the terminal where its cursor is, and waits for the answer.
+        self.terminal = empty()?;
+        self.terminal.backend_mut().clear()
     }
 
     /// Stops in the background, with the whole job, until the user continues it.
@@ -114,6 +116,11 @@ impl Taken {
         kill_current_process_group(Signal::TSTP)?;
         self.enter()
     }
+}
+
+/// A terminal of which nothing is known.
+fn empty() -> io::Result<Terminal<CrosstermBackend<File>>> {
+    Terminal::new(CrosstermBackend::new(open()?))
 }
 
 impl Drop for Taken {

@@ -47,9 +47,11 @@ impl RecordingSource {
             &format!("{name}: profile {}", header.profile),
         )?;
         let policy = printable(&header.policy);
+        let short = path.file_name().unwrap_or(path.as_os_str());
+        let short = short.to_string_lossy();
         Ok(Self {
             assembler: Assembler::new(Arc::clone(&header.topology), profile),
-            title: format!("{}, policy {policy}", printable(&name)),
+            title: format!("{}, policy {policy}", printable(&short)),
             pace: if follow { Pace::Live } else { Pace::Recorded },
             reader,
         })

@@ -26,7 +26,10 @@ pub fn bar(model: &mut Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let help = " ? help ";
     let right: usize = names.iter().map(|name| name.width()).sum::<usize>() + help.width();
     let room = width.saturating_sub(right + 1);
-    let title = format!(" perch top  {}", model.title);
+    let title = match format!(" perch top  {}", model.title) {
+        title if title.width() <= room => title,
+        _ => format!(" {}", model.title),
+    };
     put(buffer, 0, 0, room, &fit(&title, room, false), theme.band());
     let mut x = width.saturating_sub(right) as u16;
     let present = model.main_screen();

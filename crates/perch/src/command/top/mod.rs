@@ -23,10 +23,7 @@ use perch_top::{
     wire,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use std::{
-    io::{IsTerminal, Write},
-    process::ExitCode,
-};
+use std::{io::Write, process::ExitCode};
 use streams::Streams;
 
 /// What a source says, as an error of the command.
@@ -39,7 +36,8 @@ fn told(error: perch_top::source::SourceError) -> anyhow::Error {
 /// # Errors
 /// No terminal, a file that is no recording, a machine that cannot be reached, a program that cannot be started.
 pub fn top(args: &TopArgs) -> Result<ExitCode> {
-    if !args.json && !std::io::stdout().is_terminal() && perch_top::terminal::open().is_err() {
+    // Before a program is started.
+    if !args.json && args.host.is_none() && perch_top::terminal::open().is_err() {
         bail!("perch top draws on a terminal, and there is none: use --json to print snapshots");
     }
     let mut streams = Streams::default();
