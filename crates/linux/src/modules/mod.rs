@@ -5,7 +5,7 @@ mod core_types;
 mod script;
 
 pub use core_types::CoreTypes;
-pub use script::ScriptModule;
+pub use script::{ScriptModule, is_answer};
 
 use crate::{
     energy::{self, EnergyModule},

@@ -8,9 +8,10 @@ use crate::{
         wrapped,
     },
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use perch_core::{MetricInfo, Need, diagnostic::did_you_mean_one_of};
 use perch_linux::{
+    energy,
     modules::{Entry, Place, shipped},
     topology::{Source, load},
 };
@@ -78,13 +79,15 @@ impl Catalogue {
             .entries
             .iter()
             .position(|entry| entry.metrics.iter().any(has));
-        // Sensors have names of their own.
-        let sensor = ["energy_", "power_"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix));
         declared.or_else(|| {
-            let energy = self.entries.iter().position(|entry| entry.name == "energy");
-            energy.filter(|_| sensor)
+            // Sensors have names of their own, which are known only here.
+            let sensor = ["energy_", "power_"]
+                .iter()
+                .any(|start| name.starts_with(start));
+            let mut entries = self.entries.iter();
+            let energy = entries.position(|entry| sensor && entry.name == energy::NAME)?;
+            let (metrics, _) = self.entries[energy].check(&self.place).ok()?;
+            metrics.iter().any(has).then_some(energy)
         })
     }
 
@@ -100,8 +103,8 @@ impl Catalogue {
 /// Starts programs, to learn what they are.
 fn scripts(programs: &[PathBuf]) -> Result<Vec<Entry>> {
     let entries = programs.iter().map(|program| {
-        let entry = Entry::script(program);
-        entry.with_context(|| format!("--module {}", program.display()))
+        // That it is not found does not mean that the program to count is not.
+        Entry::script(program).map_err(|error| anyhow!("--module: {error}"))
     });
     entries.collect()
 }

@@ -28,6 +28,11 @@ const ANSWER_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration
 /// So many answers in a row may be missing before it is ended.
 const MOST_MISSES: u32 = 5;
 
+/// Whether a line is one that a program may answer. For tests: any line must be survived.
+pub fn is_answer(line: &str) -> bool {
+    Hello::parse(line).is_ok() || serde_json::from_str::<Values>(line).is_ok()
+}
+
 /// The module.
 pub struct ScriptModule {
     program: PathBuf,

@@ -165,7 +165,8 @@ impl Process {
             match rustix::io::write(input, &self.unsent) {
                 Ok(length) => drop(self.unsent.drain(..length)),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(_) => return Err(self.ended()),
+                // It does not read any more; what it wrote before says why.
+                Err(_) => self.unsent.clear(),
             }
         }
         if ready[0] {

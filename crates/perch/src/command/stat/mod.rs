@@ -1,4 +1,5 @@
-//! `perch stat`: what threads and PUs do, counted over time. It changes nothing on the machine.
+//! `perch stat`: what threads and PUs do, counted over time. It changes nothing but the monitoring groups that some modules
+//! need.
 
 mod followed;
 mod modules;
