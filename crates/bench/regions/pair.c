@@ -20,7 +20,9 @@
 #define INIT() \
     do { \
         int status = PAPI_hl_region_begin("pair"); \
-        if (status != PAPI_OK) printf("PAPI counts none of these events here: %s\n", PAPI_strerror(status)); \
+        if (status != PAPI_OK) { \
+            fprintf(stderr, "PAPI counts none of these events here: %s\n", PAPI_strerror(status)); \
+        } \
         check(status != PAPI_OK || PAPI_hl_region_end("pair")); \
     } while (0)
 #define START() PAPI_hl_region_begin("pair")

@@ -209,7 +209,7 @@ fn run(case: &Case, program: &Path, folder: &Path) -> Result<f64> {
         .filter_map(|line| line.trim().parse::<f64>().ok());
     match (numbers.next_back(), output.status.success()) {
         (Some(time), true) => Ok(time),
-        _ => bail!("{}", last_line(&[output.stderr, output.stdout].concat())),
+        _ => bail!("{}", last_line(&[output.stdout, output.stderr].concat())),
     }
 }
 
