@@ -325,6 +325,13 @@ impl Module for EnergyModule {
         needs()
     }
 
+    fn begin(&mut self) {
+        self.update();
+        for source in &mut self.sources {
+            source.from.take();
+        }
+    }
+
     fn period(&mut self, _: &ModuleContext<'_>) -> Result<ModuleValues, MachineError> {
         self.update();
         // Two dies of a package have a zone each.

@@ -199,7 +199,7 @@ fn groups_are_made_filled_and_removed() {
         .filter(|total| total["name"] == "sh")
         .max_by_key(|total| total["observed_s"].to_string());
     for name in ["llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"] {
-        let metric = &shell.clone().unwrap()["metrics"][name];
+        let metric = &shell.unwrap()["metrics"][name];
         assert_eq!(
             (&metric["value"], &metric["unit"]),
             (&0.0.into(), &"B".into()),
