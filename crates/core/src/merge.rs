@@ -359,6 +359,43 @@ mod tests {
     }
 
     #[test]
+    fn amounts_of_modules_add_up_and_states_are_the_later_ones() {
+        let with = |value: f64| Observation {
+            readings: [
+                (MetricKind::Amount, "energy_pkg"),
+                (MetricKind::Level, "power"),
+            ]
+            .map(|(kind, name)| Reading {
+                subject: crate::Subject::Package(1),
+                name: name.into(),
+                kind,
+                metric: Metric {
+                    value,
+                    confidence: 1.0,
+                    source: crate::MetricSource::Sensor,
+                },
+            })
+            .into(),
+            ..observation(Vec::new())
+        };
+        let mut sum = with(5.0);
+        sum.absorb(&with(7.0));
+        sum.absorb(&observation(Vec::new()));
+        let values: Vec<f64> = sum.readings.iter().map(|r| r.metric.value).collect();
+        assert_eq!(values, [12.0, 7.0]);
+        // As recordings have it.
+        let line = serde_json::to_string(&sum.readings[0]).unwrap();
+        assert!(
+            line.starts_with(r#"{"subject":{"package":1},"name":"energy_pkg","kind":"amount""#),
+            "{line}"
+        );
+        assert_eq!(
+            serde_json::from_str::<Reading>(&line).unwrap(),
+            sum.readings[0]
+        );
+    }
+
+    #[test]
     fn what_comes_and_goes_does_not_pile_up() {
         let mut kept = observation(vec![sample(1, 10, None)]);
         for tid in 2..100 {

@@ -257,6 +257,9 @@ pub trait Module: Send {
         WantedEvents::default()
     }
 
+    /// The first period begins now: what was measured before does not count.
+    fn begin(&mut self) {}
+
     /// Something happened to a thread. Called before [`Module::period`] of the same period.
     fn thread_event(&mut self, _event: ThreadEvent<'_>) {}
 

@@ -165,12 +165,13 @@ impl EnergyModule {
                 Ok(())
             }
             other => {
-                let by_perf =
-                    power_pmu::open(sysfs).and_then(|domains| match (domains, other) {
-                        (domains, _) if !domains.is_empty() => Ok(domains),
-                        (domains, Ok(_)) => Ok(domains),
-                        (_, Err(error)) => Err(refused(error)),
-                    })?;
+                let by_perf = match (power_pmu::open(sysfs), other) {
+                    (Ok(domains), Ok(_)) => domains,
+                    (Ok(domains), Err(_)) if !domains.is_empty() => domains,
+                    // What it says holds for both ways.
+                    (_, Err(error)) => return Err(refused(error)),
+                    (Err(error), Ok(_)) => return Err(error),
+                };
                 if !by_perf.is_empty() {
                     self.say("RAPL counters (perf's PMU power)");
                 }
@@ -323,6 +324,13 @@ impl Module for EnergyModule {
 
     fn needs(&self) -> Vec<Need> {
         needs()
+    }
+
+    fn begin(&mut self) {
+        self.update();
+        for source in &mut self.sources {
+            source.from.take();
+        }
     }
 
     fn period(&mut self, _: &ModuleContext<'_>) -> Result<ModuleValues, MachineError> {

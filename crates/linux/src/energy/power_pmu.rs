@@ -4,7 +4,7 @@
 use crate::perf::{encode::Encoder, privilege::refusal};
 use perch_core::{MachineError, PuSet, Subject};
 use perf_event::{Builder, Counter};
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 /// Its name.
 const PMU: &str = "power";
@@ -104,8 +104,7 @@ pub(super) fn open(sysfs: &Path) -> Result<Vec<Domain>, MachineError> {
                 let last = counter.read()?;
                 Ok((counter, last))
             });
-            let (counter, last) =
-                opened.map_err(|error| refusal(&format!("counting {spelling}"), error))?;
+            let (counter, last) = opened.map_err(|error| refused(&spelling, error))?;
             let subject = match (found.domain, package_of(sysfs, pu)) {
                 ("psys", _) | (_, None) => Subject::Machine,
                 (_, Some(package)) => Subject::Package(package),
@@ -120,6 +119,21 @@ pub(super) fn open(sysfs: &Path) -> Result<Vec<Domain>, MachineError> {
         }
     }
     Ok(domains)
+}
+
+/// An event that cannot be opened, with the remedy: other events of threads need less.
+fn refused(spelling: &str, error: io::Error) -> MachineError {
+    let what = format!("counting {spelling}");
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => MachineError::NotPermitted {
+            what,
+            remedy:
+                "it counts on whole packages: run perch as root or with CAP_PERFMON, or `sysctl \
+                     kernel.perf_event_paranoid=0`, which lets all users count so"
+                    .to_owned(),
+        },
+        _ => refusal(&what, error),
+    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,10 @@ fn joules_of_packages_and_domains() {
     zone(&powercap, "intel-rapl:2", "package-1-die-1", 0);
     let mut module = EnergyModule::open_unchecked(sysfs.path()).unwrap();
     assert_eq!(module.refresh_every(), Some(Duration::from_secs(262)));
-    zone(&powercap, "intel-rapl:0", "package-0", 31_000_000);
+    // What is used before the first period does not count.
+    zone(&powercap, "intel-rapl:0", "package-0", 11_000_000);
+    module.begin();
+    zone(&powercap, "intel-rapl:0", "package-0", 41_000_000);
     zone(&powercap, "intel-rapl:0:0", "dram", 2_500_000);
     // Past the end of its range, 262,143.328850 J.
     zone(&powercap, "intel-rapl:1", "package-1-die-0", 671_150);

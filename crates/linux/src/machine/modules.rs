@@ -40,7 +40,8 @@ impl Default for Modules {
 }
 
 impl Modules {
-    pub(super) fn new(modules: Vec<Box<dyn Module>>) -> Self {
+    pub(super) fn new(mut modules: Vec<Box<dyn Module>>) -> Self {
+        modules.iter_mut().for_each(|module| module.begin());
         let refresh_every = modules.iter().filter_map(|module| module.refresh_every());
         Self {
             refresh_every: refresh_every.min(),

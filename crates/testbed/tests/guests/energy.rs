@@ -11,6 +11,7 @@ const SCRIPT: &str = r#"
 insmod /testbed/fakerapl.ko packages=2 milliwatts=20000 range=600000000
 insmod /testbed/fakepmu.ko
 echo "* instructions=1000000000 cpu-cycles=2000000000" >/sys/module/fakepmu/parameters/rules
+echo 2 >/proc/sys/kernel/perf_event_paranoid
 printf 'root::0:0::/root:/bin/sh\nuser::1000:1000::/tmp:/bin/sh\n' >/etc/passwd
 chmod 1777 /tmp
 ls -l /sys/class/powercap/intel-rapl:0/energy_uj >&2
@@ -24,6 +25,12 @@ tail -1 /tmp/machine
 perch stat --json -o /tmp/program -e instructions -V energy_pkg -m 'epi[nJ]=energy_pkg*1e9/instructions' -- \
     timeout 5 sh -c 'while :; do :; done'
 tail -1 /tmp/program
+# An ordinary user, by perf's PMU.
+echo 0 >/proc/sys/kernel/perf_event_paranoid
+su user -c "PERCH_STATE_DIR=/tmp/state perch modules --json energy" | tr -d '\n'
+echo
+su user -c "PERCH_STATE_DIR=/tmp/state perch stat --json -o /tmp/perf --by package -i 60s --for 5s -V energy_pkg,energy_dram"
+tail -1 /tmp/perf
 exit 0
 "#;
 
@@ -50,7 +57,7 @@ fn joules_of_packages_and_of_instructions() {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    let [root, user, machine, program] = lines.as_slice() else {
+    let [root, user, machine, program, user_by_perf, by_perf] = lines.as_slice() else {
         panic!("{}", output.stdout);
     };
     assert_eq!(root[0]["works"], true, "{root:#}");
@@ -74,21 +81,24 @@ fn joules_of_packages_and_of_instructions() {
         );
         number(&metric["value"]) / number(&entity["observed_s"])
     };
-    let packages = machine["totals"].as_array().unwrap();
-    assert_eq!(packages.len(), 2, "{machine:#}");
-    for package in packages {
-        let expected = 20.0 * (number(&package["id"]) + 1.0);
-        let found = watts(package, "energy_pkg");
-        assert!(
-            (found / expected - 1.0).abs() < 0.02,
-            "{found} W: {machine:#}"
-        );
-        let found = watts(package, "energy_dram");
-        assert!(
-            (found / expected - 0.25).abs() < 0.01,
-            "{found} W: {machine:#}"
-        );
+    for told in [machine, by_perf] {
+        let packages = told["totals"].as_array().unwrap();
+        assert_eq!(packages.len(), 2, "{told:#}");
+        for package in packages {
+            let expected = 20.0 * (number(&package["id"]) + 1.0);
+            let found = watts(package, "energy_pkg");
+            assert!((found / expected - 1.0).abs() < 0.05, "{found} W: {told:#}");
+            let found = watts(package, "energy_dram");
+            assert!(
+                (found / expected - 0.25).abs() < 0.02,
+                "{found} W: {told:#}"
+            );
+        }
     }
+    // What the user may not read in files, perf counts if it may.
+    let how = user_by_perf[0]["how"].as_str().unwrap();
+    assert_eq!(user_by_perf[0]["works"], true, "{how}");
+    assert!(how.contains("perf's PMU power"), "{how}");
     let all = number(&machine["all"]["metrics"]["energy_pkg"]["value"]);
     let wall = number(&machine["wall_s"]);
     assert!((all / wall / 60.0 - 1.0).abs() < 0.02, "{machine:#}");

@@ -179,16 +179,18 @@ impl Hello {
                 raw.protocol
             ));
         }
-        let names = raw.metrics.iter().map(|metric| &metric.name);
-        if let Some(name) = [&raw.name]
-            .into_iter()
-            .chain(names)
-            .find(|name| !is_name(name))
-        {
-            return Err(format!(
-                "`{}` is no name: use up to {LONGEST} lower-case letters, digits, `_` and `-`, a letter first",
+        let wrong = |name: &str, also: &str| {
+            Err(format!(
+                "`{}` is no name: use up to {LONGEST} lower-case letters, digits and `_`{also}, a letter first",
                 text::printable(&short(name))
-            ));
+            ))
+        };
+        if !is_name(&raw.name.replace('-', "_")) {
+            return wrong(&raw.name, " and `-`");
+        }
+        // Formulas have no dashes in names.
+        if let Some(metric) = raw.metrics.iter().find(|metric| !is_name(&metric.name)) {
+            return wrong(&metric.name, "");
         }
         if raw.metrics.is_empty() || raw.metrics.len() > MOST_METRICS {
             return Err(format!("it must have 1 to {MOST_METRICS} metrics"));
@@ -226,7 +228,7 @@ fn short(text: &str) -> String {
 }
 
 fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(plain)
         && name.len() <= LONGEST
@@ -352,6 +354,7 @@ mod tests {
         let why = |from: &str, to: &str| Hello::parse(&HELLO.replace(from, to)).unwrap_err();
         assert!(why("\"protocol\":1", "\"protocol\":2").contains("version 2"));
         assert!(why("fan_speed", "Fan speed").contains("no name"));
+        assert!(why("fan_speed", "fan-speed").contains("no name"));
         assert!(why("fan_speed", "a\\u001b[2J").contains("a\\x1b[2J"));
         assert!(why("\"scope\":\"machine\"", "\"scope\":\"room\"").contains("room"));
         assert!(why("{\"protocol\"", "nonsense").contains("no answer to hello"));
