@@ -245,7 +245,9 @@ impl Collector {
         };
         let mut shown = Vec::with_capacity(rows.len());
         for mut row in rows {
-            if let Some(readings) = read.get(&row.entity) {
+            // Modules are read once an interval, in which a thread may have several windows or a part of one.
+            let readings = read.get(&row.entity).filter(|_| row.event != Event::Window);
+            if let Some(readings) = readings {
                 row.readings.clone_from(readings);
             }
             row.metrics = self.metrics(&row.amounts, &row.readings, row.interval);

@@ -335,7 +335,10 @@ fn event(spelled: &str, profile: &Profile, space: Space) -> Requested {
         false => choices,
         true => vec![EventChoice {
             alias: Arc::clone(&alias),
-            spellings: spellings(spelled, space),
+            spellings: spellings(spelled, space)
+                .into_iter()
+                .chain(other_spellings(&meant, space))
+                .collect(),
             pmu: None,
         }],
     };
@@ -363,6 +366,13 @@ pub(crate) fn renamed(name: &str, event: Requested) -> Requested {
         choices: choices.collect(),
         every: event.every,
     }
+}
+
+/// How the kernel may know an event that the profile has under no name: formulas have only the one that is meant.
+fn other_spellings(meant: &str, space: Space) -> impl Iterator<Item = String> {
+    let others = OTHER_NAMES.iter().find(|(known, _)| *known == meant);
+    let others = others.into_iter().flat_map(|(_, others)| others.iter());
+    others.map(move |other| in_space(&other.replace('_', "-"), space))
 }
 
 /// How the machine may know a name: the kernel's own, the PMU's, libpfm4's.
@@ -462,6 +472,21 @@ mod tests {
         assert_eq!(
             (&*events[3].name, &events[3].choices[0].spellings[0][..]),
             ("misses", "r412e")
+        );
+    }
+
+    #[test]
+    fn formulas_find_the_kernel_s_name_of_an_event_that_the_profile_lacks() {
+        let mut found = request(&["cycles"]).unwrap();
+        let mut profile = profile("zen4");
+        profile
+            .events
+            .retain(|event| &*event.name != "llc_references");
+        found.need(&["llc_references"], &profile, Space::User);
+        let spellings = &found.sets[0].events[1].choices[0].spellings;
+        assert!(
+            spellings.contains(&"cache-references:u".to_owned()),
+            "{spellings:?}"
         );
     }
 
