@@ -100,8 +100,8 @@ pub fn measure(
                 perch_cost.push(cost + interrupts);
                 attach.push(attached);
             } else {
-                perf_cost
-                    .push(steady(Tool::perf(perf, victim.pid())?, Duration::from_millis(700))?.0);
+                let tool = Tool::perf(perf, victim.pid(), Duration::from_secs(1))?;
+                perf_cost.push(steady(tool, Duration::from_millis(700))?.0);
             }
         }
     }
@@ -125,7 +125,7 @@ pub fn measure(
 }
 
 /// PU seconds a second once it has settled, and how long it took to settle.
-fn steady(tool: Tool, settling: Duration) -> Result<(f64, f64)> {
+pub(crate) fn steady(tool: Tool, settling: Duration) -> Result<(f64, f64)> {
     let start = Instant::now();
     let mut settled = Duration::ZERO;
     let mut held = 0;

@@ -1,11 +1,12 @@
 //! perch's own cost beside `perf stat`'s, measured in one run: steady cost with 200 and 2,000 threads, time to attach,
-//! what a live view costs beside top(1), how much sampling slows its victim, and what a region costs a program that counts
+//! counting a row for each thread, what a live view costs beside top(1), how much sampling slows its victim, and what a region costs a program that counts
 //! itself.
 //!
 //! Every comparison is made in alternating pairs, and medians with quartiles are told: single timings on a shared
 //! machine mean little.
 
 pub mod cost;
+pub mod counting;
 pub mod regions;
 pub mod slowdown;
 pub mod spread;
@@ -34,6 +35,9 @@ pub struct Args {
     /// Numbers of threads for the steady cost, 5 % of them running
     #[arg(long, value_delimiter = ',', default_value = "200,2000")]
     threads: Vec<usize>,
+    /// Measure only what `perch stat` costs
+    #[arg(long)]
+    only_stat: bool,
     /// Measure only what the live view costs
     #[arg(long)]
     only_top: bool,
@@ -49,12 +53,14 @@ pub struct Args {
 }
 
 /// All that was measured.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Results {
     /// What one sample costs its victim, in seconds.
     pub interrupt: f64,
     /// Steady cost, one entry a number of threads.
     pub cost: Vec<cost::Cost>,
+    /// What counting costs, one entry a number of threads and interval.
+    pub counting: Vec<counting::Counting>,
     /// What a live view costs, one entry a number of threads.
     pub top: Vec<top::Top>,
     /// What the victim loses.
@@ -83,31 +89,20 @@ pub fn main() -> Result<()> {
             println!("{line}");
         }
     };
+    let mut results = Results::default();
     if args.only_top {
-        let mut results = Results {
-            interrupt: 0.0,
-            cost: Vec::new(),
-            top: Vec::new(),
-            slowdown: Vec::new(),
-            start: Vec::new(),
-            regions: Vec::new(),
-        };
         measure_top(&perch, &args, &mut results, &say)?;
+        return finish(&results, args.json);
+    }
+    if args.only_stat {
+        measure_counting(&perch, &args, &mut results, &say)?;
         return finish(&results, args.json);
     }
     say(&"Cost of a region's start and stop (median, quartiles)");
     let libraries = perch.parent().context("a perch without a folder")?;
-    let regions = regions::measure(libraries, args.pairs)?;
-    regions.iter().for_each(|pair| say(pair));
+    results.regions = regions::measure(libraries, args.pairs)?;
+    results.regions.iter().for_each(|pair| say(pair));
     if args.regions_only {
-        let results = Results {
-            interrupt: 0.0,
-            cost: Vec::new(),
-            top: Vec::new(),
-            slowdown: Vec::new(),
-            start: Vec::new(),
-            regions,
-        };
         return finish(&results, args.json);
     }
     let interrupt = slowdown::interrupt_cost(&perch, args.pairs)?;
@@ -116,19 +111,13 @@ pub fn main() -> Result<()> {
          Steady cost, in milliseconds of one PU a second (median, quartiles)",
         interrupt * 1e6
     ));
-    let mut results = Results {
-        interrupt,
-        cost: Vec::new(),
-        top: Vec::new(),
-        slowdown: Vec::new(),
-        start: Vec::new(),
-        regions,
-    };
+    results.interrupt = interrupt;
     for threads in args.threads.clone() {
         let cost = cost::measure(&perch, &args.perf, threads, args.pairs, interrupt)?;
         say(&cost);
         results.cost.push(cost);
     }
+    measure_counting(&perch, &args, &mut results, &say)?;
     measure_top(&perch, &args, &mut results, &say)?;
     if args.no_slowdown {
         return finish(&results, args.json);
@@ -151,6 +140,24 @@ pub fn main() -> Result<()> {
         results.start.push(start);
     }
     finish(&results, args.json)
+}
+
+fn measure_counting(
+    perch: &std::path::Path,
+    args: &Args,
+    results: &mut Results,
+    say: &dyn Fn(&dyn std::fmt::Display),
+) -> Result<()> {
+    say(
+        &"\nA row of four counts for each thread, in milliseconds of one PU a second (median, quartiles)",
+    );
+    for threads in &args.threads {
+        for counting in counting::measure(perch, &args.perf, *threads, args.pairs)? {
+            say(&counting);
+            results.counting.push(counting);
+        }
+    }
+    Ok(())
 }
 
 fn measure_top(

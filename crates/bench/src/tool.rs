@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+/// What is counted where both count the same.
+const EVENTS: &str = "task-clock,context-switches,page-faults,cpu-migrations";
+
 /// A running perch or perf, ended and awaited when dropped.
 pub struct Tool {
     child: Child,
@@ -31,19 +34,28 @@ impl Tool {
         Self::start(tool.env("PERCH_STATE_DIR", state))
     }
 
-    /// `perf stat --per-thread -I 1000` with four software events, which any perf user would have running.
+    /// `perf stat --per-thread -I` with four software events, which any perf user would have running.
     ///
     /// # Errors
     /// A perf that cannot be started.
-    pub fn perf(perf: &Path, pid: u32) -> Result<Self> {
+    pub fn perf(perf: &Path, pid: u32, interval: Duration) -> Result<Self> {
         let mut tool = command(perf, false);
-        tool.args(["stat", "--per-thread", "-I", "1000"]);
-        tool.args([
-            "-e",
-            "task-clock,context-switches,page-faults,cpu-migrations",
-            "-p",
-        ])
-        .arg(pid.to_string());
+        tool.args(["stat", "--per-thread", "-I"])
+            .arg(interval.as_millis().to_string());
+        tool.args(["-e", EVENTS, "-p"]).arg(pid.to_string());
+        Self::start(&mut tool)
+    }
+
+    /// `perch stat` with the same events and a row for each thread.
+    ///
+    /// # Errors
+    /// A perch that cannot be started.
+    pub fn perch_stat(perch: &Path, pid: u32, interval: Duration) -> Result<Self> {
+        let mut tool = command(perch, false);
+        tool.args(["stat", "-e", EVENTS, "-i"])
+            .arg(format!("{}ms", interval.as_millis()))
+            .arg("-p")
+            .arg(pid.to_string());
         Self::start(&mut tool)
     }
 
