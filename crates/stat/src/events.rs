@@ -328,7 +328,7 @@ fn event(spelled: &str, profile: &Profile, space: Space) -> Requested {
         })
         .collect();
     let alias: Arc<str> = match is_name(&meant) {
-        true => meant.into(),
+        true => meant.as_str().into(),
         false => spelled.into(),
     };
     let choices = match choices.is_empty() {
