@@ -47,9 +47,4 @@ pub trait Source: Send {
     fn catches_signals(&self) -> bool {
         false
     }
-
-    /// How often live frames come, in seconds, if that can be said.
-    fn interval(&self) -> Option<f64> {
-        None
-    }
 }

@@ -174,11 +174,6 @@ impl Layout {
         Self { levels, tree }
     }
 
-    /// The place of a level, if it is there.
-    pub fn level(&self, level: Level) -> Option<usize> {
-        self.levels.iter().position(|units| units.level == level)
-    }
-
     /// The finest level that has at most so many parts; else the coarsest.
     pub fn fitting(&self, most: usize) -> usize {
         let fits = |units: &Units| units.units.len() <= most;

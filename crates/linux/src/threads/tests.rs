@@ -556,3 +556,27 @@ fn a_thread_whose_record_is_still_to_come_waits_for_it_once() {
         assert_eq!(from_thread, record_comes);
     }
 }
+
+#[test]
+fn all_processes_are_followed_but_our_own() {
+    let mut tracker = Tracker::new();
+    tracker.follow_all(3);
+    let parent = std::os::unix::process::parent_id() as i32;
+    let targets = |tracker: &Tracker| -> BTreeMap<i32, u32> {
+        let processes = tracker.processes();
+        processes.map(|(of, target)| (of.pid, target)).collect()
+    };
+    let before = targets(&tracker);
+    assert_eq!(before.get(&parent), Some(&3), "{before:?}");
+    assert!(!before.contains_key(&own_pid()));
+    // One that comes later, in a session of its own.
+    let mut child = std::process::Command::new("setsid")
+        .args(["sleep", "1000"])
+        .spawn()
+        .unwrap();
+    tracker.discover();
+    let after = targets(&tracker);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(after.get(&(child.id() as i32)), Some(&3));
+}

@@ -31,11 +31,6 @@ impl LocalSource {
             ended: None,
         }
     }
-
-    /// Passes a signal on to a program that was started, if it still runs.
-    pub fn forward(&self, signal: i32) {
-        self.machine.forward(signal);
-    }
 }
 
 impl Source for LocalSource {
@@ -66,9 +61,5 @@ impl Source for LocalSource {
 
     fn catches_signals(&self) -> bool {
         true
-    }
-
-    fn interval(&self) -> Option<f64> {
-        Some(self.interval.as_secs_f64())
     }
 }

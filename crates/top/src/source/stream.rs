@@ -9,11 +9,15 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
 /// How many lines of what the connection says are kept, and how long each may be.
 const KEPT: usize = 10;
 const LONGEST: u64 = 500;
+
+/// How long is waited for the last of them.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Frames that a command prints.
 pub struct CommandSource {
@@ -58,7 +62,11 @@ impl CommandSource {
     /// What the command has said, once it has ended.
     fn last_words(&mut self) -> String {
         if let Some(listener) = self.listener.take() {
-            let _ = listener.join();
+            // What it has left running (a shared connection of ssh) may keep its standard error open for ever.
+            let start = Instant::now();
+            while !listener.is_finished() && start.elapsed() < LAST_WORDS {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = said.iter().map(String::as_str).collect();
@@ -146,7 +154,8 @@ mod tests {
             error.contains("255") && error.contains("no \\x1b[2J such host"),
             "{error}"
         );
-        let mut source = shell("echo hello; sleep 600");
+        // One that leaves another program behind.
+        let mut source = shell("sleep 30 & echo hello; wait");
         let error = source.next().unwrap_err().to_string();
         assert!(error.contains("`hello`"), "{error}");
         let mut source = shell("exit 0");

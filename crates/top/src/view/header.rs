@@ -100,10 +100,13 @@ fn state(model: &Model, frame: &Frame) -> Option<String> {
     let position = model.playback.position();
     let newest = model.history.get(model.history.len().saturating_sub(1));
     let behind = newest.map_or(0, |newest| newest.at.saturating_sub(frame.at));
-    let behind = match behind {
+    let mut behind = match behind {
         0 => String::new(),
         behind => format!(", {} s before the newest", behind / 1_000_000_000),
     };
+    if position == 0 && model.history.forgotten() > 0 {
+        behind += " (earlier ones are forgotten)";
+    }
     match (model.playback.speed(), model.playback.is_paused()) {
         (Some(_), true) => Some(format!(
             "stopped, {} of {}",

@@ -115,7 +115,12 @@ pub fn whole(made: &Moved) -> String {
     let numbers: Vec<String> = made
         .numbers
         .iter()
-        .map(|(name, value)| format!("{name} {}", number(*value as f32)))
+        .map(
+            |(name, value)| match value.fract() == 0.0 && value.abs() < 1e6 {
+                true => format!("{name} {value:.0}"),
+                false => format!("{name} {}", number(*value as f32)),
+            },
+        )
         .collect();
     let numbers = match numbers.is_empty() {
         true => String::new(),

@@ -1,24 +1,19 @@
-//! Frames as JSON lines: what `perch top --json` prints, and what is read of a perch on another machine.
-//!
-//! The other side may be newer, broken or hostile. So lines, names and numbers of objects are bounded, unknown members and
-//! records are skipped, and texts are made printable.
+//! Reading lines. The other side may be newer, broken or hostile. So lines, names and numbers of objects are bounded, unknown
+//! members and records are skipped, and texts are made printable.
 
+use super::{Line, ThreadLine};
 use crate::{
     check,
     frame::{Column, Frame, Moved, PuLoad, Thread},
 };
 use perch_core::{MetricName, Outcome, PuSet, ThreadId, Topology, text::printable};
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use std::{
-    collections::BTreeMap,
     io::{self, BufRead, Read},
     sync::Arc,
 };
-
-/// Version of the format. A higher one may have further members and records.
-pub const VERSION: u32 = 1;
 
 /// How long a line may be, in bytes: about 200,000 threads.
 pub const LONGEST_LINE: u64 = 32 << 20;
@@ -36,79 +31,6 @@ const LONGEST_TEXT: usize = 2000;
 /// How much memory the sets of PUs of a topology may take, in bytes.
 const MOST_MEMORY: u64 = 256 << 20;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Line {
-    record: String,
-    #[serde(default)]
-    version: u32,
-    #[serde(default)]
-    at: u64,
-    #[serde(default)]
-    interval: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    topology: Option<Value>,
-    #[serde(default)]
-    pus: Vec<PuLine>,
-    #[serde(default)]
-    threads: Vec<ThreadLine>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    moves: Vec<MoveLine>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    remarks: Vec<String>,
-    #[serde(default)]
-    unseen: u64,
-    #[serde(default)]
-    own: f32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct PuLine {
-    pu: u32,
-    busy: f32,
-    #[serde(default)]
-    interrupts: f32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct ThreadLine {
-    tid: i32,
-    #[serde(default)]
-    start: u64,
-    pid: i32,
-    name: Arc<str>,
-    process: Arc<str>,
-    cpu: f32,
-    waiting: f32,
-    #[serde(default)]
-    pu: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    switches: Option<f32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    migrations: Option<f32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bound: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    metrics: BTreeMap<Arc<str>, f32>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct MoveLine {
-    tid: i32,
-    #[serde(default)]
-    start: u64,
-    name: Arc<str>,
-    #[serde(default)]
-    from: Option<String>,
-    #[serde(default)]
-    to: Option<String>,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    numbers: BTreeMap<String, f64>,
-    #[serde(default)]
-    outcome: Option<Value>,
-}
-
 /// A line that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
@@ -123,76 +45,6 @@ pub enum WireError {
         /// What is wrong with it.
         why: String,
     },
-}
-
-/// A frame as a line, without line end. The topology goes with the first one and when it has changed.
-///
-/// # Errors
-/// Never with a frame of this perch: its numbers are finite.
-pub fn line(frame: &Frame, with_topology: bool) -> serde_json::Result<String> {
-    let finite = |value: f32| if value.is_finite() { value } else { 0.0 };
-    let topology = match with_topology {
-        true => Some(serde_json::to_value(&*frame.topology)?),
-        false => None,
-    };
-    let metrics = |at: usize| {
-        let columns = frame.metrics.iter();
-        let known = columns.filter_map(|column| {
-            let value = column.values.get(at).copied()?;
-            value.is_finite().then(|| (Arc::clone(&column.name), value))
-        });
-        known.collect()
-    };
-    let threads = frame.threads.iter().enumerate().map(|(at, of)| ThreadLine {
-        tid: of.id.tid,
-        start: of.id.start,
-        pid: of.pid,
-        name: Arc::clone(&of.name),
-        process: Arc::clone(&of.process),
-        cpu: finite(of.cpu),
-        waiting: finite(of.waiting),
-        pu: of.pu,
-        switches: of.switches.map(finite),
-        migrations: of.migrations.map(finite),
-        bound: of.bound.as_ref().map(|pus| pus.to_string()),
-        metrics: metrics(at),
-    });
-    let moves = frame.moves.iter().map(|made| MoveLine {
-        tid: made.id.tid,
-        start: made.id.start,
-        name: Arc::clone(&made.name),
-        from: made.from.as_ref().map(PuSet::to_string),
-        to: made.to.as_ref().map(PuSet::to_string),
-        reason: made.reason.clone(),
-        numbers: made
-            .numbers
-            .iter()
-            .filter(|(_, value)| value.is_finite())
-            .cloned()
-            .collect(),
-        outcome: serde_json::to_value(made.outcome).ok(),
-    });
-    serde_json::to_string(&Line {
-        record: "snapshot".to_owned(),
-        version: VERSION,
-        at: frame.at,
-        interval: frame.interval,
-        topology,
-        pus: frame
-            .pus
-            .iter()
-            .map(|load| PuLine {
-                pu: load.pu,
-                busy: finite(load.busy),
-                interrupts: finite(load.interrupts),
-            })
-            .collect(),
-        threads: threads.collect(),
-        moves: moves.collect(),
-        remarks: frame.remarks.clone(),
-        unseen: frame.unseen,
-        own: finite(frame.own),
-    })
 }
 
 /// Reads frames line by line.
@@ -469,127 +321,4 @@ fn columns(threads: &[ThreadLine], kept: &mut Kept) -> Vec<Column> {
         }
     }
     columns
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::check::tests::machine;
-    use proptest::prelude::*;
-
-    fn frame() -> Frame {
-        let thread = |tid: i32, cpu: f32| Thread {
-            id: ThreadId { tid, start: 5 },
-            pid: 10,
-            name: "worker".into(),
-            process: "app".into(),
-            cpu,
-            waiting: 0.125,
-            pu: Some(1),
-            switches: Some(2.5),
-            migrations: None,
-            bound: (tid == 11).then(|| Arc::new(PuSet::single(1))),
-        };
-        Frame {
-            at: 1_000_000_000,
-            interval: 1_000_000_000,
-            pus: vec![PuLoad {
-                pu: 1,
-                busy: 0.5,
-                interrupts: 0.25,
-            }],
-            threads: vec![thread(11, 0.5), thread(12, 0.0)],
-            metrics: vec![Column {
-                name: "ipc".into(),
-                values: vec![1.5, 2.0],
-            }],
-            moves: vec![Moved {
-                id: ThreadId { tid: 11, start: 5 },
-                name: "worker".into(),
-                from: None,
-                to: Some(PuSet::single(1)),
-                reason: "FP rank 1".into(),
-                numbers: vec![("fp_share".into(), 0.5)],
-                outcome: Outcome::Applied,
-            }],
-            remarks: vec!["a remark".into()],
-            unseen: 3,
-            own: 0.001,
-            ..Frame::empty(machine(1, 2, 1))
-        }
-    }
-
-    fn read(text: &str) -> Result<Option<Frame>, WireError> {
-        Lines::new(text.as_bytes()).read()
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let written = frame();
-        let later = Frame {
-            at: 2_000_000_000,
-            ..frame()
-        };
-        let stream = format!(
-            "{}\n{}\n{{\"record\":\"newer\",\"x\":1}}\n{}\n{{\"rec",
-            line(&written, true).unwrap(),
-            line(&later, false).unwrap(),
-            line(&later, false).unwrap(),
-        );
-        let mut lines = Lines::new(stream.as_bytes());
-        assert_eq!(lines.read().unwrap().unwrap(), written);
-        assert_eq!(lines.read().unwrap().unwrap(), later);
-        // Time goes on, whatever the other side says.
-        assert_eq!(lines.read().unwrap().unwrap().at, later.at + 1);
-        // The last one is torn.
-        assert!(lines.read().unwrap().is_none());
-    }
-
-    #[test]
-    fn names_are_made_printable_and_unknown_members_are_skipped() {
-        let mut value: Value = serde_json::from_str(&line(&frame(), true).unwrap()).unwrap();
-        value["version"] = 99.into();
-        value["later"] = serde_json::json!({"x": [1]});
-        value["threads"][0]["name"] = "a\u{1b}]0;x\u{7}".into();
-        value["threads"][0]["cpu"] = (-3).into();
-        value["moves"][0]["outcome"] = "postponed".into();
-        let read = read(&format!("{value}\n")).unwrap().unwrap();
-        assert_eq!(&*read.threads[0].name, "a\\x1b]0;x\\x07");
-        assert_eq!(read.threads[0].cpu, 0.0);
-        assert_eq!(read.moves[0].outcome, Outcome::NotApplied);
-    }
-
-    #[test]
-    fn what_is_no_frame_is_told_in_words() {
-        let error = |text: &str| read(text).unwrap_err().to_string();
-        let told = error("bash: perch: command not found\n");
-        assert!(
-            told.contains("line 1") && told.contains("command not found"),
-            "{told}"
-        );
-        assert!(error("\u{1b}[2J\n").contains("\\x1b"));
-        assert!(error("{\"record\":\"snapshot\"}\n").contains("topology"));
-        assert!(read("").unwrap().is_none());
-        // Sets as large as they can be, very many of them.
-        let cache = r#"{"level":1,"size":1,"pus":"65535"}"#;
-        let caches = vec![cache; 40_000].join(",");
-        let line = format!(r#"{{"record":"snapshot","topology":{{"caches":[{caches}]}}}}"#);
-        assert!(error(&(line + "\n")).contains("beyond all measure"));
-    }
-
-    proptest! {
-        #[test]
-        fn damaged_lines_never_panic(at in 0usize..2000, byte: u8, cut in 0usize..3000) {
-            let mut bytes = line(&frame(), true).unwrap().into_bytes();
-            bytes.push(b'\n');
-            let at = at % bytes.len();
-            bytes[at] = byte;
-            bytes.truncate(cut);
-            let mut lines = Lines::new(&bytes[..]);
-            while let Ok(Some(frame)) = lines.read() {
-                // What is read can be written again.
-                line(&frame, true).unwrap();
-            }
-        }
-    }
 }
