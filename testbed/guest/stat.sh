@@ -13,7 +13,11 @@ emit() {
 
 # await FILE LINES: until the file has so many lines.
 await() {
-    until [ "$(wc -l <"$1")" -ge "$2" ]; do sleep 0.1; done
+    tries=0
+    until [ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; do
+        [ $((tries += 1)) -lt 3000 ] || { echo "$1 never had $2 lines" >&2; exit 1; }
+        sleep 0.1
+    done
 }
 
 insmod /testbed/fakepmu.ko events=wibble:0x1c3 || exit 1

@@ -17,6 +17,14 @@ fn profile() -> String {
 title = "any processor"
 [[match]]
 any = true
+[[unit]]
+class = "fp"
+count = 1
+share = "core"
+source = "an example"
+[[set]]
+name = "core"
+events = ["cycles", "instructions"]
 {FIXED}"#
     )
 }
