@@ -57,6 +57,7 @@ impl Terminal {
         tcsetwinsize(&master, size(80, 24)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let errors = folder.path().join("errors");
+        let before = tcgetattr(&slave).unwrap();
         // setsid(1) makes its standard input the controlling terminal.
         let child = Command::new("setsid")
             .arg("--ctty")
@@ -81,7 +82,7 @@ impl Terminal {
         });
         Self {
             master: Some(master),
-            before: tcgetattr(&slave).unwrap(),
+            before,
             slave: Some(slave),
             child,
             screen,
