@@ -93,9 +93,6 @@ fn it_shows_sorts_filters_resizes_helps_and_quits() {
     // The only row that is left: its thread.
     top.keys("\r\r");
     top.wait_for_text("context switches");
-    top.resize(60, 20);
-    top.wait_for("60 columns", |text| text.contains(" 1  2  3  ? help"));
-    top.wait_for_text("top-spins");
     top.keys("?");
     top.wait_for_text("keys (Esc closes this)");
     top.keys("\x1b");
@@ -105,6 +102,11 @@ fn it_shows_sorts_filters_resizes_helps_and_quits() {
     top.wait_for_text("PU 0");
     top.keys("\x1b[<0;3;5M\x1b[<0;3;5m\x1b[<0;3;5M");
     top.wait_for_text("Esc back");
+    top.resize(60, 20);
+    top.wait_for("60 columns", |text| text.contains(" 1  2  3  ? help"));
+    // crossterm may hold a key that comes with a resize until the next one.
+    top.keys("q");
+    std::thread::sleep(Duration::from_secs(1));
     top.keys("q");
     assert_eq!(top.wait_for_end().code(), Some(0), "{}", top.said());
     top.assert_given_back();
