@@ -140,11 +140,17 @@ fn orphans_of_the_observer_s_own_children_are_strangers() {
     let mut output = std::io::BufReader::new(server.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut output, &mut daemon).unwrap();
     let daemon: i32 = daemon.trim().parse().unwrap();
+    let status = || std::fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
+    let adopted = || status().contains(&format!("PPid:\t{}\n", std::process::id()));
+    // The shell that has started it ends a moment after it has said so.
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !adopted() && std::time::Instant::now() < limit {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let opened = gate.open_later();
     let (seen, _) = until_end(&mut machine);
     opened.join().unwrap();
-    let status = std::fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
-    let adopted = status.contains(&format!("PPid:\t{}\n", std::process::id()));
+    let (status, adopted) = (status(), adopted());
     let daemon = rustix::process::Pid::from_raw(daemon).unwrap();
     rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
     server.wait().ok();
