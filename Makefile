@@ -56,17 +56,14 @@ run: build examples
 test-packages: packages
 	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES) $(DEB_PACKAGES) groff-base)
 
-# Virtual machines run beside all other tests. They get the perch that cargo builds for the tests before it runs them. Tests that this machine does not
+# Virtual machines run after all other tests. They get the perch that cargo builds for the tests before it runs them. Tests that this machine does not
 # allow say so in a file; PERCH_NO_SKIPS="pmu pus" forbids that for all other reasons (crates/skip).
 test: export PERCH_BIN ?= $(TARGET)/debug/perch
 test: export PERCH_SKIP_LOG := $(TARGET)/skipped-tests
 test: test-packages examples
 	@rm -f $$PERCH_SKIP_LOG
-	@$(CARGO) test --workspace --no-run && $(CARGO) test --workspace --no-run --test guests
-	@mkdir -p $(TARGET)/tmp; \
-	$(CARGO) test --workspace --test guests >$(TARGET)/tmp/guests.log 2>&1 & guests=$$!; \
-	$(CARGO) test --workspace --no-fail-fast; status=$$?; \
-	wait $$guests || status=$$?; cat $(TARGET)/tmp/guests.log; \
+	@$(CARGO) test --workspace --no-fail-fast; status=$$?; \
+	$(CARGO) test --workspace --test guests || status=$$?; \
 	if [ -s $$PERCH_SKIP_LOG ]; then echo; echo "not tested here:"; sort -u $$PERCH_SKIP_LOG; fi; exit $$status
 
 churn: packages
