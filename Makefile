@@ -56,8 +56,9 @@ run: build examples
 test-packages: packages
 	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES) $(DEB_PACKAGES) groff-base)
 
-# Virtual machines run after all other tests. They get the perch that cargo builds for the tests before it runs them. Tests that this machine does not
-# allow say so in a file; PERCH_NO_SKIPS="pmu pus" forbids that for all other reasons (crates/skip).
+# Virtual machines run after all other tests. They get the perch that cargo builds for the tests before it runs them.
+# Tests that this machine does not allow say so in a file; PERCH_NO_SKIPS="pmu pus" forbids that for all other reasons
+# (crates/skip).
 test: export PERCH_BIN ?= $(TARGET)/debug/perch
 test: export PERCH_SKIP_LOG := $(TARGET)/skipped-tests
 test: test-packages examples

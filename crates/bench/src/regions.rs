@@ -103,7 +103,7 @@ impl fmt::Display for Pair {
     }
 }
 
-/// Measures all cases, taking turns, so many times. `libraries` is the folder of the release build.
+/// Measures all cases alternately, each this many times. `libraries` is the folder of the release build.
 ///
 /// # Errors
 /// A libperch that was not built.
@@ -197,7 +197,7 @@ fn run(case: &Case, program: &Path, folder: &Path) -> Result<f64> {
     if case.events == Some(HARDWARE.0) && !perf_counts_hardware() {
         bail!("this machine has no hardware counters");
     }
-    // PAPI may go on without some of its events, and says so.
+    // PAPI may go on without some of its events, and prints a note.
     if output.status.success() && (told.contains("Warning") || said.contains("Warning")) {
         bail!(
             "{}",

@@ -103,7 +103,7 @@ fn cost(program: &Path, as_nobody: bool, args: &[&str]) -> Result<f64> {
     Ok(spent.as_secs_f64() / start.elapsed().as_secs_f64())
 }
 
-/// A program that draws on a terminal of its own, which somebody reads.
+/// A program that draws on a terminal of its own, whose output the benchmark reads.
 struct View {
     child: Child,
     _master: File,

@@ -22,7 +22,7 @@ pub struct EventSet {
     pub name: Arc<str>,
     /// Its events; the first leads the group.
     pub events: Vec<EventChoice>,
-    /// If set, the event of that alias makes a record of the whole set each time that a thread has had so many of it
+    /// If set, the event of that alias makes a record of the whole set each time that a thread has had that number of it
     /// ([`crate::Window`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<(Arc<str>, u64)>,

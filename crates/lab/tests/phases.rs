@@ -17,7 +17,7 @@ fn kept() -> Vec<Outcome> {
 fn the_page_has_the_sums_of_what_was_kept() {
     let mut sums: BTreeMap<(u32, String), Score> = BTreeMap::new();
     for outcome in kept() {
-        // Seeds below 1000 were used in development.
+        // Seeds below 1000 are for development.
         assert!((1000..1020).contains(&outcome.trial.seed));
         for (method, score) in outcome.scores {
             *sums.entry((outcome.trial.threads, method)).or_default() += score;

@@ -21,7 +21,7 @@ pub fn file(folder: &Path, pid: i32, image: u64) -> PathBuf {
     folder.join(format!("{pid}-{image:x}.json"))
 }
 
-/// Writes a report in one step: whoever reads sees the one before, or this one.
+/// Writes a report in one step: a reader sees the report before it, or this one.
 ///
 /// # Errors
 /// The system's.

@@ -44,7 +44,7 @@ pub enum Event {
     Tick,
     /// It ended in the interval.
     Exit,
-    /// A thread has had so many of an event.
+    /// A thread has had N of an event (`:every=N`).
     Window,
     /// The run is over: a total.
     Total,

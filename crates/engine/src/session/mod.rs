@@ -377,7 +377,7 @@ impl<M: Machine> Session<M> {
     /// Whether a period is over; where observations come a little early, with the one that is nearest.
     fn is_due(&self, at: u64) -> bool {
         let since = u128::from(at.saturating_sub(self.decided));
-        self.ramp.is_on()
+        self.ramp.was_short()
             || self.interval >= self.period
             || since + self.interval.as_nanos() / 2 >= self.period.as_nanos()
     }

@@ -31,8 +31,8 @@ pub struct Course {
 }
 
 impl Course {
-    /// Draws one for rows of so many cycles: mixes at random, and phases of random length of which none has the mix of the
-    /// one before. At one instruction a cycle it fills so many rows.
+    /// Draws one for rows of `row` cycles: mixes at random, and phases of random length of which none has the mix of the
+    /// one before. At one instruction a cycle it fills `rows` rows.
     pub fn drawn(row: u64, rows: u64, random: &mut Random) -> Self {
         let mixes: Vec<Mix> = (0..MIXES)
             .map(|number| random::mix(format!("m{number}"), random))

@@ -1,7 +1,7 @@
 //! How well `perch stat` detects that a thread's behaviour has changed: threads of known phases, simulated instruction by
 //! instruction, counted with event sets in rotation.
 //!
-//! What is known: a phase is so many instructions of one mix, and every row has the exact number of instructions, so the
+//! What is known: a phase is a number of instructions of one mix, and every row has the exact number of instructions, so the
 //! rows in which a phase ends are known exactly. A change counts if instructions per cycle differ by [`LEAST`] before and
 //! after it; smaller ones are counted apart.
 
@@ -96,7 +96,7 @@ fn outcome(machine: &Arc<MachineModel>, trial: Trial) -> Result<Outcome, Machine
     Ok(Outcome { trial, scores })
 }
 
-/// The series of a trial. A simulated machine counts all events at once; here the sets take turns, as on a real one.
+/// The series of a trial. A simulated machine counts all events at once; here the sets are in rotation, as on a real one.
 fn observe(
     machine: &Arc<MachineModel>,
     trial: Trial,

@@ -33,7 +33,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// Of one thread's rows, in order, with so many sets in rotation.
+    /// Of one thread's rows, in order, with `sets` event sets in rotation.
     pub fn of(course: &Course, rows: &[Row], sets: usize) -> Self {
         let truth = Truth::of(course, rows);
         let mut score = Self {

@@ -144,7 +144,7 @@ impl Plan {
         self.formulas.metrics(amounts, &nothing, interval).values
     }
 
-    /// How many event sets take turns.
+    /// How many event sets are in rotation.
     pub(crate) fn sets(&self) -> usize {
         self.counters.as_ref().map_or(1, OwnPlan::sets)
     }

@@ -138,7 +138,7 @@ impl LiveMachine {
         Ok(())
     }
 
-    /// Follows every process of the machine, whoever's it is, to observe them: masks of others' threads cannot be changed.
+    /// Follows every process of the machine, of all users, to observe them: masks of others' threads cannot be changed.
     /// The kernel's records are used where they tell of the whole machine; those of single threads would cost too much.
     pub(crate) fn follow_all(&mut self) {
         let target = self.places.add_attached();

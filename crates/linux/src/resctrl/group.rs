@@ -144,7 +144,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It is the own one: whoever holds the lock of the tree cannot mean it.
+        // It is this perch's own group. A process that holds the lock of the tree removes only those of dead perches.
         let _ = fs::remove_dir(&self.path);
     }
 }

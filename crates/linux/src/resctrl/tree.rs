@@ -1,5 +1,5 @@
 //! The mounted resctrl file system (`Documentation/filesystems/resctrl.rst` of the kernel). perch never mounts it: that
-//! changes what processors do, and whoever mounts it chooses the options.
+//! changes what processors do, and the user who mounts it chooses the options.
 
 use perch_core::MachineError;
 use procfs::process::MountInfo;

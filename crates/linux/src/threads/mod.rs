@@ -215,7 +215,7 @@ impl Tracker {
         added
     }
 
-    /// Follows every process of the machine but this one, whoever's it is.
+    /// Follows every process of the machine but this one, of all users.
     pub fn follow_all(&mut self, target: u32) {
         self.all = Some(target);
         self.look_everywhere(Some(target));

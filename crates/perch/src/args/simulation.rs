@@ -216,7 +216,7 @@ pub enum LabCommand {
         after_help = "Examples:\n  perch lab phases\n  perch lab phases --seed 500 --seeds 4 --json"
     )]
     Phases {
-        /// The first seed; those below 1000 were used in development, 1000 to 1019 are those of docs/phases.md
+        /// The first seed; those below 1000 are for development, 1000 to 1019 are those of docs/phases.md
         #[arg(long, value_name = "N", default_value_t = 1000)]
         seed: u64,
         /// How many seeds

@@ -33,7 +33,7 @@ use anyhow::Result;
 use perch_linux::modules::Entry;
 use std::process::ExitCode;
 
-/// Runs the subcommand that was asked for; `own` are modules of whoever calls.
+/// Runs the subcommand that was asked for; `own` are modules of the caller.
 ///
 /// # Errors
 /// Whatever the subcommand cannot do, in words for the user.

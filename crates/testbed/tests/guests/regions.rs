@@ -67,7 +67,7 @@ fn hardware_events_of_a_region_are_those_that_there_were() {
             .starts_with("hardware counters")
     );
 
-    // Sets that take turns count half of the calls each; together they count all of the time.
+    // Sets in rotation count half of the calls each; together they count all of the time.
     let turns = &reports["turns"];
     assert_rate(turns, "instructions", 1.5e9);
     assert_rate(turns, "cycles", 2e9);

@@ -35,7 +35,7 @@ say unmounted "\"told\":$(perch modules --json cache | tr -d '\n')"
 mount -t resctrl resctrl $tree || exit 1
 say mounted "\"told\":$(perch modules --json cache | tr -d '\n'),\"ours\":$(ours)"
 
-# A program from its first instruction, with a child; a group of somebody else's with a process in it.
+# A program from its first instruction, with a child; another program's group with a process in it.
 mkdir $groups/theirs $groups/perch-mine
 sleep 1000 &
 theirs=$!
@@ -213,7 +213,7 @@ fn groups_are_made_filled_and_removed() {
     assert_eq!(interrupted["ours"], 0, "{interrupted}");
 
     let killed = at("killed");
-    // Of three processes one was free; the others are in groups of somebody else's.
+    // Of three processes one was free; the others are in another program's groups.
     assert_eq!(
         (&killed["before"], &killed["inside"]),
         (&1.into(), &1.into()),

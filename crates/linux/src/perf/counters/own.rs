@@ -61,7 +61,7 @@ impl OwnPlan {
         Ok((own, remarks))
     }
 
-    /// How many sets take turns.
+    /// How many sets are in rotation.
     pub fn sets(&self) -> usize {
         self.sets.len()
     }

@@ -161,14 +161,23 @@ impl Events<'_> {
         for choice in choices {
             for spelling in &choice.spellings {
                 let code = self.catalog.code(spelling, choice.pmu.as_deref());
-                // Codes can be looked up without the PMU that would count them.
-                match code.or_else(|why| self.encoder.encode_on_x86(spelling).map_err(|_| why)) {
+                // Without a PMU of the cores, codes can be looked up all the same.
+                let without_pmu = |why: String| match self.has_no_pmu() {
+                    true => self.encoder.encode_on_x86(spelling).map_err(|_| why),
+                    false => Err(why),
+                };
+                match code.or_else(without_pmu) {
                     Ok(code) => return Ok(code),
                     Err(error) => why = error,
                 }
             }
         }
         Err(why)
+    }
+
+    /// Whether the events are of no PMU of this machine: another processor's, or of a machine that hides its counters.
+    fn has_no_pmu(&self) -> bool {
+        self.is_foreign || self.encoder.pmus().of_cores().is_empty()
     }
 
     fn explain(&self, entry: &Entry) -> Explained {

@@ -261,10 +261,20 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
         .context("the recording's profile")?,
     };
     let wanted = Wanted::of_recording(args, &profile)?;
-    let mut printer = Printer::new(args, &wanted, false)?;
+    let printer = Printer::new(args, &wanted, false)?;
     let mut machine = RecordedMachine::new(recording);
-    let mut collector = Collector::new(wanted.options(args), profile);
-    let mut end = drive(args, &mut machine, &mut collector, &mut printer, |_| ())?;
+    let collector = Collector::new(wanted.options(args), profile);
+    without_program(args, &mut machine, collector, printer)
+}
+
+/// Prints the series and totals of a machine on which nothing is started, by its own clock.
+fn without_program<M: Machine>(
+    args: &StatArgs,
+    machine: &mut M,
+    mut collector: Collector,
+    mut printer: Printer,
+) -> Result<ExitCode> {
+    let mut end = drive(args, machine, &mut collector, &mut printer, |_| ())?;
     end.took = Duration::from_nanos(collector.totals().interval);
     printer.totals(
         &heading(args, &machine.counting(), &end),

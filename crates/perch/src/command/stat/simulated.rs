@@ -1,11 +1,10 @@
 //! The series of a simulated machine: what is counted there is exact, and known to the user who wrote the workload.
 
 use super::{
-    drive, finished, heading,
     modules::Chosen,
     output::Printer,
-    regions::Found,
     wanted::{Formulas, Wanted},
+    without_program,
 };
 use crate::args::StatArgs;
 use anyhow::Result;
@@ -30,19 +29,12 @@ pub fn stat(args: &StatArgs, machine: &str, workload: &str) -> Result<ExitCode> 
     let formulas = Formulas::read(args, &profile)?;
     let modules = Chosen::of_recording(args)?;
     let wanted = Wanted::new(args, &profile, true, formulas, &modules)?;
-    let mut printer = Printer::new(args, &wanted, false)?;
+    let printer = Printer::new(args, &wanted, false)?;
     let detail = Detail::new(args.fidelity, &machine, &workload);
     let system = system(&detail, &machine, &workload, args.seed);
     let mut machine = SimMachine::new(system, Some(time));
     machine.watch_pus(wanted.by.is_of_pus())?;
     machine.configure(&wanted.request.plan(&profile))?;
-    let mut collector = Collector::new(wanted.options(args), profile);
-    let mut end = drive(args, &mut machine, &mut collector, &mut printer, |_| ())?;
-    end.took = Duration::from_nanos(collector.totals().interval);
-    printer.totals(
-        &heading(args, &machine.counting(), &end),
-        &collector,
-        &Found::default(),
-    );
-    Ok(finished(&printer))
+    let collector = Collector::new(wanted.options(args), profile);
+    without_program(args, &mut machine, collector, printer)
 }
