@@ -390,6 +390,63 @@ fn a_value_that_an_execve_after_a_kill_has_brought_to_another_number_comes_back(
     }
 }
 
+/// One thread at nice 10, others as they are.
+struct Only(ThreadId);
+
+impl Policy for Only {
+    fn name(&self) -> &'static str {
+        "only"
+    }
+
+    fn wants_weights(&self) -> bool {
+        true
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot) -> Plan {
+        let mut plan = Light.decide(snapshot);
+        plan.actions.retain(|action| action.thread == self.0);
+        plan
+    }
+}
+
+/// The second thread of a process calls execve(2), before or after a thread of the first one's number creates a child.
+/// Others have given one of the two the value that perch gives the other.
+#[test]
+fn a_child_is_that_of_the_thread_that_had_its_creator_s_number_then() {
+    let fork = NiceOp::Fork {
+        of: 0,
+        own_process: true,
+    };
+    let exec = NiceOp::Exec { of: 1 };
+    let cases = (0..8).map(|at| [at & 1, at >> 1 & 1, at >> 2]);
+    for [others, creator, timed] in cases {
+        let (kernel, ids) = Niced::new();
+        if timed == 1 {
+            kernel.tell_times();
+        }
+        let renice = NiceOp::Renice {
+            of: others,
+            nice: 10,
+        };
+        let mut both = vec![fork.clone(), exec.clone()];
+        both.rotate_left(creator);
+        let steps = [vec![], vec![renice], both, vec![]].map(|step| (step, vec![]));
+        let (_dir, acting) = live();
+        session(&kernel, &steps, true, Only(ids[1 - others]), acting)
+            .run(&mut ())
+            .unwrap();
+        let caller = if others == 1 { 10 } else { 0 };
+        assert_eq!(kernel.nice(ids[0]), Ok(caller));
+        // Without times nothing tells whose child it is: it keeps what it has.
+        let child = if timed == 1 && creator != others {
+            0
+        } else {
+            10
+        };
+        assert_eq!(kernel.newest(), child, "{:?}", [others, creator, timed]);
+    }
+}
+
 fn forks() -> impl Strategy<Value = NiceOp> {
     let of = any::<usize>();
     prop_oneof![
@@ -445,6 +502,7 @@ proptest! {
     #[test]
     fn all_is_as_without_perch(steps in calm(), salt: u64, delegated: bool) {
         let kernel = kernel(delegated);
+        kernel.tell_times();
         let (dir, acting) = live();
         let mut session = session(&kernel, &steps, true, Restless(salt), acting);
         let end = session.run(&mut ()).unwrap();
@@ -472,6 +530,7 @@ proptest! {
         salt: u64,
     ) {
         let kernel = kernel(false);
+        kernel.tell_times();
         let (_dir, acting) = live();
         let machine = NiceMachine::new(&kernel, &steps, true).and_last(last);
         let mut session = Session::new(machine, options(Restless(salt), acting)).unwrap();

@@ -473,3 +473,20 @@ fn what_a_process_starts_after_it_was_let_go_is_not_followed() {
     }
     assert_eq!(seen, BTreeSet::from([stays.id() as i32]));
 }
+
+#[test]
+fn the_first_period_is_a_whole_one_however_long_the_start_takes() {
+    let _alone = alone();
+    let mut machine = machine();
+    let gate = Gate::new();
+    machine
+        .launch(&shell(&format!("read x < {}; true", gate.path())))
+        .unwrap();
+    let period = Duration::from_millis(100);
+    std::thread::sleep(3 * period / 2);
+    let begun = std::time::Instant::now();
+    machine.wait(period).unwrap();
+    assert!(begun.elapsed() >= period);
+    gate.open();
+    until_end(&mut machine);
+}

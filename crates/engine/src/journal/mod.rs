@@ -345,7 +345,15 @@ impl Journal {
                 at: record.at,
             });
         }
-        self.nices.insert(record.thread, NiceKept::Held(*record));
+        // A thread that has inherited from perch the very value that it would have without perch keeps it.
+        let kept = match record.from == record.set && record.set == record.before {
+            true => NiceKept::Placed {
+                process: record.process,
+                nice: Some(record.before),
+            },
+            false => NiceKept::Held(*record),
+        };
+        self.nices.insert(record.thread, kept);
     }
 
     fn add_nice_set(&mut self, set: &NiceSetRecord) {

@@ -55,6 +55,8 @@ struct Tasks {
     refused: BTreeSet<ThreadId>,
     /// No nice value may be changed, but there are control groups, with their weights.
     delegated: bool,
+    /// Whether origins say when.
+    timed: bool,
     groups: BTreeMap<String, Weight>,
     killer: Killer,
     /// Threads that another process has given a value since perch looked last, or that were born since: what happens to
@@ -87,6 +89,12 @@ impl Tasks {
         id
     }
 
+    /// What a record of the kernel says is the time.
+    fn time(&self) -> Option<u64> {
+        pass(1);
+        self.timed.then(now)
+    }
+
     fn nth(&self, of: usize) -> Option<ThreadId> {
         let count = self.tasks.len();
         self.tasks.keys().nth(of % count.max(1)).copied()
@@ -101,11 +109,18 @@ impl Tasks {
         let Some(first) = all.iter().copied().find(|id| id.tid == task.pid) else {
             return;
         };
-        let others = all.iter().filter(|id| **id != first);
-        // What these did last would show nowhere.
-        if others.clone().any(|id| self.reniced.contains(id)) {
+        let mut replaced = all.iter().filter(|id| **id != caller);
+        // What happened to these last would show nowhere.
+        if replaced.any(|id| self.reniced.contains(id)) {
             return;
         }
+        for set in [&mut self.reniced, &mut self.young] {
+            match set.contains(&caller) {
+                true => set.insert(first),
+                false => set.remove(&first),
+            };
+        }
+        let others = all.iter().filter(|id| **id != first);
         for id in others {
             self.tasks.remove(id);
             self.ended.push(*id);
@@ -115,7 +130,7 @@ impl Tasks {
             thread: first,
             from: Source::Thread(caller),
             exec: true,
-            at: None,
+            at: self.time(),
         });
     }
 
@@ -138,7 +153,7 @@ impl Tasks {
                     thread: child,
                     from: Source::Thread(id),
                     exec: false,
-                    at: None,
+                    at: self.time(),
                 });
             }
             // Nor does it show if it is given what it has already.
@@ -189,6 +204,11 @@ impl Niced {
         (kernel.reniced, kernel.young) = Default::default();
     }
 
+    /// Has the kernel say when threads are created and call execve(2).
+    pub fn tell_times(&self) {
+        self.0.write().unwrap().timed = true;
+    }
+
     /// Gives perch control groups instead of nice values.
     pub fn delegate(&self) {
         self.0.write().unwrap().delegated = true;
@@ -233,6 +253,12 @@ impl Niced {
         let mut wrong = self.wrong();
         wrong.retain(|(thread, ..)| right.contains(thread));
         wrong
+    }
+
+    /// The value of the thread that was created last.
+    pub fn newest(&self) -> i32 {
+        let kernel = self.0.read().unwrap();
+        kernel.tasks.values().next_back().unwrap().nice
     }
 
     pub fn run(&self, op: &NiceOp) {

@@ -122,7 +122,7 @@ impl Builder {
             exit_records: false,
             early: EarlyLooks::default(),
             opened: monotonic(),
-            period_end: now,
+            period_end: None,
             observed: now,
             own_cpu_time: LiveMachine::own_cpu_time(),
             remarks: Vec::new(),

@@ -70,8 +70,9 @@ pub struct LiveMachine {
     live_targets: HashSet<u32>,
     /// When it was opened, by the clock of the kernel's records: what they tell is compared with what perch did.
     opened: u64,
-    /// When the last period ended, from which the next is counted.
-    period_end: Instant,
+    /// When the last period ended, from which the next is counted; `None` before the first one is waited for. What comes
+    /// before that, such as the start of a program, is not part of it.
+    period_end: Option<Instant>,
     observed: Instant,
     own_cpu_time: u64,
     remarks: Vec<Remark>,
@@ -155,17 +156,18 @@ impl LiveMachine {
 
     /// When the present period ends.
     pub(crate) fn due(&self, period: Duration) -> Instant {
-        self.period_end + period
+        self.period_end.unwrap_or_else(Instant::now) + period
     }
 
     /// Whether the present period is over; if so, the next one begins.
     pub(crate) fn is_over(&mut self, period: Duration) -> bool {
-        let (now, due) = (Instant::now(), self.due(period));
+        let now = Instant::now();
+        let due = *self.period_end.get_or_insert(now) + period;
         if now < due {
             return false;
         }
         // After a whole period lost (a suspended machine) the count begins anew.
-        self.period_end = if now - due > period { now } else { due };
+        self.period_end = Some(if now - due > period { now } else { due });
         true
     }
 

@@ -133,15 +133,10 @@ fn once(
     observer: &mut dyn SessionSink,
 ) -> Result<SessionEnd> {
     observer.start(&session.begin());
-    let begun = Instant::now();
     let mut period = || -> Result<Cause, MachineError> {
-        // The machine counts from its opening, which may be a while ago.
-        let stopped = loop {
-            match session.machine().wait(args.interval)? {
-                Wake::Stop(signal) => break Some(Cause::Stopped(signal)),
-                Wake::Period | Wake::Ended(_) if begun.elapsed() < args.interval => {}
-                Wake::Period | Wake::Ended(_) => break None,
-            }
+        let stopped = match session.machine().wait(args.interval)? {
+            Wake::Stop(signal) => Some(Cause::Stopped(signal)),
+            Wake::Period | Wake::Ended(_) => None,
         };
         let observation = session.machine().observe()?;
         observer.period(&session.step(observation, stopped.is_some()));

@@ -1,6 +1,9 @@
 //! Whose nice value does a thread have? And what does a plan change of it?
 
+mod known;
+
 use crate::observer::ActionTaken;
+use known::{Known, LATE};
 use perch_core::{
     Action, ActionKind, NiceChange, Observation, Origin, Outcome, Plan, Reason, Remark, Snapshot,
     Source, ThreadId,
@@ -11,92 +14,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Nanoseconds for which a thread that ended is remembered: its children may be reported late.
 const LINGER: u64 = 3_000_000_000;
 
-/// Observations for which a thread's origin may still be reported after the thread was first seen.
-const LATE: u64 = 2;
-
-/// A thread as it was last seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
-    pub pid: i32,
-    /// The nice value that it goes back to.
-    pub before: i32,
-    /// The one that it has, as far as perch knows.
-    pub current: i32,
-    /// The one that perch has set on it, or on the one from which it has it.
-    pub asked: Option<i32>,
-    /// Values that perch had set on it, and when they were replaced, in observations: what it created before has them.
-    former: BTreeMap<i32, u64>,
-    /// The same of values that it had not from perch.
-    own: BTreeMap<i32, u64>,
-    /// The weight that led to it, or that a control group gives it.
-    pub weight: Option<ActionKind>,
-    /// Whether it has its weight by a control group.
-    pub grouped: bool,
-    /// Another process may have set its value: it is left alone.
-    pub unmanaged: bool,
-    /// When it was first seen, in observations.
-    first: u64,
-}
-
-impl Known {
-    fn free(pid: i32, nice: i32, first: u64) -> Self {
-        Self {
-            pid,
-            before: nice,
-            current: nice,
-            asked: None,
-            former: BTreeMap::new(),
-            own: BTreeMap::new(),
-            weight: None,
-            grouped: false,
-            unmanaged: false,
-            first,
-        }
-    }
-
-    /// Its value is replaced, at this observation.
-    fn replace(&mut self, at: u64) {
-        self.forget_old(at);
-        match self.asked.take() {
-            Some(asked) => self.former.insert(asked, at),
-            None => self.own.insert(self.current, at),
-        };
-    }
-
-    /// Forgets values that were replaced too long ago for a new thread to have them.
-    fn forget_old(&mut self, at: u64) {
-        for values in [&mut self.former, &mut self.own] {
-            values.retain(|_, replaced| is_recent(*replaced, at));
-        }
-    }
-
-    /// Another process has set its value. What it created before has the value that perch had set.
-    fn lose(&mut self, at: u64) {
-        self.replace(at);
-        self.weight = None;
-        self.unmanaged = true;
-    }
-
-    /// Whether a thread with that value, new at this observation, may have it from this one, which has it from perch.
-    fn handed_on(&self, nice: i32, at: u64) -> bool {
-        self.asked == Some(nice)
-            || self
-                .former
-                .get(&nice)
-                .is_some_and(|replaced| is_recent(*replaced, at))
-    }
-
-    /// Whether it may have handed on that value, as one that it had not from perch.
-    fn has_own(&self, nice: i32, at: u64) -> bool {
-        let was = self.own.get(&nice);
-        self.asked != Some(nice) && self.current == nice
-            || was.is_some_and(|replaced| is_recent(*replaced, at))
-    }
-}
-
-/// Whether a thread that is new at this observation may have been created before a value was replaced at that one.
-fn is_recent(replaced: u64, at: u64) -> bool {
-    replaced.saturating_add(LATE) >= at
+/// Where a thread comes from, and when it was created, if the kernel said so.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Birth {
+    from: Source,
+    at: Option<u64>,
 }
 
 /// What a journal must know.
@@ -139,16 +61,20 @@ impl KnownNices {
         self.seen.clear();
         self.depart(observation);
         let mut noticed = Vec::new();
-        let mut born: FxHashMap<ThreadId, Source> = FxHashMap::default();
+        let mut born: FxHashMap<ThreadId, Birth> = FxHashMap::default();
         for Origin {
-            thread, from, exec, ..
+            thread,
+            from,
+            exec,
+            at,
         } in &observation.origins
         {
             match (*exec, from) {
                 // It was that thread before, which has kept its value.
                 (true, Source::Thread(caller)) if caller == thread => {}
                 (true, Source::Thread(caller)) => {
-                    self.executed(*thread, *caller, observation.at, &mut born, &mut noticed);
+                    let now = observation.at;
+                    self.executed(*thread, *caller, *at, now, &mut born, &mut noticed);
                 }
                 // Any of its threads may have been it.
                 (true, Source::Process(of)) => {
@@ -158,7 +84,8 @@ impl KnownNices {
                     }
                 }
                 (false, from) => {
-                    born.insert(*thread, *from);
+                    let (from, at) = (*from, *at);
+                    born.insert(*thread, Birth { from, at });
                 }
             }
         }
@@ -191,6 +118,7 @@ impl KnownNices {
             }
             known_current(&mut self.threads, id, sample.nice);
         }
+        self.lost_after_exec(observation, &mut noticed);
         // Creators first: numbers rise, but for those that were given out again.
         new.sort_unstable_by_key(|(id, ..)| (id.start, id.tid));
         for (id, pid, nice) in new {
@@ -208,13 +136,14 @@ impl KnownNices {
         noticed
     }
 
-    /// A thread called execve(2), and is now its process's first `thread`, with the value that it had.
+    /// A thread called execve(2), at `called`, and is now its process's first `thread`, with the value that it had.
     fn executed(
         &mut self,
         thread: ThreadId,
         caller: ThreadId,
+        called: Option<u64>,
         at: u64,
-        born: &mut FxHashMap<ThreadId, Source>,
+        born: &mut FxHashMap<ThreadId, Birth>,
         noticed: &mut Vec<NiceNoticed>,
     ) {
         match self.known(caller).cloned() {
@@ -231,19 +160,41 @@ impl KnownNices {
                     Some(_) => NiceNoticed::Inherited(thread),
                     None => NiceNoticed::Foreign(thread),
                 });
-                if let Some(former) = self.threads.insert(thread, now) {
+                if let Some(mut former) = self.threads.insert(thread, now) {
+                    former.until = called;
                     self.remember(thread, former, at);
                 }
             }
             // The caller came after the last look, so the value is from the thread that created it.
             None => {
                 let creator = born.get(&caller).copied();
-                if let Some(creator) = creator.filter(|from| *from != Source::Thread(thread)) {
+                if let Some(creator) = creator.filter(|of| of.from != Source::Thread(thread)) {
                     born.insert(thread, creator);
-                    if let Some(former) = self.threads.remove(&thread) {
+                    if let Some(mut former) = self.threads.remove(&thread) {
+                        former.until = called;
                         self.remember(thread, former, at);
                     }
                 }
+            }
+        }
+    }
+
+    /// Callers of execve(2) that were found with a value from another process: that may have set it before the call, when
+    /// they had another number.
+    fn lost_after_exec(&mut self, observation: &Observation, noticed: &mut Vec<NiceNoticed>) {
+        for origin in observation.origins.iter().filter(|origin| origin.exec) {
+            let Some(now) = self.threads.get(&origin.thread) else {
+                continue;
+            };
+            if now.asked.is_some() {
+                continue;
+            }
+            noticed.retain(|of| *of != NiceNoticed::Inherited(origin.thread));
+            if let Source::Thread(caller) = origin.from
+                && caller != origin.thread
+                && let Some(former) = self.departed.get_mut(&caller)
+            {
+                former.own.insert(now.current, u64::MAX);
             }
         }
     }
@@ -258,21 +209,28 @@ impl KnownNices {
         self.departures.push_back((at + LINGER, thread));
     }
 
-    /// The thread as it is, and as it was before an execve or its end.
-    fn known_and_former(&self, thread: ThreadId) -> impl Iterator<Item = &Known> {
+    /// The thread as it is, and as it was before an execve or its end: whichever of them may have created a thread then.
+    fn known_and_former(
+        &self,
+        thread: ThreadId,
+        then: Option<u64>,
+    ) -> impl Iterator<Item = &Known> {
         let former = self.departed.get(&thread);
-        self.threads.get(&thread).into_iter().chain(former)
+        let earlier = former.and_then(|former| Some(then? < former.until?));
+        let now = self.threads.get(&thread).filter(|_| earlier != Some(true));
+        let former = former.filter(|_| earlier != Some(false));
+        now.into_iter().chain(former)
     }
 
     /// Threads that came and went between two looks: what they created may be seen only in the next, and has its value
     /// from their creators.
-    fn remember_unseen(&mut self, observation: &Observation, born: &FxHashMap<ThreadId, Source>) {
+    fn remember_unseen(&mut self, observation: &Observation, born: &FxHashMap<ThreadId, Birth>) {
         let mut ended: Vec<ThreadId> = observation.ended.clone();
         ended.sort_unstable_by_key(|id| (id.start, id.tid));
         for id in ended {
             if self.known(id).is_none()
-                && let Some(Source::Thread(creator)) = born.get(&id)
-                && let Some(known) = self.known(*creator).cloned()
+                && let Some(Source::Thread(creator)) = born.get(&id).map(|birth| birth.from)
+                && let Some(known) = self.known(creator).cloned()
             {
                 self.departed.insert(id, known);
                 self.departures.push_back((observation.at + LINGER, id));
@@ -311,7 +269,7 @@ impl KnownNices {
         id: ThreadId,
         pid: i32,
         nice: i32,
-        born: &FxHashMap<ThreadId, Source>,
+        born: &FxHashMap<ThreadId, Birth>,
     ) -> Known {
         let now = self.observations;
         let free = Known::free(pid, nice, now);
@@ -322,20 +280,23 @@ impl KnownNices {
             ..free.clone()
         };
         // If the creator was itself created just now, it passed on the value that it had before another process set it.
-        let mut from = born.get(&id).copied();
+        let mut birth = born.get(&id).copied();
         for _ in 0..born.len() {
-            match from {
-                Some(Source::Thread(creator))
-                    if !self
-                        .known_and_former(creator)
-                        .any(|known| known.handed_on(nice, now))
-                        && born.contains_key(&creator) =>
+            match birth {
+                Some(Birth {
+                    from: Source::Thread(creator),
+                    at,
+                }) if !self
+                    .known_and_former(creator, at)
+                    .any(|known| known.handed_on(nice, now))
+                    && born.contains_key(&creator) =>
                 {
-                    from = born.get(&creator).copied();
+                    birth = born.get(&creator).copied();
                 }
                 _ => break,
             }
         }
+        let from = birth.map(|birth| birth.from);
         let of_process = |of: i32| {
             let all = self.threads.iter().chain(&self.departed);
             all.filter(move |(other, known)| **other != id && known.pid == of)
@@ -343,15 +304,25 @@ impl KnownNices {
         };
         match from {
             Some(Source::Thread(creator)) => {
-                let mut states = self.known_and_former(creator);
-                match states.find(|of| of.has_own(nice, now) || of.handed_on(nice, now)) {
-                    // From perch, or from the process that has set it since.
-                    Some(creator) if creator.has_own(nice, now) => Known {
-                        unmanaged: creator.unmanaged || creator.handed_on(nice, now),
+                let at = birth.and_then(|birth| birth.at);
+                let states = || self.known_and_former(creator, at);
+                let mut own = states().filter(|of| of.has_own(nice, now)).peekable();
+                let mut perchs = states().filter(|of| of.handed_on(nice, now));
+                match (own.peek().is_some(), perchs.next()) {
+                    // From perch, or from the process that has set it since, or that has set it on the one that had the
+                    // creator's number before or after an execve.
+                    (true, perch) => Known {
+                        unmanaged: perch.is_some() || own.any(|of| of.unmanaged),
                         ..free
                     },
-                    Some(creator) => heir(creator),
-                    None => free,
+                    (false, Some(first)) if perchs.all(|of| of.before == first.before) => {
+                        heir(first)
+                    }
+                    (false, Some(_)) => Known {
+                        unmanaged: true,
+                        ..free
+                    },
+                    (false, None) => free,
                 }
             }
             // A thread whose origin was not seen was most likely created by one of its own process.
