@@ -87,12 +87,6 @@ impl Affinity for Knob {
             let mut known = processes.iter().map(|known| known.pid);
             !kernel.daemons.contains(pid) || known.any(|known| known == *pid || known == *leader)
         };
-        let start = |tid| {
-            let mut same = kernel.tasks.range(ThreadId { tid, start: 0 }..);
-            same.next()
-                .filter(|(id, _)| id.tid == tid)
-                .map_or(0, |(id, _)| id.start)
-        };
         let of_these = |task: &Task| {
             let target = |known: &ProcessId| kernel.group_of(known.pid) == Some(task.group);
             processes.is_empty() || processes.iter().any(target)
@@ -103,7 +97,8 @@ impl Affinity for Knob {
             thread: *thread,
             process: ProcessId {
                 pid: task.pid,
-                start: start(task.pid),
+                // A first thread that has ended shows as a zombie with its start.
+                start: kernel.started.get(&task.pid).copied().unwrap_or(0),
             },
             parent: kernel.parent(task.pid),
             by_group: None,
