@@ -15,6 +15,7 @@ mod derived;
 mod entity;
 mod events;
 pub mod phases;
+mod power;
 pub mod raw;
 mod readings;
 pub mod text;
@@ -27,5 +28,6 @@ pub use entity::{By, Entity};
 pub use events::{
     Request, RequestError, Requested, RequestedSet, SOFTWARE, Space, canonical, suggestion,
 };
+pub use power::{PartPower, Power};
 pub use readings::Readings;
 pub use totals::{Total, Totals};

@@ -1,6 +1,7 @@
 //! The command line of `perch compare`.
 
 use super::TuningArgs;
+use crate::command::compare::CompareMetric;
 use clap::{Args as ClapArgs, ValueEnum, ValueHint};
 use std::{ffi::OsString, path::PathBuf};
 
@@ -24,6 +25,7 @@ Examples:
   perch compare -- ./app --threads 16
   perch compare -N 20 -p workover -p cpi -- ./app
   perch compare -p workover --against cpi -- ./app
+  sudo perch compare --metric energy,edp -- ./app
   perch compare --prepare 'rm -rf out' --format markdown -- ./app
 
 The order of runs alternates (A B B A), so that drift of the machine cancels.
@@ -44,6 +46,15 @@ pub struct CompareArgs {
     /// Compare with this policy instead of with no perch
     #[arg(long, value_name = "NAME", help_heading = "Policy")]
     pub against: Option<String>,
+    /// What to test; time always is. energy and edp need counters of energy, which only root may read
+    #[arg(
+        long,
+        value_name = "METRIC,…",
+        value_delimiter = ',',
+        default_value = "time",
+        help_heading = "Running"
+    )]
+    pub metric: Vec<CompareMetric>,
     /// How threads are measured, and where they may go.
     #[command(flatten)]
     pub tuning: TuningArgs,
@@ -94,5 +105,14 @@ impl CompareArgs {
             true => Format::Json,
             false => self.format.unwrap_or(Format::Text),
         }
+    }
+
+    /// What is tested besides time, each once.
+    pub fn metrics(&self) -> Vec<CompareMetric> {
+        let mut metrics = self.metric.clone();
+        metrics.retain(|metric| *metric != CompareMetric::Time);
+        metrics.sort_unstable();
+        metrics.dedup();
+        metrics
     }
 }

@@ -6,6 +6,7 @@ mod events;
 mod modules;
 mod period;
 mod place;
+mod power;
 mod simulation;
 mod stat;
 mod top;
@@ -17,6 +18,7 @@ pub use events::EventsArgs;
 pub use modules::ModulesArgs;
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
+pub use power::PowerArgs;
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use stat::StatArgs;
 pub use top::TopArgs;
@@ -69,6 +71,8 @@ pub enum Command {
     Modules(ModulesArgs),
     /// Show threads and the load of shared units, live: this machine, another one, a recording, a simulation
     Top(TopArgs),
+    /// Measure energy and power while a program runs
+    Power(PowerArgs),
     /// Run a program with and without perch, alternately, and test the difference
     Compare(CompareArgs),
     /// Measure what sharing costs on this machine, or on a simulated one

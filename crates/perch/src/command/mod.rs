@@ -14,6 +14,7 @@ pub mod modules;
 mod phases;
 pub mod place;
 pub mod policies;
+pub mod power;
 pub mod profiles;
 pub mod record_trace;
 mod recover;
@@ -45,6 +46,7 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
         Command::Stat(args) => stat::stat(&args, own),
         Command::Modules(args) => modules::modules(&args, own),
         Command::Top(args) => top::top(&args),
+        Command::Power(args) => power::power(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Kernel(args) => calibrate::kernel(&args),

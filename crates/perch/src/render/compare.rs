@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     args::Format,
-    command::compare::results::{Compared, Results, SideResults},
+    command::compare::{
+        metrics::MetricCompared,
+        results::{Compared, Results, SideResults},
+    },
 };
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
@@ -52,6 +55,9 @@ fn text(results: &Results) -> String {
             out += &wrapped("  ", &line);
         }
         out += &wrapped("  ", &verdict(compared));
+        for metric in &compared.metrics {
+            out += &wrapped("  ", &of_metric(metric));
+        }
     }
     if !results.remarks.is_empty() {
         out.push('\n');
@@ -98,6 +104,9 @@ fn markdown(results: &Results) -> String {
             compared.baseline,
             verdict(compared)
         );
+        for metric in &compared.metrics {
+            out += &format!("  - {}\n", of_metric(metric));
+        }
     }
     for remark in &results.remarks {
         out += &format!("- note: {remark}\n");
@@ -223,6 +232,21 @@ fn verdict(compared: &Compared) -> String {
     format!("{first}{significant}{cause}")
 }
 
+/// A metric's verdict with its numbers.
+fn of_metric(compared: &MetricCompared) -> String {
+    let Some(ratio) = compared.ratio else {
+        return compared.sentence.clone();
+    };
+    format!(
+        "{}: ratio {:.3}{}, p = {}, {}",
+        compared.sentence,
+        ratio.estimate,
+        interval(&ratio, |low, high| format!("{low:.3} to {high:.3}")),
+        p_value(compared.p),
+        super::count(compared.pairs, "pair"),
+    )
+}
+
 /// The interval in brackets, if it is known.
 fn interval(of: &Estimate, text: impl Fn(f64, f64) -> String) -> String {
     match (of.low, of.high) {
@@ -267,7 +291,10 @@ fn unit(seconds: f64) -> (f64, &'static str, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::compare::results::tests::results;
+    use crate::command::compare::{
+        CompareMetric,
+        results::tests::{results, results_of},
+    };
 
     fn fits(text: &str) {
         for line in text.lines() {
@@ -280,6 +307,15 @@ mod tests {
         let text = text(&results(0.9, 8, true));
         fits(&text);
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn text_of_energy_and_its_product_with_time() {
+        let metrics = [CompareMetric::Energy, CompareMetric::Edp];
+        let text = text(&results_of(0.9, 8, true, &metrics));
+        fits(&text);
+        let from = text.find("workover against").unwrap();
+        insta::assert_snapshot!(&text[from..]);
     }
 
     #[test]

@@ -25,6 +25,9 @@ tail -1 /tmp/machine
 perch stat --json -o /tmp/program -e instructions -V energy_pkg -m 'epi[nJ]=energy_pkg*1e9/instructions' -- \
     timeout 5 sh -c 'while :; do :; done'
 tail -1 /tmp/program
+perch power --json --idle 2s -o /tmp/power -- timeout 5 sh -c 'while :; do :; done'
+echo "rc $?" >&2
+tail -1 /tmp/power
 # An ordinary user, by perf's PMU.
 echo 0 >/proc/sys/kernel/perf_event_paranoid
 su user -c "PERCH_STATE_DIR=/tmp/state perch modules --json energy" | tr -d '\n'
@@ -57,7 +60,7 @@ fn joules_of_packages_and_of_instructions() {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    let [root, user, machine, program, user_by_perf, by_perf] = lines.as_slice() else {
+    let [root, user, machine, program, summary, user_by_perf, by_perf] = lines.as_slice() else {
         panic!("{}", output.stdout);
     };
     assert_eq!(root[0]["works"], true, "{root:#}");
@@ -117,4 +120,42 @@ fn joules_of_packages_and_of_instructions() {
     );
     let power = number(&energy["value"]) / number(&program["wall_s"]);
     assert!((power / 60.0 - 1.0).abs() < 0.1, "{power} W: {program:#}");
+
+    // All of that by one command, which also measures the power before.
+    let wall = number(&summary["wall_s"]);
+    let parts = summary["parts"].as_array().unwrap();
+    let names: Vec<&Value> = parts.iter().map(|part| &part["metric"]).collect();
+    let (dram, package) = ("energy_dram", "energy_pkg");
+    assert_eq!(
+        names,
+        [dram, dram, dram, package, package, package],
+        "{summary:#}"
+    );
+    for (part, watts) in parts.iter().zip([5.0, 10.0, 15.0, 20.0, 40.0, 60.0]) {
+        let energy = number(&part["energy_j"]);
+        for (key, expected) in [
+            ("mean_w", watts),
+            ("idle_w", watts),
+            ("edp_js", energy * wall),
+        ] {
+            let found = number(&part[key]);
+            assert!(
+                (found / expected - 1.0).abs() < 0.1,
+                "{key} {found}: {summary:#}"
+            );
+        }
+        assert!(
+            number(&part["peak_w"]) >= 0.99 * number(&part["mean_w"]),
+            "{summary:#}"
+        );
+        // These packages take the same power all the time.
+        assert!(
+            number(&part["above_idle_j"]).abs() < 0.1 * energy,
+            "{summary:#}"
+        );
+        assert!(part["energy_per_instruction_nj"].is_null(), "{summary:#}");
+    }
+    // The stand-in PMU counts what it is told, not what is executed.
+    let why = summary["why_no_instructions"].as_str().unwrap();
+    assert!(why.contains("cannot be believed"), "{why}");
 }

@@ -4,10 +4,12 @@
 pub mod account;
 pub mod conditions;
 pub mod measure;
+pub mod metrics;
 pub mod results;
 mod sides;
 
 pub use account::Changes;
+pub use metrics::CompareMetric;
 
 use crate::{
     args::CompareArgs,
@@ -15,7 +17,7 @@ use crate::{
     exit,
     render::{compare as render, progress::Bar},
 };
-use anyhow::Result;
+use anyhow::{Result, bail};
 use measure::{Kind, Meter, Output, Run};
 use perch_linux::energy::{Energy, POWERCAP};
 use results::{NOTHING, Results, startup_of};
@@ -42,6 +44,16 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
         remarks.push(format!("package energy is not measured: {error}"));
         None
     });
+    let metrics = args.metrics();
+    if let (Some(metric), None) = (metrics.first(), &energy) {
+        bail!(
+            "--metric {}: {}",
+            metric.title(),
+            remarks.pop().unwrap_or_else(|| format!(
+                "no processor package here has a counter of energy in {POWERCAP} (`perch modules energy`)"
+            ))
+        );
+    }
     let meter = Meter::new(energy)?;
     let sides = sides::sides(args, &meter.account())?;
     let mut series = Series::new(args, sides, meter);
@@ -71,7 +83,7 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
         .iter()
         .map(|word| word.to_string_lossy().into_owned());
     let text = render::render(
-        &Results::new(program.collect(), &names, runs, remarks),
+        &Results::new(program.collect(), &names, &metrics, runs, remarks),
         args.format(),
     )?;
     match output {

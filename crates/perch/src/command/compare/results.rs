@@ -2,6 +2,7 @@
 
 use super::{
     measure::{Kind, Run},
+    metrics::{CompareMetric, MetricCompared},
     sides::PLAIN,
 };
 use perch_lab::statistics::{Beyond, Estimate, Runs, Spread, Verdict, fewest, startup};
@@ -83,17 +84,22 @@ pub struct Compared {
     pub placed: bool,
     /// The verdict in words.
     pub sentence: String,
+    /// What else was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricCompared>,
 }
 
 impl Results {
-    /// Of these runs. `sides` are the sides' names, the baseline first; the runs hold as many rounds of each.
+    /// Of these runs. `sides` are the sides' names, the baseline first; the runs hold as many rounds of each. `metrics` are
+    /// compared besides time.
     pub fn new(
         program: Vec<String>,
         sides: &[String],
+        metrics: &[CompareMetric],
         runs: Vec<Run>,
         mut remarks: Vec<String>,
     ) -> Self {
-        let comparisons = sides.len().saturating_sub(1).max(1);
+        let comparisons = sides.len().saturating_sub(1).max(1) * (1 + metrics.len());
         // Several comparisons are several occasions for chance (Bonferroni).
         let level = LEVEL / comparisons as f64;
         let results: Vec<SideResults> = sides.iter().map(|side| of_side(side, &runs)).collect();
@@ -105,6 +111,12 @@ impl Results {
         let compared = results
             .split_first()
             .map_or(Vec::new(), |(baseline, others)| {
+                let of_metric = |metric, side: &SideResults| {
+                    let (name, other) = (&*side.name, &*baseline.name);
+                    let ours: Vec<&Run> = program_runs(&runs, name).collect();
+                    let theirs: Vec<&Run> = program_runs(&runs, other).collect();
+                    MetricCompared::new(metric, (name, &ours), (other, &theirs), level)
+                };
                 let compare = |side: &SideResults| {
                     let beyond =
                         Beyond::new(&walls(&baseline.name), &walls(&side.name), &plain, level);
@@ -114,6 +126,10 @@ impl Results {
                         side: side.name.clone(),
                         baseline: baseline.name.clone(),
                         test: "Wilcoxon signed-rank",
+                        metrics: metrics
+                            .iter()
+                            .map(|metric| of_metric(*metric, side))
+                            .collect(),
                         beyond,
                         placed,
                     }
@@ -238,6 +254,16 @@ pub(crate) mod tests {
 
     /// Ten rounds of a program of 2 s, which `workover` makes faster by this factor.
     pub fn results(factor: f64, changes: u64, energy: bool) -> Results {
+        results_of(factor, changes, energy, &[])
+    }
+
+    /// The same with other metrics than time.
+    pub fn results_of(
+        factor: f64,
+        changes: u64,
+        energy: bool,
+        metrics: &[CompareMetric],
+    ) -> Results {
         let mut runs = Vec::new();
         let run = |round: usize, side: &str, kind: Kind, wall_s: f64| {
             let perch = side != PLAIN;
@@ -269,7 +295,7 @@ pub(crate) mod tests {
         }
         let sides = [PLAIN.to_owned(), "workover".to_owned()];
         let program = ["./app", "--threads", "16"].map(str::to_owned).to_vec();
-        Results::new(program, &sides, runs, vec![])
+        Results::new(program, &sides, metrics, runs, vec![])
     }
 
     #[test]
@@ -313,16 +339,16 @@ pub(crate) mod tests {
             runs.push(of);
         }
         let sides = [PLAIN, "workover", "cpi"].map(str::to_owned);
-        let results = Results::new(vec![], &sides, runs.clone(), vec![]);
+        let results = Results::new(vec![], &sides, &[], runs.clone(), vec![]);
         assert_eq!(results.comparisons.len(), 2);
         assert_eq!(results.comparisons[1].beyond.level, 0.025);
         let sides = ["workover", "cpi"].map(str::to_owned);
-        let against = Results::new(vec![], &sides, runs.clone(), vec![]);
+        let against = Results::new(vec![], &sides, &[], runs.clone(), vec![]);
         assert_eq!(against.comparisons[0].beyond.verdict, Verdict::NoDifference);
         assert!(against.comparisons[0].sentence.contains("their start-up"));
         // Five rounds cannot show anything.
         runs.retain(|run| run.round < 6);
-        let few = Results::new(vec![], &sides, runs, vec![]);
+        let few = Results::new(vec![], &sides, &[], runs, vec![]);
         assert!(few.comparisons[0].sentence.contains("use at least -N 6"));
     }
 }

@@ -77,7 +77,7 @@ impl Followed {
 }
 
 /// Attaches to processes; some of several may have exited.
-fn attach(machine: &mut LinuxMachine, pids: &[i32]) -> Result<()> {
+pub fn attach(machine: &mut LinuxMachine, pids: &[i32]) -> Result<()> {
     let Some(targets) = machine.targets() else {
         bail!("this machine attaches to no processes");
     };

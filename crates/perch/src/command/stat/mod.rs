@@ -11,6 +11,7 @@ pub mod wanted;
 use crate::{args::StatArgs, command::modules::Catalogue, exit, processor, render::stat::Heading};
 use anyhow::{Context, Result, bail};
 use followed::Followed;
+pub(super) use followed::attach;
 use modules::Chosen;
 use nix::sys::signal::Signal;
 use output::Printer;
@@ -211,7 +212,7 @@ fn drive<M: Machine>(
 }
 
 /// Counting is over, the program is not: waits for its end, passing signals on.
-fn wait_for_end(machine: &mut LinuxMachine) -> Result<Option<i32>> {
+pub(super) fn wait_for_end(machine: &mut LinuxMachine) -> Result<Option<i32>> {
     machine.pass_stop();
     loop {
         match machine.wait(Duration::from_secs(3600))? {
