@@ -6,6 +6,7 @@ mod events;
 mod modules;
 mod period;
 mod place;
+mod report;
 mod simulation;
 mod stat;
 mod top;
@@ -17,6 +18,7 @@ pub use events::EventsArgs;
 pub use modules::ModulesArgs;
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
+pub use report::ReportArgs;
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use stat::StatArgs;
 pub use top::TopArgs;
@@ -85,6 +87,8 @@ pub enum Command {
     Policies(JsonArgs),
     /// Run a policy over a recording made with --log
     Replay(ReplayArgs),
+    /// Make a page for a browser from a recording made with --log
+    Report(ReportArgs),
     /// Run policies on a simulated machine
     Sim(SimArgs),
     /// Run the papers' experiments on simulated machines
