@@ -48,7 +48,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     while let Some(period) = periods.next() {
         totals.period(&period);
     }
-    totals.ended = periods.end.take();
+    totals.ended.clone_from(&periods.end);
     let damage = periods.damage();
     if totals.periods == 0 {
         let why = match damage.first() {
@@ -127,12 +127,12 @@ impl Lines {
         self.first.get_or_insert_with(|| (line, why.to_string()));
     }
 
-    /// A sentence, if there are any.
-    fn told(&self, what: &str) -> Option<String> {
+    /// A sentence, if there are any: what was done with them, and what they are.
+    fn told(&self, done: &str, what: &str) -> Option<String> {
         let (line, why) = self.first.as_ref()?;
         let lines = crate::render::count(self.number as usize, "line");
         Some(format!(
-            "Left out: {lines} of the recording {what}. The first is line {line}: {why}."
+            "{done} {lines} of the recording{what}. The first is line {line}: {why}."
         ))
     }
 }
@@ -193,10 +193,10 @@ impl Periods {
     /// What could not be read, one sentence each.
     fn damage(&self) -> Vec<String> {
         let mut damage: Vec<String> = [
-            self.unreadable.told("that cannot be read"),
-            self.disordered.told("out of order"),
+            self.unreadable.told("Left out:", " that cannot be read"),
+            self.disordered.told("Left out:", " out of order"),
             self.wrong_machine
-                .told("with a machine that cannot be, but not what threads did"),
+                .told("Ignored: the machine in", ", which cannot be"),
         ]
         .into_iter()
         .flatten()

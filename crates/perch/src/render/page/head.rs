@@ -7,7 +7,7 @@ use super::{
     totals::Totals,
     values::MOST,
 };
-use crate::render::{bytes, count};
+use crate::render::{bytes, count, fit};
 use perch_core::{MetricSource, Topology};
 use perch_engine::Cause;
 use std::time::{Duration, UNIX_EPOCH};
@@ -259,10 +259,13 @@ pub fn notes(totals: &Totals, finished: &Finished) -> Vec<String> {
             parts.list.len()
         ));
     }
-    if totals.quantities.left_out() > 0 {
+    let left_out = totals.quantities.left_out();
+    if !left_out.is_empty() {
+        let names: Vec<&str> = left_out.iter().map(|name| &**name).collect();
         notes.push(format!(
-            "{} more metrics and events are not shown: a page has {MOST}.",
-            totals.quantities.left_out()
+            "{} more metrics and events are not shown, because a page has {MOST}: {}",
+            left_out.len(),
+            fit(&names.join(", "), 400).trim_end()
         ));
     }
     if totals.quantities.scaled {

@@ -100,7 +100,7 @@ fn filled(title: &str, data: &str) -> String {
                 page += &colours;
                 page += STYLE;
             }
-            (_, "SCRIPT") => SCRIPT.iter().for_each(|part| page += part),
+            (_, "SCRIPT") => SCRIPT.iter().for_each(|part| page.push_str(part)),
             // `</script>` and `<!--` would end or change the element.
             (_, _) => page += &data.replace('<', "\\u003c"),
         }

@@ -11,6 +11,15 @@ function look(rank) {
   return { fill: `var(--thread-${rank % COLOURS})`, stripes: rank >= COLOURS };
 }
 
+// Threads with the same name are told apart by their TIDs.
+const namesakes = new Map();
+for (const { name } of data.names) namesakes.set(name, (namesakes.get(name) ?? 0) + 1);
+
+function shortName(thread) {
+  const { name, tid } = data.names[thread];
+  return namesakes.get(name) > 1 ? `${name} ${tid}` : name;
+}
+
 function laneHeight(narrow) {
   return lanes.length <= 16 ? (narrow ? 20 : 24) : lanes.length <= 40 ? 18 : 14;
 }
@@ -68,7 +77,7 @@ function drawLane(canvas, plot, lane, top, height, first, behind) {
   let open = null;
   const close = () => {
     if (open && open.to - open.from > 34) {
-      const name = fitting(data.names[open.thread].name, open.to - open.from - 8);
+      const name = fitting(shortName(open.thread), open.to - open.from - 8);
       const x = open.from + 4;
       texts.push(svg("text", { class: "inside", x, y: top + height / 2 + 4 }, name));
     }

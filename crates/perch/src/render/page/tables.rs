@@ -39,11 +39,13 @@ pub fn threads(totals: &Totals) -> Vec<ThreadRow> {
         all.name = format!("{} together", count(others.len(), "other thread"));
         (all.tid, all.process) = (None, String::new());
         let (mut pus, mut sums) = (first.visited.clone(), first.means.clone());
+        // Not of rounded times.
+        let (mut cpu, mut wait) = (first.cpu, first.wait);
         for other in &others[1..] {
             all.from = all.from.min(totals.seconds(other.first));
             all.to = all.to.max(totals.seconds(other.last));
-            all.cpu += seconds(other.cpu);
-            all.wait += seconds(other.wait);
+            cpu = cpu.saturating_add(other.cpu);
+            wait = wait.saturating_add(other.wait);
             all.moves += other.moves;
             all.migrations = match (all.migrations, other.migrations) {
                 (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
@@ -52,6 +54,7 @@ pub fn threads(totals: &Totals) -> Vec<ThreadRow> {
             pus.insert_all(&other.visited);
             sums.add_all(&other.means);
         }
+        (all.cpu, all.wait) = (seconds(cpu), seconds(wait));
         (all.pus, all.visited) = (pus.len(), fit(&pus.to_string(), 60).trim_end().to_owned());
         all.means = means(totals, &sums);
         rows.push(all);
@@ -133,6 +136,7 @@ pub fn process_rows(totals: &Totals) -> Vec<ProcessRow> {
     if let Some(first) = others.first() {
         let mut sum = row(first);
         let mut sums = first.means.clone();
+        let (mut cpu, mut wait) = (first.cpu, first.wait);
         sum.pid = None;
         sum.name = match others.len() {
             1 => "1 other process".to_owned(),
@@ -140,11 +144,12 @@ pub fn process_rows(totals: &Totals) -> Vec<ProcessRow> {
         };
         for other in &others[1..] {
             sum.threads += other.threads;
-            sum.cpu += seconds(other.cpu);
-            sum.wait += seconds(other.wait);
+            cpu = cpu.saturating_add(other.cpu);
+            wait = wait.saturating_add(other.wait);
             sum.moves += other.moves;
             sums.add_all(&other.means);
         }
+        (sum.cpu, sum.wait) = (seconds(cpu), seconds(wait));
         sum.means = means(totals, &sums);
         rows.push(sum);
     }

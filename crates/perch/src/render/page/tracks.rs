@@ -52,7 +52,6 @@ impl Tracks {
             &|thread| format!("{} {}", thread.info.process, thread.info.pid),
             &|thread| name_pattern(&thread.info.name),
         ];
-        let nouns = ["thread", "process", "name"];
         let kinds = [0, 1, 2].map(|kind| {
             let key = |thread: &ThreadSum| match kind {
                 // A TID may be used again.
@@ -60,15 +59,14 @@ impl Tracks {
                 1 => thread.info.pid.to_string(),
                 _ => labels[2](thread),
             };
-            let mut sums: FxHashMap<String, (u64, String)> = FxHashMap::default();
-            for thread in ranked {
-                let sum = sums
-                    .entry(key(thread))
-                    .or_insert_with(|| (0, labels[kind](thread)));
+            // CPU time, and the rank of the busiest thread.
+            let mut sums: FxHashMap<String, (u64, usize)> = FxHashMap::default();
+            for (rank, thread) in ranked.iter().enumerate() {
+                let sum = sums.entry(key(thread)).or_insert((0, rank));
                 sum.0 = sum.0.saturating_add(thread.cpu);
             }
-            let mut sums: Vec<(String, (u64, String))> = sums.into_iter().collect();
-            sums.sort_by(|(a, (x, _)), (b, (y, _))| y.cmp(x).then_with(|| a.cmp(b)));
+            let mut sums: Vec<(String, (u64, usize))> = sums.into_iter().collect();
+            sums.sort_by_key(|(_, (time, rank))| (u64::MAX - time, *rank));
             let most = [THREADS, GROUPS, GROUPS][kind];
             // One that would stand alone for the others keeps its name.
             let most = if sums.len() == most + 1 {
@@ -87,12 +85,10 @@ impl Tracks {
                 let place = places.get(&*key(thread)).copied().unwrap_or(most);
                 of.entry(thread.info.id).or_default()[kind] = place;
             }
-            let labels = sums.iter().take(most).map(|(_, (_, label))| label.clone());
+            let busiest = sums.iter().take(most);
+            let labels = busiest.map(|(_, (_, rank))| labels[kind](ranked[*rank]));
             let rest = (others > 0).then(|| {
-                let noun = match (kind, others) {
-                    (1, _) => "processes".to_owned(),
-                    _ => format!("{}s", nouns[kind]),
-                };
+                let noun = ["threads", "processes", "names"][kind];
                 format!("{others} other {noun} together")
             });
             let quantities = totals.quantities.list().len() + 2;

@@ -6,11 +6,11 @@ use perch_core::{CountQuality, Metrics, ThreadSample, metric::names};
 use perch_engine::Processor;
 use perch_profile::Profile;
 use perch_top::frame::{Unit, unit};
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::Arc;
+use rustc_hash::FxHashMap;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// More quantities than these are not shown.
-pub const MOST: usize = 14;
+pub const MOST: usize = 20;
 
 /// Amounts of an interval and errors say little beside the others.
 const HIDDEN: [&str; 4] = [
@@ -80,7 +80,7 @@ impl Means {
 pub struct Quantities {
     numbers: FxHashMap<(Arc<str>, bool), usize>,
     list: Vec<Quantity>,
-    left_out: FxHashSet<Arc<str>>,
+    left_out: BTreeSet<Arc<str>>,
     /// Whether a count was scaled up, because its event was not counted all the time.
     pub scaled: bool,
     /// Counts that are left out because they are not possible.
@@ -125,9 +125,9 @@ impl Quantities {
         self.numbers.get(&(Arc::from(name), false)).copied()
     }
 
-    /// How many there are beyond.
-    pub fn left_out(&self) -> usize {
-        self.left_out.len()
+    /// The names of those beyond.
+    pub fn left_out(&self) -> &BTreeSet<Arc<str>> {
+        &self.left_out
     }
 
     fn number(&mut self, name: &Arc<str>, counted: bool) -> Option<usize> {
@@ -141,7 +141,7 @@ impl Quantities {
             return None;
         }
         let plain = |c: char| c.is_ascii_alphanumeric();
-        let key = name.replace(|c| !plain(c), "-").to_lowercase();
+        let key = name.replace(|c: char| !plain(c), "-").to_lowercase();
         self.list.push(match counted {
             true => Quantity {
                 key: format!("{key}-rate"),
