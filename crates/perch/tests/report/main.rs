@@ -299,7 +299,7 @@ proptest! {
         fs::write(folder.file("run.jsonl"), recording.text()).unwrap();
         let (_, data) = folder.page("run.jsonl");
         let recorded = recorded_time(&self::periods(&folder.file("run.jsonl")));
-        let near = |shown: f64| (shown - recorded).abs() <= 1e-3 * recorded + 1e-4;
+        let near = |shown: f64| (shown - recorded).abs() <= 0.006 * recorded + 1e-4;
         for table in ["threads", "processes"] {
             prop_assert!(near(sum(&data[table], "cpu")), "{table}: {recorded}");
         }

@@ -1,7 +1,7 @@
 //! The second reading of a recording: what happened in each column of time. Its memory does not grow with the recording.
 
 use super::{
-    data::{Lane, MoveRow, Name, SeriesSets},
+    data::{Lane, MoveRow, Name, SeriesSets, Short},
     place::{Parts, Whereabouts, named},
     round,
     totals::Totals,
@@ -247,7 +247,7 @@ impl<'a> Course<'a> {
         self.moved.push(column.moved);
         self.unseen.push(column.unseen);
         self.unmeasured
-            .push(f64::from(round(column.unmeasured as f64 / length)));
+            .push(f64::from(round(column.unmeasured as f64 / length, 4)));
         self.tracks.close(column.length.max(1));
         // The busiest thread of each lane, and the sum of all.
         let mut lanes: Vec<(u64, Option<ThreadId>, u64)> = vec![(0, None, 0); self.lanes.len()];
@@ -264,12 +264,12 @@ impl<'a> Course<'a> {
             let whole = length * self.parts.list[at].pus.len() as f64;
             let lane = &mut self.lanes[at];
             lane.threads.push(number);
-            lane.most.push(round((most as f64 / whole).min(1.0)));
-            lane.all.push(round((all as f64 / whole).min(1.0)));
+            lane.most.push(Short::new((most as f64 / whole).min(1.0)));
+            lane.all.push(Short::new((all as f64 / whole).min(1.0)));
             if let Some((busy, watched)) = column.busy.get(&at) {
-                lane.busy.resize(columns - 1, f32::NAN);
+                lane.busy.resize(columns - 1, Short::UNKNOWN);
                 let share = *busy as f64 / (*watched).max(1) as f64;
-                lane.busy.push(round(share.min(1.0)));
+                lane.busy.push(Short::new(share.min(1.0)));
             }
         }
     }
@@ -299,7 +299,7 @@ impl<'a> Course<'a> {
         moves.extend(self.last_moves);
         for lane in &mut self.lanes {
             if !lane.busy.is_empty() {
-                lane.busy.resize(self.starts.len(), f32::NAN);
+                lane.busy.resize(self.starts.len(), Short::UNKNOWN);
             }
         }
         Finished {

@@ -1,6 +1,6 @@
 //! The data of a page, as its script reads it: JSON. Times are seconds since the recording began, shares are 0 to 1.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Everything that a page shows.
 #[derive(Debug, Serialize)]
@@ -43,6 +43,30 @@ pub struct Page {
     pub processes: Vec<ProcessRow>,
     /// The machine's parts, from PUs to packages.
     pub units: Vec<UnitRow>,
+}
+
+/// A number of a chart, to three digits: most of a page are such numbers. One that is not known is `null`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Short(f32);
+
+impl Short {
+    /// What is not known.
+    pub const UNKNOWN: Self = Self(f32::NAN);
+
+    /// Rounds a number.
+    pub fn new(value: f64) -> Self {
+        Self(super::round(value, 3))
+    }
+}
+
+impl Serialize for Short {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        // Without the `.0` of a whole number.
+        match self.0.fract() == 0.0 && self.0.abs() < 1e15 {
+            true => to.serialize_i64(self.0 as i64),
+            false => to.serialize_f32(self.0),
+        }
+    }
 }
 
 /// A remark, told once.
@@ -90,11 +114,11 @@ pub struct Lane {
     /// The thread that used it most, as a place in [`Page::names`]; -1 where none ran.
     pub threads: Vec<i32>,
     /// That thread's share of it.
-    pub most: Vec<f32>,
+    pub most: Vec<Short>,
     /// The share of all measured threads.
-    pub all: Vec<f32>,
+    pub all: Vec<Short>,
     /// The share of time in which it was not idle, whatever ran there. Empty where that was not recorded.
-    pub busy: Vec<f32>,
+    pub busy: Vec<Short>,
 }
 
 /// Series by what they belong to. The last of each list may stand for all that have none of their own.
@@ -114,7 +138,7 @@ pub struct Series {
     /// Whose.
     pub label: String,
     /// For each quantity, a value for each column of time; `null` where nothing is known. Empty if it never is.
-    pub values: Vec<Vec<Option<f32>>>,
+    pub values: Vec<Vec<Option<Short>>>,
 }
 
 /// A move, or another change.

@@ -108,12 +108,12 @@ fn filled(title: &str, data: &str) -> String {
     page
 }
 
-/// To four digits: more are noise, and make the page longer.
-fn round(value: f64) -> f32 {
+/// To so many digits: more are noise, and make the page longer.
+fn round(value: f64, digits: u8) -> f32 {
     if value == 0.0 || !value.is_finite() {
         return value as f32;
     }
-    let digits = 4.0 - value.abs().log10().ceil();
+    let digits = f64::from(digits) - value.abs().log10().ceil();
     // A share of a thousandth is nothing that a chart can show.
     let scale = 10_f64.powf(digits.min(5.0));
     ((value * scale).round() / scale) as f32
@@ -139,8 +139,8 @@ mod tests {
 
         #[test]
         fn rounding_changes_little(value in -1e12..1e12f64) {
-            let error = (f64::from(round(value)) - value).abs();
-            prop_assert!(error <= (value.abs() * 1e-3).max(1e-5), "{value} {}", round(value));
+            let error = (f64::from(round(value, 4)) - value).abs();
+            prop_assert!(error <= (value.abs() * 1e-3).max(1e-5), "{value} {}", round(value, 4));
         }
     }
 }

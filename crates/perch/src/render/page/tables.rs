@@ -25,7 +25,7 @@ fn seconds(nanoseconds: u64) -> f64 {
 
 fn means(totals: &Totals, means: &Means) -> Vec<Option<f32>> {
     let numbers = 0..totals.quantities.list().len();
-    let mean = |number| means.get(number).map(|mean| round(f64::from(mean)));
+    let mean = |number| means.get(number).map(|mean| round(f64::from(mean), 4));
     numbers.map(mean).collect()
 }
 
@@ -187,7 +187,7 @@ pub fn units(totals: &Totals) -> Vec<UnitRow> {
                 kind: parts.kind,
                 pus: part.pus.to_string(),
                 cpu: seconds(cpu),
-                share: f64::from(round((cpu as f64 / whole).min(1.0))),
+                share: f64::from(round((cpu as f64 / whole).min(1.0), 4)),
                 threads: threads[at],
                 moves: moves[at],
             });

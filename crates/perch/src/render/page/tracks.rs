@@ -1,8 +1,7 @@
 //! Series over time: of the busiest threads, processes and names, and of all others together.
 
 use super::{
-    data::{Series, SeriesSets},
-    round,
+    data::{Series, SeriesSets, Short},
     totals::{ThreadSum, Totals},
     values::Means,
 };
@@ -33,7 +32,7 @@ struct Track {
     /// Of the column that is not complete yet.
     open: Option<Slot>,
     /// By quantity and column: CPU share, share waiting, then those of [`Means`].
-    values: Vec<Vec<Option<f32>>>,
+    values: Vec<Vec<Option<Short>>>,
 }
 
 #[derive(Debug, Default)]
@@ -129,14 +128,14 @@ impl Tracks {
     pub fn close(&mut self, length: u64) {
         for track in self.kinds.iter_mut().flatten() {
             let slot = track.open.take();
-            let share = |time: u64| round(time as f64 / length as f64);
+            let share = |time: u64| Short::new(time as f64 / length as f64);
             let times = [
                 slot.as_ref().map(|slot| share(slot.cpu)),
                 slot.as_ref().map(|slot| share(slot.wait)),
             ];
             let means = (0..self.quantities).map(|number| {
                 let mean = slot.as_ref().and_then(|slot| slot.means.get(number));
-                mean.map(|mean| round(f64::from(mean)))
+                mean.map(|mean| Short::new(f64::from(mean)))
             });
             for (values, value) in track.values.iter_mut().zip(times.into_iter().chain(means)) {
                 values.push(value);
