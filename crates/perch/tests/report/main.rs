@@ -351,6 +351,7 @@ fn a_large_recording_gives_a_small_page_that_says_what_it_leaves_out() {
     for wanted in [
         "19000 of 20000 threads have no row of their own",
         "19960 other threads share one",
+        "2200 of 2500 processes share a row of the table",
         "Placement is shown by core, not by PU: the machine has 128 PUs",
     ] {
         assert!(said.contains(wanted), "{said}");

@@ -214,7 +214,8 @@ pub fn notes(totals: &Totals, finished: &Finished) -> Vec<String> {
     let processes = super::tables::processes(totals).len();
     if processes > PROCESSES {
         notes.push(format!(
-            "The table of processes has {PROCESSES} rows, and one for all others."
+            "{} of {processes} processes share a row of the table.",
+            processes - PROCESSES
         ));
     }
     let series = [
