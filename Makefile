@@ -53,8 +53,9 @@ examples: packages
 run: build examples
 	@sh examples/demo.sh $(PERCH)
 
+# Chromium, in which a test opens pages of `perch report`, is the largest of them: 124 MB to load, 412 MB on disk.
 test-packages: packages
-	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES) $(DEB_PACKAGES) groff-base)
+	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES) $(DEB_PACKAGES) groff-base chromium)
 
 # Virtual machines run after all other tests. They get the perch that cargo builds for the tests before it runs them.
 # Tests that this machine does not allow say so in a file; PERCH_NO_SKIPS="pmu pus" forbids that for all other reasons

@@ -111,6 +111,7 @@ fn what_is_no_file_is_refused_and_nothing_hangs() {
             &["run", "--pin-file", place, "--", "true"],
             &["config", "--config", place],
             &["replay", place],
+            &["report", place, "--html", "/dev/null"],
             &["profiles", "check", place],
         ];
         for (args, output) in at_once(folder.path(), &each) {

@@ -7,6 +7,7 @@ mod modules;
 mod period;
 mod place;
 mod power;
+mod report;
 mod simulation;
 mod stat;
 mod top;
@@ -19,6 +20,7 @@ pub use modules::ModulesArgs;
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use power::PowerArgs;
+pub use report::ReportArgs;
 pub use simulation::{LabArgs, LabCommand, SimArgs};
 pub use stat::StatArgs;
 pub use top::TopArgs;
@@ -89,6 +91,8 @@ pub enum Command {
     Policies(JsonArgs),
     /// Run a policy over a recording made with --log
     Replay(ReplayArgs),
+    /// Make a page for a browser from a recording made with --log
+    Report(ReportArgs),
     /// Run policies on a simulated machine
     Sim(SimArgs),
     /// Run the papers' experiments on simulated machines

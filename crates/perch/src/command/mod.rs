@@ -19,6 +19,7 @@ pub mod profiles;
 pub mod record_trace;
 mod recover;
 pub mod replay;
+pub mod report;
 pub mod restore;
 pub mod run;
 pub mod sim;
@@ -54,6 +55,7 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
         Command::Profiles(args) => profiles::profiles(&args),
         Command::Policies(args) => policies::policies(args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Report(args) => report::report(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Lab(args) => lab::lab(&args),
         Command::RecordTrace(args) => record_trace::record_trace(&args),

@@ -8,9 +8,9 @@ use crate::{
     render::explain::Explain,
     timeline::TimelineFile,
 };
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use perch_engine::{
-    Acting, Options, Session, SessionSink,
+    Acting, Options, RecordingError, Session, SessionSink,
     recording::{Header, Recorder, Recording},
     replay::RecordedMachine,
     report::Collector,
@@ -24,13 +24,8 @@ use std::{io::Read, path::Path, process::ExitCode, sync::Arc};
 /// # Errors
 /// A file that is no recording, settings that are wrong.
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
-    let recording = Recording::open(&args.file).map_err(|error| match is_trace(&args.file) {
-        true => anyhow!(
-            "{}: an instruction trace, not a recording of perch's periods: look at it with `perch trace`",
-            args.file.display()
-        ),
-        false => error.into(),
-    })?;
+    let recording =
+        Recording::open(&args.file).map_err(|error| not_a_recording(error, &args.file))?;
     for (flag, file) in [("--log", &args.log), ("--timeline", &args.timeline)] {
         if let Some(file) = file
             && file.canonicalize().ok() == args.file.canonicalize().ok()
@@ -110,6 +105,17 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         super::print(&crate::render::report::render(&report))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a file cannot be opened as a recording; of an instruction trace, what to do with it.
+pub(super) fn not_a_recording(error: RecordingError, file: &Path) -> Error {
+    match is_trace(file) {
+        true => anyhow!(
+            "{}: an instruction trace, not a recording of perch's periods: look at it with `perch trace`",
+            file.display()
+        ),
+        false => error.into(),
+    }
 }
 
 /// Whether a file begins as `perch record-trace` begins it.

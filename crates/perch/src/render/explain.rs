@@ -142,7 +142,7 @@ fn action_line(at: u64, name: &str, taken: &ActionTaken) -> String {
 }
 
 /// A reason with the numbers that its text does not say already.
-fn why(reason: &Reason) -> String {
+pub fn why(reason: &Reason) -> String {
     let said = reason.text.to_lowercase();
     let numbers = reason.numbers.iter().filter_map(|(name, value)| {
         let (words, value) = (words(name), number(*value));
@@ -160,7 +160,7 @@ fn why(reason: &Reason) -> String {
 }
 
 /// A number's name as people write it: `fp_share` is "FP share".
-fn words(name: &str) -> String {
+pub fn words(name: &str) -> String {
     let words = name.split('_').map(|word| match word {
         "fp" | "ipc" | "cpi" | "pu" | "llc" | "l1" | "l2" | "l3" | "irq" => word.to_uppercase(),
         _ => word.to_owned(),
@@ -179,7 +179,7 @@ fn target(to: Option<&PuSet>) -> String {
 }
 
 /// What went wrong, if anything.
-fn outcome(outcome: Outcome) -> &'static str {
+pub fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Applied | Outcome::NotApplied => "",
         Outcome::Gone => " [it has exited]",

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod irq;
 pub mod live;
 pub mod outcome;
+pub mod page;
 pub mod power;
 pub mod progress;
 pub mod report;
