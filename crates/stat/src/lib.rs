@@ -17,6 +17,7 @@ mod events;
 pub mod phases;
 pub mod raw;
 mod readings;
+pub mod series;
 pub mod text;
 mod totals;
 

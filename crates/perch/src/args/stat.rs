@@ -22,6 +22,7 @@ Examples:
   sudo perch stat --by core -i 1s --for 10s     the whole machine
   perch stat --from run.jsonl -i 1s             a recording of perch run --log
   perch stat --sim smt2-zen -w mixed -i 1s      a simulated machine
+  perch stat -i 100ms --plot mcf.svg -- ./mcf   and a picture of the series
 
 Several -e make several event sets, which are counted one after the other. A
 count marked `~` is scaled up, as it was counted for a part of the time; one
@@ -157,6 +158,13 @@ pub struct StatArgs {
     /// Write to a file
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub output: Option<PathBuf>,
+
+    /// Draw the series: a picture if FILE ends in .svg, a page with it if it ends in .html (docs/stat.md#pictures)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "repeat", help_heading = "Output")]
+    pub plot: Option<PathBuf>,
+    /// Write the series as counters of a trace for Perfetto (docs/timeline.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "repeat", help_heading = "Output")]
+    pub timeline: Option<PathBuf>,
 
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
