@@ -434,17 +434,19 @@ fn a_parquet_file_is_complete_however_counting_ends() {
             &pid,
             "--plot",
             "s.svg",
+            "--timeline",
+            "s.json",
             "-o",
             "s.parquet",
         ];
         let mut perch = stat.command(&args).spawn().unwrap();
-        // Its picture is made after the other files.
+        // The trace is written as intervals end, so that it tells when perch has rows.
         let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while !stat.path("s.svg").exists() || fs::metadata(stat.path("s.parquet")).is_err() {
+        let trace = || fs::read_to_string(stat.path("s.json")).unwrap_or_default();
+        while !trace().contains("\"ph\":\"C\"") {
             assert!(std::time::Instant::now() < limit);
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        std::thread::sleep(std::time::Duration::from_millis(500));
         let perch_pid = perch.id().to_string();
         let sent = Command::new("kill")
             .args(["-s", signal, &perch_pid])
@@ -453,10 +455,12 @@ fn a_parquet_file_is_complete_however_counting_ends() {
         perch.wait().unwrap();
         target.kill().unwrap();
         target.wait().unwrap();
-        assert!(whole("s.parquet") >= 1, "{signal}");
+        assert!(whole("s.parquet") >= 2, "{signal}");
         assert!(stat.read("s.svg").ends_with("</svg>\n"));
         fs::remove_file(stat.path("s.parquet")).unwrap();
         fs::remove_file(stat.path("s.svg")).unwrap();
+        let _: Value = serde_json::from_str(&trace()).unwrap();
+        fs::remove_file(stat.path("s.json")).unwrap();
     }
     // No end was written: that is said.
     let bytes = fs::read(stat.path("died.parquet")).unwrap();

@@ -73,11 +73,20 @@ pub struct Span {
 }
 
 impl Line {
-    /// The column's values, cut where there is none for longer than the event sets' rotation explains: `turns` is the number
-    /// of sets. Within a piece, spans are by time; between two of them is the turn of other sets, or nothing.
+    /// The column's values, cut where nothing was measured, and where this column was not for longer than the event sets'
+    /// rotation explains: `turns` is the number of sets. Within a piece, spans are by time; between two of them is the turn
+    /// of other sets, or nothing.
     pub fn pieces(&self, column: usize, turns: usize) -> Vec<Vec<Span>> {
         let mut pieces: Vec<Vec<Span>> = Vec::new();
+        let mut before: Option<&Point> = None;
+        let mut cut = false;
         for point in &self.points {
+            let late = |before: &Point| {
+                let longest = (before.to - before.from).max(point.to - point.from);
+                point.from as f64 > before.to as f64 + 0.5 * longest as f64
+            };
+            cut |= before.is_some_and(late);
+            before = Some(point);
             let Some(value) = point.value(column) else {
                 continue;
             };
@@ -91,8 +100,9 @@ impl Line {
                 let others = 1.5 * turns.saturating_sub(1) as f64 + 0.5;
                 span.from as f64 <= last.to as f64 + others * longest
             };
+            let goes_on = !std::mem::take(&mut cut);
             match pieces.last_mut() {
-                Some(piece) if piece.last().is_some_and(near) => piece.push(span),
+                Some(piece) if goes_on && piece.last().is_some_and(near) => piece.push(span),
                 _ => pieces.push(vec![span]),
             }
         }
@@ -243,6 +253,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn row(at: u64, interval: u64, phase: u64) -> Row {
+        let mut amounts = Amounts::default();
+        amounts.cpu_time = interval;
         Row {
             at,
             interval,
@@ -255,10 +267,7 @@ mod tests {
             phase,
             new_phase: false,
             broken: (phase > 0).then(|| at.saturating_sub(2 * interval)),
-            amounts: Amounts {
-                cpu_time: interval,
-                ..Amounts::default()
-            },
+            amounts,
             readings: Default::default(),
             metrics: Default::default(),
         }
@@ -282,6 +291,10 @@ mod tests {
         };
         assert_eq!(lengths(1), [1, 1, 1]);
         assert_eq!(lengths(2), [2, 1]);
+        // Where there is no row at all, no other set had its turn.
+        series.add(&row(110, 10, 0), &[Some(5.0)]);
+        let lines = series.by_cpu_time();
+        assert_eq!(lines[0].pieces(0, 2).len(), 3);
         assert!(lines[0].pieces(1, 1).is_empty());
     }
 
