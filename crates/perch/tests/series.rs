@@ -13,13 +13,13 @@ struct Stat {
     folder: TempDir,
 }
 
-/// A thread with two phases: a simulated one, so that numbers are the same everywhere.
-const PHASES: &str = include_str!("../../../docs/notebook.md");
+/// Its workload has a thread with two phases: a simulated one, so that numbers are the same everywhere.
+const PAGE: &str = include_str!("../../../docs/notebook.md");
 
 impl Stat {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (_, rest) = PHASES.split_once("```toml\n").unwrap();
+        let (_, rest) = PAGE.split_once("```toml\n").unwrap();
         let (workload, _) = rest.split_once("```").unwrap();
         fs::write(folder.path().join("my-phases.toml"), workload).unwrap();
         Self { folder }
@@ -56,28 +56,17 @@ impl Stat {
     }
 
     /// Two phases with two sets in rotation.
-    fn phases<'a>(&self, more: &[&'a str]) -> String {
-        let args: [&'a str; 15] = [
-            "--sim",
-            "smt2-zen",
-            "-w",
-            "my-phases.toml",
-            "--fidelity",
-            "interval",
-            "--for",
-            "6s",
-            "-i",
-            "100ms",
-            "-e",
-            "BRANCHES",
-            "-e",
-            "L2_MISSES",
-            "--json",
-        ];
-        self.told(&[&args[..], more].concat())
+    fn phases(&self, more: &str) -> String {
+        self.told(&words(&format!("{PHASES} {more}")))
     }
 }
 
+/// Arguments without spaces in them.
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+const PHASES: &str = "--sim smt2-zen -w my-phases.toml --fidelity interval --for 6s -i 100ms -e BRANCHES -e L2_MISSES";
 const MIXED: [&str; 10] = [
     "--sim",
     "smt2-zen",
@@ -143,7 +132,7 @@ fn a_picture_has_a_chart_for_each_column_and_a_name_for_each_line() {
 #[test]
 fn phases_and_dropped_rounds_are_in_the_picture() {
     let stat = Stat::new();
-    let told = stat.phases(&["--plot", "a.svg"]);
+    let told = stat.phases("--json --plot a.svg");
     let (rows, totals) = rows(&told);
     let broken = totals["broken_rounds"].as_u64().unwrap();
     let phases = rows
@@ -242,7 +231,7 @@ fn what_cannot_be_drawn_is_an_error_that_says_why() {
 #[test]
 fn a_trace_has_a_counter_for_each_column_and_slices_for_phases() {
     let stat = Stat::new();
-    let (rows, totals) = rows(&stat.phases(&["--timeline", "a.json"]));
+    let (rows, totals) = rows(&stat.phases("--json --timeline a.json"));
     let trace: Value = serde_json::from_str(&stat.read("a.json")).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let of = |ph: &'static str| events.iter().filter(move |event| event["ph"] == ph);
@@ -364,26 +353,7 @@ fn parquet_has_what_csv_has() {
 #[test]
 fn phases_come_back_from_parquet() {
     let stat = Stat::new();
-    stat.told(&[
-        "--sim",
-        "smt2-zen",
-        "-w",
-        "my-phases.toml",
-        "--fidelity",
-        "interval",
-        "--for",
-        "6s",
-        "-i",
-        "100ms",
-        "-e",
-        "BRANCHES",
-        "-e",
-        "L2_MISSES",
-        "-o",
-        "a.parquet",
-        "--plot",
-        "a.svg",
-    ]);
+    stat.phases("-o a.parquet --plot a.svg");
     stat.told(&["--from", "a.parquet", "--plot", "b.svg"]);
     let shapes = |name: &str| {
         let svg = stat.read(name);
@@ -404,18 +374,9 @@ fn a_parquet_file_is_complete_however_counting_ends() {
         told.lines().count()
     };
     // The program dies of a signal.
-    let output = stat.run(&[
-        "-i",
-        "50ms",
-        "-e",
-        "page-faults",
-        "-o",
-        "died.parquet",
-        "--",
-        "sh",
-        "-c",
-        "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; kill -9 $$",
-    ]);
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; kill -9 $$";
+    let args = words("-i 50ms -e page-faults -o died.parquet -- sh -c");
+    let output = stat.run(&[&args[..], &[script]].concat());
     assert_eq!(output.status.code(), Some(137));
     assert!(whole("died.parquet") >= 2);
     // The user stops perch.
@@ -425,21 +386,9 @@ fn a_parquet_file_is_complete_however_counting_ends() {
             .spawn()
             .unwrap();
         let pid = target.id().to_string();
-        let args = [
-            "-i",
-            "20ms",
-            "-e",
-            "page-faults",
-            "-p",
-            &pid,
-            "--plot",
-            "s.svg",
-            "--timeline",
-            "s.json",
-            "-o",
-            "s.parquet",
-        ];
-        let mut perch = stat.command(&args).spawn().unwrap();
+        let files = "--plot s.svg --timeline s.json -o s.parquet";
+        let args = format!("-i 20ms -e page-faults -p {pid} {files}");
+        let mut perch = stat.command(&words(&args)).spawn().unwrap();
         // The trace is written as intervals end, so that it tells when perch has rows.
         let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
         let trace = || fs::read_to_string(stat.path("s.json")).unwrap_or_default();
