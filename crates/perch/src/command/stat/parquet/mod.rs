@@ -7,6 +7,7 @@ use crate::command::stat::{
     drawn::extension,
     wanted::{EventColumn, MetricColumn, Wanted},
 };
+use perch_core::text::acts;
 use perch_stat::By;
 use serde::{Deserialize, Serialize};
 use std::{path::Path, sync::Arc};
@@ -64,6 +65,12 @@ impl Layout {
 
     /// What is shown of such a file; `None` if no perch wrote it.
     fn wanted(&self) -> Option<Wanted> {
+        let metrics = self.metrics.iter();
+        let texts = metrics.flat_map(|metric| [&metric.name, &metric.title, &metric.unit]);
+        if texts.chain(&self.events).any(|text| text.contains(acts)) {
+            // A terminal would obey them.
+            return None;
+        }
         let (_, by) = By::ALL.iter().find(|(name, _)| *name == self.by)?;
         let events = self.events.iter().map(|name| {
             let name: Arc<str> = name.as_str().into();

@@ -12,7 +12,7 @@ use parquet::{
     data_type::{ByteArrayType, DataType, DoubleType, Int64Type},
     file::reader::{FileReader, RowGroupReader, SerializedFileReader},
 };
-use perch_core::{Metric, MetricScope, MetricSource, ThreadId};
+use perch_core::{Metric, MetricScope, MetricSource, ThreadId, text::printable};
 use perch_stat::{Amounts, By, Entity, Event, Row, RowMetrics, Value};
 use std::{collections::HashMap, io::Read, path::Path, sync::Arc};
 
@@ -82,6 +82,7 @@ impl File {
             );
         }
         let counting = told("perch.counting").unwrap_or_default();
+        let counting = printable(&counting).into_owned();
         Ok(Self {
             reader,
             wanted,
@@ -145,7 +146,7 @@ impl File {
             "total" => Event::Total,
             _ => return None,
         };
-        let name: Arc<str> = text(5).into();
+        let name: Arc<str> = printable(text(5)).into();
         let covered = ns(11);
         let events = self.wanted.events.len();
         let mut amounts = Amounts::default();
