@@ -18,8 +18,8 @@ use std::ops::Range;
 /// Size of a picture, in pixels.
 const SIZE: (u32, u32) = (720, 420);
 
-/// Okabe and Ito's colours, which also the colour-blind tell apart.
-pub(crate) const COLOURS: [RGBColor; 6] = [
+/// Okabe and Ito's colours, which also the colour-blind tell apart: of lines and bars.
+pub const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),

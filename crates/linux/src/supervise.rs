@@ -2,7 +2,7 @@
 
 use crate::{
     helpers,
-    launch::{self, Child},
+    launch::{self, Child, Usage},
     limits::{Budget, Kept, Purpose},
     machine::{Builder, LiveMachine},
     proc::{Reader, nested_mark, parse_stat},
@@ -91,6 +91,11 @@ impl LinuxMachine {
         if let Some(child) = &self.child {
             child.signal(signal);
         }
+    }
+
+    /// What the launched program took, once it has ended.
+    pub fn usage(&self) -> Option<Usage> {
+        self.child.as_ref()?.usage()
     }
 
     /// Passes the signal that stopped perch last on to the launched program, as sudo(8) does: not one that the program

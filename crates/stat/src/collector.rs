@@ -73,6 +73,9 @@ pub struct Row {
     pub phase: u64,
     /// A new phase was noticed with this row: the round before it, if it was not complete, is of no use.
     pub new_phase: bool,
+    /// When the round began that the new phase broke, in nanoseconds from the first observation's beginning; it lasted
+    /// until this row's interval began. `None` if the phase began with a round.
+    pub broken: Option<u64>,
     /// What was done.
     pub amounts: Amounts,
     /// What modules know about it.
@@ -104,6 +107,8 @@ struct About<'a> {
 #[derive(Debug, Default)]
 struct Progress {
     round: u64,
+    /// When the first row of the present round began.
+    began: u64,
     phase: u64,
     detector: Option<Detector>,
     /// Rows of the present round; kept whole only where complete rounds are wanted.
@@ -164,6 +169,7 @@ impl Collector {
                     round: 0,
                     phase: 0,
                     new_phase: false,
+                    broken: None,
                     amounts: Amounts::default(),
                     readings: Readings::default(),
                     metrics: RowMetrics::default(),
@@ -336,6 +342,7 @@ impl Collector {
             progress.phase += 1;
             row.new_phase = true;
             if !progress.seen.is_empty() {
+                row.broken = Some(progress.began);
                 self.broken += 1;
                 progress.round += 1;
                 progress.seen.clear();
@@ -347,6 +354,9 @@ impl Collector {
             progress.round += 1;
             progress.seen.clear();
             progress.held.clear();
+        }
+        if progress.seen.is_empty() {
+            progress.began = row.at.saturating_sub(row.interval);
         }
         row.round = progress.round;
         row.phase = progress.phase;
@@ -398,6 +408,7 @@ fn windows(observation: &Observation, began: u64) -> Vec<Row> {
             round: 0,
             phase: 0,
             new_phase: false,
+            broken: None,
             amounts: Amounts::of_window(window),
             readings: Readings::default(),
             metrics: RowMetrics::default(),

@@ -18,6 +18,7 @@ pub mod phases;
 mod power;
 pub mod raw;
 mod readings;
+pub mod series;
 pub mod text;
 mod totals;
 

@@ -4,7 +4,10 @@
 //! the real processes: where each thread was, its CPU time and FP share as counters, and its moves with their reasons as
 //! instants. A recording that is replayed under its own policy gives the same file as the run.
 
+mod counters;
 mod events;
+
+pub use counters::{CounterTrace, Track};
 
 use crate::observer::{Move, Period, SessionEnd, SessionSink, Start};
 use events::{Event, Events, us};

@@ -215,6 +215,7 @@ mod tests {
                 round,
                 phase: 0,
                 new_phase,
+                broken: None,
                 amounts,
                 readings: Default::default(),
                 metrics: Default::default(),

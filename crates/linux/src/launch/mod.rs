@@ -18,6 +18,7 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
     ptr,
+    time::{Duration, Instant},
 };
 
 /// A child that waits to become the program. Dropped without [`Waiting::start`], it ends without having run anything.
@@ -39,6 +40,21 @@ pub struct Child {
     pidfd: Option<OwnedFd>,
     /// Once it is reaped.
     end: Option<End>,
+    /// When it became the program.
+    began: Instant,
+    /// Once it has ended.
+    usage: Option<Usage>,
+}
+
+/// What a program took from its start to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// By the clock.
+    pub elapsed: Duration,
+    /// On PUs in user space: its own time and that of children that it, or they, waited for (getrusage(2)).
+    pub user: Duration,
+    /// The same in the kernel.
+    pub system: Duration,
 }
 
 /// The end of a child process.
@@ -156,6 +172,8 @@ pub fn prepare(launch: &Launch) -> Result<Waiting, MachineError> {
             pid,
             pidfd,
             end: None,
+            began: Instant::now(),
+            usage: None,
         },
         program,
         file,
@@ -280,6 +298,7 @@ impl Waiting {
     /// The kernel's refusal to execute it.
     pub fn start(mut self) -> Result<Child, MachineError> {
         self.started = true;
+        self.child.began = Instant::now();
         let told = match signals::stop_pending() {
             Some(signal) => {
                 self.child.signal(signal);
@@ -297,6 +316,8 @@ impl Waiting {
                 pid: 0,
                 pidfd: None,
                 end: None,
+                began: Instant::now(),
+                usage: None,
             },
         );
         if refused || told.is_err() {
@@ -346,11 +367,20 @@ impl Child {
         if self.end.is_some() {
             return self.end;
         }
-        // SAFETY: a zeroed siginfo_t is valid, and only read where waitid has filled it in.
+        // SAFETY: zeroed siginfo_t and rusage are valid, and only read where waitid has filled them in. The system call fills
+        // in a rusage too, which the function of the C library does not.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
+            let mut usage: libc::rusage = std::mem::zeroed();
             let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-            let result = libc::waitid(libc::P_PID, self.pid as libc::id_t, &raw mut info, flags);
+            let result = libc::syscall(
+                libc::SYS_waitid,
+                libc::P_PID,
+                self.pid as libc::id_t,
+                &raw mut info,
+                flags,
+                &raw mut usage,
+            );
             if result == -1 && *libc::__errno_location() == libc::ECHILD {
                 self.end = Some(End::Unknown);
                 return self.end;
@@ -358,12 +388,23 @@ impl Child {
             if result != 0 || info.si_pid() != self.pid {
                 return None;
             }
+            let began = self.began;
+            self.usage.get_or_insert_with(|| Usage {
+                elapsed: began.elapsed(),
+                user: duration(usage.ru_utime),
+                system: duration(usage.ru_stime),
+            });
             Some(End::Status(match info.si_code {
                 libc::CLD_EXITED => (info.si_status() & 0xff) << 8,
                 libc::CLD_DUMPED => info.si_status() | 0x80,
                 _ => info.si_status(),
             }))
         }
+    }
+
+    /// What it took, once [`Child::ended`] has said that it has ended.
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage
     }
 
     /// Waits for its end and reaps it.
@@ -381,6 +422,11 @@ impl Child {
             }
         }
     }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let micros = time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    Duration::from_micros(micros)
 }
 
 impl Drop for Child {

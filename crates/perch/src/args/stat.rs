@@ -22,6 +22,8 @@ Examples:
   sudo perch stat --by core -i 1s --for 10s     the whole machine
   perch stat --from run.jsonl -i 1s             a recording of perch run --log
   perch stat --sim smt2-zen -w mixed -i 1s      a simulated machine
+  perch stat -i 100ms --plot mcf.svg -- ./mcf   and a picture of the series
+  perch stat -i 100ms -o mcf.parquet -- ./mcf   rows for pandas, polars, …
 
 Several -e make several event sets, which are counted one after the other. A
 count marked `~` is scaled up, as it was counted for a part of the time; one
@@ -112,7 +114,7 @@ pub struct StatArgs {
     /// those that come later
     #[arg(long, value_name = "GROUP", conflicts_with_all = ["program", "pids", "from", "repeat"], help_heading = "Scope")]
     pub cgroup: Option<String>,
-    /// Read a recording of `perch run --log` instead
+    /// Read a recording of `perch run --log` instead, or a Parquet file of perch stat
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["pids", "program", "events", "user", "kernel"], help_heading = "Scope")]
     pub from: Option<PathBuf>,
     /// Count on this simulated machine instead, with the workload of --workload: a shipped one's name, or a file (perch
@@ -154,9 +156,16 @@ pub struct StatArgs {
     /// Print JSON, one object a line
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Write to a file
+    /// Write to a file: as Parquet if its name ends in .parquet
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub output: Option<PathBuf>,
+
+    /// Draw the series: a picture if FILE ends in .svg, a page with it if it ends in .html (docs/stat.md#pictures)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "repeat", help_heading = "Output")]
+    pub plot: Option<PathBuf>,
+    /// Write the series as counters of a trace for Perfetto (docs/timeline.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "repeat", help_heading = "Output")]
+    pub timeline: Option<PathBuf>,
 
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]

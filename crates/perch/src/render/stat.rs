@@ -1,11 +1,13 @@
-//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`]; [`regions`] of programs.
+//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`] (columns: [`fields`]); [`regions`] of programs.
 
 pub mod export;
+pub mod fields;
 pub mod regions;
 
 use super::{count, fit, wrapped};
 use crate::command::stat::wanted::Wanted;
 use perch_core::MetricScope;
+use perch_linux::launch::Usage;
 use perch_stat::{
     Amounts, By, Collector, Readings, Row, RowMetrics, Totals,
     text::{self, MISSING, PARTIAL, block, cells, count_text, fits, header, short},
@@ -14,14 +16,16 @@ use statrs::statistics::Statistics;
 use std::time::Duration;
 
 /// What a run was.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Heading {
     /// The program, the processes or the recording.
     pub title: String,
     /// How it was counted.
     pub counting: String,
-    /// How long it took.
+    /// How long it was counted.
     pub took: Duration,
+    /// What the program took, once it has ended, if perch started it.
+    pub usage: Option<Usage>,
 }
 
 /// Entities that totals show; of the others, their number and their share of the CPU time.
@@ -168,7 +172,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     let columns = columns(wanted);
     let mut out = String::from("\n");
     out += &wrapped("perch stat: ", &heading.title);
-    out += &format!("{:.3} s\n", heading.took.as_secs_f64());
+    out += &took(heading);
     out += &wrapped("counted by: ", &heading.counting);
     let before = format!("{}{:>9}", titles(by), "CPU (s)");
     let fits = fits(before.chars().count(), &columns);
@@ -221,6 +225,20 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     }
     out += &notes(wanted, collector);
     out
+}
+
+/// How long it was counted, and what the program took.
+fn took(heading: &Heading) -> String {
+    let counted = heading.took.as_secs_f64();
+    match heading.usage {
+        None => format!("{counted:.3} s\n"),
+        Some(usage) => format!(
+            "{counted:.3} s counted; program: {:.3} s elapsed, {:.3} s user, {:.3} s system\n",
+            usage.elapsed.as_secs_f64(),
+            usage.user.as_secs_f64(),
+            usage.system.as_secs_f64()
+        ),
+    }
 }
 
 /// What the numbers do not say.
@@ -322,24 +340,31 @@ fn wider_note(wanted: &Wanted, collector: &Collector) -> String {
             }
         }
     }
-    let whole = |scope: &MetricScope| match scope {
-        MetricScope::Thread | MetricScope::Process => "the whole process, with all its threads",
-        MetricScope::Pu | MetricScope::Package => "the whole package, whatever runs there",
-        MetricScope::Machine => "the whole machine, whatever runs there",
-    };
     let notes = wider.iter().map(|(scope, names)| {
-        wrapped("^  ", &format!("{}: of {}", names.join(", "), whole(scope)))
+        wrapped(
+            "^  ",
+            &format!("{}: of {}", names.join(", "), whole(*scope)),
+        )
     });
     notes.collect()
 }
 
+/// What a metric that is about more than its row is about.
+pub fn whole(scope: MetricScope) -> &'static str {
+    match scope {
+        MetricScope::Thread | MetricScope::Process => "the whole process, with all its threads",
+        MetricScope::Pu | MetricScope::Package => "the whole package, whatever runs there",
+        MetricScope::Machine => "the whole machine, whatever runs there",
+    }
+}
+
 /// Mean and spread of the sums of several runs.
-pub fn repeated(wanted: &Wanted, runs: &[Totals]) -> String {
+pub fn repeated(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> String {
     let mut out = format!(
         "\n{} runs: mean, standard deviation, least and greatest\n\n",
         runs.len()
     );
-    let sums: Vec<Amounts> = runs.iter().map(Totals::all).collect();
+    let sums: Vec<Amounts> = runs.iter().map(|(run, _)| run.all()).collect();
     let mut line = |name: &str, values: Vec<f64>| {
         if values.len() < runs.len() || values.is_empty() {
             out += &format!("{name:<28}not counted in every run\n");
@@ -362,10 +387,16 @@ pub fn repeated(wanted: &Wanted, runs: &[Totals]) -> String {
             short(greatest)
         );
     };
-    line(
-        "wall time (s)",
-        runs.iter().map(|run| run.interval as f64 / 1e9).collect(),
-    );
+    type Part = fn(&Usage) -> Duration;
+    let parts: [(&str, Part); 3] = [
+        ("elapsed time (s)", |usage| usage.elapsed),
+        ("user time (s)", |usage| usage.user),
+        ("system time (s)", |usage| usage.system),
+    ];
+    for (name, part) in parts {
+        let known = runs.iter().filter_map(|(_, usage)| usage.as_ref());
+        line(name, known.map(|usage| part(usage).as_secs_f64()).collect());
+    }
     line(
         "CPU time (s)",
         sums.iter().map(|sum| sum.cpu_time as f64 / 1e9).collect(),

@@ -15,7 +15,7 @@ fn section<'a>(page: &'a str, title: &str) -> &'a str {
 }
 
 /// The blocks of this language.
-fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+pub fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let start = format!("```{language}\n");
     let parts = text.split(start.as_str()).skip(1);
     let block = |part: &'a str| part.split_once("```").expect("a block has an end").0;
@@ -37,7 +37,7 @@ fn files(text: &str) -> BTreeMap<String, String> {
 }
 
 /// A folder that looks like the root of the repository, for the files of the page.
-fn place() -> tempfile::TempDir {
+pub fn place() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["crates", "profiles", "machines", "workloads", "experiments"] {
         symlink(root().join(name), folder.path().join(name)).unwrap();
@@ -46,7 +46,7 @@ fn place() -> tempfile::TempDir {
 }
 
 /// Writes the files of a section and runs its commands, as a user would copy them; gives back what they print.
-fn follow(folder: &Path, text: &str) -> String {
+pub fn follow(folder: &Path, text: &str) -> String {
     for (name, file) in files(text) {
         fs::write(folder.join(name), file).unwrap();
     }

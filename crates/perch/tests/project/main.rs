@@ -4,6 +4,7 @@ mod architecture;
 mod extending;
 mod manual;
 mod metadata;
+mod notebook;
 mod packaging;
 
 use std::{

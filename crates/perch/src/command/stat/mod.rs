@@ -1,11 +1,15 @@
 //! `perch stat`: what threads and PUs do, counted over time. It changes nothing but the monitoring groups that some modules
 //! need.
 
+mod drawn;
 mod followed;
 mod modules;
 mod output;
+mod parquet;
+mod plot;
 pub mod regions;
 mod simulated;
+mod trace;
 pub mod wanted;
 
 use crate::{args::StatArgs, command::modules::Catalogue, exit, processor, render::stat::Heading};
@@ -15,10 +19,11 @@ pub(super) use followed::attach;
 use modules::Chosen;
 use nix::sys::signal::Signal;
 use output::Printer;
-use perch_core::{Machine, Wake};
+use perch_core::{Machine, Observation, Wake};
 use perch_engine::{limiter::Limiter, recording::Recording, replay::RecordedMachine};
 use perch_linux::{
     LinuxMachine,
+    launch::Usage,
     machine::CountersMode,
     modules::{Entry, Place},
     perf::probe,
@@ -29,6 +34,7 @@ use perch_profile::Profile;
 use perch_stat::{Collector, Totals};
 use regions::{Found, Regions};
 use std::{
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -50,8 +56,12 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     if args.repeat > 1 && args.program.is_empty() {
         bail!("--repeat runs a program again and again: give one, behind --");
     }
+    check_files(args)?;
     if let Some(file) = &args.from {
-        return from_recording(args, file);
+        return match parquet::is_wanted(file) {
+            true => from_parquet(args, file),
+            false => from_recording(args, file),
+        };
     }
     if let (Some(machine), Some(workload)) = (&args.sim, &args.workload) {
         return simulated::stat(args, machine, workload);
@@ -79,8 +89,9 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     if launches {
         signals::Signals::catch_for_good()?;
     }
-    let mut runs: Vec<Totals> = Vec::new();
+    let mut runs: Vec<(Totals, Option<Usage>)> = Vec::new();
     let mut status = None;
+    let mut heading = Heading::default();
     for run in 0..args.repeat {
         if run > 0 {
             modules = Chosen::new(args, &catalogue, &derived)?;
@@ -106,6 +117,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             &mut collector,
             &mut printer,
             |machine| followed.newcomers(machine),
+            |_| (),
         )?;
         if end.cut_short {
             // As perf-stat(1) does when its time is over.
@@ -119,12 +131,9 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             true => regions.read(&wanted, &collector, &fallback),
             false => Found::default(),
         };
-        printer.totals(
-            &heading(args, &machine.counting(), &end),
-            &collector,
-            &found,
-        );
-        runs.push(collector.totals().clone());
+        heading = self::heading(args, &machine.counting(), &end, machine.usage());
+        printer.totals(&heading, &collector, &found);
+        runs.push((collector.totals().clone(), machine.usage()));
         status = ended;
         if end.stopped {
             break;
@@ -133,11 +142,50 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     if args.repeat > 1 {
         printer.repeated(&runs);
     }
+    printer.complete(&heading);
     Ok(match (launches, status) {
         (true, Some(status)) => ExitCode::from(exit::from_wait_status(status)),
         (true, None) => ExitCode::from(exit::FAILED),
         (false, _) => finished(&printer),
     })
+}
+
+/// Refuses to write over what is read, and to write to one file twice.
+fn check_files(args: &StatArgs) -> Result<()> {
+    let files = [
+        ("-o", &args.output),
+        ("--plot", &args.plot),
+        ("--timeline", &args.timeline),
+    ];
+    let files = files.map(|(flag, file)| Some((flag, file.as_deref()?)));
+    let files: Vec<_> = files.into_iter().flatten().collect();
+    let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b && a.is_file(),
+        _ => a == b,
+    };
+    for (at, (flag, file)) in files.iter().enumerate() {
+        if args.from.as_deref().is_some_and(|from| same(from, file)) {
+            bail!(
+                "{flag} {}: that is what is read; give another file",
+                file.display()
+            );
+        }
+        if let Some((other, _)) = files[..at].iter().find(|(_, other)| same(other, file)) {
+            bail!(
+                "{flag} {}: {other} writes to that file; give another one",
+                file.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is made from rows if there are none.
+fn needs_rows(rows: bool, flag: &str) -> Result<()> {
+    if !rows {
+        bail!("{flag} needs a series: give the interval too, such as -i 100ms");
+    }
+    Ok(())
 }
 
 /// Without a program, all that can fail is to write.
@@ -160,13 +208,15 @@ struct End {
     took: Duration,
 }
 
-/// Observes interval after interval, and prints rows as they come. `each` is called before each interval.
+/// Observes interval after interval, and prints rows as they come. `each` is called before each interval, `seen` with what
+/// was observed, before it is counted.
 fn drive<M: Machine>(
     args: &StatArgs,
     machine: &mut M,
     collector: &mut Collector,
     printer: &mut Printer,
     mut each: impl FnMut(&mut M),
+    mut seen: impl FnMut(&mut Observation),
 ) -> Result<End> {
     let interval = args.interval.unwrap_or(match printer.windows() {
         true => LOOK_AT_RECORDS,
@@ -179,6 +229,7 @@ fn drive<M: Machine>(
         each(machine);
         let wake = machine.wait(interval)?;
         let mut observation = machine.observe()?;
+        seen(&mut observation);
         limiter.limit(observation.at, &mut observation.remarks);
         for remark in &observation.remarks {
             exit::say(&remark.text);
@@ -223,7 +274,7 @@ pub(super) fn wait_for_end(machine: &mut LinuxMachine) -> Result<Option<i32>> {
     }
 }
 
-fn heading(args: &StatArgs, counting: &str, end: &End) -> Heading {
+fn heading(args: &StatArgs, counting: &str, end: &End, usage: Option<Usage>) -> Heading {
     let words: Vec<String> = args
         .program
         .iter()
@@ -246,6 +297,7 @@ fn heading(args: &StatArgs, counting: &str, end: &End) -> Heading {
         title,
         counting: counting.to_owned(),
         took: end.took,
+        usage,
     }
 }
 
@@ -265,7 +317,38 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     let printer = Printer::new(args, &wanted, false)?;
     let mut machine = RecordedMachine::new(recording);
     let collector = Collector::new(wanted.options(args), profile);
-    without_program(args, &mut machine, collector, printer)
+    without_program(args, &mut machine, collector, printer, |_| ())
+}
+
+/// The series of a Parquet file that `perch stat` wrote.
+fn from_parquet(args: &StatArgs, file: &Path) -> Result<ExitCode> {
+    let chosen = [
+        ("--by", args.by.is_some()),
+        ("-m", !args.metrics.is_empty()),
+        ("-V", !args.virtuals.is_empty()),
+        ("--complete-rounds", args.complete_rounds),
+        ("--profile", args.profile.is_some()),
+    ];
+    if let Some((flag, _)) = chosen.iter().find(|(_, given)| *given) {
+        bail!(
+            "{flag}: {} has the rows and columns with which it was written; give {flag} when you write it",
+            file.display()
+        );
+    }
+    let mut series = parquet::read::File::open(file)?;
+    let mut printer = Printer::of_rows(args, &series.wanted)?;
+    for group in 0..series.groups() {
+        let damaged = || format!("{}: the file is damaged", file.display());
+        printer.rows(&series.rows(group).with_context(damaged)?);
+    }
+    let end = End {
+        status: None,
+        stopped: false,
+        cut_short: false,
+        took: Duration::ZERO,
+    };
+    printer.complete(&heading(args, &series.counting, &end, None));
+    Ok(finished(&printer))
 }
 
 /// Prints the series and totals of a machine on which nothing is started, by its own clock.
@@ -274,13 +357,12 @@ fn without_program<M: Machine>(
     machine: &mut M,
     mut collector: Collector,
     mut printer: Printer,
+    seen: impl FnMut(&mut Observation),
 ) -> Result<ExitCode> {
-    let mut end = drive(args, machine, &mut collector, &mut printer, |_| ())?;
+    let mut end = drive(args, machine, &mut collector, &mut printer, |_| (), seen)?;
     end.took = Duration::from_nanos(collector.totals().interval);
-    printer.totals(
-        &heading(args, &machine.counting(), &end),
-        &collector,
-        &Found::default(),
-    );
+    let heading = heading(args, &machine.counting(), &end, None);
+    printer.totals(&heading, &collector, &Found::default());
+    printer.complete(&heading);
     Ok(finished(&printer))
 }

@@ -1,18 +1,26 @@
 //! Where rows and totals go, and in which form.
 
-use super::{regions::Found, wanted::Wanted};
+use super::{
+    parquet::{self, write::Writer},
+    plot::Plot,
+    regions::Found,
+    trace::Trace,
+    wanted::Wanted,
+};
 use crate::{
     args::StatArgs,
     command::{self, place::Output},
     exit,
     render::{
         self,
-        stat::{Heading, export, regions},
+        stat::{Heading, export, fields::cells_of, regions},
         stderr,
     },
 };
-use anyhow::Result;
+use anyhow::{Result, bail};
+use perch_linux::launch::Usage;
 use perch_stat::{Collector, Row, Totals};
+use std::time::SystemTime;
 
 /// The form of rows and totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +28,10 @@ enum Form {
     Text,
     Csv,
     Json,
+    Parquet,
 }
 
-/// Prints rows as they come, and totals.
+/// Prints rows as they come, and totals; feeds the files beside them.
 pub struct Printer {
     form: Form,
     wanted: Wanted,
@@ -32,36 +41,64 @@ pub struct Printer {
     /// Whether something could not be written, which was said by then.
     pub unwritten: bool,
     to: To,
+    plot: Option<Plot>,
+    trace: Option<Trace>,
 }
 
 enum To {
     Stdout,
     Stderr,
     File(Output),
+    Parquet(Box<Writer>),
 }
 
 impl Printer {
-    /// Opens the file, if one is named.
+    /// Opens the files that are named.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file that cannot be written; a picture or a trace of no rows.
     pub fn new(args: &StatArgs, wanted: &Wanted, launches: bool) -> Result<Self> {
+        let live = args.from.is_none() && args.sim.is_none();
+        let rows = args.interval.is_some() || wanted.windows;
+        Self::opened(args, wanted, launches, rows, live)
+    }
+
+    /// The same for rows that are there already.
+    ///
+    /// # Errors
+    /// As for [`Printer::new`].
+    pub fn of_rows(args: &StatArgs, wanted: &Wanted) -> Result<Self> {
+        Self::opened(args, wanted, false, true, false)
+    }
+
+    fn opened(
+        args: &StatArgs,
+        wanted: &Wanted,
+        launches: bool,
+        rows: bool,
+        live: bool,
+    ) -> Result<Self> {
+        let plot = Plot::new(args, rows)?;
+        let trace = Trace::new(args, wanted, rows)?;
+        let form = form(args)?;
         let to = match (&args.output, launches) {
+            (Some(path), _) if form == Form::Parquet => {
+                let now = || humantime::format_rfc3339(SystemTime::now()).to_string();
+                To::Parquet(Box::new(Writer::create(path, wanted, live.then(now))?))
+            }
             (Some(path), _) => To::File(Output::open(path)?),
             (None, true) => To::Stderr,
             (None, false) => To::Stdout,
         };
         Ok(Self {
-            form: match (args.csv, args.json) {
-                (true, _) => Form::Csv,
-                (_, true) => Form::Json,
-                _ => Form::Text,
-            },
+            form,
             wanted: wanted.clone(),
-            rows: args.interval.is_some() || wanted.windows,
+            rows,
             begun: false,
             unwritten: false,
             to,
+            plot,
+            trace,
         })
     }
 
@@ -72,6 +109,12 @@ impl Printer {
 
     /// One interval's rows. That they cannot be written is said, and no error: the program that is counted must go on.
     pub fn rows(&mut self, rows: &[Row]) {
+        if let Some(plot) = &mut self.plot {
+            plot.rows(&self.wanted, rows);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.rows(&self.wanted, rows);
+        }
         if rows.is_empty() || self.unwritten {
             return;
         }
@@ -81,15 +124,19 @@ impl Printer {
 
     fn try_rows(&mut self, rows: &[Row]) -> Result<()> {
         let first = !std::mem::replace(&mut self.begun, true);
+        if let To::Parquet(writer) = &mut self.to {
+            let mut rows = rows.iter();
+            return rows.try_for_each(|row| writer.row(cells_of(&self.wanted, row)));
+        }
         let text = match self.form {
-            Form::Text => render::stat::rows(&self.wanted, rows, first),
+            Form::Text | Form::Parquet => render::stat::rows(&self.wanted, rows, first),
             Form::Csv => export::csv(&self.wanted, rows, first)?,
             Form::Json => export::json_rows(&self.wanted, rows)?,
         };
         self.print(&text)
     }
 
-    /// What a run came to, and the program's regions. CSV has the totals only where it has no rows.
+    /// What a run came to, and the program's regions. CSV and Parquet have the totals only where they have no rows.
     pub fn totals(&mut self, heading: &Heading, collector: &Collector, found: &Found) {
         let written = self.try_totals(heading, collector, found);
         self.note(written);
@@ -101,17 +148,23 @@ impl Printer {
         collector: &Collector,
         found: &Found,
     ) -> Result<()> {
+        let totals = match self.rows {
+            true => Vec::new(),
+            false => export::total_rows(collector),
+        };
+        if let To::Parquet(writer) = &mut self.to {
+            let totals = totals.iter().map(|row| cells_of(&self.wanted, row));
+            let regions = regions::rows(&self.wanted, found, collector);
+            let mut rows = totals.chain(regions);
+            return rows.try_for_each(|row| writer.row(row));
+        }
         let text = match self.form {
-            Form::Text => {
+            Form::Text | Form::Parquet => {
                 render::stat::totals(&self.wanted, heading, collector)
                     + &regions::text(found, collector)
             }
             Form::Csv => {
                 let first = !std::mem::replace(&mut self.begun, true);
-                let totals = match self.rows {
-                    true => Vec::new(),
-                    false => export::total_rows(collector),
-                };
                 export::csv(&self.wanted, &totals, first)?
                     + &regions::csv(&self.wanted, found, collector)?
             }
@@ -121,11 +174,36 @@ impl Printer {
     }
 
     /// Mean and spread over several runs; the other forms have the totals of each run.
-    pub fn repeated(&mut self, runs: &[Totals]) {
+    pub fn repeated(&mut self, runs: &[(Totals, Option<Usage>)]) {
         if self.form == Form::Text {
             let text = render::stat::repeated(&self.wanted, runs);
             let written = self.print(&text);
             self.note(written);
+        }
+    }
+
+    /// Completes the files: nothing follows.
+    pub fn complete(&mut self, heading: &Heading) {
+        let closed = match &mut self.to {
+            To::Parquet(writer) => {
+                writer.tell("perch.command", &heading.title);
+                writer.tell("perch.counting", &heading.counting);
+                writer.close()
+            }
+            _ => Ok(()),
+        };
+        self.note(closed);
+        let drawn = match &mut self.plot {
+            Some(plot) => plot.finish(&self.wanted, heading),
+            None => Ok(()),
+        };
+        let traced = match &mut self.trace {
+            Some(trace) => trace.finish(),
+            None => Ok(()),
+        };
+        for error in [drawn.err(), traced.err()].into_iter().flatten() {
+            exit::report(&error);
+            self.unwritten = true;
         }
     }
 
@@ -138,6 +216,10 @@ impl Printer {
     }
 
     fn print(&mut self, text: &str) -> Result<()> {
+        if text.is_empty() {
+            // Standard output would get an empty line.
+            return Ok(());
+        }
         match &mut self.to {
             To::Stdout => command::print(text),
             To::Stderr => {
@@ -145,6 +227,26 @@ impl Printer {
                 Ok(())
             }
             To::File(output) => output.append(&render::shown(text)),
+            // It has no text.
+            To::Parquet(_) => Ok(()),
         }
     }
+}
+
+/// The form that the flags, or the name of the file, ask for.
+fn form(args: &StatArgs) -> Result<Form> {
+    let parquet = args
+        .output
+        .as_deref()
+        .filter(|path| parquet::is_wanted(path));
+    Ok(match (args.csv, args.json, parquet) {
+        (true, _, None) => Form::Csv,
+        (_, true, None) => Form::Json,
+        (false, false, Some(_)) => Form::Parquet,
+        (false, false, None) => Form::Text,
+        (_, _, Some(path)) => bail!(
+            "-o {}: a name that ends in .parquet asks for Parquet: leave --csv and --json out, or give another name",
+            path.display()
+        ),
+    })
 }

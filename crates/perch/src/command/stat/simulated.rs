@@ -8,11 +8,11 @@ use super::{
 };
 use crate::args::StatArgs;
 use anyhow::Result;
-use perch_core::Machine;
+use perch_core::{Count, CountedSet, Machine, Observation};
 use perch_lab::{processor::SimProcessor, scene::system};
 use perch_sim::{config, detail::Detail, machine::SimMachine};
-use perch_stat::Collector;
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use perch_stat::{Collector, Request, RequestedSet};
+use std::{collections::HashSet, process::ExitCode, sync::Arc, time::Duration};
 
 /// How long the workload is simulated unless --for says so, as `perch sim` does.
 const TIME: Duration = Duration::from_secs(10);
@@ -36,5 +36,52 @@ pub fn stat(args: &StatArgs, machine: &str, workload: &str) -> Result<ExitCode> 
     machine.watch_pus(wanted.by.is_of_pus())?;
     machine.configure(&wanted.request.plan(&profile))?;
     let collector = Collector::new(wanted.options(args), profile);
-    without_program(args, &mut machine, collector, printer)
+    let mut rotation = Rotation::new(&wanted.request);
+    without_program(args, &mut machine, collector, printer, |observation| {
+        rotation.turn(observation)
+    })
+}
+
+/// Event sets that take turns, one an interval, as on a machine without a counter for each event: a simulated one counts all
+/// of them.
+struct Rotation {
+    /// The aliases of each set.
+    sets: Vec<HashSet<Arc<str>>>,
+    turn: usize,
+}
+
+impl Rotation {
+    fn new(request: &Request) -> Self {
+        let set = |set: &RequestedSet| {
+            let events = set.events.iter();
+            events.map(|event| Arc::clone(&event.alias)).collect()
+        };
+        Self {
+            sets: request.sets.iter().map(set).collect(),
+            turn: 0,
+        }
+    }
+
+    /// Leaves what the set counts whose turn it is.
+    fn turn(&mut self, observation: &mut Observation) {
+        if self.sets.len() < 2 {
+            return;
+        }
+        let number = self.turn % self.sets.len();
+        self.turn += 1;
+        let set = &self.sets[number];
+        let counted = |counts: &mut Vec<Count>, enabled: u64| {
+            counts.retain(|count| set.contains(&count.alias));
+            Some(CountedSet {
+                number: number as u32,
+                enabled,
+            })
+        };
+        for sample in &mut observation.threads {
+            sample.event_set = counted(&mut sample.counts, sample.cpu_time);
+        }
+        for sample in &mut observation.pus {
+            sample.event_set = counted(&mut sample.counts, sample.interval);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use perch_core::{
     MetricInfo, MetricKind, MetricName, MetricScope, diagnostic::did_you_mean_one_of, metric::names,
 };
 use perch_profile::Profile;
-use perch_stat::{By, Derived, Options, Request, SOFTWARE, Space, phases::Method};
+use perch_stat::{By, Derived, Options, Request, RequestedSet, SOFTWARE, Space, phases::Method};
 use std::sync::Arc;
 
 /// One column of counts.
@@ -152,6 +152,33 @@ impl Wanted {
         }
         wanted.complete(request, profile);
         Ok(wanted)
+    }
+
+    /// Of a file that was written with these columns: `wide` are the metrics of which a column tells what they are about.
+    pub fn of_file(
+        by: By,
+        sets: usize,
+        events: Vec<EventColumn>,
+        metrics: Vec<MetricColumn>,
+        wide: Vec<MetricName>,
+    ) -> Self {
+        // What the sets were is not told, only how many.
+        let sets = vec![RequestedSet::default(); sets.min(1000)];
+        Self {
+            request: Request { sets },
+            by,
+            sample: false,
+            is_fallback: false,
+            windows: false,
+            events,
+            metrics,
+            derived: Vec::new(),
+            of_profile: Vec::new(),
+            given: Vec::new(),
+            given_units: Vec::new(),
+            given_amounts: Vec::new(),
+            wide,
+        }
     }
 
     fn empty(args: &StatArgs) -> Self {

@@ -1,6 +1,10 @@
 //! Rows and totals of `perch stat` for programs: CSV and JSON lines.
 
-use super::{Heading, regions};
+use super::{
+    Heading,
+    fields::{cells_of, fields},
+    regions,
+};
 use crate::{
     command::stat::{
         regions::Found,
@@ -9,8 +13,10 @@ use crate::{
     render::json as json_text,
 };
 use anyhow::Result;
+use perch_linux::launch::Usage;
 use perch_stat::{Amounts, Collector, Event, Row, RowMetrics};
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// The totals as rows, for CSV.
 pub fn total_rows(collector: &Collector) -> Vec<Row> {
@@ -26,6 +32,7 @@ pub fn total_rows(collector: &Collector) -> Vec<Row> {
         round: 0,
         phase: 0,
         new_phase: false,
+        broken: None,
         amounts: total.amounts.clone(),
         readings: total.readings.clone(),
         metrics: collector.metrics(&total.amounts, &total.readings, total.interval),
@@ -37,86 +44,21 @@ pub fn total_rows(collector: &Collector) -> Vec<Row> {
 /// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known. `of_METRIC` says what a module's
 /// metric is about: `row`, or what the row is a part of.
 pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
+    let fields = fields(wanted);
     let mut writer = csv::Writer::from_writer(Vec::new());
     if first {
-        let mut header: Vec<String> = [
-            "time_s",
-            "interval_s",
-            "event",
-            "id",
-            "pid",
-            "name",
-            "threads",
-            "set",
-            "round",
-            "phase",
-            "cpu_s",
-            "counted_s",
-            "calls",
-        ]
-        .map(str::to_owned)
-        .into();
-        header.extend(wanted.events.iter().map(|event| event.name.to_string()));
-        header.extend(
-            wanted
-                .events
-                .iter()
-                .map(|event| format!("share_{}", event.name)),
-        );
-        header.extend(wanted.metrics.iter().map(|metric| metric.name.to_string()));
-        let modules = wanted.of_modules();
-        header.extend(modules.map(|metric| format!("of_{}", metric.name)));
-        writer.write_record(&header)?;
+        writer.write_record(fields.iter().map(|field| &field.name))?;
     }
     for row in rows {
-        writer.write_record(record(wanted, row, event_name(row.event), None))?;
+        let cells = cells_of(wanted, row);
+        let texts = cells.iter().zip(&fields);
+        writer.write_record(texts.map(|(cell, field)| cell.csv(field.kind)))?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-/// A row's fields. `calls` is for regions.
-pub(super) fn record(wanted: &Wanted, row: &Row, event: &str, calls: Option<u64>) -> Vec<String> {
-    let known = |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
-    let mut record = vec![
-        format!("{:.6}", row.at as f64 / 1e9),
-        format!("{:.6}", row.interval as f64 / 1e9),
-        event.to_owned(),
-        known(row.entity.number()),
-        known(row.pid.map(i64::from)),
-        row.name.to_string(),
-        row.amounts.members.to_string(),
-        known(row.set.map(|set| i64::from(set) + 1)),
-        row.round.to_string(),
-        row.phase.to_string(),
-        format!("{:.9}", row.amounts.cpu_time as f64 / 1e9),
-        format!("{:.9}", row.amounts.covered as f64 / 1e9),
-        calls.map_or_else(String::new, |calls| calls.to_string()),
-    ];
-    let value = |alias: &str| {
-        row.amounts
-            .value(alias)
-            .filter(|value| value.doubt.is_none())
-    };
-    for event in &wanted.events {
-        let estimate = value(&event.alias).and_then(|value| value.estimate(row.amounts.covered));
-        record.push(estimate.map_or_else(String::new, |value| format!("{value:.0}")));
-    }
-    for event in &wanted.events {
-        let share = value(&event.alias).map(|value| value.share(row.amounts.covered));
-        record.push(share.map_or_else(String::new, |share| format!("{share:.4}")));
-    }
-    for metric in &wanted.metrics {
-        let value = row.metrics.values.value(&metric.name);
-        record.push(value.map_or_else(String::new, |value| value.to_string()));
-    }
-    for metric in wanted.of_modules() {
-        let scope = row.metrics.wider.get(&metric.name);
-        record.push(scope.map_or("row", |scope| scope.name()).to_owned());
-    }
-    record
-}
-
-fn event_name(event: Event) -> &'static str {
+/// Why there is a row, in files.
+pub fn event_name(event: Event) -> &'static str {
     match event {
         Event::Tick => "tick",
         Event::Exit => "exit",
@@ -210,12 +152,19 @@ pub fn json_totals(
     }
     let all = totals.all();
     let of_all = collector.metrics(&all, totals.readings(), totals.interval);
+    let of_program = |part: fn(&Usage) -> Duration| {
+        let part = heading.usage.as_ref().map(part);
+        part.map(|time| time.as_secs_f64())
+    };
     let object = json!({
         "totals": entities,
         "all": json_amounts(wanted, &all, &of_all),
         "command": heading.title,
         "counting": heading.counting,
         "wall_s": heading.took.as_secs_f64(),
+        "elapsed_s": of_program(|usage| usage.elapsed),
+        "user_s": of_program(|usage| usage.user),
+        "system_s": of_program(|usage| usage.system),
         "unseen_threads": totals.unseen,
         "unmeasured_s": totals.unmeasured as f64 / 1e9,
         "broken_rounds": collector.broken_rounds(),

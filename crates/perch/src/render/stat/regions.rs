@@ -1,7 +1,8 @@
 //! Regions of instrumented programs: a table, and for programs CSV and JSON.
 
 use super::{
-    export::{json_amounts, record},
+    export::json_amounts,
+    fields::{Cell, cells, fields},
     wrapped,
 };
 use crate::command::stat::{regions::Found, wanted::Wanted};
@@ -50,12 +51,23 @@ pub fn text(found: &Found, collector: &Collector) -> String {
 /// Rows of the same columns as all others: `event` is `region`, `name` the names from the outermost region to this one
 /// with slashes between them, `interval_s` the time in it.
 pub fn csv(wanted: &Wanted, found: &Found, collector: &Collector) -> Result<String> {
+    let fields = fields(wanted);
     let mut writer = csv::Writer::from_writer(Vec::new());
-    for region in &found.regions {
-        let row = row(region, collector);
-        writer.write_record(record(wanted, &row, "region", Some(region.calls)))?;
+    for cells in rows(wanted, found, collector) {
+        let texts = cells.iter().zip(&fields);
+        writer.write_record(texts.map(|(cell, field)| cell.csv(field.kind)))?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// The same as values, one for each column.
+pub fn rows(wanted: &Wanted, found: &Found, collector: &Collector) -> Vec<Vec<Cell>> {
+    let regions = found.regions.iter();
+    let cells = |region: &Merged| {
+        let row = row(region, collector);
+        cells(wanted, &row, "region", Some(region.calls))
+    };
+    regions.map(cells).collect()
 }
 
 fn row(region: &Merged, collector: &Collector) -> Row {
@@ -71,6 +83,7 @@ fn row(region: &Merged, collector: &Collector) -> Row {
         round: 0,
         phase: 0,
         new_phase: false,
+        broken: None,
         readings: Readings::default(),
         metrics: collector.metrics(&region.amounts, &Readings::default(), region.wall),
         amounts: region.amounts.clone(),

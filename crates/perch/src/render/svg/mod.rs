@@ -1,8 +1,9 @@
-//! Pictures as SVG: machines, timelines, heat maps. Their fonts are the reader's; they bring their own light background,
+//! Pictures as SVG: machines, timelines, series, heat maps. Their fonts are the reader's; they bring their own light background,
 //! so that they can be read on a dark page too.
 
 pub mod heat;
 pub mod machine;
+pub mod series;
 pub mod timeline;
 
 use anyhow::{Result, anyhow};
@@ -79,6 +80,7 @@ enum Shape {
     Filled(Area, RGBColor),
     Framed(Area, RGBColor),
     Line([(i32, i32); 2], RGBColor),
+    Path(Vec<(i32, i32)>, u32, RGBColor),
     Text(String, (i32, i32), u32, Anchor, RGBColor),
 }
 
@@ -113,6 +115,12 @@ impl Canvas {
     pub fn line(&mut self, from: (i32, i32), to: (i32, i32), colour: RGBColor) {
         self.covers(from.0.max(to.0), from.1.max(to.1));
         self.shapes.push(Shape::Line([from, to], colour));
+    }
+
+    /// A line through points, of a width in pixels.
+    pub fn path(&mut self, points: Vec<(i32, i32)>, width: u32, colour: RGBColor) {
+        points.iter().for_each(|(x, y)| self.covers(*x, *y));
+        self.shapes.push(Shape::Path(points, width, colour));
     }
 
     /// Lines across a rectangle: rising ones, or falling ones.
@@ -181,6 +189,10 @@ impl Canvas {
                 }
                 Shape::Line(ends, colour) => {
                     area.draw(&PathElement::new(ends.map(at).to_vec(), *colour))?;
+                }
+                Shape::Path(points, width, colour) => {
+                    let points: Vec<(i32, i32)> = points.iter().copied().map(at).collect();
+                    area.draw(&PathElement::new(points, colour.stroke_width(*width)))?;
                 }
                 Shape::Text(text, point, size, anchor, colour) => {
                     // plotters' sizes are heights of lines.

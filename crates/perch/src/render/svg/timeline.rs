@@ -122,7 +122,7 @@ fn draw(canvas: &mut Canvas, run: &Run<'_>, end: u64, top: i32, palette: &Palett
         canvas.text(&more, (NAMES, y + 8), 10, Anchor::Left, INK);
         y += 14;
     }
-    axis(canvas, y + 2, end);
+    axis(canvas, (NAMES, y + 2), WIDTH, end);
 }
 
 fn by_pu(segments: &[Segment]) -> HashMap<u32, Vec<&Segment>> {
@@ -133,15 +133,15 @@ fn by_pu(segments: &[Segment]) -> HashMap<u32, Vec<&Segment>> {
     by_pu
 }
 
-/// The seconds below a timeline.
-fn axis(canvas: &mut Canvas, y: i32, end: u64) {
+/// The seconds below a timeline that begins at a point and is so many pixels wide; `end` in nanoseconds.
+pub fn axis(canvas: &mut Canvas, (left, y): (i32, i32), wide: i32, end: u64) {
     let seconds = end as f64 / 1e9;
     let step = step(seconds);
-    canvas.line((NAMES, y), (NAMES + WIDTH, y), GREY);
+    canvas.line((left, y), (left + wide, y), GREY);
     let marks = (seconds / step + 1e-9) as usize;
     for mark in 0..=marks {
         let time = mark as f64 * step;
-        let x = NAMES + (f64::from(WIDTH) * time / seconds).round() as i32;
+        let x = left + (f64::from(wide) * time / seconds).round() as i32;
         canvas.line((x, y), (x, y + 4), GREY);
         let text = format!("{} s", (time * 1e6).round() / 1e6);
         canvas.text(&text, (x, y + 12), 10, Anchor::Middle, INK);
@@ -149,7 +149,7 @@ fn axis(canvas: &mut Canvas, y: i32, end: u64) {
 }
 
 /// 1, 2 or 5 by a power of ten, so that there are five to ten marks.
-fn step(seconds: f64) -> f64 {
+pub fn step(seconds: f64) -> f64 {
     let power = 10f64.powf((seconds / 10.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     let few = |step: &f64| seconds / *step <= 10.0;
