@@ -13,6 +13,7 @@ pub mod statistics;
 mod stolen;
 mod trace;
 pub mod tracefs;
+pub mod tracer;
 pub mod walk;
 
 use attribution::{Cause, Taken, causes, taken};
@@ -20,7 +21,7 @@ use event::Source;
 use names::Names;
 use perch_core::MachineError;
 use perch_kernels::bind;
-use points::Points;
+use points::{Points, Raw};
 use quantum::{Measured, Quanta, measure};
 use std::{
     collections::BTreeMap,
@@ -36,6 +37,7 @@ use std::{
 use stolen::Stolen;
 use trace::{Trace, Traced};
 use tracefs::Tracefs;
+use walk::Walked;
 
 /// So many events of all PUs are kept: 32 bytes each.
 const EVENTS: usize = 12 << 20;
@@ -74,6 +76,8 @@ pub struct PuNoise {
     pub pu: u32,
     /// What the quanta have shown.
     pub measured: Measured,
+    /// Time lost, in nanoseconds.
+    pub lost: u64,
     /// What is known of each interruption, with places in `sources`; none without tracepoints.
     pub causes: Vec<Cause>,
     /// Sources by the time that they took, the most first.
@@ -108,7 +112,7 @@ pub fn noise(
     plan: &Plan,
     wait: &mut dyn FnMut(Duration) -> Result<ControlFlow<()>, MachineError>,
 ) -> Result<Noise, MachineError> {
-    let mut untraced = None;
+    let mut untraced = (!plan.trace).then(|| "it was not asked for".to_owned());
     let tracefs = match plan.trace {
         true => Tracefs::open()
             .map_err(|error| untraced = Some(error.to_string()))
@@ -292,14 +296,35 @@ fn pu_noise(found: Found, names: &Names, steal: u64) -> PuNoise {
         _ => (0, 0),
     };
     let walked = walk::walk(&traced.events, tid, start, end);
-    let mut causes = match traced.sources.is_empty() {
+    let lost = measured.interruptions.iter().map(|found| found.lost).sum();
+    let (causes, sources) = attributed(&measured, &walked, &traced.sources, names);
+    PuNoise {
+        pu,
+        measured,
+        lost,
+        causes,
+        sources,
+        steal,
+        lost_events: traced.lost,
+        full,
+    }
+}
+
+/// The causes of interruptions, and what each source took: `raw` are the sources by the numbers in `walked`.
+fn attributed(
+    measured: &Measured,
+    walked: &Walked,
+    raw: &[Raw],
+    names: &Names,
+) -> (Vec<Cause>, Vec<Share>) {
+    let mut causes = match raw.is_empty() {
         true => Vec::new(),
         false => causes(&measured.interruptions, &walked.slices),
     };
     // Several threads may be one source, such as the worker threads of the kernel.
-    let named: Vec<Source> = traced.sources.iter().map(|raw| names.source(raw)).collect();
+    let named: Vec<Source> = raw.iter().map(|raw| names.source(raw)).collect();
     let mut shares = BTreeMap::<Source, Taken>::new();
-    for (id, taken) in taken(&walked, windows) {
+    for (id, taken) in taken(walked, &measured.windows) {
         let Some(source) = named.get(id as usize) else {
             continue;
         };
@@ -312,9 +337,9 @@ fn pu_noise(found: Found, names: &Names, steal: u64) -> PuNoise {
         .map(|(source, taken)| Share { source, taken })
         .collect();
     sources.sort_by_key(|share| std::cmp::Reverse(share.taken.total));
-    sources
-        .iter_mut()
-        .for_each(|share| share.taken.runs.sort_unstable());
+    for share in &mut sources {
+        share.taken.runs.sort_unstable();
+    }
     let places: BTreeMap<&Source, u32> = sources
         .iter()
         .zip(0u32..)
@@ -324,13 +349,5 @@ fn pu_noise(found: Found, names: &Names, steal: u64) -> PuNoise {
         let source = cause.source.and_then(|id| named.get(id as usize));
         cause.source = source.and_then(|source| places.get(source).copied());
     }
-    PuNoise {
-        pu,
-        measured,
-        causes,
-        sources,
-        steal,
-        lost_events: traced.lost,
-        full,
-    }
+    (causes, sources)
 }

@@ -9,8 +9,7 @@ use perch_kernels::work;
 use std::ops::ControlFlow;
 
 /// What takes its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Fixed work.
     Fwq,

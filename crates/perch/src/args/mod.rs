@@ -16,7 +16,7 @@ pub use calibrate::{CalibrateArgs, KernelArgs};
 pub use compare::{CompareArgs, Format};
 pub use events::EventsArgs;
 pub use modules::ModulesArgs;
-pub use noise::{NoiseArgs, NoiseMethod};
+pub use noise::{NoiseArgs, NoiseMethod, NoiseTracer};
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use simulation::{LabArgs, LabCommand, SimArgs};

@@ -15,6 +15,15 @@ pub enum NoiseMethod {
     Ftq,
 }
 
+/// Tracers of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NoiseTracer {
+    /// Noise, as threads of the kernel see it
+    Osnoise,
+    /// How late a timer and the thread that it wakes up are
+    Timerlat,
+}
+
 /// `perch noise`.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(after_help = "\
@@ -23,6 +32,7 @@ Examples:
   sudo perch noise                         the same, and who interrupted
   sudo perch noise --pus 2-3 --for 60s --plot noise.svg
   perch noise --method ftq --quantum 1ms --json
+  sudo perch noise --tracer timerlat
 
 A thread on each PU does nothing but measure, so the machine is busy meanwhile.
 perch binds only threads of its own. docs/noise.md says how to read the result.")]
@@ -42,6 +52,9 @@ pub struct NoiseArgs {
     /// A quantum was interrupted if it lost more than this [default: half a quantum; for ftq three times the median loss]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_short)]
     pub threshold: Option<Duration>,
+    /// Let the kernel measure, by its own tracer of this name if it has one; needs root
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["method", "quantum", "threshold", "no_trace"])]
+    pub tracer: Option<NoiseTracer>,
     /// Do not ask the kernel who interrupted
     #[arg(long)]
     pub no_trace: bool,

@@ -5,12 +5,12 @@ use super::{
     table::{Align, table as columns},
     wrapped,
 };
-use crate::command::noise::{Pu, Report, Taker};
+use crate::command::noise::{Latency, Method, Pu, Report, Taker};
 use perch_core::PuSet;
 use perch_linux::noise::{
     event::{Kind, Source},
-    quantum::Method,
     statistics::{Bin, Lengths, Period},
+    tracer::Context,
 };
 
 /// Width of a source's name.
@@ -99,6 +99,17 @@ fn heading(report: &Report) -> String {
     let (method, quantum) = match report.method {
         Method::Fwq => ("fixed work", "the shortest took"),
         Method::Ftq => ("fixed time", "each takes"),
+        Method::Osnoise => {
+            return wrapped(
+                "",
+                &format!(
+                    "The kernel's tracer osnoise on {} ({pus}): samples of {} each, {} in all.",
+                    count(report.pus.len(), "PU"),
+                    time(first.quantum as f64),
+                    time(most as f64),
+                ),
+            );
+        }
     };
     wrapped(
         "",
@@ -246,10 +257,65 @@ fn sources(report: &Report, all: bool) -> String {
     columns(&heading, rows)
 }
 
+/// Latencies of timers as a table.
+pub fn latencies(report: &Latency) -> String {
+    let heading = [
+        ("PU", Align::Left),
+        ("latency of", Align::Left),
+        ("timers", Align::Right),
+        ("median", Align::Right),
+        ("99 %", Align::Right),
+        ("worst", Align::Right),
+    ];
+    if report.rows.is_empty() {
+        return "The kernel's tracer timerlat told nothing in this time.\n".to_owned();
+    }
+    let rows = report.rows.iter().map(|row| {
+        let [median, p99, worst] = lengths(&row.lengths);
+        let context = match row.context {
+            Context::Irq => "interrupt",
+            Context::Thread => "thread",
+        };
+        vec![
+            row.pu.to_string(),
+            context.to_owned(),
+            row.lengths.count.to_string(),
+            median,
+            p99,
+            worst,
+        ]
+    });
+    let mut text = "The kernel's tracer timerlat: how late a timer's interrupt and the thread \
+                    that it\nwakes up were.\n\n"
+        .to_owned();
+    text += &columns(&heading, rows);
+    text += "\n\n";
+    for (context, title) in [
+        (Context::Irq, "Latencies of interrupts"),
+        (Context::Thread, "Latencies of threads"),
+    ] {
+        let rows = report.rows.iter().filter(|row| row.context == context);
+        text += &bars(title, rows.flat_map(|row| &row.histogram)).unwrap_or_default();
+    }
+    if report.rows.iter().any(|row| row.lost_events > 0) {
+        text += "\nEvents of the kernel were lost: not all latencies are here.\n";
+    }
+    if let Some(signal) = &report.stopped {
+        text += &format!("\nStopped by {signal}: these are the results so far.\n");
+    }
+    text
+}
+
 /// How many interruptions of all PUs there were of which length.
 fn histogram(report: &Report) -> String {
+    let bins = report.pus.iter().flat_map(|pu| &pu.histogram);
+    bars("Interruptions", bins).unwrap_or("No quantum was interrupted.\n".to_owned())
+}
+
+/// Lengths as bars; `None` if there are none.
+fn bars<'a>(title: &str, all: impl Iterator<Item = &'a Bin>) -> Option<String> {
     let mut bins = std::collections::BTreeMap::<u64, Bin>::new();
-    for bin in report.pus.iter().flat_map(|pu| &pu.histogram) {
+    for bin in all {
         let all = bins.entry(bin.from).or_insert(Bin {
             count: 0,
             total: 0,
@@ -260,9 +326,9 @@ fn histogram(report: &Report) -> String {
     }
     let most = bins.values().map(|bin| bin.count).max().unwrap_or(0);
     if most == 0 {
-        return "No quantum was interrupted.\n".to_owned();
+        return None;
     }
-    let mut text = "Interruptions by length (bars are logarithmic):\n".to_owned();
+    let mut text = format!("{title} by length (bars are logarithmic):\n");
     // A single one has a bar, too.
     let width = |count: u64| (1.0 + count as f64).ln() / (1.0 + most as f64).ln() * BAR as f64;
     for bin in bins.values() {
@@ -277,7 +343,7 @@ fn histogram(report: &Report) -> String {
             bin.count
         );
     }
-    text
+    Some(text)
 }
 
 /// What else must be known to read the tables.

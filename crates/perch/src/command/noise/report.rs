@@ -3,7 +3,6 @@
 use perch_linux::noise::{
     Noise, PuNoise, Share,
     event::Source,
-    quantum::Method,
     statistics::{Bin, Lengths, Period, histogram, period},
 };
 use serde::Serialize;
@@ -11,12 +10,24 @@ use serde::Serialize;
 /// So many of the longest interruptions of each PU are listed.
 const LONGEST: usize = 10;
 
+/// What noise was measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Quanta of fixed work.
+    Fwq,
+    /// Quanta of fixed time.
+    Ftq,
+    /// The kernel's tracer of that name.
+    Osnoise,
+}
+
 /// Noise of a machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Version of this format.
     pub version: u32,
-    /// What each quantum kept fixed.
+    /// What it was measured with.
     pub method: Method,
     /// Each PU, by rising number.
     pub pus: Vec<Pu>,
@@ -53,7 +64,7 @@ pub struct Pu {
     pub quantum: u64,
     /// What a quantum had to lose to count as interrupted.
     pub threshold: u64,
-    /// What reading the clock takes.
+    /// What reading the clock takes; 0 where the kernel measures.
     pub clock: f64,
     /// Time lost in interruptions, as a share.
     pub lost: f64,
@@ -182,7 +193,7 @@ fn pu(of: &PuNoise, traced: bool) -> Pu {
         quantum: measured.quantum,
         threshold: measured.threshold,
         clock: measured.clock,
-        lost: share(lengths().sum(), time),
+        lost: share(of.lost, time),
         rate: starts.len() as f64 / (time as f64 * 1e-9).max(1e-9),
         lengths: Lengths::of(lengths().collect()),
         histogram: histogram(lengths()),
