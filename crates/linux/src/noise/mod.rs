@@ -119,6 +119,8 @@ pub fn noise(
             .ok(),
         false => None,
     };
+    // Threads of a tracer that a killed perch has left would be noise.
+    tracefs.as_ref().map(tracer::remove_leftovers_of);
     let mut points = tracefs.as_ref().and_then(Points::of).map(Arc::new);
     if plan.trace && points.is_none() {
         untraced

@@ -19,6 +19,10 @@ const WAITING: u64 = 0x7f;
 /// Idle threads of the kernel wait, too (`TASK_REPORT_IDLE`).
 const IDLE: u64 = 0x80;
 
+/// A record may raise this interrupt, so the kernel refuses records of its end (`irq_work_exit` in
+/// `arch/x86/include/asm/trace/irq_vectors.h`).
+const UNSAMPLED: [&str; 1] = ["irq_work"];
+
 /// What a tracepoint tells.
 #[derive(Debug, Clone)]
 enum Tells {
@@ -106,6 +110,9 @@ impl Points {
                         None => continue,
                     },
                 };
+                if UNSAMPLED.contains(&name) {
+                    continue;
+                }
                 let name: Arc<str> = Arc::from(name);
                 points.add(tracefs.format(subsystem, &event), |_| match entry {
                     true => Some(Tells::LocalEntry(name)),

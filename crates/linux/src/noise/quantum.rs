@@ -66,8 +66,8 @@ const CLOCKS: f64 = 20.0;
 const LEAST: u64 = 1_000;
 /// Unless the user says otherwise, an FWQ quantum that takes longer by this part of it was interrupted.
 const PART: f64 = 0.5;
-/// An FTQ quantum was interrupted if it lost so many times what the median one did.
-const MEDIANS: u64 = 3;
+/// An FTQ quantum was interrupted if it lost so many times what undisturbed ones lose: those that lost less than 9 in 10.
+const TIMES: u64 = 3;
 /// From one look at the ring and the clock's limit to the next, in nanoseconds of measuring.
 pub const LOOK: u64 = 10_000_000;
 /// So many results are made room for at a time: a page fault within a quantum would be noise of perch's own.
@@ -212,8 +212,8 @@ fn fixed_time(
     let threshold = threshold.unwrap_or_else(|| {
         let mut losses: Vec<u64> = counts.iter().map(|(_, units)| lost(*units)).collect();
         losses.sort_unstable();
-        let median = losses.get(losses.len() / 2).copied().unwrap_or(0);
-        (MEDIANS * median)
+        let undisturbed = losses.get(losses.len() / 10).copied().unwrap_or(0);
+        (TIMES * undisturbed)
             .max(LEAST)
             .max(2 * lost(most.saturating_sub(1)))
     });

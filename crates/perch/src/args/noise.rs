@@ -49,7 +49,7 @@ pub struct NoiseArgs {
     /// Length of a quantum [default: 2us, for ftq 1ms]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_short)]
     pub quantum: Option<Duration>,
-    /// A quantum was interrupted if it lost more than this [default: half a quantum; for ftq three times the median loss]
+    /// A quantum was interrupted if it lost more than this [default: half a quantum; for ftq three times what undisturbed ones lose]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_short)]
     pub threshold: Option<Duration>,
     /// Let the kernel measure, by its own tracer of this name if it has one; needs root

@@ -136,6 +136,8 @@ fn pus(report: &Report, all: bool) -> String {
         ("period", Align::Right),
         ("most by", Align::Left),
     ];
+    let known = report.untraced.is_none();
+    let heading = &heading[..heading.len() - usize::from(!known)];
     let folds = folds(&report.pus, !all && report.pus.len() > MANY);
     let rows = folds.iter().map(|fold| {
         let names: PuSet = fold.iter().map(|of| of.pu).collect();
@@ -150,7 +152,7 @@ fn pus(report: &Report, all: bool) -> String {
             worst: most(|pu| pu.lengths.worst),
         };
         let [median, p99, worst] = lengths(&together);
-        vec![
+        let mut cells = vec![
             fit(&names.to_string(), 14).trim_end().to_owned(),
             percent(mean(|pu| pu.lost)),
             rate(mean(|pu| pu.rate)),
@@ -158,10 +160,11 @@ fn pus(report: &Report, all: bool) -> String {
             p99,
             worst,
             period(fold.first().and_then(|pu| pu.period.as_ref())),
-            fit(most_by(fold[0]), 16).trim_end().to_owned(),
-        ]
+        ];
+        cells.extend(known.then(|| fit(most_by(fold[0]), 16).trim_end().to_owned()));
+        cells
     });
-    let mut text = columns(&heading, rows);
+    let mut text = columns(heading, rows);
     if folds.len() < report.pus.len() {
         text += "\n";
         text += wrapped(
@@ -362,7 +365,7 @@ fn notes(report: &Report) -> String {
         let pus: PuSet = stolen.iter().map(|pu| pu.pu).collect();
         let most = stolen.iter().map(|pu| pu.steal).fold(0.0, f64::max);
         notes.push(format!(
-            "The hypervisor took up to {} % of the time of PUs {pus} (steal time in /proc/stat, in ticks of 10 ms).",
+            "The hypervisor took up to {} % of the time on PU {pus} (steal time in /proc/stat, in ticks of 10 ms).",
             percent(most)
         ));
     }

@@ -7,6 +7,7 @@
 mod instance;
 mod line;
 
+pub(super) use instance::remove_leftovers as remove_leftovers_of;
 pub use line::Context;
 
 use super::{
@@ -75,7 +76,7 @@ pub enum Found {
 /// Removes what killed perches have left of their tracing; how many instances. 0 for users who may not, and on kernels
 /// without tracers.
 pub fn remove_leftovers() -> usize {
-    Tracefs::open().map_or(0, |tracefs| instance::remove_leftovers(&tracefs))
+    Tracefs::open().map_or(0, |tracefs| remove_leftovers_of(&tracefs))
 }
 
 /// Runs a tracer on some PUs. `wait` is called with a time and waits as long or less; it asks to stop by `Break`.
@@ -99,7 +100,7 @@ pub fn run(
             tracers.join(", "),
         )));
     }
-    instance::remove_leftovers(&tracefs);
+    remove_leftovers_of(&tracefs);
     check(&tracefs, pus)?;
     let before = Stolen::now();
     let lines = trace(&tracefs, tracer, pus, duration, wait)?;
