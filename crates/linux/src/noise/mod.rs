@@ -47,6 +47,9 @@ const RESULTS: usize = 8 << 20;
 /// How often threads are looked at that have not ended in time.
 const LATE: Duration = Duration::from_millis(20);
 
+/// How often it is looked whether threads have ended early.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// What is to be measured.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -120,7 +123,7 @@ pub fn noise(
         false => None,
     };
     // Threads of a tracer that a killed perch has left would be noise.
-    tracefs.as_ref().map(tracer::remove_leftovers_of);
+    tracefs.as_ref().map(tracer::instance::remove_leftovers);
     let mut points = tracefs.as_ref().and_then(Points::of).map(Arc::new);
     if plan.trace && points.is_none() {
         untraced
@@ -148,8 +151,13 @@ pub fn noise(
             workers.iter_mut().for_each(Worker::go);
             let due = Instant::now() + plan.duration;
             while workers.iter().any(|worker| !worker.thread.is_finished()) {
-                let left = due.saturating_duration_since(Instant::now());
-                if wait(left.max(LATE))?.is_break() {
+                let left = match stop.load(Ordering::Relaxed) {
+                    true => LATE,
+                    false => due
+                        .saturating_duration_since(Instant::now())
+                        .clamp(LATE, LOOK),
+                };
+                if wait(left)?.is_break() {
                     stop.store(true, Ordering::Relaxed);
                 }
             }

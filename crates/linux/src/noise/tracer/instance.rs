@@ -139,7 +139,7 @@ impl Pipe {
 }
 
 /// Removes instances that killed perches have left, and with them the tracers' threads; how many.
-pub(super) fn remove_leftovers(tracefs: &Tracefs) -> usize {
+pub(in crate::noise) fn remove_leftovers(tracefs: &Tracefs) -> usize {
     let entries = fs::read_dir(tracefs.root().join("instances"));
     let names = entries
         .into_iter()

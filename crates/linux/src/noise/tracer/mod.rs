@@ -4,10 +4,9 @@
 //! They run in an instance of the kernel's tracing that perch makes and removes ([`instance`]). Their options are the same
 //! for all instances, so perch changes none of them, and measures only where nobody else uses the tracers.
 
-mod instance;
+pub(super) mod instance;
 mod line;
 
-pub(super) use instance::remove_leftovers as remove_leftovers_of;
 pub use line::Context;
 
 use super::{
@@ -76,7 +75,7 @@ pub enum Found {
 /// Removes what killed perches have left of their tracing; how many instances. 0 for users who may not, and on kernels
 /// without tracers.
 pub fn remove_leftovers() -> usize {
-    Tracefs::open().map_or(0, |tracefs| remove_leftovers_of(&tracefs))
+    Tracefs::open().map_or(0, |tracefs| instance::remove_leftovers(&tracefs))
 }
 
 /// Runs a tracer on some PUs. `wait` is called with a time and waits as long or less; it asks to stop by `Break`.
@@ -100,7 +99,7 @@ pub fn run(
             tracers.join(", "),
         )));
     }
-    remove_leftovers_of(&tracefs);
+    instance::remove_leftovers(&tracefs);
     check(&tracefs, pus)?;
     let before = Stolen::now();
     let lines = trace(&tracefs, tracer, pus, duration, wait)?;
