@@ -9,10 +9,12 @@ mod crew;
 mod keep;
 mod loops;
 mod memory;
+mod quantum;
 mod table;
 
 pub use crew::{Crew, CrewError, Rate, Seat, Window, bind};
 pub use memory::Room;
+pub use quantum::work;
 pub use table::{KERNELS, Kernel, Sizes, find};
 
 /// One thread's state between two rounds of a kernel.

@@ -17,6 +17,7 @@ pub mod load;
 pub mod lock;
 pub mod machine;
 pub mod modules;
+pub mod noise;
 pub mod perf;
 pub mod plausibility;
 pub mod proc;

@@ -27,6 +27,7 @@ pub mod even;
 mod guest;
 mod host;
 mod initramfs;
+pub mod inject;
 mod kernel;
 pub mod load;
 pub mod look;

@@ -17,6 +17,11 @@ pub const WINDOW_TYPE: u64 =
     (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_CPU | sys::PERF_SAMPLE_READ)
         as u64;
 
+/// The fields in a sample of a tracepoint, in this order: thread, time, CPU, the tracepoint's own record.
+pub const RAW_TYPE: u64 =
+    (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_CPU | sys::PERF_SAMPLE_RAW)
+        as u64;
+
 /// How the records of a ring are laid out: what its events were opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
@@ -26,6 +31,8 @@ pub struct Layout {
     pub trailer: bool,
     /// Whether samples have the fields of [`WINDOW_TYPE`] instead of those of [`SAMPLE_TYPE`].
     pub windows: bool,
+    /// Whether samples have the fields of [`RAW_TYPE`].
+    pub raw: bool,
 }
 
 /// Where a sample was taken.
@@ -117,6 +124,17 @@ pub enum Record<'a> {
         cpu: u32,
         /// The group's totals, as read(2) gives them (`struct read_format`).
         totals: &'a [u8],
+    },
+    /// A tracepoint was passed.
+    Raw {
+        /// TID of the thread that was on the CPU.
+        tid: i32,
+        /// Time in nanoseconds of the event's clock (`use_clockid`).
+        time: u64,
+        /// The CPU.
+        cpu: u32,
+        /// The tracepoint's record, as its `format` file describes it.
+        data: &'a [u8],
     },
     /// A thread was created.
     Fork {
@@ -238,6 +256,18 @@ pub fn parse(kind: u32, misc: u16, body: &[u8], layout: Layout) -> Option<Record
                 totals: bytes.0,
             }
         }
+        sys::PERF_RECORD_SAMPLE if layout.raw => {
+            let (_pid, tid) = (bytes.id()?, bytes.id()?);
+            let time = bytes.u64()?;
+            let (cpu, _reserved) = (bytes.u32()?, bytes.u32()?);
+            let length = bytes.u32()?;
+            Record::Raw {
+                tid,
+                time,
+                cpu,
+                data: bytes.take(length as usize)?,
+            }
+        }
         sys::PERF_RECORD_SAMPLE => sample(bytes, misc, layout.regs)?,
         sys::PERF_RECORD_FORK | sys::PERF_RECORD_EXIT => {
             let (pid, ppid) = (bytes.id()?, bytes.id()?);
@@ -356,8 +386,9 @@ mod tests {
             regs: u64,
             trailer: bool,
             windows: bool,
+            raw: bool,
         ) {
-            let layout = Layout { regs, trailer, windows };
+            let layout = Layout { regs, trailer, windows, raw };
             if let Some(Record::Sample(sample)) = parse(kind, misc, &body, layout) {
                 prop_assert!(sample.regs().count() <= regs.count_ones() as usize);
             }
@@ -402,6 +433,25 @@ mod tests {
         };
         assert_eq!(parse(9, 2, &body, layout), Some(expected));
         assert_eq!(parse(9, 2, &body[..20], layout), None);
+    }
+
+    #[test]
+    fn tracepoints_come_back() {
+        let layout = Layout {
+            raw: true,
+            ..Layout::default()
+        };
+        let mut body = words(&[pair(10, 11), 99, pair(3, 0)]);
+        body.extend(4u32.to_ne_bytes());
+        body.extend([1, 2, 3, 4]);
+        let expected = Record::Raw {
+            tid: 11,
+            time: 99,
+            cpu: 3,
+            data: &[1, 2, 3, 4],
+        };
+        assert_eq!(parse(9, 1, &body, layout), Some(expected));
+        assert_eq!(parse(9, 1, &body[..body.len() - 1], layout), None);
     }
 
     #[test]

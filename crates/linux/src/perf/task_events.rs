@@ -142,7 +142,11 @@ impl TaskEvent {
                 time,
             },
             Record::Lost(count) => Self::Lost(count),
-            Record::Sample(_) | Record::Window { .. } | Record::Throttle | Record::Other => {
+            Record::Sample(_)
+            | Record::Window { .. }
+            | Record::Raw { .. }
+            | Record::Throttle
+            | Record::Other => {
                 return None;
             }
         })

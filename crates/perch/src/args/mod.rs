@@ -4,6 +4,7 @@ mod calibrate;
 mod compare;
 mod events;
 mod modules;
+mod noise;
 mod period;
 mod place;
 mod power;
@@ -17,6 +18,7 @@ pub use calibrate::{CalibrateArgs, KernelArgs};
 pub use compare::{CompareArgs, Format};
 pub use events::EventsArgs;
 pub use modules::ModulesArgs;
+pub use noise::{NoiseArgs, NoiseMethod, NoiseTracer};
 pub use period::{SHORTEST_PERIOD, parse_period, split_time};
 pub use place::{AttachArgs, Counters, PlaceArgs, RunArgs, TuningArgs, parse_pid};
 pub use power::PowerArgs;
@@ -103,6 +105,8 @@ pub enum Command {
     Trace(TraceArgs),
     /// Show which devices interrupt which PUs, and balance them
     Irq(IrqArgs),
+    /// Measure what the operating system takes from each PU, and who takes it
+    Noise(NoiseArgs),
     /// Restore the thread masks that a killed perch left behind
     #[command(
         after_help = "Examples:\n  perch restore\n  sudo perch restore     what any user's perch has left\n  \

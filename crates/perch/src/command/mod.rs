@@ -11,6 +11,7 @@ pub mod lab;
 mod lock;
 pub mod manual;
 pub mod modules;
+pub mod noise;
 mod phases;
 pub mod place;
 pub mod policies;
@@ -61,6 +62,7 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
         Command::RecordTrace(args) => record_trace::record_trace(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Irq(args) => irq::irq(&args),
+        Command::Noise(args) => noise::noise(&args),
         Command::Restore(args) => restore::restore(&args),
         Command::Config(args) => config::config(&args),
         Command::Completions { shell } => manual::completions(shell),

@@ -11,6 +11,7 @@ use perch_engine::{
 };
 use perch_linux::{
     affinity::LinuxAffinity,
+    noise::tracer,
     proc::check_numbers,
     resctrl::{self, Leftovers},
 };
@@ -78,6 +79,10 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
         true => resctrl::remove_leftovers(),
         false => Leftovers::default(),
     };
+    let instances = match args.journals.is_empty() {
+        true => tracer::remove_leftovers(),
+        false => 0,
+    };
     let failed = recovered.iter().any(|(_, recovery)| recovery.has_failed());
     let failed = failed || !groups.failed.is_empty();
     let no_groups = groups == Leftovers::default();
@@ -97,13 +102,25 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
                 "failed": groups.failed,
             }));
         }
+        if instances > 0 {
+            journals.push(serde_json::json!({
+                "state": "tracing-instances",
+                "removed": instances,
+            }));
+        }
         super::print_json(&journals)?;
-    } else if recovered.is_empty() && no_groups {
+    } else if recovered.is_empty() && no_groups && instances == 0 {
         super::print("Nothing to restore: no perch has left anything behind.")?;
     } else {
         for (path, recovery) in recovered {
             let path = printable(&path.to_string_lossy()).into_owned();
             super::print(&format!("{path}: {}", sentence(&recovery)))?;
+        }
+        if instances > 0 {
+            super::print(&format!(
+                "tracefs: {} removed",
+                count(instances, "instance") + " of perch noise"
+            ))?;
         }
         if groups.removed > 0 {
             super::print(&format!(

@@ -30,6 +30,11 @@ impl Bar {
         Self(bar)
     }
 
+    /// Whether anybody sees it.
+    pub fn is_drawn(&self) -> bool {
+        !self.0.is_hidden()
+    }
+
     /// There are so many steps.
     pub fn has(&self, steps: u64) {
         self.0.set_length(steps.max(1));

@@ -8,6 +8,7 @@ mod fake_pmu;
 mod groups;
 mod irq;
 mod masa;
+mod noise;
 mod placement;
 mod profile;
 mod regions;

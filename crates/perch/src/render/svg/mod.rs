@@ -3,6 +3,7 @@
 
 pub mod heat;
 pub mod machine;
+pub mod noise;
 pub mod series;
 pub mod timeline;
 
