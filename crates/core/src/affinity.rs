@@ -95,6 +95,14 @@ pub trait Affinity: Send {
     /// Waits a moment for the kernel to finish a change of PUs or CPU sets.
     fn settle(&self);
 
+    /// Waits for the creation of threads and processes that has begun: they get the mask and the nice value that their
+    /// creator had then, and show only later.
+    fn settle_births(&self) {
+        for _ in 0..5 {
+            self.settle();
+        }
+    }
+
     /// Which program the process executes; `None` if that is unknown.
     fn image(&self, _process: ProcessId) -> Option<Image> {
         None

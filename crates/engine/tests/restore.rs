@@ -31,6 +31,23 @@ fn a_stop_ends_the_session_and_restores() {
 }
 
 #[test]
+fn what_was_being_created_during_a_restore_has_its_mask_back_too() {
+    let (kernel, all) = kernel(4);
+    let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
+    kernel.write().unwrap().creating = Some((thread, set("3")));
+    let (dir, acting) = live();
+    let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+    let mut session = session(&kernel, steps(2), policy, acting, false);
+    let (_, end) = run(&mut session);
+    assert!(kernel.read().unwrap().creating.is_none());
+    assert_eq!(end.restored.masks.inherited, 1, "{:?}", end.restored);
+    let masks = masks(&kernel);
+    assert_eq!(masks.len(), 2);
+    assert!(masks.values().all(|mask| *mask == all), "{masks:?}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_panic_leaves_no_masks_behind() {
     let (kernel, all) = kernel(4);
     let thread = kernel.write().unwrap().spawn(None, &all, 0.5);

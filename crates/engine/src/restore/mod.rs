@@ -72,12 +72,14 @@ pub fn restore(
         gone: BTreeMap::new(),
         alive: HashSet::new(),
         changed: HashSet::new(),
+        listed: HashSet::new(),
     };
     restoring.known_threads();
     restoring.await_execs();
     restoring.executed();
     restoring.may_have_executed();
-    restoring.descendants();
+    restoring.descendants(false);
+    restoring.late_descendants();
     RestoreReport {
         masks: restoring.report,
         irqs,
@@ -100,6 +102,8 @@ struct Restoring<'a> {
     alive: HashSet<i32>,
     /// Bound threads whose masks have changed since.
     changed: HashSet<ThreadId>,
+    /// Threads outside of the journal that were there when those were looked for first.
+    listed: HashSet<ThreadId>,
 }
 
 impl<'a> Restoring<'a> {
@@ -443,12 +447,25 @@ impl<'a> Restoring<'a> {
         foreign
     }
 
-    /// Threads that are not in the journal and have inherited a mask from one that is.
-    fn descendants(&mut self) {
+    /// Threads that were being created while their creators were given their masks back. What showed before is not looked
+    /// at again: its mask may be another process's by now.
+    fn late_descendants(&mut self) {
+        if self.report.restored == 0 {
+            return;
+        }
+        self.affinity.settle_births();
+        let first = std::mem::take(&mut self.report);
+        self.descendants(true);
+        let late = std::mem::replace(&mut self.report, first);
+        self.report.add_late(late);
+    }
+
+    /// Threads that are not in the journal and have inherited a mask from one that is; all, or those that came `late`.
+    fn descendants(&mut self, late: bool) {
         let mut seen: HashSet<ThreadId> = HashSet::new();
         let mut looks = 0;
         let mut left = Vec::new();
-        let undecided = std::mem::take(&mut self.undecided);
+        let undecided = self.undecided.clone();
         let mut older: Option<Foreign> = None;
         let mut parents = HashMap::new();
         for _ in 0..ROUNDS {
@@ -481,7 +498,8 @@ impl<'a> Restoring<'a> {
             // Read once for each process. But its threads may be in CPU sets of their own.
             let mut places = BTreeMap::<i32, Option<PuSet>>::new();
             for relative in &relatives.all {
-                if seen.contains(&relative.thread) {
+                if seen.contains(&relative.thread) || late && self.listed.contains(&relative.thread)
+                {
                     continue;
                 }
                 let (affinity, pid) = (&*self.affinity, relative.process.pid);
@@ -528,6 +546,10 @@ impl<'a> Restoring<'a> {
                     Ok(Given::Already) => self.report.already += 1,
                     Err(why) => self.report.fail(relative.thread, why.to_string()),
                 }
+            }
+            if !late {
+                let all = relatives.all.iter();
+                self.listed.extend(all.map(|relative| relative.thread));
             }
             if unexplained && !found && looks < LOOKS {
                 looks += 1;

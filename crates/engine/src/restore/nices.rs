@@ -39,12 +39,14 @@ pub(super) fn restore_nices(
         gone: HashMap::new(),
         alive: HashSet::new(),
         undecided: HashSet::new(),
+        listed: HashSet::new(),
     };
     if journal.nices().next().is_some() || journal.nice_sets().next().is_some() {
         restoring.known();
         restoring.await_execs();
         restoring.executed();
-        restoring.descendants();
+        restoring.descendants(false);
+        restoring.late_descendants();
     }
     restoring.report
 }
@@ -62,6 +64,8 @@ struct Restoring<'a> {
     alive: HashSet<i32>,
     /// Values of first threads of which it is unknown whether perch has set them, by process.
     undecided: HashSet<(i32, i32)>,
+    /// Threads outside of the journal that were there when those were looked for first.
+    listed: HashSet<ThreadId>,
 }
 
 impl Restoring<'_> {
@@ -255,8 +259,20 @@ impl Restoring<'_> {
         outcome == Outcome::Applied
     }
 
-    /// Threads that are not in the journal and have inherited a value from one that is.
-    fn descendants(&mut self) {
+    /// As for masks ([`super::Restoring::late_descendants`]).
+    fn late_descendants(&mut self) {
+        if self.report.restored == 0 {
+            return;
+        }
+        self.affinity.settle_births();
+        let first = std::mem::take(&mut self.report);
+        self.descendants(true);
+        let late = std::mem::replace(&mut self.report, first);
+        self.report.add_late(late);
+    }
+
+    /// Threads that are not in the journal and have inherited a value from one that is; all, or those that came `late`.
+    fn descendants(&mut self, late: bool) {
         let looked_at: BTreeSet<i32> = self.journal.looked_at().collect();
         let sets: Vec<NiceSetRecord> = self.journal.nice_sets().collect();
         let mut seen = HashSet::new();
@@ -297,6 +313,9 @@ impl Restoring<'_> {
             let mut found = false;
             for relative in &relatives.all {
                 let thread = relative.thread;
+                if late && self.listed.contains(&thread) {
+                    continue;
+                }
                 let Ok(nice) = self.nice(thread) else {
                     continue;
                 };
@@ -350,6 +369,10 @@ impl Restoring<'_> {
                     self.report.inherited += 1;
                     found = true;
                 }
+            }
+            if !late {
+                let all = relatives.all.iter();
+                self.listed.extend(all.map(|relative| relative.thread));
             }
             if !found {
                 return;

@@ -73,6 +73,20 @@ impl<Of> RestoreCounts<Of> {
         self.failed = again.failed;
     }
 
+    /// Adds what came of looking for threads once more, which tells of some for the second time.
+    pub(super) fn add_late(&mut self, late: Self)
+    where
+        Of: PartialEq,
+    {
+        self.restored += late.restored;
+        self.inherited += late.inherited;
+        for failed in late.failed {
+            if !self.failed.contains(&failed) {
+                self.failed.push(failed);
+            }
+        }
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.restored += other.restored;
         self.inherited += other.inherited;

@@ -97,6 +97,8 @@ pub struct Kernel {
     pub started: BTreeMap<i32, u64>,
     /// Processes that have left their family, so that only the machine knows whose they are.
     pub daemons: BTreeSet<i32>,
+    /// A thread that is creating a process, which gets this mask.
+    pub creating: Option<(ThreadId, PuSet)>,
     /// The process that leads the group of some processes.
     pub leaders: BTreeMap<i32, i32>,
 }

@@ -16,6 +16,15 @@ impl Affinity for Knob {
         kernel.loading = kernel.loading.saturating_sub(1);
     }
 
+    fn settle_births(&self) {
+        let mut kernel = self.0.write().unwrap();
+        if let Some((creator, mask)) = kernel.creating.take()
+            && let Some(child) = kernel.fork(creator, true)
+        {
+            kernel.tasks.get_mut(&child).unwrap().requested = mask;
+        }
+    }
+
     fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
         true
     }

@@ -255,6 +255,12 @@ impl Niced {
         wrong
     }
 
+    /// Gives the thread that was created last the value that its creator had when the creation began.
+    pub fn set_newest(&self, nice: i32) {
+        let mut kernel = self.0.write().unwrap();
+        kernel.tasks.values_mut().next_back().unwrap().nice = nice;
+    }
+
     /// The value of the thread that was created last.
     pub fn newest(&self) -> i32 {
         let kernel = self.0.read().unwrap();
