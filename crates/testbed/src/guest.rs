@@ -169,13 +169,6 @@ impl Guest {
         self
     }
 
-    /// Boots Debian's stable real-time kernel, which has the tracers osnoise and timerlat.
-    #[must_use]
-    pub fn real_time_kernel(mut self) -> Self {
-        self.kernel = Which::RealTime;
-        self
-    }
-
     /// Adds properties to the emulated processor, as QEMU's `-cpu MODEL,PROPERTIES` takes them.
     #[must_use]
     pub fn processor(mut self, properties: &str) -> Self {

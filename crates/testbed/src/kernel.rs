@@ -12,8 +12,6 @@ use crate::host::{cache_dir, lock, tool};
 
 /// The package that depends on the current cloud kernel.
 const META: &str = "linux-image-cloud-amd64";
-/// The same for the real-time kernel.
-const META_REAL_TIME: &str = "linux-image-rt-amd64";
 
 /// Which kernel a guest runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +21,6 @@ pub(crate) enum Which {
     Stable,
     /// The one of Debian's backports, for what the stable one cannot do yet.
     Newer,
-    /// The stable real-time one, which has tracers that the others lack.
-    RealTime,
 }
 
 /// A kernel unpacked in the cache folder.
@@ -44,18 +40,7 @@ impl Kernel {
     /// When apt knows no such package and none is in the cache, or the download fails.
     pub fn fetch() -> Result<Self> {
         static KERNEL: OnceLock<Kernel> = OnceLock::new();
-        Self::fetch_once(&KERNEL, META, &cache_dir()?, |_| Ok(Apt::of_host()))
-    }
-
-    /// The same of the real-time kernel.
-    ///
-    /// # Errors
-    /// As [`Kernel::fetch`].
-    fn fetch_real_time() -> Result<Self> {
-        static KERNEL: OnceLock<Kernel> = OnceLock::new();
-        let cache = cache_dir()?.join("real-time");
-        fs::create_dir_all(&cache)?;
-        Self::fetch_once(&KERNEL, META_REAL_TIME, &cache, |_| Ok(Apt::of_host()))
+        Self::fetch_once(&KERNEL, &cache_dir()?, |_| Ok(Apt::of_host()))
     }
 
     /// The same from Debian's backports.
@@ -66,22 +51,18 @@ impl Kernel {
         static KERNEL: OnceLock<Kernel> = OnceLock::new();
         let cache = cache_dir()?.join("newer");
         fs::create_dir_all(&cache)?;
-        Self::fetch_once(&KERNEL, META, &cache, |cache| {
-            Apt::backports(&cache.join("apt"))
-        })
+        Self::fetch_once(&KERNEL, &cache, |cache| Apt::backports(&cache.join("apt")))
     }
 
     pub(crate) fn fetch_which(which: Which) -> Result<Self> {
         match which {
             Which::Stable => Self::fetch(),
             Which::Newer => Self::fetch_newer(),
-            Which::RealTime => Self::fetch_real_time(),
         }
     }
 
     fn fetch_once(
         once: &OnceLock<Self>,
-        meta: &str,
         cache: &Path,
         sources: impl Fn(&Path) -> Result<Apt>,
     ) -> Result<Self> {
@@ -91,7 +72,7 @@ impl Kernel {
         let _lock = lock(cache, "kernel")?;
         let apt = sources(cache);
         let found = match &apt {
-            Ok(apt) => apt.behind(meta, "linux-image-")?,
+            Ok(apt) => apt.behind(META, "linux-image-")?,
             Err(_) => None,
         };
         let kernel = match (found, apt) {
