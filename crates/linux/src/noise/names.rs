@@ -119,7 +119,7 @@ fn symbols(wanted: &FxHashSet<u64>) -> FxHashMap<u64, String> {
     }
 }
 
-/// `ffffffff81114f30 t vmstat_update	[module]`
+/// `ffffffff81114f30 t vmstat_update [module]`
 fn find(symbols: impl BufRead, wanted: &FxHashSet<u64>) -> FxHashMap<u64, String> {
     let mut found = FxHashMap::default();
     for line in symbols.lines().map_while(Result::ok) {

@@ -163,7 +163,7 @@ impl Format {
     }
 }
 
-/// `	field:char next_comm[16];	offset:40;	size:16;	signed:0;`
+/// ` field:char next_comm[16]; offset:40; size:16; signed:0;`
 fn field(line: &str) -> Option<(String, Field)> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declared = parts.next()?.strip_prefix("field:")?;
