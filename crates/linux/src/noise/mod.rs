@@ -123,7 +123,9 @@ pub fn noise(
         false => None,
     };
     // Threads of a tracer that a killed perch has left would be noise.
-    tracefs.as_ref().map(tracer::instance::remove_leftovers);
+    if let Some(tracefs) = &tracefs {
+        tracer::instance::remove_leftovers(tracefs);
+    }
     let mut points = tracefs.as_ref().and_then(Points::of).map(Arc::new);
     if plan.trace && points.is_none() {
         untraced

@@ -100,20 +100,23 @@ pub struct Period {
 
 /// Intervals that differ by less than this part of them are taken for the same.
 const TOLERANCE: f64 = 0.05;
-/// For fewer starts no period is told.
+/// Fewer starts have no period.
 const FEW: usize = 8;
 /// How many followers of each start are looked at: with several sources, the next one is not of the same source.
 const FOLLOWERS: usize = 24;
-/// At most so many starts are looked at.
+/// At most this many starts are looked at.
 const MANY: usize = 20_000;
 /// A period must hold for this share of the starts beyond what chance gives.
 const ENOUGH: f64 = 0.4;
-/// Of periods that hold about as well, the shortest is the period and others are its multiples, for which more delay is
-/// tolerated.
+/// What is tolerated grows with the interval. Where it is so much that starts at random would be followed more often than
+/// this, an interval says nothing.
+const MOST_CHANCE: f64 = 0.5;
+/// An interval is a multiple of the period if this share of the starts that have a follower after it have one after the
+/// period too.
 const AS_WELL: f64 = 0.75;
-/// The most common interval may be so many periods.
+/// The most common interval is at most this multiple of the period.
 const MULTIPLES: u32 = FOLLOWERS as u32;
-/// So many candidates are examined.
+/// This many candidates are examined.
 const CANDIDATES: usize = 48;
 
 /// The dominant period of starts in rising order (nanoseconds): the shortest interval after which most starts are
@@ -126,25 +129,30 @@ pub fn period(starts: &[u64]) -> Option<Period> {
     }
     let rate = (starts.len() - 1) as f64 / (last - first) as f64;
     let judge = |lag: f64| {
-        let (holds, length) = support(starts, lag)?;
         // As many would be followed if starts came at random at this rate.
         let chance = 1.0 - (-rate * 2.0 * TOLERANCE * lag).exp();
-        let beyond = (holds - chance) / (1.0 - chance).max(1e-9);
-        (beyond >= ENOUGH).then_some((beyond, holds, length))
+        if chance > MOST_CHANCE {
+            return None;
+        }
+        let found = followed(starts, lag)?;
+        let beyond = (found.share - chance) / (1.0 - chance).max(1e-9);
+        (beyond >= ENOUGH).then_some((beyond, found))
     };
-    let mut best: Vec<(f64, f64, u64)> = candidates(starts).into_iter().filter_map(judge).collect();
-    // Among many others, intervals of one period may be less common than those of several.
-    let top = best.iter().max_by(|a, b| a.0.total_cmp(&b.0)).copied()?;
-    let parts = (2..=MULTIPLES).map(|part| top.2 as f64 / f64::from(part));
-    best.extend(parts.filter_map(judge));
-    let most = best.iter().map(|found| found.0).fold(0.0, f64::max);
-    let shortest = best
-        .into_iter()
-        .filter(|found| found.0 >= AS_WELL * most)
-        .min_by_key(|found| found.2)?;
+    let judged = candidates(starts).into_iter().filter_map(judge);
+    let (_, top) = judged.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    // A multiple of the period holds as well, or better: more delay is tolerated, and starts near the end do not count.
+    // So it is asked of the same starts whether a part of the interval holds for them.
+    let part = (2..=MULTIPLES).rev().find_map(|part| {
+        let lag = top.length as f64 / f64::from(part);
+        let found = followed(starts, lag)?;
+        let both = top.starts.iter();
+        let both = both.filter(|start| found.starts.binary_search(start).is_ok());
+        (both.count() as f64 >= AS_WELL * top.starts.len() as f64).then_some(found)
+    });
+    let found = part.unwrap_or(top);
     Some(Period {
-        nanoseconds: shortest.2,
-        share: shortest.1,
+        nanoseconds: found.length,
+        share: found.share,
     })
 }
 
@@ -167,12 +175,21 @@ fn candidates(starts: &[u64]) -> Vec<f64> {
         .collect()
 }
 
-/// The share of starts that another one follows after this time, and the median of the intervals to the nearest such.
-/// Starts too near the end to be followed do not count.
-fn support(starts: &[u64], lag: f64) -> Option<(f64, u64)> {
+/// Starts that another one follows after some time.
+struct Followed {
+    /// Their places, rising.
+    starts: Vec<usize>,
+    /// Their share of all that are not too near the end to be followed.
+    share: f64,
+    /// The median of the intervals to the nearest follower, in nanoseconds.
+    length: u64,
+}
+
+/// The starts that another one follows after this time.
+fn followed(starts: &[u64], lag: f64) -> Option<Followed> {
     let last = *starts.last()?;
     let (low, high) = (lag * (1.0 - TOLERANCE), lag * (1.0 + TOLERANCE));
-    let mut intervals = Vec::new();
+    let (mut places, mut intervals) = (Vec::new(), Vec::new());
     let mut asked = 0usize;
     for (at, start) in starts.iter().enumerate() {
         if (last - start) as f64 <= low {
@@ -189,14 +206,20 @@ fn support(starts: &[u64], lag: f64) -> Option<(f64, u64)> {
                 let off = |interval: u64| (interval as f64 - lag).abs();
                 off(*a).total_cmp(&off(*b))
             });
-        intervals.extend(near);
+        if let Some(interval) = near {
+            places.push(at);
+            intervals.push(interval);
+        }
     }
     if asked < FEW / 2 || intervals.is_empty() {
         return None;
     }
-    let share = intervals.len() as f64 / asked as f64;
     intervals.sort_unstable();
-    Some((share, percentile(&intervals, 50)))
+    Some(Followed {
+        share: places.len() as f64 / asked as f64,
+        starts: places,
+        length: percentile(&intervals, 50),
+    })
 }
 
 #[cfg(test)]
@@ -227,7 +250,7 @@ mod tests {
         fn a_period_is_found_among_other_starts(
             length in 100_000u64..50_000_000,
             jitter in proptest::collection::vec(-0.01..0.01f64, 100..400),
-            others in proptest::collection::vec(0.0..1.0f64, 0..20),
+            others in proptest::collection::vec(0.0..1.0f64, 0..60),
         ) {
             let mut starts: Vec<u64> = jitter
                 .iter()
