@@ -347,50 +347,6 @@ impl Affinity for Strangers {
     }
 }
 
-/// A kernel on which a child of the first thread was being created while that thread got its value back.
-struct Creating(Niced);
-
-impl Affinity for Creating {
-    fn settle(&self) {}
-
-    fn settle_births(&self) {
-        self.0.run(&NiceOp::Fork {
-            of: 0,
-            own_process: true,
-        });
-        self.0.set_newest(10);
-    }
-
-    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
-        self.0.mask(thread)
-    }
-
-    fn change(&mut self, change: &MaskChange) -> Outcome {
-        self.0.change(change)
-    }
-
-    fn weights(&mut self) -> Option<&mut dyn Weights> {
-        self.0.weights()
-    }
-
-    fn allowed(&self, thread: ThreadId) -> Option<PuSet> {
-        self.0.allowed(thread)
-    }
-
-    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
-        true
-    }
-
-    fn descendants(
-        &self,
-        session: &str,
-        processes: &[ProcessId],
-        known: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Descendant>, MaskError> {
-        self.0.descendants(session, processes, known)
-    }
-}
-
 #[test]
 fn what_was_being_created_during_a_restore_has_its_value_back_too() {
     let (kernel, ids) = Niced::new();
@@ -401,7 +357,8 @@ fn what_was_being_created_during_a_restore_has_its_value_back_too() {
     session.run(&mut ()).unwrap();
     let killed = kernel.take_killed().unwrap();
     let journal = Journal::parse(&killed[0]).unwrap();
-    let weights = restore(&mut Creating(kernel.clone()), &journal, None).weights;
+    kernel.is_creating(ids[0], 10);
+    let weights = restore(&mut kernel.clone(), &journal, None).weights;
     assert_eq!((weights.restored, weights.inherited), (3, 1), "{weights:?}");
     assert_eq!(kernel.newest(), 0);
     assert_eq!(kernel.nice(ids[0]), Ok(0));

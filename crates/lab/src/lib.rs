@@ -19,7 +19,7 @@ pub mod figure;
 mod judge;
 pub mod kept;
 pub mod measure;
-mod page;
+pub mod page;
 pub mod parallel;
 pub mod phases;
 pub mod placement;

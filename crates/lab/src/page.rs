@@ -134,7 +134,8 @@ fn add(text: &mut String, more: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(more);
 }
 
-fn escape(text: &str) -> String {
+/// Text as it stands in HTML, in attributes too.
+pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

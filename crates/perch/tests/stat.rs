@@ -507,3 +507,29 @@ fn a_simulated_machine_s_series_is_the_same_as_its_recording_s() {
     }
     assert!(number(&totals["all"]["counts"]["instructions"]["value"]) > 0.0);
 }
+
+#[test]
+fn all_threads_have_one_row() {
+    let children = "for i in 1 2 3 4 5 6; do /bin/true; done";
+    let output = Stat::new().run(&[
+        "--by",
+        "all",
+        "-e",
+        "page-faults",
+        "--",
+        "sh",
+        "-c",
+        children,
+    ]);
+    let text = said(&output);
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("all"))
+        .collect();
+    assert!(rows.len() == 1 && rows[0].starts_with("all  "), "{text}");
+    // Its count has no mark of a lower bound, since it is that of the whole program.
+    assert!(
+        !text.contains('>') && !text.contains(" 0 threads"),
+        "{text}"
+    );
+}

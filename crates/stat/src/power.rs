@@ -29,7 +29,7 @@ impl PartPower {
         self.energy * 1e9 / self.time.max(1) as f64
     }
 
-    /// Adds an interval (nanoseconds) with so many joules, or watts of a sensor of power.
+    /// Adds an interval (nanoseconds): its joules, or the watts of a sensor of power.
     fn add(&mut self, interval: u64, value: f64) {
         let seconds = interval as f64 / 1e9;
         let (energy, power) = match self.is_sampled {

@@ -169,7 +169,7 @@ impl Series {
         }
         line.cpu_time = line.cpu_time.saturating_add(row.amounts.cpu_time);
         let from = row.at.saturating_sub(row.interval);
-        // The row that says so may have been dropped with its round.
+        // The row that has the mark may have been dropped with its round.
         if line.phase != row.phase {
             line.phase = row.phase;
             line.changes.push(from);

@@ -1,5 +1,5 @@
 //! Noise of known truth: a thread bound to one PU that wakes up in a fixed period and computes for a fixed CPU time. It
-//! says of each burst when it woke up and how much CPU time it really took, so whoever measures noise can be judged by
+//! says of each burst when it woke up and how much CPU time it really took, so a measurement of noise can be judged by
 //! what happened instead of by what was asked for.
 
 use std::{hint::black_box, time::Duration};

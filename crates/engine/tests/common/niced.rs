@@ -58,6 +58,8 @@ struct Tasks {
     /// Whether origins say when.
     timed: bool,
     groups: BTreeMap<String, Weight>,
+    /// A thread that is creating a process, which gets this value.
+    creating: Option<(ThreadId, i32)>,
     killer: Killer,
     /// Threads that another process has given a value since perch looked last, or that were born since: what happens to
     /// these once more shows nowhere.
@@ -255,10 +257,9 @@ impl Niced {
         wrong
     }
 
-    /// Gives the thread that was created last the value that its creator had when the creation began.
-    pub fn set_newest(&self, nice: i32) {
-        let mut kernel = self.0.write().unwrap();
-        kernel.tasks.values_mut().next_back().unwrap().nice = nice;
+    /// A thread is creating a process, which gets this value.
+    pub fn is_creating(&self, creator: ThreadId, nice: i32) {
+        self.0.write().unwrap().creating = Some((creator, nice));
     }
 
     /// The value of the thread that was created last.
@@ -349,6 +350,14 @@ impl WeightGroups for Niced {
 
 impl Affinity for Niced {
     fn settle(&self) {}
+
+    fn settle_births(&self) {
+        let mut kernel = self.0.write().unwrap();
+        if let Some((creator, nice)) = kernel.creating.take() {
+            let (parent, fair) = (kernel.tasks[&creator].pid, kernel.tasks[&creator].fair);
+            kernel.spawn(None, parent, nice, fair);
+        }
+    }
 
     fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
         true

@@ -63,7 +63,7 @@ pub enum What {
     Work(SourceId),
     /// That function has returned.
     WorkDone,
-    /// A handler of an NMI has run for so many nanoseconds.
+    /// A handler of an NMI has run for this time, in nanoseconds.
     Nmi(SourceId, u64),
     /// Events are missing here.
     Lost,

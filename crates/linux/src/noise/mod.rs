@@ -39,9 +39,9 @@ use trace::{Trace, Traced};
 use tracefs::Tracefs;
 use walk::Walked;
 
-/// So many events of all PUs are kept: 32 bytes each.
+/// At most this many events of all PUs are kept, 32 bytes each.
 const EVENTS: usize = 12 << 20;
-/// So many interruptions, or quanta of fixed time, of a PU are kept.
+/// At most this many interruptions, or quanta of fixed time, of a PU are kept.
 const RESULTS: usize = 8 << 20;
 
 /// How often threads are looked at that have not ended in time.
@@ -87,7 +87,7 @@ pub struct PuNoise {
     pub sources: Vec<Share>,
     /// Steal time of the PU meanwhile, in nanoseconds.
     pub steal: u64,
-    /// Events that were lost: sources may have taken more than is told.
+    /// Events that were lost: sources may have taken more than is reported.
     pub lost_events: u64,
     /// Whether there was no more room for results before the time was over.
     pub full: bool,
@@ -285,7 +285,7 @@ impl Worker {
     }
 }
 
-/// Binds the calling thread and begins to record what runs beside it.
+/// Binds the calling thread and begins to record what else runs on that PU.
 fn prepare(pu: u32, points: Option<&Arc<Points>>) -> Result<Option<Trace>, MachineError> {
     bind(pu).map_err(|error| MachineError::Io {
         what: format!("binding a thread to PU {pu}, which may be offline or not in perch's cpuset"),

@@ -60,13 +60,13 @@ pub struct Measured {
 /// The usual lengths in nanoseconds.
 const FWQ: u64 = 2_000;
 const FTQ: u64 = 1_000_000;
-/// A quantum is at least so many times as long as reading the clock takes.
+/// A quantum is at least this many times as long as reading the clock takes.
 const CLOCKS: f64 = 20.0;
 /// The least threshold in nanoseconds.
 const LEAST: u64 = 1_000;
 /// Unless the user says otherwise, an FWQ quantum that takes longer by this part of it was interrupted.
 const PART: f64 = 0.5;
-/// An FTQ quantum was interrupted if it lost so many times what undisturbed ones lose: those that lost less than 9 in 10.
+/// An FTQ quantum was interrupted if it lost this many times what undisturbed ones lose: those that lost less than 9 in 10.
 const TIMES: u64 = 3;
 /// From one look at the ring and the clock's limit to the next, in nanoseconds of measuring.
 pub const LOOK: u64 = 10_000_000;
@@ -264,7 +264,7 @@ fn join(windows: &mut Vec<(u64, u64)>) {
 mod tests {
     use super::*;
 
-    /// Looks until so many quanta of time have passed.
+    /// Breaks at this look.
     fn looks(mut left: u32) -> impl FnMut(u64, usize) -> ControlFlow<()> {
         move |_, _| {
             left -= 1;

@@ -75,7 +75,7 @@ impl Walk {
     fn pass(&mut self, event: &Event) {
         match event.what {
             What::Nmi(source, took) => {
-                // It is told of when it is over.
+                // The kernel reports it at its end.
                 let took = took.min(event.time.saturating_sub(self.since));
                 self.until(event.time - took);
                 self.stack.push(Run {

@@ -5,6 +5,7 @@ use crate::{args::PowerArgs, command, exit, processor, render};
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 use perch_core::{Launch, Machine, Module, Wake, metric::names};
+use perch_engine::limiter::Limiter;
 use perch_linux::{
     LinuxMachine,
     energy::EnergyModule,
@@ -61,9 +62,9 @@ pub fn power(args: &PowerArgs) -> Result<ExitCode> {
         let mut machine = plan.machine(EnergyModule::open(Path::new("/sys"))?)?;
         machine.stay(Some(Instant::now() + time));
         let run = plan.drive(&mut machine, None)?;
-        if run.stopped {
+        if let Some(signal) = run.stopped {
             return Err(exit::Stopped {
-                signal: Signal::SIGINT as i32,
+                signal,
                 left: "the program was not started",
             }
             .into());
@@ -81,7 +82,7 @@ pub fn power(args: &PowerArgs) -> Result<ExitCode> {
         (status, _) => status,
     };
     let told = Told {
-        title: plan.title(),
+        title: stat::title(&args.program, &args.pids).unwrap_or_else(|| "this machine".to_owned()),
         measured_by,
         interval: args.interval,
         took: run.took,
@@ -123,8 +124,8 @@ struct Run {
     instructions: Option<f64>,
     /// The program's wait status, if it has ended.
     status: Option<i32>,
-    /// The user asked to stop.
-    stopped: bool,
+    /// The signal by which the user asked to stop.
+    stopped: Option<i32>,
     /// `--for` ended it.
     cut_short: bool,
     took: Duration,
@@ -181,10 +182,12 @@ impl Plan<'_> {
         };
         let mut collector = Collector::new(options, self.profile.clone());
         let mut power = Power::default();
+        let mut limiter = Limiter::default();
         let start = Instant::now();
         loop {
             let wake = machine.wait(self.args.interval)?;
-            let observation = machine.observe()?;
+            let mut observation = machine.observe()?;
+            limiter.limit(observation.at, &mut observation.remarks);
             for remark in &observation.remarks {
                 exit::say(&remark.text);
             }
@@ -192,9 +195,9 @@ impl Plan<'_> {
             collector.take(&observation, &machine.topology());
             let took = start.elapsed();
             let (status, stopped, cut_short) = match wake {
-                Wake::Ended(status) => (status, false, false),
-                Wake::Stop(_) => (None, true, false),
-                Wake::Period if most.is_some_and(|most| took >= most) => (None, false, true),
+                Wake::Ended(status) => (status, None, false),
+                Wake::Stop(signal) => (None, Some(signal), false),
+                Wake::Period if most.is_some_and(|most| took >= most) => (None, None, true),
                 Wake::Period => continue,
             };
             let all = collector.totals().all();
@@ -207,21 +210,6 @@ impl Plan<'_> {
                 cut_short,
                 took,
             });
-        }
-    }
-
-    fn title(&self) -> String {
-        let words = self.args.program.iter();
-        let words: Vec<String> = words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        match (words.is_empty(), self.args.pids.is_empty()) {
-            (false, _) => words.join(" "),
-            (true, false) => {
-                let pids: Vec<String> = self.args.pids.iter().map(ToString::to_string).collect();
-                format!("PID {}", pids.join(", "))
-            }
-            (true, true) => "this machine".to_owned(),
         }
     }
 }

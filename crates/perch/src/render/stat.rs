@@ -9,7 +9,7 @@ use crate::command::stat::wanted::Wanted;
 use perch_core::MetricScope;
 use perch_linux::launch::Usage;
 use perch_stat::{
-    Amounts, By, Collector, Readings, Row, RowMetrics, Totals,
+    Amounts, By, Collector, Readings, Row, RowMetrics, Total, Totals,
     text::{self, MISSING, PARTIAL, block, cells, count_text, fits, header, short},
 };
 use statrs::statistics::Statistics;
@@ -182,7 +182,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
         out += &header(&columns);
     }
     out.push('\n');
-    let entities = totals.by_cpu_time();
+    let entities = shown(by, totals);
     let mut line = |leading: &str, amounts: &Amounts, readings: &Readings, interval: u64| {
         let metrics = collector.metrics(amounts, readings, interval);
         let texts = texts(wanted, amounts, &metrics);
@@ -227,6 +227,14 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     out
 }
 
+/// The rows of totals. One for all threads would be a part of `all`, which has those too that were too short-lived for rows.
+fn shown(by: By, totals: &Totals) -> Vec<&Total> {
+    match by == By::All && totals.is_whole() {
+        true => Vec::new(),
+        false => totals.by_cpu_time(),
+    }
+}
+
 /// How long it was counted, and what the program took.
 fn took(heading: &Heading) -> String {
     let counted = heading.took.as_secs_f64();
@@ -260,8 +268,7 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         );
         out += &wrapped("~  ", &text);
     }
-    let partial = totals
-        .by_cpu_time()
+    let partial = shown(wanted.by, totals)
         .iter()
         .any(|total| total.amounts.is_partial() && !total.amounts.values.is_empty());
     if partial {
@@ -287,14 +294,17 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         let known = all.cpu_time as f64;
         let share = 100.0 * totals.unmeasured as f64 / (known + totals.unmeasured as f64);
         if share >= 0.05 {
-            let text = format!(
-                "{:.3} s of CPU time ({share:.1} %) are in no row: that of {} too short-lived to be observed, and the \
-                 last moments of threads{}",
-                totals.unmeasured as f64 / 1e9,
-                count(
-                    usize::try_from(totals.unseen).unwrap_or(usize::MAX),
-                    "thread"
+            let unseen = match usize::try_from(totals.unseen).unwrap_or(usize::MAX) {
+                0 => String::new(),
+                number => format!(
+                    "that of {} too short-lived to be observed, and ",
+                    count(number, "thread")
                 ),
+            };
+            let text = format!(
+                "{:.3} s of CPU time ({share:.1} %) are in no row: {}the last moments of threads{}",
+                totals.unmeasured as f64 / 1e9,
+                unseen,
                 if totals.is_whole() {
                     "; they are counted in `all`"
                 } else {

@@ -201,7 +201,7 @@ fn what_cannot_be_read_is_said() {
     let (periods, said) = page_of(&whole);
     assert!(!said.contains("recording"), "{said}");
     assert!(periods > 3);
-    // Cut in the middle of its last line but one.
+    // Cut within its last line but one.
     let end = whole.trim_end().rfind('\n').unwrap();
     let (read, said) = page_of(&whole[..end - 40]);
     assert_eq!(read, periods - 1);

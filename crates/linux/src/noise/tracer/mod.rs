@@ -32,7 +32,7 @@ use std::{
 const READ: Duration = Duration::from_millis(250);
 /// Bytes of a PU's buffer in KiB: some 20,000 lines.
 const BUFFER: &str = "2048";
-/// So many lines are kept of all PUs.
+/// At most this many lines of all PUs are kept.
 const LINES: usize = 8 << 20;
 
 /// One of the kernel's tracers.
@@ -81,7 +81,7 @@ pub fn remove_leftovers() -> usize {
 /// Runs a tracer on some PUs. `wait` is called with a time and waits as long or less; it asks to stop by `Break`.
 ///
 /// # Errors
-/// Not root, a kernel without the tracer, somebody else who uses it, PUs on which it is not to run.
+/// Not root, a kernel without the tracer, another process that uses it, PUs on which it is not to run.
 pub fn run(
     tracer: Tracer,
     pus: &PuSet,

@@ -7,7 +7,7 @@ use perch_linux::noise::{
 };
 use serde::Serialize;
 
-/// So many of the longest interruptions of each PU are listed.
+/// How many of the longest interruptions of each PU are listed.
 const LONGEST: usize = 10;
 
 /// What noise was measured with.

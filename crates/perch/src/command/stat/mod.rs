@@ -34,6 +34,7 @@ use perch_profile::Profile;
 use perch_stat::{Collector, Totals};
 use regions::{Found, Regions};
 use std::{
+    ffi::OsString,
     path::Path,
     process::ExitCode,
     sync::Arc,
@@ -274,24 +275,25 @@ pub(super) fn wait_for_end(machine: &mut LinuxMachine) -> Result<Option<i32>> {
     }
 }
 
+/// What is counted: the program, or the processes; `None` without either.
+pub(super) fn title(program: &[OsString], pids: &[i32]) -> Option<String> {
+    if !program.is_empty() {
+        let words: Vec<_> = program.iter().map(|word| word.to_string_lossy()).collect();
+        return Some(words.join(" "));
+    }
+    let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+    (!pids.is_empty()).then(|| format!("PID {}", pids.join(", ")))
+}
+
 fn heading(args: &StatArgs, counting: &str, end: &End, usage: Option<Usage>) -> Heading {
-    let words: Vec<String> = args
-        .program
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let title = match (&args.from, words.is_empty(), args.pids.is_empty()) {
+    let of_targets = || title(&args.program, &args.pids);
+    let title = match (&args.from, &args.cgroup, &args.sim, &args.workload) {
         (Some(file), ..) => file.display().to_string(),
-        (None, false, _) => words.join(" "),
-        (None, true, false) => {
-            let pids: Vec<String> = args.pids.iter().map(ToString::to_string).collect();
-            format!("PID {}", pids.join(", "))
+        (None, Some(group), ..) => format!("control group {group}"),
+        (None, None, Some(machine), Some(workload)) => {
+            format!("{workload} on a simulated {machine}")
         }
-        (None, true, true) => match (&args.cgroup, &args.sim, &args.workload) {
-            (Some(group), ..) => format!("control group {group}"),
-            (None, Some(machine), Some(workload)) => format!("{workload} on a simulated {machine}"),
-            _ => "this machine".to_owned(),
-        },
+        _ => of_targets().unwrap_or_else(|| "this machine".to_owned()),
     };
     Heading {
         title,

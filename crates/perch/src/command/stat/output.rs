@@ -31,7 +31,7 @@ enum Form {
     Parquet,
 }
 
-/// Prints rows as they come, and totals; feeds the files beside them.
+/// Prints rows as they come, and totals; feeds picture and timeline.
 pub struct Printer {
     form: Form,
     wanted: Wanted,

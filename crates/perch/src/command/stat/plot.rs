@@ -17,6 +17,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use perch_core::{MetricName, MetricScope, text::printable};
+use perch_lab::page::escape;
 use perch_stat::{
     Row,
     series::{Line, Series},
@@ -110,11 +111,7 @@ impl Plot {
 
 /// A page that is the picture, and needs nothing else.
 fn page(title: &str, svg: &str) -> String {
-    let title = printable(title);
-    let title = title
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
+    let title = escape(&printable(title));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\nbody {{ \
          margin: 1em; background: #fff; }}\nsvg {{ max-width: 100%; height: auto; }}\n</style>\n</head>\n<body>\n\

@@ -42,8 +42,8 @@ pub fn stat(args: &StatArgs, machine: &str, workload: &str) -> Result<ExitCode> 
     })
 }
 
-/// Event sets that take turns, one an interval, as on a machine without a counter for each event: a simulated one counts all
-/// of them.
+/// Event sets in rotation, one an interval, as on a machine without a counter for each event: a simulated one counts all of
+/// them.
 struct Rotation {
     /// The aliases of each set.
     sets: Vec<HashSet<Arc<str>>>,
@@ -62,7 +62,7 @@ impl Rotation {
         }
     }
 
-    /// Leaves what the set counts whose turn it is.
+    /// Leaves the counts of the set of this interval.
     fn turn(&mut self, observation: &mut Observation) {
         if self.sets.len() < 2 {
             return;

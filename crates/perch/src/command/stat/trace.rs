@@ -26,7 +26,7 @@ pub struct Trace {
     trace: Option<CounterTrace<BufWriter<File>>>,
     path: PathBuf,
     columns: Vec<Column>,
-    /// How many event sets take turns.
+    /// How many event sets are in rotation.
     turns: u64,
     /// Whether changes of phase are looked for.
     phases: bool,

@@ -59,7 +59,7 @@ function span(plot, column) {
   return [from, Math.max(to, from)];
 }
 
-// Round steps: about so many between two values.
+// Round steps: about this many between two values.
 function ticks(from, to, about) {
   const rough = Math.max(to - from, 1e-9) / about;
   const size = 10 ** Math.floor(Math.log10(rough));

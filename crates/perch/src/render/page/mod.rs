@@ -15,6 +15,7 @@ mod values;
 use super::svg::COLOURS;
 use course::Course;
 use data::{Page, Quantity};
+use perch_lab::page::escape;
 use std::fmt::Write;
 use totals::Totals;
 
@@ -89,7 +90,7 @@ fn filled(title: &str, data: &str) -> String {
         );
     }
     colours += " }\n";
-    let title = title.replace('&', "&amp;").replace('<', "&lt;");
+    let title = escape(title);
     // In one pass: what is filled in may look like one of the marks.
     let mut page = String::with_capacity(FRAME.len() + STYLE.len() + data.len() + 50_000);
     for (at, part) in FRAME.split("@@").enumerate() {
@@ -108,7 +109,7 @@ fn filled(title: &str, data: &str) -> String {
     page
 }
 
-/// To so many digits: more are noise, and make the page longer.
+/// Rounds to this many digits: more are noise, and make the page longer.
 fn round(value: f64, digits: u8) -> f32 {
     if value == 0.0 || !value.is_finite() {
         return value as f32;

@@ -53,7 +53,7 @@ function drawPlacement(canvas, plot) {
   }
 }
 
-// Text that takes about so many pixels.
+// Text cut to about this many pixels.
 function fitting(text, pixels) {
   const most = Math.max(1, Math.floor(pixels / 6.2));
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;

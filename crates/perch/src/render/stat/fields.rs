@@ -7,7 +7,7 @@ use perch_stat::Row;
 /// What is in a column, and how CSV writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Seconds, with so many decimals.
+    /// Seconds, with this many decimals.
     Seconds(usize),
     /// A number of something.
     Whole,

@@ -23,7 +23,7 @@ pub struct Labels<'a> {
     pub columns: &'a [String],
     /// What lines are about, such as "threads".
     pub kind: &'a str,
-    /// How many event sets take turns.
+    /// How many event sets are in rotation.
     pub turns: usize,
     /// The name of a line.
     pub name: &'a dyn Fn(&Line) -> String,
@@ -38,7 +38,7 @@ const NAMES: i32 = 170;
 /// Pixels of a chart's height, and from one to the next.
 const HEIGHT: i32 = 84;
 const NEXT: i32 = HEIGHT + 34;
-/// A line has at most so many points: one for two pixels.
+/// The most points of a line: one for two pixels.
 const POINTS: u64 = WIDTH as u64 / 2;
 /// Charts that are drawn; further columns are only named.
 const CHARTS: usize = 32;

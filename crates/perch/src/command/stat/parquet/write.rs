@@ -114,7 +114,7 @@ impl Writer {
     fn group(&mut self) -> Result<()> {
         let written = self.try_group();
         if written.is_err() {
-            // Half a row group spoils the file: it cannot be gone on with.
+            // Half a row group spoils the file: nothing can be written after it.
             self.file = None;
         }
         written.with_context(|| self.cannot())
