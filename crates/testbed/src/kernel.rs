@@ -172,6 +172,8 @@ impl Kernel {
     /// # Errors
     /// When apt does not have them any more, or the download fails.
     pub(crate) fn headers(&self) -> Result<PathBuf> {
+        // Two modules may be built at once, each under a lock of its own.
+        let _lock = lock(&self.dir, "headers")?;
         let root = self.dir.join("headers");
         let tree = root
             .join("usr/src")
