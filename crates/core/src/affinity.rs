@@ -1,6 +1,6 @@
 //! Changes affinity masks of threads and interrupts, and never overwrites a mask that another process set.
 
-use crate::{Irqs, Outcome, ProcessId, PuSet, ThreadId, Weights};
+use crate::{Irqs, Outcome, ProcessId, PuSet, Settings, ThreadId, Weights};
 use serde::{Deserialize, Serialize};
 
 /// Sets `thread`'s mask to `set`, if it is still `expect`.
@@ -88,6 +88,14 @@ pub trait Affinity: Send {
     fn weights(&mut self) -> Option<&mut dyn Weights> {
         None
     }
+
+    /// Access to settings of the machine; `None` on machines without them, such as simulations and recordings.
+    fn settings(&mut self) -> Option<&mut dyn Settings> {
+        None
+    }
+
+    /// Has perch itself run on these PUs, or where it ran before if there are none. Needs no journal: it ends with perch.
+    fn place_own(&mut self, _pus: Option<&PuSet>) {}
 
     /// The PUs that are online and in the thread's CPU set; `None` if that is unknown.
     fn allowed(&self, thread: ThreadId) -> Option<PuSet>;

@@ -23,6 +23,7 @@ pub mod plan;
 pub mod policy;
 pub mod pu_set;
 pub mod remark;
+pub mod setting;
 pub mod snapshot;
 mod suggest;
 pub mod text;
@@ -50,8 +51,12 @@ pub use plan::{Action, ActionKind, Binding, Outcome, Plan, Reason};
 pub use policy::Policy;
 pub use pu_set::PuSet;
 pub use remark::{Remark, Scope, Severity};
+pub use setting::{
+    Setting, SettingBinding, SettingChange, SettingChoices, SettingSample, SettingState,
+    SettingValue, Settings,
+};
 pub use snapshot::{PuLoad, Snapshot, ThreadState, Unmanaged};
-pub use thread::{ProcessId, ThreadId, ThreadInfo};
+pub use thread::{ProcessId, Role, ThreadId, ThreadInfo};
 pub use topology::Topology;
 pub use units::{ShareLevel, SharingDomain, UnitClass, UnitDomains};
 pub use weight::{GroupChange, NiceChange, NiceSample, Weight, WeightGroups, Weights};

@@ -99,6 +99,33 @@ pub trait Machine: Send {
         }
     }
 
+    /// Says whether settings of the machine are to be observed ([`Observation::settings`]).
+    ///
+    /// # Errors
+    /// A machine that has none.
+    fn watch_settings(&mut self, watch: bool) -> Result<(), MachineError> {
+        match watch {
+            false => Ok(()),
+            true => Err(MachineError::Other(
+                "this machine has no settings to change: choose another policy".to_owned(),
+            )),
+        }
+    }
+
+    /// Says whether threads that belong to no target are to be followed besides, as those of the operating system
+    /// ([`Role`](crate::Role)).
+    ///
+    /// # Errors
+    /// A machine that has no others; a user who may not change their masks.
+    fn watch_system(&mut self, watch: bool) -> Result<(), MachineError> {
+        match watch {
+            false => Ok(()),
+            true => Err(MachineError::Other(
+                "this machine has no operating system whose threads could be moved: choose another policy".to_owned(),
+            )),
+        }
+    }
+
     /// Starts, attaches and detaches; `None` for machines whose threads are given (simulations, recordings).
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         None

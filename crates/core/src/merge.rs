@@ -57,6 +57,12 @@ impl Observation {
             Clone::clone_from,
         );
         merge(
+            &mut self.settings,
+            &later.settings,
+            |sample| sample.setting.clone(),
+            Clone::clone_from,
+        );
+        merge(
             &mut self.readings,
             &later.readings,
             |reading| (reading.subject, reading.name.clone()),
@@ -283,6 +289,7 @@ mod tests {
                 pid: tid,
                 name: "worker".into(),
                 process: "app".into(),
+                role: crate::Role::default(),
             },
             interval: 100,
             cpu_time,

@@ -1,8 +1,8 @@
 //! What a machine saw in one interval.
 
 use crate::{
-    Count, IrqSample, Metrics, NiceSample, ProcessId, PuSet, Reading, Remark, ThreadId, ThreadInfo,
-    Topology,
+    Count, IrqSample, Metrics, NiceSample, ProcessId, PuSet, Reading, Remark, SettingSample,
+    ThreadId, ThreadInfo, Topology,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -175,6 +175,9 @@ pub struct Observation {
     /// The nice values of threads; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nices: Vec<NiceSample>,
+    /// Settings of the machine; empty if they were not observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingSample>,
     /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,

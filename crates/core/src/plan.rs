@@ -1,6 +1,6 @@
 //! What a policy asks for, and what became of it.
 
-use crate::{IrqBinding, MetricName, PuSet, Remark, ThreadId, Weight};
+use crate::{IrqBinding, MetricName, PuSet, Remark, SettingBinding, ThreadId, Weight};
 use serde::{Deserialize, Serialize};
 
 /// Why, in a sentence and in the numbers behind it.
@@ -95,6 +95,12 @@ pub struct Plan {
     /// What else is done to threads, at most one action of a kind a thread. What is not in the plan is undone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
+    /// Settings of the machine, each at most once; those without a binding get the values back that they had before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingBinding>,
+    /// Where perch itself shall run; `None` for wherever it ran before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<PuSet>,
     /// Reasons for releasing threads that were bound; optional, for explanation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<(ThreadId, Reason)>,

@@ -34,6 +34,16 @@ pub trait Policy: Send {
         false
     }
 
+    /// Whether it decides about settings of the machine ([`Snapshot::settings`]), which machines observe only then.
+    fn wants_settings(&self) -> bool {
+        false
+    }
+
+    /// Whether it places the threads of the operating system too ([`Role`](crate::Role)), which are observed only then.
+    fn wants_system(&self) -> bool {
+        false
+    }
+
     /// Whether it decides by names alone, with nothing measured: then sessions do not wait for a whole period before they
     /// ask it for the first time.
     fn decides_at_once(&self) -> bool {

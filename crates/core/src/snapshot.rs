@@ -1,8 +1,8 @@
 //! All that a policy may know.
 
 use crate::{
-    IrqLoad, Metrics, Outcome, PuSet, Sharing, ThreadId, ThreadInfo, Thresholds, Topology,
-    UnitDomains,
+    IrqLoad, Metrics, Outcome, PuSet, SettingState, Sharing, ThreadId, ThreadInfo, Thresholds,
+    Topology, UnitDomains,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -88,6 +88,9 @@ pub struct Snapshot {
     /// Interrupts of devices, by rising number; empty if they were not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irqs: Vec<IrqLoad>,
+    /// Settings of the machine, in order; empty if they were not observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingState>,
     /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,

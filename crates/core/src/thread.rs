@@ -38,4 +38,29 @@ pub struct ThreadInfo {
     pub name: Arc<str>,
     /// Its process's name.
     pub process: Arc<str>,
+    /// On whose behalf it runs.
+    #[serde(default, skip_serializing_if = "Role::is_program")]
+    pub role: Role,
+}
+
+/// On whose behalf a thread runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It belongs to a program that was given to perch.
+    #[default]
+    Program,
+    /// It belongs to no such program: a daemon, another user's program, a thread of the kernel. Observed only if
+    /// [`Machine::watch_system`](crate::Machine::watch_system) asks for it.
+    System,
+    /// The same, and the kernel lets nobody change its mask (`PF_NO_SETAFFINITY`): work of the kernel for a certain PU,
+    /// and workers of its work queues.
+    SystemFixed,
+}
+
+impl Role {
+    /// Whether the thread belongs to a program that was given to perch.
+    pub fn is_program(&self) -> bool {
+        *self == Self::Program
+    }
 }

@@ -126,6 +126,7 @@ impl Characteriser {
         }
         self.choose_source(&threads, &mut remarks);
         let snapshot = Snapshot {
+            settings: Vec::new(),
             period: context.number,
             at: observation.at,
             interval: observation.interval,

@@ -22,6 +22,7 @@ fn seen(mask: &str) -> Observation {
         pid: 7,
         name: "t".into(),
         process: "t".into(),
+        role: perch_core::Role::default(),
     };
     let sample = ThreadSample {
         info,

@@ -25,6 +25,7 @@ fn info(tid: i32) -> ThreadInfo {
         pid: 1,
         name: format!("t{tid}").into(),
         process: "app".into(),
+        role: perch_core::Role::default(),
     }
 }
 
@@ -65,6 +66,7 @@ fn see(
     moves: &[Move],
 ) {
     let snapshot = Snapshot {
+        settings: Vec::new(),
         period: 0,
         at: observation.at,
         interval: SECOND,

@@ -304,6 +304,14 @@ impl Machine for LinuxMachine {
         self.live.watch_weights(watch)
     }
 
+    fn watch_settings(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.live.watch_settings(watch)
+    }
+
+    fn watch_system(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.live.watch_system(watch)
+    }
+
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         Some(self)
     }

@@ -61,12 +61,13 @@
 //! #     pus: (0..4).map(|os| Pu { os, core: os as usize / 2, state: PuState::Usable }).collect(),
 //! # };
 //! # let thread = |tid, intensity| ThreadState {
-//! #     info: ThreadInfo { id: ThreadId { tid, start: 0 }, pid: 1, name: "t".into(), process: "app".into() },
+//! #     info: ThreadInfo { id: ThreadId { tid, start: 0 }, pid: 1, name: "t".into(), process: "app".into(), role: perch_core::Role::default(), },
 //! #     allowed: all.clone(), bound: None, unmanaged: None, last_pu: None, activity: 1.0, waiting: 0.0,
 //! #     metrics: [(names::MEMORY_INTENSITY.into(), Metric { value: intensity, confidence: 1.0, source: MetricSource::Counters })]
 //! #         .into_iter().collect(),
 //! # };
 //! # let snapshot = Snapshot {
+//! #     settings: Vec::new(),
 //! #     period: 0, at: 0, interval: 1_000_000_000,
 //! #     units: std::sync::Arc::default(),
 //! #     topology: std::sync::Arc::new(topology),

@@ -98,6 +98,7 @@ mod tests {
                 pid: 1,
                 name: "worker".into(),
                 process: "app".into(),
+                role: perch_core::Role::default(),
             },
             allowed: PuSet::single(0),
             bound: None,

@@ -1,6 +1,8 @@
 //! Opening the machine.
 
-use super::{Changes, CountersMode, Counting, EarlyLooks, IrqWatch, LiveMachine, Places, Pus};
+use super::{
+    Changes, CountersMode, Counting, EarlyLooks, IrqWatch, LiveMachine, Places, Pus, System,
+};
 use crate::{
     LinuxMachine,
     affinity::LinuxAffinity,
@@ -116,6 +118,7 @@ impl Builder {
             pus: Pus::default(),
             irqs: IrqWatch::default(),
             nices: false,
+            system: System::Ignored,
             over: false,
             let_go: Vec::new(),
             per_thread: self.per_thread,

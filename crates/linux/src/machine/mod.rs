@@ -54,6 +54,7 @@ pub struct LiveMachine {
     irqs: IrqWatch,
     /// Whether nice values are observed.
     nices: bool,
+    system: System,
     /// Whether the launched program has ended, so that this is the last observation.
     over: bool,
     /// Threads that are no longer followed, for those who count what they do.
@@ -76,6 +77,16 @@ pub struct LiveMachine {
     observed: Instant,
     own_cpu_time: u64,
     remarks: Vec<Remark>,
+}
+
+/// Whether the threads of the operating system are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum System {
+    Ignored,
+    /// From the next observation on: what belongs to programs is known by then.
+    Wanted,
+    /// As this target.
+    Followed(u32),
 }
 
 impl std::fmt::Debug for LiveMachine {
@@ -154,6 +165,16 @@ impl LiveMachine {
         self.places.look(self.tracker.processes());
     }
 
+    /// Follows the threads of the operating system from now on, if they are wanted and not followed yet.
+    fn follow_system(&mut self) {
+        if self.system != System::Wanted {
+            return;
+        }
+        let target = self.places.add_attached();
+        self.system = System::Followed(target);
+        self.tracker.follow_system(target);
+    }
+
     /// When the present period ends.
     pub(crate) fn due(&self, period: Duration) -> Instant {
         self.period_end.unwrap_or_else(Instant::now) + period
@@ -171,10 +192,11 @@ impl LiveMachine {
         true
     }
 
-    /// The processes that are followed, as far as they were seen.
+    /// The processes of programs that are followed, as far as they were seen.
     pub(crate) fn known_processes(&self) -> Vec<ProcessId> {
         let processes = self.tracker.processes();
-        processes.map(|(process, _)| process).collect()
+        let programs = processes.filter(|(_, target)| self.system != System::Followed(*target));
+        programs.map(|(process, _)| process).collect()
     }
 
     /// The launched program has ended: the next observation is the last.
@@ -182,9 +204,9 @@ impl LiveMachine {
         self.over = true;
     }
 
-    /// Whether no thread is followed.
+    /// Whether no thread of a program is followed.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tracker.is_empty()
+        self.tracker.has_no_program()
     }
 
     /// A process that was adopted by perch has ended and was reaped; it had spent this many nanoseconds on PUs.
@@ -332,6 +354,27 @@ impl Machine for LiveMachine {
         Ok(())
     }
 
+    fn watch_system(&mut self, watch: bool) -> Result<(), MachineError> {
+        match (watch, self.system) {
+            (true, System::Ignored) => {
+                if !rustix::process::geteuid().is_root() {
+                    return Err(MachineError::Other(
+                        "the threads of the operating system belong to root: run perch as root (`sudo perch …`)"
+                            .to_owned(),
+                    ));
+                }
+                self.system = System::Wanted;
+            }
+            (false, System::Followed(target)) => {
+                self.system = System::Ignored;
+                self.let_go.extend(self.tracker.unfollow_system(target));
+            }
+            (false, _) => self.system = System::Ignored,
+            (true, _) => {}
+        }
+        Ok(())
+    }
+
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         Some(self)
     }
@@ -345,6 +388,7 @@ impl Machine for LiveMachine {
 
     fn observe(&mut self) -> Result<Observation, MachineError> {
         self.drain_task_events();
+        self.follow_system();
         // First, so that masks are read after a change.
         let mut topology_changed = self.follow_topology();
         self.tracker.discover();
@@ -406,6 +450,7 @@ impl Machine for LiveMachine {
         self.remarks.extend(self.irqs.take_remark());
         let before = std::mem::replace(&mut self.own_cpu_time, Self::own_cpu_time());
         Ok(Observation {
+            settings: Vec::new(),
             at,
             interval,
             threads: sampled.threads,

@@ -185,14 +185,30 @@ impl Tracker {
 
     /// Follows a process that is found to be ours. False if it has ended.
     fn take_in(&mut self, seen: &Seen, old: Option<u32>) -> bool {
-        let of = [seen.parent, seen.group, seen.session]
-            .into_iter()
-            .find(|of| self.processes.contains_key(of));
-        let target = match (of, self.all) {
-            (None, Some(all)) => all,
-            _ => self.target_of(of.unwrap_or(seen.group)),
-        };
+        let target = self.target_for(seen);
         !seen.is_dead && self.add_process(seen.pid, old != Some(target), target)
+    }
+
+    /// The target to which a process that is found belongs.
+    fn target_for(&self, seen: &Seen) -> u32 {
+        let mut of = [seen.parent, seen.group, seen.session].into_iter();
+        if !self.beside {
+            let of = of.find(|of| self.processes.contains_key(of));
+            return match (of, self.all) {
+                (None, Some(all)) => all,
+                _ => self.target_of(of.unwrap_or(seen.group)),
+            };
+        }
+        // Every process has a parent that is followed, and a shell's group or session may hold it beside a program. So a
+        // living parent decides, then the mark, and a group or session only if a program's process leads it.
+        if seen.has_parent() && self.processes.contains_key(&seen.parent) {
+            return self.target_of(seen.parent);
+        }
+        if self.is_marked(seen) == Some(true) {
+            return 0;
+        }
+        let of = of.find(|of| *of != seen.parent && self.leads(*of, seen) && !self.is_system(*of));
+        of.map_or(self.all.unwrap_or(0), |of| self.target_of(of))
     }
 
     /// Whether a process descends from a followed one, as its parent, its session or its mark tells.

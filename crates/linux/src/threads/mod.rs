@@ -31,7 +31,7 @@ use exits::Exits;
 use lineage::Lineage;
 use names::Names;
 use origins::Origins;
-use perch_core::{ProcessId, PuSet, Remark, ThreadId, ThreadInfo};
+use perch_core::{ProcessId, PuSet, Remark, Role, ThreadId, ThreadInfo};
 use rustix::fd::OwnedFd;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -81,6 +81,8 @@ struct Thread {
     last_pu: Option<u32>,
     /// Where its program's code and stack begin: another program's begin elsewhere.
     image: (u64, u64),
+    /// Whether the kernel lets nobody change its mask.
+    fixed: bool,
     /// Not yet reported in a sample; then it goes with the next one.
     new_mask: Option<PuSet>,
     /// A digest of what sched_getaffinity(2) showed of its mask when it was last read; `None` if it must be read again.
@@ -120,6 +122,8 @@ pub struct Tracker {
     launched: Option<Launched>,
     /// The target of every process that is in no other, if all are followed.
     all: Option<u32>,
+    /// Whether that target is the operating system beside programs that were given to perch.
+    beside: bool,
     own_pid: i32,
     clock: RunClock,
     /// Nanoseconds in a clock tick.
@@ -173,6 +177,7 @@ impl Tracker {
             threads: BTreeMap::new(),
             launched: None,
             all: None,
+            beside: false,
             own_pid: std::process::id() as i32,
             clock,
             tick: SECOND / rustix::param::clock_ticks_per_second().max(1),
@@ -219,6 +224,34 @@ impl Tracker {
     pub fn follow_all(&mut self, target: u32) {
         self.all = Some(target);
         self.look_everywhere(Some(target));
+    }
+
+    /// Follows every process besides the programs that are followed already and what descends from them, as those of the
+    /// operating system.
+    pub fn follow_system(&mut self, target: u32) {
+        self.beside = true;
+        self.follow_all(target);
+    }
+
+    /// No longer follows the operating system's processes; their threads.
+    pub fn unfollow_system(&mut self, target: u32) -> Vec<ThreadId> {
+        (self.all, self.beside) = (None, false);
+        self.unfollow(target)
+    }
+
+    /// Whether a process belongs to the operating system rather than to a program that was given to perch.
+    pub fn is_system(&self, pid: i32) -> bool {
+        self.beside && self.target_if_followed(pid) == self.all
+    }
+
+    /// Whether no thread of a program that was given to perch is followed.
+    pub fn has_no_program(&self) -> bool {
+        self.threads.is_empty()
+            || self.beside
+                && !self
+                    .threads
+                    .values()
+                    .any(|thread| !self.is_system(thread.pid))
     }
 
     /// Whether a process is followed, and as part of which target.
@@ -386,6 +419,7 @@ impl Tracker {
             unread: Duration::ZERO,
             last_pu: stat.last_pu,
             image: stat.image,
+            fixed: stat.refuses_affinity(),
             new_mask: None,
             // Before the mask itself is read, so that a change in between is noticed later.
             visible: Some(visible_mask(tid)),
@@ -485,6 +519,11 @@ impl Tracker {
                 .get(&thread.pid)
                 .map_or(&thread.name, |process| &process.name)
                 .clone(),
+            role: match self.is_system(thread.pid) {
+                false => Role::Program,
+                true if thread.fixed => Role::SystemFixed,
+                true => Role::System,
+            },
         }
     }
 }

@@ -181,6 +181,7 @@ impl Periods {
                         pid: *pid,
                         name: "worker".into(),
                         process: "test".into(),
+                        role: perch_core::Role::default(),
                     },
                     interval,
                     cpu_time: used,

@@ -147,6 +147,7 @@ impl World {
                     pid: 100,
                     name: format!("t{at}").into(),
                     process: "app".into(),
+                    role: perch_core::Role::default(),
                 },
                 allowed,
                 bound: (bound && !spec.unmanaged).then(|| PuSet::single(last_pu)),
@@ -163,6 +164,7 @@ impl World {
         });
         Self {
             snapshot: Snapshot {
+                settings: Vec::new(),
                 period: 0,
                 at: 0,
                 interval: 1_000_000_000,

@@ -303,6 +303,7 @@ mod tests {
             pid: 7,
             name: "app".into(),
             process: "app".into(),
+            role: perch_core::Role::default(),
         };
         let sample = ThreadSample {
             info: info.clone(),
