@@ -27,6 +27,9 @@ pub enum Unmanaged {
 pub struct ThreadState {
     /// Its id, its name and its process.
     pub info: ThreadInfo,
+    /// Number of the target to which it belongs: programs are told apart by it.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub target: u32,
     /// PUs on which it may be put: usable, and in the mask that it had before perch touched it.
     pub allowed: PuSet,
     /// The PUs to which perch has bound it; `None` if it has not.
@@ -50,6 +53,14 @@ impl ThreadState {
     pub fn wanted(&self) -> f64 {
         self.activity + self.waiting
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_first(target: &u32) -> bool {
+    *target == 0
 }
 
 /// What a PU did in one period, for all threads that ran on it.

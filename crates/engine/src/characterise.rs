@@ -162,6 +162,7 @@ impl Characteriser {
         };
         ThreadState {
             info: sample.info.clone(),
+            target: context.ownership.target(sample.info.pid),
             allowed: placement.allowed,
             bound: placement.bound,
             unmanaged: placement.unmanaged,

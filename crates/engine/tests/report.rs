@@ -48,6 +48,7 @@ fn sample(tid: i32, cpu_time: u64, switches: Option<u64>) -> ThreadSample {
 fn state(tid: i32, bound: Option<PuSet>) -> ThreadState {
     ThreadState {
         info: info(tid),
+        target: 0,
         allowed: set("0-1"),
         bound,
         unmanaged: None,

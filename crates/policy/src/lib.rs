@@ -62,7 +62,7 @@
 //! # };
 //! # let thread = |tid, intensity| ThreadState {
 //! #     info: ThreadInfo { id: ThreadId { tid, start: 0 }, pid: 1, name: "t".into(), process: "app".into(), role: perch_core::Role::default(), },
-//! #     allowed: all.clone(), bound: None, unmanaged: None, last_pu: None, activity: 1.0, waiting: 0.0,
+//! #     target: 0, allowed: all.clone(), bound: None, unmanaged: None, last_pu: None, activity: 1.0, waiting: 0.0,
 //! #     metrics: [(names::MEMORY_INTENSITY.into(), Metric { value: intensity, confidence: 1.0, source: MetricSource::Counters })]
 //! #         .into_iter().collect(),
 //! # };
@@ -98,6 +98,7 @@ pub mod irq;
 pub mod masa;
 mod matching;
 pub mod observe;
+pub mod ps_sched;
 mod ranking;
 pub mod registry;
 pub mod sos;
@@ -115,6 +116,7 @@ pub use inputs::Inputs;
 pub use irq::{Irq, IrqConfig};
 pub use masa::{Masa, MasaConfig};
 pub use observe::Observe;
+pub use ps_sched::{Method, PsSched, PsSchedConfig};
 pub use sos::{Sos, SosConfig};
 pub use symbiosis::{Symbiosis, SymbiosisConfig};
 pub use workover::{WorkOver, WorkOverConfig};

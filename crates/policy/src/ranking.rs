@@ -100,6 +100,7 @@ mod tests {
                 process: "app".into(),
                 role: perch_core::Role::default(),
             },
+            target: 0,
             allowed: PuSet::single(0),
             bound: None,
             unmanaged: None,

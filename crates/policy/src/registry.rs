@@ -1,9 +1,9 @@
 //! Policies by name, with their options.
 
 use crate::{
-    Cpi, CpiConfig, Fixed, FixedConfig, Inputs, Irq, IrqConfig, Masa, MasaConfig, Observe,
-    PolicyError, Sos, SosConfig, Symbiosis, SymbiosisConfig, WorkOver, WorkOverConfig,
-    masa::BUILT_IN,
+    Cpi, CpiConfig, Fixed, FixedConfig, Inputs, Irq, IrqConfig, Masa, MasaConfig, Method, Observe,
+    PolicyError, PsSched, PsSchedConfig, Sos, SosConfig, Symbiosis, SymbiosisConfig, WorkOver,
+    WorkOverConfig, masa::BUILT_IN,
 };
 use perch_core::{
     Policy,
@@ -27,7 +27,7 @@ struct Entry {
     build: Build,
 }
 
-static ENTRIES: [Entry; 8] = [
+static ENTRIES: [Entry; 10] = [
     Entry {
         name: "symbiosis",
         summary: "puts threads where the loss is least that a calibration of this machine predicts",
@@ -115,6 +115,32 @@ static ENTRIES: [Entry; 8] = [
         build: |config, _| Ok(Box::new(Irq::new(irq(config)?))),
     },
     Entry {
+        name: "ps-sched-1",
+        summary: "moves the operating system's work to one PU, which runs more slowly, and programs off it (Grant, Afsahi)",
+        needs: "needs root, and the whole machine; no counters, no calibration",
+        default_config: || table(&PsSchedConfig::default()),
+        schema: || schemars::schema_for!(PsSchedConfig),
+        calibration: None,
+        check: |config| ps_sched("ps-sched-1", config).map(drop),
+        build: |config, _| {
+            let config = ps_sched("ps-sched-1", config)?;
+            Ok(Box::new(PsSched::new(Method::One, config)))
+        },
+    },
+    Entry {
+        name: "ps-sched-2",
+        summary: "moves the operating system's work and one thread to one PU, and all others run more slowly (Grant, Afsahi)",
+        needs: "needs root, and the whole machine; no counters, no calibration",
+        default_config: || table(&PsSchedConfig::default()),
+        schema: || schemars::schema_for!(PsSchedConfig),
+        calibration: None,
+        check: |config| ps_sched("ps-sched-2", config).map(drop),
+        build: |config, _| {
+            let config = ps_sched("ps-sched-2", config)?;
+            Ok(Box::new(PsSched::new(Method::Two, config)))
+        },
+    },
+    Entry {
         name: "fixed",
         summary: "binds threads by name to the PUs that you give (--pin 'PATTERN=PUS')",
         needs: "needs at least one rule; no counters, no calibration, no root",
@@ -152,6 +178,10 @@ fn sos(config: &toml::Table) -> Result<SosConfig, PolicyError> {
 
 fn irq(config: &toml::Table) -> Result<IrqConfig, PolicyError> {
     read_checked("irq", config, IrqConfig::check)
+}
+
+fn ps_sched(name: &'static str, config: &toml::Table) -> Result<PsSchedConfig, PolicyError> {
+    read_checked(name, config, PsSchedConfig::check)
 }
 
 fn fixed(config: &toml::Table) -> Result<FixedConfig, PolicyError> {

@@ -400,6 +400,7 @@ impl<M: Machine> Session<M> {
         if let Some(reconciler) = &mut self.reconciler {
             reconciler.apply(&mut self.control, &mut self.machine, &mut moves, remarks);
             let affinity = self.machine.affinity();
+            affinity.place_own(plan.own.as_ref());
             reconciler.apply_irqs(&self.control.irqs, affinity, &mut irqs, remarks);
             let (control, machine) = (&mut self.control, &mut self.machine);
             reconciler.apply_actions(control, machine, &mut actions, remarks);
@@ -416,6 +417,7 @@ impl<M: Machine> Session<M> {
     }
 
     fn give_back(&mut self) -> RestoreReport {
+        self.machine.affinity().place_own(None);
         match &mut self.reconciler {
             Some(reconciler) => reconciler.give_back(&mut self.machine),
             None => RestoreReport::default(),

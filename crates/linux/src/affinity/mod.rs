@@ -34,6 +34,8 @@ pub struct LinuxAffinity {
     suited: RefCell<Option<(PathBuf, Instant)>>,
     /// Threads whose masks were set since [`LinuxAffinity::take_set`] was last called.
     set: Vec<i32>,
+    /// Where perch itself was put, and the mask that it had before.
+    own: Option<(PuSet, PuSet)>,
 }
 
 /// How often a change is tried that a change of the CPU set thwarts.
@@ -227,6 +229,28 @@ impl Affinity for LinuxAffinity {
             // asked for before (`__sched_setaffinity`, kernel/sched/syscalls.c).
         }
         Outcome::ChangedByOthers
+    }
+
+    fn place_own(&mut self, pus: Option<&PuSet>) {
+        let before = match (&self.own, pus) {
+            (None, None) => return,
+            (Some((present, _)), Some(pus)) if present == pus => return,
+            (Some((_, before)), _) => before.clone(),
+            (None, Some(_)) => {
+                let pid = std::process::id() as i32;
+                let mask = self.reader.borrow_mut().status(pid, pid).ok();
+                match mask.and_then(|status| status.mask) {
+                    Some(mask) => mask,
+                    None => return,
+                }
+            }
+        };
+        let wanted = bits(pus.unwrap_or(&before));
+        for tid in crate::proc::task_numbers(std::process::id() as i32) {
+            // One that has ended, or whose CPU set has none of these PUs, runs where it may.
+            let _ = set_affinity(tid, &wanted);
+        }
+        self.own = pus.map(|pus| (pus.clone(), before));
     }
 
     fn allowed(&self, thread: ThreadId) -> Option<PuSet> {

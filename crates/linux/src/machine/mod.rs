@@ -515,6 +515,11 @@ impl Targets for LiveMachine {
             return Err(MachineError::Other(format!("{pid} is perch itself")));
         }
         check_owner(pid)?;
+        if self.tracker.is_system(pid) {
+            return Err(MachineError::Other(format!(
+                "{pid} is followed as part of the operating system: attach to it before a policy that places that is in force"
+            )));
+        }
         if let Some(target) = self.tracker.target_if_followed(pid) {
             return Ok(target);
         }

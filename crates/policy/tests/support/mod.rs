@@ -149,6 +149,7 @@ impl World {
                     process: "app".into(),
                     role: perch_core::Role::default(),
                 },
+                target: 0,
                 allowed,
                 bound: (bound && !spec.unmanaged).then(|| PuSet::single(last_pu)),
                 unmanaged: spec.unmanaged.then_some(Unmanaged::PlacedBefore),

@@ -1,0 +1,118 @@
+//! Options of the policies `ps-sched-1` and `ps-sched-2`.
+
+use perch_core::{PuSet, Topology};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The highest clock of the PUs that are slowed down.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Clock {
+    /// Clocks stay as they are.
+    Keep,
+    /// This part (0 to 1) of the highest clock that the PU offers.
+    Share(f64),
+    /// This clock in kHz.
+    KiloHertz(f64),
+}
+
+/// Options of the policies `ps-sched-1` and `ps-sched-2`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PsSchedConfig {
+    /// The PUs for the work of the operating system: `pu` (the first PU that can be used, as in the paper), `core` (all
+    /// PUs of its core), or a list of PUs such as `0,4`.
+    pub system: String,
+    /// The highest clock of the PUs that are slowed down: a part of the highest one such as `75%`, a clock such as
+    /// `2.1GHz` or `900MHz`, or `keep`. Empty: the best one of the paper for the policy (section 8), 75 % for
+    /// ps-sched-1 and 86 % for ps-sched-2.
+    pub clock: String,
+    /// Share of the period (0 to 1) from which on a thread of a program counts as busy, running or waiting for a PU. One
+    /// that shares a PU with the operating system stays busy down to half of this.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_activity: f64,
+}
+
+impl Default for PsSchedConfig {
+    fn default() -> Self {
+        Self {
+            system: "pu".to_owned(),
+            clock: String::new(),
+            min_activity: 0.1,
+        }
+    }
+}
+
+impl PsSchedConfig {
+    /// Whether the values make sense.
+    ///
+    /// # Errors
+    /// The first that does not, and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        if !matches!(self.system.as_str(), "pu" | "core") && self.given_pus().is_none() {
+            return Err(format!(
+                "system = \"{}\": write `pu`, `core`, or PUs such as `0,4`",
+                self.system
+            ));
+        }
+        self.clock().map(drop)?;
+        crate::error::check_shares(&[("min_activity", self.min_activity)])
+    }
+
+    fn given_pus(&self) -> Option<PuSet> {
+        let pus: PuSet = self.system.parse().ok()?;
+        (!pus.is_empty()).then_some(pus)
+    }
+
+    /// The PUs for the work of the operating system, those that can be used.
+    pub(super) fn system_pus(&self, topology: &Topology) -> PuSet {
+        let usable = topology.usable();
+        if let Some(pus) = self.given_pus() {
+            return pus.and(&usable);
+        }
+        let Some(first) = usable.first() else {
+            return PuSet::new();
+        };
+        match topology.core_of(first) {
+            Some(core) if self.system == "core" => core.pus.and(&usable),
+            _ => PuSet::single(first),
+        }
+    }
+
+    /// The clock that is asked for; `None` if the policy's own is to be used.
+    pub(super) fn clock(&self) -> Result<Option<Clock>, String> {
+        let text = self.clock.trim();
+        let wrong = || {
+            format!(
+                "clock = \"{}\": write a part of the highest clock such as `75%`, a clock such as `2.1GHz`, or `keep`",
+                self.clock
+            )
+        };
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if text == "keep" {
+            return Ok(Some(Clock::Keep));
+        }
+        let units: [(&str, f64, fn(f64) -> Clock); 4] = [
+            ("%", 0.01, Clock::Share),
+            ("GHz", 1e6, Clock::KiloHertz),
+            ("MHz", 1e3, Clock::KiloHertz),
+            ("kHz", 1.0, Clock::KiloHertz),
+        ];
+        let (number, factor, kind) = units
+            .iter()
+            .find_map(|(unit, factor, kind)| {
+                Some((text.strip_suffix(unit)?.trim_end(), factor, kind))
+            })
+            .ok_or_else(wrong)?;
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let clock = kind(number * factor);
+        match clock {
+            Clock::Share(share) if share > 0.0 && share <= 1.0 => Ok(Some(clock)),
+            Clock::KiloHertz(clock_rate) if clock_rate > 0.0 && clock_rate.is_finite() => {
+                Ok(Some(clock))
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
