@@ -56,7 +56,7 @@ pub use setting::{
     SettingValue, Settings,
 };
 pub use snapshot::{PuLoad, Snapshot, ThreadState, Unmanaged};
-pub use thread::{ProcessId, Role, ThreadId, ThreadInfo};
+pub use thread::{ProcessId, ThreadId, ThreadInfo, Work};
 pub use topology::Topology;
 pub use units::{ShareLevel, SharingDomain, UnitClass, UnitDomains};
 pub use weight::{GroupChange, NiceChange, NiceSample, Weight, WeightGroups, Weights};

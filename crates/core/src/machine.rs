@@ -113,7 +113,7 @@ pub trait Machine: Send {
     }
 
     /// Says whether threads that belong to no target are to be followed besides, as those of the operating system
-    /// ([`Role`](crate::Role)).
+    /// ([`Work`](crate::Work)).
     ///
     /// # Errors
     /// A machine that has no others; a user who may not change their masks.

@@ -289,7 +289,7 @@ mod tests {
                 pid: tid,
                 name: "worker".into(),
                 process: "app".into(),
-                role: crate::Role::default(),
+                work: crate::Work::default(),
             },
             interval: 100,
             cpu_time,

@@ -39,7 +39,7 @@ pub trait Policy: Send {
         false
     }
 
-    /// Whether it places the threads of the operating system too ([`Role`](crate::Role)), which are observed only then.
+    /// Whether it places the threads of the operating system too ([`Work`](crate::Work)), which are observed only then.
     fn wants_system(&self) -> bool {
         false
     }

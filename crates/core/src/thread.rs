@@ -39,14 +39,14 @@ pub struct ThreadInfo {
     /// Its process's name.
     pub process: Arc<str>,
     /// On whose behalf it runs.
-    #[serde(default, skip_serializing_if = "Role::is_program")]
-    pub role: Role,
+    #[serde(default, skip_serializing_if = "Work::is_program")]
+    pub work: Work,
 }
 
 /// On whose behalf a thread runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum Work {
     /// It belongs to a program that was given to perch.
     #[default]
     Program,
@@ -58,7 +58,7 @@ pub enum Role {
     SystemFixed,
 }
 
-impl Role {
+impl Work {
     /// Whether the thread belongs to a program that was given to perch.
     pub fn is_program(&self) -> bool {
         *self == Self::Program

@@ -246,7 +246,7 @@ impl Machine for Days {
                 pid: process(*id).pid,
                 name: format!("worker-{}", id.tid % 100).into(),
                 process: "app".into(),
-                role: perch_core::Role::default(),
+                work: perch_core::Work::default(),
             },
             interval: SECOND,
             cpu_time: SECOND / 2,

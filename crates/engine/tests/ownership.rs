@@ -22,7 +22,7 @@ fn seen(mask: &str) -> Observation {
         pid: 7,
         name: "t".into(),
         process: "t".into(),
-        role: perch_core::Role::default(),
+        work: perch_core::Work::default(),
     };
     let sample = ThreadSample {
         info,

@@ -25,7 +25,7 @@ fn info(tid: i32) -> ThreadInfo {
         pid: 1,
         name: format!("t{tid}").into(),
         process: "app".into(),
-        role: perch_core::Role::default(),
+        work: perch_core::Work::default(),
     }
 }
 

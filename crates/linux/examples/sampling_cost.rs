@@ -224,7 +224,7 @@ fn period_of(module: &mut SamplerModule, ids: &[ThreadId]) -> Vec<(ThreadId, Met
             pid: own_pid(),
             name: "".into(),
             process: "".into(),
-            role: perch_core::Role::default(),
+            work: perch_core::Work::default(),
         },
         interval: 1_000_000_000,
         cpu_time: 1_000_000_000,

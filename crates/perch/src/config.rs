@@ -465,13 +465,15 @@ impl Settings {
             (None, Some(text)) => Some(text.parse()?),
             (None, None) => None,
         };
+        let mut policy_config = file
+            .policies
+            .get(&policy)
+            .and_then(|table| table.as_table())
+            .cloned()
+            .unwrap_or_default();
+        set_options(&mut policy_config, &policy, &args.set)?;
         Ok(Self {
-            policy_config: file
-                .policies
-                .get(&policy)
-                .and_then(|table| table.as_table())
-                .cloned()
-                .unwrap_or_default(),
+            policy_config,
             period: match args.period {
                 Some(period) => Some(period),
                 None => file.period.as_ref().map(from_file).transpose()?,
@@ -502,4 +504,30 @@ impl Settings {
             policy_is_default,
         })
     }
+}
+
+/// Adds the options of `--set` to those of the configuration file. Values are written as there, but texts need no quotes.
+///
+/// # Errors
+/// No such policy or option, a value that does not fit.
+fn set_options(config: &mut toml::Table, policy: &str, set: &[(String, String)]) -> Result<()> {
+    if set.is_empty() {
+        return Ok(());
+    }
+    let options = registry::default_config(policy)?;
+    for (name, text) in set {
+        let documented = name.replace('-', "_");
+        let is_text = matches!(options.get(&documented), Some(toml::Value::String(_)));
+        let read = || toml::from_str::<toml::Table>(&format!("value = {text}")).ok();
+        let value = match is_text {
+            true => None,
+            false => read().and_then(|mut table| table.remove("value")),
+        };
+        config.remove(name);
+        config.insert(
+            documented,
+            value.unwrap_or_else(|| toml::Value::String(text.clone())),
+        );
+    }
+    registry::check(policy, config).context("--set")
 }

@@ -61,7 +61,7 @@
 //! #     pus: (0..4).map(|os| Pu { os, core: os as usize / 2, state: PuState::Usable }).collect(),
 //! # };
 //! # let thread = |tid, intensity| ThreadState {
-//! #     info: ThreadInfo { id: ThreadId { tid, start: 0 }, pid: 1, name: "t".into(), process: "app".into(), role: perch_core::Role::default(), },
+//! #     info: ThreadInfo { id: ThreadId { tid, start: 0 }, pid: 1, name: "t".into(), process: "app".into(), work: perch_core::Work::default(), },
 //! #     target: 0, allowed: all.clone(), bound: None, unmanaged: None, last_pu: None, activity: 1.0, waiting: 0.0,
 //! #     metrics: [(names::MEMORY_INTENSITY.into(), Metric { value: intensity, confidence: 1.0, source: MetricSource::Counters })]
 //! #         .into_iter().collect(),

@@ -98,7 +98,7 @@ mod tests {
                 pid: 1,
                 name: "worker".into(),
                 process: "app".into(),
-                role: perch_core::Role::default(),
+                work: perch_core::Work::default(),
             },
             target: 0,
             allowed: PuSet::single(0),

@@ -3,8 +3,8 @@
 mod support;
 
 use perch_core::{
-    IrqLoad, Plan, Policy, PuSet, Role, Setting, SettingChoices, SettingState, SettingValue,
-    Snapshot, snapshot::Unmanaged,
+    IrqLoad, Plan, Policy, PuSet, Setting, SettingChoices, SettingState, SettingValue, Snapshot,
+    Work, snapshot::Unmanaged,
 };
 use perch_policy::{Method, PsSched, PsSchedConfig};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn world(program: usize, system: usize) -> World {
     let specs = vec![Spec::busy(0.0); program + system];
     let mut world = World::new(&cores(1, 4, 1), &specs);
     for thread in &mut world.snapshot.threads[program..] {
-        thread.info.role = Role::System;
+        thread.info.work = Work::System;
         thread.target = 1;
         thread.activity = 0.01;
     }
@@ -105,7 +105,7 @@ fn threads_that_must_be_left_alone_are_left_and_named_with_their_cost() {
     for thread in &mut threads[2..] {
         thread.last_pu = Some(2);
     }
-    threads[2].info.role = Role::SystemFixed;
+    threads[2].info.work = Work::SystemFixed;
     threads[2].info.name = "kworker/2:1".into();
     threads[3].unmanaged = Some(Unmanaged::PlacedBefore);
     threads[3].info.name = "irqbalance".into();
@@ -246,7 +246,7 @@ proptest! {
         let usable = world.snapshot.topology.usable();
         for (at, thread) in world.snapshot.threads.iter_mut().enumerate() {
             if at >= program {
-                thread.info.role = Role::System;
+                thread.info.work = Work::System;
                 thread.target = 9;
             } else {
                 thread.target = u32::from(odd[at] > 3);
@@ -257,7 +257,7 @@ proptest! {
             }
             match odd[at] {
                 0 => thread.unmanaged = Some(Unmanaged::PlacedBefore),
-                1 if at >= program => thread.info.role = Role::SystemFixed,
+                1 if at >= program => thread.info.work = Work::SystemFixed,
                 2 => thread.activity = 0.0,
                 _ => {}
             }
@@ -272,9 +272,9 @@ proptest! {
             for binding in &plan.bindings {
                 let thread = world.snapshot.thread(binding.thread).unwrap();
                 prop_assert!(seen.insert(binding.thread));
-                prop_assert!(thread.unmanaged.is_none() && thread.info.role != Role::SystemFixed);
+                prop_assert!(thread.unmanaged.is_none() && thread.info.work != Work::SystemFixed);
                 prop_assert!(!binding.pus.is_empty() && binding.pus.is_subset(&thread.allowed));
-                if !thread.info.role.is_program() {
+                if !thread.info.work.is_program() {
                     prop_assert!(binding.pus.is_subset(&os));
                 } else if !binding.pus.is_disjoint(&os) {
                     prop_assert_eq!(method, Method::Two);
@@ -285,7 +285,7 @@ proptest! {
             // What may run on either side is bound to one.
             for thread in &world.snapshot.threads {
                 let either = !thread.allowed.is_disjoint(&os) && !thread.allowed.is_subset(&os);
-                let ours = thread.unmanaged.is_none() && thread.info.role != Role::SystemFixed;
+                let ours = thread.unmanaged.is_none() && thread.info.work != Work::SystemFixed;
                 if either && ours && plan.own.is_some() {
                     prop_assert!(seen.contains(&thread.info.id));
                 }

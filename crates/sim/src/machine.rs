@@ -300,7 +300,7 @@ impl Machine for SimMachine {
                     pid: process.pid,
                     name: thread.identity.name.as_str().into(),
                     process: process.name.as_str().into(),
-                    role: perch_core::Role::default(),
+                    work: perch_core::Work::default(),
                 },
                 interval: end.saturating_sub(start).max(1),
                 cpu_time: self.time(seen.cpu_time - before.cpu_time),

@@ -242,7 +242,7 @@ mod tests {
                 pid: 10,
                 name: name.into(),
                 process: "app".into(),
-                role: perch_core::Role::default(),
+                work: perch_core::Work::default(),
             },
             interval: 1_000_000_000,
             cpu_time,

@@ -2,7 +2,7 @@
 
 use super::{
     GroupReport, MoveReport, Moves, OwnCost, Placements, Report, Role, ThreadReport, Trust,
-    VERSION, accumulator::Accumulator, rows, timeline::PlacementTimeline,
+    VERSION, accumulator::Accumulator, rows, system::System, timeline::PlacementTimeline,
 };
 use crate::observer::{Move, Period, SessionEnd, SessionSink, Start};
 use perch_core::{
@@ -36,6 +36,7 @@ pub struct Collector {
     ended: usize,
     groups: BTreeMap<(String, String), (u64, Accumulator)>,
     timeline: PlacementTimeline,
+    system: System,
     moves: Moves,
     last_moves: VecDeque<MoveReport>,
     unmanaged: Vec<(Unmanaged, u64)>,
@@ -159,6 +160,7 @@ impl Collector {
             placements: self.placements(),
             moves,
             unmanaged: self.unmanaged.clone(),
+            system: self.system.finish(),
             own: OwnCost {
                 cpu_time: self.own_time,
                 share: self.own_time as f64 / duration.max(1) as f64,
@@ -299,11 +301,12 @@ impl Collector {
     }
 
     /// An observation holds every live thread that is followed: what it lacks was detached, and counts as ended.
-    fn end_unobserved(&mut self, observation: &Observation) {
+    /// `system` of its live threads belong to the operating system.
+    fn end_unobserved(&mut self, observation: &Observation, system: usize) {
         let live = observation
             .threads
             .len()
-            .saturating_sub(observation.ended.len());
+            .saturating_sub(observation.ended.len() + system);
         if self.threads.len() - self.ended <= live {
             return;
         }
@@ -360,11 +363,17 @@ impl SessionSink for Collector {
         self.unseen += observation.unseen;
         self.own_time += observation.own_cpu_time;
         self.fp_threshold = snapshot.thresholds.of(names::FP_SHARE).unwrap_or(0.0);
-        self.most_threads = self.most_threads.max(snapshot.threads.len());
         self.trust.unmeasured += observation.unmeasured as f64;
         let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
+        let mut system = 0;
         for sample in &observation.threads {
             let id = sample.info.id;
+            if !sample.info.work.is_program() {
+                let has_ended = ended.contains(&id);
+                self.system.thread(sample, snapshot.thread(id), has_ended);
+                system += usize::from(!has_ended);
+                continue;
+            }
             if !ended.contains(&id) {
                 let state = snapshot.thread(id);
                 let bound = state.and_then(|state| state.bound.as_ref());
@@ -375,16 +384,23 @@ impl SessionSink for Collector {
             let bound = self.threads.get(&id).and_then(|of| of.bound.clone());
             self.thread(sample, snapshot, bound.as_ref(), true);
         }
+        self.most_threads = self
+            .most_threads
+            .max(snapshot.threads.len().saturating_sub(system));
         for made in &period.moves {
-            self.moved(made, snapshot);
+            let to = made.to.as_ref();
+            if !self.system.moved(made.thread, to, made.outcome) {
+                self.moved(made, snapshot);
+            }
         }
+        self.system.irqs(period);
         for id in ended {
             if let Some(thread) = self.threads.get_mut(&id).filter(|thread| !thread.ended) {
                 thread.ended = true;
                 self.ended += 1;
             }
         }
-        self.end_unobserved(observation);
+        self.end_unobserved(observation, system);
         self.fold();
         self.timeline.close(observation.at, observation.interval);
         self.remark(period.remarks.iter().cloned());
@@ -453,7 +469,7 @@ fn thread(thread: &Thread) -> ThreadReport {
     }
 }
 
-fn count<T: PartialEq>(counts: &mut Vec<(T, u64)>, what: T) {
+pub(super) fn count<T: PartialEq>(counts: &mut Vec<(T, u64)>, what: T) {
     match counts.iter_mut().find(|(known, _)| *known == what) {
         Some((_, count)) => *count += 1,
         None => counts.push((what, 1)),

@@ -4,9 +4,11 @@
 mod accumulator;
 mod collect;
 mod rows;
+mod system;
 mod timeline;
 
 pub use collect::{Collector, name_pattern};
+pub use system::LeftThread;
 
 use crate::{observer::Cause, restore::RestoreReport};
 use perch_core::{MetricName, MetricSource, Outcome, PuSet, Reason, Remark, ThreadId, Unmanaged};
@@ -66,6 +68,9 @@ pub struct Report {
     /// Threads that were left alone, by reason.
     #[serde(rename = "hands_off")]
     pub unmanaged: Vec<(Unmanaged, u64)>,
+    /// The operating system's work; `None` if the policy does not place that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<SystemReport>,
     /// perch's own cost.
     pub own: OwnCost,
     /// The remarks that were printed, in order.
@@ -74,6 +79,30 @@ pub struct Report {
     pub cause: Option<Cause>,
     /// What came of giving masks back.
     pub restored: RestoreReport,
+}
+
+/// What became of the operating system's work: of all threads that belong to no program which was given to perch, and of
+/// the interrupts. Times are in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SystemReport {
+    /// The PUs to which its threads were bound.
+    pub pus: PuSet,
+    /// Threads in all.
+    pub threads: u64,
+    /// Of these, bound.
+    pub bound: u64,
+    /// Threads that were not moved, by reason; `None` for those that the kernel lets nobody move.
+    pub left_by_reason: Vec<(Option<Unmanaged>, u64)>,
+    /// The busiest of them that were alive at the end.
+    pub left: Vec<LeftThread>,
+    /// CPU time of its threads on these PUs.
+    pub cpu_time_there: u64,
+    /// CPU time of its threads on other PUs.
+    pub cpu_time_elsewhere: u64,
+    /// Interrupts that were bound.
+    pub irqs: u64,
+    /// Interrupts whose masks could not be changed.
+    pub irqs_failed: u64,
 }
 
 /// How far the FP shares can be trusted.

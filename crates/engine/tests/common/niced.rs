@@ -473,7 +473,7 @@ impl Machine for NiceMachine {
                 pid: task.pid,
                 name: "worker".into(),
                 process: "app".into(),
-                role: perch_core::Role::default(),
+                work: perch_core::Work::default(),
             },
             interval: SECOND,
             cpu_time: SECOND,

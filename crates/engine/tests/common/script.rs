@@ -171,7 +171,7 @@ impl Machine for Scripted {
                 pid: task.pid,
                 name: format!("worker-{}", id.tid).into(),
                 process: "app".into(),
-                role: perch_core::Role::default(),
+                work: perch_core::Work::default(),
             },
             interval: second,
             cpu_time: (second as f64 * task.cpu_share) as u64,

@@ -329,7 +329,7 @@ fn vain(rules: &[Rule], results: &[Outcome]) -> Vec<String> {
             pid: 0,
             name: thread.name.as_str().into(),
             process: thread.program.as_str().into(),
-            role: perch_core::Role::default(),
+            work: perch_core::Work::default(),
         })
         .collect();
     let vain = rules

@@ -81,7 +81,7 @@ impl Modules {
             pid: thread.tid,
             name: "".into(),
             process: "".into(),
-            role: perch_core::Role::default(),
+            work: perch_core::Work::default(),
         };
         self.launched.insert(thread);
         for module in self.iter_mut().filter(|module| module.wants().starts) {

@@ -236,7 +236,7 @@ mod tests {
                 pid: 1,
                 name: "x".into(),
                 process: "x".into(),
-                role: perch_core::Role::default(),
+                work: perch_core::Work::default(),
             },
             interval: 1,
             cpu_time: 1,

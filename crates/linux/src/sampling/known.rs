@@ -337,7 +337,7 @@ mod tests {
                 pid: std::process::id() as i32,
                 name: "worker".into(),
                 process: "test".into(),
-                role: perch_core::Role::default(),
+                work: perch_core::Work::default(),
             },
             interval: milliseconds * 1_000_000,
             cpu_time: milliseconds * 1_000_000,

@@ -227,7 +227,7 @@ impl Tracker {
                 pid: created.pid,
                 name,
                 process,
-                role: perch_core::Role::default(),
+                work: perch_core::Work::default(),
             },
             interval: record.elapsed.max(record.run),
             cpu_time: record.run,

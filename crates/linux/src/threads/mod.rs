@@ -31,7 +31,7 @@ use exits::Exits;
 use lineage::Lineage;
 use names::Names;
 use origins::Origins;
-use perch_core::{ProcessId, PuSet, Remark, Role, ThreadId, ThreadInfo};
+use perch_core::{ProcessId, PuSet, Remark, ThreadId, ThreadInfo, Work};
 use rustix::fd::OwnedFd;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -519,10 +519,10 @@ impl Tracker {
                 .get(&thread.pid)
                 .map_or(&thread.name, |process| &process.name)
                 .clone(),
-            role: match self.is_system(thread.pid) {
-                false => Role::Program,
-                true if thread.fixed => Role::SystemFixed,
-                true => Role::System,
+            work: match self.is_system(thread.pid) {
+                false => Work::Program,
+                true if thread.fixed => Work::SystemFixed,
+                true => Work::System,
             },
         }
     }

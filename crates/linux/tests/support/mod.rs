@@ -181,7 +181,7 @@ impl Periods {
                         pid: *pid,
                         name: "worker".into(),
                         process: "test".into(),
-                        role: perch_core::Role::default(),
+                        work: perch_core::Work::default(),
                     },
                     interval,
                     cpu_time: used,

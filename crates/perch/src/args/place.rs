@@ -66,6 +66,9 @@ pub struct TuningArgs {
     /// Read --pin rules from a file, one a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Policy")]
     pub pin_file: Option<PathBuf>,
+    /// Set an option of the policy, such as clock=80%; `perch policies NAME` lists them; repeatable
+    #[arg(long, value_name = "OPTION=VALUE", value_parser = parse_option, help_heading = "Policy")]
+    pub set: Vec<(String, String)>,
     /// Read settings from this TOML file [default: ~/.config/perch/config.toml, if there]
     #[arg(long, env = "PERCH_CONFIG", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Policy")]
     pub config: Option<PathBuf>,
@@ -181,6 +184,19 @@ pub struct AttachArgs {
     /// Processes, with all their threads and descendants
     #[arg(required = true, value_name = "PID", value_parser = parse_pid)]
     pub pids: Vec<i32>,
+}
+
+/// An option of a policy with its value.
+///
+/// # Errors
+/// A text without `=`, or without a name before it.
+pub fn parse_option(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("write the name of an option, `=` and its value, such as clock=80%".to_owned()),
+    }
 }
 
 /// Reads a process's number.

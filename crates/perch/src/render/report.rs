@@ -2,6 +2,7 @@
 
 mod moves;
 mod occupancy;
+mod system;
 mod threads;
 
 use super::{WIDTH, count, fit, wrapped};
@@ -20,6 +21,7 @@ pub fn render(report: &Report) -> String {
     text += &threads::table(report, &letters);
     text += &occupancy::picture(&report.placements, &letters);
     text += &moves::list(report, &letters);
+    text += &system::summary(report);
     text += &ending(report);
     text
 }

@@ -11,8 +11,8 @@ pub use config::{Clock, PsSchedConfig};
 
 use crate::busy::is_busy;
 use perch_core::{
-    Binding, IrqBinding, Plan, Policy, PuSet, Reason, Remark, Role, Setting, SettingBinding,
-    SettingState, SettingValue, Snapshot, ThreadId, ThreadState, Unmanaged,
+    Binding, IrqBinding, Plan, Policy, PuSet, Reason, Remark, Setting, SettingBinding,
+    SettingState, SettingValue, Snapshot, ThreadId, ThreadState, Unmanaged, Work,
 };
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ impl PsSched {
         let least = self.config.min_activity;
         let busy = snapshot.threads.iter();
         let busy: Vec<&ThreadState> = busy
-            .filter(|thread| thread.info.role.is_program() && is_busy(thread, least))
+            .filter(|thread| thread.info.work.is_program() && is_busy(thread, least))
             .collect();
         let needed = busy.len().saturating_sub(rest.len());
         // One that leaves would have to share a PU with the next thread that wakes up.
@@ -107,10 +107,10 @@ impl PsSched {
 
     fn bindings(&self, snapshot: &Snapshot, system: &PuSet, rest: &PuSet) -> Vec<Binding> {
         let binding = |thread: &ThreadState| {
-            if thread.unmanaged.is_some() || thread.info.role == Role::SystemFixed {
+            if thread.unmanaged.is_some() || thread.info.work == Work::SystemFixed {
                 return None;
             }
-            let (pus, reason) = match thread.info.role.is_program() {
+            let (pus, reason) = match thread.info.work.is_program() {
                 true => self.of_program(thread, system, rest),
                 false => (
                     thread.allowed.and(system),
@@ -166,9 +166,9 @@ impl PsSched {
     fn left(snapshot: &Snapshot, system: &PuSet, rest: &PuSet) -> Vec<Remark> {
         let mut remarks = Vec::new();
         let elsewhere = |thread: &ThreadState| {
-            !thread.info.role.is_program()
+            !thread.info.work.is_program()
                 && (thread.unmanaged.is_some()
-                    || thread.info.role == Role::SystemFixed
+                    || thread.info.work == Work::SystemFixed
                     || thread.allowed.is_disjoint(system))
                 && thread.last_pu.is_some_and(|pu| rest.contains(pu))
                 && thread.activity > 0.0
@@ -224,7 +224,7 @@ impl PsSched {
     /// Whether the programs have more busy threads than PUs: then some share a PU, whatever the operating system does.
     fn crowded(&self, snapshot: &Snapshot, rest: &PuSet) -> Option<Remark> {
         let least = self.config.min_activity;
-        let program = |thread: &&ThreadState| thread.info.role.is_program();
+        let program = |thread: &&ThreadState| thread.info.work.is_program();
         let busy = snapshot.threads.iter().filter(program);
         let busy = busy.filter(|thread| is_busy(thread, least)).count();
         let room = rest.len() + self.beside.len();
@@ -251,7 +251,7 @@ fn rounded(number: f64) -> String {
 
 fn why_left(thread: &ThreadState) -> &'static str {
     match thread.unmanaged {
-        _ if thread.info.role == Role::SystemFixed => "the kernel keeps it where it is",
+        _ if thread.info.work == Work::SystemFixed => "the kernel keeps it where it is",
         Some(Unmanaged::PlacedBefore) => "it was bound before",
         Some(Unmanaged::ChangedByOthers) => "others have bound it",
         Some(Unmanaged::NotPermitted) => "the kernel refuses",

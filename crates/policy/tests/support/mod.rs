@@ -147,7 +147,7 @@ impl World {
                     pid: 100,
                     name: format!("t{at}").into(),
                     process: "app".into(),
-                    role: perch_core::Role::default(),
+                    work: perch_core::Work::default(),
                 },
                 target: 0,
                 allowed,

@@ -303,7 +303,7 @@ mod tests {
             pid: 7,
             name: "app".into(),
             process: "app".into(),
-            role: perch_core::Role::default(),
+            work: perch_core::Work::default(),
         };
         let sample = ThreadSample {
             info: info.clone(),

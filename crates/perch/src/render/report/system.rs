@@ -1,0 +1,86 @@
+//! What became of the operating system's work, where the policy places that.
+
+use crate::render::{count, unmanaged, wrapped};
+use perch_core::Unmanaged;
+use perch_engine::report::{Report, SystemReport};
+
+/// Indentation of what follows the heading.
+const INDENT: &str = "  ";
+
+/// How many of the busiest threads that were not moved are named.
+const NAMED: usize = 5;
+
+/// The paragraph; nothing if the policy leaves the operating system's work where it is.
+pub fn summary(report: &Report) -> String {
+    let Some(system) = &report.system else {
+        return String::new();
+    };
+    let mut text = format!(
+        "\noperating system ({} seen):\n",
+        count(system.threads as usize, "thread")
+    );
+    let mut line = |line: String| text += &wrapped(INDENT, &line);
+    let would = if report.dry_run {
+        "would be bound"
+    } else {
+        "bound"
+    };
+    if system.bound > 0 {
+        line(format!(
+            "{} {would} to PU {}, and {}",
+            count(system.bound as usize, "thread"),
+            system.pus,
+            count(system.irqs as usize, "interrupt")
+        ));
+    }
+    for (why, number) in &system.left_by_reason {
+        line(format!(
+            "{} not moved: {}",
+            count(*number as usize, "thread"),
+            reason(*why)
+        ));
+    }
+    if system.irqs_failed > 0 {
+        let irqs = count(system.irqs_failed as usize, "interrupt");
+        line(format!("{irqs} not moved: the kernel refused"));
+    }
+    if system.bound > 0 {
+        line(format!(
+            "took {} on PU {} and {} elsewhere{}",
+            time(system.cpu_time_there),
+            system.pus,
+            time(system.cpu_time_elsewhere),
+            busiest(system)
+        ));
+    }
+    text
+}
+
+fn reason(why: Option<Unmanaged>) -> String {
+    match why {
+        None => "the kernel keeps them on their PUs".to_owned(),
+        Some(why) => unmanaged(why).to_owned(),
+    }
+}
+
+/// The busiest threads that were not moved.
+fn busiest(system: &SystemReport) -> String {
+    let left = system.left.iter().filter(|thread| thread.cpu_time > 0);
+    let names: Vec<String> = left
+        .take(NAMED)
+        .map(|thread| format!("{} {}", thread.name, time(thread.cpu_time)))
+        .collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; not moved: {}", names.join(", ")),
+    }
+}
+
+fn time(nanoseconds: u64) -> String {
+    let milliseconds = nanoseconds as f64 / 1e6;
+    match milliseconds {
+        short if short < 10.0 => format!("{short:.1} ms"),
+        medium if medium < 10_000.0 => format!("{medium:.0} ms"),
+        long => format!("{:.1} s", long / 1e3),
+    }
+}
