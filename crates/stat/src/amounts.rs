@@ -81,10 +81,13 @@ pub struct Amounts {
 }
 
 /// The covered time: none without counts, and all of it where a recording or a simulated machine does not tell it.
+///
+/// Counters are read a moment before or after run times, so a set may have been on for longer than the interval that the
+/// run time tells of, and for less than the next: what it has counted belongs to the time in which it was on.
 fn covered(set: Option<CountedSet>, counts: &[Count], cpu_time: u64) -> u64 {
     match (counts.is_empty(), set) {
         (true, _) => 0,
-        (false, Some(set)) => set.enabled.min(cpu_time),
+        (false, Some(set)) => set.enabled,
         (false, None) => cpu_time,
     }
 }
@@ -113,7 +116,8 @@ impl Amounts {
         let mut amounts = Self {
             members: 1,
             cpu_time: sample.busy,
-            covered: covered(sample.event_set, &sample.counts, sample.busy),
+            // A PU's counters are on while it is idle too.
+            covered: covered(sample.event_set, &sample.counts, sample.busy).min(sample.busy),
             interrupts: sample.interrupts,
             ..Self::default()
         };
@@ -333,6 +337,44 @@ mod tests {
         assert_eq!((value.counted, value.share(sum.cpu_time)), (50.0, 0.25));
         assert_eq!(value.estimate(sum.cpu_time), Some(200.0));
         assert_eq!(sum.counts()[0].quality, CountQuality::Scaled(0.25));
+    }
+
+    #[test]
+    fn sets_that_were_switched_late_still_tell_the_rates() {
+        // A thread that does 3 of one event and 7 of the other in a nanosecond, all the time; sets that are switched up to
+        // a third of an interval after or before run times are read.
+        let sample = |number: u32, (alias, rate): (&str, u64), enabled: u64| ThreadSample {
+            info: perch_core::ThreadInfo {
+                id: perch_core::ThreadId { tid: 1, start: 1 },
+                pid: 1,
+                name: "t".into(),
+                process: "p".into(),
+                work: perch_core::Work::default(),
+            },
+            interval: 100,
+            cpu_time: 100,
+            wait_time: 0,
+            switches: None,
+            migrations: None,
+            last_pu: None,
+            mask: None,
+            counts: vec![Count {
+                alias: alias.into(),
+                value: (rate * enabled) as f64,
+                quality: CountQuality::Exact,
+            }],
+            event_set: Some(CountedSet { number, enabled }),
+            metrics: Metrics::default(),
+        };
+        let mut sum = Amounts::default();
+        for (first, second) in [(100, 100), (130, 70), (70, 125), (101, 104)] {
+            sum.add(&Amounts::of_thread(&sample(0, ("a", 3), first)));
+            sum.add(&Amounts::of_thread(&sample(1, ("b", 7), second)));
+        }
+        assert_eq!((sum.cpu_time, sum.covered), (800, 800));
+        let estimate = |alias: &str| sum.values[alias].estimate(sum.covered).unwrap();
+        assert!((estimate("a") - 3.0 * 800.0).abs() < 1e-6);
+        assert!((estimate("b") - 7.0 * 800.0).abs() < 1e-6);
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub struct SystemReport {
     pub threads: u64,
     /// Of these, bound.
     pub bound: u64,
+    /// The names of those that were bound and alive at the end, with numbers in them as `#`, and how many had each.
+    pub names: Vec<(String, u64)>,
     /// Threads that were not moved, by reason; `None` for those that the kernel lets nobody move.
     pub left_by_reason: Vec<(Option<Unmanaged>, u64)>,
     /// The busiest of them that were alive at the end.
@@ -99,10 +101,10 @@ pub struct SystemReport {
     pub cpu_time_there: u64,
     /// CPU time of its threads on other PUs.
     pub cpu_time_elsewhere: u64,
-    /// Interrupts that were bound.
-    pub irqs: u64,
+    /// Interrupts that were bound, by number.
+    pub irqs: Vec<u32>,
     /// Interrupts whose masks could not be changed.
-    pub irqs_failed: u64,
+    pub irqs_failed: Vec<u32>,
 }
 
 /// How far the FP shares can be trusted.

@@ -119,22 +119,32 @@ impl System {
                 cpu_time: known.cpu_time,
             })
             .collect();
+        let mut names = Vec::new();
+        for known in self.threads.values().filter(|known| known.bound.is_some()) {
+            super::collect::count(&mut names, super::name_pattern(&known.name));
+        }
+        names.sort();
         let mut reasons = Vec::new();
         for thread in &left {
             super::collect::count(&mut reasons, thread.why);
         }
         left.sort_by_key(|thread| (u64::MAX - thread.cpu_time, thread.thread));
         left.truncate(LISTED);
+        let irqs = |bound| {
+            let irqs = self.irqs.iter().filter(|(_, of)| **of == bound);
+            irqs.map(|(irq, _)| *irq).collect()
+        };
         Some(SystemReport {
             pus,
             threads: self.threads.len() as u64 + self.ended.iter().sum::<u64>(),
             bound: bound.len() as u64 + self.ended[0],
+            names,
             left_by_reason: reasons,
             left,
             cpu_time_there: inside,
             cpu_time_elsewhere: outside,
-            irqs: self.irqs.values().filter(|bound| **bound).count() as u64,
-            irqs_failed: self.irqs.values().filter(|bound| !**bound).count() as u64,
+            irqs: irqs(true),
+            irqs_failed: irqs(false),
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::{
         TaskEvent, TaskEvents,
         task_events::{Buffering, monotonic},
     },
-    threads::{Created, Launched, Tracker},
+    threads::{Created, Launched, Sampled, Tracker},
 };
 use changes::Changes;
 use counting::Counting;
@@ -173,6 +173,21 @@ impl LiveMachine {
         let target = self.places.add_attached();
         self.system = System::Followed(target);
         self.tracker.follow_system(target);
+    }
+
+    /// Takes the operating system's threads out of a sample: of these only run times and masks matter, and to count or
+    /// sample what they do would cost more than they.
+    fn take_system(&self, sampled: &mut Sampled) -> Vec<ThreadSample> {
+        if !matches!(self.system, System::Followed(_)) {
+            return Vec::new();
+        }
+        let threads = std::mem::take(&mut sampled.threads);
+        let is_program = |sample: &ThreadSample| sample.info.work.is_program();
+        let (programs, system) = threads.into_iter().partition(is_program);
+        sampled.threads = programs;
+        let tracker = &self.tracker;
+        sampled.new.retain(|(_, pid)| !tracker.is_system(*pid));
+        system
     }
 
     /// When the present period ends.
@@ -438,12 +453,17 @@ impl Machine for LiveMachine {
         if self.tracker.is_empty() {
             self.tracker.close_exit_records();
         }
+        let system = self.take_system(&mut sampled);
         let ended = sampled.ended.len();
         sampled.ended.append(&mut self.let_go);
         let readings = self
             .counting
             .period(&self.topology, interval, &mut sampled, &pus);
         sampled.ended.truncate(ended);
+        if !system.is_empty() {
+            sampled.threads.extend(system);
+            sampled.threads.sort_by_key(|sample| sample.info.id);
+        }
         self.remarks.extend(self.tracker.take_remarks());
         self.remarks.extend(self.counting.take_remarks());
         self.remarks.extend(self.pus.take_remarks());

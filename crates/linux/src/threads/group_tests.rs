@@ -161,3 +161,48 @@ fn a_child_that_has_ended_is_no_stranger() {
     look(&mut tracker);
     assert!(follows(&tracker, orphan));
 }
+
+/// A program's orphan has no parent any more, and its group tells whose it is; so does that of a daemon's.
+#[test]
+fn a_program_s_processes_are_told_from_those_of_the_operating_system() {
+    let (mut program, mut daemon) = (Shell::new(0), Shell::new(0));
+    let mut tracker = Tracker::new();
+    assert!(tracker.follow_running(program.pid(), 0));
+    tracker.follow_system(1);
+    let before = (program.orphan(), daemon.orphan());
+    let late = Command::new("sleep").arg("600").spawn();
+    let mut late = late.unwrap();
+    tracker.look_everywhere_next();
+    tracker.discover();
+    let target = |pid: i32| tracker.target_if_followed(pid);
+    assert_eq!(target(program.pid()), Some(0));
+    assert_eq!(target(daemon.pid()), Some(1));
+    assert_eq!(target(late.id() as i32), Some(1));
+    if let Some(orphan) = before.0 {
+        assert_eq!(target(orphan), Some(0));
+    }
+    if let Some(orphan) = before.1 {
+        assert_eq!(target(orphan), Some(1));
+    }
+    let sampled = tracker.sample(1_000_000);
+    for sample in &sampled.threads {
+        let system = tracker.is_system(sample.info.pid);
+        assert_eq!(system, !sample.info.work.is_program(), "{sample:?}");
+        // Only threads of the kernel, which kthreadd starts, are kept where they are.
+        let parent = Reader::new()
+            .stat(sample.info.pid, sample.info.pid)
+            .map(|stat| stat.parent);
+        if sample.info.work == Work::SystemFixed
+            && let Ok(parent) = parent
+        {
+            assert_eq!(parent, 2, "{sample:?}");
+        }
+    }
+    assert!(!tracker.has_no_program());
+    tracker.unfollow_system(1);
+    let target = |pid: i32| tracker.target_if_followed(pid);
+    assert_eq!(target(program.pid()), Some(0));
+    assert_eq!(target(daemon.pid()), None);
+    late.kill().unwrap();
+    late.wait().unwrap();
+}

@@ -369,7 +369,9 @@ impl Tracker {
             first_ended: false,
         };
         self.processes.insert(pid, process);
-        self.accounts.follow(&mut self.reader, pid, born, self.tick);
+        if !self.is_system(pid) {
+            self.accounts.follow(&mut self.reader, pid, born, self.tick);
+        }
         self.add_threads(pid, born);
         if self.processes.get(&pid).is_some_and(|p| p.threads == 0) {
             self.processes.remove(&pid);

@@ -121,7 +121,8 @@ impl Tracker {
 
     /// A thread was reported, and had ended before it was looked at.
     pub(super) fn came_and_went(&mut self, told: &Created) {
-        if !self.exits.passed(told) {
+        // What the operating system did for a moment concerns nobody.
+        if !self.is_system(told.by_pid) && !self.exits.passed(told) {
             self.unseen += 1;
         }
         self.origins.unseen(told);

@@ -86,6 +86,7 @@ impl Tracker {
                 // Else `/proc` has shown all that it did.
                 if let Some(record) = record
                     && record.run >= thread.spent.run
+                    && sample.info.work.is_program()
                 {
                     self.exits.note(thread.id, &record);
                 }
@@ -100,7 +101,9 @@ impl Tracker {
             if alive && thread.image != image && thread.id.tid == thread.pid {
                 executed.push(thread.pid);
             }
-            self.accounts.sampled(sample.cpu_time);
+            if sample.info.work.is_program() {
+                self.accounts.sampled(sample.cpu_time);
+            }
             sample.info.name = Arc::clone(&thread.name);
             if std::mem::take(&mut thread.new) && alive {
                 sampled.new.push((thread.id, thread.pid));

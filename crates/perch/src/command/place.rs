@@ -248,7 +248,12 @@ fn locks(
         true => None,
         false => super::lock::weights(remarks)?,
     };
-    Ok([Some(pus), weights].into_iter().flatten().collect())
+    // These move interrupts besides threads.
+    let irqs = match settings.policy.starts_with("ps-sched") {
+        true => super::lock::irqs(remarks)?,
+        false => None,
+    };
+    Ok([Some(pus), weights, irqs].into_iter().flatten().collect())
 }
 
 /// The PUs that threads may be placed on.

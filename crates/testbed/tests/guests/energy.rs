@@ -50,7 +50,7 @@ fn joules_of_packages_and_of_instructions() {
         .program(perch_binary().unwrap())
         .stand_in(StandIn::Rapl)
         .fake_pmu()
-        .limit(Duration::from_secs(600))
+        .limit(Duration::from_secs(1800))
         .run(SCRIPT)
         .and_then(perch_testbed::Output::ok)
         .unwrap();

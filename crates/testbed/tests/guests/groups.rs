@@ -87,7 +87,7 @@ fn a_user_s_threads_get_weights_by_groups_that_are_removed_again() {
     }
     let output = Guest::new(Topology::Flat2)
         .program(perch_binary().unwrap())
-        .limit(Duration::from_secs(900))
+        .limit(Duration::from_secs(1800))
         .run(SCRIPT)
         .and_then(perch_testbed::Output::ok)
         .unwrap();

@@ -11,6 +11,7 @@ mod masa;
 mod noise;
 mod placement;
 mod profile;
+mod ps_sched;
 mod regions;
 mod resctrl;
 mod stat;

@@ -32,7 +32,7 @@ fn injected_noise_is_found_and_attributed_in_a_guest() {
     let output = Guest::new(Topology::Flat2)
         .program(perch_binary().unwrap())
         .program(Path::new(env!("CARGO_BIN_EXE_guest-noise")))
-        .limit(Duration::from_secs(600))
+        .limit(Duration::from_secs(1800))
         .run(SCRIPT)
         .and_then(perch_testbed::Output::ok)
         .unwrap();

@@ -129,7 +129,7 @@ fn told(script: &str) -> Vec<Value> {
         .kernel_argument(
             "setcpuid=rdt_a,cqm,cqm_llc,cqm_occup_llc,cqm_mbm_total,cqm_mbm_local,cat_l3 rdt=l3cat,cmt,mbmtotal,mbmlocal",
         )
-        .limit(Duration::from_secs(900))
+        .limit(Duration::from_secs(1800))
         .run(&format!("{PRELUDE}{script}"))
         .and_then(perch_testbed::Output::ok)
         .unwrap();

@@ -30,8 +30,17 @@ pub fn summary(report: &Report) -> String {
             "{} {would} to PU {}, and {}",
             count(system.bound as usize, "thread"),
             system.pus,
-            count(system.irqs as usize, "interrupt")
+            count(system.irqs.len(), "interrupt")
         ));
+    }
+    if report.dry_run {
+        let name = |(name, number): &(String, u64)| match number {
+            1 => name.clone(),
+            more => format!("{name} ({more})"),
+        };
+        let names: Vec<String> = system.names.iter().map(name).collect();
+        line(format!("threads: {}", names.join(", ")));
+        line(format!("interrupts: IRQ {}", numbers(&system.irqs)));
     }
     for (why, number) in &system.left_by_reason {
         line(format!(
@@ -40,9 +49,9 @@ pub fn summary(report: &Report) -> String {
             reason(*why)
         ));
     }
-    if system.irqs_failed > 0 {
-        let irqs = count(system.irqs_failed as usize, "interrupt");
-        line(format!("{irqs} not moved: the kernel refused"));
+    if !system.irqs_failed.is_empty() {
+        let irqs = numbers(&system.irqs_failed);
+        line(format!("IRQ {irqs} not moved: the kernel refused"));
     }
     if system.bound > 0 {
         line(format!(
@@ -54,6 +63,11 @@ pub fn summary(report: &Report) -> String {
         ));
     }
     text
+}
+
+fn numbers(irqs: &[u32]) -> String {
+    let numbers: Vec<String> = irqs.iter().map(u32::to_string).collect();
+    numbers.join(", ")
 }
 
 fn reason(why: Option<Unmanaged>) -> String {
