@@ -9,6 +9,7 @@ pub(super) struct Wants {
     pu_loads: bool,
     pub(super) irqs: bool,
     weights: bool,
+    pub(super) settings: bool,
     /// Whether the policy is asked before a whole period is over.
     pub(super) at_once: bool,
     events: EventPlan,
@@ -20,6 +21,7 @@ impl Wants {
             pu_loads: policy.wants_pu_loads(),
             irqs: policy.wants_irqs(),
             weights: policy.wants_weights(),
+            settings: policy.wants_settings(),
             at_once: policy.decides_at_once(),
             events: processor.event_plan_with(policy.needs()),
         }
@@ -33,6 +35,7 @@ impl Wants {
         machine.watch_pus(self.pu_loads)?;
         machine.watch_irqs(self.irqs)?;
         machine.watch_weights(self.weights)?;
+        machine.watch_settings(self.settings)?;
         machine.configure(&self.events)
     }
 }
