@@ -13,6 +13,7 @@ mod placement;
 mod profile;
 mod regions;
 mod resctrl;
+mod settings;
 mod stat;
 #[path = "../story/mod.rs"]
 mod story;
