@@ -140,10 +140,8 @@ fn fair<'a>(ops: impl IntoIterator<Item = &'a SettingOp>) -> BTreeMap<Setting, S
 }
 
 fn ops(steps: &[SettingStep]) -> impl Iterator<Item = &SettingOp> {
-    let ops = steps
-        .iter()
-        .flat_map(|step| step.before.iter().chain(&step.race));
-    ops
+    let steps = steps.iter();
+    steps.flat_map(|step| step.before.iter().chain(&step.race))
 }
 
 fn record(steps: &[SettingStep], salt: u64, acting: Acting) -> (Vec<u8>, Heard) {

@@ -5,8 +5,8 @@ use perch_core::{Outcome, ProcessId, PuSet, Setting, SettingValue, ThreadId, aff
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The format's version. Format 5 had no settings of the machine, format 4 knew less of ended processes and of threads that were only seen, format 3 also had no
-/// control groups, format 2 no nice values either.
+/// The format's version. Format 5 had no settings of the machine, format 4 knew less of ended processes and of threads
+/// that were only seen, format 3 also had no control groups, format 2 no nice values either.
 pub const VERSION: u32 = 6;
 
 /// The first line of a journal: the session and target that it belongs to, and the machine on which they run.

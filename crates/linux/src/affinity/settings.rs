@@ -233,17 +233,12 @@ fn energy_preference(root: &Path, policy: u32) -> Option<SettingSample> {
 
 /// The PUs of a cpufreq policy that are online.
 fn governs(folder: &Path) -> Option<PuSet> {
-    let pus = ["affected_cpus", "related_cpus"]
-        .into_iter()
-        .find_map(|name| {
-            let pus = numbers(&folder.join(name))?.into_iter();
-            let pus: Option<PuSet> = pus
-                .map(pu)
-                .collect::<Option<Vec<u32>>>()
-                .map(PuSet::from_iter);
-            pus.filter(|pus| !pus.is_empty())
-        });
-    pus
+    let files = ["affected_cpus", "related_cpus"];
+    files.into_iter().find_map(|name| {
+        let numbers = numbers(&folder.join(name))?.into_iter();
+        let pus: Vec<u32> = numbers.map(pu).collect::<Option<_>>()?;
+        (!pus.is_empty()).then(|| pus.into_iter().collect())
+    })
 }
 
 fn pu(number: u64) -> Option<u32> {

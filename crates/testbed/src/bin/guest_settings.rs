@@ -94,8 +94,12 @@ struct Print;
 impl SessionSink for Print {
     fn period(&mut self, period: &Period) {
         for made in &period.setting_moves {
-            let line = serde_json::json!({"setting": made.setting.to_string(), "to": &made.to, "outcome": made.outcome});
-            println!("{line}");
+            let setting = made.setting.to_string();
+            let (to, outcome) = (&made.to, made.outcome);
+            println!(
+                "{}",
+                serde_json::json!({"setting": setting, "to": to, "outcome": outcome})
+            );
         }
         for remark in &period.remarks {
             println!("{}", serde_json::json!({"remark": remark.text}));
