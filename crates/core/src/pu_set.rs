@@ -136,6 +136,18 @@ impl PuSet {
             })
             .collect())
     }
+
+    /// Writes the format that [`PuSet::from_mask`] reads, in groups of 32 PUs: `f`, `1,00000000`.
+    pub fn to_mask(&self) -> String {
+        let mut words = vec![0u32; self.last().unwrap_or(0) as usize / 32 + 1];
+        for pu in self.iter() {
+            words[pu as usize / 32] |= 1 << (pu % 32);
+        }
+        let mut words = words.into_iter().rev();
+        let first = words.next().map(|word| format!("{word:x}"));
+        let words = words.map(|word| format!("{word:08x}"));
+        first.into_iter().chain(words).collect::<Vec<_>>().join(",")
+    }
 }
 
 // Word by word; the library compares PU by PU.
@@ -245,6 +257,16 @@ mod tests {
             prop_assert_eq!(set.len(), pus.len());
             prop_assert_eq!(&set.to_string().parse::<PuSet>().unwrap(), &set);
             prop_assert!(set.iter().eq(pus.iter().copied()));
+        }
+
+        #[test]
+        fn mask_round_trip(pus in proptest::collection::btree_set(0..2000u32, 0..40)) {
+            let set: PuSet = pus.iter().copied().collect();
+            let mask = set.to_mask();
+            // Groups of 32, as the kernel's `bitmap_parse` takes them.
+            prop_assert!(mask.split(',').all(|group| (1..=8).contains(&group.len())), "{}", mask);
+            prop_assert!(mask.split(',').skip(1).all(|group| group.len() == 8), "{}", mask);
+            prop_assert_eq!(PuSet::from_mask(&mask).unwrap(), set);
         }
 
         #[test]

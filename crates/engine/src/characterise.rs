@@ -3,6 +3,7 @@
 use crate::{
     irqs::KnownIrqs,
     ownership::{Owned, Ownership},
+    settings::KnownSettings,
 };
 use perch_core::{
     Count, EventPlan, Metric, MetricName, MetricSource, Metrics, Observation, Outcome, PuLoad,
@@ -68,6 +69,7 @@ pub(crate) struct Context<'a> {
     pub irqs: &'a KnownIrqs,
     /// The PUs to which interrupts may be sent.
     pub irq_pus: &'a PuSet,
+    pub settings: &'a KnownSettings,
     pub last_outcomes: Vec<(ThreadId, Outcome)>,
     /// The snapshot's number.
     pub number: u64,
@@ -125,8 +127,12 @@ impl Characteriser {
             self.kept.retain(|thread, _| seen.contains(thread));
         }
         self.choose_source(&threads, &mut remarks);
+        let elsewhere = context.dry_run.is_some_and(|dry_run| dry_run.elsewhere);
         let snapshot = Snapshot {
-            settings: Vec::new(),
+            settings: match elsewhere {
+                true => Vec::new(),
+                false => context.settings.states(observation),
+            },
             period: context.number,
             at: observation.at,
             interval: observation.interval,
@@ -135,7 +141,7 @@ impl Characteriser {
             thresholds: context.processor.thresholds(self.source),
             threads,
             pus: Self::pus(observation, context.processor, &mut remarks),
-            irqs: match context.dry_run.is_some_and(|dry_run| dry_run.elsewhere) {
+            irqs: match elsewhere {
                 true => Vec::new(),
                 false => context.irqs.loads(observation, context.irq_pus),
             },

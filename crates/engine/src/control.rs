@@ -5,13 +5,15 @@ use crate::{
     characterise::{Characteriser, Context, DryRun, Processor, Span},
     irqs::{self, KnownIrqs},
     limiter::Limiter,
-    observer::{ActionTaken, IrqMove, Move},
+    observer::{ActionTaken, IrqMove, Move, SettingMove},
     ownership::{Noticed, Ownership},
     plan_check,
+    settings::{self, KnownSettings},
     weights::{self, KnownNices, NiceNoticed},
 };
 use perch_core::{
-    Observation, Outcome, Plan, ProcessId, PuSet, Remark, Snapshot, ThreadId, Topology, UnitDomains,
+    Observation, Outcome, Plan, ProcessId, PuSet, Remark, Setting, Snapshot, ThreadId, Topology,
+    UnitDomains,
 };
 use rustc_hash::FxHashSet;
 use std::{
@@ -41,6 +43,8 @@ pub(crate) struct Taken {
     pub emptied: Vec<u32>,
     /// Nice values.
     pub nices: Vec<NiceNoticed>,
+    /// Settings whose values are not perch's any more, each with whether another process has changed it.
+    pub settings: Vec<(Setting, bool)>,
 }
 
 /// A process that has ended lately.
@@ -66,6 +70,7 @@ pub(crate) struct Control {
     units: Arc<UnitDomains>,
     pub ownership: Ownership,
     pub irqs: KnownIrqs,
+    pub settings: KnownSettings,
     pub nices: KnownNices,
     /// The PUs to which interrupts may be sent.
     irq_pus: PuSet,
@@ -102,6 +107,7 @@ impl Control {
             usable: PuSet::new(),
             units: Arc::default(),
             irqs: KnownIrqs::new(ownership.takes_over()),
+            settings: KnownSettings::default(),
             nices: KnownNices::default(),
             irq_pus: PuSet::new(),
             ownership,
@@ -179,8 +185,10 @@ impl Control {
         }
         self.refused.clear();
         self.irqs.observe(&observation.irqs);
+        self.settings.observe(&observation.settings);
         let mut taken = Taken {
             nices: self.nices.observe(observation),
+            settings: self.settings.take_released(),
             noticed: self
                 .ownership
                 .observe(observation, &self.machine_usable, allowed),
@@ -330,6 +338,7 @@ impl Control {
             dry_run: self.dry_run.as_ref(),
             irqs: &self.irqs,
             irq_pus: &self.irq_pus,
+            settings: &self.settings,
             last_outcomes: self.outcomes.clone(),
             number,
             span,
@@ -357,9 +366,11 @@ impl Control {
         remarks.extend(plan_check::check(plan, basis, policy));
         remarks.extend(irqs::check(plan, basis, policy));
         remarks.extend(weights::check(plan, basis, policy));
+        remarks.extend(settings::check(plan, basis, policy));
         if let Some(present) = present {
             plan_check::drop_outdated(plan, present);
             irqs::drop_outdated(plan, present);
+            settings::drop_outdated(plan, present);
         }
         plan_check::difference(plan, present.unwrap_or(basis))
     }
@@ -367,6 +378,11 @@ impl Control {
     /// What a plan that [`Control::moves`] has checked changes of interrupts.
     pub fn irq_moves(&self, plan: &Plan, present: &Snapshot) -> Vec<IrqMove> {
         irqs::difference(plan, present)
+    }
+
+    /// What a plan that [`Control::moves`] has checked changes of settings.
+    pub fn setting_moves(&self, plan: &Plan, present: &Snapshot) -> Vec<SettingMove> {
+        settings::difference(plan, present)
     }
 
     /// What a plan that [`Control::moves`] has checked does to threads besides binding them.
@@ -386,6 +402,14 @@ impl Control {
         let dry_run = self.dry_run.is_some();
         for made in moves {
             self.irqs.moved(made, dry_run);
+        }
+    }
+
+    /// Takes in what became of changes of settings.
+    pub fn settings_moved(&mut self, moves: &[SettingMove]) {
+        let dry_run = self.dry_run.is_some();
+        for made in moves {
+            self.settings.moved(made, dry_run);
         }
     }
 

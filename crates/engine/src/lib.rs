@@ -24,6 +24,7 @@ pub mod replay;
 pub mod report;
 pub mod restore;
 pub mod session;
+mod settings;
 pub mod timeline;
 mod weights;
 
@@ -35,7 +36,8 @@ pub use journal::{
     state_dir::{StateDir, StateDirError},
 };
 pub use observer::{
-    ActionTaken, Cause, Decision, IrqMove, Move, Period, SessionEnd, SessionSink, Start,
+    ActionTaken, Cause, Decision, IrqMove, Move, Period, SessionEnd, SessionSink, SettingMove,
+    Start,
 };
 pub use publish::Published;
 pub use recording::{Reader, Recorder, Recording, RecordingError};

@@ -2,8 +2,8 @@
 
 use crate::restore::RestoreReport;
 use perch_core::{
-    ActionKind, MaskError, Observation, Outcome, Plan, PuSet, Reason, Remark, Snapshot, ThreadId,
-    Topology,
+    ActionKind, MaskError, Observation, Outcome, Plan, PuSet, Reason, Remark, Setting,
+    SettingValue, Snapshot, ThreadId, Topology,
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -74,6 +74,24 @@ pub struct IrqMove {
     pub outcome: Outcome,
 }
 
+/// A change of a setting of the machine: what was asked for, and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SettingMove {
+    /// Which setting.
+    pub setting: Setting,
+    /// The value that perch had given it; `None` if it had not.
+    pub from: Option<SettingValue>,
+    /// The value that it has now; `None` if it got the value back that it had before perch.
+    pub to: Option<SettingValue>,
+    /// The policy's reason: a sentence and the numbers behind it.
+    pub reason: Reason,
+    /// Whether the change was applied, and if not, why.
+    pub outcome: Outcome,
+    /// What the kernel made of the value, if it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<SettingValue>,
+}
+
 /// An action on a thread: what was asked for, and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionTaken {
@@ -118,6 +136,8 @@ pub struct Period {
     pub moves: Vec<Move>,
     /// Changes of interrupts' bindings, with their outcomes.
     pub irq_moves: Vec<IrqMove>,
+    /// Changes of settings of the machine, with their outcomes.
+    pub setting_moves: Vec<SettingMove>,
     /// Other changes to threads (CPU weights), with their outcomes.
     pub actions: Vec<ActionTaken>,
     /// What the user should know; none twice within an hour, and no flood of one kind.

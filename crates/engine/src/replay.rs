@@ -8,6 +8,7 @@ use crate::{
     observer::Cause,
     ownership::Ownership,
     recording::{PeriodRecord, Reader, Record, RecordingError},
+    settings::KnownSettings,
     weights::KnownNices,
 };
 use perch_core::{
@@ -32,6 +33,7 @@ pub struct RecordedMachine<R: BufRead> {
     topology: Arc<Topology>,
     ownership: Ownership,
     irqs: KnownIrqs,
+    settings: KnownSettings,
     nices: KnownNices,
     masks: Masks,
 }
@@ -47,6 +49,7 @@ impl<R: BufRead> RecordedMachine<R> {
             topology: Arc::clone(&header.topology),
             ownership: Ownership::new(header.default_mask.clone(), header.take_over),
             irqs: KnownIrqs::default(),
+            settings: KnownSettings::default(),
             nices: KnownNices::default(),
             next: VecDeque::new(),
             cause: None,
@@ -112,6 +115,14 @@ impl<R: BufRead> RecordedMachine<R> {
                 state.mask = before.clone();
             }
         }
+        self.settings.observe(&observation.settings);
+        // Nothing is journaled here.
+        self.settings.take_released();
+        for sample in &mut observation.settings {
+            if let Some(before) = self.settings.before(&sample.setting) {
+                sample.value = before.clone();
+            }
+        }
         self.nices.observe(observation);
         for sample in &mut observation.nices {
             let known = self.nices.get(sample.thread);
@@ -125,6 +136,9 @@ impl<R: BufRead> RecordedMachine<R> {
         }
         for made in &period.irq_moves {
             self.irqs.moved(made, false);
+        }
+        for made in &period.setting_moves {
+            self.settings.moved(made, false);
         }
         for made in &period.moves {
             let before = self
@@ -154,6 +168,10 @@ impl<R: BufRead + Send> Machine for RecordedMachine<R> {
     }
 
     fn watch_irqs(&mut self, _: bool) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn watch_settings(&mut self, _: bool) -> Result<(), MachineError> {
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! The journal's file: any bytes, any truncation, any length of a session.
 
-use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
+use perch_core::{Outcome, ProcessId, PuSet, Setting, SettingValue, ThreadId, affinity::Image};
 use perch_engine::{
     Journal, StateDir,
     journal::{
-        Header, Kept, Knob, MaskRecord, Namespaces, ProcessRecord, Record, SetRecord, VERSION,
-        file::JournalFile,
+        Header, Kept, Knob, MaskRecord, Namespaces, ProcessRecord, Record, SetRecord,
+        SettingRecord, VERSION, file::JournalFile,
     },
 };
 use proptest::prelude::*;
@@ -75,6 +75,17 @@ fn record() -> impl Strategy<Value = Record> {
             |(process, threads)| Record::NiceSeen { process, threads }
         ),
         1 => process().prop_map(|pid| Record::Forgotten { process: ProcessId { pid, start: 7 } }),
+        1 => (0..3u32, pus(), pus(), pus()).prop_map(|(queue, before, from, set)| Record::Setting(SettingRecord {
+            setting: Setting::WorkQueue(format!("queue{queue}")),
+            before: SettingValue::Pus(before),
+            from: SettingValue::Pus(from),
+            set: SettingValue::Pus(set),
+        })),
+        1 => (0..3u32, prop::option::of(pus()), any::<bool>()).prop_map(|(queue, found, applied)| Record::SettingDone {
+            setting: Setting::WorkQueue(format!("queue{queue}")),
+            outcome: if applied { Outcome::Applied } else { Outcome::ChangedByOthers },
+            found: found.map(SettingValue::Pus),
+        }),
         1 => (thread(), "g[0-3]").prop_map(|(thread, group)| Record::Group { thread, group }),
         1 => "g[0-3]".prop_map(|group| Record::GroupRemoved { group }),
     ]
@@ -378,6 +389,17 @@ d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}
 0c81bd78 6 {"mask":{"process":5,"set":"3","before":"0-7","whole":true,"at":678}}
 "#;
 
+/// Without settings of the machine.
+const FORMAT_5: &str = r#"perch-journal 2 0000000000000355
+1c6b0030 0 {"journal":5,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
+d81fcabe 1 {"journal":5,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
+ee74ce21 2 {"process":{"pid":5,"start":6,"image":{"code":1,"stack":2}}}
+38c2b3fd 3 {"set":{"thread":{"tid":5,"start":6},"process":5,"knob":"affinity","before":"0-7","whole":true,"from":["0-7"],"set":"3","let_go":false,"at":678}}
+d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}
+498bff31 5 {"free":{"thread":{"tid":5,"start":6},"process":5}}
+0c81bd78 6 {"mask":{"process":5,"set":"3","before":"0-7","whole":true,"at":678}}
+"#;
+
 /// Every second thread goes back to the default mask, which changes again and again.
 #[test]
 fn the_default_of_format_1_is_followed_however_often_it_changes() {
@@ -449,6 +471,14 @@ fn a_record_of_a_pu_that_cannot_be_is_damaged() {
     let file = JournalFile::create(&StateDir::open(dir.path()).unwrap(), far).unwrap();
     let bytes = std::fs::read(file.path()).unwrap();
     assert!(Journal::parse_for(&bytes, 1023).is_err());
+}
+
+#[test]
+fn a_journal_of_format_5_is_read() {
+    let journal = Journal::parse(FORMAT_5.as_bytes()).unwrap();
+    assert_eq!((journal.header.journal, journal.damaged), (5, 0));
+    let threads = (journal.threads().count(), journal.masks().count());
+    assert_eq!((threads, journal.settings().count()), ((1, 1), 0));
 }
 
 #[test]
@@ -550,15 +580,28 @@ fn the_lines_of_a_journal() {
             whole: Some(true),
             at: 678,
         }),
+        Record::Setting(SettingRecord {
+            setting: Setting::MaxFrequency(2),
+            before: SettingValue::Number(3_000_000),
+            from: SettingValue::Number(3_000_000),
+            set: SettingValue::Number(1_234_567),
+        }),
+        Record::SettingDone {
+            setting: Setting::MaxFrequency(2),
+            outcome: Outcome::Applied,
+            found: Some(SettingValue::Number(1_200_000)),
+        },
     ];
     insta::assert_snapshot!(String::from_utf8(bytes(&records)).unwrap(), @r#"
-    perch-journal 2 0000000000000355
-    1c6b0030 0 {"journal":5,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
-    d81fcabe 1 {"journal":5,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
+    perch-journal 2 0000000000000446
+    2f42a274 0 {"journal":6,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
+    eb3668fa 1 {"journal":6,"session":"12-345-abc","target":0,"boot":"abc","machine":"","perch":{"pid":12,"start":345},"namespaces":{"pid":0,"time":0,"cgroup":0},"default":"0-7","whole":true}
     ee74ce21 2 {"process":{"pid":5,"start":6,"image":{"code":1,"stack":2}}}
     38c2b3fd 3 {"set":{"thread":{"tid":5,"start":6},"process":5,"knob":"affinity","before":"0-7","whole":true,"from":["0-7"],"set":"3","let_go":false,"at":678}}
     d348c85f 4 {"done":{"thread":{"tid":5,"start":6},"outcome":"applied"}}
     498bff31 5 {"free":{"thread":{"tid":5,"start":6},"process":5}}
     0c81bd78 6 {"mask":{"process":5,"set":"3","before":"0-7","whole":true,"at":678}}
+    5a5fbcd7 7 {"setting":{"setting":{"max-frequency":2},"before":{"number":3000000},"from":{"number":3000000},"set":{"number":1234567}}}
+    ae7c643b 8 {"setting-done":{"setting":{"max-frequency":2},"outcome":"applied","found":{"number":1200000}}}
     "#);
 }

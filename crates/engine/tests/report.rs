@@ -86,6 +86,7 @@ fn see(
         decision: None,
         moves: moves.to_vec(),
         irq_moves: Vec::new(),
+        setting_moves: Vec::new(),
         actions: Vec::new(),
         remarks: Vec::new(),
         last: false,

@@ -35,6 +35,9 @@ const IRQS: u64 = 1 << 40;
 /// The byte for the CPU weights of threads, wherever these are placed: a thread has one weight on all PUs.
 const WEIGHTS: u64 = IRQS + 1;
 
+/// The byte for settings of the machine.
+const SETTINGS: u64 = IRQS + 2;
+
 /// How often a lock is retried if its holder exited before it could be queried.
 const TRIES: usize = 3;
 
@@ -80,6 +83,8 @@ pub enum LockError {
     Irqs(Vec<Holder>),
     /// Another perch gives threads CPU weights.
     Weights(Vec<Holder>),
+    /// Another perch changes settings of the machine.
+    Settings(Vec<Holder>),
     /// The file cannot be used.
     Unusable {
         /// Path of the lock file.
@@ -105,6 +110,11 @@ impl fmt::Display for LockError {
             Self::Weights(holders) => write!(
                 f,
                 "{} gives threads CPU weights; let one at a time have --weight, or stop that one first",
+                another(holders)
+            ),
+            Self::Settings(holders) => write!(
+                f,
+                "{} changes settings of the machine (clocks, work queues): stop it first",
                 another(holders)
             ),
             Self::Unusable { path, error } => write!(f, "{}: {error}", path.display()),
@@ -186,6 +196,16 @@ impl LockFile {
     pub fn irqs(&self) -> Result<Lock, LockError> {
         self.one(IRQS)
             .map_err(|error| error.unwrap_or_else(|| LockError::Irqs(self.holders_of(IRQS))))
+    }
+
+    /// Takes the right to change settings of the machine: two perch would each put the other's values back.
+    ///
+    /// # Errors
+    /// Another perch has it; a file that cannot be used.
+    pub fn settings(&self) -> Result<Lock, LockError> {
+        let taken = || LockError::Settings(self.holders_of(SETTINGS));
+        self.one(SETTINGS)
+            .map_err(|error| error.unwrap_or_else(taken))
     }
 
     /// Takes the right to give threads CPU weights.
@@ -413,14 +433,16 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_no_pu() {
+    fn interrupts_and_settings_are_no_pus() {
         let folder = tempfile::tempdir().expect("a folder");
         let locks = LockFile::new(folder.path());
         let _pus = locks.pus(&(0..10_000).collect()).expect("free");
         let irqs = locks.irqs().expect("free");
         assert!(matches!(locks.irqs(), Err(LockError::Irqs(by)) if by.len() == 1));
-        drop(irqs);
-        assert!(locks.irqs().is_ok());
+        let settings = locks.settings().expect("free");
+        assert!(matches!(locks.settings(), Err(LockError::Settings(by)) if by.len() == 1));
+        drop((irqs, settings));
+        assert!(locks.irqs().is_ok() && locks.settings().is_ok());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::clocks;
 use crate::host::cache_dir;
 use crate::initramfs::Initramfs;
 use crate::kernel::{Kernel, Which};
@@ -37,6 +38,7 @@ pub struct Guest {
     devices: Vec<String>,
     arguments: Vec<String>,
     processor: Option<String>,
+    clocks: bool,
     kernel: Which,
 }
 
@@ -92,6 +94,7 @@ impl Guest {
             devices: Vec::new(),
             arguments: Vec::new(),
             processor: None,
+            clocks: false,
             kernel: Which::default(),
         }
     }
@@ -176,6 +179,14 @@ impl Guest {
         self
     }
 
+    /// Gives the processors clocks that the kernel can set (cpufreq, `acpi-cpufreq`): those of `testbed/clocks.json`, in
+    /// one policy for each package.
+    #[must_use]
+    pub fn clocks(mut self) -> Self {
+        self.clocks = true;
+        self.module("acpi-cpufreq")
+    }
+
     /// Lets the script run so long at most, counted from its start.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
@@ -200,6 +211,14 @@ impl Guest {
         let initrd = dir.path().join("initrd");
         self.write_initrd(&kernel, &initrd, script, dir.path())
             .context("cannot build the guest's file system")?;
+        let mut emulator = Vec::new();
+        if self.clocks {
+            let table = dir.path().join("clocks.aml");
+            std::fs::write(&table, clocks::table(self.topology)?)?;
+            emulator.extend(clocks::ARGUMENTS.map(str::to_owned));
+            emulator.push("-acpitable".to_owned());
+            emulator.push(format!("file={}", table.display()));
+        }
         let mut tries = 0;
         loop {
             tries += 1;
@@ -208,6 +227,7 @@ impl Guest {
                 mebibytes: self.mebibytes,
                 devices: &self.devices,
                 arguments: &self.arguments,
+                emulator: &emulator,
                 processor: self.processor.as_deref(),
             };
             let mut qemu = Qemu::start(&machine, &kernel.image(), &initrd, dir.path())?;

@@ -22,6 +22,7 @@
 //! the host itself needs are listed in `testbed/apt-packages.txt`.
 
 mod apt;
+mod clocks;
 pub mod count;
 pub mod even;
 mod guest;

@@ -44,6 +44,8 @@ pub(crate) struct Machine<'a> {
     pub devices: &'a [String],
     /// Further arguments of the kernel.
     pub arguments: &'a [String],
+    /// Further arguments of the emulator.
+    pub emulator: &'a [String],
     /// Properties of the processor, besides its model.
     pub processor: Option<&'a str>,
 }
@@ -121,6 +123,7 @@ impl Qemu {
             command.arg("-device").arg(device);
         }
         command
+            .args(machine.emulator)
             .arg("-kernel")
             .arg(kernel)
             .arg("-initrd")

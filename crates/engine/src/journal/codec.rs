@@ -1,7 +1,7 @@
 //! A journal as bytes.
 //!
-//! Formats 2 and 3: a line `perch-journal 2 LENGTH`, in which LENGTH (16 hexadecimal digits) says how long the file is known to
-//! be and is written over in place; then lines `CHECK NUMBER JSON`: the CRC-32 of what follows it, the line's number,
+//! Formats 2 to 6: a line `perch-journal 2 LENGTH`, in which LENGTH (16 hexadecimal digits) says how long the file is
+//! known to be and is written over in place; then lines `CHECK NUMBER JSON`: the CRC-32 of what follows it, the line's number,
 //! and the header (twice, so that one damaged line does not lose it) or a record. So damage of any kind shows: a changed
 //! line by its check value, a missing, doubled or moved one by its number, a missing end by the length. Bytes behind
 //! LENGTH are those of a write that was cut short; nothing was changed on their account.
@@ -165,7 +165,7 @@ fn record(json: &[u8], largest: u32) -> Option<Record> {
     }
     let record: Record = serde_json::from_slice(json).ok()?;
     let possible = record.masks().all(|mask| is_within(mask, largest));
-    possible.then_some(record)
+    (possible && record.is_plain()).then_some(record)
 }
 
 fn parse_1(bytes: &[u8], largest: u32) -> Result<Journal, JournalError> {

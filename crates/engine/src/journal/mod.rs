@@ -6,14 +6,16 @@
 mod codec;
 pub mod file;
 mod records;
+mod settings;
 pub mod state_dir;
 
 pub use records::{
     Header, IrqRecord, Knob, MaskRecord, Namespaces, NiceRecord, NiceSetRecord, ProcessRecord,
     Record, SetRecord, VERSION,
 };
+pub use settings::SettingRecord;
 
-use perch_core::{Outcome, ProcessId, PuSet, ThreadId, irq::devices_in_common};
+use perch_core::{Outcome, ProcessId, PuSet, Setting, ThreadId, irq::devices_in_common};
 use std::collections::BTreeMap;
 
 /// The state of a thread's mask, which determines what restore does with it.
@@ -102,6 +104,7 @@ pub struct Journal {
     masks: BTreeMap<(i32, PuSet, PuSet, bool), u64>,
     processes: BTreeMap<ProcessId, ProcessRecord>,
     irqs: BTreeMap<u32, IrqRecord>,
+    settings: BTreeMap<Setting, SettingRecord>,
     nices: BTreeMap<ThreadId, NiceKept>,
     /// Since when which nice values were set, by process, value and the value before.
     nice_sets: BTreeMap<(i32, i32, i32), u64>,
@@ -119,6 +122,7 @@ impl Journal {
             masks: BTreeMap::new(),
             processes: BTreeMap::new(),
             irqs: BTreeMap::new(),
+            settings: BTreeMap::new(),
             nices: BTreeMap::new(),
             nice_sets: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -160,6 +164,7 @@ impl Journal {
             + self.masks.len()
             + self.processes.len()
             + self.irqs.len()
+            + self.settings.len()
             + self.nices.len()
             + self.nice_sets.len()
             + self.groups.len()
@@ -213,6 +218,12 @@ impl Journal {
             Record::Irq(irq) => {
                 self.add_irq(irq);
             }
+            Record::Setting(setting) => self.add_setting(setting),
+            Record::SettingDone {
+                setting,
+                outcome,
+                found,
+            } => self.add_setting_outcome(setting, *outcome, found.as_ref()),
             Record::Nice(nice) => self.add_nice(nice),
             Record::NiceDone { thread, outcome } => self.add_nice_outcome(*thread, *outcome),
             Record::NicePlaced {
@@ -551,6 +562,7 @@ impl Journal {
             })),
         });
         let irqs = self.irqs.values().cloned().map(Record::Irq);
+        let settings = self.settings.values().cloned().map(Record::Setting);
         let nices = self.nices.iter().filter_map(|(thread, kept)| match kept {
             NiceKept::Held(held) => Some(Record::Nice(NiceRecord {
                 at: u64::MAX,
@@ -575,6 +587,7 @@ impl Journal {
             .chain(nices_seen)
             .chain(doubts)
             .chain(irqs)
+            .chain(settings)
             .chain(nices)
             .chain(groups)
             .collect()

@@ -1,12 +1,13 @@
 //! The contents of a journal: its header and its records.
 
-use perch_core::{Outcome, ProcessId, PuSet, ThreadId, affinity::Image};
+use super::settings::{SettingRecord, pus};
+use perch_core::{Outcome, ProcessId, PuSet, Setting, SettingValue, ThreadId, affinity::Image};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The format's version. Format 4 knew less of ended processes and of threads that were only seen, format 3 also had no
-/// control groups, format 2 no nice values either.
-pub const VERSION: u32 = 5;
+/// The format's version. Format 5 had no settings of the machine, format 4 knew less of ended processes and of threads
+/// that were only seen, format 3 also had no control groups, format 2 no nice values either.
+pub const VERSION: u32 = 6;
 
 /// The first line of a journal: the session and target that it belongs to, and the machine on which they run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,6 +251,18 @@ pub enum Record {
         /// Whether the change was applied, and if not, why.
         outcome: Outcome,
     },
+    /// A setting of the machine is about to be changed (since format 6).
+    Setting(SettingRecord),
+    /// The outcome of a change of a setting; or it has turned out later that it is not perch's doing any more.
+    SettingDone {
+        /// Which setting.
+        setting: Setting,
+        /// Whether the change was applied, and if not, why.
+        outcome: Outcome,
+        /// The value that it has, if it is not the one that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        found: Option<SettingValue>,
+    },
     /// A thread's nice value is about to be changed (since format 3).
     Nice(NiceRecord),
     /// The outcome of a change of a nice value.
@@ -299,6 +312,8 @@ impl Record {
             Self::Set(set) => (vec![&set.before, &set.set], &set.from),
             Self::Mask(mask) => (vec![&mask.set, &mask.before], &[]),
             Self::Irq(irq) => (vec![&irq.before, &irq.from, &irq.set], &[]),
+            Self::Setting(record) => (record.values().into_iter().filter_map(pus).collect(), &[]),
+            Self::SettingDone { found, .. } => (found.iter().filter_map(pus).collect(), &[]),
             Self::Placed { mask, .. } | Self::Doubt { mask, .. } | Self::Default { mask } => {
                 (vec![mask], &[])
             }
@@ -317,6 +332,17 @@ impl Record {
             | Self::NiceSeen { .. } => (Vec::new(), &[]),
         };
         masks.into_iter().chain(from)
+    }
+
+    /// Whether it names only what the kernel has.
+    pub(super) fn is_plain(&self) -> bool {
+        match self {
+            Self::Setting(record) => record.is_plain(),
+            Self::SettingDone { setting, found, .. } => {
+                setting.is_plain() && found.as_ref().is_none_or(SettingValue::is_plain)
+            }
+            _ => true,
+        }
     }
 
     /// Records that these threads were seen, each with its process.

@@ -1,8 +1,9 @@
 //! The reconciler: journals and makes the changes of a plan, and undoes them at the end. It alone changes masks, of
-//! threads and of interrupts.
+//! threads and of interrupts, and settings.
 
 mod groups;
 mod irqs;
+mod settings;
 mod weights;
 
 use crate::{
@@ -32,6 +33,8 @@ pub(crate) struct Reconciler {
     files: BTreeMap<u32, JournalFile>,
     /// The journal of interrupts, which belong to no target.
     irqs: Option<JournalFile>,
+    /// The journal of settings, which belong to no target either.
+    settings: Option<JournalFile>,
     /// The control groups of threads, each with its target.
     groups: BTreeMap<ThreadId, (u32, String)>,
     /// A write failed; nothing is changed any more.
@@ -110,6 +113,7 @@ impl Reconciler {
             header: state_dir::header(default)?,
             files: BTreeMap::new(),
             irqs: None,
+            settings: None,
             groups: BTreeMap::new(),
             failed: None,
             clock: state_dir::boot_ticks,
@@ -137,7 +141,8 @@ impl Reconciler {
             return;
         }
         let mut failed = None;
-        for file in self.files.values_mut().chain(&mut self.irqs) {
+        let files = self.files.values_mut().chain(&mut self.irqs);
+        for file in files.chain(&mut self.settings) {
             failed = file.keep().err().or(failed);
         }
         if let Some(error) = failed {
@@ -168,6 +173,7 @@ impl Reconciler {
         remarks: &mut Vec<Remark>,
     ) {
         self.keep_files(remarks);
+        self.release_settings(&taken.settings, remarks);
         if self.files.is_empty() {
             return;
         }
@@ -388,7 +394,7 @@ impl Reconciler {
         file.log_intent(&records).map_err(|error| self.fail(&error))
     }
 
-    /// Gives every thread and every interrupt its mask back. Harmless when called again.
+    /// Gives every thread and every interrupt its mask back, and every setting its value. Harmless when called again.
     pub fn give_back<M: Machine>(&mut self, machine: &mut M) -> RestoreReport {
         let mut all = RestoreReport::default();
         let targets: Vec<u32> = self.files.keys().copied().collect();
@@ -396,6 +402,7 @@ impl Reconciler {
             all.add(self.give_back_target(target, machine));
         }
         all.add(self.give_back_irqs(machine.affinity()));
+        all.add(self.give_back_settings(machine.affinity()));
         all
     }
 

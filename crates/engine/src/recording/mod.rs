@@ -7,7 +7,7 @@ pub use reader::{Reader, Recording};
 pub use recorder::Recorder;
 
 use crate::{
-    observer::{ActionTaken, Cause, IrqMove, Move},
+    observer::{ActionTaken, Cause, IrqMove, Move, SettingMove},
     restore::RestoreReport,
 };
 use perch_core::{Observation, Plan, PuSet, Remark, Topology};
@@ -90,6 +90,9 @@ pub struct PeriodRecord {
     /// What was changed of interrupts, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irq_moves: Vec<IrqMove>,
+    /// What was changed of settings, and what became of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setting_moves: Vec<SettingMove>,
     /// What else was done to threads, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<ActionTaken>,

@@ -138,6 +138,7 @@ impl<W: Write + Send> SessionSink for Recorder<W> {
             basis: basis.filter(|basis| *basis != period.snapshot.period),
             moves: period.moves.clone(),
             irq_moves: period.irq_moves.clone(),
+            setting_moves: period.setting_moves.clone(),
             actions: period.actions.clone(),
             remarks: period.remarks.clone(),
             last: period.last,

@@ -8,10 +8,12 @@ mod nices;
 mod recover;
 mod relatives;
 mod report;
+mod settings;
 
 pub use irqs::restore_irqs;
 pub use recover::{Recovery, recover_all, recover_one};
 pub use report::{RestoreCounts, RestoreReport};
+pub use settings::restore_settings;
 
 use crate::{
     journal::{Held, Journal, Kept},
@@ -60,6 +62,10 @@ pub fn restore(
         None => restore_irqs(affinity.irqs(), journal),
         Some(_) => RestoreCounts::default(),
     };
+    let settings = match owner {
+        None => restore_settings(affinity.settings(), journal),
+        Some(_) => RestoreCounts::default(),
+    };
     let mut weights = nices::restore_nices(affinity, journal, owner);
     weights.add(groups::restore_groups(affinity, journal, owner));
     let mut restoring = Restoring {
@@ -83,6 +89,7 @@ pub fn restore(
     RestoreReport {
         masks: restoring.report,
         irqs,
+        settings,
         weights,
         damaged: journal.damaged,
     }

@@ -1,6 +1,6 @@
 //! What came of restoring.
 
-use perch_core::{Outcome, ThreadId};
+use perch_core::{Outcome, Setting, ThreadId};
 use serde::{Deserialize, Serialize};
 
 /// The result of a restore: numbers of threads by outcome, and the failures.
@@ -12,6 +12,9 @@ pub struct RestoreReport {
     /// The masks of interrupts; none but after the policy `irq` (`perch irq --apply`).
     #[serde(default, skip_serializing_if = "RestoreCounts::is_empty")]
     pub irqs: RestoreCounts<u32>,
+    /// Settings of the machine; none but after a policy that changes them.
+    #[serde(default, skip_serializing_if = "RestoreCounts::is_empty")]
+    pub settings: RestoreCounts<Setting>,
     /// CPU weights, by nice values or control groups; none but after `--weight`.
     #[serde(default, skip_serializing_if = "RestoreCounts::is_empty")]
     pub weights: RestoreCounts,
@@ -19,8 +22,8 @@ pub struct RestoreReport {
     pub damaged: usize,
 }
 
-/// What came of restoring one setting, such as the mask, of all that perch had changed: threads, or `Of` = `u32`,
-/// interrupts by their number.
+/// What came of restoring one thing, such as the mask, of all that perch had changed: threads, or `Of` = `u32`,
+/// interrupts by their number, or settings of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreCounts<Of = ThreadId> {
     /// They have the value again that they had before perch.
@@ -30,7 +33,8 @@ pub struct RestoreCounts<Of = ThreadId> {
     pub inherited: usize,
     /// They had it already.
     pub already: usize,
-    /// Threads that have exited; interrupts that were removed or belong to another device now.
+    /// Threads that have exited; interrupts that were removed or belong to another device now; settings that
+    /// the machine has no more.
     pub gone: usize,
     /// Left alone because another process has set the value since, or may have.
     pub left_alone: usize,
@@ -38,7 +42,7 @@ pub struct RestoreCounts<Of = ThreadId> {
     pub failed: Vec<(Option<Of>, String)>,
 }
 
-/// Why a change was refused, for the user: the sentences for one setting.
+/// Why a change was refused, for the user: the sentences for one kind of change.
 pub(super) struct Refusals {
     pub not_permitted: &'static str,
     pub failed: &'static str,
@@ -124,10 +128,14 @@ impl RestoreReport {
         let Self {
             masks,
             irqs,
+            settings,
             weights,
             ..
         } = self;
-        !(masks.failed.is_empty() && irqs.failed.is_empty() && weights.failed.is_empty())
+        !(masks.failed.is_empty()
+            && irqs.failed.is_empty()
+            && settings.failed.is_empty()
+            && weights.failed.is_empty())
     }
 
     /// Adds what came of restoring threads once more: threads that were counted before had their mask then.
@@ -140,6 +148,7 @@ impl RestoreReport {
     pub(crate) fn add(&mut self, other: Self) {
         self.masks.add(other.masks);
         self.irqs.add(other.irqs);
+        self.settings.add(other.settings);
         self.weights.add(other.weights);
         self.damaged += other.damaged;
     }

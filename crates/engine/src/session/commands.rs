@@ -48,6 +48,9 @@ impl<M: Machine> Session<M> {
         if self.wants.irqs && !wants.irqs {
             self.let_irqs_go();
         }
+        if self.wants.settings && !wants.settings {
+            self.let_settings_go();
+        }
         self.ramp = Ramp::of(&wants);
         self.wants = wants;
         if !self.given_period {
@@ -72,6 +75,24 @@ impl<M: Machine> Session<M> {
                 names(&left)
             );
             self.remarks.push(Remark::error("irqs-left", text));
+        }
+    }
+
+    /// The same of settings.
+    fn let_settings_go(&mut self) {
+        let mut left = RestoreReport::default();
+        if let Some(reconciler) = &mut self.reconciler {
+            left = reconciler.give_back_settings(self.machine.affinity());
+        }
+        let failed = left.settings.failed.iter();
+        let failed = failed.filter_map(|(setting, _)| setting.clone());
+        self.control.settings.let_go(&failed.collect());
+        if left.has_failed() {
+            let text = format!(
+                "not all settings have their values back: {}; perch tries again when it ends",
+                names(&left)
+            );
+            self.remarks.push(Remark::error("settings-left", text));
         }
     }
 

@@ -16,7 +16,8 @@ use crate::{
     decider::{Decider, Deciding},
     journal::state_dir::StateDirError,
     observer::{
-        ActionTaken, Cause, Decision, IrqMove, Move, Period, SessionEnd, SessionSink, Start,
+        ActionTaken, Cause, Decision, IrqMove, Move, Period, SessionEnd, SessionSink, SettingMove,
+        Start,
     },
     ownership::Ownership,
     publish::{Published, Publisher},
@@ -55,7 +56,7 @@ pub enum SessionError {
     StateDir(#[from] StateDirError),
 }
 
-/// The threads and interrupts of a report that could not be restored, and why.
+/// The threads, interrupts and settings of a report that could not be restored, and why.
 fn names(left: &RestoreReport) -> String {
     let threads = left.masks.failed.iter().chain(&left.weights.failed);
     let threads = threads.map(|(thread, why)| match thread {
@@ -66,7 +67,13 @@ fn names(left: &RestoreReport) -> String {
         Some(irq) => format!("IRQ {irq} ({why})"),
         None => why.clone(),
     });
-    threads.chain(irqs).collect::<Vec<_>>().join(", ")
+    let settings = left.settings.failed.iter();
+    let settings = settings.map(|(setting, why)| match setting {
+        Some(setting) => format!("{setting} ({why})"),
+        None => why.clone(),
+    });
+    let all = threads.chain(irqs).chain(settings);
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// What a decision changed.
@@ -74,6 +81,7 @@ fn names(left: &RestoreReport) -> String {
 struct Changed {
     moves: Vec<Move>,
     irqs: Vec<IrqMove>,
+    settings: Vec<SettingMove>,
     actions: Vec<ActionTaken>,
 }
 
@@ -295,6 +303,7 @@ impl<M: Machine> Session<M> {
             decision,
             moves: changed.moves,
             irq_moves: changed.irqs,
+            setting_moves: changed.settings,
             actions: changed.actions,
             remarks,
             last,
@@ -396,12 +405,15 @@ impl<M: Machine> Session<M> {
         let mut moves = self.control.moves(plan, name, basis, present, remarks);
         let plan = &decision.plan;
         let mut irqs = self.control.irq_moves(plan, snapshot);
+        let mut settings = self.control.setting_moves(plan, snapshot);
         let mut actions = self.control.actions(plan);
         if let Some(reconciler) = &mut self.reconciler {
             reconciler.apply(&mut self.control, &mut self.machine, &mut moves, remarks);
             let affinity = self.machine.affinity();
             affinity.place_own(plan.own.as_ref());
             reconciler.apply_irqs(&self.control.irqs, affinity, &mut irqs, remarks);
+            let known = &self.control.settings;
+            reconciler.apply_settings(known, affinity, &mut settings, remarks);
             let (control, machine) = (&mut self.control, &mut self.machine);
             reconciler.apply_actions(control, machine, &mut actions, remarks);
         } else {
@@ -409,9 +421,11 @@ impl<M: Machine> Session<M> {
         }
         self.control.moved(&moves);
         self.control.irqs_moved(&irqs);
+        self.control.settings_moved(&settings);
         Changed {
             moves,
             irqs,
+            settings,
             actions,
         }
     }

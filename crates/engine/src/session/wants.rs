@@ -10,6 +10,7 @@ pub(super) struct Wants {
     pub(super) irqs: bool,
     weights: bool,
     system: bool,
+    pub(super) settings: bool,
     /// Whether the policy is asked before a whole period is over.
     pub(super) at_once: bool,
     events: EventPlan,
@@ -22,6 +23,7 @@ impl Wants {
             irqs: policy.wants_irqs(),
             weights: policy.wants_weights(),
             system: policy.wants_system(),
+            settings: policy.wants_settings(),
             at_once: policy.decides_at_once(),
             events: processor.event_plan_with(policy.needs()),
         }
@@ -36,6 +38,7 @@ impl Wants {
         machine.watch_irqs(self.irqs)?;
         machine.watch_weights(self.weights)?;
         machine.watch_system(self.system)?;
+        machine.watch_settings(self.settings)?;
         machine.configure(&self.events)
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod devices;
+pub mod giving;
 mod kernel;
 mod killer;
 mod knob;
@@ -10,6 +11,7 @@ mod parts;
 mod recorded;
 mod script;
 mod session;
+mod settable;
 
 pub use devices::{Devices, Interrupted, IrqOp, IrqStep};
 pub use kernel::{Kernel, Seen, Task, masks, now, shows};
@@ -20,6 +22,7 @@ pub use parts::{Decide, Heard, TestProcessor};
 pub use recorded::{recorded, replay};
 pub use script::{Op, Scripted, Step};
 pub use session::{Shared, bind, bindings, kernel, live, options, run, session, steps};
+pub use settable::{Settable, SettingOp, SettingStep, Values};
 
 use perch_core::{
     PuSet, Topology,

@@ -4,7 +4,7 @@ use perch_core::{
     Count, CountQuality, EventPlan, EventSet, Metric, MetricSource, Metrics, Plan, Policy,
     ShareLevel, Snapshot, Thresholds, Topology, UnitClass, UnitDomains, metric::names,
 };
-use perch_engine::{ActionTaken, IrqMove, Move, Period, Processor, SessionSink};
+use perch_engine::{ActionTaken, IrqMove, Move, Period, Processor, SessionSink, SettingMove};
 
 /// A processor whose cores' PUs share floating-point units.
 pub struct TestProcessor;
@@ -83,6 +83,7 @@ pub struct Heard {
     pub plans: Vec<Option<Plan>>,
     pub moves: Vec<Vec<Move>>,
     pub irq_moves: Vec<Vec<IrqMove>>,
+    pub setting_moves: Vec<Vec<SettingMove>>,
     pub actions: Vec<Vec<ActionTaken>>,
     pub remarks: Vec<String>,
 }
@@ -93,6 +94,7 @@ impl SessionSink for Heard {
         self.plans.push(period.plan().cloned());
         self.moves.push(period.moves.clone());
         self.irq_moves.push(period.irq_moves.clone());
+        self.setting_moves.push(period.setting_moves.clone());
         self.actions.push(period.actions.clone());
         let texts = period.remarks.iter().map(|remark| remark.text.clone());
         self.remarks.extend(texts);

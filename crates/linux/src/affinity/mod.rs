@@ -7,6 +7,7 @@ mod descendants;
 mod group;
 mod irq;
 mod nice;
+mod settings;
 
 use crate::{
     proc::{Gone, Reader, Stat, Status},
@@ -14,8 +15,8 @@ use crate::{
 };
 use cpuset::{Cpusets, group_text};
 use perch_core::{
-    Affinity, IrqChange, IrqState, Irqs, MaskChange, MaskError, Outcome, ProcessId, PuSet,
-    ThreadId, Weights,
+    Affinity, IrqChange, IrqState, Irqs, MaskChange, MaskError, Outcome, ProcessId, PuSet, Setting,
+    SettingChange, SettingSample, SettingValue, Settings, ThreadId, Weights,
     affinity::{Descendant, Image},
 };
 use rustix::io::Errno;
@@ -196,6 +197,10 @@ impl Affinity for LinuxAffinity {
         Some(self)
     }
 
+    fn settings(&mut self) -> Option<&mut dyn Settings> {
+        Some(self)
+    }
+
     fn change(&mut self, change: &MaskChange) -> Outcome {
         let wanted = if change.to_default {
             all_bits()
@@ -305,6 +310,20 @@ impl Irqs for LinuxAffinity {
 
     fn change_irq(&mut self, change: &IrqChange) -> Outcome {
         irq::change(Path::new("/"), change)
+    }
+}
+
+impl Settings for LinuxAffinity {
+    fn settings(&self) -> Vec<SettingSample> {
+        settings::all(Path::new("/"), &online_pus())
+    }
+
+    fn setting(&self, setting: &Setting) -> Result<SettingValue, MaskError> {
+        settings::value(Path::new("/"), setting)
+    }
+
+    fn change_setting(&mut self, change: &SettingChange) -> Outcome {
+        settings::change(Path::new("/"), change)
     }
 }
 

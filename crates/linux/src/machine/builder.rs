@@ -118,6 +118,7 @@ impl Builder {
             pus: Pus::default(),
             irqs: IrqWatch::default(),
             nices: false,
+            settings: false,
             system: System::Ignored,
             over: false,
             let_go: Vec::new(),

@@ -27,7 +27,7 @@ use early::EarlyLooks;
 use irqs::IrqWatch;
 use perch_core::{
     Affinity, EventPlan, Launch, Machine, MachineError, NiceSample, Observation, ProcessId, PuSet,
-    Remark, Targets, ThreadId, ThreadSample, Topology, Wake, Weights, text,
+    Remark, Settings, Targets, ThreadId, ThreadSample, Topology, Wake, Weights, text,
 };
 use places::Places;
 use pus::Pus;
@@ -54,6 +54,8 @@ pub struct LiveMachine {
     irqs: IrqWatch,
     /// Whether nice values are observed.
     nices: bool,
+    /// Whether settings of the machine are observed.
+    settings: bool,
     system: System,
     /// Whether the launched program has ended, so that this is the last observation.
     over: bool,
@@ -369,6 +371,11 @@ impl Machine for LiveMachine {
         Ok(())
     }
 
+    fn watch_settings(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.settings = watch;
+        Ok(())
+    }
+
     fn watch_system(&mut self, watch: bool) -> Result<(), MachineError> {
         match (watch, self.system) {
             (true, System::Ignored) => {
@@ -449,6 +456,10 @@ impl Machine for LiveMachine {
         let pus = self.pus.observe();
         let irqs = self.irqs.observe(&mut self.affinity);
         let nices = self.nices_of(&sampled.threads);
+        let settings = match self.settings {
+            true => Settings::settings(&self.affinity),
+            false => Vec::new(),
+        };
         self.end_early(&sampled);
         if self.tracker.is_empty() {
             self.tracker.close_exit_records();
@@ -470,7 +481,7 @@ impl Machine for LiveMachine {
         self.remarks.extend(self.irqs.take_remark());
         let before = std::mem::replace(&mut self.own_cpu_time, Self::own_cpu_time());
         Ok(Observation {
-            settings: Vec::new(),
+            settings,
             at,
             interval,
             threads: sampled.threads,

@@ -21,8 +21,10 @@ pub(super) fn recover(dir: &StateDir) -> Result<Vec<Remark>> {
         .into_iter()
         .filter_map(|(path, recovery)| match &recovery {
             Recovery::Restored(report) if !report.has_failed() => {
-                let restored =
-                    report.masks.restored + report.weights.restored + report.irqs.restored;
+                let restored = report.masks.restored
+                    + report.weights.restored
+                    + report.irqs.restored
+                    + report.settings.restored;
                 (restored > 0).then(|| {
                     let text = format!(
                         "a killed perch left changes behind: {}",

@@ -5,7 +5,7 @@ use perch_core::{
     ActionKind, Outcome, PuSet, Reason, ThreadId,
     text::{printable, printable_lines},
 };
-use perch_engine::{ActionTaken, IrqMove, Move, Period, SessionSink};
+use perch_engine::{ActionTaken, IrqMove, Move, Period, SessionSink, SettingMove};
 use std::time::Duration;
 
 /// How long the lines of a period may wait for their reader.
@@ -44,6 +44,9 @@ impl SessionSink for Explain {
         }
         for made in &period.irq_moves {
             text += &irq_line(period.snapshot.at, made);
+        }
+        for made in &period.setting_moves {
+            text += &setting_line(period.snapshot.at, made);
         }
         for remark in &period.remarks {
             text += &wrapped("perch: ", &printable_lines(&remark.text));
@@ -121,6 +124,19 @@ fn irq_line(at: u64, made: &IrqMove) -> String {
         outcome(made.outcome),
         printable(&why(&made.reason)),
     );
+    wrapped(&label, &text)
+}
+
+/// `  3.0 s  cpufreq/policy0/scaling_max_freq → 1500000: slows the PUs of the operating system`.
+fn setting_line(at: u64, made: &SettingMove) -> String {
+    let label = format!("{:>5.1} s  ", at as f64 / 1e9);
+    let to = match (&made.to, &made.found) {
+        (Some(asked), Some(found)) => format!("→ {found} (asked for {asked})"),
+        (Some(asked), None) => format!("→ {asked}"),
+        (None, _) => "as before".to_owned(),
+    };
+    let text = format!("{} {to}{}", made.setting, outcome(made.outcome));
+    let text = format!("{}: {}", printable(&text), printable(&why(&made.reason)));
     wrapped(&label, &text)
 }
 

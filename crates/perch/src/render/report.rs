@@ -7,8 +7,8 @@ mod threads;
 
 use super::{WIDTH, count, fit, wrapped};
 use anstyle::Style;
-use perch_core::{MetricSource, Severity, metric::names};
-use perch_engine::report::Report;
+use perch_core::{MetricSource, Setting, Severity, metric::names, text::printable};
+use perch_engine::{RestoreCounts, report::Report};
 use std::fmt::Write;
 
 /// Two-sided 90 % quantile of the normal distribution.
@@ -140,6 +140,7 @@ fn ending(report: &Report) -> String {
             };
         }
     }
+    text += &settings(&report.restored.settings);
     for remark in &report.remarks {
         let label = match remark.severity {
             Severity::Note => "note: ",
@@ -156,6 +157,27 @@ fn ending(report: &Report) -> String {
         own.share * 100.0
     );
     format!("\n{text}")
+}
+
+/// What became of settings of the machine at the end.
+fn settings(counts: &RestoreCounts<Setting>) -> String {
+    let mut text = String::new();
+    let lines = [
+        (counts.restored, "restored at the end"),
+        (counts.left_alone, "left as another process changed it"),
+    ];
+    for (number, what) in lines {
+        if number > 0 {
+            let _ = writeln!(text, "{} {what}", count(number, "setting"));
+        }
+    }
+    for (setting, why) in &counts.failed {
+        let what = setting
+            .as_ref()
+            .map_or_else(String::new, |of| format!("{of} "));
+        text += &wrapped("", &format!("{}not restored: {why}", printable(&what)));
+    }
+    text
 }
 
 fn seconds(nanoseconds: u64) -> f64 {

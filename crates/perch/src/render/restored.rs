@@ -1,7 +1,7 @@
 //! What came of restoring, in words.
 
 use super::count;
-use perch_core::ThreadId;
+use perch_core::{ThreadId, text::printable};
 use perch_engine::{RestoreCounts, RestoreReport};
 
 /// What came of restoring one journal.
@@ -33,6 +33,17 @@ pub fn restored(report: &RestoreReport) -> String {
     if !report.irqs.is_empty() {
         parts.push(irqs(&report.irqs));
     }
+    if !report.settings.is_empty() {
+        let settings = Words {
+            noun: "setting",
+            already: "as before already",
+            gone: "no longer present",
+            left_alone: "left alone: another process has changed them since",
+        };
+        parts.push(settings.sentence(&report.settings, |setting, why| {
+            printable(&format!("{setting} failed: {why}")).into_owned()
+        }));
+    }
     parts.join("; ")
 }
 
@@ -47,7 +58,7 @@ pub fn irqs(counts: &RestoreCounts<u32>) -> String {
     irqs.sentence(counts, |irq, why| format!("IRQ {irq} failed: {why}"))
 }
 
-/// How the counts of one setting are named.
+/// How the counts of one kind of change are named.
 struct Words {
     noun: &'static str,
     already: &'static str,

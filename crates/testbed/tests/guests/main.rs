@@ -14,6 +14,7 @@ mod profile;
 mod ps_sched;
 mod regions;
 mod resctrl;
+mod settings;
 mod stat;
 #[path = "../story/mod.rs"]
 mod story;

@@ -54,7 +54,7 @@ impl Usage {
 /// What was changed in a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
-    /// Threads bound, moved, given a CPU weight, and interrupts moved.
+    /// Threads bound, moved, given a CPU weight; interrupts moved; settings changed.
     pub made: u64,
     /// Whether another perch held what this one was to place, so that it only observed.
     pub observed_only: bool,
@@ -64,6 +64,7 @@ impl SessionSink for Changes {
     fn period(&mut self, period: &Period) {
         let outcomes = period.moves.iter().map(|made| made.outcome);
         let outcomes = outcomes.chain(period.irq_moves.iter().map(|made| made.outcome));
+        let outcomes = outcomes.chain(period.setting_moves.iter().map(|made| made.outcome));
         let outcomes = outcomes.chain(period.actions.iter().map(|taken| taken.outcome));
         let applied = outcomes.filter(|outcome| *outcome == Outcome::Applied);
         self.made += applied.count() as u64;

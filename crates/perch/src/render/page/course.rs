@@ -11,7 +11,7 @@ use crate::render::{
     explain::{outcome, why},
     fit,
 };
-use perch_core::{ActionKind, Outcome, PuSet, Reason, ThreadId};
+use perch_core::{ActionKind, Outcome, PuSet, Reason, SettingValue, ThreadId};
 use perch_engine::recording::PeriodRecord;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -197,6 +197,15 @@ impl<'a> Course<'a> {
                 |pus: &Option<PuSet>| pus.as_ref().map_or_else(|| "as before".into(), shown);
             let change = (place(&made.from), place(&made.to));
             let who = format!("IRQ {}", made.irq);
+            self.listed(at, Err(who), change, &made.reason, made.outcome);
+        }
+        for made in &period.setting_moves {
+            let value = |value: &Option<SettingValue>| {
+                let value = value.as_ref().map(SettingValue::to_string);
+                value.unwrap_or_else(|| "as before".to_owned())
+            };
+            let change = (value(&made.from), value(&made.to));
+            let who = made.setting.to_string();
             self.listed(at, Err(who), change, &made.reason, made.outcome);
         }
     }
