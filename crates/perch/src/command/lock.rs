@@ -27,6 +27,11 @@ pub fn weights(remarks: &mut Vec<Remark>) -> Result<Option<Lock>, LockError> {
     taken(file().map(|file| file.weights()), remarks)
 }
 
+/// Locks the settings of the machine, as [`pus`] does PUs.
+pub fn settings(remarks: &mut Vec<Remark>) -> Result<Option<Lock>, LockError> {
+    taken(file().map(|file| file.settings()), remarks)
+}
+
 /// perch continues without a lock rather than not at all: a user with no place for the lock file rarely runs two perch.
 fn taken(
     tried: Result<Result<Lock, LockError>, String>,

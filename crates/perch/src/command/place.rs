@@ -240,7 +240,13 @@ fn locks(
     if settings.policy == "irq" {
         return Ok(Vec::from_iter(super::lock::irqs(remarks)?));
     }
-    let Some(pus) = super::lock::pus(&wanted(settings, topology), remarks)? else {
+    let takes_all = settings.policy.starts_with("ps-sched");
+    let pus = match takes_all {
+        // It moves threads of the whole machine, those of another perch's program too.
+        true => topology.usable(),
+        false => wanted(settings, topology),
+    };
+    let Some(pus) = super::lock::pus(&pus, remarks)? else {
         return Ok(Vec::new());
     };
     // PUs of its own do not make a thread's weight perch's own.
@@ -248,12 +254,12 @@ fn locks(
         true => None,
         false => super::lock::weights(remarks)?,
     };
-    // These move interrupts besides threads.
-    let irqs = match settings.policy.starts_with("ps-sched") {
-        true => super::lock::irqs(remarks)?,
-        false => None,
+    let others = match takes_all {
+        true => [super::lock::irqs(remarks)?, super::lock::settings(remarks)?],
+        false => [None, None],
     };
-    Ok([Some(pus), weights, irqs].into_iter().flatten().collect())
+    let own = [Some(pus), weights];
+    Ok(own.into_iter().chain(others).flatten().collect())
 }
 
 /// The PUs that threads may be placed on.
