@@ -36,10 +36,11 @@ wait $load
 emit two /tmp/two
 emit two-lines /tmp/lines
 
-# Programs of a few milliseconds, each its own process.
-echo "name:true $FP" >$RULES
+# Processes that come and go. Each works for much longer than the kernel takes to fold its counts into its parent's when
+# it ends, event by event; a single one that is missed is a twentieth.
+echo "name:awk $FP" >$RULES
 perch stat --json $PROFILE -o /tmp/short -e instructions,cycles,wibble,branch-instructions -- \
-    $PERF sh -c 'i=0; while [ $((i += 1)) -le 60 ]; do /bin/true; done'
+    $PERF sh -c 'i=0; while [ $((i += 1)) -le 20 ]; do awk "BEGIN { for (i = 0; i < 50000; i++); }"; done'
 emit short /tmp/short
 emit short-perf /tmp/perf
 

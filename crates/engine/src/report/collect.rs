@@ -393,7 +393,7 @@ impl SessionSink for Collector {
                 self.moved(made, snapshot);
             }
         }
-        self.system.irqs(period);
+        self.system.period(period);
         for id in ended {
             if let Some(thread) = self.threads.get_mut(&id).filter(|thread| !thread.ended) {
                 thread.ended = true;

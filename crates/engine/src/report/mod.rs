@@ -11,7 +11,10 @@ pub use collect::{Collector, name_pattern};
 pub use system::LeftThread;
 
 use crate::{observer::Cause, restore::RestoreReport};
-use perch_core::{MetricName, MetricSource, Outcome, PuSet, Reason, Remark, ThreadId, Unmanaged};
+use perch_core::{
+    MetricName, MetricSource, Outcome, PuSet, Reason, Remark, Setting, SettingValue, ThreadId,
+    Unmanaged,
+};
 use serde::{Deserialize, Serialize};
 
 /// The format's version.
@@ -105,6 +108,8 @@ pub struct SystemReport {
     pub irqs: Vec<u32>,
     /// Interrupts whose masks could not be changed.
     pub irqs_failed: Vec<u32>,
+    /// Settings of the machine that were changed, with their values.
+    pub settings: Vec<(Setting, SettingValue)>,
 }
 
 /// How far the FP shares can be trusted.

@@ -2,7 +2,9 @@
 
 use super::SystemReport;
 use crate::observer::{IrqMove, Period};
-use perch_core::{Outcome, PuSet, ThreadId, ThreadSample, ThreadState, Unmanaged, Work};
+use perch_core::{
+    Outcome, PuSet, Setting, SettingValue, ThreadId, ThreadSample, ThreadState, Unmanaged, Work,
+};
 use std::collections::BTreeMap;
 
 /// At most this many threads that were not moved are listed, the busiest.
@@ -40,6 +42,8 @@ pub(super) struct System {
     /// CPU time by PU, in nanoseconds.
     by_pu: BTreeMap<u32, u64>,
     irqs: BTreeMap<u32, bool>,
+    /// Settings with the values that perch gave them.
+    settings: BTreeMap<Setting, SettingValue>,
 }
 
 impl System {
@@ -82,14 +86,26 @@ impl System {
         true
     }
 
-    /// What became of interrupts in a period.
-    pub fn irqs(&mut self, period: &Period) {
+    /// What became of interrupts and settings in a period.
+    pub fn period(&mut self, period: &Period) {
         for IrqMove {
             irq, to, outcome, ..
         } in &period.irq_moves
         {
             let done = matches!(outcome, Outcome::Applied | Outcome::NotApplied);
             self.irqs.insert(*irq, done && to.is_some());
+        }
+        let done = |outcome| matches!(outcome, Outcome::Applied | Outcome::NotApplied);
+        for made in period
+            .setting_moves
+            .iter()
+            .filter(|made| done(made.outcome))
+        {
+            let setting = made.setting.clone();
+            match made.found.clone().or_else(|| made.to.clone()) {
+                Some(value) if made.to.is_some() => self.settings.insert(setting, value),
+                _ => self.settings.remove(&setting),
+            };
         }
     }
 
@@ -145,6 +161,7 @@ impl System {
             cpu_time_elsewhere: outside,
             irqs: irqs(true),
             irqs_failed: irqs(false),
+            settings: self.settings.clone().into_iter().collect(),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! What became of the operating system's work, where the policy places that.
 
 use crate::render::{count, unmanaged, wrapped};
-use perch_core::Unmanaged;
+use perch_core::{Unmanaged, text::printable};
 use perch_engine::report::{Report, SystemReport};
 
 /// Indentation of what follows the heading.
@@ -41,6 +41,13 @@ pub fn summary(report: &Report) -> String {
         let names: Vec<String> = system.names.iter().map(name).collect();
         line(format!("threads: {}", names.join(", ")));
         line(format!("interrupts: IRQ {}", numbers(&system.irqs)));
+    }
+    for (setting, value) in &system.settings {
+        let verb = if report.dry_run { "would be" } else { "was" };
+        line(format!(
+            "{} {verb} set to {value}",
+            printable(&setting.to_string())
+        ));
     }
     for (why, number) in &system.left_by_reason {
         line(format!(
