@@ -183,6 +183,6 @@ mod tests {
     #[test]
     fn packages_are_nested() {
         let made = name("_PSD", &package(&[package(&[0, 1].map(number))]));
-        assert_eq!(made, b"\x08_PSD\x12\x06\x01\x12\x04\x02\x00\x01");
+        assert_eq!(made, b"\x08_PSD\x12\x07\x01\x12\x04\x02\x00\x01");
     }
 }
