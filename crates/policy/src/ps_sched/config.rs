@@ -93,20 +93,18 @@ impl PsSchedConfig {
         if text == "keep" {
             return Ok(Some(Clock::Keep));
         }
-        let units: [(&str, f64, fn(f64) -> Clock); 4] = [
-            ("%", 0.01, Clock::Share),
-            ("GHz", 1e6, Clock::KiloHertz),
-            ("MHz", 1e3, Clock::KiloHertz),
-            ("kHz", 1.0, Clock::KiloHertz),
-        ];
-        let (number, factor, kind) = units
-            .iter()
-            .find_map(|(unit, factor, kind)| {
-                Some((text.strip_suffix(unit)?.trim_end(), factor, kind))
-            })
-            .ok_or_else(wrong)?;
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        let clock = kind(number * factor);
+        let number = |text: &str| text.trim_end().parse::<f64>().map_err(|_| wrong());
+        let units = [("GHz", 1e6), ("MHz", 1e3), ("kHz", 1.0)];
+        let clock = match text.strip_suffix('%') {
+            Some(text) => Clock::Share(number(text)? / 100.0),
+            None => {
+                let mut units = units.iter();
+                let (text, factor) = units
+                    .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
+                    .ok_or_else(wrong)?;
+                Clock::KiloHertz(number(text)? * factor)
+            }
+        };
         match clock {
             Clock::Share(share) if share > 0.0 && share <= 1.0 => Ok(Some(clock)),
             Clock::KiloHertz(clock_rate) if clock_rate > 0.0 && clock_rate.is_finite() => {

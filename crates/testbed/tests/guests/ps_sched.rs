@@ -18,13 +18,13 @@ clocks=/sys/devices/system/cpu/cpufreq
 rng=$(sed -n '/virtio.*-input$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts | tail -1)
 # Every thread: number, mask, flags of the kernel (PF_NO_SETAFFINITY is 0x4000000), name.
 snap() {
-    awk '{ id = $1; sub(/.*\) /, ""); print id, $7 }' /proc/[0-9]*/task/[0-9]*/stat >/tmp/flags 2>/dev/null
-    awk -v label=$1 '
-        FILENAME == "/tmp/flags" { flags[$1] = $2; next }
+    # Of processes that end meanwhile, files are missing.
+    { cat /proc/[0-9]*/task/[0-9]*/stat; cat /proc/[0-9]*/task/[0-9]*/status; } 2>/dev/null | awk -v label=$1 '
+        /^[0-9]+ \(.*\) / { id = $1; sub(/.*\) /, ""); flags[id] = $7; next }
         /^Name:/ { name = $2 }
         /^Pid:/ { pid = $2 }
         /^Cpus_allowed_list:/ { print label, "thread", pid, $2, flags[pid], name }
-    ' /tmp/flags /proc/[0-9]*/task/[0-9]*/status 2>/dev/null
+    '
     echo $1 irq $rng $(cat /proc/irq/$rng/smp_affinity_list)
     echo $1 set first $(cat $clocks/policy0/scaling_max_freq)
     echo $1 set second $(cat $clocks/policy2/scaling_max_freq)
