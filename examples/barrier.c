@@ -4,7 +4,7 @@
  * shown by ps-sched.sh. OpenMP with a static schedule; OMP_NUM_THREADS says with how many threads. Prints one line of
  * JSON: seconds in all, and milliseconds of the iterations.
  *
- *   barrier [ITERATIONS [UNITS]]     2000 iterations of 2000 units of work each
+ *   barrier [ITERATIONS [UNITS]]     6000 iterations of 2000 units of work each
  */
 #include <omp.h>
 #include <stdint.h>
@@ -46,7 +46,7 @@ static long number(const char *text, const char *what)
 
 int main(int argc, char **argv)
 {
-    long iterations = argc > 1 ? number(argv[1], "iterations") : 2000;
+    long iterations = argc > 1 ? number(argv[1], "iterations") : 6000;
     long units = argc > 2 ? number(argv[2], "units of work") : 2000;
     double *took = malloc(iterations * sizeof *took);
     double sum = 0;
