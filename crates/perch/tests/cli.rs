@@ -546,3 +546,52 @@ fn a_simulated_machine_has_no_interrupts_to_balance() {
     let said = stderr(&output);
     assert!(said.contains("no interrupts to observe"), "{said}");
 }
+
+#[test]
+fn options_of_a_policy_are_set_on_the_command_line() {
+    let perch = Perch::new();
+    let with = |option: &str| {
+        let args = ["run", "--dry-run", "-p", "workover", "--set", option];
+        perch.run(&[&args[..], &["--", "true"]].concat())
+    };
+    for option in ["variant=paper", "min-activity = 0.2", "patience=3"] {
+        let output = with(option);
+        assert_eq!(code(&output), 0, "{option}: {}", stderr(&output));
+    }
+    for (option, hint) in [
+        ("varient=paper", "`variant`"),
+        ("variant=peper", "paper"),
+        ("min_activity=much", "min_activity"),
+        ("min_activity=2", "0 to 1"),
+        ("patience", "`=`"),
+        ("=3", "`=`"),
+    ] {
+        let output = with(option);
+        assert_ne!(code(&output), 0, "{option}");
+        let said = stderr(&output);
+        assert!(
+            said.contains("--set") && said.contains(hint),
+            "{option}: {said}"
+        );
+    }
+    // What was set is in force, and told with a recording.
+    let log = perch.folder.path().join("log.jsonl");
+    let log = log.to_str().unwrap();
+    let args = [
+        "run",
+        "-n",
+        "-q",
+        "--log",
+        log,
+        "-p",
+        "workover",
+        "--set",
+        "variant=paper",
+    ];
+    perch.run(&[&args[..], &["--", "true"]].concat());
+    let recorded = std::fs::read_to_string(log).unwrap();
+    assert!(
+        recorded.lines().next().unwrap().contains("paper"),
+        "{recorded}"
+    );
+}

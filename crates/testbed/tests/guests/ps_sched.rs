@@ -9,7 +9,7 @@ use perch_testbed::{Guest, Topology, perch_binary, vm_tests_skipped};
 /// Seconds for the script, however slow the host is.
 const LIMIT: u64 = 3600;
 
-/// How many random kills: 100 of them take a quarter of an hour.
+/// How many kills at random moments; 100 of them take a quarter of an hour.
 const KILLS: &str = "PERCH_PS_SCHED_KILLS";
 
 /// Every line is a label and what belongs to it, separated by blanks.
@@ -131,7 +131,7 @@ fn the_operating_system_s_work_goes_to_one_pu_and_comes_back() {
     if vm_tests_skipped() {
         return skip!(Vm, "PERCH_SKIP_VM=1");
     }
-    let kills: u32 = std::env::var(KILLS).map_or(8, |text| text.parse().unwrap());
+    let kills: u32 = std::env::var(KILLS).map_or(3, |text| text.parse().unwrap());
     let output = Guest::new(Topology::Packages2)
         .device("virtio-rng-pci")
         .module("virtio-rng")
