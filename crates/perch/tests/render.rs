@@ -1,7 +1,10 @@
 //! What people see: pictures and tables fit 80 columns, and look as they did.
 
 use perch::render::{WIDTH, report, topology, tournament};
-use perch_engine::Report;
+use perch_engine::{
+    Report,
+    report::{LeftThread, SystemReport},
+};
 use perch_lab::tournament::{Again, Line, Match, Outcome, Standing};
 use perch_linux::topology::{Source, load};
 use std::collections::BTreeMap;
@@ -52,6 +55,44 @@ fn a_report_with_long_names_and_large_numbers_fits() {
     }
     report.remarks = vec![perch_core::Remark::note("long", "word ".repeat(100))];
     assert_fits(&plain(&report));
+}
+
+#[test]
+fn the_operating_systems_work_is_summed_up() {
+    let mut report = sample();
+    let left = |tid: i32, name: &str, cpu_time: u64| LeftThread {
+        thread: perch_core::ThreadId { tid, start: 1 },
+        name: name.to_owned(),
+        why: None,
+        cpu_time,
+    };
+    report.system = Some(SystemReport {
+        pus: "0-1".parse().unwrap(),
+        threads: 187,
+        bound: 120,
+        names: vec![("cron".to_owned(), 1), ("sshd".to_owned(), 12)],
+        left_by_reason: vec![(None, 60), (Some(perch_core::Unmanaged::PlacedBefore), 1)],
+        left: vec![left(7, "kworker/2:1-events", 8_200_000), left(8, "idle", 0)],
+        cpu_time_there: 12_300_000_000,
+        cpu_time_elsewhere: 359_000_000,
+        irqs: vec![24, 25],
+        irqs_failed: vec![9],
+        settings: vec![(
+            perch_core::Setting::MaxFrequency(0),
+            perch_core::SettingValue::Number(1_500_000),
+        )],
+    });
+    let part = |report: &Report| {
+        let text = plain(report);
+        assert_fits(&text);
+        let begin = text.find("operating system (").unwrap();
+        let end = text[begin..].find("\n\n").unwrap();
+        text[begin..begin + end].to_owned()
+    };
+    report.dry_run = false;
+    let live = part(&report);
+    report.dry_run = true;
+    insta::assert_snapshot!([live, part(&report)].join("\n\n"));
 }
 
 /// As many threads as a large machine has, all busy but some.

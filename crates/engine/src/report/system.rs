@@ -1,7 +1,7 @@
 //! The operating system's work in a session that places it too: who was moved, who was not, and what those cost.
 
 use super::SystemReport;
-use crate::observer::{IrqMove, Period};
+use crate::observer::{Period, SettingMove};
 use perch_core::{
     Outcome, PuSet, Setting, SettingValue, ThreadId, ThreadSample, ThreadState, Unmanaged, Work,
 };
@@ -46,6 +46,11 @@ pub(super) struct System {
     settings: BTreeMap<Setting, SettingValue>,
 }
 
+/// Whether a change was made; in a dry run all are.
+fn is_done(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Applied | Outcome::NotApplied)
+}
+
 impl System {
     /// One period of a thread.
     pub fn thread(&mut self, sample: &ThreadSample, state: Option<&ThreadState>, ended: bool) {
@@ -77,7 +82,6 @@ impl System {
             return false;
         };
         match outcome {
-            // In a dry run everything counts.
             Outcome::Applied | Outcome::NotApplied => known.bound = to.cloned(),
             Outcome::NotPermitted => known.unmanaged = Some(Unmanaged::NotPermitted),
             Outcome::ChangedByOthers => known.unmanaged = Some(Unmanaged::ChangedByOthers),
@@ -88,23 +92,22 @@ impl System {
 
     /// What became of interrupts and settings in a period.
     pub fn period(&mut self, period: &Period) {
-        for IrqMove {
-            irq, to, outcome, ..
-        } in &period.irq_moves
-        {
-            let done = matches!(outcome, Outcome::Applied | Outcome::NotApplied);
-            self.irqs.insert(*irq, done && to.is_some());
+        for made in &period.irq_moves {
+            match (made.outcome, &made.to) {
+                (outcome, Some(_)) if is_done(outcome) => self.irqs.insert(made.irq, true),
+                // Given back, or not there any more.
+                (outcome, _) if is_done(outcome) || outcome == Outcome::Gone => {
+                    self.irqs.remove(&made.irq)
+                }
+                _ => self.irqs.insert(made.irq, false),
+            };
         }
-        let done = |outcome| matches!(outcome, Outcome::Applied | Outcome::NotApplied);
-        for made in period
-            .setting_moves
-            .iter()
-            .filter(|made| done(made.outcome))
-        {
+        let done = |made: &&SettingMove| is_done(made.outcome);
+        for made in period.setting_moves.iter().filter(done) {
             let setting = made.setting.clone();
-            match made.found.clone().or_else(|| made.to.clone()) {
-                Some(value) if made.to.is_some() => self.settings.insert(setting, value),
-                _ => self.settings.remove(&setting),
+            match made.to.as_ref().map(|to| made.found.as_ref().unwrap_or(to)) {
+                Some(value) => self.settings.insert(setting, value.clone()),
+                None => self.settings.remove(&setting),
             };
         }
     }
@@ -163,5 +166,72 @@ impl System {
             irqs_failed: irqs(false),
             settings: self.settings.clone().into_iter().collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perch_core::{Metrics, ThreadInfo};
+
+    fn sample(tid: i32, work: Work, pu: u32, cpu_time: u64) -> ThreadSample {
+        ThreadSample {
+            info: ThreadInfo {
+                id: ThreadId { tid, start: 1 },
+                pid: tid,
+                name: format!("daemon-{tid}").into(),
+                process: "daemon".into(),
+                work,
+            },
+            interval: 1_000,
+            cpu_time,
+            wait_time: 0,
+            switches: None,
+            migrations: None,
+            last_pu: Some(pu),
+            mask: None,
+            counts: Vec::new(),
+            event_set: None,
+            metrics: Metrics::default(),
+        }
+    }
+
+    #[test]
+    fn who_was_moved_and_who_was_not_with_what_it_cost() {
+        let mut system = System::default();
+        assert_eq!(system.finish(), None);
+        for (tid, work, pu, time) in [
+            (1, Work::System, 0, 10),
+            (2, Work::System, 1, 20),
+            (3, Work::SystemFixed, 1, 40),
+            (4, Work::System, 1, 80),
+        ] {
+            system.thread(&sample(tid, work, pu, time), None, false);
+        }
+        let (os, id) = (PuSet::single(0), |tid| ThreadId { tid, start: 1 });
+        assert!(system.moved(id(1), Some(&os), Outcome::Applied));
+        assert!(system.moved(id(2), Some(&os), Outcome::Applied));
+        assert!(system.moved(id(4), Some(&os), Outcome::NotPermitted));
+        assert!(
+            !system.moved(id(9), Some(&os), Outcome::Applied),
+            "a program's"
+        );
+        // One that was moved ends.
+        system.thread(&sample(2, Work::System, 0, 5), None, true);
+        let report = system.finish().unwrap();
+        assert_eq!((report.pus, report.threads, report.bound), (os, 4, 2));
+        assert_eq!(report.names, [("daemon-#".to_owned(), 1)]);
+        assert_eq!(
+            (report.cpu_time_there, report.cpu_time_elsewhere),
+            (15, 140)
+        );
+        let left: Vec<_> = report
+            .left
+            .iter()
+            .map(|of| (of.thread.tid, of.why))
+            .collect();
+        assert_eq!(left, [(4, Some(Unmanaged::NotPermitted)), (3, None)]);
+        let reasons = [(None, 1), (Some(Unmanaged::NotPermitted), 1)];
+        assert_eq!(report.left_by_reason, reasons);
     }
 }
