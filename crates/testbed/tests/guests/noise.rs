@@ -62,7 +62,15 @@ fn injected_noise_is_found_and_attributed_in_a_guest() {
     };
     let seconds = time("measured") as f64 * 1e-9;
     near(&found["rate"], truth.bursts as f64 / seconds, "rate");
-    near(&found["lengths"]["median"], truth.median as f64, "length");
+    // Interrupts come within a burst as often as elsewhere and count for themselves: of an emulated PU, they take the more
+    // the busier the host is.
+    let is_interrupt = |source: &&Value| source["kind"].as_str().unwrap().contains("irq");
+    let interrupts = sources.iter().filter(is_interrupt);
+    let taken: f64 = interrupts.map(|of| of["share"].as_f64().unwrap()).sum();
+    assert!(taken < 0.2, "{sources:#?}");
+    let length = truth.median as f64 * (1.0 - taken);
+    eprintln!("interrupts take {taken}: {length} ns are left of a burst");
+    near(&found["lengths"]["median"], length, "length");
     if truth.regular >= 0.8 {
         let period = &found["period"]["nanoseconds"];
         near(period, truth.period as f64, "period");
