@@ -1,5 +1,5 @@
 #!/bin/sh
-# A program with barriers under the kernel's own scheduler, PS-Sched-1 and PS-Sched-2, by turns, with and without noise.
+# A program with barriers under the kernel's own scheduler, PS-Sched-1 and PS-Sched-2, alternately, with and without noise.
 #
 #   sudo sh examples/ps-sched.sh PERCH [ROUNDS]
 #

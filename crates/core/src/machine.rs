@@ -126,6 +126,11 @@ pub trait Machine: Send {
         }
     }
 
+    /// The target that is the operating system, while that is followed.
+    fn system_target(&self) -> Option<u32> {
+        None
+    }
+
     /// Starts, attaches and detaches; `None` for machines whose threads are given (simulations, recordings).
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         None

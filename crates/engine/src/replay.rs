@@ -175,6 +175,10 @@ impl<R: BufRead + Send> Machine for RecordedMachine<R> {
         Ok(())
     }
 
+    fn watch_system(&mut self, _: bool) -> Result<(), MachineError> {
+        Ok(())
+    }
+
     fn watch_weights(&mut self, _: bool) -> Result<(), MachineError> {
         Ok(())
     }

@@ -3,14 +3,11 @@
 use super::Reconciler;
 use crate::{
     irqs::KnownIrqs,
-    journal::{IrqRecord, Record, file::JournalFile},
+    journal::{IrqRecord, Journal, Record},
     observer::IrqMove,
     restore::{RestoreReport, restore_irqs},
 };
 use perch_core::{Affinity, IrqChange, PuSet, Remark};
-
-/// Interrupts belong to no target: their journal has a number that no target gets.
-const TARGET: u32 = u32::MAX;
 
 impl Reconciler {
     /// Journals and makes changes of interrupts, and fills in what became of them. Moves of interrupts that must be left
@@ -44,12 +41,7 @@ impl Reconciler {
                 outcome: made.outcome,
             });
         }
-        if let Some(file) = &mut self.irqs
-            && let Err(error) = file.log_outcome(&done)
-        {
-            let text = format!("{}: {error}", file.path().display());
-            remarks.push(Remark::error("journal", text));
-        }
+        self.irqs.log_outcome(&done, remarks);
     }
 
     /// Writes to the journal what is about to be changed, each with the mask that it goes back to.
@@ -69,33 +61,16 @@ impl Reconciler {
                 })
             })
             .collect();
-        let mut header = self.header.clone();
-        // No thread has this journal's default mask.
-        (header.target, header.default) = (TARGET, PuSet::new());
-        let file = match self.irqs.take() {
-            Some(file) => Ok(file),
-            None => JournalFile::create(&self.dir, header),
-        };
-        let announced = file.and_then(|file| self.irqs.insert(file).log_intent(&records));
+        let announced = self.irqs.log_intent(&self.dir, &self.header, &records);
         announced.map_err(|error| self.fail(&error))
     }
 
     /// Gives every interrupt back that still has the mask which it was given.
     pub(crate) fn give_back_irqs(&mut self, affinity: &mut dyn Affinity) -> RestoreReport {
-        let mut report = RestoreReport::default();
-        let Some(file) = self.irqs.take() else {
-            return report;
-        };
-        report.irqs = restore_irqs(affinity.irqs(), file.journal());
-        // With something left to restore the journal stays, for `perch restore`.
-        if !report.irqs.failed.is_empty() {
-            self.irqs = Some(file);
-            return report;
+        let restore = |journal: &Journal| restore_irqs(affinity.irqs(), journal);
+        RestoreReport {
+            irqs: self.irqs.give_back(restore),
+            ..RestoreReport::default()
         }
-        let path = file.path().display().to_string();
-        if let Err(error) = file.remove() {
-            report.irqs.fail_all(format!("{path}: {error}"));
-        }
-        report
     }
 }

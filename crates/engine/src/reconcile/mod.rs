@@ -1,6 +1,7 @@
 //! The reconciler: journals and makes the changes of a plan, and undoes them at the end. It alone changes masks, of
 //! threads and of interrupts, and settings.
 
+mod apart;
 mod groups;
 mod irqs;
 mod settings;
@@ -18,6 +19,7 @@ use crate::{
     plan_check,
     restore::{ROUNDS, RestoreReport, restore},
 };
+use apart::Apart;
 use perch_core::{
     Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, Reason, Remark, ThreadId,
 };
@@ -31,10 +33,8 @@ pub(crate) struct Reconciler {
     dir: StateDir,
     header: Header,
     files: BTreeMap<u32, JournalFile>,
-    /// The journal of interrupts, which belong to no target.
-    irqs: Option<JournalFile>,
-    /// The journal of settings, which belong to no target either.
-    settings: Option<JournalFile>,
+    irqs: Apart,
+    settings: Apart,
     /// The control groups of threads, each with its target.
     groups: BTreeMap<ThreadId, (u32, String)>,
     /// A write failed; nothing is changed any more.
@@ -112,8 +112,8 @@ impl Reconciler {
             dir,
             header: state_dir::header(default)?,
             files: BTreeMap::new(),
-            irqs: None,
-            settings: None,
+            irqs: Apart::irqs(),
+            settings: Apart::settings(),
             groups: BTreeMap::new(),
             failed: None,
             clock: state_dir::boot_ticks,
@@ -141,8 +141,8 @@ impl Reconciler {
             return;
         }
         let mut failed = None;
-        let files = self.files.values_mut().chain(&mut self.irqs);
-        for file in files.chain(&mut self.settings) {
+        let files = self.files.values_mut().chain(&mut self.irqs.file);
+        for file in files.chain(&mut self.settings.file) {
             failed = file.keep().err().or(failed);
         }
         if let Some(error) = failed {

@@ -2,15 +2,12 @@
 
 use super::Reconciler;
 use crate::{
-    journal::{Record, SettingRecord, file::JournalFile},
+    journal::{Journal, Record, SettingRecord},
     observer::SettingMove,
     restore::{RestoreReport, restore_settings},
     settings::{KnownSettings, make},
 };
-use perch_core::{Affinity, Outcome, PuSet, Remark, Setting, SettingChange, SettingValue};
-
-/// Settings belong to no target: their journal has a number that no target gets, next to that of interrupts.
-const TARGET: u32 = u32::MAX - 1;
+use perch_core::{Affinity, Outcome, Remark, Setting, SettingChange, SettingValue};
 
 impl Reconciler {
     /// Journals and makes changes of settings, and fills in what became of them. Moves of settings that must be left
@@ -45,7 +42,7 @@ impl Reconciler {
                 found: made.found.clone(),
             });
         }
-        self.log_outcome_of_settings(&done, remarks);
+        self.settings.log_outcome(&done, remarks);
     }
 
     /// Journals which settings are not perch's doing any more, so that they are left alone on restore too.
@@ -65,7 +62,7 @@ impl Reconciler {
                 found: None,
             });
         let records: Vec<Record> = records.collect();
-        self.log_outcome_of_settings(&records, remarks);
+        self.settings.log_outcome(&records, remarks);
         remarks.extend(
             released
                 .iter()
@@ -76,15 +73,6 @@ impl Reconciler {
                     Remark::note("setting-changed-by-others", text)
                 }),
         );
-    }
-
-    fn log_outcome_of_settings(&mut self, records: &[Record], remarks: &mut Vec<Remark>) {
-        if let Some(file) = &mut self.settings
-            && let Err(error) = file.log_outcome(records)
-        {
-            let text = format!("{}: {error}", file.path().display());
-            remarks.push(Remark::error("journal", text));
-        }
     }
 
     /// Writes to the journal what is about to be changed, each with the value that it goes back to.
@@ -104,33 +92,16 @@ impl Reconciler {
             })
         });
         let records: Vec<Record> = records.collect();
-        let mut header = self.header.clone();
-        // No thread has this journal's default mask.
-        (header.target, header.default) = (TARGET, PuSet::new());
-        let file = match self.settings.take() {
-            Some(file) => Ok(file),
-            None => JournalFile::create(&self.dir, header),
-        };
-        let announced = file.and_then(|file| self.settings.insert(file).log_intent(&records));
+        let announced = self.settings.log_intent(&self.dir, &self.header, &records);
         announced.map_err(|error| self.fail(&error))
     }
 
     /// Gives every setting back that still has the value which it was given.
     pub(crate) fn give_back_settings(&mut self, affinity: &mut dyn Affinity) -> RestoreReport {
-        let mut report = RestoreReport::default();
-        let Some(file) = self.settings.take() else {
-            return report;
-        };
-        report.settings = restore_settings(affinity.settings(), file.journal());
-        // With something left to restore the journal stays, for `perch restore`.
-        if !report.settings.failed.is_empty() {
-            self.settings = Some(file);
-            return report;
+        let restore = |journal: &Journal| restore_settings(affinity.settings(), journal);
+        RestoreReport {
+            settings: self.settings.give_back(restore),
+            ..RestoreReport::default()
         }
-        let path = file.path().display().to_string();
-        if let Err(error) = file.remove() {
-            report.settings.fail_all(format!("{path}: {error}"));
-        }
-        report
     }
 }

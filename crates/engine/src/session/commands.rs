@@ -39,7 +39,10 @@ impl<M: Machine> Session<M> {
 
     /// Another policy from now on. If the machine cannot observe what that needs, the present one stays.
     fn set_policy(&mut self, policy: Box<dyn Policy>) -> Result<(), MachineError> {
-        let wants = Wants::of(&*policy, self.control.processor());
+        let mut wants = Wants::of(&*policy, self.control.processor());
+        // What is bound must be followed until it has its masks back.
+        let leaves_system = self.wants.system && !wants.system;
+        wants.system |= leaves_system;
         if let Err(error) = wants.configure(&mut self.machine) {
             // As before, which the machine could do.
             let _ = self.wants.configure(&mut self.machine);
@@ -50,6 +53,10 @@ impl<M: Machine> Session<M> {
         }
         if self.wants.settings && !wants.settings {
             self.let_settings_go();
+        }
+        if leaves_system {
+            wants.system = false;
+            self.let_system_go()?;
         }
         self.ramp = Ramp::of(&wants);
         self.wants = wants;
@@ -94,6 +101,26 @@ impl<M: Machine> Session<M> {
             );
             self.remarks.push(Remark::error("settings-left", text));
         }
+    }
+
+    /// The operating system's threads are not followed any more.
+    fn let_system_go(&mut self) -> Result<(), MachineError> {
+        let target = self.machine.system_target();
+        let mut left = RestoreReport::default();
+        if let (Some(target), Some(reconciler)) = (target, &mut self.reconciler) {
+            left = reconciler.give_back_target(target, &mut self.machine);
+        }
+        self.machine.watch_system(false)?;
+        if left.has_failed() {
+            let text = format!(
+                "not all threads of the operating system have their masks back: {}; perch tries again when it ends",
+                names(&left)
+            );
+            self.remarks.push(Remark::error("system-left", text));
+        } else if let Some(target) = target {
+            self.control.forget_target(target);
+        }
+        Ok(())
     }
 
     /// Starts a program with the session's mark in its environment; its process number.

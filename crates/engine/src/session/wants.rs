@@ -9,7 +9,7 @@ pub(super) struct Wants {
     pu_loads: bool,
     pub(super) irqs: bool,
     weights: bool,
-    system: bool,
+    pub(super) system: bool,
     pub(super) settings: bool,
     /// Whether the policy is asked before a whole period is over.
     pub(super) at_once: bool,

@@ -8,7 +8,7 @@ use super::{
 use perch_core::{
     Affinity, Count, CountQuality, EventPlan, Launch, Machine, MachineError, Metric, MetricSource,
     Metrics, Observation, Origin, ProcessId, ProcessState, PuSample, PuSet, Source, Targets,
-    ThreadId, ThreadInfo, ThreadSample, Topology, Wake, metric::names,
+    ThreadId, ThreadInfo, ThreadSample, Topology, Wake, Work, metric::names,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -68,6 +68,9 @@ pub struct Step {
     pub race: Vec<Op>,
 }
 
+/// The group whose threads are the operating system's, if a policy asks for those.
+const SYSTEM: usize = 1;
+
 /// A machine on the kernel that follows a script.
 pub struct Scripted {
     pub kernel: Arc<RwLock<Kernel>>,
@@ -95,6 +98,8 @@ pub struct Scripted {
     pub has_clock: bool,
     /// Groups that are not followed.
     pub detached: BTreeSet<usize>,
+    /// Whether the second group is followed as the operating system.
+    system: bool,
     last_cpuset: PuSet,
     told: BTreeMap<i32, ProcessState>,
 }
@@ -119,6 +124,7 @@ impl Scripted {
             has_records: true,
             has_clock: true,
             detached: BTreeSet::new(),
+            system: false,
             last_cpuset: cpuset,
             told: BTreeMap::new(),
         }
@@ -139,6 +145,20 @@ impl Machine for Scripted {
     fn watch_pus(&mut self, watch: bool) -> Result<(), MachineError> {
         self.watches_pus = watch;
         Ok(())
+    }
+
+    fn watch_system(&mut self, watch: bool) -> Result<(), MachineError> {
+        if watch {
+            self.detached.remove(&SYSTEM);
+        } else if self.system {
+            self.detach(SYSTEM as u32);
+        }
+        self.system = watch;
+        Ok(())
+    }
+
+    fn system_target(&self) -> Option<u32> {
+        self.system.then_some(SYSTEM as u32)
     }
 
     fn targets(&mut self) -> Option<&mut dyn Targets> {
@@ -171,7 +191,10 @@ impl Machine for Scripted {
                 pid: task.pid,
                 name: format!("worker-{}", id.tid).into(),
                 process: "app".into(),
-                work: perch_core::Work::default(),
+                work: match self.system && task.group == SYSTEM {
+                    true => Work::System,
+                    false => Work::Program,
+                },
             },
             interval: second,
             cpu_time: (second as f64 * task.cpu_share) as u64,

@@ -94,7 +94,7 @@ for kill in $(seq 1 $KILLS); do
     perch restore >/tmp/said 2>&1 || { echo kill failed $kill; cat /tmp/said >&2; }
     snap kill$kill
 done
-# Somebody else decides meanwhile: that stays.
+# Another process sets a mask meanwhile: that stays.
 perch run -p ps-sched-1 $core -q -- sleep 1000 2>/tmp/said &
 perch=$!
 await 3

@@ -49,7 +49,7 @@ ended
 now killed
 restore
 now restored
-# Somebody else decides: perch leaves that alone, while it runs and in the end.
+# Another process sets it: perch leaves that alone, while it runs and in the end.
 hold
 echo 1500000 >$clock
 waits 'grep -q "another process has changed" /tmp/held'

@@ -171,7 +171,7 @@ fn short_lived_processes_are_counted(told: &Told) {
     for (event, of_perf) in EVENTS {
         assert!(perf[of_perf] > 0.0, "{perf:?}");
         let others = count(&totals["all"], event) - count(own, event);
-        assert_near(others, perf[of_perf], 0.02, event);
+        assert_near(others, perf[of_perf], 0.01, event);
     }
 }
 
