@@ -95,7 +95,7 @@ pub struct Plan {
     /// What else is done to threads, at most one action of a kind a thread. What is not in the plan is undone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
-    /// Settings of the machine, each at most once; those without a binding get the values back that they had before.
+    /// Settings of the machine, each at most once; those without a binding are restored to the values before perch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingBinding>,
     /// Where perch itself shall run; `None` for wherever it ran before.

@@ -88,7 +88,7 @@ pub struct SettingState {
     pub setting: Setting,
     /// The PUs whose speed it governs; all of the machine for one that holds PUs.
     pub governs: PuSet,
-    /// The value that it had before perch, and gets back.
+    /// The value that it had before perch, to which it will be restored.
     pub before: SettingValue,
     /// The values that it can have.
     pub choices: SettingChoices,

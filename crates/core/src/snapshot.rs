@@ -27,7 +27,7 @@ pub enum Unmanaged {
 pub struct ThreadState {
     /// Its id, its name and its process.
     pub info: ThreadInfo,
-    /// Number of the target to which it belongs: programs are told apart by it.
+    /// Number of the target to which it belongs; it distinguishes programs.
     #[serde(default, skip_serializing_if = "is_first")]
     pub target: u32,
     /// PUs on which it may be put: usable, and in the mask that it had before perch touched it.

@@ -312,6 +312,10 @@ impl Machine for LinuxMachine {
         self.live.watch_system(watch)
     }
 
+    fn system_target(&self) -> Option<u32> {
+        self.live.system_target()
+    }
+
     fn targets(&mut self) -> Option<&mut dyn Targets> {
         Some(self)
     }

@@ -523,7 +523,8 @@ fn set_options(config: &mut toml::Table, policy: &str, set: &[(String, String)])
             true => None,
             false => read().and_then(|mut table| table.remove("value")),
         };
-        config.remove(name);
+        // The file may spell it with hyphens.
+        config.retain(|key, _| key.replace('-', "_") != documented);
         config.insert(
             documented,
             value.unwrap_or_else(|| toml::Value::String(text.clone())),

@@ -217,7 +217,7 @@ fn energy_preference(root: &Path, policy: u32) -> Option<SettingSample> {
     let folder = root.join(CPUFREQ).join(format!("policy{policy}"));
     let value = value(root, &setting).ok()?;
     let names = text(&folder.join("energy_performance_available_preferences")).ok()?;
-    // Whoever writes `default` reads another name.
+    // A process that writes `default` reads another name.
     let names = names
         .split_ascii_whitespace()
         .filter(|name| *name != "default");

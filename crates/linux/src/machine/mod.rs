@@ -180,7 +180,7 @@ impl LiveMachine {
     /// Takes the operating system's threads out of a sample: of these only run times and masks matter, and to count or
     /// sample what they do would cost more than they.
     fn take_system(&self, sampled: &mut Sampled) -> Vec<ThreadSample> {
-        if !matches!(self.system, System::Followed(_)) {
+        if self.system_target().is_none() {
             return Vec::new();
         }
         let threads = std::mem::take(&mut sampled.threads);
@@ -212,7 +212,7 @@ impl LiveMachine {
     /// The processes of programs that are followed, as far as they were seen.
     pub(crate) fn known_processes(&self) -> Vec<ProcessId> {
         let processes = self.tracker.processes();
-        let programs = processes.filter(|(_, target)| self.system != System::Followed(*target));
+        let programs = processes.filter(|(_, target)| self.system_target() != Some(*target));
         programs.map(|(process, _)| process).collect()
     }
 
@@ -395,6 +395,13 @@ impl Machine for LiveMachine {
             (true, _) => {}
         }
         Ok(())
+    }
+
+    fn system_target(&self) -> Option<u32> {
+        match self.system {
+            System::Followed(target) => Some(target),
+            System::Ignored | System::Wanted => None,
+        }
     }
 
     fn targets(&mut self) -> Option<&mut dyn Targets> {

@@ -244,14 +244,9 @@ impl Tracker {
         self.beside && self.target_if_followed(pid) == self.all
     }
 
-    /// Whether no thread of a program that was given to perch is followed.
+    /// Whether no program that was given to perch is followed.
     pub fn has_no_program(&self) -> bool {
-        self.threads.is_empty()
-            || self.beside
-                && !self
-                    .threads
-                    .values()
-                    .any(|thread| !self.is_system(thread.pid))
+        !self.processes.keys().any(|pid| !self.is_system(*pid))
     }
 
     /// Whether a process is followed, and as part of which target.

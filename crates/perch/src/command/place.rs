@@ -195,7 +195,7 @@ fn permitted(
     if settings.policy == "observe" {
         return Ok((policy, Vec::new()));
     }
-    match locks(settings, topology, remarks) {
+    match locks(&*policy, settings, topology, remarks) {
         Ok(locks) => Ok((policy, locks)),
         Err(held) if asked_for => bail!("policy {} cannot act: {held}", settings.policy),
         Err(held) => {
@@ -219,9 +219,9 @@ pub(super) fn check(args: &PlaceArgs) -> Result<String> {
     if let Some(calibration) = &calibration {
         settings.calibrated_by(calibration);
     }
-    policy(&settings, &here.topology)?;
+    let policy = policy(&settings, &here.topology)?;
     if settings.policy != "observe"
-        && let Err(held) = locks(&settings, &here.topology, &mut Vec::new())
+        && let Err(held) = locks(&*policy, &settings, &here.topology, &mut Vec::new())
     {
         bail!(
             "{held}: policy {} could only observe; end the other perch, or leave it its PUs (--pus)",
@@ -231,35 +231,37 @@ pub(super) fn check(args: &PlaceArgs) -> Result<String> {
     Ok(settings.policy)
 }
 
-/// All locks that these settings need; none if there is no place for them.
+/// All locks that the policy needs with these settings; none if there is no place for them.
 fn locks(
+    policy: &dyn Policy,
     settings: &Settings,
     topology: &Topology,
     remarks: &mut Vec<Remark>,
 ) -> Result<Vec<Lock>, LockError> {
-    if settings.policy == "irq" {
-        return Ok(Vec::from_iter(super::lock::irqs(remarks)?));
+    let mut locks = Vec::new();
+    // The policy `irq` leaves threads alone.
+    if settings.policy != "irq" {
+        let pus = match policy.wants_system() {
+            // It moves threads of the whole machine, those of another perch's program too.
+            true => topology.usable(),
+            false => wanted(settings, topology),
+        };
+        let Some(pus) = super::lock::pus(&pus, remarks)? else {
+            return Ok(Vec::new());
+        };
+        locks.push(pus);
     }
-    let takes_all = settings.policy.starts_with("ps-sched");
-    let pus = match takes_all {
-        // It moves threads of the whole machine, those of another perch's program too.
-        true => topology.usable(),
-        false => wanted(settings, topology),
-    };
-    let Some(pus) = super::lock::pus(&pus, remarks)? else {
-        return Ok(Vec::new());
-    };
     // PUs of its own do not make a thread's weight perch's own.
-    let weights = match settings.weight.is_empty() {
-        true => None,
-        false => super::lock::weights(remarks)?,
-    };
-    let others = match takes_all {
-        true => [super::lock::irqs(remarks)?, super::lock::settings(remarks)?],
-        false => [None, None],
-    };
-    let own = [Some(pus), weights];
-    Ok(own.into_iter().chain(others).flatten().collect())
+    if policy.wants_weights() {
+        locks.extend(super::lock::weights(remarks)?);
+    }
+    if policy.wants_irqs() {
+        locks.extend(super::lock::irqs(remarks)?);
+    }
+    if policy.wants_settings() {
+        locks.extend(super::lock::settings(remarks)?);
+    }
+    Ok(locks)
 }
 
 /// The PUs that threads may be placed on.

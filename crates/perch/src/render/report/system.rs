@@ -1,6 +1,6 @@
 //! What became of the operating system's work, where the policy places that.
 
-use crate::render::{count, unmanaged, wrapped};
+use crate::render::{count, noise::time, unmanaged, wrapped};
 use perch_core::{Unmanaged, text::printable};
 use perch_engine::report::{Report, SystemReport};
 
@@ -33,14 +33,17 @@ pub fn summary(report: &Report) -> String {
             count(system.irqs.len(), "interrupt")
         ));
     }
-    if report.dry_run {
+    // A dry run lists what it would move.
+    if report.dry_run && system.bound > 0 {
         let name = |(name, number): &(String, u64)| match number {
             1 => name.clone(),
             more => format!("{name} ({more})"),
         };
         let names: Vec<String> = system.names.iter().map(name).collect();
         line(format!("threads: {}", names.join(", ")));
-        line(format!("interrupts: IRQ {}", numbers(&system.irqs)));
+        if !system.irqs.is_empty() {
+            line(format!("interrupts: IRQ {}", numbers(&system.irqs)));
+        }
     }
     for (setting, value) in &system.settings {
         let verb = if report.dry_run { "would be" } else { "was" };
@@ -63,9 +66,9 @@ pub fn summary(report: &Report) -> String {
     if system.bound > 0 {
         line(format!(
             "took {} on PU {} and {} elsewhere{}",
-            time(system.cpu_time_there),
+            time(system.cpu_time_there as f64),
             system.pus,
-            time(system.cpu_time_elsewhere),
+            time(system.cpu_time_elsewhere as f64),
             busiest(system)
         ));
     }
@@ -89,19 +92,10 @@ fn busiest(system: &SystemReport) -> String {
     let left = system.left.iter().filter(|thread| thread.cpu_time > 0);
     let names: Vec<String> = left
         .take(NAMED)
-        .map(|thread| format!("{} {}", thread.name, time(thread.cpu_time)))
+        .map(|thread| format!("{} {}", thread.name, time(thread.cpu_time as f64)))
         .collect();
     match names.is_empty() {
         true => String::new(),
         false => format!("; not moved: {}", names.join(", ")),
-    }
-}
-
-fn time(nanoseconds: u64) -> String {
-    let milliseconds = nanoseconds as f64 / 1e6;
-    match milliseconds {
-        short if short < 10.0 => format!("{short:.1} ms"),
-        medium if medium < 10_000.0 => format!("{medium:.0} ms"),
-        long => format!("{:.1} s", long / 1e3),
     }
 }
