@@ -1,9 +1,8 @@
 //! Interrupts in a session: journaled before their masks are changed, restored unless another process has changed them
 //! since, recorded and replayed.
 
-mod common;
-
-use common::{
+use crate::common;
+use crate::common::{
     Devices, Heard, Interrupted, IrqOp, IrqStep, Kill, live, options, recorded, replay, set,
 };
 use perch_core::{IrqBinding, Outcome, Plan, Policy, PuSet, Reason, Snapshot};

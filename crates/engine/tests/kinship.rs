@@ -1,8 +1,7 @@
 //! Restoring from the journal alone: threads that are not in it, or no longer what they were.
 
-mod common;
-
-use common::{Knob, Op, Shared, kernel, masks, now, set};
+use crate::common;
+use crate::common::{Knob, Op, Shared, kernel, masks, now, set};
 use perch_core::{ProcessId, PuSet, Snapshot, ThreadId, affinity::Image};
 use perch_engine::{
     Journal, Period, SessionSink,

@@ -1,8 +1,6 @@
 //! What PUs did gets to the policy that wants to know it, and into recordings.
 
-mod common;
-
-use common::{Heard, Kernel, Scripted, Step, options, set};
+use crate::common::{Heard, Kernel, Scripted, Step, options, set};
 use perch_core::{Plan, Policy, Snapshot};
 use perch_engine::{
     Acting, Session,

@@ -1,8 +1,8 @@
 //! Recordings: they are read as they were written, and a replay leads to the same plans.
 
-mod common;
-
-use common::{Decide, Heard, Kernel, Op, Scripted, Step, now, options, recorded, replay, set};
+use crate::common::{
+    Decide, Heard, Kernel, Op, Scripted, Step, now, options, recorded, replay, set,
+};
 use perch_core::{Binding, Plan, PuSet, Reason, Snapshot, metric::names};
 use perch_engine::{Acting, Collector, Reader, Session, StateDir, recording::Record};
 use proptest::prelude::*;

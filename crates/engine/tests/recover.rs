@@ -1,8 +1,6 @@
 //! What of a directory of journals is read.
 
-mod common;
-
-use common::{Kernel, Knob};
+use crate::common::{Kernel, Knob};
 use perch_engine::{Recovery, StateDir, recover_all};
 use std::{
     fs::File,

@@ -1,8 +1,6 @@
 //! What the report says of threads that end, of CPU time that was not measured, and of changes that were refused.
 
-mod common;
-
-use common::{set, topology};
+use crate::common::{set, topology};
 use perch_core::{
     MetricSource, Observation, Outcome, PuSet, Reason, Snapshot, ThreadId, ThreadInfo,
     ThreadSample, ThreadState, metric::names,

@@ -1,8 +1,6 @@
 //! Restoring masks: when a session ends, and from its journal if it was killed.
 
-mod common;
-
-use common::{
+use crate::common::{
     Knob, Op, Scripted, Shared, bind, bindings, kernel, live, masks, run, session, set, steps,
 };
 use perch_core::{

@@ -1,8 +1,9 @@
 //! A session as a service drives it: commands, policies off the observing path, short intervals, subscribers.
 
-mod common;
-
-use common::{Decide, Op, Scripted, bind, bindings, kernel, live, masks, options, set, steps};
+use crate::common;
+use crate::common::{
+    Decide, Op, Scripted, bind, bindings, kernel, live, masks, options, set, steps,
+};
 use perch_core::{
     Machine, Observation, Outcome, Plan, Policy, PuSet, Reason, Snapshot, ThreadId, Unmanaged,
 };

@@ -1,8 +1,7 @@
 //! The loop on a machine in memory.
 
-mod common;
-
-use common::{
+use crate::common;
+use crate::common::{
     Decide, Op, Scripted, bind, bindings, kernel, live, masks, now, options, run, session, set,
     steps,
 };

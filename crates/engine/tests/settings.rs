@@ -1,9 +1,8 @@
 //! Settings of the machine in a session: journaled before they are changed, restored unless another process has changed
 //! them since, and never faster than before.
 
-mod common;
-
-use common::{Settable, SettingOp, SettingStep, giving::*, live, options};
+use crate::common;
+use crate::common::{Settable, SettingOp, SettingStep, giving::*, live, options};
 use perch_core::{Machine, Outcome, Plan, Policy, Setting, SettingBinding, SettingValue, Snapshot};
 use perch_engine::{Acting, Cause, Command, Session, SettingMove};
 

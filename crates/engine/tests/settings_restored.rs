@@ -1,8 +1,6 @@
 //! Settings of the machine, restored from journals whatever happens; recorded and replayed.
 
-mod common;
-
-use common::{
+use crate::common::{
     Heard, Kill, Settable, SettingOp, SettingStep, giving::*, live, options, recorded, replay, set,
 };
 use perch_core::{Outcome, Setting, SettingValue};

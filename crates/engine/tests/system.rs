@@ -1,8 +1,7 @@
 //! The threads of the operating system: placed if the policy asks for them, restored when it no longer does, replayed.
 
-mod common;
-
-use common::{
+use crate::common;
+use crate::common::{
     Scripted, bind, bindings, kernel, live, masks, options, recorded, replay, set, steps,
 };
 use perch_core::{Machine, Plan, Policy, Snapshot};

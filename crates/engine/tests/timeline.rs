@@ -1,8 +1,6 @@
 //! Timelines for Perfetto: they hold what happened, and a replay writes the same one.
 
-mod common;
-
-use common::{Decide, Heard, Kernel, Op, Scripted, Step, now, options, set};
+use crate::common::{Decide, Heard, Kernel, Op, Scripted, Step, now, options, set};
 use perch_core::{Binding, Machine, Plan, PuSet, Reason, Snapshot, metric::names};
 use perch_engine::{
     Acting, Reader, RecordedMachine, Recorder, Session, SessionSink, StateDir,

@@ -1,8 +1,6 @@
 //! Whatever happens, every thread ends with the mask that it would have had without perch.
 
-mod common;
-
-use common::{
+use crate::common::{
     Decide, Heard, Kernel, Kill, Knob, Op, Scripted, Seen, Step, Task, now, options, set, shows,
 };
 use perch_core::{Binding, Plan, PuSet, Reason, Snapshot, ThreadId};

@@ -1,9 +1,7 @@
 //! CPU weights in a session: nice values are journaled before they are changed, restored with those that were inherited,
 //! and never set where another process has set them since.
 
-mod common;
-
-use common::{
+use crate::common::{
     Heard, Kill, NiceMachine, NiceOp, NiceStep, Niced, live, now, options, recorded, replay, set,
 };
 use perch_core::{

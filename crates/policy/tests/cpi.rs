@@ -1,9 +1,7 @@
 //! What the policy `cpi` promises, in both variants, on any threads.
 
-mod cpi_machine;
-
-use cpi_machine::{
-    Machine, apply, check, places, policy, set,
+use crate::{
+    cpi_machine::{Machine, apply, check, places, policy, set},
     support::{World, any_cores, any_threads},
 };
 use perch_core::{Policy, PuSet, metric::names};

@@ -1,8 +1,9 @@
 //! What the policy `cpi` does: the paper's table 1, and when nothing is to be done.
 
-mod cpi_machine;
-
-use cpi_machine::{Machine, places, policy, set, support::id};
+use crate::{
+    cpi_machine::{Machine, places, policy, set},
+    support::id,
+};
 use perch_core::{Metric, MetricName, MetricSource, PuSet, metric::names};
 use perch_policy::cpi::Variant::{Paper, Perch};
 use std::collections::BTreeMap;

@@ -1,10 +1,8 @@
 //! What users read.
 
-mod support;
-
+use crate::support::*;
 use perch_core::Plan;
 use perch_policy::{WorkOver, WorkOverConfig, workover::Variant};
-use support::*;
 
 fn text(plan: &Plan) -> String {
     let lines = plan.bindings.iter().map(|binding| {

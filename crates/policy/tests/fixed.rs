@@ -1,7 +1,6 @@
 //! Manual binding: rules, locations, turns.
 
-mod support;
-
+use crate::support::*;
 use perch_core::{Policy, PuSet};
 use perch_policy::{
     Fixed, FixedConfig,
@@ -9,7 +8,6 @@ use perch_policy::{
 };
 use proptest::prelude::*;
 use std::path::Path;
-use support::*;
 
 fn fixed(rules: &[&str]) -> Fixed {
     let pin = rules.iter().map(|rule| (*rule).to_owned()).collect();

@@ -1,13 +1,11 @@
 //! Interrupts are balanced where that helps, and nowhere else.
 
-mod support;
-
+use crate::support::{CoreSpec, World, cores, topology};
 use perch_core::{
     IrqLevel, IrqLoad, IrqStep, Policy, PuSet, Snapshot, Topology, topology::PuState,
 };
 use perch_policy::irq::{Irq, IrqConfig, Source, balance, imbalance, package_loads};
 use proptest::prelude::*;
-use support::{CoreSpec, World, cores, topology};
 
 fn source(irq: u32, pu: u32, rate: f64, allowed: &str) -> Source {
     Source {

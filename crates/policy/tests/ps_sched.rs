@@ -1,14 +1,12 @@
 //! PS-Sched-1 and -2: the operating system's work on one PU or core, and programs beside or off it.
 
-mod support;
-
+use crate::support::{Spec, World, cores};
 use perch_core::{
     IrqLoad, Plan, Policy, PuSet, Setting, SettingChoices, SettingState, SettingValue, Snapshot,
     Work, snapshot::Unmanaged,
 };
 use perch_policy::{Method, PsSched, PsSchedConfig};
 use proptest::prelude::*;
-use support::{Spec, World, cores};
 
 fn set(text: &str) -> PuSet {
     text.parse().unwrap()

@@ -1,7 +1,6 @@
 //! What the policy `sos` promises.
 
-mod support;
-
+use crate::support::{Spec, World, any_cores, any_threads, cores, id};
 use perch_core::{
     Metric, MetricName, MetricSource, Plan, Policy, PuSet, Snapshot, ThreadId, metric::names,
 };
@@ -11,7 +10,6 @@ use perch_policy::{
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use support::{Spec, World, any_cores, any_threads, cores, id};
 
 fn config(candidates: Candidates) -> SosConfig {
     SosConfig {

@@ -1,8 +1,8 @@
 //! The policy `symbiosis` on a modelled machine: four cores of two PUs and kernels that slow each other down as a
 //! calibration gives.
 
-mod support;
-
+use crate::support;
+use crate::support::{Spec, World, cores, id};
 use perch_core::{
     Metric, MetricName, MetricSource, Plan, Policy, PuSet, Remark, Sharing, Snapshot, ThreadId,
     metric::names,
@@ -10,7 +10,6 @@ use perch_core::{
 use perch_policy::{Calibration, Symbiosis, SymbiosisConfig};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use support::{Spec, World, cores, id};
 
 /// Made up: floating-point kernels halve each other on a core.
 const CALIBRATION: &str = include_str!("data/calibration.toml");

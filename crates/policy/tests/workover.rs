@@ -1,7 +1,6 @@
 //! What WorkOver's policy promises, in both variants.
 
-mod support;
-
+use crate::support::*;
 use perch_core::Policy;
 use perch_policy::{
     WorkOver, WorkOverConfig,
@@ -9,7 +8,6 @@ use perch_policy::{
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use support::*;
 
 fn policy(variant: Variant) -> WorkOver {
     WorkOver::new(WorkOverConfig {

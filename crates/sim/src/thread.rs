@@ -92,6 +92,9 @@ pub struct Identity {
     pub started: Ps,
 }
 
+/// Run time, in picoseconds, from an origin that each PU has for itself.
+pub type VirtualTime = i64;
+
 /// A thread of the simulated machine.
 #[derive(Debug, Clone)]
 pub struct Thread {
@@ -111,8 +114,8 @@ pub struct Thread {
     pub wait_time: Ps,
     /// Since when it waits for a PU.
     pub waiting_since: Option<Ps>,
-    /// Weighted run time by which the operating system shares a PU, in picoseconds.
-    pub virtual_time: Ps,
+    /// Run time by which the operating system shares a PU; means something only beside that of others of the same PU.
+    pub virtual_time: VirtualTime,
     /// Times that it left a PU.
     pub switches: u64,
     /// Times that it went on on another PU.
@@ -358,6 +361,14 @@ impl Thread {
     /// Remembers that.
     pub(crate) fn set_begun(&mut self, part: f64) {
         self.begun = part;
+    }
+
+    /// Its virtual time at a moment: what it ran since its time was last accounted for counts too.
+    pub fn virtual_time_at(&self, now: Ps) -> VirtualTime {
+        let ran = self
+            .place
+            .map_or(0, |place| now.saturating_sub(place.accounted));
+        self.virtual_time + ran as VirtualTime
     }
 
     /// Whether it has instructions to execute.

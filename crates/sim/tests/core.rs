@@ -1,7 +1,6 @@
 //! What a core counts, and its clock.
 
-mod support;
-
+use crate::support;
 use perch_sim::{
     core::{Core, Supply},
     counters::Counters,

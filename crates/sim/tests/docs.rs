@@ -1,7 +1,6 @@
 //! Every example of the pages can be read and does what the page says.
 
-mod support;
-
+use crate::support::{machine, system};
 use perch_sim::{
     config::{find_machine, find_workload, machine_from_text, workload_from_text},
     model::Multithreading,
@@ -9,7 +8,6 @@ use perch_sim::{
     units::SECOND,
 };
 use std::{path::Path, sync::Arc};
-use support::{machine, system};
 
 /// The TOML examples of a page.
 fn examples(page: &'static str) -> Vec<&'static str> {

@@ -1,7 +1,6 @@
 //! The interval level: what must hold whatever is simulated, and where it must agree with the cycle level.
 
-mod support;
-
+use crate::support::{ALU, MIXED, compute, kinds, machine, mix, state, workload};
 use perch_core::PuSet;
 use perch_sim::{
     config::find_machine,
@@ -15,7 +14,6 @@ use perch_sim::{
 };
 use proptest::prelude::*;
 use std::sync::Arc;
-use support::{ALU, MIXED, compute, kinds, machine, mix, state, workload};
 
 fn at(fidelity: Fidelity, machine: &MachineModel, workload: &WorkloadModel, seed: u64) -> System {
     let (machine, workload) = (Arc::new(machine.clone()), Arc::new(workload.clone()));
@@ -103,12 +101,22 @@ proptest! {
         }
     }
 
-    /// The same seed gives the same bits, also with what another run has found out.
+    /// The same seed gives the same bits, also with what another run has found out, and wherever memory is.
     #[test]
-    fn the_same_seed_gives_the_same_bits(kind in kinds(), seed in any::<u64>(), threads in 1usize..20) {
-        let machine = Arc::new(machine(2, 4, kind));
-        let mixes = vec![mix("mixed", MIXED, 64 << 10), mix("alu", ALU, 64)];
-        let kinds: Vec<usize> = (0..threads).map(|thread| thread % 2).collect();
+    fn the_same_seed_gives_the_same_bits(
+        kind in kinds(),
+        seed in any::<u64>(),
+        threads in 1usize..20,
+        nodes in 1u32..3,
+    ) {
+        let mut machine = machine(2, 4, kind);
+        machine.cores[1].numa_node = nodes - 1;
+        machine.memory.distance = vec![vec![1.0, 4.0], vec![2.0, 3.0]];
+        // How much of a delay is hidden depends on the delay where some of it is.
+        (machine.kinds[0].window, machine.kinds[0].in_order) = (64, false);
+        let machine = Arc::new(machine);
+        let mixes = vec![mix("mixed", MIXED, 64 << 10), mix("alu", ALU, 64), mix("memory", MIXED, 64 << 20)];
+        let kinds: Vec<usize> = (0..threads).map(|thread| thread % 3).collect();
         let workload = Arc::new(endless(mixes, &kinds));
         let detail = Detail::new(Fidelity::Interval, &machine, &workload);
         let play = |detail: &Detail, seed| {
@@ -118,9 +126,10 @@ proptest! {
             state(&system)
         };
         let first = play(&detail, seed);
-        play(&detail, seed ^ 1);
+        let other = play(&detail, seed ^ 1);
         prop_assert_eq!(&play(&detail, seed), &first);
         let fresh = Detail::new(Fidelity::Interval, &machine, &workload);
+        prop_assert_eq!(&play(&fresh, seed ^ 1), &other);
         prop_assert_eq!(&play(&fresh, seed), &first);
     }
 
@@ -308,6 +317,25 @@ fn a_move_costs_what_cold_caches_cost() {
         (ours - exact).abs() < 0.25 * exact,
         "{ours} against {exact}"
     );
+}
+
+/// A thread that is bound before it has done anything has its data where it is bound, at both levels.
+#[test]
+fn data_are_where_a_thread_first_runs_not_where_it_was_first_put() {
+    let mut machine = machine(2, 1, Multithreading::FineGrained);
+    machine.cores[1].numa_node = 1;
+    machine.memory.distance = vec![vec![1.0, 6.0], vec![6.0, 1.0]];
+    let workload = endless(vec![mix("memory", MIXED, 64 << 20)], &[0]);
+    for fidelity in [Fidelity::Cycle, Fidelity::Interval] {
+        let speeds = [0, 1].map(|pu| {
+            let mut system = at(fidelity, &machine, &workload, 1);
+            system.run(1).unwrap();
+            system.set_mask(0, PuSet::single(pu));
+            system.run(2_000_000_000).unwrap();
+            instructions(&system)[0] as f64
+        });
+        near(speeds[0], speeds[1], 0.02, &format!("{fidelity:?}"));
+    }
 }
 
 #[test]

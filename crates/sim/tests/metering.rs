@@ -1,7 +1,6 @@
 //! Energy and cache occupancy, against what adds up.
 
-mod support;
-
+use crate::support::{compute, machine, mix, system, workload};
 use perch_core::{EventChoice, EventPlan, EventSet, Machine};
 use perch_sim::{
     energy::{EnergyModel, KindEnergy},
@@ -13,7 +12,6 @@ use perch_sim::{
 };
 use proptest::prelude::*;
 use std::{collections::BTreeSet, time::Duration};
-use support::{compute, machine, mix, system, workload};
 
 fn energy(ops: f64, active: f64, idle: f64, base: f64) -> EnergyModel {
     EnergyModel {

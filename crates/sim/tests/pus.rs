@@ -1,12 +1,10 @@
 //! What simulated PUs did is what threads did on them.
 
-mod support;
-
+use crate::support::{MIXED, compute, machine, mix, system, workload};
 use perch_core::{Count, EventChoice, EventPlan, EventSet, Machine, Wake};
 use perch_sim::{machine::SimMachine, model::Multithreading};
 use proptest::prelude::*;
 use std::time::Duration;
-use support::{MIXED, compute, machine, mix, system, workload};
 
 fn plan() -> EventPlan {
     let event = |name: &str| EventChoice {

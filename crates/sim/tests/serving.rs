@@ -1,7 +1,6 @@
 //! Requests, devices, and threads that come and go, against what queueing theory and plain counting say.
 
-mod support;
-
+use crate::support::{machine, system};
 use perch_sim::{
     config::workload_from_text,
     model::Multithreading,
@@ -13,7 +12,6 @@ use perch_sim::{
 };
 use proptest::prelude::*;
 use std::{collections::BTreeSet, path::Path};
-use support::{machine, system};
 
 /// A workload of one mix, ALU instructions of a cycle each, with these lines besides.
 fn workload(lines: &str) -> WorkloadModel {

@@ -1,7 +1,6 @@
 //! A memory that packages share: one node, one channel, no matter which package asks.
 
-mod support;
-
+use crate::support::{compute, machine, mix, workload};
 use perch_core::PuSet;
 use perch_sim::{
     config::{find_machine, machine_from_text},
@@ -12,7 +11,6 @@ use perch_sim::{
     topology::topology,
 };
 use std::{path::Path, sync::Arc};
-use support::{compute, machine, mix, workload};
 
 /// Two packages of one core without a common cache, behind one memory or each with its own.
 fn packages(shared: bool) -> MachineModel {

@@ -1,7 +1,6 @@
 //! Threads that share memory: both levels find the same pairs, wherever they run, and sharing costs time.
 
-mod support;
-
+use crate::support::{compute, machine, mix, workload};
 use perch_core::{Machine, PuSet};
 use perch_sim::{
     Shared,
@@ -14,7 +13,6 @@ use perch_sim::{
     workload::{Mix, Pattern, WorkloadModel},
 };
 use std::{sync::Arc, time::Duration};
-use support::{compute, machine, mix, workload};
 
 const LEVELS: [Fidelity; 2] = [Fidelity::Cycle, Fidelity::Interval];
 

@@ -1,17 +1,18 @@
 //! What must hold whatever the machine and the workload.
 
-mod support;
-
+use crate::support::{ALU, MIXED, compute, kinds, machine, mix, state, system, workload};
 use perch_core::PuSet;
 use perch_sim::{
     counters::Counters,
+    detail::{Detail, Fidelity},
     model::{Multithreading, Op},
+    os::SchedulerModel,
     system::{SimError, System},
     units::SECOND,
     workload::{ProgramModel, Step, ThreadModel},
 };
 use proptest::prelude::*;
-use support::{ALU, MIXED, compute, kinds, machine, mix, state, system, workload};
+use std::sync::Arc;
 
 const LOADS: &[(Op, f64)] = &[(Op::Load, 1.0)];
 /// When everything had ended.
@@ -313,5 +314,46 @@ fn stays_are_the_time_on_pus() {
         let thread = &system.threads()[stay.thread];
         assert_eq!((named.pu, &named.name), (stay.pu, &thread.identity.name));
         assert_eq!(named.from, system.machine().os_time(stay.from));
+    }
+}
+
+/// A thread that shared a PU has run less than one that had a PU for itself; that gives it no claim on the other's PU.
+#[test]
+fn who_comes_from_a_shared_pu_gets_half_of_the_next_one() {
+    for fidelity in [Fidelity::Cycle, Fidelity::Interval] {
+        let machine = machine(2, 1, Multithreading::FineGrained);
+        let steps = (0..4).map(|_| vec![compute(0, u64::MAX)]).collect();
+        let workload = workload(vec![mix("alu", ALU, 64)], steps);
+        let (machine, workload) = (Arc::new(machine), Arc::new(workload));
+        let detail = Detail::new(fidelity, &machine, &workload);
+        let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
+        system.run(1).unwrap();
+        for (thread, pu) in [0, 0, 0, 1].into_iter().enumerate() {
+            system.set_mask(thread, PuSet::single(pu));
+        }
+        system.run(3_000_000_000).unwrap();
+        let before: Vec<u64> = system.threads().iter().map(|t| t.cpu_time).collect();
+        // One that had all comes to those that had a third each, and one of those to its empty PU and then beside it.
+        system.set_mask(0, PuSet::single(1));
+        system.run(4_000_000_000).unwrap();
+        let got =
+            |thread: usize, system: &System| system.threads()[thread].cpu_time - before[thread];
+        for thread in [0, 3] {
+            let share = got(thread, &system) as f64 / 1e9;
+            assert!(
+                (share - 0.5).abs() < 0.05,
+                "{fidelity:?}: thread {thread} got {share}"
+            );
+        }
+        let before: Vec<u64> = system.threads().iter().map(|t| t.cpu_time).collect();
+        system.set_mask(3, PuSet::single(0));
+        system.run(5_000_000_000).unwrap();
+        for thread in [1, 2, 3] {
+            let share = (system.threads()[thread].cpu_time - before[thread]) as f64 / 1e9;
+            assert!(
+                (share - 1.0 / 3.0).abs() < 0.05,
+                "{fidelity:?}: thread {thread} got {share}"
+            );
+        }
     }
 }

@@ -2,15 +2,12 @@
 //! applied to them.
 #![allow(dead_code)]
 
-#[path = "../support/mod.rs"]
-pub mod support;
-
+use crate::support::{Spec, World, cores};
 use perch_core::{
     Metric, MetricName, MetricSource, Plan, Policy, PuSet, Snapshot, ThreadId, metric::names,
 };
 use perch_policy::{Cpi, CpiConfig, cpi::Variant};
 use std::collections::BTreeMap;
-use support::{Spec, World, cores};
 
 pub fn policy(variant: Variant) -> Cpi {
     Cpi::new(CpiConfig {

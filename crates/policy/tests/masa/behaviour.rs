@@ -1,6 +1,6 @@
 //! What happens besides: threads that come back, fall idle or are not measured.
 
-use crate::world::*;
+use super::world::*;
 use perch_policy::masa::Variant;
 
 #[test]

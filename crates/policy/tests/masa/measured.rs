@@ -1,6 +1,6 @@
 //! The load of a PU is what was measured there, if PUs were measured (the paper's CPU load, section 4).
 
-use crate::world::*;
+use super::world::*;
 use perch_core::{Metric, MetricName, MetricSource, Metrics, PuLoad};
 use perch_policy::masa::Variant;
 

@@ -1,6 +1,6 @@
 //! Options: what is refused, and how errors are reported.
 
-use crate::world::*;
+use super::world::*;
 use perch_policy::{
     Inputs, Masa, MasaConfig, Share,
     masa::{BUILT_IN, GivenLimit, Variant},

@@ -1,6 +1,6 @@
 //! The paper's tables and constants, step by step.
 
-use crate::world::*;
+use super::world::*;
 use perch_core::PuSet;
 use perch_policy::{Calibration, Masa, MasaConfig, masa::Variant};
 

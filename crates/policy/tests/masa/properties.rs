@@ -1,6 +1,6 @@
 //! Properties on random machines and threads.
 
-use crate::world::*;
+use super::world::*;
 use perch_policy::{Masa, masa::Variant};
 use proptest::prelude::*;
 

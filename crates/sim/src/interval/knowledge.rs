@@ -79,8 +79,8 @@ pub struct Knowledge {
     pub(super) layout: Layout,
     classes: Table<Packed, Arc<Asked>>,
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
-    /// By kind, mix, recorded thread and number of busy contexts.
-    alone: Table<(usize, usize, usize, usize), Alone>,
+    /// By sort of core ([`Layout::alike`]), mix, recorded thread, node of the data and number of busy contexts.
+    alone: Table<(usize, usize, usize, usize, usize), Alone>,
     /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted.
     corrections: Table<(usize, Key), Arc<Corrected>>,
 }
@@ -332,9 +332,10 @@ impl Knowledge {
         let core = self.layout.pus[pu].core;
         let class = &asked.class;
         let key = (
-            self.machine.cores[core].kind,
+            self.layout.alike[core],
             class.mix,
             class.recorded,
+            class.home,
             busy,
         );
         self.alone.get(&key).unwrap_or_else(|| {

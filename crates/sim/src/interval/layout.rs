@@ -139,18 +139,34 @@ fn path(caches: &[CacheAt], pu: u32, not: Holds) -> Vec<usize> {
     path
 }
 
-/// Gives the same number to cores of one kind and node that share the same caches with others.
+/// Gives the same number to cores of one kind and node that share the same caches with others, and whose own caches are
+/// alike.
 fn alike(machine: &MachineModel, caches: &[CacheAt], places: &[(usize, usize)]) -> Vec<usize> {
     let of_core = |core: usize| {
         let shared = |cache: &CacheAt| {
             let cores = || cache.pus.iter().map(|pu| places[*pu as usize].0);
             cores().any(|other| other == core) && cores().any(|other| other != core)
         };
-        let shared: Vec<usize> = (0..caches.len())
+        let common: Vec<usize> = (0..caches.len())
             .filter(|at| shared(&caches[*at]))
             .collect();
+        let mine = |cache: &&CacheAt| {
+            let mut cores = cache.pus.iter().map(|pu| places[*pu as usize].0);
+            cores.all(|other| other == core)
+        };
+        let own = caches.iter().filter(mine).map(|cache| {
+            let contexts = cache.pus.len();
+            (
+                cache.shape,
+                cache.level,
+                cache.latency,
+                cache.holds,
+                contexts,
+            )
+        });
+        let own: Vec<_> = own.collect();
         let at = &machine.cores[core];
-        (at.kind, at.package, at.numa_node, shared)
+        (at.kind, at.package, at.numa_node, common, own)
     };
     let mut known = Vec::new();
     (0..machine.cores.len())

@@ -55,7 +55,7 @@ pub(crate) struct IntervalLevel {
     known: Arc<Knowledge>,
     runs: Vec<Option<Run>>,
     tallies: Vec<Tally>,
-    /// The NUMA node of each thread's data: where it ran first.
+    /// The NUMA node of each thread's data: where it first executed anything.
     homes: Vec<Option<usize>>,
     warmth: Warmth,
     regions: Regions,
@@ -85,20 +85,17 @@ impl IntervalLevel {
     }
 
     /// What a thread runs now, on a PU.
-    fn class(&mut self, pu: usize, index: u32, thread: &Thread) -> Option<Arc<Asked>> {
+    fn class(&self, pu: usize, index: u32, thread: &Thread) -> Option<Arc<Asked>> {
         let mix = thread.mix()?;
-        let index = index as usize;
-        if self.homes.len() <= index {
-            self.homes.resize(index + 1, None);
-        }
         let node = self.known.layout.pus[pu].node;
+        let home = self.homes.get(index as usize).copied().flatten();
         let shares = |set: &crate::workload::WorkingSet| set.region.is_some();
         let shares = self.known.mixes[mix].working_sets.iter().any(shares);
         Some(self.known.asked(Class {
             mix,
             program: thread.identity.program,
             process: if shares { thread.identity.process } else { 0 },
-            home: *self.homes[index].get_or_insert(node),
+            home: home.unwrap_or(node),
             recorded: thread.recorded().map_or(0, |number| number + 1),
         }))
     }
@@ -136,6 +133,9 @@ impl IntervalLevel {
             let Some(run) = run else { continue };
             let time = to.saturating_sub(run.from.max(self.now)) as f64;
             let done = done_in(time, run.speed.speed, &run.cold);
+            if done > 0.0 {
+                settle_down(&mut self.homes, run);
+            }
             let thread = &mut threads[run.thread as usize];
             // An end that was computed is not missed by a rounding.
             let whole = (run.begun + done + 1e-6).floor();
@@ -191,6 +191,15 @@ impl IntervalLevel {
         };
         self.runs.iter().flatten().filter_map(end).min()
     }
+}
+
+/// Memory is taken from the node where it is touched first, not from where the thread was put before it did anything.
+fn settle_down(homes: &mut Vec<Option<usize>>, run: &Run) {
+    let thread = run.thread as usize;
+    if homes.len() <= thread {
+        homes.resize(thread + 1, None);
+    }
+    homes[thread].get_or_insert(run.asked.class.home);
 }
 
 /// Whether what a cache misses comes from memory.

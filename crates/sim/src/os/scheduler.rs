@@ -6,7 +6,12 @@
 //! periodic `load_balance` with active balance from cores with two running threads to idle cores, and `sched_exec`/fork
 //! balance to the idlest. Loads are numbers of runnable threads: all have the same weight here.
 
-use crate::{model::MachineModel, stream::Random, thread::Thread, units::Ps};
+use crate::{
+    model::MachineModel,
+    stream::Random,
+    thread::{Thread, VirtualTime},
+    units::Ps,
+};
 
 /// A thread: an index of the system's threads.
 type Index = usize;
@@ -43,8 +48,8 @@ struct Queue {
     /// Since when the current one has it.
     since: Ps,
     waiting: Vec<Index>,
-    /// The virtual time of who had it last: it never goes back (`min_vruntime`).
-    floor: Ps,
+    /// The virtual time of who had had the least when that was last asked: it never goes back (`min_vruntime`).
+    floor: VirtualTime,
 }
 
 impl Queue {
@@ -152,9 +157,7 @@ impl Scheduler {
         if !best.is_empty() {
             let chosen = best[self.random.below(best.len() as u64) as usize];
             // A thread gets no credit for the time before it was there: otherwise every new thread would come first.
-            let thread = &mut threads[index];
-            let floor = self.queues[chosen as usize].floor;
-            thread.virtual_time = thread.virtual_time.max(floor);
+            threads[index].virtual_time = self.floor(chosen, threads, now);
             self.enqueue(chosen, index, threads, now);
         }
     }
@@ -162,16 +165,15 @@ impl Scheduler {
     /// A thread has something to do again.
     pub fn wake(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
         let pu = self.choose(&threads[index]);
+        let before = threads[index].last_pu;
+        if before != pu {
+            let floor = self.floor(before, threads, now);
+            self.rebase(index, floor, pu, threads, now);
+        }
         // It does not get back what it did not use, but comes before those that used their time.
-        let floor = self.queues[pu as usize]
-            .waiting
-            .iter()
-            .chain(&self.queues[pu as usize].current)
-            .map(|other| threads[*other].virtual_time)
-            .min()
-            .unwrap_or(0);
+        let earliest = self.floor(pu, threads, now) - self.slice as VirtualTime;
         let thread = &mut threads[index];
-        thread.virtual_time = thread.virtual_time.max(floor.saturating_sub(self.slice));
+        thread.virtual_time = thread.virtual_time.max(earliest);
         self.enqueue(pu, index, threads, now);
     }
 
@@ -204,6 +206,29 @@ impl Scheduler {
         near().find(idle).copied().unwrap_or(before)
     }
 
+    /// The least virtual time on a PU, of its threads and of those that had it before (`update_min_vruntime`).
+    fn floor(&mut self, pu: u32, threads: &[Thread], now: Ps) -> VirtualTime {
+        let queue = &mut self.queues[pu as usize];
+        let members = queue.waiting.iter().chain(&queue.current);
+        let least = members.map(|index| threads[*index].virtual_time_at(now));
+        queue.floor = queue.floor.max(least.min().unwrap_or(queue.floor));
+        queue.floor
+    }
+
+    /// Virtual times of different queues have nothing to do with each other: a thread that goes to another one is as far
+    /// ahead of or behind its threads as it was of the others where it was, whose floor is given
+    /// (`migrate_task_rq_fair`, `enqueue_entity`).
+    fn rebase(
+        &mut self,
+        index: usize,
+        floor: VirtualTime,
+        to: u32,
+        threads: &mut [Thread],
+        now: Ps,
+    ) {
+        threads[index].virtual_time += self.floor(to, threads, now) - floor;
+    }
+
     fn enqueue(&mut self, pu: u32, index: usize, threads: &mut [Thread], now: Ps) {
         let thread = &mut threads[index];
         if thread.last_pu != pu {
@@ -220,7 +245,7 @@ impl Scheduler {
 
     /// A thread has nothing to do, or has ended: its PU goes to the next.
     pub fn stop(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
-        self.dequeue(index, threads);
+        self.dequeue(index, threads, now);
         let pu = threads[index].last_pu as usize;
         if self.queues[pu].current.is_none() {
             self.pick(pu, threads, now);
@@ -230,12 +255,16 @@ impl Scheduler {
         }
     }
 
-    fn dequeue(&mut self, index: usize, threads: &mut [Thread]) {
-        let queue = &mut self.queues[threads[index].last_pu as usize];
+    /// Takes a thread off its queue, and gives the queue's floor while it was in it.
+    fn dequeue(&mut self, index: usize, threads: &[Thread], now: Ps) -> VirtualTime {
+        let pu = threads[index].last_pu;
+        let floor = self.floor(pu, threads, now);
+        let queue = &mut self.queues[pu as usize];
         queue.waiting.retain(|other| *other != index);
         if queue.current == Some(index) {
             queue.current = None;
         }
+        floor
     }
 
     /// A mask was changed: a thread that may not stay moves away.
@@ -244,12 +273,13 @@ impl Scheduler {
         if !thread.is_runnable() || thread.mask.contains(thread.last_pu) {
             return;
         }
-        let before = thread.last_pu as usize;
-        self.dequeue(index, threads);
+        let before = thread.last_pu;
+        let floor = self.dequeue(index, threads, now);
         let pu = self.choose(&threads[index]);
+        self.rebase(index, floor, pu, threads, now);
         self.enqueue(pu, index, threads, now);
-        if self.queues[before].current.is_none() {
-            self.pick(before, threads, now);
+        if self.queues[before as usize].current.is_none() {
+            self.pick(before as usize, threads, now);
         }
     }
 
@@ -329,8 +359,9 @@ impl Scheduler {
             .copied()
             .find(|index| threads[*index].mask.contains(pu as u32));
         if let Some(index) = movable {
-            self.dequeue(index, threads);
+            let floor = self.dequeue(index, threads, now);
             let waiting = threads[index].waiting_since;
+            self.rebase(index, floor, pu as u32, threads, now);
             self.enqueue(pu as u32, index, threads, now);
             // It has waited elsewhere already.
             if threads[index].waiting_since.is_some() {
@@ -344,8 +375,9 @@ impl Scheduler {
     /// Active balance: a PU of an idle core takes a running thread from a core that has several.
     fn spread(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
         if let Some((from, index)) = self.crowded(pu, threads) {
-            self.dequeue(index, threads);
+            let floor = self.dequeue(index, threads, now);
             threads[index].switches += 1;
+            self.rebase(index, floor, pu as u32, threads, now);
             self.enqueue(pu as u32, index, threads, now);
             self.pick(from, threads, now);
         }

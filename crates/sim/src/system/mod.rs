@@ -20,7 +20,7 @@ use crate::{
     processor::Processor,
     sharing::Shared,
     stream::Random,
-    thread::{Place, Thread},
+    thread::{Place, Thread, VirtualTime},
     units::Ps,
     workload::WorkloadModel,
 };
@@ -473,7 +473,7 @@ impl System {
         let thread = &mut self.threads[index];
         thread.energy += energy;
         thread.cpu_time += ran;
-        thread.virtual_time += ran;
+        thread.virtual_time += ran as VirtualTime;
         thread.cycles += cycles;
         thread.counters += counted;
     }

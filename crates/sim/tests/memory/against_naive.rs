@@ -1,6 +1,6 @@
 //! Random accesses of several PUs: the same misses, transfers and latencies as the naive model at every step.
 
-use crate::{
+use super::{
     machine::{LINE, modules, packages, pair, tlb, uneven},
     naive::Naive,
 };

@@ -1,6 +1,6 @@
 //! What sharing, migrating and queueing do to a thread.
 
-use crate::machine::{LINE, packages, pair, tlb};
+use super::machine::{LINE, packages, pair, tlb};
 use perch_sim::{
     counters::Counters,
     memory::{Access, Hierarchy, Memory},

@@ -1,6 +1,6 @@
 //! Where pages are.
 
-use crate::machine::{machine, packages, tlb};
+use super::machine::{machine, packages, tlb};
 use perch_sim::{
     counters::Counters,
     memory::{Access, Hierarchy, Memory, Placement},

@@ -5,10 +5,10 @@ use perch_testbed::{Guest, StandIn, Topology, perch_binary, vm_tests_skipped};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Package 0 uses 20 W, package 1 40 W; their counters wrap around after 30 and 15 s of the guest. The program runs a
+/// Package 0 uses 20 W, package 1 40 W; their counters wrap around after 10 and 5 s of the guest. The program runs a
 /// billion instructions a second.
 const SCRIPT: &str = r#"
-insmod /testbed/fakerapl.ko packages=2 milliwatts=20000 range=600000000
+insmod /testbed/fakerapl.ko packages=2 milliwatts=20000 range=200000000
 insmod /testbed/fakepmu.ko
 echo "* instructions=1000000000 cpu-cycles=2000000000" >/sys/module/fakepmu/parameters/rules
 echo 2 >/proc/sys/kernel/perf_event_paranoid
@@ -20,7 +20,7 @@ echo
 su user -c "PERCH_STATE_DIR=/tmp/state perch modules --json energy" | tr -d '\n'
 echo
 # The counters of one package wrap around at least twice, and nothing is read in between but by the module itself.
-perch stat --json -o /tmp/machine --by package -i 60s --for 40s -e instructions -V energy_pkg,energy_dram
+perch stat --json -o /tmp/machine --by package -i 60s --for 14s -e instructions -V energy_pkg,energy_dram
 tail -1 /tmp/machine
 perch stat --json -o /tmp/program -e instructions -V energy_pkg -m 'epi[nJ]=energy_pkg*1e9/instructions' -- \
     timeout 5 sh -c 'while :; do :; done'

@@ -9,10 +9,10 @@ use std::{path::Path, time::Duration};
 const SCRIPT: &str = r#"
 printf 'root::0:0::/root:/bin/sh\nuser::1000:1000::/tmp:/bin/sh\n' >/etc/passwd
 chmod 1777 /tmp
-guest-noise --pu 1 --period 100 --burst 20000 --seconds 40 >/tmp/bursts &
+guest-noise --pu 1 --period 100 --burst 20000 --seconds 25 >/tmp/bursts &
 injector=$!
 sleep 2
-perch noise --pus 1 --for 15s --json | tr -d '\n'
+perch noise --pus 1 --for 8s --json | tr -d '\n'
 echo
 su user -c "perch noise --pus 1 --for 2s --json" | tr -d '\n'
 echo
