@@ -18,11 +18,12 @@ LIBRARIES := $(TARGET)/release
 # What a program needs that contains libperch.a.
 STATIC_LIBS := -Wl,--gc-sections -lgcc_s -lpthread -lm -ldl
 
-.PHONY: help run build examples test churn torture lint accuracy bench fuzz install install-files deb pictures
+.PHONY: help run build examples test guests churn torture lint accuracy bench fuzz install install-files deb pictures
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
 	@echo "make test      all tests, those in virtual machines included (root, about 10 minutes)"
+	@echo "make guests    the tests in virtual machines, also those that take minutes each"
 	@echo "make torture   attack perch's safety promises (root, about half an hour)"
 	@echo "make churn     500 short-lived threads a second: nothing may leak (MINUTES=20)"
 	@echo "make lint      format and clippy"
@@ -67,6 +68,12 @@ test: test-packages examples
 	@$(CARGO) test --workspace --no-fail-fast; status=$$?; \
 	$(CARGO) test --workspace --test guests || status=$$?; \
 	if [ -s $$PERCH_SKIP_LOG ]; then echo; echo "not tested here:"; sort -u $$PERCH_SKIP_LOG; fi; exit $$status
+
+# All tests in virtual machines: also those that `make test` leaves out because they take minutes each.
+guests: export PERCH_BIN ?= $(TARGET)/debug/perch
+guests: test-packages
+	$(CARGO) build -p perch
+	$(CARGO) test --workspace --test guests -- --include-ignored
 
 churn: packages
 	PERCH_CHURN_MINUTES=$(or $(MINUTES),20) $(CARGO) test -p perch --test churn -- --nocapture

@@ -6,6 +6,7 @@
 use crate::{
     parallel::{each, host_threads},
     random,
+    settled::settle,
 };
 use perch_core::PuSet;
 use perch_sim::{
@@ -26,8 +27,10 @@ pub const LIMITS: (f64, f64, f64) = (0.05, 0.15, 0.9);
 /// Throughputs that differ by less rank equal: so much is chance.
 const EQUAL: f64 = 0.01;
 
-/// Cycles of the machine's first kind of core before anything is measured, and while it is.
-const WARM: u64 = 200_000;
+/// Cycles of the machine's first kind of core from one look at its caches to the next before anything is measured, at most
+/// before that, and while it is measured.
+const STEP: u64 = 200_000;
+const MOST: u64 = 50_000_000;
 const MEASURED: u64 = 600_000;
 
 /// What is compared.
@@ -41,10 +44,13 @@ pub struct Comparison {
     pub workloads: u32,
     /// The number of random placements at which each is simulated.
     pub placements: u32,
-    /// Whether caches are cold at first, rather than as they are after a long time.
+    /// Whether caches are cold and all is measured from the first access on. Otherwise they are as they are after a long
+    /// time: filled at first, and then played until the cycle level has settled ([`settle`]).
     pub cold: bool,
-    /// Simulated before anything is measured: picoseconds of the machine.
-    pub warm: Ps,
+    /// Picoseconds of the machine from one look whether it has settled to the next.
+    pub step: Ps,
+    /// It is measured after so long at the latest.
+    pub most: Ps,
     /// Simulated while it is measured.
     pub measured: Ps,
     /// The seed of all that is drawn.
@@ -71,6 +77,8 @@ pub struct Difference {
     /// The mean over the workloads of Kendall's tau-b of the placements' ranking; `None` if no placement of any
     /// workload was better than another.
     pub tau: Option<f64>,
+    /// Simulations that had not settled when they were measured.
+    pub unsettled: u32,
     /// How many times faster it was, solving included.
     pub faster: f64,
 }
@@ -94,7 +102,8 @@ impl Comparison {
             workloads,
             placements,
             cold: false,
-            warm: WARM * cycle,
+            step: STEP * cycle,
+            most: MOST * cycle,
             measured: MEASURED * cycle,
             seed,
         }
@@ -113,7 +122,19 @@ impl Difference {
 struct Pair {
     cycle: Vec<f64>,
     interval: Vec<f64>,
+    settled: bool,
     seconds: (f64, f64),
+}
+
+/// What one level did.
+struct Played {
+    /// Instructions of each thread in the measured time.
+    done: Vec<f64>,
+    /// When that began.
+    begun: Ps,
+    settled: bool,
+    /// Of the host.
+    seconds: f64,
 }
 
 /// Runs a comparison on all of the host's cores. Reports to `done` how many simulations are done.
@@ -135,12 +156,15 @@ pub fn compare(comparison: &Comparison, done: impl FnMut(usize)) -> Result<Diffe
     }
     let both = |at: usize| {
         let (workload, places) = &cases[at];
-        let (cycle, slow) = play(Fidelity::Cycle, comparison, workload, places)?;
-        let (interval, fast) = play(Fidelity::Interval, comparison, workload, places)?;
+        let cycle = play(Fidelity::Cycle, comparison, workload, places, None)?;
+        // The same span at both levels.
+        let begun = Some(cycle.begun);
+        let interval = play(Fidelity::Interval, comparison, workload, places, begun)?;
         Ok(Pair {
-            cycle,
-            interval,
-            seconds: (slow, fast),
+            settled: cycle.settled,
+            seconds: (cycle.seconds, interval.seconds),
+            cycle: cycle.done,
+            interval: interval.done,
         })
     };
     let pairs = each(cases.len(), host_threads(), both, done).map_err(|(_, error)| error)?;
@@ -180,18 +204,20 @@ fn summary(comparison: &Comparison, threads: u32, pairs: &[Pair]) -> Difference 
         thread_mean: mean(&of_threads),
         thread_largest: largest(&of_threads),
         tau: (!taus.is_empty()).then(|| mean(&taus)),
+        unsettled: pairs.iter().filter(|pair| !pair.settled).count() as u32,
         faster: slow / fast.max(1e-9),
     }
 }
 
-/// Instructions of each thread in the measured time, and how many seconds the host took for all.
+/// Plays a workload at a placement, and measures from `begun` on; from when it has settled if that is not given.
 fn play(
     fidelity: Fidelity,
     comparison: &Comparison,
     workload: &Arc<WorkloadModel>,
     places: &[u32],
-) -> Result<(Vec<f64>, f64), SimError> {
-    let begun = Instant::now();
+    begun: Option<Ps>,
+) -> Result<Played, SimError> {
+    let clock = Instant::now();
     let machine = Arc::clone(&comparison.machine);
     let detail = Detail::new(fidelity, &machine, workload);
     let workload = Arc::clone(workload);
@@ -201,8 +227,13 @@ fn play(
     for (thread, pu) in places.iter().enumerate() {
         system.set_mask(thread, PuSet::single(*pu));
     }
+    let mut settled = true;
     if !comparison.cold {
         system.warm();
+        match begun {
+            Some(begun) => system.run(begun)?,
+            None => settled = settle(&mut system, comparison.step, comparison.most)?,
+        }
     }
     let done = |system: &System| -> Vec<u64> {
         let threads = system.threads().iter();
@@ -210,15 +241,19 @@ fn play(
             .map(|thread| thread.counters.instructions())
             .collect()
     };
-    system.run(comparison.warm)?;
-    let before = done(&system);
-    system.run(comparison.warm + comparison.measured)?;
+    let (begun, before) = (system.now(), done(&system));
+    system.run(begun + comparison.measured)?;
     let after = done(&system);
     let each = after
         .iter()
         .zip(before)
         .map(|(after, before)| (after - before) as f64);
-    Ok((each.collect(), begun.elapsed().as_secs_f64()))
+    Ok(Played {
+        done: each.collect(),
+        begun,
+        settled,
+        seconds: clock.elapsed().as_secs_f64(),
+    })
 }
 
 /// Kendall's tau-b of two rankings; differences below [`EQUAL`] count as none. `None` if all are equal in the first.

@@ -31,11 +31,13 @@ pub mod run;
 pub mod sampled;
 pub mod scene;
 pub mod session;
+mod settled;
 pub mod simulate;
 pub mod statistics;
 pub mod table;
 mod tally;
 pub mod tournament;
+pub mod validate;
 mod variation;
 
 pub use error::{Diagnostic, LabError};

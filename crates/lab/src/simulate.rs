@@ -5,6 +5,7 @@ use crate::{
     experiment::{Span, Times},
     placement::Placement,
     session::{Decider, SimSession},
+    settled::settle,
 };
 use perch_core::{Outcome, Policy, PuSet, ThreadId, ThreadSample};
 use perch_engine::{Period, SessionSink};
@@ -59,7 +60,8 @@ pub struct Job {
     pub seed: u64,
     /// Whether it is kept how far threads were at each moment.
     pub marked: bool,
-    /// Whether caches are as they are after long; not under a policy.
+    /// Whether caches are as they are after long; not under a policy. The cycle level fills them, and then plays until they
+    /// have settled.
     pub warm: bool,
 }
 
@@ -211,6 +213,9 @@ fn on_machine(span: Span, machine: &MachineModel) -> Ps {
     }
 }
 
+/// Cycles of the first core between two looks whether the caches of the cycle level have settled, and at most.
+const SETTLE: (u64, u64) = (100_000, 20_000_000);
+
 fn without_policy(
     mut system: System,
     job: &Job,
@@ -218,7 +223,6 @@ fn without_policy(
 ) -> Result<Sample, String> {
     let machine = &job.machine;
     let start = on_machine(job.times.warm_up, machine);
-    let end = start + on_machine(job.times.length, machine);
     if let Some(placement) = placement {
         begin_at(&mut system, placement).map_err(|error| error.to_string())?;
         if system.threads().len() != placement.len() {
@@ -234,7 +238,17 @@ fn without_policy(
             .run(FIRST_MOMENT)
             .map_err(|error| error.to_string())?;
         system.warm();
+        if matches!(job.detail, Detail::Cycle) {
+            settle(
+                &mut system,
+                SETTLE.0 * cycle(machine),
+                SETTLE.1 * cycle(machine),
+            )
+            .map_err(|error| error.to_string())?;
+        }
     }
+    let start = start.max(system.now());
+    let end = start + on_machine(job.times.length, machine);
     system.run(start).map_err(|error| error.to_string())?;
     let (begun, before) = (system.now(), stats(&system, &job.workload));
     let marks = run_to(&mut system, end, job)?;

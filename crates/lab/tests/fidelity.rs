@@ -8,7 +8,7 @@ use std::sync::Arc;
 fn the_interval_level_is_near_the_cycle_level() {
     let machine = Arc::new(config::find_machine("cmt-4x4").unwrap());
     for threads in [2, 4, 8] {
-        let comparison = Comparison::new(Arc::clone(&machine), threads, 8, 5, 7);
+        let comparison = Comparison::new(Arc::clone(&machine), threads, 4, 4, 7);
         let found = compare(&comparison, |_| {}).unwrap();
         println!("{found:?}");
         assert!(found.holds(), "{found:?}");

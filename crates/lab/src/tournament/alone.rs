@@ -20,6 +20,15 @@ pub(super) struct Alone {
 }
 
 impl Alone {
+    /// One that computes for ever, at so many seconds an instruction.
+    #[cfg(test)]
+    pub fn steady(pace: f64) -> Self {
+        Self {
+            phases: vec![(1.0, pace)],
+            present: 1.0,
+        }
+    }
+
     /// Each thread of a job, in the order in which they start.
     pub fn of_all(job: &Job) -> Result<Vec<Self>, String> {
         let mut paces: HashMap<usize, f64> = HashMap::new();

@@ -22,6 +22,7 @@ use crate::{
     calibrate,
     experiment::{Span, Times},
     parallel::{each, host_threads},
+    placement::Placement,
     simulate::{Job, Placer, Sample, simulate, simulate_seen},
 };
 use alone::Alone;
@@ -57,7 +58,11 @@ pub fn play(rules: &Rules, mut done: impl FnMut(usize, usize)) -> Result<Outcome
     let mut arenas = Vec::new();
     for entry in &rules.machines {
         let machine = perch_sim::config::find_machine(&entry.name).map_err(|e| e.to_string())?;
-        let machine = Arc::new(machine);
+        // Clocks are scaled down for the cycle level's sake: time slices would be too short to fill a cache.
+        let machine = Arc::new(MachineModel {
+            scale: 1.0,
+            ..machine
+        });
         let how = calibrate::How::new("of the tournament".to_owned());
         let calibration = calibrate::simulated(&machine, &how, |_, _| ())?.into();
         arenas.push(Arena {
@@ -122,6 +127,20 @@ impl Case<'_> {
         }
     }
 
+    /// A placement's speedup / that of the default scheduler's last placement, in a short look.
+    fn ratio(
+        &self,
+        rules: &Rules,
+        fidelity: Fidelity,
+        placement: &Placement,
+        known: &Match,
+    ) -> Result<f64, String> {
+        let alone = Alone::of_all(&self.job(rules, Fidelity::Interval))?;
+        let job = self.job(rules, fidelity);
+        let look = |placement| best::look(&job, &alone, placement);
+        Ok(look(placement)? / look(&known.default.placement)?)
+    }
+
     fn play(&self, rules: &Rules) -> Result<Match, String> {
         let job = self.job(rules, Fidelity::Interval);
         let in_words = |error: String| {
@@ -180,32 +199,76 @@ impl Case<'_> {
     }
 }
 
-/// The last placements of some policies and of the default scheduler, at both levels.
+/// A placement that the interval level distinguishes from the default scheduler's last one.
+struct Decided<'a> {
+    case: &'a Case<'a>,
+    known: &'a Match,
+    name: &'a str,
+    placement: &'a Placement,
+    /// Its speedup / that of the default scheduler's placement.
+    interval: f64,
+}
+
+/// The best placements and the last ones of policies, beside the default scheduler's last one, at both levels: those of
+/// steady threads of which the interval level says that one is better.
 fn judge_again(rules: &Rules, cases: &[Case<'_>], matches: &[Match]) -> Result<Vec<Again>, String> {
-    let contestants = rules.contestants.len();
-    let results = cases.len() * contestants;
-    let wanted = (rules.judged_again as usize).min(results);
-    let mut random = Random::new(rules.seed).part(u64::MAX);
-    let mut chosen: Vec<usize> = (0..results).collect();
-    random.shuffle(&mut chosen);
-    chosen.truncate(wanted);
-    chosen.sort_unstable();
-    let work = |at: usize| {
-        let (case, contestant) = (chosen[at] / contestants, chosen[at] % contestants);
-        let (case, known) = (&cases[case], &matches[case]);
-        let alone = Alone::of_all(&case.job(rules, Fidelity::Interval))?;
-        let ratio = |fidelity: Fidelity| -> Result<f64, String> {
-            let job = case.job(rules, fidelity);
-            let ours = best::look(&job, &alone, &known.lines[contestant].placement)?;
-            Ok(ours / best::look(&job, &alone, &known.default.placement)?)
-        };
+    if rules.judged_again == 0 {
+        return Ok(Vec::new());
+    }
+    let steady: Vec<_> = cases
+        .iter()
+        .zip(matches)
+        .filter(|(case, _)| draw::is_steady(&case.workload, &case.arena.machine))
+        .collect();
+    let decided = |at: usize| decided(rules, steady[at].0, steady[at].1);
+    let in_words = |(_, error): (usize, String)| error;
+    let decided = each(steady.len(), host_threads(), decided, |_| ()).map_err(in_words)?;
+    let mut chosen: Vec<Decided<'_>> = decided.into_iter().flatten().collect();
+    Random::new(rules.seed).part(u64::MAX).shuffle(&mut chosen);
+    chosen.truncate(rules.judged_again as usize);
+    let again = |at: usize| {
+        let one = &chosen[at];
         Ok(Again {
-            machine: known.machine.clone(),
-            workload: known.workload,
-            contestant: rules.contestants[contestant].name.clone(),
-            interval: ratio(Fidelity::Interval)?,
-            cycle: ratio(Fidelity::Cycle)?,
+            machine: one.known.machine.clone(),
+            workload: one.known.workload,
+            contestant: one.name.to_owned(),
+            interval: one.interval,
+            cycle: one
+                .case
+                .ratio(rules, Fidelity::Cycle, one.placement, one.known)?,
         })
     };
-    each(chosen.len(), host_threads(), work, |_| ()).map_err(|(_, error): (usize, String)| error)
+    each(chosen.len(), host_threads(), again, |_| ()).map_err(in_words)
 }
+
+/// The placements of one workload that the interval level distinguishes from the default scheduler's last one. Those that
+/// are the same are judged once.
+fn decided<'a>(
+    rules: &'a Rules,
+    case: &'a Case<'a>,
+    known: &'a Match,
+) -> Result<Vec<Decided<'a>>, String> {
+    let names = rules.contestants.iter().map(|c| c.name.as_str());
+    let lines = known.lines.iter().map(|line| &line.placement);
+    let mut found: Vec<Decided<'_>> = Vec::new();
+    for (name, placement) in std::iter::once((BEST, &known.best_placement)).chain(names.zip(lines))
+    {
+        if found.iter().any(|other| other.placement == placement) {
+            continue;
+        }
+        let interval = case.ratio(rules, Fidelity::Interval, placement, known)?;
+        if score::is_decided(interval) {
+            found.push(Decided {
+                case,
+                known,
+                name,
+                placement,
+                interval,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// What [`Again::contestant`] says of the best placement.
+const BEST: &str = "best";

@@ -5,7 +5,7 @@ use crate::{placement::Placement, simulate::Sample};
 use serde::Serialize;
 
 /// Speedups that differ by less than this part are a draw.
-pub(super) const DRAW: f64 = 0.005;
+const DRAW: f64 = 0.005;
 
 /// One workload under one policy, or the default scheduler: means over seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,8 +20,11 @@ pub struct Line {
     pub ratio: f64,
     /// Moves of threads from one PU to another, a second of the operating system.
     pub moves: f64,
-    /// Largest slowdown of a thread / smallest.
-    pub unfairness: f64,
+    /// Threads / sum of their slowdowns (harmonic speedup; Luo, Gummaraju and Franklin, ISPASS 2001), thus 1 if nobody is
+    /// disturbed and 0 if one that wants a PU never gets on: unlike `speedup` it does not pay to starve one for the others.
+    pub harmonic: f64,
+    /// Smallest slowdown of a thread / largest: 1 is fair, 0 if one that wants a PU never gets on.
+    pub fairness: f64,
     /// Where the threads were at the end, with the first seed.
     pub placement: Placement,
 }
@@ -70,23 +73,31 @@ pub struct Standing {
     pub losses: usize,
     /// Mean of moves a second.
     pub moves: f64,
-    /// Mean unfairness.
-    pub unfairness: f64,
+    /// Mean of [`Line::harmonic`].
+    pub harmonic: f64,
+    /// Mean of [`Line::fairness`].
+    pub fairness: f64,
 }
 
-/// A result that was judged again: speedup of the policy's last placement / of the default scheduler's last one.
+/// A result that was judged again: speedup of the policy's last placement (or of the best one) / of the default scheduler's
+/// last one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Again {
     /// The machine.
     pub machine: String,
     /// The workload's number.
     pub workload: u64,
-    /// The policy.
+    /// The policy, or `best`.
     pub contestant: String,
     /// At the interval level.
     pub interval: f64,
     /// At the cycle level.
     pub cycle: f64,
+}
+
+/// Whether this ratio of speedups says clearly which is better.
+pub(super) fn is_decided(ratio: f64) -> bool {
+    (ratio - 1.0).abs() > DRAW
 }
 
 /// All of it.
@@ -124,7 +135,8 @@ impl Match {
                 regret: 1.0 - speedup / best,
                 ratio: 1.0 + (speedup - same) / usual,
                 moves: mean(samples.iter().map(Sample::moves)),
-                unfairness: mean(samples.iter().map(|sample| unfairness(sample, alone))),
+                harmonic: mean(samples.iter().map(|sample| harmonic(sample, alone))),
+                fairness: mean(samples.iter().map(|sample| fairness(sample, alone))),
                 placement: samples.first().map(Sample::placement).unwrap_or_default(),
             }
         };
@@ -158,14 +170,29 @@ pub(super) fn speedup(sample: &Sample, alone: &[Alone]) -> f64 {
         .sum()
 }
 
-fn unfairness(sample: &Sample, alone: &[Alone]) -> f64 {
+/// How fast each thread went on that wanted a PU at all, 1 as alone.
+fn progress(sample: &Sample, alone: &[Alone]) -> Vec<f64> {
     let threads = sample.threads.iter().zip(alone);
-    let all = threads.filter_map(|(stats, alone)| alone.progress(stats));
-    let running = all.filter(|progress| *progress > 0.0);
-    let (least, most) = running.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), one| {
-        (least.min(one), most.max(one))
-    });
-    if most > 0.0 { most / least } else { 1.0 }
+    threads
+        .filter_map(|(stats, alone)| alone.progress(stats))
+        .collect()
+}
+
+fn harmonic(sample: &Sample, alone: &[Alone]) -> f64 {
+    let progress = progress(sample, alone);
+    // A thread without progress has an infinite slowdown.
+    let slowdowns: f64 = progress.iter().map(|progress| progress.recip()).sum();
+    match progress.len() {
+        0 => 1.0,
+        threads => threads as f64 / slowdowns,
+    }
+}
+
+fn fairness(sample: &Sample, alone: &[Alone]) -> f64 {
+    let progress = progress(sample, alone);
+    let least = progress.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = progress.iter().copied().fold(0.0, f64::max);
+    if most > 0.0 { least / most } else { 1.0 }
 }
 
 impl Outcome {
@@ -210,6 +237,44 @@ fn standing(name: &str, machine: &str, lines: &[Line]) -> Standing {
         wins: count(&|ratio| ratio > 1.0 + DRAW),
         losses: count(&|ratio| ratio < 1.0 - DRAW),
         moves: mean(all().map(|line| line.moves)),
-        unfairness: mean(all().map(|line| line.unfairness)),
+        harmonic: mean(all().map(|line| line.harmonic)),
+        fairness: mean(all().map(|line| line.fairness)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::ThreadStats;
+
+    fn sample(instructions: &[u64]) -> Sample {
+        let thread = |done: &u64| ThreadStats {
+            instructions: *done,
+            wanted: 1.0,
+            ..ThreadStats::default()
+        };
+        Sample {
+            cycles: 1.0,
+            threads: instructions.iter().map(thread).collect(),
+            moves: Vec::new(),
+            seconds: 1.0,
+            responses: Vec::new(),
+            energy: None,
+        }
+    }
+
+    #[test]
+    fn who_starves_is_neither_left_out_of_fairness_nor_of_the_harmonic_speedup() {
+        let alone = Alone::steady(1e-3);
+        let all = |instructions: &[u64]| {
+            let (sample, alone) = (
+                sample(instructions),
+                vec![alone.clone(); instructions.len()],
+            );
+            [speedup, harmonic, fairness].map(|of| of(&sample, &alone))
+        };
+        assert_eq!(all(&[1000, 1000]), [2.0, 1.0, 1.0]);
+        assert_eq!(all(&[1000, 500]), [1.5, 2.0 / 3.0, 0.5]);
+        assert_eq!(all(&[1000, 0]), [1.0, 0.0, 0.0]);
     }
 }

@@ -259,4 +259,16 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Run microbenchmarks on simulated machines and print them beside measurements of the real processors
+    #[command(
+        after_help = "Examples:\n  perch lab validate\n  perch lab validate amd-bulldozer --json"
+    )]
+    Validate {
+        /// Shipped machines [default: all of which there are measurements]
+        #[arg(value_name = "MACHINE")]
+        machines: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }

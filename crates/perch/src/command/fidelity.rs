@@ -95,12 +95,19 @@ fn render(differences: &[Difference]) -> String {
         ]
     });
     let (mean, largest, tau) = LIMITS;
+    let unsettled: u32 = differences.iter().map(|found| found.unsettled).sum();
+    let note = match unsettled {
+        0 => String::new(),
+        _ => format!(
+            "\n{unsettled} of the simulations were measured before all of a last cache had been replaced once"
+        ),
+    };
     format!(
         "{}\n\n\
          mean, largest: errors of the throughput; limits {} and {}\n\
          thread, largest: errors of one thread's speed\n\
          tau: Kendall's, of the ranking of placements; limit {tau}; - if none is better\n\
-         faster: of these runs, solving included; longer ones gain more",
+         faster: of these runs, solving included; longer ones gain more{note}",
         table(&columns, rows),
         percent(mean),
         percent(largest),

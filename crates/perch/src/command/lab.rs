@@ -64,6 +64,7 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
             };
             fidelity(&wanted, *json)
         }
+        LabCommand::Validate { machines, json } => super::validate::command(machines, *json),
     }
 }
 

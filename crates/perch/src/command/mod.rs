@@ -30,6 +30,7 @@ pub mod topology;
 mod tournament;
 pub mod trace;
 mod uncalibrated;
+mod validate;
 
 use crate::args::{Args, Command};
 use anyhow::Result;

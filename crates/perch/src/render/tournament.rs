@@ -26,7 +26,8 @@ pub fn tournament(outcome: &Outcome) -> String {
         ratio, worst: speedup / the default scheduler's mean\n\
         wins, losses: workloads with more or less than that, by more than 0.5 %\n\
         moves/s: of threads to another PU, a second\n\
-        unfair: largest slowdown of a thread / smallest\n\n";
+        harm.: threads / sum of their slowdowns, harmonic speedup: 1 if nobody is disturbed\n\
+        fair: smallest slowdown of a thread / largest: 1 is fair\n\n";
     text += "mean regret (%) by machine\n\n";
     text += &by_machine(outcome);
     text.push('\n');
@@ -43,7 +44,7 @@ fn percent(part: f64) -> String {
 
 fn all(standings: &[Standing]) -> String {
     let titles = [
-        "regret", "worst", "ratio", "worst", "wins", "losses", "moves/s", "unfair",
+        "regret", "worst", "ratio", "worst", "wins", "losses", "moves/s", "harm.", "fair",
     ];
     let mut columns = vec![("policy", Align::Left)];
     columns.extend(titles.map(|title| (title, Align::Right)));
@@ -57,7 +58,8 @@ fn all(standings: &[Standing]) -> String {
             standing.wins.to_string(),
             standing.losses.to_string(),
             format!("{:.2}", standing.moves),
-            format!("{:.2}", standing.unfairness),
+            format!("{:.3}", standing.harmonic),
+            format!("{:.2}", standing.fairness),
         ]
     });
     table(&columns, rows)
@@ -87,20 +89,14 @@ fn by_machine(outcome: &Outcome) -> String {
 }
 
 fn judged_again(agreement: &Agreement, results: usize) -> String {
-    let clear = match agreement.decided {
-        0 => "the interval level tells none apart by more than 0.5 %".to_owned(),
-        decided => format!(
-            "of the {decided} that the interval level tells apart by more than 0.5 % both levels agree on the better one \
-             in {}",
-            agreement.agreed
-        ),
-    };
     wrapped(
         "",
         &format!(
-            "{} judged again at the cycle level: the ratio of a policy's last placement to the default scheduler's last \
-             one differs by {:.2} % on the mean, by {:.2} % at most; {clear}",
+            "{} in which the interval level tells a policy's last placement, or the best one, and the default scheduler's \
+             last one apart by more than 0.5 % were judged again at the cycle level: both agree on the better one in {}; \
+             the ratio differs by {:.2} % on the mean, by {:.2} % at most",
             count(results, "result"),
+            agreement.agreed,
             100.0 * agreement.mean,
             100.0 * agreement.largest,
         ),

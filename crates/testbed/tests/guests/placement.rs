@@ -10,7 +10,7 @@ use crate::{
 use perch_skip::skip;
 use perch_testbed::{Topology, vm_tests_skipped};
 
-/// How many seeds each machine is tried with; one each if this says nothing. A run takes half a minute of a CPU.
+/// How many seeds each machine is tried with; one each if this says nothing.
 const SEEDS: &str = "PERCH_PLACEMENT_SEEDS";
 
 /// Starts the workload under perch, looks when it has settled, deals the roles anew, and looks again.
@@ -75,16 +75,19 @@ fn one_of_each_per_core_of_two_pus() {
 }
 
 #[test]
+#[ignore = "takes minutes: make guests"]
 fn one_of_each_per_core_of_four_pus() {
     check(Topology::Smt4x4, &["fp:4,int:4"]);
 }
 
 #[test]
+#[ignore = "takes minutes: make guests"]
 fn one_of_each_per_core_of_two_nodes() {
     check(Topology::Numa2, &["fp:4,int:4"]);
 }
 
 #[test]
+#[ignore = "takes minutes: make guests"]
 fn full_cores_of_four_pus_hold_as_many_of_each() {
     check(Topology::Smt4, &["fp:4,int:4", "fp:2,int:6"]);
 }

@@ -1,0 +1,126 @@
+//! `perch lab validate`: simulated machines beside measurements of the real ones.
+
+use crate::render::{
+    progress::Bar,
+    table::{Align, table},
+    wrapped,
+};
+use anyhow::{Result, bail};
+use perch_core::diagnostic::did_you_mean;
+use perch_lab::validate::{Kind, Measurements, NEAR, Row, validate};
+use perch_sim::config;
+use serde::Serialize;
+use std::{process::ExitCode, sync::Arc};
+
+/// A machine and what came of it.
+#[derive(Serialize)]
+struct Validated {
+    machine: String,
+    rows: Vec<Row>,
+    sources: Vec<(String, String)>,
+}
+
+/// Compares machines with what was measured, and prints tables, or JSON. A miss is a result like any other.
+///
+/// # Errors
+/// A machine of which nothing was measured, a simulation that cannot go on.
+pub fn command(machines: &[String], json: bool) -> Result<ExitCode> {
+    let known = Measurements::machines();
+    let machines: Vec<&str> = match machines {
+        [] => known.clone(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let mut all = Vec::new();
+    for name in machines {
+        let Some(measurements) = Measurements::of(name) else {
+            let hint = did_you_mean(name, known.iter().copied());
+            let hint = hint.map(|hint| format!("\n  {hint}")).unwrap_or_default();
+            bail!(
+                "no measurements of a machine `{name}`; there are some of {}{hint}",
+                known.join(", ")
+            );
+        };
+        let machine = Arc::new(config::find_machine(name)?);
+        let mut bar = None;
+        let rows = validate(&machine, &measurements, |done, count| {
+            let bar = bar.get_or_insert_with(|| Bar::new(true, count as u64));
+            bar.says(name);
+            bar.is_at(done as u64);
+        });
+        drop(bar);
+        let sources = measurements.sources.into_iter();
+        all.push(Validated {
+            machine: machine.name.clone(),
+            rows: rows.map_err(anyhow::Error::msg)?,
+            sources: sources.map(|source| (source.key, source.text)).collect(),
+        });
+    }
+    if json {
+        super::print_json(&all)?;
+    } else {
+        let tables: Vec<String> = all.iter().map(render).collect();
+        super::print(&tables.join("\n\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(one: &Validated) -> String {
+    let columns = [
+        ("", Align::Left),
+        ("unit", Align::Left),
+        ("measured", Align::Right),
+        ("simulated", Align::Right),
+        ("off", Align::Right),
+        ("", Align::Left),
+    ];
+    let number = |value: f64| match value {
+        large if large >= 99.95 => format!("{large:.0}"),
+        middle if middle >= 9.995 => format!("{middle:.1}"),
+        small => format!("{small:.2}"),
+    };
+    let rows = one.rows.iter().map(|row| {
+        let [least, most] = row.measured;
+        let measured = match least == most {
+            true => number(least),
+            false => format!("{} to {}", number(least), number(most)),
+        };
+        let off = match row.off() {
+            off if off.abs() < 0.005 => "-".to_owned(),
+            off => format!("{:+.0} %", 100.0 * off),
+        };
+        let verdict = match (row.holds(), row.kind) {
+            (false, _) => "MISSED",
+            (true, Kind::Input) => "input",
+            (true, Kind::Prediction) => "holds",
+        };
+        vec![
+            row.what.clone(),
+            row.unit.to_owned(),
+            measured,
+            number(row.simulated),
+            off,
+            verdict.to_owned(),
+        ]
+    });
+    let missed = one.rows.iter().filter(|row| !row.holds()).count();
+    let predictions = one.rows.iter().filter(|row| row.kind == Kind::Prediction);
+    let held = predictions.clone().filter(|row| row.holds()).count();
+    let sources = one.sources.iter();
+    let sources = sources.map(|(key, text)| wrapped("  ", &format!("{key}: {text}")));
+    format!(
+        "{}\n\n{}\n\n{}{}",
+        one.machine,
+        table(&columns, rows),
+        wrapped(
+            "",
+            &format!(
+                "{missed} of {} values are more than {:.0} % off; of {} predictions {held} hold. Inputs are numbers of the \
+                 machine's file, beside what others measured; predictions follow from how its parts work together. Sources:",
+                one.rows.len(),
+                100.0 * NEAR,
+                predictions.count(),
+            )
+        ),
+        sources.collect::<String>().trim_end_matches('\n'),
+    )
+}
