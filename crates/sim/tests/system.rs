@@ -5,7 +5,7 @@ use perch_core::PuSet;
 use perch_sim::{
     counters::Counters,
     detail::{Detail, Fidelity},
-    model::{Multithreading, Op},
+    model::{Latency, Multithreading, Op},
     os::SchedulerModel,
     system::{SimError, System},
     units::SECOND,
@@ -314,6 +314,32 @@ fn stays_are_the_time_on_pus() {
         let thread = &system.threads()[stay.thread];
         assert_eq!((named.pu, &named.name), (stay.pu, &thread.identity.name));
         assert_eq!(named.from, system.machine().os_time(stay.from));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// However many instructions may wait for a unit, and of however many contexts: it does one after the other.
+    #[test]
+    fn a_unit_bounds_what_any_window_gets(window in 2u32..400, busy in 1u32..100, contexts in 1u32..3, count in 1u32..3) {
+        let mut machine = machine(1, contexts, Multithreading::Simultaneous);
+        let kind = &mut machine.kinds[0];
+        (kind.window, kind.in_order, kind.units[0].count) = (window, false, count);
+        kind.latencies[Op::Divide as usize] = Latency { cycles: busy, busy };
+        let mut divides = mix("divides", &[(Op::Divide, 1.0)], 8);
+        divides.depends = 0;
+        let steps = vec![vec![compute(0, u64::MAX)]; contexts as usize];
+        let mut system = system(machine, workload(vec![divides], steps), 1);
+        let done = |system: &System| system.threads().iter().map(|t| t.counters.instructions()).sum::<u64>();
+        system.run(100_000_000).unwrap();
+        let before = done(&system);
+        system.run(400_000_000).unwrap();
+        let each = 300_000.0 / (done(&system) - before) as f64;
+        // Of a window of few, not all units have one; four a cycle are issued.
+        let fewest = f64::from(count.min(window * contexts));
+        let expected = (f64::from(busy) / fewest).max(0.25);
+        prop_assert!((each / expected - 1.0).abs() < 0.03, "{each} cycles each instead of {expected}");
     }
 }
 

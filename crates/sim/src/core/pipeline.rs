@@ -370,7 +370,13 @@ impl Core {
             now
         } else {
             let operand = context.back(u64::from(depends));
-            self.units.book(op, number, now, now.max(operand))
+            match self.units.book(op, number, now, now.max(operand)) {
+                Ok(start) => start,
+                Err(later) => {
+                    self.ready.put(number, later);
+                    return false;
+                }
+            }
         };
         context.count_issue(now);
         let latency = u64::from(self.latencies[op as usize].cycles);
