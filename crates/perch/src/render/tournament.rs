@@ -24,9 +24,9 @@ pub fn tournament(outcome: &Outcome) -> String {
     text += "\n\n\
         regret, worst: % that the speedup is below the best placement's\n\
         ratio, worst: speedup / the default scheduler's mean\n\
-        wins, losses: workloads with more or less than that, by more than 0.5 %\n\
-        moves/s: of threads to another PU, a second\n\
-        harm.: threads / sum of their slowdowns, harmonic speedup: 1 if nobody is disturbed\n\
+        wins, loss: workloads with more or less than that, by more than 0.5 %\n\
+        moves: of threads to another PU, a second\n\
+        harm: harmonic speedup, threads / sum of their slowdowns\n\
         fair: smallest slowdown of a thread / largest: 1 is fair\n\n";
     text += "mean regret (%) by machine\n\n";
     text += &by_machine(outcome);
@@ -44,7 +44,7 @@ fn percent(part: f64) -> String {
 
 fn all(standings: &[Standing]) -> String {
     let titles = [
-        "regret", "worst", "ratio", "worst", "wins", "losses", "moves/s", "harm.", "fair",
+        "regret", "worst", "ratio", "worst", "wins", "loss", "moves", "harm", "fair",
     ];
     let mut columns = vec![("policy", Align::Left)];
     columns.extend(titles.map(|title| (title, Align::Right)));
@@ -58,7 +58,7 @@ fn all(standings: &[Standing]) -> String {
             standing.wins.to_string(),
             standing.losses.to_string(),
             format!("{:.2}", standing.moves),
-            format!("{:.3}", standing.harmonic),
+            format!("{:.2}", standing.harmonic),
             format!("{:.2}", standing.fairness),
         ]
     });
