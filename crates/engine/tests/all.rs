@@ -1,5 +1,5 @@
-//! All tests of this crate but those of single files, in one program: a program for each file would take minutes more to
-//! build.
+//! The tests of this crate in one program: one for each file would take minutes more to build. A file that is not named
+//! here is not run; `perch`'s test `project` finds it.
 
 mod common;
 mod irq;

@@ -7,8 +7,8 @@ use crate::{
     parallel::{each, host_threads},
     random,
     settled::settle,
+    simulate::{begin_at, cycle},
 };
-use perch_core::PuSet;
 use perch_sim::{
     detail::{Detail, Fidelity},
     model::MachineModel,
@@ -27,9 +27,7 @@ pub const LIMITS: (f64, f64, f64) = (0.05, 0.15, 0.9);
 /// Throughputs that differ by less rank equal: so much is chance.
 const EQUAL: f64 = 0.01;
 
-/// Cycles of the machine's first kind of core from one look at its caches to the next before anything is measured, at most
-/// before that, and while it is measured.
-const STEP: u64 = 200_000;
+/// Cycles of the machine's first kind of core before anything is measured, at most, and while it is.
 const MOST: u64 = 50_000_000;
 const MEASURED: u64 = 600_000;
 
@@ -45,12 +43,9 @@ pub struct Comparison {
     /// The number of random placements at which each is simulated.
     pub placements: u32,
     /// Whether caches are cold and all is measured from the first access on. Otherwise they are as they are after a long
-    /// time: filled at first, and then played until the cycle level has settled ([`settle`]).
+    /// time: filled at first, and measured when the cycle level has settled ([`settle`]), at the latest after 50 million
+    /// cycles.
     pub cold: bool,
-    /// Picoseconds of the machine from one look whether it has settled to the next.
-    pub step: Ps,
-    /// It is measured after so long at the latest.
-    pub most: Ps,
     /// Simulated while it is measured.
     pub measured: Ps,
     /// The seed of all that is drawn.
@@ -92,19 +87,14 @@ impl Comparison {
         placements: u32,
         seed: u64,
     ) -> Self {
-        let cycle = machine
-            .cores
-            .first()
-            .map_or(1, |core| machine.kind(core).cycle);
+        let measured = MEASURED * cycle(&machine);
         Self {
             machine,
             threads,
             workloads,
             placements,
             cold: false,
-            step: STEP * cycle,
-            most: MOST * cycle,
-            measured: MEASURED * cycle,
+            measured,
             seed,
         }
     }
@@ -222,17 +212,13 @@ fn play(
     let detail = Detail::new(fidelity, &machine, workload);
     let workload = Arc::clone(workload);
     let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
-    // Threads start at once and are where they are to be before they have done anything.
-    system.run(1)?;
-    for (thread, pu) in places.iter().enumerate() {
-        system.set_mask(thread, PuSet::single(*pu));
-    }
+    begin_at(&mut system, places)?;
     let mut settled = true;
     if !comparison.cold {
         system.warm();
         match begun {
             Some(begun) => system.run(begun)?,
-            None => settled = settle(&mut system, comparison.step, comparison.most)?,
+            None => settled = settle(&mut system, MOST)?,
         }
     }
     let done = |system: &System| -> Vec<u64> {

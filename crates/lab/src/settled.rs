@@ -1,10 +1,14 @@
-//! When a simulation of threads that stay where they are is worth measuring: what its caches held at first has gone.
+//! When a simulation of threads that stay where they are is worth measuring: its caches no longer hold what they held at
+//! first.
 
+use crate::simulate::cycle;
 use perch_sim::{
     model::{Holds, MachineModel},
     system::{SimError, System},
-    units::Ps,
 };
+
+/// Cycles of the first kind of core from one look at the caches to the next.
+const STEP: u64 = 100_000;
 
 /// How often everything in a last cache must have been replaced.
 const TURN_OVERS: u64 = 1;
@@ -12,28 +16,32 @@ const TURN_OVERS: u64 = 1;
 /// Threads that wait for memory for less than this part of their time are as fast whatever becomes of the cache.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// A last cache: its PUs, and how many lines it has.
+/// A cache of the last level that holds data.
 struct Cache {
     pus: Vec<u32>,
     lines: u64,
+    /// Its level less one.
+    level: usize,
 }
 
-/// Runs in steps until every last cache has been filled once with lines that came in since, or its threads hardly wait
-/// for memory; at most up to the moment `most`. Whether that was reached before it.
+/// Runs in steps until as many lines have come into each last cache as it holds, or its threads hardly wait for memory;
+/// for `most` cycles of the first kind of core at most. Returns whether it got there.
 ///
 /// # Errors
 /// A deadlock.
-pub fn settle(system: &mut System, step: Ps, most: Ps) -> Result<bool, SimError> {
+pub fn settle(system: &mut System, most: u64) -> Result<bool, SimError> {
+    let cycle = cycle(system.machine());
+    let end = system.now() + most * cycle;
     let caches = last_caches(system.machine());
     let latency = system.machine().memory.latency as f64;
     let begun = missed(system, &caches);
     let mut before = begun.clone();
     loop {
         let from = system.now();
-        if from >= most {
+        if from >= end {
             return Ok(false);
         }
-        system.run((from + step).min(most))?;
+        system.run((from + STEP * cycle).min(end))?;
         let after = missed(system, &caches);
         let time = (system.now() - from) as f64;
         let is_settled = |at: usize| {
@@ -63,6 +71,7 @@ fn last_caches(machine: &MachineModel) -> Vec<Cache> {
             level.shared_by.iter().map(move |pus| Cache {
                 pus: pus.clone(),
                 lines,
+                level: usize::from(level.level.clamp(1, 3)) - 1,
             })
         })
         .collect()
@@ -70,14 +79,15 @@ fn last_caches(machine: &MachineModel) -> Vec<Cache> {
 
 /// How many lines the PUs of each cache have brought in so far.
 fn missed(system: &System, caches: &[Cache]) -> Vec<u64> {
-    let levels = system.machine().caches.iter();
-    let last = levels.map(|cache| cache.level).max().unwrap_or(1);
-    let of_pu = |pu: &u32| {
-        let counters = &system.pus()[*pu as usize].counters;
-        let level = usize::from(last.clamp(1, 3)) - 1;
-        counters.data_misses[level] + counters.fetch_misses[level]
+    let of_cache = |cache: &Cache| {
+        let counters = cache
+            .pus
+            .iter()
+            .map(|pu| &system.pus()[*pu as usize].counters);
+        counters
+            .map(|counters| counters.data_misses[cache.level] + counters.fetch_misses[cache.level])
+            .sum()
     };
-    let of_cache = |cache: &Cache| cache.pus.iter().map(of_pu).sum();
     caches.iter().map(of_cache).collect()
 }
 

@@ -60,8 +60,8 @@ pub struct Job {
     pub seed: u64,
     /// Whether it is kept how far threads were at each moment.
     pub marked: bool,
-    /// Whether caches are as they are after long; not under a policy. The cycle level fills them, and then plays until they
-    /// have settled.
+    /// Whether caches are as they are after long; not under a policy. The cycle level fills them, and then runs until they
+    /// have settled, or for [`SETTLE`].
     pub warm: bool,
 }
 
@@ -213,8 +213,8 @@ fn on_machine(span: Span, machine: &MachineModel) -> Ps {
     }
 }
 
-/// Cycles of the first core between two looks whether the caches of the cycle level have settled, and at most.
-const SETTLE: (u64, u64) = (100_000, 20_000_000);
+/// For how many cycles of the first kind of core the cycle level runs at most until its caches have settled.
+const SETTLE: u64 = 20_000_000;
 
 fn without_policy(
     mut system: System,
@@ -239,12 +239,7 @@ fn without_policy(
             .map_err(|error| error.to_string())?;
         system.warm();
         if matches!(job.detail, Detail::Cycle) {
-            settle(
-                &mut system,
-                SETTLE.0 * cycle(machine),
-                SETTLE.1 * cycle(machine),
-            )
-            .map_err(|error| error.to_string())?;
+            settle(&mut system, SETTLE).map_err(|error| error.to_string())?;
         }
     }
     let start = start.max(system.now());

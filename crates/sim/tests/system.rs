@@ -359,7 +359,7 @@ fn who_comes_from_a_shared_pu_gets_half_of_the_next_one() {
         }
         system.run(3_000_000_000).unwrap();
         let before: Vec<u64> = system.threads().iter().map(|t| t.cpu_time).collect();
-        // One that had all comes to those that had a third each, and one of those to its empty PU and then beside it.
+        // Thread 0 had a third of a PU, thread 3 had one for itself.
         system.set_mask(0, PuSet::single(1));
         system.run(4_000_000_000).unwrap();
         let got =

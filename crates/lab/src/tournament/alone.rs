@@ -20,7 +20,7 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// One that computes for ever, at so many seconds an instruction.
+    /// One that computes for ever; `pace` is in seconds an instruction.
     #[cfg(test)]
     pub fn steady(pace: f64) -> Self {
         Self {

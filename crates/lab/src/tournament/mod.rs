@@ -127,18 +127,20 @@ impl Case<'_> {
         }
     }
 
-    /// A placement's speedup / that of the default scheduler's last placement, in a short look.
-    fn ratio(
+    /// The speedups of placements / that of the default scheduler's last placement, in short looks.
+    fn ratios(
         &self,
         rules: &Rules,
         fidelity: Fidelity,
-        placement: &Placement,
         known: &Match,
-    ) -> Result<f64, String> {
+        placements: &[(&str, &Placement)],
+    ) -> Result<Vec<f64>, String> {
         let alone = Alone::of_all(&self.job(rules, Fidelity::Interval))?;
         let job = self.job(rules, fidelity);
-        let look = |placement| best::look(&job, &alone, placement);
-        Ok(look(placement)? / look(&known.default.placement)?)
+        let usual = best::look(&job, &alone, &known.default.placement)?;
+        let ratio =
+            |(_, placement): &(&str, &Placement)| Ok(best::look(&job, &alone, placement)? / usual);
+        placements.iter().map(ratio).collect()
     }
 
     fn play(&self, rules: &Rules) -> Result<Match, String> {
@@ -199,16 +201,6 @@ impl Case<'_> {
     }
 }
 
-/// A placement that the interval level distinguishes from the default scheduler's last one.
-struct Decided<'a> {
-    case: &'a Case<'a>,
-    known: &'a Match,
-    name: &'a str,
-    placement: &'a Placement,
-    /// Its speedup / that of the default scheduler's placement.
-    interval: f64,
-}
-
 /// The best placements and the last ones of policies, beside the default scheduler's last one, at both levels: those of
 /// steady threads of which the interval level says that one is better.
 fn judge_again(rules: &Rules, cases: &[Case<'_>], matches: &[Match]) -> Result<Vec<Again>, String> {
@@ -220,54 +212,55 @@ fn judge_again(rules: &Rules, cases: &[Case<'_>], matches: &[Match]) -> Result<V
         .zip(matches)
         .filter(|(case, _)| draw::is_steady(&case.workload, &case.arena.machine))
         .collect();
-    let decided = |at: usize| decided(rules, steady[at].0, steady[at].1);
     let in_words = |(_, error): (usize, String)| error;
+    let decided = |at: usize| {
+        let (case, known) = steady[at];
+        let mut found = Vec::new();
+        let placements = placements(rules, known);
+        let ratios = case.ratios(rules, Fidelity::Interval, known, &placements)?;
+        for ((name, placement), ratio) in placements.into_iter().zip(ratios) {
+            if score::is_decided(ratio) {
+                found.push((at, name, placement, ratio));
+            }
+        }
+        Ok(found)
+    };
     let decided = each(steady.len(), host_threads(), decided, |_| ()).map_err(in_words)?;
-    let mut chosen: Vec<Decided<'_>> = decided.into_iter().flatten().collect();
+    let mut chosen: Vec<_> = decided.into_iter().flatten().collect();
     Random::new(rules.seed).part(u64::MAX).shuffle(&mut chosen);
     chosen.truncate(rules.judged_again as usize);
+    chosen.sort_by_key(|(at, name, ..)| (*at, *name));
+    let of_workloads: Vec<_> = chosen.chunk_by(|one, other| one.0 == other.0).collect();
     let again = |at: usize| {
-        let one = &chosen[at];
-        Ok(Again {
-            machine: one.known.machine.clone(),
-            workload: one.known.workload,
-            contestant: one.name.to_owned(),
-            interval: one.interval,
-            cycle: one
-                .case
-                .ratio(rules, Fidelity::Cycle, one.placement, one.known)?,
-        })
+        let chosen = of_workloads[at];
+        let (case, known) = steady[chosen[0].0];
+        let placements: Vec<_> = chosen.iter().map(|(_, name, of, _)| (*name, *of)).collect();
+        let cycle = case.ratios(rules, Fidelity::Cycle, known, &placements)?;
+        let both = chosen.iter().zip(cycle);
+        let again = both.map(|((_, name, _, interval), cycle)| Again {
+            machine: known.machine.clone(),
+            workload: known.workload,
+            contestant: (*name).to_owned(),
+            interval: *interval,
+            cycle,
+        });
+        Ok(again.collect::<Vec<_>>())
     };
-    each(chosen.len(), host_threads(), again, |_| ()).map_err(in_words)
+    let again = each(of_workloads.len(), host_threads(), again, |_| ()).map_err(in_words)?;
+    Ok(again.into_iter().flatten().collect())
 }
 
-/// The placements of one workload that the interval level distinguishes from the default scheduler's last one. Those that
-/// are the same are judged once.
-fn decided<'a>(
-    rules: &'a Rules,
-    case: &'a Case<'a>,
-    known: &'a Match,
-) -> Result<Vec<Decided<'a>>, String> {
+/// The best placement of a workload and the last ones of policies, by name; those that are the same once.
+fn placements<'a>(rules: &'a Rules, known: &'a Match) -> Vec<(&'a str, &'a Placement)> {
     let names = rules.contestants.iter().map(|c| c.name.as_str());
     let lines = known.lines.iter().map(|line| &line.placement);
-    let mut found: Vec<Decided<'_>> = Vec::new();
-    for (name, placement) in std::iter::once((BEST, &known.best_placement)).chain(names.zip(lines))
-    {
-        if found.iter().any(|other| other.placement == placement) {
-            continue;
-        }
-        let interval = case.ratio(rules, Fidelity::Interval, placement, known)?;
-        if score::is_decided(interval) {
-            found.push(Decided {
-                case,
-                known,
-                name,
-                placement,
-                interval,
-            });
+    let mut different: Vec<(&str, &Placement)> = vec![(BEST, &known.best_placement)];
+    for (name, placement) in names.zip(lines) {
+        if different.iter().all(|(_, other)| *other != placement) {
+            different.push((name, placement));
         }
     }
-    Ok(found)
+    different
 }
 
 /// What [`Again::contestant`] says of the best placement.

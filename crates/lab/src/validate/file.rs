@@ -2,7 +2,7 @@
 
 use include_dir::{Dir, include_dir};
 use perch_sim::model::Op;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../measurements");
 
@@ -31,7 +31,7 @@ pub struct Measurements {
 }
 
 /// Where values are from.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// What values call it.
@@ -52,8 +52,17 @@ pub enum Walk {
     Random,
 }
 
-/// What a load costs if each needs the one before. In cycles or in nanoseconds: caches of a core keep their cycles at
-/// another clock, memory keeps its time.
+/// The unit of a time. Caches of a core keep their cycles at another clock, memory keeps its nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Cycles of the core.
+    Cycles,
+    /// Nanoseconds.
+    Ns,
+}
+
+/// What a load costs if each needs the one before.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -63,10 +72,10 @@ pub struct Latency {
     pub bytes: u64,
     /// In which order.
     pub walk: Walk,
-    /// Cycles.
-    pub cycles: Option<Range>,
-    /// Nanoseconds.
-    pub ns: Option<Range>,
+    /// How long it takes.
+    pub time: Range,
+    /// In which unit.
+    pub unit: Unit,
     /// The key of its source.
     pub source: String,
 }

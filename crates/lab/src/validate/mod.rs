@@ -3,11 +3,13 @@
 mod file;
 mod probe;
 
-pub use file::{Bandwidth, Gain, Instruction, Latency, Measurements, Range, Source, Threads, Walk};
+pub use file::{
+    Bandwidth, Gain, Instruction, Latency, Measurements, Range, Source, Threads, Unit, Walk,
+};
 
 use crate::parallel::{each, host_threads};
-use perch_sim::model::MachineModel;
-use probe::Probe;
+use perch_sim::model::{MachineModel, Op};
+use probe::{Probe, Unfinished};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -61,90 +63,182 @@ impl Row {
     }
 }
 
-/// One thing to measure.
-enum Wanted<'a> {
-    Latency(&'a Latency),
-    Chain(&'a Instruction, Range),
-    Every(&'a Instruction, Range),
-    Bandwidth(&'a Bandwidth),
-    Gain(&'a Gain),
+/// A row without its simulated value, and how to get that.
+struct Wanted {
+    what: String,
+    unit: &'static str,
+    measured: Range,
+    kind: Kind,
+    source: String,
+    by: Measure,
+}
+
+/// What a probe does.
+enum Measure {
+    Load(u64, Walk, Unit),
+    Dependent(Op),
+    Independent(Op),
+    Read(u64, Threads),
+    Gain(u64),
 }
 
 /// Compares a machine with what was measured. Reports to `done` how many values are done, of how many.
 ///
 /// # Errors
-/// In words: a simulation that cannot go on.
+/// In words: a simulation that cannot go on, or whose caches do not settle.
 pub fn validate(
     machine: &Arc<MachineModel>,
     measurements: &Measurements,
     mut done: impl FnMut(usize, usize),
 ) -> Result<Vec<Row>, String> {
-    let mut wanted: Vec<Wanted<'_>> = measurements.latencies.iter().map(Wanted::Latency).collect();
-    for one in &measurements.instructions {
-        wanted.extend(one.latency.map(|range| Wanted::Chain(one, range)));
-        wanted.extend(one.every.map(|range| Wanted::Every(one, range)));
-    }
-    wanted.extend(measurements.bandwidths.iter().map(Wanted::Bandwidth));
-    wanted.extend(measurements.gains.iter().map(Wanted::Gain));
+    let wanted = wanted(measurements);
     let probe = Probe::new(machine);
     let count = wanted.len();
-    let row = |at: usize| wanted[at].row(&probe).map_err(|error| error.to_string());
+    let row = |at: usize| {
+        let one = &wanted[at];
+        let simulated = one.by.on(&probe);
+        Ok(Row {
+            what: one.what.clone(),
+            unit: one.unit,
+            measured: one.measured,
+            simulated: simulated.map_err(|why| format!("{}: {why}", one.what))?,
+            kind: one.kind,
+            source: one.source.clone(),
+        })
+    };
     each(count, host_threads(), row, |at| done(at, count)).map_err(|(_, error)| error)
 }
 
-impl Wanted<'_> {
-    fn row(&self, probe: &Probe<'_>) -> Result<Row, perch_sim::system::SimError> {
-        Ok(match self {
-            Self::Latency(one) => {
-                let cycles = probe.chase(one.bytes, one.walk)?;
-                let (unit, measured, simulated) = match (one.cycles, one.ns) {
-                    (Some(range), _) => ("cycles", range, cycles),
-                    (None, range) => {
-                        let range = range.unwrap_or_default();
-                        ("ns", range, probe.nanoseconds(cycles))
-                    }
-                };
-                Row {
-                    what: format!("load: {}", one.of),
-                    unit,
-                    measured,
-                    simulated,
-                    kind: Kind::Input,
-                    source: one.source.clone(),
-                }
+fn wanted(measurements: &Measurements) -> Vec<Wanted> {
+    let mut all = Vec::new();
+    let mut add = |what: String, unit, measured, kind, source: &String, by| {
+        all.push(Wanted {
+            what,
+            unit,
+            measured,
+            kind,
+            source: source.clone(),
+            by,
+        });
+    };
+    for one in &measurements.latencies {
+        let unit = match one.unit {
+            Unit::Cycles => "cycles",
+            Unit::Ns => "ns",
+        };
+        // In order of lines, a level costs what the file says; else TLB and caches come together.
+        let kind = match one.walk {
+            Walk::Lines => Kind::Input,
+            Walk::Pages | Walk::Random => Kind::Prediction,
+        };
+        let by = Measure::Load(one.bytes, one.walk, one.unit);
+        add(
+            format!("load: {}", one.of),
+            unit,
+            one.time,
+            kind,
+            &one.source,
+            by,
+        );
+    }
+    for one in &measurements.instructions {
+        let op = one.op.name();
+        let ways = [
+            ("dependent", one.latency, Measure::Dependent(one.op)),
+            ("independent", one.every, Measure::Independent(one.op)),
+        ];
+        for (how, range, by) in ways {
+            if let Some(range) = range {
+                add(
+                    format!("{op}: {how}"),
+                    "cycles",
+                    range,
+                    Kind::Input,
+                    &one.source,
+                    by,
+                );
             }
-            Self::Chain(one, range) => Row {
-                what: format!("{}: each needs the one before", one.op.name()),
-                unit: "cycles",
-                measured: *range,
-                simulated: probe.latency(one.op)?,
-                kind: Kind::Input,
-                source: one.source.clone(),
-            },
-            Self::Every(one, range) => Row {
-                what: format!("{}: independent", one.op.name()),
-                unit: "cycles",
-                measured: *range,
-                simulated: probe.every(one.op)?,
-                kind: Kind::Input,
-                source: one.source.clone(),
-            },
-            Self::Bandwidth(one) => Row {
-                what: format!("reads: {}", one.of),
-                unit: "GB/s",
-                measured: one.gb_per_second,
-                simulated: probe.bandwidth(one.bytes, one.threads)? * 1e-9,
-                kind: Kind::Prediction,
-                source: one.source.clone(),
-            },
-            Self::Gain(one) => Row {
-                what: format!("second context: {}", one.of),
-                unit: "times",
-                measured: one.gain,
-                simulated: probe.gain(one.read)?,
-                kind: Kind::Prediction,
-                source: one.source.clone(),
-            },
-        })
+        }
+    }
+    for one in &measurements.bandwidths {
+        let by = Measure::Read(one.bytes, one.threads);
+        let what = format!("reads: {}", one.of);
+        add(
+            what,
+            "GB/s",
+            one.gb_per_second,
+            Kind::Prediction,
+            &one.source,
+            by,
+        );
+    }
+    for one in &measurements.gains {
+        let what = format!("second context: {}", one.of);
+        add(
+            what,
+            "times",
+            one.gain,
+            Kind::Prediction,
+            &one.source,
+            Measure::Gain(one.read),
+        );
+    }
+    all
+}
+
+impl Measure {
+    fn on(&self, probe: &Probe<'_>) -> Result<f64, Unfinished> {
+        match *self {
+            Self::Load(bytes, walk, Unit::Cycles) => probe.chase(bytes, walk),
+            Self::Load(bytes, walk, Unit::Ns) => Ok(probe.nanoseconds(probe.chase(bytes, walk)?)),
+            Self::Dependent(op) => probe.latency(op),
+            Self::Independent(op) => probe.every(op),
+            Self::Read(bytes, threads) => Ok(probe.bandwidth(bytes, threads)? * 1e-9),
+            Self::Gain(bytes) => probe.gain(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_about_a_machine_and_every_value_has_a_source() {
+        let machines = Measurements::machines();
+        assert!(machines.len() >= 4, "{machines:?}");
+        for name in machines {
+            perch_sim::config::find_machine(name).unwrap();
+            let measurements = Measurements::of(name).unwrap();
+            let wanted = wanted(&measurements);
+            for one in &wanted {
+                let [least, most] = one.measured;
+                assert!(0.0 < least && least <= most, "{name}, {}", one.what);
+                let mut keys = measurements.sources.iter().map(|source| &source.key);
+                assert!(keys.any(|key| *key == one.source), "{name}: {}", one.source);
+            }
+            for source in &measurements.sources {
+                let used = wanted.iter().any(|one| one.source == source.key);
+                assert!(used, "{name}: no value is from {}", source.key);
+            }
+        }
+        assert_eq!(Measurements::of("no-such-machine"), None);
+    }
+
+    #[test]
+    fn how_far_a_value_is_from_a_range() {
+        let row = |simulated| Row {
+            what: String::new(),
+            unit: "cycles",
+            measured: [10.0, 20.0],
+            simulated,
+            kind: Kind::Input,
+            source: String::new(),
+        };
+        assert_eq!(
+            [row(5.0).off(), row(15.0).off(), row(30.0).off()],
+            [-0.5, 0.0, 0.5]
+        );
+        assert!(row(9.1).holds() && !row(8.9).holds() && !row(22.1).holds());
     }
 }

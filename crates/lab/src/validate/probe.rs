@@ -1,8 +1,10 @@
 //! Small programs on the simulated machine that measure what microbenchmarks measure on a real one.
 
 use super::file::{Threads, Walk};
-use crate::settled::settle;
-use perch_core::PuSet;
+use crate::{
+    settled::settle,
+    simulate::{begin_at, cycle},
+};
 use perch_sim::{
     counters::Counters,
     model::{MachineModel, Op},
@@ -13,9 +15,9 @@ use perch_sim::{
 };
 use std::sync::Arc;
 
-/// Cycles between two looks whether caches have settled, at most before it is measured, and while it is.
-const STEP: u64 = 50_000;
-const MOST: u64 = 5_000_000;
+/// Cycles until caches have settled, at most, and while it is measured. A chain of loads takes long to fill a cache, but
+/// few instructions.
+const MOST: u64 = 300_000_000;
 const MEASURED: u64 = 400_000;
 
 /// Bytes of a word: what a load of a stream reads.
@@ -28,6 +30,17 @@ pub struct Probe<'a> {
     cycle: Ps,
 }
 
+/// Why a probe measured nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfinished {
+    /// A simulation that cannot go on.
+    #[error(transparent)]
+    Simulation(#[from] SimError),
+    /// What the caches held at first was still there.
+    #[error("the caches had not settled after {0} cycles")]
+    Unsettled(u64),
+}
+
 /// What the threads of a probe did.
 struct Done {
     time: Ps,
@@ -37,15 +50,17 @@ struct Done {
 impl<'a> Probe<'a> {
     /// Probes on the first core of a machine.
     pub fn new(machine: &'a Arc<MachineModel>) -> Self {
-        let cycle = machine.kind(&machine.cores[0]).cycle;
-        Self { machine, cycle }
+        Self {
+            machine,
+            cycle: cycle(machine),
+        }
     }
 
     /// Cycles of a load of which each needs the one before.
     ///
     /// # Errors
-    /// A simulation that cannot go on.
-    pub fn chase(&self, bytes: u64, walk: Walk) -> Result<f64, SimError> {
+    /// See [`Unfinished`].
+    pub fn chase(&self, bytes: u64, walk: Walk) -> Result<f64, Unfinished> {
         let page = self.machine.tlb.map_or(4096, |tlb| tlb.page);
         let (pattern, stride) = match walk {
             Walk::Lines => (Pattern::Stride, self.line()),
@@ -69,8 +84,8 @@ impl<'a> Probe<'a> {
     /// Cycles from one instruction to the next if each needs the one before.
     ///
     /// # Errors
-    /// A simulation that cannot go on.
-    pub fn latency(&self, op: Op) -> Result<f64, SimError> {
+    /// See [`Unfinished`].
+    pub fn latency(&self, op: Op) -> Result<f64, Unfinished> {
         let mix = Mix {
             depends: 1,
             ..mix(op)
@@ -81,16 +96,16 @@ impl<'a> Probe<'a> {
     /// The same if none needs another.
     ///
     /// # Errors
-    /// A simulation that cannot go on.
-    pub fn every(&self, op: Op) -> Result<f64, SimError> {
+    /// See [`Unfinished`].
+    pub fn every(&self, op: Op) -> Result<f64, Unfinished> {
         Ok(self.cycles_each(&self.play(mix(op), &[0])?))
     }
 
     /// Bytes a second that threads read in order.
     ///
     /// # Errors
-    /// A simulation that cannot go on.
-    pub fn bandwidth(&self, bytes: u64, threads: Threads) -> Result<f64, SimError> {
+    /// See [`Unfinished`].
+    pub fn bandwidth(&self, bytes: u64, threads: Threads) -> Result<f64, Unfinished> {
         let all = self.machine.pus() as u32;
         let pus: Vec<u32> = match threads {
             Threads::One => vec![0],
@@ -103,12 +118,12 @@ impl<'a> Probe<'a> {
     /// What a thread on each context of a core reads / what one alone does.
     ///
     /// # Errors
-    /// A simulation that cannot go on.
-    pub fn gain(&self, bytes: u64) -> Result<f64, SimError> {
+    /// See [`Unfinished`].
+    pub fn gain(&self, bytes: u64) -> Result<f64, Unfinished> {
         Ok(self.read(bytes, &self.first_core())? / self.read(bytes, &[0])?)
     }
 
-    fn read(&self, bytes: u64, pus: &[u32]) -> Result<f64, SimError> {
+    fn read(&self, bytes: u64, pus: &[u32]) -> Result<f64, Unfinished> {
         let mix = Mix {
             working_sets: vec![set(bytes, Pattern::Stride, WORD)],
             ..mix(Op::Load)
@@ -135,7 +150,7 @@ impl<'a> Probe<'a> {
     }
 
     /// A thread of this mix on each PU, from when caches have settled on.
-    fn play(&self, mix: Mix, pus: &[u32]) -> Result<Done, SimError> {
+    fn play(&self, mix: Mix, pus: &[u32]) -> Result<Done, Unfinished> {
         let endless = Step::Compute {
             mix: 0,
             instructions: u64::MAX,
@@ -163,12 +178,11 @@ impl<'a> Probe<'a> {
         let machine = Arc::clone(self.machine);
         let scheduler = SchedulerModel::default();
         let mut system = System::new(machine, Arc::new(workload), scheduler, 1);
-        system.run(1)?;
-        for (thread, pu) in pus.iter().enumerate() {
-            system.set_mask(thread, PuSet::single(*pu));
-        }
+        begin_at(&mut system, pus)?;
         system.warm();
-        settle(&mut system, STEP * self.cycle, MOST * self.cycle)?;
+        if !settle(&mut system, MOST)? {
+            return Err(Unfinished::Unsettled(MOST));
+        }
         let counters = |system: &System| -> Vec<Counters> {
             let threads = system.threads().iter();
             threads.map(|thread| thread.counters).collect()

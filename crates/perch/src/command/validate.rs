@@ -7,7 +7,7 @@ use crate::render::{
 };
 use anyhow::{Result, bail};
 use perch_core::diagnostic::did_you_mean;
-use perch_lab::validate::{Kind, Measurements, NEAR, Row, validate};
+use perch_lab::validate::{Kind, Measurements, NEAR, Row, Source, validate};
 use perch_sim::config;
 use serde::Serialize;
 use std::{process::ExitCode, sync::Arc};
@@ -17,7 +17,7 @@ use std::{process::ExitCode, sync::Arc};
 struct Validated {
     machine: String,
     rows: Vec<Row>,
-    sources: Vec<(String, String)>,
+    sources: Vec<Source>,
 }
 
 /// Compares machines with what was measured, and prints tables, or JSON. A miss is a result like any other.
@@ -48,11 +48,10 @@ pub fn command(machines: &[String], json: bool) -> Result<ExitCode> {
             bar.is_at(done as u64);
         });
         drop(bar);
-        let sources = measurements.sources.into_iter();
         all.push(Validated {
             machine: machine.name.clone(),
             rows: rows.map_err(anyhow::Error::msg)?,
-            sources: sources.map(|source| (source.key, source.text)).collect(),
+            sources: measurements.sources,
         });
     }
     if json {
@@ -89,9 +88,10 @@ fn render(one: &Validated) -> String {
             off => format!("{:+.0} %", 100.0 * off),
         };
         let verdict = match (row.holds(), row.kind) {
-            (false, _) => "MISSED",
             (true, Kind::Input) => "input",
+            (false, Kind::Input) => "input off",
             (true, Kind::Prediction) => "holds",
+            (false, Kind::Prediction) => "MISSED",
         };
         vec![
             row.what.clone(),
@@ -106,20 +106,18 @@ fn render(one: &Validated) -> String {
     let predictions = one.rows.iter().filter(|row| row.kind == Kind::Prediction);
     let held = predictions.clone().filter(|row| row.holds()).count();
     let sources = one.sources.iter();
-    let sources = sources.map(|(key, text)| wrapped("  ", &format!("{key}: {text}")));
+    let sources = sources.map(|of| wrapped("  ", &format!("{}: {}", of.key, of.text)));
     format!(
-        "{}\n\n{}\n\n{}{}",
+        "{}\n\n{}\n\n{missed} of {} values are more than {:.0} % off; of {} predictions {held} hold.\n\n{}{}",
         one.machine,
         table(&columns, rows),
+        one.rows.len(),
+        100.0 * NEAR,
+        predictions.count(),
         wrapped(
             "",
-            &format!(
-                "{missed} of {} values are more than {:.0} % off; of {} predictions {held} hold. Inputs are numbers of the \
-                 machine's file, beside what others measured; predictions follow from how its parts work together. Sources:",
-                one.rows.len(),
-                100.0 * NEAR,
-                predictions.count(),
-            )
+            "An input is a number of the machine's file beside a measurement; a prediction follows from how the parts of \
+             the machine work together. Sources:"
         ),
         sources.collect::<String>().trim_end_matches('\n'),
     )

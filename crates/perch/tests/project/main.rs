@@ -6,6 +6,8 @@ mod manual;
 mod metadata;
 mod notebook;
 mod packaging;
+mod tests;
+mod validation;
 
 use std::{
     fs,
