@@ -5,8 +5,14 @@ LINES=/tmp/lines      # what the workload says of itself
 ORDERS=/tmp/orders    # what the workload is told
 LOAD="guest-load --orders $ORDERS --seconds 900"
 
+# said WHAT: on standard error, with the seconds since boot: shows what takes long.
+said() {
+    echo "$(cut -d' ' -f1 /proc/uptime) $*" >&2
+}
+
 # begin NAME
 begin() {
+    said "begin $1"
     rm -f $LOG $LINES $ORDERS
     mkfifo $ORDERS
     echo "{\"run\":\"$1\"}"
@@ -24,18 +30,21 @@ order() {
 # look LABEL [LINES [PERIODS]]: every mask, after so many lines of the workload and then so many periods.
 look() {
     guest-look "$1" ${2:+--lines $LINES=$2} ${3:+--periods $LOG=$3} || giveup "look $1"
+    said "look $1"
 }
 
 # settle LABEL LINES [STATE]: every mask, after so many lines of the workload and then as soon as things are as they
 # should be and stay so; or, if they never are, when perch has seen enough of every thread.
 settle() {
     guest-look "$1" --lines $LINES=$2 --log $LOG --until ${3:-even} || giveup "settle $1"
+    said "settle $1"
 }
 
 # Says how a background job ended.
 ended() {
     wait "$1"
     echo "{\"ended\":\"$2\",\"status\":$?}"
+    said "ended $2"
 }
 
 # Prints what the run left behind.
@@ -43,7 +52,7 @@ finish() {
     exec 9>&-
     cat $LINES
     # Without the line within which perch was killed.
-    while IFS= read -r line; do printf '%s\n' "$line"; done <$LOG
+    head -n $(wc -l <$LOG) $LOG
 }
 
 giveup() {

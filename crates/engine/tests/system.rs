@@ -89,6 +89,31 @@ fn the_operating_system_s_threads_have_their_masks_back_when_no_policy_asks_for_
 }
 
 #[test]
+fn a_system_that_keeps_starting_processes_is_not_looked_at_again_and_again() {
+    let (kernel, all) = kernel(2);
+    let daemon = {
+        let mut kernel = kernel.write().unwrap();
+        kernel.spawn(None, &all, 0.5);
+        kernel.spawn_in(1, None, &all, 0.5)
+    };
+    let (dir, acting) = live();
+    let mut machine = Scripted::new(&kernel, 2, steps(10));
+    // Whenever perch asks which processes there are, it has started another one.
+    machine.forks = Some(daemon);
+    let mut session = Session::new(machine, options(Apart, acting)).unwrap();
+    session.set_clock(common::now);
+    session.begin();
+    tick(&mut session);
+    assert_eq!(masks(&kernel)[&daemon], set("0"));
+    let before = kernel.read().unwrap().tasks.len();
+    session.finish(Ok(Cause::Commanded)).unwrap();
+    let asked = kernel.read().unwrap().tasks.len() - before;
+    assert!(asked <= 3, "asked {asked} times");
+    assert!(masks(&kernel).values().all(|mask| *mask == all));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_recording_of_them_replays() {
     let (kernel, all) = kernel(2);
     kernel.write().unwrap().spawn(None, &all, 0.5);

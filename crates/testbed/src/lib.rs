@@ -35,6 +35,7 @@ pub mod look;
 mod module;
 mod perch;
 mod qemu;
+mod recording;
 mod topology;
 pub mod until;
 

@@ -1,5 +1,6 @@
 //! What the kernel says about every thread's mask, taken down just after perch has acted.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -7,13 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::recording::Recording;
 use crate::until::{State, Waiting, core_of_pus, read_lines};
 
-/// How often files are looked at while waiting.
+/// How often it is looked whether files have grown.
 const POLL: Duration = Duration::from_millis(20);
-
-/// How a complete period begins in perch's log.
-pub(crate) const PERIOD_RECORD: &str = r#"{"record":"period""#;
 
 /// When to look, and at what.
 #[derive(clap::Parser, Debug)]
@@ -101,63 +100,70 @@ pub fn pu_list(text: &str) -> Vec<usize> {
 /// # Errors
 /// When what is waited for does not come in time.
 pub fn run(options: &Options) -> Result<Look> {
+    // What is looked at changes with every period: a look must not wait for its turn behind the busy threads.
+    // SAFETY: setpriority(2) takes three numbers. Where it is not allowed, looks are slower.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+
     let begin = Instant::now();
-    let wait = |path: &Path, count: &dyn Fn(&Path) -> usize, wanted: usize| {
-        while count(path) < wanted {
+    let wait = |what: &Path, count: &mut dyn FnMut() -> usize, wanted: usize| {
+        loop {
+            let found = count();
+            if found >= wanted {
+                return Ok(());
+            }
             if begin.elapsed().as_secs_f64() > options.limit {
                 bail!(
-                    "{}: {} has {} of {wanted} after {} s",
+                    "{}: {} has {found} of {wanted} after {} s",
                     options.label,
-                    path.display(),
-                    count(path),
+                    what.display(),
                     options.limit
                 );
             }
             std::thread::sleep(POLL);
         }
-        Ok(())
     };
     if let Some((path, wanted)) = &options.lines {
-        wait(path, &lines, *wanted)?;
+        wait(path, &mut || lines(path), *wanted)?;
     }
-    if let Some((path, more)) = &options.periods {
-        wait(path, &periods, periods(path) + more)?;
-    }
-    let log = options.log.as_ref();
-    let log = log.or(options.periods.as_ref().map(|(path, _)| path));
-    if let (Some(state), Some((lines, _)), Some(log)) = (options.until, &options.lines, log) {
-        let cores = core_of_pus();
-        let mut waiting = Waiting::new(state);
-        loop {
-            let mut look = still_look(log, &options.label);
-            let text = fs::read_to_string(log).unwrap_or_default();
-            if waiting.is_over(&mut look, &read_lines(lines), &cores, &text) {
-                return Ok(look);
-            }
-            // The state is judged once a period, at its end.
-            wait(log, &periods, look.periods + 1)?;
-        }
-    }
-    Ok(match log {
-        Some(log) => still_look(log, &options.label),
-        None => Look {
+    let more = options.periods.as_ref();
+    let Some(log) = options.log.as_ref().or(more.map(|(path, _)| path)) else {
+        return Ok(Look {
             label: options.label.clone(),
             periods: 0,
             settled: None,
-            tasks: tasks(),
-        },
-    })
+            tasks: Tasks::default().now(),
+        });
+    };
+    let mut recording = Recording::new(log);
+    if let Some((path, more)) = more {
+        let wanted = recording.periods().len() + more;
+        wait(path, &mut || recording.periods().len(), wanted)?;
+    }
+    let mut tasks = Tasks::default();
+    if let (Some(state), Some((lines, _))) = (options.until, &options.lines) {
+        let mut waiting = Waiting::new(state, core_of_pus());
+        loop {
+            let mut look = still_look(&mut recording, &mut tasks, &options.label);
+            if waiting.is_over(&mut look, &read_lines(lines), recording.periods()) {
+                return Ok(look);
+            }
+            // The state is judged once a period, at its end.
+            let wanted = look.periods + 1;
+            wait(log, &mut || recording.periods().len(), wanted)?;
+        }
+    }
+    Ok(still_look(&mut recording, &mut tasks, &options.label))
 }
 
 /// All tasks, and the period in which they were so: no other began while they were read.
-fn still_look(log: &Path, label: &str) -> Look {
+fn still_look(recording: &mut Recording, tasks: &mut Tasks, label: &str) -> Look {
     loop {
-        let before = periods(log);
-        let tasks = tasks();
-        if periods(log) == before {
+        let periods = recording.periods().len();
+        let tasks = tasks.now();
+        if recording.periods().len() == periods {
             return Look {
                 label: label.to_owned(),
-                periods: before,
+                periods,
                 settled: None,
                 tasks,
             };
@@ -172,53 +178,64 @@ fn lines(path: &Path) -> usize {
     })
 }
 
-/// Complete period records of a log.
-fn periods(path: &Path) -> usize {
-    let text = fs::read(path).unwrap_or_default();
-    text.split_inclusive(|byte| *byte == b'\n')
-        .filter(|line| line.ends_with(b"\n") && line.starts_with(PERIOD_RECORD.as_bytes()))
-        .count()
+/// What shows every thread of every process that has memory of its own.
+#[derive(Default)]
+struct Tasks {
+    /// Threads of the kernel; there are more of them than of anything else, and they are read once.
+    kernel: HashSet<i32>,
 }
 
-/// Every thread of every process that has memory of its own; those that end meanwhile are left out.
-fn tasks() -> Vec<Task> {
-    let numbers = |path: &Path| -> Vec<i32> {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect()
-    };
-    let mut tasks = Vec::new();
-    for pid in numbers(Path::new("/proc")) {
-        for tid in numbers(&PathBuf::from(format!("/proc/{pid}/task"))) {
-            let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) else {
+/// The parent of all threads of the kernel but itself.
+const KTHREADD: i32 = 2;
+
+impl Tasks {
+    /// Those that end meanwhile are left out.
+    fn now(&mut self) -> Vec<Task> {
+        let numbers = |path: &Path| -> Vec<i32> {
+            let entries = fs::read_dir(path).into_iter().flatten().flatten();
+            entries
+                .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+                .collect()
+        };
+        let mut tasks = Vec::new();
+        for pid in numbers(Path::new("/proc")) {
+            if self.kernel.contains(&pid) {
                 continue;
-            };
-            let field = |name: &str| {
-                let line = status
-                    .lines()
-                    .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-                line.map(|value| value.trim().to_owned())
-            };
-            // Kernel threads have no memory, and neither has a process that is about to exit.
-            if let (Some(_), Some(name), Some(parent), Some(allowed)) = (
-                field("VmSize"),
-                field("Name"),
-                field("PPid"),
-                field("Cpus_allowed_list"),
-            ) {
-                let parent = parent.parse().unwrap_or(0);
-                tasks.push(Task {
-                    tid,
-                    pid,
+            }
+            for tid in numbers(&PathBuf::from(format!("/proc/{pid}/task"))) {
+                let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"))
+                else {
+                    continue;
+                };
+                let field = |name: &str| {
+                    let line = status
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+                    line.map(|value| value.trim().to_owned())
+                };
+                let parent = field("PPid").and_then(|parent| parent.parse().ok());
+                if parent == Some(KTHREADD) || pid == KTHREADD {
+                    self.kernel.insert(pid);
+                }
+                // Kernel threads have no memory, and neither has a process that is about to exit.
+                if let (Some(_), Some(name), Some(parent), Some(allowed)) = (
+                    field("VmSize"),
+                    field("Name"),
                     parent,
-                    name,
-                    allowed,
-                });
+                    field("Cpus_allowed_list"),
+                ) {
+                    tasks.push(Task {
+                        tid,
+                        pid,
+                        parent,
+                        name,
+                        allowed,
+                    });
+                }
             }
         }
+        tasks
     }
-    tasks
 }
 
 #[cfg(test)]
@@ -232,20 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_period_records_count() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(
-            file.path(),
-            format!("{{\"record\":\"header\"}}\n{PERIOD_RECORD}}}\n{PERIOD_RECORD}"),
-        )
-        .unwrap();
-        assert_eq!((periods(file.path()), lines(file.path())), (1, 2));
-    }
-
-    #[test]
     fn this_very_thread_is_seen() {
         let me = std::process::id().cast_signed();
-        let task = tasks().into_iter().find(|task| task.pid == me).unwrap();
-        assert!(!task.pus().is_empty());
+        let mut tasks = Tasks::default();
+        for _ in 0..2 {
+            let task = tasks.now().into_iter().find(|task| task.pid == me);
+            assert!(!task.unwrap().pus().is_empty());
+        }
     }
 }

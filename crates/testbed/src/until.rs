@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::even::{last_roles, uneven};
 use crate::load::Line;
-use crate::look::{Look, PERIOD_RECORD, pu_list};
+use crate::look::{Look, pu_list};
 
 /// For this many periods in a row a state must last.
 pub const HOLD: usize = 3;
@@ -53,31 +53,34 @@ impl FromStr for State {
 /// One wait.
 pub(crate) struct Waiting {
     state: State,
+    /// The core of each PU.
+    core_of: Vec<usize>,
     /// Periods in perch's log when it began.
     began: Option<usize>,
     /// For how many periods in a row it has held.
     held: usize,
+    /// Up to which period samples have been counted, and how many of each thread since it began.
+    counted: usize,
+    samples: BTreeMap<i32, f64>,
 }
 
 impl Waiting {
-    pub(crate) fn new(state: State) -> Self {
+    pub(crate) fn new(state: State, core_of: Vec<usize>) -> Self {
         Self {
             state,
+            core_of,
             began: None,
             held: 0,
+            counted: 0,
+            samples: BTreeMap::new(),
         }
     }
 
     /// Whether there is nothing more to wait for after this look; marks the look as settled if the state has lasted.
-    pub(crate) fn is_over(
-        &mut self,
-        look: &mut Look,
-        lines: &[Line],
-        core_of: &[usize],
-        log: &str,
-    ) -> bool {
+    /// `periods` are the records of all periods up to now.
+    pub(crate) fn is_over(&mut self, look: &mut Look, lines: &[Line], periods: &[String]) -> bool {
         let began = *self.began.get_or_insert(look.periods);
-        self.held = if self.is_so(look, lines, core_of) {
+        self.held = if self.is_so(look, lines) {
             self.held + 1
         } else {
             0
@@ -87,10 +90,10 @@ impl Waiting {
         self.held >= HOLD
             || self.held == 0
                 && look.periods >= began + PERIODS
-                && fewest_samples(log, began, lines) >= SAMPLES
+                && self.fewest_samples(began, lines, periods) >= SAMPLES
     }
 
-    fn is_so(&self, look: &Look, lines: &[Line], core_of: &[usize]) -> bool {
+    fn is_so(&self, look: &Look, lines: &[Line]) -> bool {
         let masks: BTreeMap<i32, Vec<usize>> = look
             .tasks
             .iter()
@@ -98,10 +101,10 @@ impl Waiting {
             .collect();
         let roles = last_roles(lines);
         match self.state {
-            State::Even => uneven(&roles, &masks, core_of).is_empty(),
+            State::Even => uneven(&roles, &masks, &self.core_of).is_empty(),
             State::Bound(wanted) => {
                 let cores = |pus: &Vec<usize>| -> Vec<Option<&usize>> {
-                    let mut cores: Vec<_> = pus.iter().map(|pu| core_of.get(*pu)).collect();
+                    let mut cores: Vec<_> = pus.iter().map(|pu| self.core_of.get(*pu)).collect();
                     cores.dedup();
                     cores
                 };
@@ -110,30 +113,23 @@ impl Waiting {
             }
         }
     }
-}
 
-/// What perch has seen since a period of the thread that it has seen least of.
-fn fewest_samples(log: &str, since: usize, lines: &[Line]) -> f64 {
-    let mut seen: BTreeMap<i32, f64> = lines.iter().map(|line| (line.tid, 0.0)).collect();
-    let periods = log
-        .split_inclusive('\n')
-        .filter(|line| line.ends_with('\n') && line.starts_with(PERIOD_RECORD));
-    for period in periods.skip(since) {
-        let period: Value = serde_json::from_str(period).unwrap_or_default();
-        for thread in period["observation"]["threads"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            let tid = thread["info"]["id"]["tid"]
-                .as_i64()
-                .and_then(|tid| i32::try_from(tid).ok());
-            if let Some(sum) = tid.and_then(|tid| seen.get_mut(&tid)) {
-                *sum += samples(thread);
+    /// What perch has seen since the wait began of the thread that it has seen least of.
+    fn fewest_samples(&mut self, began: usize, lines: &[Line], periods: &[String]) -> f64 {
+        for period in &periods[self.counted.max(began)..] {
+            let period: Value = serde_json::from_str(period).unwrap_or_default();
+            let threads = period["observation"]["threads"].as_array();
+            for thread in threads.into_iter().flatten() {
+                let tid = thread["info"]["id"]["tid"].as_i64();
+                if let Some(tid) = tid.and_then(|tid| i32::try_from(tid).ok()) {
+                    *self.samples.entry(tid).or_default() += samples(thread);
+                }
             }
         }
+        self.counted = periods.len();
+        let of = |line: &Line| self.samples.get(&line.tid).copied().unwrap_or(0.0);
+        lines.iter().map(of).fold(f64::INFINITY, f64::min)
     }
-    seen.into_values().fold(f64::INFINITY, f64::min)
 }
 
 /// What stands behind what perch knows of a thread in one period.
@@ -211,26 +207,26 @@ mod tests {
         }
     }
 
-    fn log(periods: usize, samples: [f64; 2]) -> String {
+    fn log(periods: usize, samples: [f64; 2]) -> Vec<String> {
         let thread = |(tid, samples): (i32, &f64)| {
             format!(
                 r#"{{"info":{{"id":{{"tid":{tid}}}}},"metrics":[["samples",{{"value":{samples}}}]]}}"#
             )
         };
         let threads: Vec<String> = (1..).zip(&samples).map(thread).collect();
-        format!(
-            "{PERIOD_RECORD},\"observation\":{{\"threads\":[{}]}}}}\n",
+        let record = format!(
+            r#"{{"record":"period","observation":{{"threads":[{}]}}}}"#,
             threads.join(",")
-        )
-        .repeat(periods)
+        );
+        vec![record; periods]
     }
 
     /// The period after which a wait is over, and whether the state had settled.
     fn outcome(places: impl Fn(usize) -> [&'static str; 2], samples: [f64; 2]) -> (usize, bool) {
-        let mut waiting = Waiting::new(State::Even);
+        let mut waiting = Waiting::new(State::Even, CORE_OF.to_vec());
         for period in 0..1000 {
             let mut look = look(period, places(period));
-            if waiting.is_over(&mut look, &lines(), &CORE_OF, &log(period, samples)) {
+            if waiting.is_over(&mut look, &lines(), &log(period, samples)) {
                 return (period, look.settled.unwrap());
             }
         }
@@ -258,7 +254,7 @@ mod tests {
     #[test]
     fn threads_of_one_core_count_as_bound() {
         let bound = |count, allowed| {
-            Waiting::new(State::Bound(count)).is_so(&look(0, allowed), &lines(), &CORE_OF)
+            Waiting::new(State::Bound(count), CORE_OF.to_vec()).is_so(&look(0, allowed), &lines())
         };
         assert!(bound(2, ["0-1", "3"]));
         assert!(bound(1, ["0-3", "3"]) && !bound(2, ["0-3", "3"]));

@@ -20,7 +20,8 @@ use crate::{
     ownership::explains,
 };
 use execs::{Executed, UNDECIDED, executed};
-use family::{Families, Foreign, Kinship, fits};
+pub(crate) use family::fits;
+use family::{Families, Foreign, Kinship};
 use perch_core::{Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
 use relatives::{Relatives, STRANGER};
 use report::Refusals;

@@ -96,6 +96,8 @@ pub struct Scripted {
     pub has_records: bool,
     /// Whether its time goes on between observations; else a period takes a second of it.
     pub has_clock: bool,
+    /// A thread that starts a process whenever the machine is asked for all of them.
+    pub forks: Option<ThreadId>,
     /// Groups that are not followed.
     pub detached: BTreeSet<usize>,
     /// Whether the second group is followed as the operating system.
@@ -123,6 +125,7 @@ impl Scripted {
             watches_pus: false,
             has_records: true,
             has_clock: true,
+            forks: None,
             detached: BTreeSet::new(),
             system: false,
             last_cpuset: cpuset,
@@ -261,7 +264,10 @@ impl Machine for Scripted {
     }
 
     fn processes(&mut self) -> Vec<(ProcessId, u32)> {
-        let kernel = self.kernel.read().unwrap();
+        let mut kernel = self.kernel.write().unwrap();
+        if let Some(parent) = self.forks {
+            kernel.fork(parent, true);
+        }
         let first = kernel.tasks.iter().filter(|(id, task)| id.tid == task.pid);
         let processes = first.map(|(id, task)| {
             let (pid, start) = (task.pid, id.start);

@@ -18,6 +18,7 @@ clocks=/sys/devices/system/cpu/cpufreq
 rng=$(sed -n '/virtio.*-input$/s/^ *\([0-9]*\):.*/\1/p' /proc/interrupts | tail -1)
 # Every thread: number, mask, flags of the kernel (PF_NO_SETAFFINITY is 0x4000000), name.
 snap() {
+    echo "$(cut -d' ' -f1 /proc/uptime) snap $1" >&2
     # Of processes that end meanwhile, files are missing.
     { cat /proc/[0-9]*/task/[0-9]*/stat; cat /proc/[0-9]*/task/[0-9]*/status; } 2>/dev/null | awk -v label=$1 '
         /^[0-9]+ \(.*\) / { id = $1; sub(/.*\) /, ""); flags[id] = $7; next }
