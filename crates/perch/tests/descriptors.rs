@@ -171,7 +171,7 @@ fn bound_and_restored(case: &Case) -> (usize, serde_json::Value) {
     let told = || fs::read_to_string(folder.path().join("told")).unwrap();
     let (start, mut most, mut all_bound) = (Instant::now(), 0, None);
     // Some periods more, in which samples are taken.
-    while all_bound.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(3)) {
+    while all_bound.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(1500)) {
         let open = fs::read_dir(format!("/proc/{}/fd", perch.0.id())).map_or(0, Iterator::count);
         most = most.max(open);
         let bound = masks(pid).values().filter(|mask| **mask == "0").count();

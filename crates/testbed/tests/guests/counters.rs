@@ -12,7 +12,7 @@ use perch_testbed::{Topology, vm_tests_skipped};
 use serde_json::Value;
 
 /// How many workloads are placed by both ways of knowing.
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 2;
 
 /// A processor that nobody has seen.
 struct Processor {

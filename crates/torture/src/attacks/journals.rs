@@ -24,7 +24,7 @@ struct Scene {
 const OF_ONE: u64 = 500;
 
 pub fn attack(context: &mut Context) -> Result<()> {
-    let tries = context.tries(300, 10_000);
+    let tries = context.tries(100, 10_000);
     let mut scene = None;
     let mut whole = 0;
     for number in 0..tries {
