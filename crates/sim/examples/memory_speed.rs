@@ -48,6 +48,9 @@ fn machine() -> MachineModel {
         width: 1,
         window: 1,
         window_shared: false,
+        queues: Vec::new(),
+        misses: 0,
+        misses_private: false,
         in_order: true,
         units: vec![UnitPool {
             name: "all".into(),

@@ -86,6 +86,44 @@ pub struct UnitPool {
     pub private: bool,
 }
 
+/// Who may take the entries of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueSharing {
+    /// Each context has a queue of this size of its own.
+    Private,
+    /// Any context of the core takes any entry: first come, first served.
+    Shared,
+    /// The entries are divided evenly among the contexts that have a thread (Marr et al., Intel Technology Journal 6(1),
+    /// 2002: static partitions, recombined when a context halts).
+    Split,
+}
+
+/// Until when an operation keeps its entry of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// Until its execution begins: a scheduler (issue queue, reservation station).
+    Start,
+    /// Until it retires, or for a store until its line is there and written: a load or store buffer.
+    End,
+}
+
+/// A queue of an out-of-order core in which operations wait.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    /// What it is called: `fp-scheduler`, `store-buffer`.
+    pub name: String,
+    /// The operations that take an entry.
+    pub ops: Vec<Op>,
+    /// Entries, of the core or of each context.
+    pub entries: u32,
+    /// Who may take them.
+    pub sharing: QueueSharing,
+    /// Until when they are kept.
+    pub until: Until,
+}
+
 /// How long one sort of instruction takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
@@ -119,6 +157,13 @@ pub struct CoreKind {
     pub in_order: bool,
     /// Units; each op is done by exactly one pool.
     pub units: Vec<UnitPool>,
+    /// Schedulers and buffers of bounded size, if the core is out of order; what is in none of them, only the window bounds.
+    pub queues: Vec<Queue>,
+    /// Misses of a first-level data cache under way at a time at most (miss status holding registers, line fill buffers);
+    /// 0: as many as the window allows.
+    pub misses: u32,
+    /// Whether each context has a first-level data cache, and so misses, of its own.
+    pub misses_private: bool,
     /// Latencies, by [`Op`] number.
     pub latencies: [Latency; Op::COUNT],
     /// Cycles for which every branch delays the instruction behind it.

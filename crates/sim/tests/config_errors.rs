@@ -208,6 +208,23 @@ fn of_cores() {
                     "count = 0, ops = [\"fp\", \"fp-divide\"]",
                 ),
                 ("busy = 20", "busy = 1000"),
+                ("contexts = 2", "contexts = 2\nmisses = 5000"),
+                (
+                    "store = 1\n",
+                    "store = 1\n[kinds.simple.queues]\nissue = { entries = 8, ops = [\"alu\"] }\n",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 2\nin-order = false\nqueues = { issue = { entries = 1, ops = [\"alu\"], sharing = \"split\" } }",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 2\nin-order = false\nqueues = { issue = { entries = 8, ops = [\"alu\", \"alu\"] } }",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 2\nin-order = false\nqueues = { issue = { entries = 8, ops = [\"alu\"], until = \"retired\" } }",
+                ),
                 ("store = 1\n", ""),
             ],
         ),

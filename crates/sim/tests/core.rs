@@ -5,7 +5,7 @@ use perch_sim::{
     core::{Core, Supply},
     counters::Counters,
     memory::{Access, Hierarchy},
-    model::{CoreKind, Latency, Multithreading, Op, UnitPool},
+    model::{CoreKind, Latency, Multithreading, Op, Queue, QueueSharing, UnitPool, Until},
     stream::{Instruction, Random},
     units::Ps,
 };
@@ -205,4 +205,147 @@ proptest! {
         prop_assert_eq!(counted.instructions(), cycles);
         prop_assert_eq!(counted.cycles(), cycles);
     }
+}
+
+/// Instructions that wait for the one before them, or not; each access is to a line of its own.
+struct Chain {
+    ops: Vec<Op>,
+    depends: u16,
+    at: u64,
+}
+
+impl Supply for Chain {
+    fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize {
+        for instruction in &mut *into {
+            // Only the first thread's operations depend on each other.
+            let depends = if thread == 0 { self.depends } else { 0 };
+            *instruction = Instruction {
+                op: self.ops[(self.at % self.ops.len() as u64) as usize],
+                depends,
+                extra: 0,
+                mispredicted: false,
+                at: 0,
+                data: 64 * self.at,
+            };
+            self.at += 1;
+        }
+        into.len()
+    }
+
+    fn give_back(&mut self, _: u32, _: &[Instruction]) {}
+}
+
+/// Memory in which every load and store misses for this long.
+struct Far(Ps);
+
+impl Hierarchy for Far {
+    fn line_of(&self, address: u64) -> u64 {
+        address / 64
+    }
+
+    fn access(
+        &mut self,
+        _: usize,
+        _: u32,
+        access: Access,
+        _: u64,
+        _: Ps,
+        counters: &mut Counters,
+    ) -> Ps {
+        match access {
+            Access::Fetch => 0,
+            Access::Load | Access::Store => {
+                counters.data_misses[0] += 1;
+                self.0
+            }
+        }
+    }
+}
+
+/// So long that what is in flight at the end hardly counts.
+const CYCLES: u64 = 1_000_000;
+
+/// Instructions of each context in [`CYCLES`], with misses of 100 cycles.
+fn executed(kind: &CoreKind, ops: &[Op], depends: u16) -> Vec<u64> {
+    let mut core = Core::new(0, kind);
+    let cycle = core.cycle_time();
+    let mut supply = Chain {
+        ops: ops.to_vec(),
+        depends,
+        at: 0,
+    };
+    let mut memory = Far(100 * cycle);
+    let contexts = kind.contexts as usize;
+    for context in 0..contexts {
+        core.assign(context, Some(context as u32), 0, &mut supply, &mut memory);
+    }
+    core.run(CYCLES * cycle, &mut supply, &mut memory, |_| ());
+    let of = |context| core.take_counters(context).instructions();
+    (0..contexts).map(of).collect()
+}
+
+fn queue(ops: &[Op], entries: u32, sharing: QueueSharing, until: Until) -> Queue {
+    Queue {
+        name: "queue".into(),
+        ops: ops.to_vec(),
+        entries,
+        sharing,
+        until,
+    }
+}
+
+/// Little's law: as many loads as may be under way, each for 100 cycles and its own latency.
+#[test]
+fn misses_under_way_bound_what_memory_gives() {
+    let mut kind = kind(1, Multithreading::Simultaneous, false, 64);
+    let takes = 100 + u64::from(kind.latencies[Op::Load as usize].cycles);
+    let rate = |kind: &CoreKind| executed(kind, &[Op::Load], 0)[0] as f64 / CYCLES as f64;
+    let of = |most: f64| most / takes as f64;
+    for most in [1, 4, 16] {
+        kind.misses = most;
+        let (found, expected) = (rate(&kind), of(f64::from(most)));
+        assert!(
+            (found / expected - 1.0).abs() < 0.02,
+            "{most}: {found}, {expected}"
+        );
+    }
+    kind.misses = 0;
+    assert!((rate(&kind) / of(64.0) - 1.0).abs() < 0.02, "the window's");
+}
+
+/// The same for buffers: an entry is kept until the line is there.
+#[test]
+fn buffers_bound_loads_and_stores() {
+    let mut kind = kind(1, Multithreading::Simultaneous, false, 64);
+    for op in [Op::Load, Op::Store] {
+        kind.queues = vec![queue(&[op], 8, QueueSharing::Shared, Until::End)];
+        let takes = 100.0 + f64::from(kind.latencies[op as usize].cycles);
+        let found = executed(&kind, &[op], 0)[0] as f64 / CYCLES as f64;
+        let expected = 8.0 / takes;
+        assert!(
+            (found / expected - 1.0).abs() < 0.02,
+            "{op:?}: {found}, {expected}"
+        );
+    }
+    // A store that nothing bounds costs no more than its unit.
+    kind.queues.clear();
+    assert!(executed(&kind, &[Op::Store], 0)[0] > CYCLES * 9 / 10);
+}
+
+/// A thread whose operations wait for loads fills a shared scheduler; one with a queue of its own is not disturbed.
+#[test]
+fn who_waits_for_memory_takes_the_entries_of_a_shared_scheduler() {
+    let mut kind = kind(2, Multithreading::Simultaneous, false, 128);
+    kind.window_shared = false;
+    let ops = [Op::Load, Op::Fp, Op::Fp, Op::Fp];
+    let sibling = |kind: &CoreKind| executed(kind, &ops, 1)[1];
+    let free = sibling(&kind);
+    let mut with = |sharing| {
+        let fp = [Op::Fp, Op::FpDivide];
+        kind.queues = vec![queue(&fp, 16, sharing, Until::Start)];
+        sibling(&kind)
+    };
+    let (shared, private) = (with(QueueSharing::Shared), with(QueueSharing::Private));
+    assert!(shared * 3 < free * 2, "{shared} of {free}");
+    assert!(private * 10 > free * 8, "{private} of {free}");
 }

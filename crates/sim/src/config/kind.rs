@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     core::MOST_CONTEXTS,
-    model::{CoreKind, Latency, Multithreading, Op, UnitPool},
+    model::{CoreKind, Latency, Multithreading, Op, Queue, QueueSharing, UnitPool, Until},
     units::SECOND,
 };
 
@@ -37,8 +37,24 @@ const KEYS: &[&str] = &[
     "mispredict",
     "duty",
     "units",
+    "queues",
+    "misses",
     "latencies",
 ];
+
+/// Entries of a queue at most.
+const MOST_ENTRIES: u32 = 4096;
+
+/// Queues of an operation at most: a scheduler and a buffer.
+const QUEUES_OF_OP: usize = 2;
+
+const SHARING: [(&str, QueueSharing); 3] = [
+    ("private", QueueSharing::Private),
+    ("shared", QueueSharing::Shared),
+    ("split", QueueSharing::Split),
+];
+
+const UNTIL: [(&str, Until); 2] = [("start", Until::Start), ("end", Until::End)];
 
 const MULTITHREADING: [(&str, Multithreading); 2] = [
     ("fine-grained", Multithreading::FineGrained),
@@ -84,6 +100,7 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
             "{contexts} contexts cannot share a window of {window}: each needs one place"
         )));
     }
+    let in_order = flag("in-order", true)?;
     Ok(CoreKind {
         name: name.to_owned(),
         // Less than a thousandth is lost below 2 GHz, and at most half a percent at 10.
@@ -93,8 +110,19 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         width: whole("width", 1, 1024)?,
         window,
         window_shared,
-        in_order: flag("in-order", true)?,
+        in_order,
         units: units(table.need("units")?)?,
+        queues: match table.get("queues") {
+            None => Vec::new(),
+            Some(item) if in_order => {
+                return Err(item.wrong(
+                    "an in-order core has no queues: its instructions begin in program order",
+                ));
+            }
+            Some(item) => queues(item, contexts)?,
+        },
+        misses: whole("misses", 0, MOST_ENTRIES)?,
+        misses_private: false,
         latencies: latencies(table.need("latencies")?)?,
         branch_delay: whole("branch-delay", 0, MOST_CYCLES)?,
         mispredict: whole("mispredict", 0, MOST_CYCLES)?,
@@ -141,6 +169,48 @@ fn units(item: Item<'_>) -> Checked<Vec<UnitPool>> {
         ));
     }
     Ok(pools)
+}
+
+fn queues(item: Item<'_>, contexts: u32) -> Checked<Vec<Queue>> {
+    let names = Op::ALL.map(|op| (op.name(), op));
+    let mut queues: Vec<Queue> = Vec::new();
+    for (name, item) in item.named()? {
+        let table = item.table("a queue", &["ops", "entries", "sharing", "until"])?;
+        let mut ops = Vec::new();
+        for word in table.need("ops")?.some()? {
+            let op = word.choice(&names)?;
+            if ops.contains(&op) {
+                return Err(word.wrong(format!("`{}` is there twice", op.name())));
+            }
+            let others = queues.iter().filter(|queue| queue.ops.contains(&op));
+            if others.count() == QUEUES_OF_OP {
+                return Err(word.wrong(format!(
+                    "`{}` is in {QUEUES_OF_OP} queues already",
+                    op.name()
+                )));
+            }
+            ops.push(op);
+        }
+        let sharing = match table.get("sharing") {
+            Some(item) => item.choice(&SHARING)?,
+            None => QueueSharing::Shared,
+        };
+        let least = match sharing {
+            QueueSharing::Split => contexts,
+            QueueSharing::Private | QueueSharing::Shared => 1,
+        };
+        queues.push(Queue {
+            name: name.to_owned(),
+            ops,
+            entries: table.need("entries")?.whole(least..=MOST_ENTRIES)?,
+            sharing,
+            until: match table.get("until") {
+                Some(item) => item.choice(&UNTIL)?,
+                None => Until::Start,
+            },
+        });
+    }
+    Ok(queues)
 }
 
 fn latencies(item: Item<'_>) -> Checked<[Latency; Op::COUNT]> {

@@ -7,7 +7,7 @@ use super::{
     topology,
 };
 use crate::{
-    model::{CoreAt, CoreKind, MachineModel, MemoryModel, TlbModel},
+    model::{CacheLevel, CoreAt, CoreKind, Holds, MachineModel, MemoryModel, TlbModel},
     units::{Ps, SECOND},
 };
 
@@ -55,6 +55,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         energy: None,
     };
     machine.caches = caches::read(file.need("caches")?, &machine)?;
+    own_misses(&mut machine);
     let cycle = common_cycle(&machine.kinds, machine.cores.iter());
     machine.tlb = file
         .get("tlb")
@@ -66,6 +67,19 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         .map(|item| energy::read(item, &machine))
         .transpose()?;
     Ok(machine)
+}
+
+/// Finds the kinds of cores whose contexts have a first-level data cache of their own.
+fn own_misses(machine: &mut MachineModel) {
+    let places = machine.places();
+    let data = |level: &&CacheLevel| level.level == 1 && level.holds != Holds::Instructions;
+    let first = machine.caches.iter().filter(data);
+    let alone = first.flat_map(|level| &level.shared_by);
+    for pus in alone.filter(|pus| pus.len() == 1) {
+        let core = &machine.cores[places[pus[0] as usize].0];
+        let kind = &mut machine.kinds[core.kind];
+        kind.misses_private = kind.contexts > 1;
+    }
 }
 
 /// A list of strings, if it is there.

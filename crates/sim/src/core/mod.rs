@@ -3,6 +3,7 @@
 mod clock;
 mod context;
 mod pipeline;
+mod queues;
 mod ready;
 mod units;
 

@@ -2,12 +2,13 @@
 //!
 //! A context's instruction issues when the pipeline turns to it (fine-grained: one context a cycle; simultaneous:
 //! shared slots), its operand is there, its window has room and a unit is free. Cycles in which nothing can issue are
-//! skipped. Out of order, an instruction leaves the front end in program order and is booked on a unit for when its
-//! operand comes; in order, it waits and holds up those behind it.
+//! skipped. Out of order, an instruction leaves the front end in program order, if the queues that it needs have room,
+//! and is booked on a unit for when its operand comes; in order, it waits and holds up those behind it.
 
 use super::{
     clock::Clock,
     context::{Context, NEVER},
+    queues::{Misses, Queues},
     ready::Ready,
     units::Units,
 };
@@ -60,6 +61,10 @@ pub struct Core {
     ready: Ready,
     contexts: Box<[Context]>,
     units: Units,
+    queues: Option<Queues>,
+    /// Of the core's first-level data cache, or of each context's own; none where the model bounds nothing: there, a line
+    /// is at hand for all but the first access as soon as it was asked for.
+    misses: Box<[Misses]>,
     latencies: [Latency; Op::COUNT],
     first_pu: usize,
     fine_grained: bool,
@@ -101,6 +106,12 @@ impl Core {
             ready: Ready::new(contexts),
             contexts: vec![Context::new(remembered); contexts].into(),
             units: Units::new(kind),
+            queues: Queues::new(kind),
+            misses: match kind.misses == 0 && kind.queues.is_empty() {
+                true => Box::default(),
+                false if kind.misses_private => vec![Misses::new(kind.misses); contexts].into(),
+                false => [Misses::new(kind.misses)].into(),
+            },
             latencies: kind.latencies,
             first_pu,
             fine_grained: kind.multithreading == Multithreading::FineGrained,
@@ -156,6 +167,9 @@ impl Core {
             supply.give_back(before, slot.rest());
         }
         slot.forget(cycle);
+        if let Some(queues) = &mut self.queues {
+            queues.forget(context);
+        }
         slot.taken = thread.is_some();
         slot.thread = thread;
         self.ready.put(context, NEVER);
@@ -369,6 +383,16 @@ impl Core {
             }
             now
         } else {
+            if let Some(queues) = &mut self.queues
+                && let Err(full) = queues.room(op, number, now)
+            {
+                if full.own {
+                    // Nobody else has taken the room.
+                    context.able = context.able.max(full.until);
+                }
+                self.ready.put(number, full.until);
+                return false;
+            }
             let operand = context.back(u64::from(depends));
             match self.units.book(op, number, now, now.max(operand)) {
                 Ok(start) => start,
@@ -381,25 +405,55 @@ impl Core {
         context.count_issue(now);
         let latency = u64::from(self.latencies[op as usize].cycles);
         let mut complete = start + latency + u64::from(extra);
+        // When the line of a load or store is there.
+        let mut there = 0;
         if matches!(op, Op::Load | Op::Store) {
-            let (access, waits) = match op {
-                Op::Load => (Access::Load, true),
-                // Stores are buffered: nothing waits for them.
-                _ => (Access::Store, false),
+            let access = match op {
+                Op::Load => Access::Load,
+                _ => Access::Store,
             };
+            let last = self.misses.len().wrapping_sub(1);
+            let mut misses = match SERIAL {
+                true => None,
+                false => self.misses.get_mut(number.min(last)),
+            };
+            let at = match &mut misses {
+                Some(misses) => misses.free(now, start),
+                None => start,
+            };
+            let missed = context.counters.data_misses[0];
             let beyond = memory.access(
                 self.first_pu + number,
                 context.thread.unwrap_or(0),
                 access,
                 data,
-                self.clock.time(start),
+                self.clock.time(at),
                 &mut context.counters,
             );
-            let cycles = self.clock.cycles(if waits { beyond } else { 0 });
+            let mut cycles = self.clock.cycles(beyond);
+            if let Some(misses) = misses {
+                let line = memory.line_of(data);
+                if context.counters.data_misses[0] != missed {
+                    // Until another one is there if as many as can be are under way.
+                    cycles += at - start;
+                    misses.fill(line, at, complete + cycles);
+                } else {
+                    // A line that is on its way is not there yet, though the cache has a place for it.
+                    let there = misses.there(line, start);
+                    cycles = cycles.max(there.saturating_sub(complete));
+                }
+            }
+            there = complete + cycles;
+            // Stores are buffered: nothing waits for their lines but the buffer.
+            let cycles = if op == Op::Load { cycles } else { 0 };
             context.counters.memory_cycles += cycles;
             complete += cycles;
             let until = if cycles > 0 { complete } else { 0 };
             context.memory_until = context.memory_until.max(until);
+        }
+        if !SERIAL && let Some(queues) = &mut self.queues {
+            let retired = complete.max(context.last_completion);
+            queues.enter(op, number, now, [start, retired, there]);
         }
         // For the host, choices are cheaper here than other ways to go.
         let busy_until = match op {
@@ -479,11 +533,14 @@ impl Core {
         self.ready.put(number, ready);
     }
 
-    /// How many instructions of one context may be in flight, now that as many have a thread as have one.
+    /// How many instructions of one context may be in flight, and how many entries of divided queues it may take, now that as many have a thread as have one.
     fn share_window(&mut self) {
+        let with_thread = |context: &&Context| context.thread.is_some();
+        let busy = self.contexts.iter().filter(with_thread).count();
+        if let Some(queues) = &mut self.queues {
+            queues.share(busy);
+        }
         if let Some(window) = self.window_shared {
-            let with_thread = |context: &&Context| context.thread.is_some();
-            let busy = self.contexts.iter().filter(with_thread).count();
             self.window = (window / busy.max(1) as u64).max(1);
         }
     }

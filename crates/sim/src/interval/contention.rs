@@ -10,7 +10,7 @@ use crate::{
     core::{Core, Supply},
     counters::Counters,
     memory::{Access, Hierarchy},
-    model::{CoreKind, Op},
+    model::{CoreKind, Op, QueueSharing},
     stream::{Instruction, Random},
     units::Ps,
 };
@@ -90,8 +90,8 @@ impl Even {
 struct Chance<'a> {
     line_bits: u32,
     members: &'a [(&'a Demand, Delays)],
-    /// Of each member: for its loads, walks and fetches.
-    draws: Vec<[Even; 3]>,
+    /// Of each member: for its loads, walks, fetches and stores.
+    draws: Vec<[Even; 4]>,
 }
 
 fn pick(delays: &[Delay], mut draw: f64) -> f64 {
@@ -116,27 +116,40 @@ impl Hierarchy for Chance<'_> {
         access: Access,
         _: u64,
         _: Ps,
-        _: &mut Counters,
+        counters: &mut Counters,
     ) -> Ps {
         let delays = &self.members[thread as usize].1;
-        let [load, walk, fetch] = &mut self.draws[thread as usize];
-        let time = match access {
-            Access::Fetch => pick(&delays.fetch, fetch.draw()),
-            Access::Load => pick(&delays.load, load.draw()) + pick(&[delays.walk], walk.draw()),
-            Access::Store => 0.0,
+        let [load, walk, fetch, store] = &mut self.draws[thread as usize];
+        let (time, of_walk) = match access {
+            Access::Fetch => return pick(&delays.fetch, fetch.draw()).round() as Ps,
+            Access::Load => (
+                pick(&delays.load, load.draw()),
+                pick(&[delays.walk], walk.draw()),
+            ),
+            // Loads and stores share a mix's working sets.
+            Access::Store => (pick(&delays.load, store.draw()), 0.0),
         };
-        time.round() as Ps
+        counters.data_misses[0] += u64::from(time > 0.0);
+        (time + of_walk).round() as Ps
     }
 }
 
-/// Samples of streams, again and again.
-struct Samples<'a>(Vec<(&'a [Instruction], usize)>);
+/// Samples of streams, again and again. No two accesses are to the same line: chance decides which are there.
+struct Samples<'a> {
+    streams: Vec<(&'a [Instruction], usize)>,
+    lines: u64,
+}
+
+/// Bits of an address in the largest line.
+const LINE_BITS: u32 = 16;
 
 impl Supply for Samples<'_> {
     fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize {
-        let (sample, at) = &mut self.0[thread as usize];
+        let (sample, at) = &mut self.streams[thread as usize];
         for place in &mut *into {
             *place = sample[*at];
+            place.data = self.lines << LINE_BITS;
+            self.lines += 1;
             *at = (*at + 1) % sample.len();
         }
         into.len()
@@ -155,14 +168,17 @@ pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: 
         line_bits: (line as u64).trailing_zeros(),
         members,
         draws: (0..members.len() as u64)
-            .map(|at| [1, 2, 3].map(|kind| Even::new(random.part(4 * at + kind))))
+            .map(|at| [1, 2, 3, 0].map(|kind| Even::new(random.part(4 * at + kind))))
             .collect(),
     };
     let sampled = |(at, (demand, _)): (usize, &(&'m Demand, Delays))| {
         // Not all at the same place of the same sample.
         (&*demand.sample, at * demand.sample.len() / members.len())
     };
-    let mut streams = Samples(members.iter().enumerate().map(sampled).collect());
+    let mut streams = Samples {
+        streams: members.iter().enumerate().map(sampled).collect(),
+        lines: 0,
+    };
     for thread in 0..members.len() {
         core.assign(thread, Some(thread as u32), 0, &mut streams, &mut memory);
     }
@@ -245,10 +261,17 @@ pub(super) fn alone(
         true => (kind.window / busy.max(1) as u32).max(1),
         false => kind.window,
     };
+    let mut queues = kind.queues.clone();
+    for queue in &mut queues {
+        if queue.sharing == QueueSharing::Split {
+            queue.entries = (queue.entries / busy.max(1) as u32).max(1);
+        }
+    }
     let own = CoreKind {
         contexts: 1,
         window,
         window_shared: false,
+        queues,
         ..kind.clone()
     };
     let base = play(&own, &[(demand, Delays::default())], line)[0];

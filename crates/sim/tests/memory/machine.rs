@@ -34,6 +34,9 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
         width: 1,
         window: 1,
         window_shared: false,
+        queues: Vec::new(),
+        misses: 0,
+        misses_private: false,
         in_order: true,
         units: vec![UnitPool {
             name: "all".into(),

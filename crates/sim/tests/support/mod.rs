@@ -32,6 +32,9 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         width,
         window: 1,
         window_shared: false,
+        queues: Vec::new(),
+        misses: 0,
+        misses_private: false,
         in_order: true,
         units: vec![UnitPool {
             name: "all".into(),
