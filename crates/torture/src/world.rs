@@ -1,7 +1,7 @@
 //! The threads of one try, and the masks and nice values that they would have without perch.
 
 use crate::{
-    masks::{mask, set_mask},
+    masks::{mask, set_mask, start_time},
     nices::{nice, set_nice},
     orders::Order,
     puppet::Puppet,
@@ -20,6 +20,8 @@ use std::collections::HashMap;
 #[derive(Debug)]
 struct Tracked {
     tid: i32,
+    /// When it was started, in clock ticks: numbers are given again to threads of others.
+    start: Option<u64>,
     what: String,
     mask: PuSet,
     /// It was set explicitly: another mask in the end means that perch overwrote it.
@@ -27,6 +29,22 @@ struct Tracked {
     nice: i32,
     /// The same of its nice value.
     reniced: bool,
+}
+
+impl Tracked {
+    /// Its mask; `None` if it has ended.
+    fn mask(&self) -> Option<PuSet> {
+        self.lives().then(|| mask(self.tid)).flatten()
+    }
+
+    /// Its nice value; `None` if it has ended.
+    fn nice(&self) -> Option<i32> {
+        self.lives().then(|| nice(self.tid)).flatten()
+    }
+
+    fn lives(&self) -> bool {
+        self.start.is_some() && start_time(self.tid) == self.start
+    }
 }
 
 /// Every thread of a try; its processes are killed when it goes.
@@ -86,6 +104,7 @@ impl World {
     pub fn expect(&mut self, tid: i32, what: &str, mask: Option<&PuSet>) {
         let thread = Tracked {
             tid,
+            start: start_time(tid),
             what: what.to_owned(),
             mask: mask.unwrap_or(&self.default).clone(),
             pinned: mask.is_some(),
@@ -160,7 +179,7 @@ impl World {
     pub fn check_others(&self, without: &[i32], tally: &mut Tally) {
         let others = self.tracked.iter().enumerate();
         for (index, thread) in others.filter(|(_, thread)| !without.contains(&thread.tid)) {
-            let Some(found) = mask(thread.tid) else {
+            let Some(found) = thread.mask() else {
                 continue;
             };
             tally.checked += 1;
@@ -168,7 +187,7 @@ impl World {
                 let (value, first) = self.ambiguous.unwrap_or((0, usize::MAX));
                 found == value && !thread.reniced && index >= first
             };
-            let value = nice(thread.tid).filter(|value| *value != thread.nice);
+            let value = thread.nice().filter(|value| *value != thread.nice);
             if let Some(found) = value.filter(|value| !ambiguous(*value)) {
                 let kind = if thread.reniced {
                     "own nice value overwritten"
@@ -201,26 +220,40 @@ impl World {
         }
     }
 
+    /// Gives all threads the masks that they should have in the end, without some of them.
+    ///
+    /// # Errors
+    /// A mask that cannot be set.
+    pub fn set_others(&self, without: &[i32]) -> Result<()> {
+        let others = self.tracked.iter();
+        for thread in others.filter(|thread| !without.contains(&thread.tid)) {
+            if thread.mask().is_some_and(|mask| mask != thread.mask) {
+                set_mask(thread.tid, &thread.mask)?;
+            }
+        }
+        Ok(())
+    }
+
     /// How many threads have another mask than they should in the end.
     pub fn changed(&self) -> usize {
-        let changed = |thread: &&Tracked| mask(thread.tid).is_some_and(|mask| mask != thread.mask);
+        let changed = |thread: &&Tracked| thread.mask().is_some_and(|mask| mask != thread.mask);
         self.tracked.iter().filter(changed).count()
     }
 
     /// How many threads have another nice value than they should in the end.
     pub fn reniced(&self) -> usize {
-        let changed = |thread: &&Tracked| nice(thread.tid).is_some_and(|nice| nice != thread.nice);
+        let changed = |thread: &&Tracked| thread.nice().is_some_and(|nice| nice != thread.nice);
         self.tracked.iter().filter(changed).count()
     }
 
     /// Sets every mask and nice value right by hand, for the next try with the same threads.
     pub fn repair(&self) {
         for thread in &self.tracked {
-            if mask(thread.tid).is_some_and(|mask| mask != thread.mask) {
+            if thread.mask().is_some_and(|mask| mask != thread.mask) {
                 // One that has ended meanwhile needs no mask.
                 let _ = set_mask(thread.tid, &thread.mask);
             }
-            if nice(thread.tid).is_some_and(|nice| nice != thread.nice) {
+            if thread.nice().is_some_and(|nice| nice != thread.nice) {
                 let _ = set_nice(thread.tid, thread.nice);
             }
         }

@@ -448,8 +448,20 @@ fn drain(id: ThreadId, thread: &mut Counted, plan: &SetPlan, windows: &mut Vec<W
 struct Accumulator {
     /// Longest time that a group was switched on (while the thread ran), in nanoseconds.
     enabled: u64,
-    /// By alias: sum of counts, sum of times on a PMU, and whether one of them was impossible.
-    counts: BTreeMap<Arc<str>, (u64, u64, bool)>,
+    counts: BTreeMap<Arc<str>, Sum>,
+}
+
+/// What one alias counted: where PMUs differ by core, it is an event of several groups.
+#[derive(Default)]
+struct Sum {
+    value: u64,
+    /// Longest time that one of its events was switched on. Events of a program are read one after the other, and those
+    /// that are read later were on for longer.
+    enabled: u64,
+    /// Time on a PMU, of all its events.
+    running: u64,
+    /// Whether one of the counts was impossible.
+    impossible: bool,
 }
 
 impl Accumulator {
@@ -471,23 +483,27 @@ impl Accumulator {
         let (enabled, running) = times;
         self.enabled = self.enabled.max(enabled);
         let sum = self.counts.entry(Arc::clone(alias)).or_default();
-        sum.1 += running;
+        sum.enabled = sum.enabled.max(enabled);
+        sum.running += running;
         match value {
-            Some(value) => sum.0 += value,
-            None => sum.2 = true,
+            Some(value) => sum.value += value,
+            None => sum.impossible = true,
         }
     }
 
     /// The counts, scaled to the whole time, and the least share of it.
     fn counts(self) -> (Vec<Count>, f64) {
         let mut least = 1.0f64;
-        let enabled = self.enabled as f64;
         let sums = self.counts.into_iter();
         let counts = sums
-            .filter_map(|(alias, (value, running, impossible))| {
-                let share = (running as f64 / enabled).min(1.0);
+            .filter_map(|(alias, sum)| {
+                let share = match sum.enabled {
+                    // Others were on.
+                    0 if self.enabled > 0 => 0.0,
+                    enabled => (sum.running as f64 / enabled as f64).min(1.0),
+                };
                 least = least.min(share);
-                if impossible {
+                if sum.impossible {
                     let why = "the counter went backwards".to_owned();
                     let quality = CountQuality::Implausible(why);
                     let value = 0.0;
@@ -498,9 +514,9 @@ impl Accumulator {
                     });
                 }
                 // Never on the PMU: nothing is known, which is not zero.
-                (running > 0).then(|| Count {
+                (sum.running > 0).then(|| Count {
                     alias,
-                    value: value as f64 / share,
+                    value: sum.value as f64 / share,
                     quality: match share >= ALL_THE_TIME {
                         true => CountQuality::Exact,
                         false => CountQuality::Scaled(share),
@@ -509,5 +525,34 @@ impl Accumulator {
             })
             .collect();
         (counts, least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_later_scales_nothing() {
+        let mut tally = Accumulator::default();
+        let alias = |name: &str| Arc::<str>::from(name);
+        tally.add_event(&alias("first"), Some(1_000), (50, 50));
+        tally.add_event(&alias("second"), Some(1_100), (55, 55));
+        // On a PMU for half of the time, and on the cores' two PMUs by turns.
+        tally.add_event(&alias("third"), Some(500), (60, 30));
+        tally.add_event(&alias("fourth"), Some(300), (60, 20));
+        tally.add_event(&alias("fourth"), Some(700), (60, 40));
+        tally.add_event(&alias("never"), Some(0), (0, 0));
+        assert_eq!(tally.enabled, 60);
+        let (counts, least) = tally.counts();
+        let of = |name: &str| {
+            let count = counts.iter().find(|count| &*count.alias == name);
+            count.map(|count| (count.value, count.quality.clone()))
+        };
+        assert_eq!(of("first"), Some((1_000.0, CountQuality::Exact)));
+        assert_eq!(of("second"), Some((1_100.0, CountQuality::Exact)));
+        assert_eq!(of("third"), Some((1_000.0, CountQuality::Scaled(0.5))));
+        assert_eq!(of("fourth"), Some((1_000.0, CountQuality::Exact)));
+        assert_eq!((of("never"), least), (None, 0.0));
     }
 }
