@@ -5,7 +5,7 @@ LINES=/tmp/lines      # what the workload says of itself
 ORDERS=/tmp/orders    # what the workload is told
 LOAD="guest-load --orders $ORDERS --seconds 900"
 
-# said WHAT: on standard error, with the seconds since boot: shows what takes long.
+# said WHAT: prints it to standard error with the seconds since boot, which shows the slow steps.
 said() {
     echo "$(cut -d' ' -f1 /proc/uptime) $*" >&2
 }

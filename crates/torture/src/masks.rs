@@ -25,14 +25,6 @@ pub fn mask(tid: i32) -> Option<PuSet> {
     field("Cpus_allowed_list:")?.parse().ok()
 }
 
-/// When a thread was started, in clock ticks after boot (`/proc/TID/stat`, field 22, proc(5)); `None` if it has ended.
-pub fn start_time(tid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
-    // Names may contain blanks and parentheses.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
-}
-
 /// Sets a thread's mask.
 pub fn set_mask(tid: i32, pus: &PuSet) -> Result<()> {
     let mut set = CpuSet::new();

@@ -1,7 +1,7 @@
 //! The threads of one try, and the masks and nice values that they would have without perch.
 
 use crate::{
-    masks::{mask, set_mask, start_time},
+    masks::{mask, set_mask},
     nices::{nice, set_nice},
     orders::Order,
     puppet::Puppet,
@@ -14,13 +14,14 @@ use nix::{
     unistd::Pid,
 };
 use perch_core::PuSet;
+use perch_testbed::load::start_time;
 use std::collections::HashMap;
 
 /// A thread, and what its mask and its nice value should be in the end.
 #[derive(Debug)]
 struct Tracked {
     tid: i32,
-    /// When it was started, in clock ticks: numbers are given again to threads of others.
+    /// When it was started, in clock ticks: the kernel reuses TIDs.
     start: Option<u64>,
     what: String,
     mask: PuSet,
@@ -43,7 +44,7 @@ impl Tracked {
     }
 
     fn lives(&self) -> bool {
-        self.start.is_some() && start_time(self.tid) == self.start
+        self.start.is_some() && start_time(self.tid).ok() == self.start
     }
 }
 
@@ -104,7 +105,7 @@ impl World {
     pub fn expect(&mut self, tid: i32, what: &str, mask: Option<&PuSet>) {
         let thread = Tracked {
             tid,
-            start: start_time(tid),
+            start: start_time(tid).ok(),
             what: what.to_owned(),
             mask: mask.unwrap_or(&self.default).clone(),
             pinned: mask.is_some(),
@@ -220,20 +221,6 @@ impl World {
         }
     }
 
-    /// Gives all threads the masks that they should have in the end, without some of them.
-    ///
-    /// # Errors
-    /// A mask that cannot be set.
-    pub fn set_others(&self, without: &[i32]) -> Result<()> {
-        let others = self.tracked.iter();
-        for thread in others.filter(|thread| !without.contains(&thread.tid)) {
-            if thread.mask().is_some_and(|mask| mask != thread.mask) {
-                set_mask(thread.tid, &thread.mask)?;
-            }
-        }
-        Ok(())
-    }
-
     /// How many threads have another mask than they should in the end.
     pub fn changed(&self) -> usize {
         let changed = |thread: &&Tracked| thread.mask().is_some_and(|mask| mask != thread.mask);
@@ -246,9 +233,10 @@ impl World {
         self.tracked.iter().filter(changed).count()
     }
 
-    /// Sets every mask and nice value right by hand, for the next try with the same threads.
-    pub fn repair(&self) {
-        for thread in &self.tracked {
+    /// Sets every mask and nice value right by hand, for the next try with the same threads; some are left out.
+    pub fn repair(&self, without: &[i32]) {
+        let others = self.tracked.iter();
+        for thread in others.filter(|thread| !without.contains(&thread.tid)) {
             if thread.mask().is_some_and(|mask| mask != thread.mask) {
                 // One that has ended meanwhile needs no mask.
                 let _ = set_mask(thread.tid, &thread.mask);

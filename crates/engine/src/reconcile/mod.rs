@@ -10,14 +10,14 @@ mod weights;
 use crate::{
     control::{Control, Taken},
     journal::{
-        Header, Journal, Kept, Knob, NiceKept, ProcessRecord, Record, SetRecord,
+        Header, Kept, Knob, NiceKept, ProcessRecord, Record, SetRecord,
         file::JournalFile,
         state_dir::{self, StateDir, StateDirError},
     },
     observer::{Move, unread},
     ownership::{Noticed, Ownership},
     plan_check,
-    restore::{ROUNDS, RestoreReport, fits, restore},
+    restore::{ROUNDS, RestoreReport, may_have_inherited, restore},
 };
 use apart::Apart;
 use perch_core::{
@@ -415,8 +415,8 @@ impl Reconciler {
         self.groups.retain(|_, (of, _)| *of != target);
         let mut report = restore(machine.affinity(), file.journal(), None);
         // No perch mask can be inherited any more. Daemons that were forked meanwhile by processes that have since
-        // exited are known only to the machine. Later only those matter that such daemons may have forked: a busy system
-        // starts new processes all the time, and a look at all of them takes long.
+        // exited are known only to the machine. From the second round on, only processes matter that such daemons may have
+        // forked: a busy system starts others all the time, and each round looks at all processes.
         for round in 0..ROUNDS {
             let known: HashSet<ProcessId> = file.journal().processes().collect();
             let mut new = machine.processes();
@@ -459,29 +459,6 @@ impl Reconciler {
         }
         report
     }
-}
-
-/// Whether a process may have a mask or a nice value from a thread that perch has changed, by what its first thread has.
-fn may_have_inherited(affinity: &mut dyn Affinity, journal: &Journal, process: ProcessId) -> bool {
-    let first = ThreadId {
-        tid: process.pid,
-        start: process.start,
-    };
-    let mask = match affinity.mask(first) {
-        Ok(mask) => mask,
-        Err(error) => return error != MaskError::Gone,
-    };
-    let allowed = affinity.allowed(first);
-    let mut masks = journal.masks();
-    if masks.any(|record| fits(&record.set, &mask, allowed.as_ref())) {
-        return true;
-    }
-    let mut nices = journal.nice_sets().map(|record| record.set).peekable();
-    let (Some(_), Some(weights)) = (nices.peek(), affinity.weights()) else {
-        return false;
-    };
-    let nice = weights.nice(first);
-    nice != Err(MaskError::Gone) && nices.any(|set| nice.as_ref().map_or(true, |nice| *nice == set))
 }
 
 /// Threads whose binding the kernel has replaced, and that the plan does not bind anew, are released: else the kernel

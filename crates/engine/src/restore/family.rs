@@ -280,7 +280,7 @@ pub(super) fn is_doubtful(relative: &Descendant, shared: &BTreeSet<i32>) -> bool
 }
 
 /// Whether a thread with `mask` may have it from one that was given `asked`, where it may use `allowed`.
-pub(crate) fn fits(asked: &PuSet, mask: &PuSet, allowed: Option<&PuSet>) -> bool {
+pub(super) fn fits(asked: &PuSet, mask: &PuSet, allowed: Option<&PuSet>) -> bool {
     match allowed {
         None => mask == asked,
         Some(allowed) => explains(asked, mask, allowed),

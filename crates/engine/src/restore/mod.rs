@@ -20,9 +20,9 @@ use crate::{
     ownership::explains,
 };
 use execs::{Executed, UNDECIDED, executed};
-pub(crate) use family::fits;
-use family::{Families, Foreign, Kinship};
+use family::{Families, Foreign, Kinship, fits};
 use perch_core::{Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
+pub(crate) use relatives::may_have_inherited;
 use relatives::{Relatives, STRANGER};
 use report::Refusals;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,8 +1,9 @@
 //! Which live threads belong to the session's processes?
 
+use super::family::fits;
 use crate::journal::Journal;
 use perch_core::{Affinity, MaskError, ProcessId, ThreadId, affinity::Descendant};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Why a thread is left as it is that may be unrelated.
 pub(super) const STRANGER: &str = "it was found by the number of a process that had ended before it started, and that may \
@@ -51,5 +52,34 @@ impl Relatives {
     /// Whether only the number of a process that had ended before speaks for it.
     pub fn may_be_strange(&self, relative: &Descendant) -> bool {
         self.strangers.contains(&relative.process)
+    }
+}
+
+/// Whether a process may have a mask or a nice value from a thread that perch has changed, by what its first thread has.
+pub(crate) fn may_have_inherited(
+    affinity: &mut dyn Affinity,
+    journal: &Journal,
+    process: ProcessId,
+) -> bool {
+    let first = ThreadId {
+        tid: process.pid,
+        start: process.start,
+    };
+    let mask = match affinity.mask(first) {
+        Ok(mask) => mask,
+        Err(error) => return error != MaskError::Gone,
+    };
+    let allowed = affinity.allowed(first);
+    let mut masks = journal.masks();
+    if masks.any(|record| fits(&record.set, &mask, allowed.as_ref())) {
+        return true;
+    }
+    let nices: BTreeSet<i32> = journal.nice_sets().map(|record| record.set).collect();
+    let Some(weights) = affinity.weights().filter(|_| !nices.is_empty()) else {
+        return false;
+    };
+    match weights.nice(first) {
+        Ok(nice) => nices.contains(&nice),
+        Err(error) => error != MaskError::Gone,
     }
 }

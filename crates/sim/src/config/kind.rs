@@ -5,7 +5,7 @@ use super::{
     table::{Checked, Item, Table},
 };
 use crate::{
-    core::MOST_CONTEXTS,
+    core::{MOST_CONTEXTS, MOST_QUEUES},
     model::{CoreKind, Latency, Multithreading, Op, Queue, QueueSharing, UnitPool, Until},
     units::SECOND,
 };
@@ -44,9 +44,6 @@ const KEYS: &[&str] = &[
 
 /// Entries of a queue at most.
 const MOST_ENTRIES: u32 = 4096;
-
-/// Queues of an operation at most: a scheduler and a buffer.
-const QUEUES_OF_OP: usize = 2;
 
 const SHARING: [(&str, QueueSharing); 3] = [
     ("private", QueueSharing::Private),
@@ -183,9 +180,9 @@ fn queues(item: Item<'_>, contexts: u32) -> Checked<Vec<Queue>> {
                 return Err(word.wrong(format!("`{}` is there twice", op.name())));
             }
             let others = queues.iter().filter(|queue| queue.ops.contains(&op));
-            if others.count() == QUEUES_OF_OP {
+            if others.count() == MOST_QUEUES {
                 return Err(word.wrong(format!(
-                    "`{}` is in {QUEUES_OF_OP} queues already",
+                    "`{}` is in {MOST_QUEUES} queues already",
                     op.name()
                 )));
             }

@@ -8,4 +8,5 @@ mod ready;
 mod units;
 
 pub use pipeline::{Core, Finished, Supply};
+pub(crate) use queues::MOST as MOST_QUEUES;
 pub(crate) use ready::MOST as MOST_CONTEXTS;

@@ -533,7 +533,7 @@ impl Core {
         self.ready.put(number, ready);
     }
 
-    /// How many instructions of one context may be in flight, and how many entries of divided queues it may take, now that as many have a thread as have one.
+    /// Divides the shared window and the queues that are split among the contexts that have a thread.
     fn share_window(&mut self) {
         let with_thread = |context: &&Context| context.thread.is_some();
         let busy = self.contexts.iter().filter(with_thread).count();

@@ -8,7 +8,7 @@ use crate::model::{CoreKind, Op, QueueSharing, Until};
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// Queues of an operation at most: a scheduler and a buffer.
-const MOST: usize = 2;
+pub(crate) const MOST: usize = 2;
 
 /// Lines on their way that are remembered beyond need before they are looked through.
 const REMEMBERED: usize = 64;
@@ -109,7 +109,7 @@ impl Queues {
         })
     }
 
-    /// So many contexts have a thread now.
+    /// Divides the split queues among this many contexts with a thread.
     pub fn share(&mut self, busy: usize) {
         self.busy = busy;
         for (number, whole) in &self.split {
@@ -183,8 +183,8 @@ struct Fill {
     until: u64,
 }
 
-/// The misses of one first-level cache: so many at a time (miss status holding registers, or line fill buffers). A line
-/// that is on its way is not asked for again.
+/// The misses of one first-level cache, bounded by its miss status holding registers (line fill buffers). A line that is on
+/// its way is not requested again.
 #[derive(Debug, Clone)]
 pub(super) struct Misses {
     most: usize,

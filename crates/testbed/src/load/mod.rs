@@ -10,7 +10,7 @@ mod work;
 use serde::{Deserialize, Serialize};
 
 pub use options::{Mix, Options, Order, Rates, Role, Spawn, SpawnKind};
-pub use threads::run;
+pub use threads::{run, start_time};
 
 /// What a thread of the workload says of itself.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -86,24 +86,6 @@ impl Worker {
             }
             work(role);
         }
-        self.slow_down();
-    }
-
-    /// Has the stand-in PMU count this thread's exit at a 200th of its rates. Counters of one thread are folded one after
-    /// the other when it exits. How long that takes depends on the host, and would show as a difference between them.
-    fn slow_down(&self) {
-        let Some(rates) = self.shared.rates.iter().find(|r| r.role == self.role) else {
-            return;
-        };
-        // The PMU counts what a thread has run when it stops running, at the rates of that moment.
-        std::thread::sleep(Duration::from_millis(1));
-        let slow = rates.rates.split_whitespace().filter_map(|rate| {
-            let (event, rate) = rate.split_once('=')?;
-            Some(format!("{event}={}", rate.parse::<u64>().ok()? / 200))
-        });
-        let slow = slow.collect::<Vec<_>>().join(" ");
-        // It has told its rates by the same file: whatever is wrong now, it is at its end.
-        let _ = std::fs::write(PMU_RULES, format!("tid:{} {slow}\n", tid()));
     }
 
     fn tell(&self) {
@@ -287,9 +269,13 @@ fn uptime() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Field 22 of the thread's `stat`; the name in field 2 may hold spaces and brackets.
-fn start_time(tid: i32) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"))?;
+/// When a thread was started, in clock ticks after boot (`/proc/TID/stat`, field 22, proc(5)). The name in field 2 may hold
+/// spaces and brackets.
+///
+/// # Errors
+/// When the thread has ended.
+pub fn start_time(tid: i32) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/stat"))?;
     let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = after_name.split_whitespace().nth(22 - 3);
     field

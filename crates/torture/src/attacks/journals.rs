@@ -97,7 +97,7 @@ fn one(context: &mut Context, scene: &Scene) -> Result<bool> {
     scene.world.check_others(&scene.bound, &mut context.tally);
     if context.tally.violations() > before {
         // Each counts once: the next try finds things as they were.
-        scene.world.set_others(&scene.bound)?;
+        scene.world.repair(&scene.bound);
         if before == 0 {
             let journal = String::from_utf8_lossy(&mutated);
             context

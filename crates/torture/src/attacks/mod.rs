@@ -149,7 +149,7 @@ impl<'a> Context<'a> {
                 self.tally.fault("stranger's mask changed", example);
             }
         }
-        self.strangers.repair();
+        self.strangers.repair(&[]);
     }
 
     /// Waits until perch has bound a thread; one that it does not bind makes a try hollow, which counts.

@@ -106,7 +106,7 @@ fn one(context: &mut Context, count: usize) -> Result<Cost> {
         .judge(&done, &format!("stop with {count} threads"));
     world.check(&mut context.tally);
     context.nothing_left(&perch);
-    world.repair();
+    world.repair(&[]);
     attached(context, &perch, &world, puppet.pid, count)?.kill()?;
     let done = perch.start(["restore"])?.wait(PATIENCE)?;
     cost.restore = done.cpu;

@@ -161,7 +161,7 @@ impl Counters {
         for (group, plan) in groups.iter_mut().zip(&plans[active].groups) {
             tally.add(group, plan);
         }
-        let on_cpu = tally.enabled;
+        let on_cpu = tally.enabled();
         if on_cpu == 0 {
             return nothing;
         }
@@ -446,8 +446,6 @@ fn drain(id: ThreadId, thread: &mut Counted, plan: &SetPlan, windows: &mut Vec<W
 /// Sums of one reading over all groups of a set.
 #[derive(Default)]
 struct Accumulator {
-    /// Longest time that a group was switched on (while the thread ran), in nanoseconds.
-    enabled: u64,
     counts: BTreeMap<Arc<str>, Sum>,
 }
 
@@ -481,7 +479,6 @@ impl Accumulator {
     /// on a PMU.
     fn add_event(&mut self, alias: &Arc<str>, value: Option<u64>, times: (u64, u64)) {
         let (enabled, running) = times;
-        self.enabled = self.enabled.max(enabled);
         let sum = self.counts.entry(Arc::clone(alias)).or_default();
         sum.enabled = sum.enabled.max(enabled);
         sum.running += running;
@@ -491,15 +488,22 @@ impl Accumulator {
         }
     }
 
+    /// Longest time that an event was switched on (while the thread ran), in nanoseconds.
+    fn enabled(&self) -> u64 {
+        let times = self.counts.values().map(|sum| sum.enabled);
+        times.max().unwrap_or(0)
+    }
+
     /// The counts, scaled to the whole time, and the least share of it.
     fn counts(self) -> (Vec<Count>, f64) {
         let mut least = 1.0f64;
+        let longest = self.enabled();
         let sums = self.counts.into_iter();
         let counts = sums
             .filter_map(|(alias, sum)| {
                 let share = match sum.enabled {
                     // Others were on.
-                    0 if self.enabled > 0 => 0.0,
+                    0 if longest > 0 => 0.0,
                     enabled => (sum.running as f64 / enabled as f64).min(1.0),
                 };
                 least = least.min(share);
@@ -538,12 +542,12 @@ mod tests {
         let alias = |name: &str| Arc::<str>::from(name);
         tally.add_event(&alias("first"), Some(1_000), (50, 50));
         tally.add_event(&alias("second"), Some(1_100), (55, 55));
-        // On a PMU for half of the time, and on the cores' two PMUs by turns.
+        // Multiplexed for half of the time; and time-shared by the PMUs of two kinds of core.
         tally.add_event(&alias("third"), Some(500), (60, 30));
         tally.add_event(&alias("fourth"), Some(300), (60, 20));
         tally.add_event(&alias("fourth"), Some(700), (60, 40));
         tally.add_event(&alias("never"), Some(0), (0, 0));
-        assert_eq!(tally.enabled, 60);
+        assert_eq!(tally.enabled(), 60);
         let (counts, least) = tally.counts();
         let of = |name: &str| {
             let count = counts.iter().find(|count| &*count.alias == name);

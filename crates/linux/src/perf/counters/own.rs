@@ -139,7 +139,7 @@ impl OwnPlan {
                 tally.add_event(alias, value, (group.enabled, group.running));
             }
         }
-        let enabled = tally.enabled;
+        let enabled = tally.enabled();
         if enabled == 0 {
             return (Vec::new(), 0);
         }

@@ -112,7 +112,7 @@ impl PuCounters {
         for (number, group) in &mut pu.sets[pu.active] {
             tally.add(group, &plans[pu.active].groups[*number]);
         }
-        let enabled = tally.enabled;
+        let enabled = tally.enabled();
         let set = CountedSet {
             number: plans[pu.active].number,
             enabled,

@@ -112,7 +112,7 @@ impl Program {
                 tally.add_event(&event.alias, value, times);
             }
         }
-        let cpu_time = tally.enabled;
+        let cpu_time = tally.enabled();
         let sample = TargetSample {
             target,
             cpu_time,
