@@ -30,6 +30,7 @@ pub mod tasks;
 pub mod taskstats;
 pub mod threads;
 pub mod topology;
+mod visible;
 
 pub use affinity::LinuxAffinity;
 pub use machine::LiveMachine;

@@ -12,6 +12,7 @@ mod settings;
 use crate::{
     proc::{Gone, Reader, Stat, Status},
     topology::{online_pus, possible_pus},
+    visible::Visible,
 };
 use cpuset::{Cpusets, group_text};
 use perch_core::{
@@ -42,31 +43,9 @@ pub struct LinuxAffinity {
 /// How often a change is tried that a change of the CPU set thwarts.
 const TRIES: usize = 16;
 
-/// The part of a thread's mask that sched_getaffinity(2) shows, which is that of online PUs; in words as [`bits`] has
-/// them.
-fn visible(tid: i32) -> Result<Vec<u64>, Errno> {
-    // More than the kernel's largest NR_CPUS, 8,192.
-    let mut words = vec![0u64; 256];
-    // SAFETY: the kernel writes at most the length that is given with the buffer.
-    let length = unsafe {
-        libc::syscall(
-            libc::SYS_sched_getaffinity,
-            tid,
-            size_of_val(&words[..]),
-            words.as_mut_ptr(),
-        )
-    };
-    if length < 0 {
-        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
-    }
-    let used = words.iter().rposition(|word| *word != 0).unwrap_or(0) + 1;
-    words.truncate(used);
-    Ok(words)
-}
-
 /// Whether the kernel has a thread of that number, which `/proc` may hide.
 fn exists(tid: i32) -> bool {
-    visible(tid) != Err(Errno::SRCH)
+    Visible::of(tid).err() != Some(Errno::SRCH)
 }
 
 /// What a file of `/proc` that cannot be read says of its thread.
@@ -168,7 +147,7 @@ impl LinuxAffinity {
     fn has_mask(&self, process: i32, thread: ThreadId, mask: &PuSet) -> Result<bool, MaskError> {
         self.stat_in(process, thread, |_| ())?;
         // Without the text of `status`, as long as no offline PU is in the mask.
-        if visible(thread.tid).is_ok_and(|visible| visible == bits(mask)) {
+        if Visible::of(thread.tid).is_ok_and(|visible| visible.words() == bits(mask)) {
             return Ok(true);
         }
         Ok(self.mask(thread)? == *mask)

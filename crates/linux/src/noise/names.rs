@@ -98,13 +98,13 @@ impl Names {
     }
 }
 
-/// Whether a thread is one of the kernel's; `None` if it has ended.
+/// Whether a thread is one of the kernel's; `None` if it has ended. `/proc/TID/stat` would sum up all threads of its process.
 fn is_of_kernel(tid: i32) -> Option<bool> {
-    let text = fs::read(format!("/proc/{tid}/stat")).ok()?;
+    let text = fs::read(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
     flags(&text).map(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// The flags in `/proc/PID/stat`, the seventh field behind the name (proc(5)).
+/// The flags in `stat`, the seventh field behind the name (proc(5)).
 fn flags(stat: &[u8]) -> Option<u64> {
     let behind = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(&stat[behind + 1..]).ok()?;

@@ -25,6 +25,7 @@ use crate::{
     limits::{self, Budget, Kept, Purpose},
     proc::{Gone, Reader, RunClock, Schedstat},
     tasks::Tasks,
+    visible::{self, Visible},
 };
 use accounts::Accounts;
 use exits::Exits;
@@ -35,13 +36,15 @@ use perch_core::{ProcessId, PuSet, Remark, ThreadId, ThreadInfo, Work};
 use rustix::fd::OwnedFd;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::{Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 /// Up to this many threads have their migrations read when perch begins to follow them.
 const MIGRATIONS_AT_ONCE: usize = 1000;
+
+/// With more threads of a process at once than this, it is worth looking whether the cheap way to their masks will do.
+const MASKS_AT_ONCE: usize = 200;
 
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -380,9 +383,21 @@ impl Tracker {
         // A thread born of one that was just found shows in the next listing.
         loop {
             let mut found = false;
-            for tid in crate::proc::task_numbers(pid) {
-                if !self.threads.contains_key(&tid) {
-                    found |= self.add_thread(pid, tid, born);
+            let mut tids = crate::proc::task_numbers(pid);
+            tids.retain(|tid| !self.threads.contains_key(tid));
+            let many = tids.len() > MASKS_AT_ONCE && self.clock == RunClock::Schedstat;
+            let shown = many && visible::is_whole();
+            for tid in &tids {
+                found |= self.add_one(pid, *tid, born, shown);
+            }
+            if shown && !visible::is_whole() {
+                // A PU went offline meanwhile: some masks may lack it.
+                for tid in &tids {
+                    if let Some(thread) = self.threads.get_mut(tid)
+                        && let Ok(status) = self.reader.status(pid, *tid)
+                    {
+                        thread.new_mask = status.mask;
+                    }
                 }
             }
             if !found {
@@ -391,7 +406,13 @@ impl Tracker {
         }
     }
 
+    /// Begins to follow a thread; false if it has ended.
     fn add_thread(&mut self, pid: i32, tid: i32, born: bool) -> bool {
+        self.add_one(pid, tid, born, false)
+    }
+
+    /// The same. With `shown`, what sched_getaffinity(2) shows is its whole mask.
+    fn add_one(&mut self, pid: i32, tid: i32, born: bool, shown: bool) -> bool {
         let file = self.open(pid, tid);
         let Ok(stat) = self.reader.stat(pid, tid) else {
             return false;
@@ -401,6 +422,8 @@ impl Tracker {
             return false;
         }
         let parent = if tid == pid { stat.parent } else { pid };
+        // Before the mask itself is read, so that a change in between is noticed later.
+        let visible = Visible::of(tid).ok();
         let mut thread = Thread {
             id: ThreadId {
                 tid,
@@ -418,8 +441,7 @@ impl Tracker {
             image: stat.image,
             fixed: stat.refuses_affinity(),
             new_mask: None,
-            // Before the mask itself is read, so that a change in between is noticed later.
-            visible: Some(visible_mask(tid)),
+            visible: visible.map(|visible| visible.digest()),
             born,
             awaited: born && self.has_all_records && self.processes.contains_key(&parent),
             new: true,
@@ -427,15 +449,21 @@ impl Tracker {
             end_reported: false,
             looked: None,
         };
-        let Ok(status) = self.reader.status(pid, tid) else {
-            return false;
-        };
-        thread.new_mask = status.mask;
+        let mut switches = None;
+        match visible.filter(|_| shown) {
+            Some(visible) => thread.new_mask = Some(visible.pus()),
+            None => {
+                let Ok(status) = self.reader.status(pid, tid) else {
+                    return false;
+                };
+                (thread.new_mask, switches) = (status.mask, status.switches);
+            }
+        }
         if !born {
             // What it did before it was followed does not count. Reading the file with migrations costs more than
             // reading all others together: with very many threads it is read later, in rotation, and counting begins
             // then.
-            thread.switches = status.switches;
+            thread.switches = switches;
             thread.migrations = None;
             if self.threads.len() < MIGRATIONS_AT_ONCE {
                 thread.migrations = self.reader.migrations(pid, tid);
@@ -523,26 +551,6 @@ impl Tracker {
             },
         }
     }
-}
-
-/// A digest of the part of a thread's mask that sched_getaffinity(2) shows (online PUs), by which a change is noticed
-/// without formatting and parsing a text. 0 if it cannot be had.
-fn visible_mask(tid: i32) -> u64 {
-    // More than the kernel's largest NR_CPUS, 8,192.
-    let mut words = [0u64; 256];
-    // SAFETY: the kernel writes at most the length that is given with the buffer.
-    let length = unsafe {
-        libc::syscall(
-            libc::SYS_sched_getaffinity,
-            tid,
-            size_of_val(&words),
-            words.as_mut_ptr(),
-        )
-    };
-    let used = usize::try_from(length).unwrap_or(0) / size_of::<u64>();
-    let mut hasher = std::hash::DefaultHasher::new();
-    words[..used].hash(&mut hasher);
-    hasher.finish()
 }
 
 impl Default for Tracker {

@@ -1,11 +1,12 @@
 //! Reading every thread once a period: one kept descriptor each; more only of those that ran.
 
-use super::{SECOND, Thread, Tracker, names::Names, visible_mask};
+use super::{SECOND, Thread, Tracker, names::Names};
 use crate::{
     limits::{Budget, Purpose},
     proc::{Gone, Reader, RunClock, Schedstat, Stat, parse_stat},
     span::{counted, is_due},
     taskstats::ExitRecord,
+    visible::Visible,
 };
 use perch_core::{ThreadId, ThreadSample};
 use std::{sync::Arc, time::Duration};
@@ -241,7 +242,7 @@ fn update(
         let now = means.reader.status(pid, tid).ok().and_then(|s| s.switches);
         sample.switches = delta(&mut thread.switches, now);
     }
-    let visible = Some(visible_mask(tid));
+    let visible = Visible::of(tid).ok().map(|visible| visible.digest());
     if visible != thread.visible {
         thread.visible = visible;
         sample.mask = means.reader.status(pid, tid).ok().and_then(|s| s.mask);

@@ -156,6 +156,50 @@ fn a_changed_mask_is_noticed_and_an_unchanged_one_not_told_again() {
 }
 
 #[test]
+fn of_many_threads_each_has_its_own_mask() {
+    let (send, receive) = mpsc::channel();
+    let end = Arc::new(std::sync::Barrier::new(MASKS_AT_ONCE + 2));
+    let start = |_| {
+        let (send, end) = (send.clone(), Arc::clone(&end));
+        std::thread::spawn(move || {
+            let own = rustix::thread::gettid();
+            send.send(own.as_raw_nonzero().get()).unwrap();
+            end.wait();
+        })
+    };
+    let threads: Vec<JoinHandle<()>> = (0..=MASKS_AT_ONCE).map(start).collect();
+    let tids: Vec<i32> = receive.iter().take(threads.len()).collect();
+    let ids = tids.into_iter().map(|tid| ThreadId {
+        tid,
+        start: crate::proc::start_of(tid).unwrap(),
+    });
+    let ids: Vec<ThreadId> = ids.collect();
+    let mut affinity = LinuxAffinity::new();
+    let before = affinity.mask(ids[0]).unwrap();
+    let one = PuSet::single(before.first().unwrap());
+    let bound = MaskChange {
+        thread: ids[MASKS_AT_ONCE / 2],
+        process: own_pid(),
+        expect: before.clone(),
+        set: one.clone(),
+        to_default: false,
+    };
+    assert_eq!(affinity.change(&bound), Outcome::Applied);
+    let mut tracker = Tracker::new();
+    tracker.follow_running(own_pid(), 0);
+    let samples = tracker.sample(1_000_000).threads;
+    end.wait();
+    for id in &ids {
+        let sample = samples.iter().find(|sample| sample.info.id == *id);
+        let mask = if *id == bound.thread { &one } else { &before };
+        assert_eq!(sample.unwrap().mask.as_ref(), Some(mask));
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
 fn a_mask_that_was_given_back_is_noticed() {
     let busy = Busy::new();
     let mut tracker = Tracker::new();

@@ -269,13 +269,13 @@ fn uptime() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// When a thread was started, in clock ticks after boot (`/proc/TID/stat`, field 22, proc(5)). The name in field 2 may hold
-/// spaces and brackets.
+/// When a thread was started, in clock ticks after boot (field 22 of its `stat`, proc(5)). The name in field 2 may hold
+/// spaces and brackets. `/proc/TID/stat` itself would sum up the times of all threads of the process at each call.
 ///
 /// # Errors
 /// When the thread has ended.
 pub fn start_time(tid: i32) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/stat"))?;
+    let text = std::fs::read_to_string(format!("/proc/{tid}/task/{tid}/stat"))?;
     let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = after_name.split_whitespace().nth(22 - 3);
     field

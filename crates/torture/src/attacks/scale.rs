@@ -95,8 +95,8 @@ fn one(context: &mut Context, count: usize) -> Result<Cost> {
         world.expect(tid, "one of many", None);
     }
     let mut cost = Cost::default();
-    let session = attached(context, &perch, &world, puppet.pid, count)?;
-    cost.attach = session.cpu();
+    let session;
+    (session, cost.attach) = attached(context, &perch, &world, puppet.pid, count)?;
     session.signal(libc::SIGTERM);
     let before = session.cpu();
     let done = session.wait(PATIENCE)?;
@@ -107,7 +107,8 @@ fn one(context: &mut Context, count: usize) -> Result<Cost> {
     world.check(&mut context.tally);
     context.nothing_left(&perch);
     world.repair(&[]);
-    attached(context, &perch, &world, puppet.pid, count)?.kill()?;
+    let (session, _) = attached(context, &perch, &world, puppet.pid, count)?;
+    session.kill()?;
     let done = perch.start(["restore"])?.wait(PATIENCE)?;
     cost.restore = done.cpu;
     context
@@ -118,24 +119,28 @@ fn one(context: &mut Context, count: usize) -> Result<Cost> {
     Ok(cost)
 }
 
-/// perch, with all threads bound.
+/// perch, with all threads bound, and what that has cost. It binds them in the order of their numbers.
 fn attached(
     context: &mut Context,
     perch: &Perch,
     world: &World,
     pid: i32,
     count: usize,
-) -> Result<Session> {
+) -> Result<(Session, f64)> {
     let session = perch.attach(&[pid], &[])?;
     let tids = threads(pid);
     let last = tids.iter().max().copied().unwrap_or(pid);
+    let mut cost = 0.0;
     await_that(PATIENCE, || {
         sleep(Duration::from_millis(10));
-        mask(last) == Some(pus("0")) && world.changed() >= count || !session.is_alive()
+        let done = mask(last) == Some(pus("0"));
+        // Before the masks are counted, which takes longer than attaching.
+        cost = session.cpu();
+        done && world.changed() >= count || !session.is_alive()
     });
     let bound = world.changed();
     context.tally.hold(bound >= count, "never bound", || {
         format!("{bound} of {count} threads bound; {}", session.said())
     });
-    Ok(session)
+    Ok((session, cost))
 }
