@@ -34,6 +34,7 @@ fn level(
         line: 64,
         latency,
         shared_by: shared_by.to_vec(),
+        prefetchers: Vec::new(),
     }
 }
 

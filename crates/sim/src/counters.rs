@@ -35,6 +35,9 @@ pub struct Counters {
     pub coherence_misses: u64,
     /// Lines moved over the memory bus, in and out.
     pub bus_transactions: u64,
+    /// Lines that prefetchers brought into their caches because of what the context did.
+    #[serde(default)]
+    pub prefetches: u64,
 }
 
 impl Counters {
@@ -67,6 +70,7 @@ impl Counters {
             tlb_misses: self.tlb_misses - before.tlb_misses,
             coherence_misses: self.coherence_misses - before.coherence_misses,
             bus_transactions: self.bus_transactions - before.bus_transactions,
+            prefetches: self.prefetches - before.prefetches,
         }
     }
 }
@@ -89,5 +93,6 @@ impl AddAssign for Counters {
         self.tlb_misses += other.tlb_misses;
         self.coherence_misses += other.coherence_misses;
         self.bus_transactions += other.bus_transactions;
+        self.prefetches += other.prefetches;
     }
 }

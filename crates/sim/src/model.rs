@@ -197,6 +197,39 @@ pub enum Holds {
     Both,
 }
 
+/// What a prefetcher looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Nothing: it asks for the lines behind the one that was needed.
+    NextLine,
+    /// Lines needed in rising or falling order.
+    Stream,
+    /// Lines needed at a constant distance.
+    Stride,
+}
+
+/// A hardware prefetcher of a cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prefetcher {
+    /// What it looks for.
+    pub pattern: Pattern,
+    /// Pages in which it follows a stream or stride at a time.
+    pub streams: u32,
+    /// It begins with this many needed lines in a row that fit the pattern.
+    pub after: u32,
+    /// Lines (of a stride: steps) ahead of the one that was needed last.
+    pub ahead: u32,
+    /// The longest stride, in lines.
+    pub longest: u32,
+    /// Bytes of a page, which it does not leave.
+    pub page: u64,
+    /// It asks for no more while this many prefetched lines are on their way to the cache.
+    pub under_way: u32,
+    /// It asks for no more while this many lines wait for memory.
+    pub backlog: u32,
+}
+
 /// A level of caches: all caches of one sort in the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheLevel {
@@ -214,6 +247,8 @@ pub struct CacheLevel {
     pub latency: Ps,
     /// The contexts that share each cache: a list of PU numbers each. A PU that is in none goes to the next level.
     pub shared_by: Vec<Vec<u32>>,
+    /// Each cache has prefetchers of its own, which learn from loads and stores.
+    pub prefetchers: Vec<Prefetcher>,
 }
 
 /// Address translation.

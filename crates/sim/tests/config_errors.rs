@@ -274,6 +274,32 @@ fn of_caches_and_memory() {
 }
 
 #[test]
+fn of_prefetchers() {
+    let with = |text: &'static str| format!("ways = 16\nprefetchers = [{text}]");
+    let wrong = [
+        "",
+        "{ ahead = 2 }",
+        "{ pattern = \"streams\" }",
+        "{ pattern = \"stream\" }",
+        "{ pattern = \"stream\", streams = 8, after = 1 }",
+        "{ pattern = \"stride\", streams = 8, max-stride = \"8 KiB\" }",
+        "{ pattern = \"stride\", streams = 8, max-stride = 8 }",
+        "{ pattern = \"stride\", streams = 8, page = 1000 }",
+        "{ pattern = \"next-line\", streams = 8 }",
+        "{ pattern = \"next-line\", ahead = 0 }",
+        "{ pattern = \"next-line\", depth = 2 }",
+    ];
+    let wrong: Vec<String> = wrong.into_iter().map(with).collect();
+    let mut changes: Vec<(&str, &str)> =
+        wrong.iter().map(|to| ("ways = 16", to.as_str())).collect();
+    changes.push((
+        "holds = \"both\"",
+        "holds = \"instructions\"\nprefetchers = [{ pattern = \"next-line\" }]",
+    ));
+    snapshot("of_prefetchers", &all(MACHINE, &changes));
+}
+
+#[test]
 fn keys_and_words_have_synonyms() {
     for (from, to, hint) in [
         ("contexts = 2", "threads = 2", "did you mean `contexts`?"),

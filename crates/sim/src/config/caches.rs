@@ -2,6 +2,7 @@
 
 use super::{
     machine::{common_cycle, latency},
+    prefetchers,
     quantity::SIZE,
     table::{Checked, Item, Table},
 };
@@ -17,6 +18,7 @@ const KEYS: &[&str] = &[
     "latency",
     "shared-by",
     "kind",
+    "prefetchers",
 ];
 
 const HOLDS: [(&str, Holds); 3] = [
@@ -131,6 +133,15 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
             None => latency(table.need("latency")?, None)?,
         },
         shared_by,
+        prefetchers: match table.get("prefetchers") {
+            None => Vec::new(),
+            Some(item) if holds == Holds::Instructions => {
+                return Err(item.wrong(
+                    "prefetchers learn from loads and stores: a cache of instructions has none",
+                ));
+            }
+            Some(item) => prefetchers::read(item, line)?,
+        },
     })
 }
 

@@ -10,6 +10,7 @@ mod energy;
 mod error;
 mod kind;
 mod machine;
+mod prefetchers;
 mod program;
 mod quantity;
 mod recording;

@@ -98,6 +98,8 @@ impl Tally {
             tlb_misses: whole(&mut self.tlb),
             coherence_misses: whole(&mut self.coherence),
             bus_transactions: whole(&mut self.transfers),
+            // Its misses include those that prefetchers save: these are in the correction of what a thread does alone.
+            prefetches: 0,
         }
     }
 }

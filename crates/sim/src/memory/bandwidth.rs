@@ -73,6 +73,14 @@ impl Channel {
         0
     }
 
+    /// How many lines wait or are being moved.
+    pub fn backlog(&self, now: Ps) -> u64 {
+        match self.service {
+            0 => 0,
+            service => self.free.saturating_sub(now).div_ceil(service),
+        }
+    }
+
     fn remember(&mut self, gap: Gap) {
         if self.gaps.len() == GAPS {
             self.gaps.pop_front();

@@ -1,7 +1,7 @@
 //! One cache: real tags, true LRU.
 //!
 //! A set is a run of entries, which stay where they are; in which order they were used is said apart. An entry is one
-//! word: the line's number, the thread that brought it in, and two flags.
+//! word: the line's number, the thread that brought it in, and three flags.
 
 use super::{lru::Lru, sets::Sets};
 
@@ -11,8 +11,11 @@ pub(super) const DIRTY: u64 = 1;
 /// Caches of other cores may hold the line too: a store has to ask first.
 pub(super) const SHARED: u64 = 2;
 
+/// A prefetcher brought the line in, and nothing has needed it since.
+pub(super) const PREFETCHED: u64 = 4;
+
 /// Where the thread's number begins in an entry.
-const THREAD_SHIFT: u32 = 2;
+const THREAD_SHIFT: u32 = 3;
 
 /// Where the line's number begins in an entry.
 const LINE_SHIFT: u32 = 20;
@@ -24,7 +27,7 @@ pub(super) const LAST_THREAD: u32 = (1 << (LINE_SHIFT - THREAD_SHIFT)) - 1;
 pub(super) const LINE_MASK: u64 = (1 << 43) - 1;
 
 /// No line: its top bit is none of a line number's.
-const EMPTY: u64 = !(DIRTY | SHARED);
+const EMPTY: u64 = !(DIRTY | SHARED | PREFETCHED);
 
 /// One line as a cache holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,18 +151,19 @@ impl Cache {
         (gone.0 != EMPTY).then_some(gone)
     }
 
-    /// Uses a line, and brings it in if it is not here. The flags of `entry` are added to it.
-    /// Returns whether it was here, and the line that had to go.
+    /// Uses a line, and brings it in if it is not here. The flags of `entry` are added to it, but [`PREFETCHED`]: it is used
+    /// now. Returns the line as it was, if it was here, and the line that had to go.
     #[inline]
-    pub fn touch_or_insert(&mut self, entry: Entry) -> (bool, Option<Entry>) {
+    pub fn touch_or_insert(&mut self, entry: Entry) -> (Option<Entry>, Option<Entry>) {
         let set = self.sets.set(entry.line());
         let Some(way) = self.way(set, entry.line()) else {
-            return (false, self.replace(set, entry));
+            return (None, self.replace(set, entry));
         };
         self.lru.touch(set, way);
         let here = self.entry(set, way);
-        *here = here.with(entry.0 & (DIRTY | SHARED));
-        (true, None)
+        let before = *here;
+        *here = before.with(entry.0 & (DIRTY | SHARED)).without(PREFETCHED);
+        (Some(before), None)
     }
 
     /// A line as it is here, without using it.

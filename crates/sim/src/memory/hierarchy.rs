@@ -3,8 +3,9 @@
 use super::{
     access::{Access, Hierarchy},
     bandwidth::Channel,
-    cache::{DIRTY, Entry, LINE_MASK, SHARED},
+    cache::{DIRTY, Entry, LINE_MASK, PREFETCHED, SHARED},
     coherence::{Directory, Got, Placement, Wish},
+    prefetch::Need,
     tlb::Tlb,
     topology::{Occupancy, Place, Topology},
     written::Written,
@@ -43,6 +44,43 @@ struct Miss {
     access: Access,
     line: u64,
     at: Ps,
+}
+
+/// A line on its way.
+#[derive(Debug, Clone, Copy)]
+struct Claim {
+    /// As it will be held.
+    entry: Entry,
+    /// The NUMA node of the PU that asks.
+    node: u32,
+    /// That of its page.
+    home: usize,
+    /// That of a cache from which it comes, if one held it dirty.
+    from: Option<u32>,
+}
+
+/// Dirty lines that caches had to let go, and where each goes.
+struct Gone {
+    lines: [(Entry, Option<usize>); 3],
+    count: usize,
+}
+
+impl Gone {
+    /// None yet.
+    fn none(any: Entry) -> Self {
+        Self {
+            lines: [(any, None); 3],
+            count: 0,
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, out: Option<Entry>, below: Option<usize>) {
+        if let Some(out) = out.filter(|out| out.has(DIRTY)) {
+            self.lines[self.count] = (out, below);
+            self.count += 1;
+        }
+    }
 }
 
 impl Hierarchy for Memory {
@@ -85,12 +123,23 @@ impl Hierarchy for Memory {
             && let Some(entry) = cache.tags.touch(line)
         {
             let beyond = walk + cache.latency;
+            let first_use = entry.has(PREFETCHED);
             if access == Access::Store {
                 let ask = entry.has(SHARED);
                 *entry = entry.with(DIRTY).without(SHARED);
                 if ask {
                     self.take(pu, line, now + beyond, counters);
                 }
+            }
+            if first_use {
+                let miss = Miss {
+                    pu,
+                    thread,
+                    access,
+                    line,
+                    at: now + walk,
+                };
+                return beyond + self.first_use(miss, now + beyond, counters);
             }
             return beyond;
         }
@@ -170,6 +219,9 @@ impl Memory {
     /// Nothing is under way any more.
     pub(super) fn rest(&mut self) {
         self.channels.iter_mut().for_each(Channel::rest);
+        for cache in &mut self.topology.caches {
+            cache.prefetch.iter_mut().for_each(|its| its.rest());
+        }
     }
 
     /// Chooses where pages are placed that no PU has touched yet; at first that is [`Placement::FirstTouch`].
@@ -212,22 +264,7 @@ impl Memory {
 
     /// Brings a line that the first cache does not hold. Returns how long that takes.
     fn miss(&mut self, miss: Miss, counters: &mut Counters) -> Ps {
-        let Place { group, node, .. } = self.topology.places[miss.pu];
-        let mut entry = Entry::new(miss.line, miss.thread);
-        let (mut home, mut from) = (0, None);
-        if self.tracked {
-            match self.directory.private_home(miss.line, group) {
-                Some(its) => home = its,
-                None => {
-                    let got;
-                    (home, got) = self.find_home(&miss, counters);
-                    from = got.from;
-                    if got.shared {
-                        entry = entry.with(SHARED);
-                    }
-                }
-            }
-        }
+        let claim = self.claim(&miss, counters);
         let Topology { places, caches, .. } = &mut self.topology;
         let place = &places[miss.pu];
         let (path, misses, mut flags) = match miss.access {
@@ -235,43 +272,197 @@ impl Memory {
             Access::Load => (&place.data, &mut counters.data_misses, 0),
             Access::Store => (&place.data, &mut counters.data_misses, DIRTY),
         };
-        // What levels had to let go and others have to take.
-        let mut gone = [(entry, None); 3];
-        let mut written = 0;
+        let mut gone = Gone::none(claim.entry);
         let mut beyond = 0;
         let mut hit = false;
+        // Caches whose prefetchers learn from this: by place on the path, and whether they missed.
+        let mut learning = [None; 3];
         // In the first cache it is not.
         let mut absent = path.first();
-        for number in path.all() {
+        for (place, number) in path.all().iter().enumerate() {
             let cache = &mut caches[*number as usize];
             beyond += cache.latency;
-            let out;
-            (hit, out) = match absent == *number as usize {
-                true => (false, cache.tags.insert(entry.with(flags))),
-                false => cache.tags.touch_or_insert(entry.with(flags)),
+            let entry = claim.entry.with(flags);
+            let (here, out) = match absent == *number as usize {
+                true => (None, cache.tags.insert(entry)),
+                false => cache.tags.touch_or_insert(entry),
             };
-            if hit {
+            if let Some(here) = here {
+                hit = true;
+                if here.has(PREFETCHED)
+                    && let Some(prefetch) = &cache.prefetch
+                {
+                    beyond += prefetch.wait(miss.line, miss.at + beyond);
+                    learning[place] = Some(false);
+                }
                 break;
             }
             misses[cache.level] += 1;
-            if let Some(out) = out.filter(|out| out.has(DIRTY)) {
-                gone[written] = (out, cache.below);
-                written += 1;
+            if cache.prefetch.is_some() {
+                learning[place] = Some(true);
             }
+            gone.note(out, cache.below);
             (flags, absent) = (0, usize::MAX);
         }
         if !hit {
-            counters.bus_transactions += 1;
-            let wait = self.channels[home].request(miss.at + beyond);
-            // What was dirty comes from where it was, not only from its memory.
-            let latency = |from: usize| self.latencies[node as usize * self.channels.len() + from];
-            let way = from.map_or(0, |from| latency(from as usize));
-            beyond += wait + latency(home).max(way);
+            beyond += self.from_memory(&claim, miss.at + beyond, counters);
         }
-        for (out, below) in &gone[..written] {
-            self.write_back(*below, *out, miss.at + beyond, counters);
+        self.write_back_all(&gone, miss.at + beyond, counters);
+        if learning != [None; 3] && miss.access != Access::Fetch {
+            self.learn(miss, learning, counters);
         }
         beyond
+    }
+
+    /// The NUMA node of a line that is to be brought, and the line as it will be held.
+    fn claim(&mut self, miss: &Miss, counters: &mut Counters) -> Claim {
+        let Place { group, node, .. } = self.topology.places[miss.pu];
+        let mut claim = Claim {
+            entry: Entry::new(miss.line, miss.thread),
+            node,
+            home: 0,
+            from: None,
+        };
+        if self.tracked {
+            match self.directory.private_home(miss.line, group) {
+                Some(its) => claim.home = its,
+                None => {
+                    let got;
+                    (claim.home, got) = self.find_home(miss, counters);
+                    claim.from = got.from;
+                    if got.shared {
+                        claim.entry = claim.entry.with(SHARED);
+                    }
+                }
+            }
+        }
+        claim
+    }
+
+    /// A line comes from memory. Returns how long that takes from `at` on.
+    fn from_memory(&mut self, claim: &Claim, at: Ps, counters: &mut Counters) -> Ps {
+        counters.bus_transactions += 1;
+        let wait = self.channels[claim.home].request(at);
+        // What was dirty comes from where it was, not only from its memory.
+        let row = claim.node as usize * self.channels.len();
+        let way = claim
+            .from
+            .map_or(0, |from| self.latencies[row + from as usize]);
+        wait + self.latencies[row + claim.home].max(way)
+    }
+
+    fn write_back_all(&mut self, gone: &Gone, at: Ps, counters: &mut Counters) {
+        for (out, below) in &gone.lines[..gone.count] {
+            self.write_back(*below, *out, at, counters);
+        }
+    }
+
+    /// A line is used for the first time that a prefetcher had brought into the first cache. Returns how long after a moment
+    /// it is there.
+    #[cold]
+    fn first_use(&mut self, miss: Miss, at: Ps, counters: &mut Counters) -> Ps {
+        let number = self.topology.places[miss.pu].data.first();
+        let cache = &mut self.topology.caches[number];
+        if let Some(entry) = cache.tags.find(miss.line) {
+            *entry = entry.without(PREFETCHED);
+        }
+        let Some(prefetch) = &cache.prefetch else {
+            return 0;
+        };
+        let wait = prefetch.wait(miss.line, at);
+        if miss.access != Access::Fetch {
+            self.learn(miss, [Some(false), None, None], counters);
+        }
+        wait
+    }
+
+    /// Prefetchers of the caches on the way of an access learn from it, and ask for lines. By place on the path: whether the
+    /// cache missed.
+    #[cold]
+    fn learn(&mut self, miss: Miss, learning: [Option<bool>; 3], counters: &mut Counters) {
+        let path = self.topology.places[miss.pu].data;
+        let mut at = miss.at;
+        for (place, number) in path.all().iter().enumerate() {
+            let cache = &mut self.topology.caches[*number as usize];
+            at += cache.latency;
+            let Some(missed) = learning[place] else {
+                continue;
+            };
+            let Some(mut prefetch) = cache.prefetch.take() else {
+                continue;
+            };
+            let need = Need {
+                line: miss.line,
+                missed,
+            };
+            let wanted = prefetch.learn(need);
+            for want in &wanted {
+                if !prefetch.has_room(*want, at) {
+                    continue;
+                }
+                let ask = Miss {
+                    access: Access::Load,
+                    line: want.line & LINE_MASK,
+                    at,
+                    ..miss
+                };
+                if let Some(there) = self.prefetch(ask, place, want.backlog, counters) {
+                    prefetch.ask(ask.line, there);
+                }
+            }
+            prefetch.give_back(wanted);
+            self.topology.caches[*number as usize].prefetch = Some(prefetch);
+        }
+    }
+
+    /// Brings a line that nobody needs yet into the cache at a place of the path, and those behind it. Returns when it is
+    /// there; `None` if it is not brought.
+    fn prefetch(
+        &mut self,
+        miss: Miss,
+        place: usize,
+        backlog: u32,
+        counters: &mut Counters,
+    ) -> Option<Ps> {
+        let path = self.topology.places[miss.pu].data;
+        let first = path.all()[place] as usize;
+        if self.topology.caches[first].tags.find(miss.line).is_some() {
+            return None;
+        }
+        let claim = self.claim(&miss, counters);
+        if self.channels[claim.home].backlog(miss.at) >= u64::from(backlog) {
+            return None;
+        }
+        let mut gone = Gone::none(claim.entry);
+        // The look into the first cache has been counted.
+        let mut at = miss.at;
+        let mut hit = false;
+        for (step, number) in path.all()[place..].iter().enumerate() {
+            let cache = &mut self.topology.caches[*number as usize];
+            let entry = if step == 0 {
+                claim.entry.with(PREFETCHED)
+            } else {
+                at += cache.latency;
+                claim.entry
+            };
+            let (here, out) = cache.tags.touch_or_insert(entry);
+            if let Some(here) = here {
+                hit = true;
+                if here.has(PREFETCHED)
+                    && let Some(prefetch) = &cache.prefetch
+                {
+                    at += prefetch.wait(miss.line, at);
+                }
+                break;
+            }
+            gone.note(out, cache.below);
+        }
+        counters.prefetches += 1;
+        if !hit {
+            at += self.from_memory(&claim, at, counters);
+        }
+        self.write_back_all(&gone, at, counters);
+        Some(at)
     }
 
     /// The NUMA node of a line that a group does not know as its own, and what became of it after all others that hold it

@@ -17,6 +17,7 @@ mod cache;
 mod coherence;
 mod hierarchy;
 mod lru;
+mod prefetch;
 mod sets;
 #[cfg(test)]
 mod tests;

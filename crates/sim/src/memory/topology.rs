@@ -1,6 +1,6 @@
 //! Which caches each PU's accesses pass.
 
-use super::cache::Cache;
+use super::{cache::Cache, prefetch::Prefetch};
 use crate::{
     model::{CacheLevel, Holds, MachineModel},
     units::Ps,
@@ -123,6 +123,8 @@ pub(super) struct CacheAt {
     pub below: Option<usize>,
     /// Whether every group uses it, so that coherence is no matter.
     pub everyones: bool,
+    /// Its prefetchers.
+    pub prefetch: Option<Box<Prefetch>>,
 }
 
 /// The caches and who uses them.
@@ -243,6 +245,10 @@ impl CacheAt {
             pus: pus.to_vec(),
             below: None,
             everyones: false,
+            prefetch: Prefetch::new(
+                &level.prefetchers,
+                level.line.max(1).next_power_of_two().trailing_zeros(),
+            ),
         }
     }
 
@@ -267,7 +273,7 @@ pub struct Occupancy {
     pub holds: Holds,
     /// The PUs that share it.
     pub pus: Vec<u32>,
-    /// Lines that each thread brought in and that are still there, by thread. Threads from 262,143 on are counted
+    /// Lines that each thread brought in and that are still there, by thread. Threads from 131,071 on are counted
     /// together.
     pub lines: BTreeMap<u32, u64>,
 }

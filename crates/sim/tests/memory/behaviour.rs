@@ -189,7 +189,7 @@ fn occupancy_tells_who_holds_what() {
             .iter()
             .map(|(thread, lines)| (*thread, *lines))
             .collect::<Vec<_>>(),
-        [(7, 4), (262_143, 2)]
+        [(7, 4), (131_071, 2)]
     );
     let first: Vec<u64> = memory
         .occupancy(1)

@@ -5,3 +5,4 @@ mod behaviour;
 mod machine;
 mod naive;
 mod numa;
+mod prefetch;

@@ -57,6 +57,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         line: 64,
         latency,
         shared_by,
+        prefetchers: Vec::new(),
     };
     let by_core: Vec<Vec<u32>> = (0..cores as u32).map(of_core).collect();
     MachineModel {
