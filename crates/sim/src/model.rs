@@ -203,6 +203,8 @@ pub enum Holds {
 pub enum Pattern {
     /// Nothing: it asks for the lines behind the one that was needed.
     NextLine,
+    /// Nothing: it asks for the other line of an aligned pair of lines.
+    AdjacentLine,
     /// Lines needed in rising or falling order.
     Stream,
     /// Lines needed at a constant distance.

@@ -287,6 +287,7 @@ fn of_prefetchers() {
         "{ pattern = \"stride\", streams = 8, page = 1000 }",
         "{ pattern = \"next-line\", streams = 8 }",
         "{ pattern = \"next-line\", ahead = 0 }",
+        "{ pattern = \"adjacent-line\", ahead = 2 }",
         "{ pattern = \"next-line\", depth = 2 }",
     ];
     let wrong: Vec<String> = wrong.into_iter().map(with).collect();

@@ -47,13 +47,17 @@ fn examples_of_workloads_run() {
 }
 
 #[test]
-fn the_example_of_energy_belongs_to_that_of_a_machine() {
+fn the_examples_of_energy_and_prefetchers_belong_to_that_of_a_machine() {
     let examples = examples(include_str!("../../../docs/machines.md"));
-    let [whole, energy] = examples[..] else {
+    let [whole, energy, cache] = examples[..] else {
         panic!("{} examples", examples.len());
     };
-    let machine = machine_from_text(&format!("{whole}\n{energy}"), Path::new("m.toml"));
+    let (before, second) = whole.split_once("[[caches]]\nlevel = 2").unwrap();
+    let behind = second.split_once("\n\n").unwrap().1;
+    let text = format!("{before}{cache}\n{behind}\n{energy}");
+    let machine = machine_from_text(&text, Path::new("m.toml"));
     let machine = machine.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(machine.caches[1].prefetchers.len(), 2);
     let workload = find_workload("mixed").unwrap();
     let mut system = System::new(
         Arc::new(machine),

@@ -17,8 +17,9 @@ const KEYS: &[&str] = &[
     "backlog",
 ];
 
-const PATTERNS: [(&str, Pattern); 3] = [
+const PATTERNS: [(&str, Pattern); 4] = [
     ("next-line", Pattern::NextLine),
+    ("adjacent-line", Pattern::AdjacentLine),
     ("stream", Pattern::Stream),
     ("stride", Pattern::Stride),
 ];
@@ -38,12 +39,17 @@ fn one(table: &Table<'_>, line: u32) -> Checked<Prefetcher> {
         let item = table.get(key);
         item.map_or(Ok(default), |item| item.whole(1..=most))
     };
-    if pattern == Pattern::NextLine {
-        for key in ["streams", "after", "max-stride"] {
-            if let Some(item) = table.get(key) {
-                return Err(item.wrong("a prefetcher of next lines follows no streams"));
-            }
+    let follows = matches!(pattern, Pattern::Stream | Pattern::Stride);
+    for key in ["streams", "after", "max-stride"] {
+        if let Some(item) = table.get(key).filter(|_| !follows) {
+            return Err(item.wrong("only prefetchers of streams and strides have this"));
         }
+    }
+    if let Some(item) = table
+        .get("ahead")
+        .filter(|_| pattern == Pattern::AdjacentLine)
+    {
+        return Err(item.wrong("there is one adjacent line"));
     }
     let page = match table.get("page") {
         None => PAGE.max(u64::from(line)),
@@ -60,7 +66,7 @@ fn one(table: &Table<'_>, line: u32) -> Checked<Prefetcher> {
     let most = u32::try_from(page / u64::from(line)).unwrap_or(u32::MAX);
     let longest = match (table.get("max-stride"), pattern) {
         (None, Pattern::Stride) => most,
-        (None, Pattern::Stream | Pattern::NextLine) => ahead,
+        (None, _) => ahead,
         (Some(item), _) => {
             let bytes = item.quantity(&SIZE)?;
             let lines = u32::try_from(bytes / u64::from(line)).unwrap_or(u32::MAX);
@@ -72,12 +78,12 @@ fn one(table: &Table<'_>, line: u32) -> Checked<Prefetcher> {
     };
     Ok(Prefetcher {
         pattern,
-        streams: match pattern {
-            Pattern::NextLine => 0,
-            Pattern::Stream | Pattern::Stride => table.need("streams")?.whole(1..=4096)?,
+        streams: match follows {
+            true => table.need("streams")?.whole(1..=4096)?,
+            false => 0,
         },
         after: match pattern {
-            Pattern::NextLine => 1,
+            Pattern::NextLine | Pattern::AdjacentLine => 1,
             Pattern::Stream => after(table, 2)?,
             Pattern::Stride => after(table, 3)?,
         },

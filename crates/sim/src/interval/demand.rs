@@ -38,6 +38,8 @@ pub(super) struct Lines {
     pub accesses: f64,
     pub lines: f64,
     pub reuse: Reuse,
+    /// Lines from one visit to the next, if they are visited in order.
+    pub step: Option<f64>,
     /// It uses only one set in this many.
     pub skips: f64,
     /// Pages, visits of pages by one instruction, and how it comes back to them.
@@ -154,6 +156,7 @@ impl Demand {
             accesses: 1.0,
             lines: code_lines,
             reuse: Reuse::cyclic(code_lines),
+            step: Some(1.0),
             skips: 1.0,
             pages: 1.0,
             page_visits: 0.0,
@@ -263,6 +266,10 @@ impl Lines {
             accesses: if visits > 0.0 { accesses / visits } else { 1.0 },
             lines,
             reuse: reuse(lines),
+            step: match set.pattern {
+                Pattern::Random => None,
+                Pattern::Stride => Some((stride / line).max(1.0)),
+            },
             skips,
             pages,
             page_visits,

@@ -6,7 +6,7 @@ use super::{
     demand::{Asked, Class, Demand, IDLE, Packed},
     layout::Layout,
     recorded,
-    settle::{Seat, Seats, Speed, cycle, delays, hold, settle},
+    settle::{Pace, Seat, Seats, Speed, cycle, delays, hold, settle},
     traffic::{Running, Traffic},
 };
 use crate::{
@@ -299,7 +299,15 @@ impl Knowledge {
         }
         let held = hold(&self.machine, &self.layout, seats, &speeds);
         for (seat, speed) in seats.seats.iter_mut().zip(&held) {
-            let delays = delays(&self.layout, seat.pu, &seat.asked, &speed.fate, speed.wait);
+            let pace = Pace::of(seat, speed.speed);
+            let delays = delays(
+                &self.layout,
+                seat.pu,
+                &seat.asked,
+                &speed.fate,
+                speed.wait,
+                pace,
+            );
             seat.alone = alone(kind, &seat.asked.demand, busy, &delays, self.layout.line);
         }
         seats.corrections.fill(1.0);
@@ -319,7 +327,9 @@ impl Knowledge {
         let both = seats.seats.iter().zip(settled);
         let members: Vec<_> = both
             .map(|(seat, speed)| {
-                let delays = delays(&self.layout, seat.pu, &seat.asked, &speed.fate, speed.wait);
+                let pace = Pace::of(seat, speed.speed);
+                let (asked, fate) = (&seat.asked, &speed.fate);
+                let delays = delays(&self.layout, seat.pu, asked, fate, speed.wait, pace);
                 (&seat.asked.demand, delays)
             })
             .collect();
@@ -346,7 +356,11 @@ impl Knowledge {
             }];
             let speed = 0.3 / cycle(&self.machine, core);
             let fate = &Traffic::new(&self.layout, &running).fates(&[speed])[0];
-            let delays = delays(&self.layout, pu, asked, fate, 0.0);
+            let pace = Pace {
+                instruction: 1.0 / speed,
+                exposed: 1.0,
+            };
+            let delays = delays(&self.layout, pu, asked, fate, 0.0, pace);
             let kind = self.machine.kind(&self.machine.cores[core]);
             let found = alone(kind, &asked.demand, busy, &delays, self.layout.line);
             self.alone.put(key, found)

@@ -2,7 +2,7 @@
 
 use super::eviction::Shape;
 use crate::{
-    model::{Holds, MachineModel},
+    model::{Holds, MachineModel, Prefetcher},
     units::{Ps, SECOND},
 };
 
@@ -21,6 +21,8 @@ pub(super) struct CacheAt {
     pub holds: Holds,
     /// Its PUs.
     pub pus: Vec<u32>,
+    /// What asks for lines before they are needed.
+    pub prefetchers: Vec<Prefetcher>,
 }
 
 /// A PU.
@@ -69,6 +71,7 @@ impl Layout {
                 latency: if level.level <= 1 { 0 } else { level.latency },
                 holds: level.holds,
                 pus: pus.clone(),
+                prefetchers: level.prefetchers.clone(),
             }));
         }
         let line = machine.caches.first().map_or(64, |level| level.line).max(1);
@@ -162,6 +165,7 @@ fn alike(machine: &MachineModel, caches: &[CacheAt], places: &[(usize, usize)]) 
                 cache.latency,
                 cache.holds,
                 contexts,
+                &cache.prefetchers,
             )
         });
         let own: Vec<_> = own.collect();

@@ -10,6 +10,7 @@ mod demand;
 mod eviction;
 mod knowledge;
 mod layout;
+mod prefetch;
 mod recorded;
 mod reuse;
 mod settle;

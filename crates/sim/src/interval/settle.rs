@@ -28,6 +28,9 @@ const LEAP: f64 = 4.0;
 /// A correction holds for one setting of delays; at others it may promise no more than this, times what the core has.
 const SPARE: f64 = 1.05;
 
+/// Steps in which the pace is found that goes with its own delays.
+const HALVINGS: usize = 20;
+
 /// The first guess of a channel's use is at most this.
 const GUESS: f64 = 0.9;
 
@@ -104,8 +107,34 @@ fn steps<'a>(
     })
 }
 
+/// How a thread goes on, as far as prefetchers are concerned: they have the more time the slower it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// Picoseconds for an instruction.
+    pub instruction: f64,
+    /// The part of a miss that holds it up.
+    pub exposed: f64,
+}
+
+impl Pace {
+    /// Of a thread at a speed, in instructions a picosecond.
+    pub fn of(seat: &Seat, speed: f64) -> Self {
+        Self {
+            instruction: 1.0 / speed,
+            exposed: seat.alone.exposed.last().copied().unwrap_or(1.0),
+        }
+    }
+}
+
 /// The delays of a thread's accesses.
-pub(super) fn delays(layout: &Layout, pu: usize, asked: &Asked, fate: &Fate, wait: f64) -> Delays {
+pub(super) fn delays(
+    layout: &Layout,
+    pu: usize,
+    asked: &Asked,
+    fate: &Fate,
+    wait: f64,
+    pace: Pace,
+) -> Delays {
     let at = &layout.pus[pu];
     let demand = &asked.demand;
     let (data_memory, code_memory) = memory_times(layout, pu, asked, fate, wait);
@@ -130,8 +159,28 @@ pub(super) fn delays(layout: &Layout, pu: usize, asked: &Asked, fate: &Fate, wai
         });
         delays.collect()
     };
+    let mut load = along(&at.data, &fate.data, demand.accesses(), data_memory);
+    for prefetched in &fate.prefetched {
+        // What was asked for too late is waited for as long as it still takes.
+        let behind = at.data[prefetched.step + 1..].iter();
+        let rest: f64 = behind.map(|its| layout.caches[*its].latency as f64).sum();
+        let rest = rest + data_memory;
+        let between = pace.instruction / prefetched.visits.max(1e-30);
+        let lead = prefetched.cover.lead(between, pace.exposed * rest);
+        let late = (rest - lead).max(0.0);
+        let lines = prefetched.lines / demand.accesses().max(1e-30);
+        // They hit the cache to which they were brought.
+        let place = prefetched.step.saturating_sub(1);
+        let delay = &mut load[place];
+        if prefetched.step == 0 && late > 0.0 {
+            let chance = (delay.chance + lines).min(1.0);
+            delay.time *= delay.chance / chance.max(1e-30);
+            delay.chance = chance;
+        }
+        delay.time += late * (lines / delay.chance.max(1e-30)).min(1.0);
+    }
     Delays {
-        load: along(&at.data, &fate.data, demand.accesses(), data_memory),
+        load,
         fetch: along(&at.fetch, &fate.fetch, demand.fetches(), code_memory),
         walk: Delay {
             chance: (fate.tlb / demand.accesses().max(1e-30)).min(1.0),
@@ -142,10 +191,23 @@ pub(super) fn delays(layout: &Layout, pu: usize, asked: &Asked, fate: &Fate, wai
 
 /// What a miss of each cache costs a thread: of its loads by one instruction, hidden as far as it hides them, since
 /// nothing waits for stores; and of its code.
-fn costs(layout: &Layout, seat: &Seat, fate: &Fate, wait: f64) -> Vec<(usize, f64, f64)> {
+fn costs(
+    layout: &Layout,
+    seat: &Seat,
+    fate: &Fate,
+    wait: f64,
+    speed: f64,
+) -> Vec<(usize, f64, f64)> {
     let at = &layout.pus[seat.pu];
     let loads = seat.asked.demand.loads();
-    let delays = delays(layout, seat.pu, &seat.asked, fate, wait);
+    let delays = delays(
+        layout,
+        seat.pu,
+        &seat.asked,
+        fate,
+        wait,
+        Pace::of(seat, speed),
+    );
     let mut costs: Vec<(usize, f64, f64)> = Vec::with_capacity(at.data.len() + at.fetch.len() + 1);
     for (step, cache) in at.data.iter().enumerate() {
         costs.push((*cache, loads * seat.alone.further(&delays, step), 0.0));
@@ -203,6 +265,8 @@ fn iterate(
     let mut result = vec![Speed::default(); seats.len()];
     let mut traffic = Traffic::new(layout, &running);
     let mut last = Vec::new();
+    // By how much each is slower than it would be with the core to itself and a right formula.
+    let mut slower = vec![1.0; seats.len()];
     let shared: Vec<Sharers<'_>> = cores
         .iter()
         .map(|core| {
@@ -221,7 +285,13 @@ fn iterate(
             let mut own = Vec::with_capacity(core.seats.len());
             for seat in &core.seats {
                 let demand = &seat.asked.demand;
-                let delays = delays(layout, seat.pu, &seat.asked, &fates[at], waits[at]);
+                let delays = match held {
+                    true => {
+                        let pace = Pace::of(seat, speeds[at]);
+                        delays(layout, seat.pu, &seat.asked, &fates[at], waits[at], pace)
+                    }
+                    false => own_delays(layout, seat, &fates[at], waits[at], (cycle, slower[at])),
+                };
                 let loads = demand.ops[Op::Load as usize] * delays.of_load() / cycle;
                 let fetches = demand.fetches() * delays.of_fetch() / cycle;
                 let held_up = seat.alone.held_up(&delays) * demand.ops[Op::Load as usize];
@@ -242,6 +312,7 @@ fn iterate(
             for (step, speed) in shared.into_iter().enumerate() {
                 result[first + step].contention = (1.0 / speed - own[step]).max(0.0);
                 result[first + step].fp_busy = fp_busy;
+                slower[first + step] = 1.0 / (speed * own[step]);
                 let speed = speed / cycle;
                 formula[first + step] = speed;
                 if held {
@@ -260,11 +331,48 @@ fn iterate(
     let speeds = if held { formula } else { speeds };
     let seats = seats.iter().zip(last.into_iter().zip(speeds));
     for (result, (seat, (fate, speed))) in result.iter_mut().zip(seats) {
-        result.costs = costs(layout, seat, &fate, result.wait);
+        result.costs = costs(layout, seat, &fate, result.wait, speed);
         result.fate = fate;
         result.speed = speed;
     }
     result
+}
+
+/// The delays of a thread at the pace that these delays leave it, on a core with cycles of `cycle` picoseconds where others
+/// make it `slower` by this factor. A slower thread gives prefetchers more time, and so has shorter delays: there is one
+/// such pace.
+fn own_delays(
+    layout: &Layout,
+    seat: &Seat,
+    fate: &Fate,
+    wait: f64,
+    (cycle, slower): (f64, f64),
+) -> Delays {
+    let demand = &seat.asked.demand;
+    let at = |instruction: f64| {
+        let pace = Pace::of(seat, 1.0 / instruction);
+        delays(layout, seat.pu, &seat.asked, fate, wait, pace)
+    };
+    let paced = |delays: &Delays| {
+        let loads = seat.alone.held_up(delays) * demand.ops[Op::Load as usize];
+        let fetches = demand.fetches() * delays.of_fetch();
+        (seat.alone.base * cycle + loads + fetches) * slower
+    };
+    let mut quick = seat.alone.base * cycle * slower;
+    let mut delays = at(quick);
+    if fate.prefetched.is_empty() {
+        return delays;
+    }
+    let mut slow = paced(&delays);
+    for _ in 0..HALVINGS {
+        let middle = (quick + slow) / 2.0;
+        delays = at(middle);
+        match paced(&delays) > middle {
+            true => quick = middle,
+            false => slow = middle,
+        }
+    }
+    delays
 }
 
 /// How long each thread's transfers wait for the channel of its memory, and by how much that changed. `queues` are the

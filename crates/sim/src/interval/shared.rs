@@ -214,6 +214,7 @@ mod tests {
             accesses: 1.0,
             lines: number,
             reuse: Reuse::random(number),
+            step: None,
             skips: 1.0,
             pages: 1.0,
             page_visits: 0.0,

@@ -6,6 +6,7 @@ use super::{
     demand::{Demand, Owner},
     eviction::{Shape, Visitor, misses},
     layout::{LEVELS, Layout},
+    prefetch::{Cover, cover},
     reuse::{Point, Reuse},
 };
 use std::collections::BTreeMap;
@@ -34,9 +35,24 @@ pub(super) struct Fate {
     /// By how much longer than from its own memory they take that no cache is in common for, by one instruction, in
     /// picoseconds.
     pub farther: f64,
+    /// Lines from memory that prefetchers ask for in time, or a little late.
+    pub prefetched: Vec<Prefetched>,
     /// Lines that it would find again in each cache of its path, and how fast it would visit them: visits by one
     /// instruction that hit.
     pub kept: Vec<Kept>,
+}
+
+/// Lines that come from memory and are asked for before they are needed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Prefetched {
+    /// The place of the cache to which they go on the path of the data.
+    pub step: usize,
+    /// How many, by one instruction.
+    pub lines: f64,
+    /// Visits of this sort by one instruction.
+    pub visits: f64,
+    /// What prefetchers do for these.
+    pub cover: Cover,
 }
 
 /// What a thread has in a cache when it has run there for long.
@@ -68,6 +84,9 @@ struct Flow {
     /// Visits by one instruction that reach the next level.
     visits: f64,
     reuse: Reuse,
+    /// What prefetchers do for it, and the place of their cache on its path.
+    cover: Cover,
+    step: usize,
 }
 
 /// Visitors of one cache or TLB, and what they last missed there. Only the proportions of their speeds matter: while these
@@ -153,6 +172,8 @@ impl<'a> Traffic<'a> {
                 lines: at,
                 visits: lines.visits,
                 reuse: lines.reuse.clone(),
+                cover: Cover::default(),
+                step: 0,
             }));
         }
         let mut groups: Vec<BTreeMap<(Owner, usize, usize), Group>> = Vec::new();
@@ -195,6 +216,7 @@ impl<'a> Traffic<'a> {
             let lines = &running[flow.thread].demand.lines[flow.lines];
             flow.visits = lines.visits;
             flow.reuse = lines.reuse.clone();
+            flow.cover = Cover::default();
         }
         let flows = &mut self.flows;
         let lines_of = |flow: &Flow| &running[flow.thread].demand.lines[flow.lines];
@@ -234,6 +256,15 @@ impl<'a> Traffic<'a> {
             let known = &mut self.known[number];
             known.update(cache.shape, visitors);
             let found = known.visitors.iter().zip(&known.missed);
+            if !cache.prefetchers.is_empty() {
+                let members = groups.iter().zip(&known.missed);
+                let members = members.flat_map(|(group, missed)| {
+                    let members = group.members.iter();
+                    members.map(|at| (*at, missed.ratio))
+                });
+                let members: Vec<(usize, f64)> = members.collect();
+                cover_flows(layout, running, (number, &members), flows, speeds);
+            }
             for (group, (visitor, missed)) in groups.iter().zip(found) {
                 let ratio = missed.ratio;
                 for at in &group.members {
@@ -276,7 +307,7 @@ impl<'a> Traffic<'a> {
                     } else {
                         &mut fate.data
                     };
-                    counts[cache.level] += gone;
+                    counts[cache.level] += gone * (1.0 - flow.cover.share);
                     flow.visits = gone;
                     flow.reuse = missed.rest.clone();
                 }
@@ -288,12 +319,62 @@ impl<'a> Traffic<'a> {
             // A line goes back if anything wrote to it while it was there.
             let stay = lines.visits * lines.accesses / flow.visits.max(1e-30);
             let dirty = 1.0 - (1.0 - lines.written).powf(stay.min(1e9));
-            fate.transfers += flow.visits * (1.0 + dirty);
+            fate.transfers += flow.visits * (1.0 + dirty + flow.cover.wasted);
+            if flow.cover.share > 0.0 {
+                fate.prefetched.push(Prefetched {
+                    step: flow.step,
+                    lines: flow.visits * flow.cover.share,
+                    visits: lines.visits,
+                    cover: flow.cover,
+                });
+            }
         }
         for tlb in &mut self.tlbs {
             tlb.translate(layout, running, speeds, &mut fates);
         }
         fates
+    }
+}
+
+/// Finds out what the prefetchers of a cache do for the flows that come to it, of which these shares miss.
+fn cover_flows(
+    layout: &Layout,
+    running: &[Running<'_>],
+    (number, members): (usize, &[(usize, f64)]),
+    flows: &mut [Flow],
+    speeds: &[f64],
+) {
+    let prefetchers = &layout.caches[number].prefetchers;
+    let lines_of = |flow: &Flow| &running[flow.thread].demand.lines[flow.lines];
+    let rate = |(at, ratio): &(usize, f64)| {
+        let flow = &flows[*at];
+        let missed = flow.visits * ratio * (1.0 - flow.cover.share);
+        missed * speeds[flow.thread]
+    };
+    let strays = members.iter().filter(|(at, _)| {
+        let lines = lines_of(&flows[*at]);
+        !lines.code && lines.step.is_none()
+    });
+    let strays: f64 = strays.map(rate).sum();
+    let rates: Vec<f64> = members.iter().map(rate).collect();
+    for ((at, _), rate) in members.iter().zip(rates) {
+        let flow = &mut flows[*at];
+        let who = &running[flow.thread];
+        let lines = &who.demand.lines[flow.lines];
+        let step = layout.pus[who.pu]
+            .data
+            .iter()
+            .position(|its| *its == number);
+        let Some(step) = step.filter(|_| !lines.code) else {
+            continue;
+        };
+        let found = cover(prefetchers, lines, layout.line, strays / rate.max(1e-30));
+        if found.share > flow.cover.share {
+            let wasted = flow.cover.wasted.max(found.wasted);
+            (flow.cover, flow.step) = (Cover { wasted, ..found }, step);
+        } else {
+            flow.cover.wasted = flow.cover.wasted.max(found.wasted);
+        }
     }
 }
 

@@ -305,7 +305,7 @@ impl Memory {
             (flags, absent) = (0, usize::MAX);
         }
         if !hit {
-            beyond += self.from_memory(&claim, miss.at + beyond, counters);
+            beyond += self.fetch_line(&claim, miss.at + beyond, counters);
         }
         self.write_back_all(&gone, miss.at + beyond, counters);
         if learning != [None; 3] && miss.access != Access::Fetch {
@@ -340,7 +340,7 @@ impl Memory {
     }
 
     /// A line comes from memory. Returns how long that takes from `at` on.
-    fn from_memory(&mut self, claim: &Claim, at: Ps, counters: &mut Counters) -> Ps {
+    fn fetch_line(&mut self, claim: &Claim, at: Ps, counters: &mut Counters) -> Ps {
         counters.bus_transactions += 1;
         let wait = self.channels[claim.home].request(at);
         // What was dirty comes from where it was, not only from its memory.
@@ -459,7 +459,7 @@ impl Memory {
         }
         counters.prefetches += 1;
         if !hit {
-            at += self.from_memory(&claim, at, counters);
+            at += self.fetch_line(&claim, at, counters);
         }
         self.write_back_all(&gone, at, counters);
         Some(at)

@@ -85,9 +85,13 @@ impl Unit {
     fn learn(&mut self, need: Need, wanted: &mut Vec<Want>) {
         self.needs += 1;
         let page = need.line >> self.page_bits;
-        if self.model.pattern == Pattern::NextLine {
-            self.ask(page, need.line, 1, 1, wanted);
-            return;
+        match self.model.pattern {
+            Pattern::NextLine => return self.ask(page, need.line, 1, 1, wanted),
+            Pattern::AdjacentLine => {
+                let other = if need.line.is_multiple_of(2) { 1 } else { -1 };
+                return self.ask(page, need.line, other, 1, wanted);
+            }
+            Pattern::Stream | Pattern::Stride => {}
         }
         let known = self.trackers.iter().position(|its| its.page == page);
         let Some(place) = known else {
@@ -111,7 +115,7 @@ impl Unit {
         let stride = match self.model.pattern {
             // Lines of a stream may be needed out of order, and some not at all: only the direction counts.
             Pattern::Stream => stride.signum(),
-            Pattern::Stride | Pattern::NextLine => stride,
+            _ => stride,
         };
         if tracker.stride == stride {
             tracker.seen += 1;
@@ -262,6 +266,12 @@ mod tests {
     fn the_next_line_of_the_page_is_asked_for() {
         let mut unit = unit(Pattern::NextLine, 1, 1);
         assert_eq!(asked(&mut unit, &[5, 62, 63]), [vec![6], vec![63], vec![]]);
+    }
+
+    #[test]
+    fn the_other_line_of_a_pair_is_asked_for() {
+        let mut unit = unit(Pattern::AdjacentLine, 1, 1);
+        assert_eq!(asked(&mut unit, &[4, 5, 64]), [[5], [4], [65]]);
     }
 
     #[test]

@@ -167,6 +167,7 @@ fn a_line_that_another_core_has_written_is_asked_of_it() {
 fn prefetcher() -> impl Strategy<Value = Prefetcher> {
     let pattern = prop_oneof![
         Just(Pattern::NextLine),
+        Just(Pattern::AdjacentLine),
         Just(Pattern::Stream),
         Just(Pattern::Stride)
     ];
@@ -175,7 +176,11 @@ fn prefetcher() -> impl Strategy<Value = Prefetcher> {
             pattern,
             streams,
             after,
-            ahead,
+            ahead: if pattern == Pattern::AdjacentLine {
+                1
+            } else {
+                ahead
+            },
             longest,
             page: 1024,
             under_way,
