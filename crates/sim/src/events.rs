@@ -21,7 +21,7 @@ pub struct Deed {
 pub type Read = fn(&Deed) -> u64;
 
 /// Every event: its name, what it counts, and where that is read.
-pub const EVENTS: [(&str, &str, Read); 25] = [
+pub const EVENTS: [(&str, &str, Read); 26] = [
     (
         "CYCLES",
         "cycles of the core while the thread was on it",
@@ -84,6 +84,9 @@ pub const EVENTS: [(&str, &str, Read); 25] = [
     ),
     ("BUS_TRANSACTIONS", "lines moved to or from memory", |d| {
         d.counters.bus_transactions
+    }),
+    ("PREFETCHES", "lines that prefetchers brought", |d| {
+        d.counters.prefetches
     }),
     (
         "MEMORY_CYCLES",

@@ -250,11 +250,14 @@ fn prefetchers_save_as_much_as_at_the_cycle_level() {
         let places: Vec<u32> = (0..threads.len() as u32).map(|core| 2 * core).collect();
         let speeds = |machine| {
             let both = both(machine, &workload, &places, 400_000_000, 200_000_000);
+            let [exact, ours] = both
+                .each_ref()
+                .map(|counters| counters[0].prefetches as f64);
+            near(ours, exact, 0.15, &format!("prefetches of {threads:?}"));
             both.map(|counters| counters[0].instructions() as f64)
         };
         let [exact, ours] = speeds(&machine);
         let [without, _] = speeds(&plain);
-        println!("{threads:?}: {} {}", ours / exact, exact / without);
         near(ours, exact, 0.15, &format!("{threads:?}"));
         // Of the fourth mix, half of the lines come in order.
         assert_eq!(exact > 3.0 * without, ![2, 3].contains(&threads[0]));

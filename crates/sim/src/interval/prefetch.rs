@@ -71,14 +71,25 @@ fn one(prefetcher: &Prefetcher, lines: &Lines, line: f64, strays: f64) -> Cover 
         Pattern::Stream | Pattern::Stride => (0.0, 0.0, 0.0),
     };
     // Between two visits, misses without a pattern begin to track other pages: with too many of them this one is forgotten.
-    let forgotten = match prefetcher.pattern {
-        Pattern::NextLine | Pattern::AdjacentLine => 0.0,
+    // What was asked for before that comes all the same; then the pattern has to show again.
+    let remembered = match prefetcher.pattern {
+        Pattern::NextLine | Pattern::AdjacentLine => 1.0,
         Pattern::Stream | Pattern::Stride => {
-            (strays / (1.0 + strays)).powi(prefetcher.streams.min(1 << 16) as i32)
+            let forgotten = (strays / (1.0 + strays)).powf(f64::from(prefetcher.streams));
+            let kept = (1.0 - forgotten).max(1e-9);
+            // Visits until one more than this many in a row were remembered (a run of successes; Feller, An Introduction to
+            // Probability Theory, XIII.7).
+            let run = f64::from(prefetcher.after) - 1.0;
+            let learning = match forgotten < 1e-9 {
+                true => 1.0 + run,
+                false => 1.0 + (kept.powf(-run) - 1.0) / forgotten,
+            };
+            let followed = 1.0 / forgotten.max(1e-9) + ahead;
+            followed / (followed + learning)
         }
     };
     Cover {
-        share: share * (1.0 - forgotten).powi(prefetcher.after.min(256) as i32),
+        share: share * remembered,
         ahead,
         wasted,
     }

@@ -21,6 +21,7 @@ pub(super) struct Tally {
     tlb: f64,
     coherence: f64,
     transfers: f64,
+    prefetches: f64,
 }
 
 impl Tally {
@@ -40,6 +41,7 @@ impl Tally {
         self.tlb += fate.tlb * done;
         self.coherence += fate.coherence * done;
         self.transfers += fate.transfers * done;
+        self.prefetches += fate.prefetches * done;
         for level in 0..LEVELS {
             self.fetch[level] += fate.fetch[level] * done;
             self.data[level] += fate.data[level] * done;
@@ -98,8 +100,7 @@ impl Tally {
             tlb_misses: whole(&mut self.tlb),
             coherence_misses: whole(&mut self.coherence),
             bus_transactions: whole(&mut self.transfers),
-            // Its misses include those that prefetchers save: these are in the correction of what a thread does alone.
-            prefetches: 0,
+            prefetches: whole(&mut self.prefetches),
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Fate {
     pub farther: f64,
     /// Lines from memory that prefetchers ask for in time, or a little late.
     pub prefetched: Vec<Prefetched>,
+    /// Lines that prefetchers bring by one instruction, from memory or not.
+    pub prefetches: f64,
     /// Lines that it would find again in each cache of its path, and how fast it would visit them: visits by one
     /// instruction that hit.
     pub kept: Vec<Kept>,
@@ -308,6 +310,10 @@ impl<'a> Traffic<'a> {
                         &mut fate.data
                     };
                     counts[cache.level] += gone * (1.0 - flow.cover.share);
+                    let path = &layout.pus[running[flow.thread].pu].data;
+                    if !lines.code && path.get(flow.step) == Some(&number) {
+                        fate.prefetches += gone * (flow.cover.share + flow.cover.wasted);
+                    }
                     flow.visits = gone;
                     flow.reuse = missed.rest.clone();
                 }
