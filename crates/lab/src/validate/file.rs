@@ -44,8 +44,10 @@ pub struct Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Walk {
-    /// Line after line: a TLB entry serves all lines of a page.
+    /// All lines of a page, in an order that prefetchers do not know; then the next page. A TLB entry serves all of them.
     Lines,
+    /// In order, with the same distance from each to the next: prefetchers may follow.
+    Steps,
     /// Page after page: each load needs another TLB entry.
     Pages,
     /// At random.
@@ -72,6 +74,8 @@ pub struct Latency {
     pub bytes: u64,
     /// In which order.
     pub walk: Walk,
+    /// From each load to the next, in bytes, if they go in steps.
+    pub step: Option<u64>,
     /// How long it takes.
     pub time: Range,
     /// In which unit.

@@ -26,6 +26,8 @@ const WORD: u64 = 8;
 /// Probes on one machine.
 pub struct Probe<'a> {
     machine: &'a Arc<MachineModel>,
+    /// The same without prefetchers.
+    plain: Arc<MachineModel>,
     /// The length of a cycle.
     cycle: Ps,
 }
@@ -50,8 +52,13 @@ struct Done {
 impl<'a> Probe<'a> {
     /// Probes on the first core of a machine.
     pub fn new(machine: &'a Arc<MachineModel>) -> Self {
+        let mut plain = MachineModel::clone(machine);
+        for cache in &mut plain.caches {
+            cache.prefetchers.clear();
+        }
         Self {
             machine,
+            plain: Arc::new(plain),
             cycle: cycle(machine),
         }
     }
@@ -62,17 +69,23 @@ impl<'a> Probe<'a> {
     /// See [`Unfinished`].
     pub fn chase(&self, bytes: u64, walk: Walk) -> Result<f64, Unfinished> {
         let page = self.machine.tlb.map_or(4096, |tlb| tlb.page);
-        let (pattern, stride) = match walk {
-            Walk::Lines => (Pattern::Stride, self.line()),
+        let (machine, pattern, stride) = match walk {
+            // Without prefetchers, any order is one that they do not know.
+            Walk::Lines | Walk::Steps => (&self.plain, Pattern::Stride, self.line()),
             // And another line of each page.
-            Walk::Pages => (Pattern::Stride, page + self.line()),
-            Walk::Random => (Pattern::Random, WORD),
+            Walk::Pages => (self.machine, Pattern::Stride, page + self.line()),
+            Walk::Random => (self.machine, Pattern::Random, WORD),
         };
-        let mix = Mix {
-            depends: 1,
-            working_sets: vec![set(bytes, pattern, stride)],
-            ..mix(Op::Load)
-        };
+        let mix = chain(set(bytes, pattern, stride));
+        Ok(self.cycles_each(&self.play_on(machine, mix, &[0])?))
+    }
+
+    /// The same in steps of some bytes.
+    ///
+    /// # Errors
+    /// See [`Unfinished`].
+    pub fn steps(&self, bytes: u64, step: u64) -> Result<f64, Unfinished> {
+        let mix = chain(set(bytes, Pattern::Stride, step));
         Ok(self.cycles_each(&self.play(mix, &[0])?))
     }
 
@@ -149,8 +162,17 @@ impl<'a> Probe<'a> {
         u64::from(lines.max().unwrap_or(64))
     }
 
-    /// A thread of this mix on each PU, from when caches have settled on.
     fn play(&self, mix: Mix, pus: &[u32]) -> Result<Done, Unfinished> {
+        self.play_on(self.machine, mix, pus)
+    }
+
+    /// A thread of this mix on each PU, from when caches have settled on.
+    fn play_on(
+        &self,
+        machine: &Arc<MachineModel>,
+        mix: Mix,
+        pus: &[u32],
+    ) -> Result<Done, Unfinished> {
         let endless = Step::Compute {
             mix: 0,
             instructions: u64::MAX,
@@ -175,7 +197,7 @@ impl<'a> Probe<'a> {
                 }],
             }],
         };
-        let machine = Arc::clone(self.machine);
+        let machine = Arc::clone(machine);
         let scheduler = SchedulerModel::default();
         let mut system = System::new(machine, Arc::new(workload), scheduler, 1);
         begin_at(&mut system, pus)?;
@@ -207,6 +229,15 @@ fn mix(op: Op) -> Mix {
         shares,
         code_bytes: 256,
         ..Mix::default()
+    }
+}
+
+/// Loads each of which needs the one before.
+fn chain(of: WorkingSet) -> Mix {
+    Mix {
+        depends: 1,
+        working_sets: vec![of],
+        ..mix(Op::Load)
     }
 }
 
