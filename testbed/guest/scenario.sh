@@ -40,11 +40,12 @@ settle() {
     said "settle $1"
 }
 
-# Says how a background job ended.
+# Says how a background job ended, and what it said.
 ended() {
     wait "$1"
     echo "{\"ended\":\"$2\",\"status\":$?}"
     said "ended $2"
+    [ ! -f /tmp/said ] || sed 's/^/    /' /tmp/said >&2
 }
 
 # Prints what the run left behind.

@@ -208,9 +208,9 @@ impl Run {
             assert_eq!(
                 task.allowed,
                 allowed,
-                "{}, {label}: mask of {line:?}, last period {:#}",
+                "{}, {label}: mask of {line:?}; in the last periods: {}\n{look:#?}",
                 self.name,
-                self.periods.last().unwrap_or(&Value::Null)["moves"]
+                self.seen(line.tid, self.periods.len())
             );
         }
     }
