@@ -24,8 +24,8 @@ impl Cover {
     }
 }
 
-/// What the prefetchers of a cache do for visits of lines, of which `rate` miss there for each miss elsewhere in `strays`,
-/// that is to pages without a pattern.
+/// What the prefetchers of a cache do for a thread's visits of some lines. `line` is the length of a line in bytes. For each
+/// miss of these visits there are `strays` misses of others that follow no pattern: each begins to track its page.
 pub(super) fn cover(prefetchers: &[Prefetcher], lines: &Lines, line: f64, strays: f64) -> Cover {
     let each = prefetchers.iter().map(|its| one(its, lines, line, strays));
     // Where several ask for a line, the one counts that saves most.

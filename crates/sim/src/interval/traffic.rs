@@ -342,7 +342,8 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// Finds out what the prefetchers of a cache do for the flows that come to it, of which these shares miss.
+/// Finds out what the prefetchers of a cache do for the flows that come to it. `members` are these flows, each with the share
+/// of its visits that miss.
 fn cover_flows(
     layout: &Layout,
     running: &[Running<'_>],
@@ -375,12 +376,11 @@ fn cover_flows(
             continue;
         };
         let found = cover(prefetchers, lines, layout.line, strays / rate.max(1e-30));
-        if found.share > flow.cover.share {
-            let wasted = flow.cover.wasted.max(found.wasted);
-            (flow.cover, flow.step) = (Cover { wasted, ..found }, step);
-        } else {
-            flow.cover.wasted = flow.cover.wasted.max(found.wasted);
+        let wasted = flow.cover.wasted.max(found.wasted);
+        if found.share > flow.cover.share || flow.cover == Cover::default() {
+            (flow.cover, flow.step) = (found, step);
         }
+        flow.cover.wasted = wasted;
     }
 }
 
