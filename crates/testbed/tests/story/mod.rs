@@ -182,9 +182,10 @@ impl Run {
             };
             let _ = writeln!(
                 text,
-                "\n  period {}: {}\n    released {:?}\n    moved {:?}\n    remarks {} {}",
+                "\n  period {}: {}\n    origins {}\n    released {:?}\n    moved {:?}\n    remarks {} {}",
                 period["number"],
                 sample.unwrap_or(&Value::Null),
+                period["observation"]["origins"],
                 of_thread(&period["plan"]["released"]),
                 of_thread(&period["moves"]),
                 period["remarks"],
