@@ -13,6 +13,8 @@ const WORDS: usize = 256;
 #[derive(Clone, Copy)]
 pub struct Visible {
     words: [u64; WORDS],
+    /// How many of them the kernel has written.
+    written: usize,
 }
 
 impl Visible {
@@ -35,13 +37,16 @@ impl Visible {
             let error = std::io::Error::last_os_error();
             return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
         }
-        Ok(Self { words })
+        let written = usize::try_from(length).unwrap_or(0) / size_of::<u64>();
+        Ok(Self { words, written })
     }
 
     /// The words up to the last PU, at least one.
     pub fn words(&self) -> &[u64] {
-        let last = self.words.iter().rposition(|word| *word != 0);
-        &self.words[..=last.unwrap_or(0)]
+        let written = self.words[..self.written].iter();
+        let last = written.rev().position(|word| *word != 0);
+        let end = last.map_or(1, |zeros| self.written - zeros);
+        &self.words[..end]
     }
 
     /// A number by which a change is noticed.

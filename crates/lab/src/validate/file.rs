@@ -46,8 +46,8 @@ pub struct Source {
 pub enum Walk {
     /// All lines of a page, in an order that prefetchers do not know; then the next page. A TLB entry serves all of them.
     Lines,
-    /// In order, with the same distance from each to the next: prefetchers may follow.
-    Steps,
+    /// In order, this many bytes from each load to the next: prefetchers may follow.
+    Steps(u64),
     /// Page after page: each load needs another TLB entry.
     Pages,
     /// At random.
@@ -74,8 +74,6 @@ pub struct Latency {
     pub bytes: u64,
     /// In which order.
     pub walk: Walk,
-    /// From each load to the next, in bytes, if they go in steps.
-    pub step: Option<u64>,
     /// How long it takes.
     pub time: Range,
     /// In which unit.

@@ -73,16 +73,9 @@ struct Wanted {
     by: Measure,
 }
 
-/// In which order a chain of loads goes through memory.
-#[derive(Debug, Clone, Copy)]
-enum Order {
-    Walk(Walk),
-    Steps(u64),
-}
-
 /// What a probe does.
 enum Measure {
-    Load(u64, Order, Unit),
+    Load(u64, Walk, Unit),
     Dependent(Op),
     Independent(Op),
     Read(u64, Threads),
@@ -136,13 +129,12 @@ fn wanted(measurements: &Measurements) -> Vec<Wanted> {
         // In order of lines, a level costs what the file says; else TLB and caches come together.
         let kind = match one.walk {
             Walk::Lines => Kind::Input,
-            Walk::Pages | Walk::Random | Walk::Steps => Kind::Prediction,
+            Walk::Pages | Walk::Random | Walk::Steps(_) => Kind::Prediction,
         };
-        let order = one.step.map_or(Order::Walk(one.walk), Order::Steps);
-        let by = Measure::Load(one.bytes, order, one.unit);
-        let what = match one.step {
-            Some(step) => format!("load: {}, +{step} B", one.of),
-            None => format!("load: {}", one.of),
+        let by = Measure::Load(one.bytes, one.walk, one.unit);
+        let what = match one.walk {
+            Walk::Steps(step) => format!("load: {}, +{step} B", one.of),
+            Walk::Lines | Walk::Pages | Walk::Random => format!("load: {}", one.of),
         };
         add(what, unit, one.time, kind, &one.source, by);
     }
@@ -194,16 +186,8 @@ fn wanted(measurements: &Measurements) -> Vec<Wanted> {
 impl Measure {
     fn on(&self, probe: &Probe<'_>) -> Result<f64, Unfinished> {
         match *self {
-            Self::Load(bytes, order, unit) => {
-                let cycles = match order {
-                    Order::Walk(walk) => probe.chase(bytes, walk),
-                    Order::Steps(step) => probe.steps(bytes, step),
-                }?;
-                Ok(match unit {
-                    Unit::Cycles => cycles,
-                    Unit::Ns => probe.nanoseconds(cycles),
-                })
-            }
+            Self::Load(bytes, walk, Unit::Cycles) => probe.chase(bytes, walk),
+            Self::Load(bytes, walk, Unit::Ns) => Ok(probe.nanoseconds(probe.chase(bytes, walk)?)),
             Self::Dependent(op) => probe.latency(op),
             Self::Independent(op) => probe.every(op),
             Self::Read(bytes, threads) => Ok(probe.bandwidth(bytes, threads)? * 1e-9),
@@ -224,14 +208,6 @@ mod tests {
             perch_sim::config::find_machine(name).unwrap();
             let measurements = Measurements::of(name).unwrap();
             let wanted = wanted(&measurements);
-            for one in &measurements.latencies {
-                assert_eq!(
-                    one.walk == Walk::Steps,
-                    one.step.is_some(),
-                    "{name}, {}",
-                    one.of
-                );
-            }
             for one in &wanted {
                 let [least, most] = one.measured;
                 assert!(0.0 < least && least <= most, "{name}, {}", one.what);

@@ -71,22 +71,18 @@ impl<'a> Probe<'a> {
         let page = self.machine.tlb.map_or(4096, |tlb| tlb.page);
         let (machine, pattern, stride) = match walk {
             // Without prefetchers, any order is one that they do not know.
-            Walk::Lines | Walk::Steps => (&self.plain, Pattern::Stride, self.line()),
+            Walk::Lines => (&self.plain, Pattern::Stride, self.line()),
+            Walk::Steps(step) => (self.machine, Pattern::Stride, step),
             // And another line of each page.
             Walk::Pages => (self.machine, Pattern::Stride, page + self.line()),
             Walk::Random => (self.machine, Pattern::Random, WORD),
         };
-        let mix = chain(set(bytes, pattern, stride));
+        let mix = Mix {
+            depends: 1,
+            working_sets: vec![set(bytes, pattern, stride)],
+            ..mix(Op::Load)
+        };
         Ok(self.cycles_each(&self.play_on(machine, mix, &[0])?))
-    }
-
-    /// The same in steps of some bytes.
-    ///
-    /// # Errors
-    /// See [`Unfinished`].
-    pub fn steps(&self, bytes: u64, step: u64) -> Result<f64, Unfinished> {
-        let mix = chain(set(bytes, Pattern::Stride, step));
-        Ok(self.cycles_each(&self.play(mix, &[0])?))
     }
 
     /// Nanoseconds of a number of cycles.
@@ -229,15 +225,6 @@ fn mix(op: Op) -> Mix {
         shares,
         code_bytes: 256,
         ..Mix::default()
-    }
-}
-
-/// Loads each of which needs the one before.
-fn chain(of: WorkingSet) -> Mix {
-    Mix {
-        depends: 1,
-        working_sets: vec![of],
-        ..mix(Op::Load)
     }
 }
 

@@ -441,7 +441,7 @@ impl Tracker {
             image: stat.image,
             fixed: stat.refuses_affinity(),
             new_mask: None,
-            visible: visible.map(|visible| visible.digest()),
+            visible: visible.as_ref().map(Visible::digest),
             born,
             awaited: born && self.has_all_records && self.processes.contains_key(&parent),
             new: true,
@@ -450,7 +450,7 @@ impl Tracker {
             looked: None,
         };
         let mut switches = None;
-        match visible.filter(|_| shown) {
+        match visible.as_ref().filter(|_| shown) {
             Some(visible) => thread.new_mask = Some(visible.pus()),
             None => {
                 let Ok(status) = self.reader.status(pid, tid) else {

@@ -311,7 +311,10 @@ impl<'a> Traffic<'a> {
                     };
                     counts[cache.level] += gone * (1.0 - flow.cover.share);
                     let path = &layout.pus[running[flow.thread].pu].data;
-                    if !lines.code && path.get(flow.step) == Some(&number) {
+                    if !cache.prefetchers.is_empty()
+                        && !lines.code
+                        && path.get(flow.step) == Some(&number)
+                    {
                         fate.prefetches += gone * (flow.cover.share + flow.cover.wasted);
                     }
                     flow.visits = gone;

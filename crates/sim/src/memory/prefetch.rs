@@ -64,9 +64,9 @@ pub(super) struct Prefetch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Want {
     pub line: u64,
-    /// So many lines may be under way before it.
+    /// It is not asked for while this many lines are under way.
     pub under_way: u32,
-    /// So long may the queue for memory be, in lines.
+    /// Nor while this many lines wait for memory.
     pub backlog: u32,
 }
 
@@ -182,7 +182,7 @@ impl Prefetch {
         })
     }
 
-    /// Learns from a need. Returns the lines to ask for, in this order; they are to be given back.
+    /// Learns from a need. Returns the lines to ask for, in this order. [`Self::give_back`] takes the list.
     pub fn learn(&mut self, need: Need) -> Vec<Want> {
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.clear();
