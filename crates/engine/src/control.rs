@@ -31,8 +31,10 @@ const LINGER_OBSERVATIONS: u64 = 3;
 pub(crate) struct Taken {
     /// Masks and programs.
     pub noticed: Vec<Noticed>,
-    /// Processes that were not known before.
+    /// Processes that were not known before, or of which no thread had been sampled.
     pub processes: Vec<ProcessId>,
+    /// Processes that were not known before and of which no thread is sampled yet.
+    pub unsampled: Vec<ProcessId>,
     /// Threads that were seen first, and whose masks no process has set.
     pub seen: Vec<ThreadId>,
     /// Processes of which no thread is left.
@@ -75,6 +77,8 @@ pub(crate) struct Control {
     /// The PUs to which interrupts may be sent.
     irq_pus: PuSet,
     pub processes: BTreeMap<i32, ProcessId>,
+    /// Those of which no thread has been sampled yet, each with the observation that told of it.
+    unsampled: BTreeMap<i32, u64>,
     departing: VecDeque<Departing>,
     characteriser: Characteriser,
     /// Number of decisions that were requested so far.
@@ -112,6 +116,7 @@ impl Control {
             irq_pus: PuSet::new(),
             ownership,
             processes: BTreeMap::new(),
+            unsampled: BTreeMap::new(),
             departing: VecDeque::new(),
             characteriser: Characteriser::default(),
             decisions: 0,
@@ -194,12 +199,10 @@ impl Control {
                 .observe(observation, &self.machine_usable, allowed),
             ..Taken::default()
         };
-        let mut pids = FxHashSet::default();
+        let mut pids: FxHashSet<i32> = FxHashSet::default();
         // The observation still lists them, with what they did last.
         let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
-        // Of a process whose first thread has ended only its state tells.
-        let told = observation.processes.iter().map(|state| state.process);
-        let mut processes: Vec<ProcessId> = told.collect();
+        let mut processes = Vec::new();
         let mut own = BTreeMap::new();
         for sample in &observation.threads {
             let (id, pid) = (sample.info.id, sample.info.pid);
@@ -219,23 +222,59 @@ impl Control {
             let noticed = self.ownership.learn(*id, pid, mask, allowed);
             taken.noticed.extend(noticed);
         }
-        for process in processes {
-            if self.processes.insert(process.pid, process) != Some(process) {
-                taken.processes.push(process);
-            }
-        }
+        let sampled: FxHashSet<i32> = own.values().copied().collect();
+        self.take_in_processes(observation, processes, &sampled, &mut taken);
         if let Some(dry_run) = &mut self.dry_run {
             observation.ended.iter().for_each(|thread| {
                 dry_run.bound.remove(thread);
             });
         }
         if !observation.ended.is_empty() {
+            pids.extend(self.unsampled.keys());
             taken.ended = self.part_with(&pids, observation.at);
         }
         taken.seen = self.ownership.take_seen();
         self.departed(observation.at, &mut taken);
         self.observations += 1;
         taken
+    }
+
+    /// Takes in the processes that are told of, and those whose first threads were sampled, or were until they ended.
+    fn take_in_processes(
+        &mut self,
+        observation: &Observation,
+        first_sampled: Vec<ProcessId>,
+        sampled: &FxHashSet<i32>,
+        taken: &mut Taken,
+    ) {
+        // Of a process whose first thread has ended only its state tells. It may be told before its threads are sampled,
+        // while nothing is known of their masks.
+        let told = observation.processes.iter().map(|state| state.process);
+        for process in told.chain(first_sampled) {
+            let is_new = self.processes.insert(process.pid, process) != Some(process);
+            if is_new && !sampled.contains(&process.pid) {
+                self.unsampled.insert(process.pid, self.observations);
+                taken.unsampled.push(process);
+            } else if is_new {
+                self.unsampled.remove(&process.pid);
+                taken.processes.push(process);
+            }
+        }
+        let unsampled = std::mem::take(&mut self.unsampled);
+        let (now_sampled, unsampled): (BTreeMap<i32, u64>, _) = unsampled
+            .into_iter()
+            .partition(|(pid, _)| sampled.contains(pid));
+        let now_sampled = now_sampled.keys().filter_map(|pid| self.processes.get(pid));
+        taken.processes.extend(now_sampled);
+        self.unsampled = unsampled;
+        let observations = self.observations;
+        self.unsampled
+            .retain(|_, told| *told + LINGER_OBSERVATIONS > observations);
+    }
+
+    /// Whether a thread of this process has been sampled.
+    pub fn is_sampled(&self, pid: i32) -> bool {
+        !self.unsampled.contains_key(&pid)
     }
 
     /// Processes of which no thread is left are known for a while yet.
@@ -449,6 +488,7 @@ impl Control {
         }
         for process in of_target {
             self.processes.remove(&process.pid);
+            self.unsampled.remove(&process.pid);
             self.ownership.forget_process(process);
         }
     }

@@ -108,6 +108,33 @@ fn born(mask: &str, from: Option<Source>) -> Observation {
     observation
 }
 
+/// A daemon's parent showed in `/proc` and ended before the kernel's record of its creation came.
+#[test]
+fn a_record_that_comes_after_its_thread_has_ended_tells_whose_its_children_are() {
+    let mut ownership = bound();
+    let parent = ThreadId { tid: 8, start: 2 };
+    let mut observation = born("3", Some(Source::Process(1)));
+    observation.ended.push(parent);
+    ownership.observe(&observation, &set("0-7"), &no_cpuset);
+    let daemon = ThreadId { tid: 9, start: 2 };
+    let mut observation = seen("3");
+    observation.threads[0].info.id = daemon;
+    for (thread, from) in [(parent, THREAD), (daemon, parent)] {
+        observation.origins.push(Origin {
+            thread,
+            from: Source::Thread(from),
+            exec: false,
+            at: None,
+        });
+    }
+    ownership.observe(&observation, &set("0-7"), &no_cpuset);
+    let owned = ownership.get(daemon).unwrap();
+    assert_eq!(
+        (owned.unmanaged, &owned.before, owned.bound()),
+        (None, &set("0-7"), Some(&set("3")))
+    );
+}
+
 fn child(ownership: &Ownership) -> (bool, Option<Unmanaged>) {
     let owned = ownership.get(ThreadId { tid: 8, start: 2 }).unwrap();
     (owned.held(), owned.unmanaged)

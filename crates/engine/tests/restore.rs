@@ -12,7 +12,7 @@ use perch_engine::{
     journal::{Header, Knob as What, Record, SetRecord, file::JournalFile, state_dir},
     recover_all, restore,
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 #[test]
 fn a_stop_ends_the_session_and_restores() {
@@ -43,6 +43,74 @@ fn what_was_being_created_during_a_restore_has_its_mask_back_too() {
     assert_eq!(masks.len(), 2);
     assert!(masks.values().all(|mask| *mask == all), "{masks:?}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// A process is known before any of its threads is sampled, where the kernel has yet to say who created them.
+#[test]
+fn a_process_of_which_no_thread_has_been_sampled_has_its_mask_back() {
+    for daemon in [false, true] {
+        let (kernel, all) = kernel(4);
+        let thread = kernel.write().unwrap().spawn(None, &all, 0.5);
+        let (dir, acting) = live();
+        let policy = move |_: &Snapshot| bindings(vec![bind(thread, "3")]);
+        // The second thread ends as the process comes: that is not the end of the process.
+        let mut script = steps(6);
+        script[1].before.push(Op::Fork {
+            of: 0,
+            own_process: false,
+        });
+        let fork = Op::Fork {
+            of: 0,
+            own_process: true,
+        };
+        script[3].before = vec![fork, Op::End { of: 1 }];
+        let new = thread.tid + 2;
+        if daemon {
+            kernel.write().unwrap().daemons.insert(new);
+        }
+        let mut session = session(&kernel, script, policy, acting, false);
+        session.machine().late = true;
+        let mut killed = Killed {
+            kernel: Shared::clone(&kernel),
+            dir: dir.path().to_owned(),
+            in_period: 3,
+            masks: BTreeMap::new(),
+            ended: Vec::new(),
+        };
+        session.run(&mut killed).unwrap();
+        assert_eq!(killed.masks.len(), 2);
+        for (thread, mask) in killed.masks {
+            assert_eq!(mask, all, "{thread:?}, daemon: {daemon}");
+        }
+        assert_eq!(killed.ended, [""; 0]);
+    }
+}
+
+/// Undoes in some period what a perch that is killed then leaves behind.
+struct Killed {
+    kernel: Shared,
+    dir: std::path::PathBuf,
+    in_period: u64,
+    /// The masks after that.
+    masks: BTreeMap<ThreadId, PuSet>,
+    /// Processes that the journal takes for ended, at any period's end.
+    ended: Vec<String>,
+}
+
+impl SessionSink for Killed {
+    fn period(&mut self, period: &Period) {
+        let Some(file) = std::fs::read_dir(&self.dir).unwrap().next() else {
+            return;
+        };
+        let journal = Journal::parse(&std::fs::read(file.unwrap().path()).unwrap()).unwrap();
+        let processes = journal.processes();
+        let ended = processes.filter(|id| journal.process(*id).unwrap().ended.is_some());
+        self.ended.extend(ended.map(|id| format!("{id:?}")));
+        if period.snapshot.period == self.in_period {
+            restore(&mut Knob(Shared::clone(&self.kernel)), &journal, None);
+            self.masks = masks(&self.kernel);
+        }
+    }
 }
 
 #[test]

@@ -90,6 +90,17 @@ fn by_target(records: Vec<(u32, Record)>) -> BTreeMap<u32, Vec<Record>> {
     targets
 }
 
+/// A process whose threads perch has not looked at.
+fn unseen(id: ProcessId) -> Record {
+    Record::Process(ProcessRecord {
+        id,
+        image: None,
+        unseen: true,
+        first_ended: false,
+        ended: None,
+    })
+}
+
 /// A process with the program that it executes now.
 fn process_record(affinity: &dyn Affinity, id: ProcessId) -> Record {
     let ProcessId { pid: tid, start } = id;
@@ -184,12 +195,15 @@ impl Reconciler {
         let mut records = self.ends(taken);
         records.extend(noticed.chain(nices));
         records.extend(self.seen(taken, control));
-        for process in &taken.processes {
-            // Journaled before anything is changed, so that a restore after perch was killed knows the process, whatever
-            // it starts.
-            let target = control.ownership.target(process.pid);
+        // Journaled before anything is changed, so that a restore after perch was killed knows the process, whatever it
+        // starts.
+        let looked_at = taken.processes.iter();
+        let looked_at = looked_at.map(|id| (id.pid, process_record(affinity, *id)));
+        let unsampled = taken.unsampled.iter().map(|id| (id.pid, unseen(*id)));
+        for (pid, record) in looked_at.chain(unsampled) {
+            let target = control.ownership.target(pid);
             if self.files.contains_key(&target) {
-                records.push((target, process_record(affinity, *process)));
+                records.push((target, record));
             }
         }
         for file in self.files.values_mut() {
@@ -369,7 +383,11 @@ impl Reconciler {
             .filter(|id| !known.contains(id) && ownership.target(id.pid) == target)
             .copied()
             .collect();
-        let mut records: Vec<Record> = new.iter().map(|id| process_record(affinity, *id)).collect();
+        let record = |id: &ProcessId| match control.is_sampled(id.pid) {
+            true => process_record(affinity, *id),
+            false => unseen(*id),
+        };
+        let mut records: Vec<Record> = new.iter().map(record).collect();
         if file.is_none() {
             let foreign = ownership
                 .iter()
@@ -428,18 +446,7 @@ impl Reconciler {
             if new.is_empty() {
                 break;
             }
-            let records: Vec<Record> = new
-                .into_iter()
-                .map(|(id, _)| {
-                    Record::Process(ProcessRecord {
-                        id,
-                        image: None,
-                        unseen: true,
-                        first_ended: false,
-                        ended: None,
-                    })
-                })
-                .collect();
+            let records: Vec<Record> = new.into_iter().map(|(id, _)| unseen(id)).collect();
             // If the disk is full, this perch knows them all the same.
             let _ = file.log_outcome(&records);
             report.and_then(restore(machine.affinity(), file.journal(), None));

@@ -96,6 +96,11 @@ pub struct Scripted {
     pub has_records: bool,
     /// Whether its time goes on between observations; else a period takes a second of it.
     pub has_clock: bool,
+    /// Whether new threads are sampled, and told of, one observation after their processes, as those are whose record is
+    /// still to come. Not in the first observation.
+    pub late: bool,
+    /// Threads that were there in the last observation.
+    present: BTreeSet<ThreadId>,
     /// A thread that starts a process whenever the machine is asked for all of them.
     pub forks: Option<ThreadId>,
     /// Groups that are not followed.
@@ -125,6 +130,8 @@ impl Scripted {
             watches_pus: false,
             has_records: true,
             has_clock: true,
+            late: false,
+            present: BTreeSet::new(),
             forks: None,
             detached: BTreeSet::new(),
             system: false,
@@ -218,10 +225,19 @@ impl Machine for Scripted {
             .iter()
             .filter(|_| self.report_ended)
             .map(|(id, task)| (id, task));
+        let held: BTreeSet<ThreadId> = match self.late && self.at > 0 {
+            true => kernel
+                .tasks
+                .keys()
+                .copied()
+                .filter(|id| !self.present.contains(id))
+                .collect(),
+            false => BTreeSet::new(),
+        };
         let followed = kernel
             .tasks
             .iter()
-            .filter(|(_, task)| !self.detached.contains(&task.group));
+            .filter(|(id, task)| !self.detached.contains(&task.group) && !held.contains(id));
         let threads = followed.chain(told);
         let pu = |pu: u32| PuSample {
             pu,
@@ -245,9 +261,10 @@ impl Machine for Scripted {
             topology: (kernel.cpusets[0] != self.last_cpuset)
                 .then(|| Arc::new(topology(self.cores, &kernel.cpusets[0]))),
             processes: news(&mut self.told, kernel, &self.detached),
-            origins: origins(kernel, self.has_records),
+            origins: origins(kernel, self.has_records, &held),
             ..Observation::default()
         };
+        self.present = kernel.tasks.keys().copied().collect();
         self.last_cpuset = kernel.cpusets[0].clone();
         pass(1);
         if let Some(step) = self.steps.get(self.at) {
@@ -340,9 +357,12 @@ fn news(
     news
 }
 
-/// Where masks come from, as far as the kernel tells.
-fn origins(kernel: &mut Kernel, has_records: bool) -> Vec<Origin> {
-    let mut origins = std::mem::take(&mut kernel.origins);
+/// Where masks come from, as far as the kernel tells; not those of threads that are `held`, which come later.
+fn origins(kernel: &mut Kernel, has_records: bool, held: &BTreeSet<ThreadId>) -> Vec<Origin> {
+    let all = std::mem::take(&mut kernel.origins).into_iter();
+    let (later, mut origins): (Vec<Origin>, _) =
+        all.partition(|origin| held.contains(&origin.thread));
+    kernel.origins = later;
     if !has_records {
         for origin in &mut origins {
             let pid = kernel.tasks.get(&origin.thread).map_or(0, |task| task.pid);

@@ -210,7 +210,12 @@ impl Tracker {
     /// Follows a program that was just launched, and everything that it will start.
     pub fn follow_launched(&mut self, pid: i32, launched: Launched, target: u32) -> bool {
         self.launched = Some(launched);
-        self.add_process(pid, true, target)
+        let added = self.add_process(pid, true, target);
+        if let Some(first) = self.threads.get_mut(&pid) {
+            // Perch created it, and began to listen only then.
+            first.awaited = false;
+        }
+        added
     }
 
     /// Follows a process that runs already, and all that descends from it. False if there is none.
@@ -443,7 +448,7 @@ impl Tracker {
             new_mask: None,
             visible: visible.as_ref().map(Visible::digest),
             born,
-            awaited: born && self.has_all_records && self.processes.contains_key(&parent),
+            awaited: born && self.has_all_records,
             new: true,
             ended: false,
             end_reported: false,

@@ -58,10 +58,11 @@ impl Origins {
         self.held.insert(tid);
     }
 
-    /// A thread that was reported has ended before it was found.
+    /// A thread that was reported had ended before it was found, unless `/proc` had shown it.
     pub fn unseen(&mut self, created: &Created) {
         if self.ended.contains_key(&created.tid) {
-            // /proc had shown it.
+            // Where its mask came from tells whose the masks are of those that it has created.
+            self.told(created);
             return;
         }
         let unseen = Unseen {
@@ -128,9 +129,10 @@ impl Origins {
         self.told
             .extend(told.extract_if(|tid, _| held.contains(tid)));
         for (tid, (by, at)) in told {
-            // One that was found and has ended since may have created others.
+            // One that has ended since it was found may have created others.
             let found_now = || found.get(&tid).map(|(thread, _)| *thread);
-            let thread = followed(tid).or_else(found_now);
+            let ended = || self.ended.get(&tid).map(|(thread, _)| *thread);
+            let thread = followed(tid).or_else(found_now).or_else(ended);
             if let (Some(thread), Some(creator)) = (thread, self.known(by, &followed)) {
                 found.remove(&tid);
                 // Of one that stands for another it is not known when that had the mask.
@@ -281,11 +283,19 @@ mod tests {
         origins.unseen(&created(101, 100));
         origins.told(&created(5, 101));
         assert_eq!(origins.take(followed)[0].from, Source::Thread(id(2)));
-        // Unless /proc has shown it.
+        // Unless /proc has shown it: then its own creator is told of.
         origins.ended(id(102));
         origins.unseen(&created(102, 2));
         origins.told(&created(8, 102));
-        assert_eq!(origins.take(followed)[0].from, Source::Thread(id(102)));
+        let taken = origins.take(followed);
+        let from = taken.iter().map(|origin| (origin.thread, origin.from));
+        assert_eq!(
+            from.collect::<Vec<_>>(),
+            [
+                (id(8), Source::Thread(id(102))),
+                (id(102), Source::Thread(id(2)))
+            ]
+        );
         // A circle of numbers that were given out again ends.
         origins.unseen(&created(100, 101));
         origins.told(&created(6, 101));
