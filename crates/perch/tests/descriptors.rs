@@ -30,14 +30,18 @@ fn program() {
     };
     if std::env::var("TEST_PROCESSES").is_ok() {
         let own = std::env::current_exe().unwrap();
-        let children: Vec<Other> = (0..TASKS)
+        let mut children: Vec<Other> = (0..TASKS)
             .map(|_| {
                 let mut command = Command::new(&own);
                 command.args(["--ignored", "--exact", "program", "--nocapture"]);
                 command.env_remove("TEST_PROCESSES").env("TEST_ALONE", "1");
-                Other(command.stdout(Stdio::null()).spawn().unwrap())
+                Other(command.stdout(Stdio::piped()).spawn().unwrap())
             })
             .collect();
+        for child in &mut children {
+            let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap().ends_with("works")));
+        }
         println!("ready");
         // Until the other end is closed.
         let _ = std::io::stdin().lines().count();
@@ -48,6 +52,8 @@ fn program() {
         // Its parent may be killed.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
             .unwrap();
+        // All of its threads are there.
+        println!("works");
         work();
     }
     for _ in 0..TASKS {
