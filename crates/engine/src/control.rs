@@ -77,7 +77,7 @@ pub(crate) struct Control {
     /// The PUs to which interrupts may be sent.
     irq_pus: PuSet,
     pub processes: BTreeMap<i32, ProcessId>,
-    /// Those of which no thread has been sampled yet, each with the observation that told of it.
+    /// Those of which no thread has been sampled yet, each with the observation that reported it first.
     unsampled: BTreeMap<i32, u64>,
     departing: VecDeque<Departing>,
     characteriser: Characteriser,
@@ -202,7 +202,7 @@ impl Control {
         let mut pids: FxHashSet<i32> = FxHashSet::default();
         // The observation still lists them, with what they did last.
         let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
-        let mut processes = Vec::new();
+        let mut first_sampled = Vec::new();
         let mut own = BTreeMap::new();
         for sample in &observation.threads {
             let (id, pid) = (sample.info.id, sample.info.pid);
@@ -214,7 +214,7 @@ impl Control {
             let unseen = ended.contains(&id) && sample.mask.is_none();
             if id.tid == pid && !unseen {
                 let start = id.start;
-                processes.push(ProcessId { pid, start });
+                first_sampled.push(ProcessId { pid, start });
             }
         }
         for (id, mask) in &observation.read_late {
@@ -222,8 +222,12 @@ impl Control {
             let noticed = self.ownership.learn(*id, pid, mask, allowed);
             taken.noticed.extend(noticed);
         }
-        let sampled: FxHashSet<i32> = own.values().copied().collect();
-        self.take_in_processes(observation, processes, &sampled, &mut taken);
+        self.take_in_told(observation, &own, &mut taken);
+        for process in first_sampled {
+            if self.processes.insert(process.pid, process) != Some(process) {
+                taken.processes.push(process);
+            }
+        }
         if let Some(dry_run) = &mut self.dry_run {
             observation.ended.iter().for_each(|thread| {
                 dry_run.bound.remove(thread);
@@ -239,37 +243,36 @@ impl Control {
         taken
     }
 
-    /// Takes in the processes that are told of, and those whose first threads were sampled, or were until they ended.
-    fn take_in_processes(
+    /// Takes in the processes of which the observation reports the state: a process whose first thread has ended shows
+    /// nowhere else. A state may come before any sample of the process, while nothing is known of its threads' masks.
+    /// `sampled` are the threads with a sample, each with its process.
+    fn take_in_told(
         &mut self,
         observation: &Observation,
-        first_sampled: Vec<ProcessId>,
-        sampled: &FxHashSet<i32>,
+        sampled: &BTreeMap<ThreadId, i32>,
         taken: &mut Taken,
     ) {
-        // Of a process whose first thread has ended only its state tells. It may be told before its threads are sampled,
-        // while nothing is known of their masks.
-        let told = observation.processes.iter().map(|state| state.process);
-        for process in told.chain(first_sampled) {
-            let is_new = self.processes.insert(process.pid, process) != Some(process);
-            if is_new && !sampled.contains(&process.pid) {
+        if observation.processes.is_empty() && self.unsampled.is_empty() {
+            return;
+        }
+        let sampled: FxHashSet<i32> = sampled.values().copied().collect();
+        for process in observation.processes.iter().map(|state| state.process) {
+            if self.processes.insert(process.pid, process) != Some(process) {
                 self.unsampled.insert(process.pid, self.observations);
-                taken.unsampled.push(process);
-            } else if is_new {
-                self.unsampled.remove(&process.pid);
-                taken.processes.push(process);
+                if !sampled.contains(&process.pid) {
+                    taken.unsampled.push(process);
+                }
             }
         }
-        let unsampled = std::mem::take(&mut self.unsampled);
-        let (now_sampled, unsampled): (BTreeMap<i32, u64>, _) = unsampled
-            .into_iter()
-            .partition(|(pid, _)| sampled.contains(pid));
-        let now_sampled = now_sampled.keys().filter_map(|pid| self.processes.get(pid));
-        taken.processes.extend(now_sampled);
-        self.unsampled = unsampled;
-        let observations = self.observations;
-        self.unsampled
-            .retain(|_, told| *told + LINGER_OBSERVATIONS > observations);
+        let (processes, observations) = (&self.processes, self.observations);
+        self.unsampled.retain(|pid, told| {
+            if sampled.contains(pid) {
+                taken.processes.extend(processes.get(pid));
+                return false;
+            }
+            // A process that no sample ever shows has ended.
+            *told + LINGER_OBSERVATIONS > observations
+        });
     }
 
     /// Whether a thread of this process has been sampled.

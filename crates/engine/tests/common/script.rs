@@ -96,8 +96,8 @@ pub struct Scripted {
     pub has_records: bool,
     /// Whether its time goes on between observations; else a period takes a second of it.
     pub has_clock: bool,
-    /// Whether new threads are sampled, and told of, one observation after their processes, as those are whose record is
-    /// still to come. Not in the first observation.
+    /// Whether new threads and their origins are reported one observation after their processes, as a live machine does
+    /// while the record of a creation is still to come. The first observation reports all threads.
     pub late: bool,
     /// Threads that were there in the last observation.
     present: BTreeSet<ThreadId>,
@@ -225,15 +225,10 @@ impl Machine for Scripted {
             .iter()
             .filter(|_| self.report_ended)
             .map(|(id, task)| (id, task));
-        let held: BTreeSet<ThreadId> = match self.late && self.at > 0 {
-            true => kernel
-                .tasks
-                .keys()
-                .copied()
-                .filter(|id| !self.present.contains(id))
-                .collect(),
-            false => BTreeSet::new(),
-        };
+        let tasks = kernel.tasks.keys().copied();
+        let held: BTreeSet<ThreadId> = tasks
+            .filter(|id| self.late && self.at > 0 && !self.present.contains(id))
+            .collect();
         let followed = kernel
             .tasks
             .iter()

@@ -1,6 +1,7 @@
 //! Who is followed of a process group: processes of this test's own.
 
 use super::*;
+use perch_core::Source;
 use std::{
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
@@ -95,6 +96,39 @@ fn an_orphan_in_the_group_of_a_process_that_is_alone_in_it_is_followed() {
     };
     look(&mut tracker);
     assert!(follows(&tracker, orphan));
+}
+
+/// Only the record of its creation says from which thread it has its mask.
+#[test]
+fn an_orphan_whose_record_is_still_to_come_waits_for_it_once() {
+    let mut leader = Shell::new(0);
+    let mut tracker = attached(&leader);
+    tracker.expect_records(true);
+    tracker.sample(1_000_000);
+    tracker.take_origins();
+    let Some(orphan) = leader.orphan() else {
+        return;
+    };
+    let origin = |tracker: &mut Tracker| {
+        look(tracker);
+        let threads = tracker.sample(1_000_000).threads;
+        let mut origins = tracker.take_origins().into_iter();
+        let sampled = threads.iter().any(|sample| sample.info.id.tid == orphan);
+        let origin = origins.find(|origin| origin.thread.tid == orphan);
+        (sampled, origin.map(|origin| origin.from))
+    };
+    assert_eq!(origin(&mut tracker), (false, None));
+    assert!(follows(&tracker, orphan));
+    tracker.forked(Created {
+        pid: orphan,
+        tid: orphan,
+        by_pid: leader.pid(),
+        by_tid: leader.pid(),
+        at: 1,
+    });
+    let (sampled, from) = origin(&mut tracker);
+    assert!(sampled);
+    assert!(matches!(from, Some(Source::Thread(from)) if from.tid == leader.pid()));
 }
 
 #[test]

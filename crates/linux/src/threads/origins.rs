@@ -283,7 +283,7 @@ mod tests {
         origins.unseen(&created(101, 100));
         origins.told(&created(5, 101));
         assert_eq!(origins.take(followed)[0].from, Source::Thread(id(2)));
-        // Unless /proc has shown it: then its own creator is told of.
+        // Unless /proc has shown it: then its own creator is reported.
         origins.ended(id(102));
         origins.unseen(&created(102, 2));
         origins.told(&created(8, 102));

@@ -601,49 +601,6 @@ fn a_thread_whose_record_is_still_to_come_waits_for_it_once() {
     }
 }
 
-/// Its parents have ended, and `/proc` shows no more than that its session's leader was one of ours.
-#[test]
-fn an_orphan_whose_record_is_still_to_come_waits_for_it_too() {
-    let given = Sleeper::new();
-    let mut tracker = Tracker::new();
-    tracker.expect_records(true);
-    assert!(tracker.follow_running(given.pid(), 0));
-    tracker.discover();
-    tracker.sample(1_000_000);
-    tracker.take_origins();
-    // A shell in a session of its own, which ends when it has started the orphan.
-    let shell = std::process::Command::new("setsid")
-        .args(["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!"])
-        .output()
-        .expect("setsid(1)");
-    let orphan: i32 = String::from_utf8_lossy(&shell.stdout)
-        .trim()
-        .parse()
-        .unwrap();
-    let session = rustix::process::getsid(rustix::process::Pid::from_raw(orphan)).unwrap();
-    let leader = session.as_raw_nonzero().get();
-    tracker.forked(created(leader, leader, given.pid()));
-    tracker.exited(leader);
-    let look = |tracker: &mut Tracker| {
-        tracker.look_everywhere_next();
-        tracker.discover();
-        let threads = tracker.sample(1_000_000).threads;
-        let mut origins = tracker.take_origins();
-        origins.retain(|origin| origin.thread.tid == orphan);
-        let sampled = threads.iter().any(|sample| sample.info.id.tid == orphan);
-        (sampled, origins)
-    };
-    assert_eq!(look(&mut tracker), (false, Vec::new()));
-    assert!(tracker.processes().any(|(of, _)| of.pid == orphan));
-    tracker.forked(created(orphan, orphan, leader));
-    let (sampled, origins) = look(&mut tracker);
-    let orphan = rustix::process::Pid::from_raw(orphan).unwrap();
-    rustix::process::kill_process(orphan, rustix::process::Signal::KILL).unwrap();
-    assert!(sampled);
-    assert_eq!(origins.len(), 1);
-    assert!(matches!(origins[0].from, Source::Thread(from) if from.tid == given.pid()));
-}
-
 #[test]
 fn all_processes_are_followed_but_our_own() {
     let mut tracker = Tracker::new();
