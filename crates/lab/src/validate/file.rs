@@ -66,7 +66,7 @@ pub enum Unit {
 
 /// What a load costs if each needs the one before.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Latency {
     /// What is measured, in words.
     pub of: String,
@@ -74,6 +74,9 @@ pub struct Latency {
     pub bytes: u64,
     /// In which order.
     pub walk: Walk,
+    /// Whether a number of the machine's file was read off this value, so that it is no prediction.
+    #[serde(default)]
+    pub read_off: bool,
     /// How long it takes.
     pub time: Range,
     /// In which unit.

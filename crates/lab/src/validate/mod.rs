@@ -20,7 +20,7 @@ pub const NEAR: f64 = 0.1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The machine's file has that number, from a source of its own: an input.
+    /// The machine's file has that number, from a source of its own, or one that was read off this value: an input.
     Input,
     /// It follows from how the parts of the machine work together.
     Prediction,
@@ -128,6 +128,7 @@ fn wanted(measurements: &Measurements) -> Vec<Wanted> {
         };
         // In order of lines, a level costs what the file says; else TLB and caches come together.
         let kind = match one.walk {
+            _ if one.read_off => Kind::Input,
             Walk::Lines => Kind::Input,
             Walk::Pages | Walk::Random | Walk::Steps(_) => Kind::Prediction,
         };
