@@ -16,6 +16,7 @@ mod error;
 pub mod experiment;
 pub mod fidelity;
 pub mod figure;
+pub mod fingerprint;
 mod judge;
 pub mod kept;
 pub mod measure;

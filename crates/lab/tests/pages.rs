@@ -1,7 +1,7 @@
 //! The result pages are made from results that are kept, and these are what the experiments come to.
 
 use perch_lab::{
-    Tally, kept, load, names,
+    Tally, fingerprint, kept, load, names,
     results::{Row, Value},
     run,
 };
@@ -61,6 +61,24 @@ fn kept_results_are_what_comes_out() {
                 "docs/results/{name}.json is stale: {fresh:?} is no longer {kept:?}"
             );
         }
+    }
+}
+
+/// Pages whose tables take too long to be made again here.
+#[test]
+fn long_tables_are_those_of_this_simulator() {
+    let levels = fingerprint::of_levels().unwrap();
+    let tournament = fingerprint::of_tournament().unwrap();
+    for (page, fingerprint, command) in [
+        ("fidelity", levels, "lab fidelity"),
+        ("tournament", tournament, "lab run tournament"),
+    ] {
+        let text = std::fs::read_to_string(docs().join(format!("{page}.md"))).unwrap();
+        let says = format!("fingerprint `{fingerprint}`");
+        assert!(
+            text.contains(&says),
+            "docs/{page}.md is stale: make its tables again (perch {command}), and say \"{says}\""
+        );
     }
 }
 
