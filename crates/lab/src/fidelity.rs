@@ -36,7 +36,7 @@ const MEASURED: u64 = 600_000;
 pub struct Comparison {
     /// The machine.
     pub machine: Arc<MachineModel>,
-    /// How many threads each workload has: at most as many as there are PUs.
+    /// How many threads each workload has: at most twice as many as there are PUs. Those of a PU take turns on it.
     pub threads: u32,
     /// How many workloads are drawn.
     pub workloads: u32,
@@ -133,7 +133,7 @@ struct Played {
 /// None with the workloads that are drawn here: they never wait for each other.
 pub fn compare(comparison: &Comparison, done: impl FnMut(usize)) -> Result<Difference, SimError> {
     let pus = comparison.machine.pus() as u32;
-    let threads = comparison.threads.min(pus);
+    let threads = comparison.threads.min(2 * pus);
     let mut cases = Vec::new();
     for number in 0..comparison.workloads {
         let part = u64::from(threads) << 32 | u64::from(number);

@@ -82,10 +82,35 @@ pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
     }
 }
 
-/// A PU for each of `threads` threads, none twice. There must be as many PUs.
+/// A PU for each of `threads` threads: none twice while others are free, then none three times, and so on.
 pub fn places(threads: u32, pus: u32, random: &mut Random) -> Vec<u32> {
-    let mut free: Vec<u32> = (0..pus).collect();
-    (0..threads.min(pus))
-        .map(|_| free.remove(random.below(free.len() as u64) as usize))
-        .collect()
+    let mut free = Vec::new();
+    let mut place = || {
+        if free.is_empty() {
+            free.extend(0..pus);
+        }
+        free.remove(random.below(free.len() as u64) as usize)
+    };
+    (0..threads).map(|_| place()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_spread_as_evenly_as_can_be() {
+        let mut chance = Random::new(3);
+        for threads in [1, 4, 6, 11] {
+            let places = places(threads, 4, &mut chance);
+            let count = |pu: u32| places.iter().filter(|place| **place == pu).count() as u32;
+            let counts: Vec<u32> = (0..4).map(count).collect();
+            assert_eq!(counts.iter().sum::<u32>(), threads);
+            assert!(
+                counts
+                    .iter()
+                    .all(|count| (threads / 4..=threads.div_ceil(4)).contains(count))
+            );
+        }
+    }
 }

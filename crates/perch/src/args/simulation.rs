@@ -237,7 +237,7 @@ pub enum LabCommand {
             short,
             value_name = "NAME|FILE",
             value_delimiter = ',',
-            default_value = "cmt-4x4,smt2-zen,amd-bulldozer,numa-2"
+            default_value = "cmt-4x4,core2-quad,intel-xeon-ht,amd-bulldozer,ibm-power7-smt2,smt2-zen,numa-2,big-little"
         )]
         machines: Vec<String>,
         /// How many threads the workloads have

@@ -37,7 +37,7 @@ pub fn fidelity(wanted: &Wanted<'_>, json: bool) -> Result<ExitCode> {
     }
     let mut comparisons = Vec::new();
     for machine in &machines {
-        let fits = |threads: &&u32| **threads as usize <= machine.pus();
+        let fits = |threads: &&u32| **threads as usize <= 2 * machine.pus();
         comparisons.extend(wanted.threads.iter().filter(fits).map(|threads| {
             let machine = Arc::clone(machine);
             let (workloads, placements) = (wanted.workloads, wanted.placements);

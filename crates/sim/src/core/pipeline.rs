@@ -62,8 +62,8 @@ pub struct Core {
     contexts: Box<[Context]>,
     units: Units,
     queues: Option<Queues>,
-    /// Of the core's first-level data cache, or of each context's own; none where the model bounds nothing: there, a line
-    /// is at hand for all but the first access as soon as it was asked for.
+    /// Of the core's first-level data cache, or of each context's own; none where a context has one instruction in flight,
+    /// so that no line is on its way when the next one needs it.
     misses: Box<[Misses]>,
     latencies: [Latency; Op::COUNT],
     first_pu: usize,
@@ -107,10 +107,10 @@ impl Core {
             contexts: vec![Context::new(remembered); contexts].into(),
             units: Units::new(kind),
             queues: Queues::new(kind),
-            misses: match kind.misses == 0 && kind.queues.is_empty() {
-                true => Box::default(),
-                false if kind.misses_private => vec![Misses::new(kind.misses); contexts].into(),
-                false => [Misses::new(kind.misses)].into(),
+            misses: match remembered {
+                0 => Box::default(),
+                _ if kind.misses_private => vec![Misses::new(kind.misses); contexts].into(),
+                _ => [Misses::new(kind.misses)].into(),
             },
             latencies: kind.latencies,
             first_pu,

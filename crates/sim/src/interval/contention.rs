@@ -33,11 +33,24 @@ pub(super) struct Delay {
     pub time: f64,
 }
 
+/// What happens to the accesses of one sort of lines.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sort {
+    /// The share of the thread's accesses.
+    pub share: f64,
+    /// Accesses in a row to one line. The first may miss; the others wait until the line is there.
+    pub accesses: f64,
+    /// Of the first access to a line, in the same steps as [`Delays::load`].
+    pub delays: Vec<Delay>,
+}
+
 /// What happens to the accesses of a thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Delays {
-    /// Of a load; the chances of those that are not delayed are left out.
+    /// Of a load of any line; the chances of those that are not delayed are left out.
     pub load: Vec<Delay>,
+    /// The same by sort of lines.
+    pub sorts: Vec<Sort>,
     /// Of a fetch of a line.
     pub fetch: Vec<Delay>,
     /// A walk through the page tables, besides.
@@ -45,6 +58,62 @@ pub(super) struct Delays {
 }
 
 impl Delays {
+    /// Of accesses to these sorts of lines.
+    pub fn of(sorts: Vec<Sort>, fetch: Vec<Delay>, walk: Delay) -> Self {
+        let steps = sorts.iter().map(|sort| sort.delays.len()).max();
+        let step = |step: usize| {
+            let delays = sorts.iter().filter_map(|sort| {
+                let delay = sort.delays.get(step)?;
+                Some((sort.share / sort.accesses * delay.chance, delay.time))
+            });
+            let (chance, time) = delays.fold((0.0, 0.0), |(sum, all), (chance, time)| {
+                (sum + chance, all + chance * time)
+            });
+            Delay {
+                chance: chance.min(1.0),
+                time: match chance > 0.0 {
+                    true => time / chance,
+                    false => sorts
+                        .iter()
+                        .filter_map(|sort| sort.delays.get(step))
+                        .map(|delay| delay.time)
+                        .fold(0.0, f64::max),
+                },
+            }
+        };
+        Self {
+            load: (0..steps.unwrap_or(0)).map(step).collect(),
+            sorts,
+            fetch,
+            walk,
+        }
+    }
+
+    /// Only the delays of one step, so that this part of the loads meets them.
+    fn only(&self, step: usize, chance: f64) -> Self {
+        let present = self.load[step].chance;
+        let sorts = self.sorts.iter().map(|sort| {
+            let delay = sort.delays.get(step).copied().unwrap_or_default();
+            // Where none does now, all sorts do alike.
+            let chance = match present > 0.0 {
+                true => delay.chance * chance / present,
+                false => chance * sort.accesses,
+            };
+            Sort {
+                delays: vec![Delay {
+                    chance: chance.min(1.0),
+                    time: if delay.time > 0.0 {
+                        delay.time
+                    } else {
+                        self.load[step].time
+                    },
+                }],
+                ..*sort
+            }
+        });
+        Self::of(sorts.collect(), Vec::new(), Delay::default())
+    }
+
     /// How long a load is delayed on the average, in picoseconds.
     pub fn of_load(&self) -> f64 {
         self.walk.chance * self.walk.time + mean(&self.load)
@@ -86,12 +155,23 @@ impl Even {
     }
 }
 
+/// Where a thread is in one sort of lines.
+struct Place {
+    /// Accesses to the present line.
+    accesses: f64,
+    /// When that is there.
+    arrives: Ps,
+    draws: Even,
+}
+
 /// Chance in place of the caches.
 struct Chance<'a> {
     line_bits: u32,
     members: &'a [(&'a Demand, Delays)],
     /// Of each member: for its loads, walks, fetches and stores.
     draws: Vec<[Even; 4]>,
+    /// Of each member, by sort of lines.
+    places: Vec<Vec<Place>>,
 }
 
 fn pick(delays: &[Delay], mut draw: f64) -> f64 {
@@ -104,6 +184,25 @@ fn pick(delays: &[Delay], mut draw: f64) -> f64 {
     0.0
 }
 
+/// The delay of an access at that moment: which sort of lines it is for is drawn by their shares.
+fn access(sorts: &[Sort], places: &mut [Place], mut draw: f64, now: Ps) -> f64 {
+    let of = sorts.iter().zip(places).find(|(sort, _)| {
+        draw -= sort.share;
+        draw < 0.0
+    });
+    let Some((sort, place)) = of else {
+        return 0.0;
+    };
+    place.accesses += 1.0;
+    if place.accesses < sort.accesses {
+        return place.arrives.saturating_sub(now) as f64;
+    }
+    place.accesses -= sort.accesses;
+    let time = pick(&sort.delays, place.draws.draw());
+    place.arrives = now + time.round() as Ps;
+    time
+}
+
 impl Hierarchy for Chance<'_> {
     fn line_of(&self, address: u64) -> u64 {
         address >> self.line_bits
@@ -113,21 +212,22 @@ impl Hierarchy for Chance<'_> {
         &mut self,
         _: usize,
         thread: u32,
-        access: Access,
+        kind: Access,
         _: u64,
-        _: Ps,
+        now: Ps,
         counters: &mut Counters,
     ) -> Ps {
         let delays = &self.members[thread as usize].1;
         let [load, walk, fetch, store] = &mut self.draws[thread as usize];
-        let (time, of_walk) = match access {
+        let places = &mut self.places[thread as usize];
+        let (time, of_walk) = match kind {
             Access::Fetch => return pick(&delays.fetch, fetch.draw()).round() as Ps,
             Access::Load => (
-                pick(&delays.load, load.draw()),
+                access(&delays.sorts, places, load.draw(), now),
                 pick(&[delays.walk], walk.draw()),
             ),
             // Loads and stores share a mix's working sets.
-            Access::Store => (pick(&delays.load, store.draw()), 0.0),
+            Access::Store => (access(&delays.sorts, places, store.draw(), now), 0.0),
         };
         counters.data_misses[0] += u64::from(time > 0.0);
         (time + of_walk).round() as Ps
@@ -160,6 +260,15 @@ impl Supply for Samples<'_> {
     }
 }
 
+fn places(sorts: &[Sort], random: Random) -> Vec<Place> {
+    let place = |sort: u64| Place {
+        accesses: 0.0,
+        arrives: 0,
+        draws: Even::new(random.part(sort)),
+    };
+    (0..sorts.len() as u64).map(place).collect()
+}
+
 /// Plays threads on the contexts of a core. Returns each one's cycles for an instruction.
 pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: f64) -> Vec<f64> {
     let mut core = Core::new(0, kind);
@@ -169,6 +278,11 @@ pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: 
         members,
         draws: (0..members.len() as u64)
             .map(|at| [1, 2, 3, 0].map(|kind| Even::new(random.part(4 * at + kind))))
+            .collect(),
+        places: members
+            .iter()
+            .zip(1..)
+            .map(|((_, delays), member)| places(&delays.sorts, random.part(member << 32)))
             .collect(),
     };
     let sampled = |(at, (demand, _)): (usize, &(&'m Demand, Delays))| {
@@ -276,21 +390,18 @@ pub(super) fn alone(
     };
     let base = play(&own, &[(demand, Delays::default())], line)[0];
     let loads = demand.ops[Op::Load as usize];
-    let exposed = |delay: &Delay| {
+    let exposed = |only: Delays, delay: &Delay| {
         if kind.window <= 1 || loads <= 0.0 || delay.time <= 0.0 {
             return 1.0;
         }
-        let delay = Delay {
-            chance: delay.chance.max(RARE),
-            ..*delay
-        };
-        let only = Delays {
-            load: vec![delay],
-            ..Delays::default()
-        };
         let slowed = play(&own, &[(demand, only)], line)[0];
         let cycles = loads * delay.chance * delay.time / (kind.cycle as f64 / kind.duty);
         ((slowed - base) / cycles).clamp(0.0, 1.0)
+    };
+    let of_loads = |step: usize, chance: f64| {
+        let only = delays.only(step, chance.max(RARE));
+        let delay = only.load.first().copied().unwrap_or_default();
+        exposed(only, &delay)
     };
     let cold = |step: usize| {
         let reach = match step {
@@ -300,17 +411,26 @@ pub(super) fn alone(
                 .map(|delay| delay.chance)
                 .sum(),
         };
-        let chance = reach.max(delays.load[step].chance);
-        exposed(&Delay {
-            chance,
-            ..delays.load[step]
-        })
+        of_loads(step, reach.max(delays.load[step].chance))
     };
+    // Any load may walk through the page tables.
+    let walk = Delay {
+        chance: delays.walk.chance.max(RARE),
+        ..delays.walk
+    };
+    let walks = Delays {
+        walk,
+        ..Delays::default()
+    };
+    let steps = 0..delays.load.len();
     Alone {
         base,
-        exposed: delays.load.iter().map(exposed).collect(),
-        exposed_cold: (0..delays.load.len()).map(cold).collect(),
-        exposed_walk: exposed(&delays.walk),
+        exposed: steps
+            .clone()
+            .map(|step| of_loads(step, delays.load[step].chance))
+            .collect(),
+        exposed_cold: steps.map(cold).collect(),
+        exposed_walk: exposed(walks, &walk),
     }
 }
 

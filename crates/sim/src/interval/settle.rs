@@ -2,10 +2,10 @@
 //! solved until it no longer changes.
 
 use super::{
-    contention::{Alone, Delay, Delays, Sharers},
-    demand::Asked,
-    layout::Layout,
-    traffic::{Fate, Running, Traffic},
+    contention::{Alone, Delay, Delays, Sharers, Sort},
+    demand::{Asked, Lines},
+    layout::{Layout, PuAt},
+    traffic::{Fate, Prefetched, Running, Traffic},
 };
 use crate::model::{MachineModel, Op};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ pub(super) fn delays(
     let at = &layout.pus[pu];
     let demand = &asked.demand;
     let (data_memory, code_memory) = memory_times(layout, pu, asked, fate, wait);
-    let along = |path: &[usize], misses: &[f64], visits: f64, memory: f64| -> Vec<Delay> {
+    let along = |path: &[usize], misses: &dyn Fn(usize) -> f64, visits: f64, memory: f64| {
         if path.is_empty() {
             return vec![Delay {
                 chance: 1.0,
@@ -149,44 +149,83 @@ pub(super) fn delays(
         let steps = steps(layout, path, memory).enumerate();
         let delays = steps.map(|(step, (cache, cost))| {
             sum += cost;
-            let here = misses[layout.caches[cache].level];
-            let next = path.get(step + 1);
-            let further = next.map_or(0.0, |next| misses[layout.caches[*next].level]);
+            let further = path.get(step + 1).map_or(0.0, |next| misses(*next));
             Delay {
-                chance: ((here - further).max(0.0) / visits.max(1e-30)).min(1.0),
+                chance: ((misses(cache) - further).max(0.0) / visits.max(1e-30)).min(1.0),
                 time: sum,
             }
         });
-        delays.collect()
+        delays.collect::<Vec<Delay>>()
     };
-    let mut load = along(&at.data, &fate.data, demand.accesses(), data_memory);
-    for prefetched in &fate.prefetched {
-        // What was asked for too late is waited for as long as it still takes.
-        let behind = at.data[prefetched.step + 1..].iter();
-        let rest: f64 = behind.map(|its| layout.caches[*its].latency as f64).sum();
-        let rest = rest + data_memory;
-        let between = pace.instruction / prefetched.visits.max(1e-30);
-        let lead = prefetched.cover.lead(between, pace.exposed * rest);
-        let late = (rest - lead).max(0.0);
-        let lines = prefetched.lines / demand.accesses().max(1e-30);
-        // They hit the cache to which they were brought.
-        let place = prefetched.step.saturating_sub(1);
-        let delay = &mut load[place];
-        if prefetched.step == 0 && late > 0.0 {
-            let chance = (delay.chance + lines).min(1.0);
-            delay.time *= delay.chance / chance.max(1e-30);
-            delay.chance = chance;
+    let accesses = demand.accesses().max(1e-30);
+    let sort = |(which, lines): (usize, &Lines)| {
+        let misses = |cache: usize| {
+            let kept = fate.kept.iter();
+            let mut kept = kept.filter(|kept| kept.cache == cache && kept.which == which);
+            kept.next().map_or(0.0, |kept| kept.unsaved)
+        };
+        let mut delays = along(&at.data, &misses, lines.visits, data_memory);
+        let prefetched = fate.prefetched.iter().find(|its| its.which == which);
+        if let Some(prefetched) = prefetched {
+            wait_for_prefetched(
+                layout,
+                at,
+                &mut delays,
+                (prefetched, lines),
+                (data_memory, pace),
+            );
         }
-        delay.time += late * (lines / delay.chance.max(1e-30)).min(1.0);
-    }
-    Delays {
-        load,
-        fetch: along(&at.fetch, &fate.fetch, demand.fetches(), code_memory),
-        walk: Delay {
-            chance: (fate.tlb / demand.accesses().max(1e-30)).min(1.0),
+        Sort {
+            share: lines.visits * lines.accesses / accesses,
+            // Without a cache nothing stays for the next access.
+            accesses: if at.data.is_empty() {
+                1.0
+            } else {
+                lines.accesses
+            },
+            delays,
+        }
+    };
+    let data = demand
+        .lines
+        .iter()
+        .enumerate()
+        .filter(|(_, lines)| !lines.code);
+    let fetched = |cache: usize| fate.fetch[layout.caches[cache].level];
+    Delays::of(
+        data.map(sort).collect(),
+        along(&at.fetch, &fetched, demand.fetches(), code_memory),
+        Delay {
+            chance: (fate.tlb / accesses).min(1.0),
             time: layout.tlb.map_or(0.0, |(_, miss)| miss),
         },
+    )
+}
+
+/// Makes the delays of one sort of lines longer by what a thread waits for lines that were asked for too late.
+fn wait_for_prefetched(
+    layout: &Layout,
+    at: &PuAt,
+    delays: &mut [Delay],
+    (prefetched, lines): (&Prefetched, &Lines),
+    (memory, pace): (f64, Pace),
+) {
+    let behind = at.data[prefetched.step + 1..].iter();
+    let rest: f64 = behind.map(|its| layout.caches[*its].latency as f64).sum();
+    let rest = rest + memory;
+    let visits = lines.visits.max(1e-30);
+    let between = pace.instruction / visits;
+    let lead = prefetched.cover.lead(between, pace.exposed * rest);
+    let late = (rest - lead).max(0.0);
+    let part = prefetched.lines / visits;
+    // They hit the cache to which they were brought.
+    let delay = &mut delays[prefetched.step.saturating_sub(1)];
+    if prefetched.step == 0 && late > 0.0 {
+        let chance = (delay.chance + part).min(1.0);
+        delay.time *= delay.chance / chance.max(1e-30);
+        delay.chance = chance;
     }
+    delay.time += late * (part / delay.chance.max(1e-30)).min(1.0);
 }
 
 /// What a miss of each cache costs a thread: of its loads by one instruction, hidden as far as it hides them, since

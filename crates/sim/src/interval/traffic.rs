@@ -47,12 +47,12 @@ pub(super) struct Fate {
 /// Lines that come from memory and are asked for before they are needed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Prefetched {
+    /// Which lines: an index of the demand's.
+    pub which: usize,
     /// The place of the cache to which they go on the path of the data.
     pub step: usize,
     /// How many, by one instruction.
     pub lines: f64,
-    /// Visits of this sort by one instruction.
-    pub visits: f64,
     /// What prefetchers do for these.
     pub cover: Cover,
 }
@@ -70,6 +70,8 @@ pub(super) struct Kept {
     pub hits: f64,
     /// Misses by one instruction.
     pub misses: f64,
+    /// Those of them that no prefetcher saves.
+    pub unsaved: f64,
 }
 
 /// The lines of one owner in one cache, no matter which threads visit them there.
@@ -303,6 +305,7 @@ impl<'a> Traffic<'a> {
                         lines: visitor.lines * (1.0 - ratio),
                         hits,
                         misses: gone,
+                        unsaved: gone * (1.0 - flow.cover.share),
                     });
                     let counts = if lines.code {
                         &mut fate.fetch
@@ -331,9 +334,9 @@ impl<'a> Traffic<'a> {
             fate.transfers += flow.visits * (1.0 + dirty + flow.cover.wasted);
             if flow.cover.share > 0.0 {
                 fate.prefetched.push(Prefetched {
+                    which: flow.lines,
                     step: flow.step,
                     lines: flow.visits * flow.cover.share,
-                    visits: lines.visits,
                     cover: flow.cover,
                 });
             }
@@ -489,6 +492,7 @@ impl Tlb {
                 lines: self.known.visitors[*at].lines * (1.0 - ratio),
                 hits: visits * (1.0 - ratio),
                 misses: visits * ratio,
+                unsaved: visits * ratio,
             });
         }
     }
