@@ -224,6 +224,10 @@ fn prefetchers_save_as_much_as_at_the_cycle_level() {
     // With so small a window that a single stream leaves most of the memory's bandwidth unused.
     let mut plain = find_machine("smt2-zen").unwrap();
     (plain.kinds[0].window, plain.kinds[0].window_shared) = (16, false);
+    plain
+        .caches
+        .iter_mut()
+        .for_each(|cache| cache.prefetchers.clear());
     let mut machine = plain.clone();
     let second = machine.caches.iter_mut().find(|cache| cache.level == 2);
     second.unwrap().prefetchers = vec![Prefetcher {

@@ -10,7 +10,7 @@ use crate::{
     core::{Core, Supply},
     counters::Counters,
     memory::{Access, Hierarchy},
-    model::{CoreKind, Op, QueueSharing},
+    model::{CoreKind, Op, Queue, QueueSharing},
     stream::{Instruction, Random},
     units::Ps,
 };
@@ -19,10 +19,14 @@ use crate::{
 const WARM: u64 = 1_500;
 const MEASURED: u64 = 3 * SAMPLE as u64;
 
+/// So many times as many where contexts share a queue: who has most of its entries changes by chance, and may not for
+/// thousands of cycles.
+const LONGER: u64 = 16;
+
 /// This many draws in a row meet each part of the probabilities equally often, in random order.
 const STRATA: usize = 128;
 
-/// No run is longer, in cycles.
+/// No run is longer, in cycles; where contexts share a queue, [`LONGER`] times that.
 const LONGEST: u64 = 400_000;
 
 /// A possible delay of an access.
@@ -238,6 +242,9 @@ impl Hierarchy for Chance<'_> {
 struct Samples<'a> {
     streams: Vec<(&'a [Instruction], usize)>,
     lines: u64,
+    /// Draws each instruction from the sample, where it matters that many of a sort may follow each other by chance.
+    /// Otherwise all come in order, so that each sort has just its share.
+    drawn: Option<Random>,
 }
 
 /// Bits of an address in the largest line.
@@ -248,6 +255,13 @@ impl Supply for Samples<'_> {
         let (sample, at) = &mut self.streams[thread as usize];
         for place in &mut *into {
             *place = sample[*at];
+            if let Some(drawn) = &mut self.drawn {
+                let other = sample[drawn.below(sample.len() as u64) as usize];
+                *place = Instruction {
+                    at: place.at,
+                    ..other
+                };
+            }
             place.data = self.lines << LINE_BITS;
             self.lines += 1;
             *at = (*at + 1) % sample.len();
@@ -289,20 +303,24 @@ pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: 
         // Not all at the same place of the same sample.
         (&*demand.sample, at * demand.sample.len() / members.len())
     };
+    let is_shared = |queue: &Queue| queue.sharing == QueueSharing::Shared;
+    let longer = members.len() > 1 && kind.queues.iter().any(is_shared);
     let mut streams = Samples {
         streams: members.iter().enumerate().map(sampled).collect(),
         lines: 0,
+        drawn: longer.then(|| random.part(u64::MAX)),
     };
     for thread in 0..members.len() {
         core.assign(thread, Some(thread as u32), 0, &mut streams, &mut memory);
     }
-    let wanted = |each: u64| each * members.len() as u64;
+    let times = if longer { LONGER } else { 1 };
+    let wanted = |each: u64| each * members.len() as u64 * times;
     let step = 500;
     let mut now = 0;
     let mut run = |core: &mut Core, instructions: u64| {
         let mut done = vec![0; members.len()];
         let begun = now;
-        while done.iter().sum::<u64>() < instructions && now - begun < LONGEST {
+        while done.iter().sum::<u64>() < instructions && now - begun < LONGEST * times {
             now += step;
             core.run(now * core.cycle_time(), &mut streams, &mut memory, |_| {});
             for (context, done) in done.iter_mut().enumerate() {
