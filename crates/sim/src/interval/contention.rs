@@ -19,9 +19,16 @@ use crate::{
 const WARM: u64 = 1_500;
 const MEASURED: u64 = 3 * SAMPLE as u64;
 
+/// So many delays of each length that matters should be met: else chance decides how many of them hide each other. Runs are
+/// up to [`LONGER`] times as long for them.
+const EVENTS: f64 = 400.0;
+
+/// A delay matters if it takes this part of a cycle of each instruction, were nothing of it hidden.
+const MATTERS: f64 = 0.05;
+
 /// So many times as many where contexts share a queue: who has most of its entries changes by chance, and may not for
 /// thousands of cycles.
-const LONGER: u64 = 16;
+const LONGER: u64 = 8;
 
 /// This many draws in a row meet each part of the probabilities equally often, in random order.
 const STRATA: usize = 128;
@@ -274,6 +281,19 @@ impl Supply for Samples<'_> {
     }
 }
 
+/// How many times the usual length a thread must be played to meet enough of its delays.
+fn events(kind: &CoreKind, demand: &Demand, delays: &Delays) -> u64 {
+    let loads = demand.ops[Op::Load as usize];
+    let least = delays
+        .load
+        .iter()
+        .chain([&delays.walk])
+        .filter(|delay| loads * delay.chance * delay.time > MATTERS * kind.cycle as f64);
+    let least = least.map(|delay| loads * delay.chance).fold(1.0, f64::min);
+    let times = EVENTS / (least * MEASURED as f64);
+    (times.ceil() as u64).clamp(1, LONGER)
+}
+
 fn places(sorts: &[Sort], random: Random) -> Vec<Place> {
     let place = |sort: u64| Place {
         accesses: 0.0,
@@ -313,7 +333,14 @@ pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: 
     for thread in 0..members.len() {
         core.assign(thread, Some(thread as u32), 0, &mut streams, &mut memory);
     }
-    let times = if longer { LONGER } else { 1 };
+    let times = match longer {
+        true => LONGER,
+        false => members
+            .iter()
+            .map(|(demand, delays)| events(kind, demand, delays))
+            .max()
+            .unwrap_or(1),
+    };
     let wanted = |each: u64| each * members.len() as u64 * times;
     let step = 500;
     let mut now = 0;
