@@ -233,11 +233,16 @@ fn shipped(
     places: &[u32; 12],
 ) -> (Vec<Shared>, f64) {
     let mut machine = find_machine(machine).unwrap();
-    // With bounded queues the interval level takes long delays for longer than they are (docs/fidelity.md).
+    // With bounded queues the interval level takes long delays for longer than they are, and it does not know that
+    // prefetchers take some random accesses for streams and bring lines that are needed later (docs/fidelity.md).
     machine
         .kinds
         .iter_mut()
         .for_each(|kind| kind.queues.clear());
+    machine
+        .caches
+        .iter_mut()
+        .for_each(|cache| cache.prefetchers.clear());
     let machine = Arc::new(machine);
     let workload = Arc::new(find_workload(name).unwrap());
     let detail = Detail::new(fidelity, &machine, &workload);
