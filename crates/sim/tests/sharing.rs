@@ -232,18 +232,7 @@ fn shipped(
     name: &str,
     places: &[u32; 12],
 ) -> (Vec<Shared>, f64) {
-    let mut machine = find_machine(machine).unwrap();
-    // With bounded queues the interval level takes long delays for longer than they are, and it does not know that
-    // prefetchers take some random accesses for streams and bring lines that are needed later (docs/fidelity.md).
-    machine
-        .kinds
-        .iter_mut()
-        .for_each(|kind| kind.queues.clear());
-    machine
-        .caches
-        .iter_mut()
-        .for_each(|cache| cache.prefetchers.clear());
-    let machine = Arc::new(machine);
+    let machine = Arc::new(find_machine(machine).unwrap());
     let workload = Arc::new(find_workload(name).unwrap());
     let detail = Detail::new(fidelity, &machine, &workload);
     let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);

@@ -363,17 +363,43 @@ pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: 
         .collect()
 }
 
+/// Cycles that a thread loses for each cycle by which a load is delayed: short delays are hidden by what goes on meanwhile,
+/// and long ones by each other, the more the more there are.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Exposed {
+    /// By the share of the loads that meet the delay, rising.
+    points: Vec<(f64, f64)>,
+}
+
+impl Exposed {
+    /// Where this share of the loads meets it: between two points on a straight line over the share's logarithm.
+    pub fn at(&self, chance: f64) -> f64 {
+        let above = self.points.partition_point(|(point, _)| *point < chance);
+        match (
+            above.checked_sub(1).map(|at| self.points[at]),
+            self.points.get(above),
+        ) {
+            (Some((low, before)), Some((high, after))) => {
+                let part = (chance / low).ln() / (high / low).ln();
+                before + part * (after - before)
+            }
+            (Some((_, only)), None) => only,
+            (None, Some((_, only))) => *only,
+            (None, None) => 1.0,
+        }
+    }
+}
+
 /// A thread that has a core to itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Alone {
     /// Cycles for an instruction if nothing ever misses.
     pub base: f64,
-    /// Cycles that it loses for each cycle by which a load is delayed, for each delay of [`Delays::load`]: short ones
-    /// are hidden by what goes on meanwhile, and long ones by each other.
-    pub exposed: Vec<f64>,
-    /// The same while the cache that they miss is cold: all that come to it miss, and hide each other.
-    pub exposed_cold: Vec<f64>,
-    /// The same for walks through page tables.
+    /// For each delay of [`Delays::load`].
+    pub exposed: Vec<Exposed>,
+    /// The part of its longest delays that holds it up, as many as it has alone.
+    pub exposed_longest: f64,
+    /// The part of walks through page tables that holds it up.
     pub exposed_walk: f64,
 }
 
@@ -382,25 +408,40 @@ impl Alone {
     pub fn held_up(&self, delays: &Delays) -> f64 {
         let loads = delays.load.iter().enumerate();
         let loads =
-            loads.map(|(step, delay)| part(&self.exposed, step) * delay.chance * delay.time);
+            loads.map(|(step, delay)| self.part(step, delay.chance) * delay.chance * delay.time);
         loads.sum::<f64>() + self.exposed_walk * delays.walk.chance * delays.walk.time
     }
 
-    /// How much longer a load holds it up that misses one cache more than this many, since that is cold.
+    /// How much longer a load holds it up that misses one cache more than this many, since that is cold: all that come to
+    /// that cache miss, and hide each other.
     pub fn further(&self, delays: &Delays, step: usize) -> f64 {
-        let held_up = |exposed: &[f64], step: usize| {
-            let delay = delays.load.get(step);
-            delay.map_or(0.0, |delay| part(exposed, step) * delay.time)
+        let Some(delay) = delays.load.get(step) else {
+            return 0.0;
         };
-        let before = step.checked_sub(1);
-        let before = before.map_or(0.0, |before| held_up(&self.exposed, before));
-        (held_up(&self.exposed_cold, step) - before).max(0.0)
+        let (before, reach) = match step.checked_sub(1) {
+            None => (0.0, COLD),
+            Some(before) => {
+                let rest = delays.load[before..].iter();
+                let shorter = &delays.load[before];
+                (
+                    self.part(before, shorter.chance) * shorter.time,
+                    rest.map(|delay| delay.chance).sum(),
+                )
+            }
+        };
+        let cold = self.part(step, reach.max(delay.chance)) * delay.time;
+        (cold - before).max(0.0)
+    }
+
+    fn part(&self, step: usize, chance: f64) -> f64 {
+        self.exposed
+            .get(step)
+            .map_or(1.0, |exposed| exposed.at(chance))
     }
 }
 
-fn part(exposed: &[f64], step: usize) -> f64 {
-    exposed.get(step).copied().unwrap_or(1.0)
-}
+/// Shares of the loads for which it is found out how far delays are hidden, besides the share that a thread has alone.
+const SHARES: [f64; 4] = [RARE, 0.03, 0.2, 1.0];
 
 /// Delays rarer than that are taken as so rare, where it is found out how far they are hidden.
 const RARE: f64 = 0.004;
@@ -446,17 +487,15 @@ pub(super) fn alone(
     let of_loads = |step: usize, chance: f64| {
         let only = delays.only(step, chance.max(RARE));
         let delay = only.load.first().copied().unwrap_or_default();
-        exposed(only, &delay)
+        (delay.chance, exposed(only, &delay))
     };
-    let cold = |step: usize| {
-        let reach = match step {
-            0 => COLD,
-            _ => delays.load[step - 1..]
-                .iter()
-                .map(|delay| delay.chance)
-                .sum(),
-        };
-        of_loads(step, reach.max(delays.load[step].chance))
+    let curve = |step: usize| {
+        let mut points: Vec<(f64, f64)> =
+            SHARES.iter().map(|share| of_loads(step, *share)).collect();
+        points.push(of_loads(step, delays.load[step].chance));
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        points.dedup_by(|one, other| one.0 <= 1.01 * other.0);
+        Exposed { points }
     };
     // Any load may walk through the page tables.
     let walk = Delay {
@@ -467,14 +506,11 @@ pub(super) fn alone(
         walk,
         ..Delays::default()
     };
-    let steps = 0..delays.load.len();
+    let longest = delays.load.len().checked_sub(1);
     Alone {
         base,
-        exposed: steps
-            .clone()
-            .map(|step| of_loads(step, delays.load[step].chance))
-            .collect(),
-        exposed_cold: steps.map(cold).collect(),
+        exposed: (0..delays.load.len()).map(curve).collect(),
+        exposed_longest: longest.map_or(1.0, |step| of_loads(step, delays.load[step].chance).1),
         exposed_walk: exposed(walks, &walk),
     }
 }

@@ -121,7 +121,7 @@ impl Pace {
     pub fn of(seat: &Seat, speed: f64) -> Self {
         Self {
             instruction: 1.0 / speed,
-            exposed: seat.alone.exposed.last().copied().unwrap_or(1.0),
+            exposed: seat.alone.exposed_longest,
         }
     }
 }
