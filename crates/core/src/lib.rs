@@ -59,4 +59,6 @@ pub use snapshot::{PuLoad, Snapshot, ThreadState, Unmanaged};
 pub use thread::{ProcessId, ThreadId, ThreadInfo, Work};
 pub use topology::Topology;
 pub use units::{ShareLevel, SharingDomain, UnitClass, UnitDomains};
-pub use weight::{GroupChange, NiceChange, NiceSample, Weight, WeightGroups, Weights};
+pub use weight::{
+    GroupChange, NiceChange, NiceSample, Weight, WeightGroups, Weights, scheduler_weight,
+};

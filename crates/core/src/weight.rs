@@ -52,6 +52,12 @@ impl Weight {
     }
 }
 
+/// The scheduler's weight of a nice value: 1024 for 0, and about a quarter more for each step down. Values beyond -20 to
+/// 19 count as the nearest of these.
+pub fn scheduler_weight(nice: i32) -> u32 {
+    OF_NICE[(nice.clamp(-20, 19) + 20) as usize]
+}
+
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -32,7 +32,8 @@ pub struct Slot {
 pub fn slots(workload: &WorkloadModel) -> Vec<Slot> {
     let mut slots = Vec::new();
     let mut class = 0;
-    for (program, model) in workload.programs.iter().enumerate() {
+    let programs = workload.programs.iter().enumerate();
+    for (program, model) in programs.filter(|(_, program)| !program.system) {
         let together =
             model
                 .threads

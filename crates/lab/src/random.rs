@@ -62,6 +62,7 @@ pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
             instructions: u64::MAX,
         }],
         repeat: 1,
+        nice: 0,
     };
     WorkloadModel {
         name: "random".into(),
@@ -76,6 +77,7 @@ pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
             count: 1,
             start: 0,
             restart: false,
+            system: false,
             requests: None,
             threads: (0..threads).map(kind).collect(),
         }],

@@ -185,13 +185,15 @@ pub fn simulate_seen(job: &Job, sampled: bool) -> Result<Sample, String> {
 /// After this moment the threads that start at once exist.
 pub(crate) const FIRST_MOMENT: Ps = 1;
 
-/// Runs the system's first moment and puts its threads, in the order in which they start, on the PUs of the placement.
+/// Runs the system's first moment and puts its programs' threads, in the order in which they start, on the PUs of the
+/// placement.
 ///
 /// # Errors
 /// A deadlock.
 pub(crate) fn begin_at(system: &mut System, placement: &[u32]) -> Result<(), SimError> {
     system.run(FIRST_MOMENT)?;
-    for (thread, pu) in (0..system.threads().len()).zip(placement) {
+    let threads: Vec<usize> = system.program_threads().map(|(thread, _)| thread).collect();
+    for (thread, pu) in threads.into_iter().zip(placement) {
         system.set_mask(thread, PuSet::single(*pu));
     }
     Ok(())
@@ -225,10 +227,10 @@ fn without_policy(
     let start = on_machine(job.times.warm_up, machine);
     if let Some(placement) = placement {
         begin_at(&mut system, placement).map_err(|error| error.to_string())?;
-        if system.threads().len() != placement.len() {
+        let there = system.program_threads().count();
+        if there != placement.len() {
             return Err(format!(
-                "{} threads, but {} are placed",
-                system.threads().len(),
+                "{there} threads, but {} are placed",
                 placement.len()
             ));
         }
@@ -301,8 +303,8 @@ fn run_to(system: &mut System, end: Ps, job: &Job) -> Result<Vec<Vec<Mark>>, Str
 
 /// Notes how far each thread is.
 fn note(system: &System, marks: &mut Vec<Vec<Mark>>) {
-    marks.resize(system.threads().len(), Vec::new());
-    for (thread, marks) in system.threads().iter().zip(marks) {
+    marks.resize(system.program_threads().count(), Vec::new());
+    for ((_, thread), marks) in system.program_threads().zip(marks) {
         let at = thread.ended.unwrap_or(system.now());
         marks.push(Mark {
             at: seconds(at, system.machine()),
@@ -325,9 +327,9 @@ fn responses(system: &System, from: Ps) -> Vec<f64> {
     counted.map(time).collect()
 }
 
-/// What every thread has done so far.
+/// What every thread has done so far, but for the operating system's.
 fn stats(system: &System, workload: &WorkloadModel) -> Vec<ThreadStats> {
-    let threads = system.threads().iter().map(|thread| {
+    let threads = system.program_threads().map(|(_, thread)| {
         let counters: &Counters = &thread.counters;
         let process = &system.processes()[thread.identity.process];
         ThreadStats {
@@ -445,7 +447,8 @@ impl SessionSink for Watcher<'_> {
         });
         self.moves
             .extend(applied.map(|moved| moved.reason.text.clone()));
-        for sample in &observation.threads {
+        let programs = observation.threads.iter();
+        for sample in programs.filter(|sample| sample.info.work.is_program()) {
             let info = &sample.info;
             let stats = self.threads.entry(info.id).or_insert_with(|| ThreadStats {
                 name: kind(self.workload, &info.process, &info.name),

@@ -11,5 +11,6 @@ mod phases;
 mod placements;
 mod scene;
 mod shipped;
+mod system_work;
 mod tournament;
 mod workover;

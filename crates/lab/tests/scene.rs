@@ -76,6 +76,7 @@ fn scene(machine: &str, workload: &str, seeds: u32) -> Scene {
         seeds,
         search: 50,
         rules: Vec::new(),
+        weights: Vec::new(),
         stays: false,
     }
 }

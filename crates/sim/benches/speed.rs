@@ -53,6 +53,7 @@ fn workload(threads: u32, bytes: u64) -> WorkloadModel {
             count: 1,
             start: 0,
             restart: false,
+            system: false,
             requests: None,
             threads: vec![ThreadModel {
                 name: "t".into(),
@@ -62,6 +63,7 @@ fn workload(threads: u32, bytes: u64) -> WorkloadModel {
                     instructions: u64::MAX,
                 }],
                 repeat: 1,
+                nice: 0,
             }],
         }],
     }

@@ -44,6 +44,7 @@ fn machine() -> MachineModel {
     let kind = CoreKind {
         name: "plain".into(),
         cycle: 1000,
+        clocks: Vec::new(),
         contexts: CONTEXTS,
         multithreading: Multithreading::FineGrained,
         width: 1,

@@ -11,6 +11,7 @@ use crate::{
     thread::Thread,
     units::Ps,
 };
+use std::sync::Arc;
 
 /// Cores run one after the other, this many picoseconds each. What one core does to a shared cache, another sees at
 /// most that much later. The result depends on this value a little and on nothing else, so it never changes.
@@ -18,6 +19,7 @@ const QUANTUM: Ps = 20_000;
 
 /// Cores and memory, simulated cycle by cycle.
 pub(crate) struct CycleLevel {
+    machine: Arc<MachineModel>,
     cores: Vec<Core>,
     /// Core and context of each PU.
     places: Vec<(usize, usize)>,
@@ -40,7 +42,7 @@ impl Supply for Streams<'_> {
 
 impl CycleLevel {
     /// An idle machine with empty caches.
-    pub(crate) fn new(machine: &MachineModel) -> Self {
+    pub(crate) fn new(machine: Arc<MachineModel>) -> Self {
         let mut first = 0;
         let mut make = |core| {
             let kind = machine.kind(core);
@@ -51,7 +53,8 @@ impl CycleLevel {
         Self {
             cores: machine.cores.iter().map(&mut make).collect(),
             places: machine.places(),
-            memory: Memory::new(machine),
+            memory: Memory::new(&machine),
+            machine,
         }
     }
 }
@@ -75,6 +78,17 @@ impl Processor for CycleLevel {
 
     fn cycle_time(&self, pu: usize) -> Ps {
         self.cores[self.places[pu].0].cycle_time()
+    }
+
+    fn set_clocks(&mut self, now: Ps, clocks: &[u64]) {
+        let machine = self.machine.at_clocks(clocks);
+        for (core, at) in self.cores.iter_mut().zip(&machine.cores) {
+            let kind = machine.kind(at);
+            let cycle = kind.on_the_whole(kind.cycle).round() as Ps;
+            if core.cycle_time() != cycle {
+                core.set_cycle_time(now, cycle);
+            }
+        }
     }
 
     fn warm(&mut self, threads: &[Thread]) {

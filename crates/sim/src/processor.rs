@@ -21,6 +21,10 @@ pub(crate) trait Processor: Send {
     /// How long a cycle of a PU's core is.
     fn cycle_time(&self, pu: usize) -> Ps;
 
+    /// From `now` on, which is how far it got, each core has this clock, in kHz; one whose kind has no `clocks` keeps its
+    /// own.
+    fn set_clocks(&mut self, now: Ps, clocks: &[u64]);
+
     /// Lets threads find their caches as if they had run where they are for long.
     fn warm(&mut self, threads: &[Thread]);
 

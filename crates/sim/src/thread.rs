@@ -7,7 +7,7 @@ use crate::{
     units::Ps,
     workload::{Mix, Step},
 };
-use perch_core::PuSet;
+use perch_core::{PuSet, scheduler_weight};
 use std::{collections::HashMap, sync::Arc};
 
 /// What a thread is doing.
@@ -92,8 +92,9 @@ pub struct Identity {
     pub started: Ps,
 }
 
-/// Run time, in picoseconds, from an origin that each PU has for itself.
-pub type VirtualTime = i64;
+/// Run time, in picoseconds of a thread of nice value 0, from an origin that each PU has for itself. Wide enough for days of
+/// a thread of the smallest weight.
+pub type VirtualTime = i128;
 
 /// A thread of the simulated machine.
 #[derive(Debug, Clone)]
@@ -104,6 +105,8 @@ pub struct Thread {
     pub state: State,
     /// On which PUs it may run.
     pub mask: PuSet,
+    /// Its nice value, -20 to 19.
+    pub nice: i32,
     /// Where it runs, while it does.
     pub place: Option<Place>,
     /// Where it ran last or waits to run.
@@ -163,7 +166,7 @@ impl Thread {
     pub(crate) fn new(
         identity: Identity,
         steps: Arc<[Step]>,
-        repeat: u64,
+        (repeat, nice): (u64, i32),
         mask: PuSet,
         sources: &Sources<'_>,
         random: &Random,
@@ -180,6 +183,7 @@ impl Thread {
         Self {
             state: State::Runnable,
             mask,
+            nice,
             place: None,
             last_pu: 0,
             cpu_time: 0,
@@ -368,7 +372,18 @@ impl Thread {
         let ran = self
             .place
             .map_or(0, |place| now.saturating_sub(place.accounted));
-        self.virtual_time + ran as VirtualTime
+        self.virtual_time + self.charge(ran)
+    }
+
+    /// What a time on a PU counts against it: the less, the greater its weight (`calc_delta_fair`).
+    pub(crate) fn charge(&self, ran: Ps) -> VirtualTime {
+        VirtualTime::from(ran) * VirtualTime::from(scheduler_weight(0))
+            / VirtualTime::from(self.weight())
+    }
+
+    /// The scheduler's weight of it: 1024 at nice value 0.
+    pub(crate) fn weight(&self) -> u32 {
+        scheduler_weight(self.nice)
     }
 
     /// Whether it has instructions to execute.

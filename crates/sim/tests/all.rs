@@ -1,6 +1,7 @@
 //! The tests of this crate in one program: one for each file would take minutes more to build. A file that is not named
 //! here is not run; `perch`'s test `project` finds it.
 
+mod clocks;
 mod config;
 mod config_errors;
 mod config_plays;
@@ -18,3 +19,4 @@ mod sharing;
 mod support;
 mod system;
 mod time;
+mod weights;

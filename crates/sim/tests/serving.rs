@@ -194,6 +194,7 @@ fn threads_that_wait_for_ever_are_told() {
                 perch_sim::workload::Step::Barrier("b".into()),
             ],
             repeat: 1,
+            nice: 0,
         });
     let error = on(1, both, 1).run(SECOND).unwrap_err().to_string();
     assert!(

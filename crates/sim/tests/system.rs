@@ -172,12 +172,14 @@ fn a_barrier_that_nobody_opens_is_reported() {
         count: 1,
         steps,
         repeat: 1,
+        nice: 0,
     };
     workload.programs.push(ProgramModel {
         name: "p".into(),
         count: 1,
         start: 0,
         restart: false,
+        system: false,
         requests: None,
         threads: vec![
             thread("a", vec![Step::Lock("l".into()), Step::Barrier("b".into())]),
@@ -212,6 +214,7 @@ fn threads_that_wait_for_each_other_go_on_together() {
         count: 1,
         start: 0,
         restart: false,
+        system: false,
         requests: None,
         threads: vec![ThreadModel {
             name: "t".into(),
@@ -224,6 +227,7 @@ fn threads_that_wait_for_each_other_go_on_together() {
                 Step::Unlock("l".into()),
             ],
             repeat: 5,
+            nice: 0,
         }],
     });
     let system = finish(system(

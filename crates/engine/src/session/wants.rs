@@ -35,10 +35,17 @@ impl Wants {
     /// A machine that cannot. It may observe some of it by then.
     pub(super) fn configure<M: Machine>(&self, machine: &mut M) -> Result<(), MachineError> {
         machine.watch_pus(self.pu_loads)?;
-        machine.watch_irqs(self.irqs)?;
         machine.watch_weights(self.weights)?;
         machine.watch_system(self.system)?;
-        machine.watch_settings(self.settings)?;
+        // A policy that wants the operating system's work wants of it what there is.
+        let if_any = |watched: Result<(), MachineError>| {
+            watched.or_else(|error| match self.system {
+                true => Ok(()),
+                false => Err(error),
+            })
+        };
+        if_any(machine.watch_irqs(self.irqs))?;
+        if_any(machine.watch_settings(self.settings))?;
         machine.configure(&self.events)
     }
 }

@@ -161,6 +161,7 @@ impl<'a> Machine<'a> {
             count: 0,
             start: 0,
             restart: false,
+            system: false,
             requests: None,
             threads: vec![ThreadModel {
                 name: kernel.mix.name.clone(),
@@ -173,6 +174,7 @@ impl<'a> Machine<'a> {
                     },
                 ],
                 repeat: 1,
+                nice: 0,
             }],
         };
         let workload = WorkloadModel {

@@ -79,12 +79,14 @@ fn play(
             count: 1,
             start: 0,
             restart: false,
+            system: false,
             requests: None,
             threads: vec![ThreadModel {
                 name: mix.name.clone(),
                 count: pus.len() as u32,
                 steps: vec![Step::Sleep(ASLEEP), compute],
                 repeat: 1,
+                nice: 0,
             }],
         }],
     };

@@ -89,6 +89,7 @@ pub(super) fn workload(courses: &[Course]) -> WorkloadModel {
             count: 1,
             steps: steps.collect(),
             repeat: 1,
+            nice: 0,
         }
     });
     let threads = threads.collect();
@@ -103,6 +104,7 @@ pub(super) fn workload(courses: &[Course]) -> WorkloadModel {
             count: 1,
             start: 0,
             restart: false,
+            system: false,
             requests: None,
             threads,
         }],

@@ -54,7 +54,8 @@ pub struct Lone {
 pub fn lone(scene: &Scene) -> Vec<Lone> {
     let kinds = topology(&scene.machine).kinds;
     let mut all = Vec::new();
-    for program in &scene.workload.programs {
+    let programs = scene.workload.programs.iter();
+    for program in programs.filter(|program| !program.system) {
         let mut model = program.clone();
         (model.count, model.start, model.restart) = (1, 0, false);
         let models = match wait_for_each_other(program) {

@@ -52,6 +52,7 @@ mod tests {
             seeds: 1,
             search: 1,
             rules: Vec::new(),
+            weights: Vec::new(),
             stays: false,
         };
         scene.host_seconds()

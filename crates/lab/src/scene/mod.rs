@@ -28,7 +28,7 @@ use crate::{
 use alone::{Alone, wait_for_each_other};
 use meter::Meter;
 use perch_core::{ThreadId, ThreadInfo};
-use perch_policy::fixed::Rule;
+use perch_policy::fixed::{Rule, WeightRule};
 use perch_sim::{
     detail::Detail,
     model::MachineModel,
@@ -70,6 +70,8 @@ pub struct Scene {
     pub search: usize,
     /// The rules of the policy `fixed`, to note those that are for no thread.
     pub rules: Vec<Rule>,
+    /// Its weights, likewise.
+    pub weights: Vec<WeightRule>,
     /// Whether systems remember which thread was on which PU when.
     pub stays: bool,
 }
@@ -227,7 +229,7 @@ pub fn compare<C: Caller>(
     let comparison = Comparison {
         machine: scene.machine.name.clone(),
         workload: scene.workload.name.clone(),
-        notes: [idle, vain(&scene.rules, &results), notes(&results, bound)].concat(),
+        notes: [idle, vain(scene, &results), notes(&results, bound)].concat(),
         seeds,
         bound,
         results,
@@ -287,7 +289,7 @@ fn outcome(policy: &str, runs: &[Simulated], search: Option<Found>) -> Outcome {
 fn highest(scene: &Scene, alone: &Alone) -> Option<f64> {
     let workload = &scene.workload;
     let kinds = || {
-        let programs = workload.programs.iter();
+        let programs = workload.programs.iter().filter(|program| !program.system);
         programs.flat_map(|program| program.threads.iter().map(move |kind| (program, kind)))
     };
     let steps = || kinds().flat_map(|(_, kind)| &kind.steps);
@@ -318,7 +320,7 @@ fn highest(scene: &Scene, alone: &Alone) -> Option<f64> {
 }
 
 /// Rules of the policy `fixed` that were for no thread.
-fn vain(rules: &[Rule], results: &[Outcome]) -> Vec<String> {
+fn vain(scene: &Scene, results: &[Outcome]) -> Vec<String> {
     let threads = results
         .iter()
         .flat_map(|result| &result.runs)
@@ -332,10 +334,16 @@ fn vain(rules: &[Rule], results: &[Outcome]) -> Vec<String> {
             work: perch_core::Work::default(),
         })
         .collect();
-    let vain = rules
-        .iter()
-        .filter(|rule| !threads.iter().any(|thread| rule.matches(thread)));
-    vain.map(|rule| format!("fixed: no thread or program has a name for the rule {rule}"))
+    let none = |matches: &dyn Fn(&ThreadInfo) -> bool| !threads.iter().any(matches);
+    let rules = scene.rules.iter();
+    let rules = rules.filter(|rule| none(&|thread| rule.matches(thread)));
+    let weights = scene.weights.iter();
+    let weights = weights.filter(|rule| none(&|thread| rule.matches(thread)));
+    let names = rules
+        .map(ToString::to_string)
+        .chain(weights.map(ToString::to_string));
+    names
+        .map(|rule| format!("fixed: no thread or program has a name for the rule {rule}"))
         .collect()
 }
 

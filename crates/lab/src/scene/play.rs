@@ -48,7 +48,7 @@ pub struct Simulated {
     /// Requests, devices and energy, if there were any.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// The threads, in the order in which they started.
+    /// The threads, in the order in which they started, but for the operating system's.
     pub threads: Vec<SimulatedThread>,
 }
 
@@ -233,9 +233,8 @@ fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simula
     let machine = system.machine();
     let cycle = cycle(machine) as f64;
     let threads: Vec<SimulatedThread> = system
-        .threads()
-        .iter()
-        .map(|thread| {
+        .program_threads()
+        .map(|(_, thread)| {
             let process = &system.processes()[thread.identity.process];
             let life = (thread.ended.unwrap_or(system.now()) - thread.identity.started).max(1);
             let instructions = thread.counters.instructions();
@@ -267,7 +266,7 @@ fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simula
             .filter(|s| s.is_finite())
     };
     // One that lives for half of the time does half as much.
-    let lives = system.threads().iter().map(|thread| {
+    let lives = system.program_threads().map(|(_, thread)| {
         let life = thread.ended.unwrap_or(system.now()) - thread.identity.started;
         life as f64 / system.now().max(1) as f64
     });

@@ -100,7 +100,10 @@ impl Candidates {
     /// A workload whose threads do not all start at the beginning, once.
     pub fn new(scene: &Scene, most: usize) -> Result<Self, SceneError> {
         let programs = &scene.workload.programs;
-        if let Some(program) = programs.iter().find(|p| p.start > 0 || p.restart) {
+        if let Some(program) = programs
+            .iter()
+            .find(|p| !p.system && (p.start > 0 || p.restart))
+        {
             return Err(SceneError::StartsLater {
                 program: program.name.clone(),
                 workload: scene.workload.name.clone(),
@@ -181,8 +184,8 @@ impl Candidates {
 /// The threads by name, each with its PU.
 fn seats(scene: &Scene, placement: &Placement) -> Result<Vec<Seat>, SceneError> {
     let system = placed(scene, placement, scene.seed)?;
-    let threads = system.threads().iter().zip(placement);
-    let seat = |(thread, pu): (&Thread, &u32)| Seat {
+    let threads = system.program_threads().zip(placement);
+    let seat = |((_, thread), pu): ((usize, &Thread), &u32)| Seat {
         program: system.processes()[thread.identity.process].name.clone(),
         thread: thread.identity.name.clone(),
         pu: *pu,
@@ -210,8 +213,10 @@ fn throughput(scene: &Scene, placement: &Placement, time: Duration) -> Result<f6
     let until = scene.machine.machine_time(time.as_nanos() as u64);
     let mut system = placed(scene, placement, scene.seed)?;
     let done = |system: &System| -> u64 {
-        let threads = system.threads().iter();
-        threads.map(|thread| thread.counters.instructions()).sum()
+        let threads = system.program_threads();
+        threads
+            .map(|(_, thread)| thread.counters.instructions())
+            .sum()
     };
     system.run(until / 2)?;
     let (begun, before) = (system.now(), done(&system));

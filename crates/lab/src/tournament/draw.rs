@@ -76,12 +76,14 @@ pub fn workload(number: u64, machine: &MachineModel, random: &mut Random) -> Wor
             count: 1,
             start: 0,
             restart: false,
+            system: false,
             requests: None,
             threads: vec![ThreadModel {
                 name: "t".into(),
                 count: count as u32,
                 steps,
                 repeat: if steady { 1 } else { u64::MAX },
+                nice: 0,
             }],
         });
     }

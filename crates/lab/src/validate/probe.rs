@@ -184,12 +184,14 @@ impl<'a> Probe<'a> {
                 count: 1,
                 start: 0,
                 restart: false,
+                system: false,
                 requests: None,
                 threads: vec![ThreadModel {
                     name: "probe".into(),
                     count: pus.len() as u32,
                     steps: vec![endless],
                     repeat: 1,
+                    nice: 0,
                 }],
             }],
         };

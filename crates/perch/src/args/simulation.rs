@@ -90,6 +90,9 @@ pub struct SimArgs {
     /// Rules of the policy fixed, wherever it is named; repeatable
     #[arg(long, value_name = "PATTERN=PUS")]
     pub pin: Vec<String>,
+    /// CPU weights of the policy fixed: thread or program name pattern = weight, 1 to 10000, usual is 100; repeatable
+    #[arg(long, value_name = "PATTERN=WEIGHT")]
+    pub weight: Vec<String>,
     /// Read --pin rules from a file, one a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pin_file: Option<PathBuf>,
@@ -123,6 +126,11 @@ pub struct SimArgs {
 }
 
 impl SimArgs {
+    /// Whether rules of the policy `fixed` are given.
+    pub fn has_rules(&self) -> bool {
+        !self.pin.is_empty() || !self.weight.is_empty() || self.pin_file.is_some()
+    }
+
     /// What these say in the words of `perch run`, with a policy.
     pub fn place(&self, policy: &str) -> PlaceArgs {
         let policy = match policy {
@@ -130,18 +138,21 @@ impl SimArgs {
             other => other,
         };
         // Rules are for one of the policies that are compared.
-        let (pin, pin_file) = match policy {
-            "fixed" => (self.pin.clone(), self.pin_file.clone()),
-            _ => (Vec::new(), None),
+        let tuning = match policy {
+            "fixed" => TuningArgs {
+                pin: self.pin.clone(),
+                weight: self.weight.clone(),
+                pin_file: self.pin_file.clone(),
+                ..TuningArgs::default()
+            },
+            _ => TuningArgs::default(),
         };
         PlaceArgs {
             policy: Some(policy.to_owned()),
             tuning: TuningArgs {
                 period: self.period,
                 config: self.config.clone(),
-                pin,
-                pin_file,
-                ..TuningArgs::default()
+                ..tuning
             },
             ..PlaceArgs::default()
         }

@@ -441,6 +441,15 @@ pub(super) fn rules(file: Option<&Path>, pins: &[String]) -> Result<Vec<Rule>> {
     Ok(rules)
 }
 
+/// Weights of the policy `fixed`.
+///
+/// # Errors
+/// What is no rule.
+pub(super) fn weights(rules: &[String]) -> Result<Vec<WeightRule>> {
+    let rules = rules.iter().map(|rule| rule.parse());
+    Ok(rules.collect::<Result<_, perch_policy::fixed::RuleError>>()?)
+}
+
 /// The policy with its settings; rules of the policy `fixed` are checked against the machine now, not during a run.
 ///
 /// # Errors
@@ -450,11 +459,7 @@ pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy
         return settings.build();
     }
     let rules = rules(settings.pin_file.as_deref(), &settings.pin)?;
-    let weights = settings
-        .weight
-        .iter()
-        .map(|rule| rule.parse::<WeightRule>());
-    let weights = weights.collect::<Result<Vec<_>, _>>()?;
+    let weights = weights(&settings.weight)?;
     if rules.is_empty() && weights.is_empty() {
         return settings.build();
     }

@@ -47,6 +47,7 @@ impl Growth {
                 count: 1,
                 start: 0,
                 restart: false,
+                system: false,
                 requests: None,
                 threads: vec![ThreadModel {
                     name: "t".into(),
@@ -56,6 +57,7 @@ impl Growth {
                         instructions: u64::MAX,
                     }],
                     repeat: 1,
+                    nice: 0,
                 }],
             }],
         };

@@ -6,8 +6,9 @@ use super::{
 };
 use crate::{
     core::{MOST_CONTEXTS, MOST_QUEUES},
-    model::{CoreKind, Latency, Multithreading, Op, Queue, QueueSharing, UnitPool, Until},
-    units::SECOND,
+    model::{
+        CoreKind, Latency, Multithreading, Op, Queue, QueueSharing, UnitPool, Until, cycle_of,
+    },
 };
 
 /// PUs of a machine at most.
@@ -27,6 +28,7 @@ const LARGEST_WINDOW: u32 = 4096;
 
 const KEYS: &[&str] = &[
     "clock",
+    "clocks",
     "contexts",
     "multithreading",
     "width",
@@ -67,11 +69,7 @@ pub(super) fn read(item: Item<'_>) -> Checked<Vec<CoreKind>> {
 }
 
 fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
-    let clock = table.need("clock")?.quantity_within(
-        &CLOCK,
-        1_000..=10_000_000_000,
-        "from 1 kHz to 10 GHz",
-    )?;
+    let clock = one_clock(table.need("clock")?)?;
     let whole = |key, default: u32, most: u32| {
         let least = default.min(1);
         table
@@ -100,8 +98,11 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
     let in_order = flag("in-order", true)?;
     Ok(CoreKind {
         name: name.to_owned(),
-        // Less than a thousandth is lost below 2 GHz, and at most half a percent at 10.
-        cycle: (SECOND + clock / 2) / clock,
+        cycle: cycle_of(clock),
+        clocks: match table.get("clocks") {
+            Some(item) => clocks(item, clock)?,
+            None => Vec::new(),
+        },
         contexts,
         multithreading,
         width: whole("width", 1, 1024)?,
@@ -127,6 +128,29 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
             .get("duty")
             .map_or(Ok(1.0), |duty| duty.number(0.001..=1.0))?,
     })
+}
+
+fn one_clock(item: Item<'_>) -> Checked<u64> {
+    item.quantity_within(&CLOCK, 1_000..=10_000_000_000, "from 1 kHz to 10 GHz")
+}
+
+/// In kHz, as cpufreq counts.
+fn clocks(item: Item<'_>, highest: u64) -> Checked<Vec<u64>> {
+    let mut clocks = Vec::new();
+    for item in item.some()? {
+        let clock = one_clock(item)?;
+        if clock % 1_000 != 0 {
+            return Err(item.wrong("must be a whole number of kHz"));
+        }
+        if clocks.last().is_some_and(|last| *last >= clock / 1_000) {
+            return Err(item.wrong("must be higher than the one before"));
+        }
+        clocks.push(clock / 1_000);
+    }
+    match clocks.last() == Some(&(highest / 1_000)) && highest % 1_000 == 0 {
+        true => Ok(clocks),
+        false => Err(item.wrong("the last one must be that of `clock`, the highest")),
+    }
 }
 
 fn units(item: Item<'_>) -> Checked<Vec<UnitPool>> {

@@ -21,7 +21,9 @@ pub(super) fn read(
     let mut threads = 0;
     for table in item.tables(
         "a program",
-        &["name", "count", "start", "restart", "arrivals", "threads"],
+        &[
+            "name", "count", "start", "restart", "system", "arrivals", "threads",
+        ],
     )? {
         let program = one(&table, mixes, devices)?;
         if programs.iter().any(|other| other.name == program.name) {
@@ -42,7 +44,13 @@ pub(super) fn read(
         }
         programs.push(program);
     }
-    Ok(programs)
+    match programs.iter().any(|program| !program.system) {
+        true => Ok(programs),
+        false => Err(item.wrong_hint(
+            "all programs are work of the operating system",
+            Some("leave `system = true` away where it is the work that counts".to_owned()),
+        )),
+    }
 }
 
 fn one(table: &Table<'_>, mixes: &[Mix], devices: &[DeviceModel]) -> Checked<ProgramModel> {
@@ -54,9 +62,10 @@ fn one(table: &Table<'_>, mixes: &[Mix], devices: &[DeviceModel]) -> Checked<Pro
         .get("start")
         .map_or(Ok(0), |start| start.quantity(&TIME))?;
     let requests = table.get("arrivals").map(arrivals::read).transpose()?;
-    let tables = table
-        .need("threads")?
-        .tables("a thread", &["name", "count", "repeat", "serves", "steps"])?;
+    let tables = table.need("threads")?.tables(
+        "a thread",
+        &["name", "count", "nice", "repeat", "serves", "steps"],
+    )?;
     let mut kinds: Vec<&str> = Vec::new();
     for table in &tables {
         let item = table.need("name")?;
@@ -105,6 +114,7 @@ fn one(table: &Table<'_>, mixes: &[Mix], devices: &[DeviceModel]) -> Checked<Pro
         count,
         start,
         restart,
+        system: table.get("system").map_or(Ok(false), Item::flag)?,
         requests,
         threads,
     })
@@ -179,5 +189,8 @@ fn thread(table: &Table<'_>, names: Names<'_>, requests: bool) -> Checked<Thread
         count,
         steps,
         repeat,
+        nice: table
+            .get("nice")
+            .map_or(Ok(0), |nice| nice.whole(-20..=19))?,
     })
 }

@@ -195,12 +195,15 @@ impl<'a> Item<'a> {
     }
 
     /// A whole number within bounds.
-    pub(super) fn whole(self, within: RangeInclusive<u32>) -> Checked<u32> {
+    pub(super) fn whole<N>(self, within: RangeInclusive<N>) -> Checked<N>
+    where
+        N: TryFrom<i128> + PartialOrd + std::fmt::Display,
+    {
         let DeValue::Integer(number) = self.value.get_ref() else {
             return Err(self.expected("a whole number"));
         };
         let number = self.digits(number.as_str(), number.radix())?;
-        match u32::try_from(number) {
+        match N::try_from(number) {
             Ok(number) if within.contains(&number) => Ok(number),
             _ => Err(self.wrong(format!(
                 "must be from {} to {}",

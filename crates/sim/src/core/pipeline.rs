@@ -97,8 +97,7 @@ impl Core {
         let contexts = kind.contexts as usize;
         let window = u64::from(kind.window.max(1));
         Self {
-            // A throttled clock stands still for a part of each few microseconds: on the whole it is a slower one.
-            clock: Clock::new((kind.cycle as f64 / kind.duty).round() as Ps),
+            clock: Clock::new(kind.on_the_whole(kind.cycle).round() as Ps),
             cycle: NEVER,
             next_at: Ps::MAX,
             played: 0,

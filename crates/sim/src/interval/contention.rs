@@ -481,7 +481,7 @@ pub(super) fn alone(
             return 1.0;
         }
         let slowed = play(&own, &[(demand, only)], line)[0];
-        let cycles = loads * delay.chance * delay.time / (kind.cycle as f64 / kind.duty);
+        let cycles = loads * delay.chance * delay.time / kind.on_the_whole(kind.cycle);
         ((slowed - base) / cycles).clamp(0.0, 1.0)
     };
     let of_loads = |step: usize, chance: f64| {

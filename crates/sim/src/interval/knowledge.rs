@@ -83,6 +83,8 @@ pub struct Knowledge {
     alone: Table<(usize, usize, usize, usize, usize), Alone>,
     /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted.
     corrections: Table<(usize, Key), Arc<Corrected>>,
+    /// The same about the machine at other clocks, by those of its cores in kHz.
+    clocks: Table<Box<[u64]>, Arc<Knowledge>>,
 }
 
 impl Knowledge {
@@ -92,16 +94,31 @@ impl Knowledge {
         let mut regions: Vec<String> = sets.filter_map(|set| set.region.clone()).collect();
         regions.sort_unstable();
         regions.dedup();
+        Self::of(machine, workload.mixes.clone().into(), regions)
+    }
+
+    fn of(machine: Arc<MachineModel>, mixes: Box<[Mix]>, regions: Vec<String>) -> Self {
         Self {
             regions,
             layout: Layout::new(&machine),
             machine,
-            mixes: workload.mixes.clone().into(),
+            mixes,
             classes: Table::new(),
             speeds: Table::new(),
             alone: Table::new(),
             corrections: Table::new(),
+            clocks: Table::new(),
         }
+    }
+
+    /// The same about the machine with cores of these clocks, in kHz.
+    pub(super) fn at_clocks(&self, clocks: &[u64]) -> Arc<Self> {
+        let key: Box<[u64]> = clocks.into();
+        self.clocks.get(&key).unwrap_or_else(|| {
+            let machine = Arc::new(self.machine.at_clocks(clocks));
+            let known = Self::of(machine, self.mixes.clone(), self.regions.clone());
+            self.clocks.put(key, Arc::new(known))
+        })
     }
 
     /// Whether it is about this machine and this workload's mixes.

@@ -53,6 +53,9 @@ struct Run {
 
 /// A machine at the interval level.
 pub(crate) struct IntervalLevel {
+    /// About the machine at its highest clocks.
+    highest: Arc<Knowledge>,
+    /// About the machine at its present clocks.
     known: Arc<Knowledge>,
     runs: Vec<Option<Run>>,
     tallies: Vec<Tally>,
@@ -81,6 +84,7 @@ impl IntervalLevel {
             regions: Regions::default(),
             stale: false,
             now: 0,
+            highest: Arc::clone(&known),
             known,
         }
     }
@@ -312,7 +316,12 @@ impl Processor for IntervalLevel {
     fn cycle_time(&self, pu: usize) -> Ps {
         let machine = &self.known.machine;
         let kind = machine.kind(&machine.cores[self.known.layout.pus[pu].core]);
-        (kind.cycle as f64 / kind.duty).round() as Ps
+        kind.on_the_whole(kind.cycle).round() as Ps
+    }
+
+    fn set_clocks(&mut self, _: Ps, clocks: &[u64]) {
+        self.known = self.highest.at_clocks(clocks);
+        self.stale = true;
     }
 
     fn warm(&mut self, _: &[Thread]) {

@@ -4,7 +4,8 @@
 //! Modelled after the fair class (CFS, kernel 6.1: `kernel/sched/fair.c`): `select_task_rq_fair` for wake-ups (previous
 //! PU if its core is idle, an idle core near to it, an idle PU near to it, else the previous), `newidle_balance`, the
 //! periodic `load_balance` with active balance from cores with two running threads to idle cores, and `sched_exec`/fork
-//! balance to the idlest. Loads are numbers of runnable threads: all have the same weight here.
+//! balance to the idlest. Threads share a PU in proportion to the weights of their nice values, and loads are sums of the
+//! weights of runnable threads.
 
 use crate::{
     model::MachineModel,
@@ -132,20 +133,18 @@ impl Scheduler {
     /// A new thread: to the idlest core, there to the idlest PU; which of equals is chance.
     pub fn start(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
         let mut best = Vec::new();
-        let mut least = (usize::MAX, usize::MAX);
+        let mut least = (u64::MAX, u64::MAX);
         for pu in threads[index]
             .mask
             .iter()
             .filter(|pu| (*pu as usize) < self.queues.len())
         {
-            let core: usize = self.siblings[pu as usize]
+            let core: u64 = self.siblings[pu as usize]
                 .iter()
-                .map(|other| self.queues[*other as usize].len())
+                .map(|other| self.load(*other as usize, threads))
                 .sum();
-            let load = (
-                core * 64 / self.siblings[pu as usize].len(),
-                self.queues[pu as usize].len(),
-            );
+            let contexts = self.siblings[pu as usize].len() as u64;
+            let load = (core * 64 / contexts, self.load(pu as usize, threads));
             if load < least {
                 least = load;
                 best.clear();
@@ -346,18 +345,38 @@ impl Scheduler {
         }
     }
 
-    /// Takes a waiting thread from the longest queue, if that is longer by two, or if this PU is idle.
+    /// The weights of a PU's runnable threads.
+    fn load(&self, pu: usize, threads: &[Thread]) -> u64 {
+        let queue = &self.queues[pu];
+        let members = queue.waiting.iter().chain(&queue.current);
+        members
+            .map(|index| u64::from(threads[*index].weight()))
+            .sum()
+    }
+
+    /// Takes a waiting thread from the PU with the greatest load, if this PU is idle or has no greater load with the thread
+    /// than the other one without.
     fn pull(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
-        let mine = self.queues[pu].len();
-        let longest = (0..self.queues.len())
-            .filter(|other| self.queues[*other].len() >= mine + 2)
-            .max_by_key(|other| (self.queues[*other].len(), std::cmp::Reverse(*other)));
-        let Some(from) = longest else { return };
+        let idle = self.queues[pu].is_idle();
+        let mine = self.load(pu, threads);
+        let evens = |index: &Index, load: u64| {
+            let weight = u64::from(threads[*index].weight());
+            idle || load >= mine + 2 * weight
+        };
+        let busiest = (0..self.queues.len())
+            .filter(|other| self.queues[*other].len() >= 2)
+            .map(|other| (self.load(other, threads), other))
+            .filter(|(load, other)| {
+                let mut waiting = self.queues[*other].waiting.iter();
+                waiting.any(|index| evens(index, *load))
+            })
+            .max_by_key(|(load, other)| (*load, std::cmp::Reverse(*other)));
+        let Some((load, from)) = busiest else { return };
         let movable = self.queues[from]
             .waiting
             .iter()
             .copied()
-            .find(|index| threads[*index].mask.contains(pu as u32));
+            .find(|index| threads[*index].mask.contains(pu as u32) && evens(index, load));
         if let Some(index) = movable {
             let floor = self.dequeue(index, threads, now);
             let waiting = threads[index].waiting_since;

@@ -134,7 +134,14 @@ impl System {
         };
         let random = self.random.part(index as u64 + 2);
         let mask = self.default_mask.clone();
-        let thread = Thread::new(identity, steps, model.repeat, mask, &sources, &random);
+        let thread = Thread::new(
+            identity,
+            steps,
+            (model.repeat, model.nice),
+            mask,
+            &sources,
+            &random,
+        );
         self.threads.push(thread);
         self.alive += 1;
         index
@@ -200,7 +207,7 @@ impl System {
         }
         process.ended = Some(at);
         let program = process.program;
-        self.unfinished -= usize::from(!process.again);
+        self.unfinished -= usize::from(!process.again && !model.system);
         if let Some(queue) = &mut process.requests {
             queue.advance(at);
             self.serving.retain(|serving| *serving != number);

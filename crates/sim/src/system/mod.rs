@@ -20,7 +20,7 @@ use crate::{
     processor::Processor,
     sharing::Shared,
     stream::Random,
-    thread::{Place, Thread, VirtualTime},
+    thread::{Place, Thread},
     units::Ps,
     workload::WorkloadModel,
 };
@@ -122,6 +122,8 @@ pub struct System {
     sleepers: BinaryHeap<Reverse<(Ps, usize)>>,
     /// Whether the scheduler may want others on PUs than are there.
     changed: bool,
+    /// The clock of each core, in kHz.
+    clocks: Vec<u64>,
     /// What each PU has done, no matter which threads ran on it.
     deeds: Vec<PuDeed>,
     /// Who was where, if that is to be remembered.
@@ -176,7 +178,7 @@ impl System {
         seed: u64,
     ) -> Self {
         let processor: Box<dyn Processor> = match detail {
-            Detail::Cycle => Box::new(CycleLevel::new(&machine)),
+            Detail::Cycle => Box::new(CycleLevel::new(Arc::clone(&machine))),
             Detail::Interval(known) if known.is_about(&machine, &workload) => {
                 Box::new(IntervalLevel::new(Arc::clone(known)))
             }
@@ -211,7 +213,10 @@ impl System {
             pus: machine.pus(),
             processor,
             scheduler: Scheduler::new(&machine, scheduler, random.part(1)),
-            unfinished: starts.len(),
+            unfinished: starts
+                .iter()
+                .filter(|start| !workload.programs[start.program].system)
+                .count(),
             default_mask: (0..machine.pus() as u32).collect(),
             switch: machine.machine_time(scheduler.switch),
             threads: Vec::new(),
@@ -229,6 +234,11 @@ impl System {
             finished: Vec::new(),
             sleepers: BinaryHeap::new(),
             changed: true,
+            clocks: machine
+                .cores
+                .iter()
+                .map(|core| machine.kind(core).highest_clock())
+                .collect(),
             deeds: vec![PuDeed::default(); machine.pus()],
             stays: None,
             machine,
@@ -254,6 +264,17 @@ impl System {
     /// All threads that there were, in the order in which they started.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
+    }
+
+    /// Whether a thread does work of the operating system.
+    pub fn is_system(&self, thread: &Thread) -> bool {
+        self.workload.programs[thread.identity.program].system
+    }
+
+    /// All threads that there were of programs that are not the operating system's, with their indices.
+    pub fn program_threads(&self) -> impl Iterator<Item = (usize, &Thread)> {
+        let threads = self.threads.iter().enumerate();
+        threads.filter(|(_, thread)| !self.is_system(thread))
     }
 
     /// All processes that there were.
@@ -302,7 +323,7 @@ impl System {
         self.processor.take_shared(&self.threads)
     }
 
-    /// Whether every program has ended once.
+    /// Whether every program has ended once; but for the operating system's.
     pub fn is_done(&self) -> bool {
         self.unfinished == 0
     }
@@ -319,6 +340,25 @@ impl System {
         self.scheduler.masked(thread, &mut self.threads, now);
         self.changed = true;
         self.put();
+    }
+
+    /// Sets a thread's nice value, -20 to 19: what it has run so far counts as it did.
+    pub fn set_nice(&mut self, thread: usize, nice: i32) {
+        self.account();
+        self.threads[thread].nice = nice;
+    }
+
+    /// The clock of a core, in kHz.
+    pub fn clock(&self, core: usize) -> u64 {
+        self.clocks[core]
+    }
+
+    /// Sets the clock of a core, in kHz, from now on: one of its kind's ([`CoreKind::clocks`](crate::model::CoreKind)).
+    /// Caches and memory take the time that they took before.
+    pub fn set_clock(&mut self, core: usize, clock: u64) {
+        self.account();
+        self.clocks[core] = clock;
+        self.processor.set_clocks(self.now, &self.clocks);
     }
 
     /// Lets the threads that are on PUs find their caches as if they had run there for long, so that a run may begin
@@ -473,7 +513,7 @@ impl System {
         let thread = &mut self.threads[index];
         thread.energy += energy;
         thread.cpu_time += ran;
-        thread.virtual_time += ran as VirtualTime;
+        thread.virtual_time += thread.charge(ran);
         thread.cycles += cycles;
         thread.counters += counted;
     }

@@ -133,6 +133,8 @@ pub struct ThreadModel {
     pub steps: Vec<Step>,
     /// How often; `u64::MAX` for ever.
     pub repeat: u64,
+    /// Its nice value, -20 to 19.
+    pub nice: i32,
 }
 
 impl ThreadModel {
@@ -159,6 +161,9 @@ pub struct ProgramModel {
     pub start: u64,
     /// Whether it is started again whenever it ends, until every program has ended once (papers 000 and 001).
     pub restart: bool,
+    /// Whether it is work of the operating system, such as a daemon: it is not given to perch, nobody waits for its end,
+    /// and what it does is no result.
+    pub system: bool,
     /// The requests that its threads serve, if there are any.
     pub requests: Option<RequestsModel>,
     /// Its threads.

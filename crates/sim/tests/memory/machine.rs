@@ -30,6 +30,7 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
     let kind = CoreKind {
         name: "plain".into(),
         cycle: 500,
+        clocks: Vec::new(),
         contexts,
         multithreading: Multithreading::FineGrained,
         width: 1,

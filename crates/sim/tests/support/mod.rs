@@ -27,6 +27,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
     let kind = CoreKind {
         name: "simple".into(),
         cycle: 1_000,
+        clocks: Vec::new(),
         contexts,
         multithreading,
         width,
@@ -123,12 +124,14 @@ pub fn workload(mixes: Vec<Mix>, threads: Vec<Vec<Step>>) -> WorkloadModel {
             count: 1,
             start: 0,
             restart: false,
+            system: false,
             requests: None,
             threads: vec![ThreadModel {
                 name: format!("t{number}"),
                 count: 1,
                 steps,
                 repeat: 1,
+                nice: 0,
             }],
         });
     WorkloadModel {

@@ -52,15 +52,15 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     let policies = match args.compare.is_empty() {
         true => vec![match &args.policy {
             Some(policy) => policy.clone(),
-            None if !args.pin.is_empty() || args.pin_file.is_some() => "fixed".to_owned(),
+            None if args.has_rules() => "fixed".to_owned(),
             None => DEFAULT.to_owned(),
         }],
         false => args.compare.clone(),
     };
-    let has_rules = !args.pin.is_empty() || args.pin_file.is_some();
-    if has_rules && !policies.iter().any(|policy| policy == "fixed") {
+    if args.has_rules() && !policies.iter().any(|policy| policy == "fixed") {
         bail!(
-            "--pin and --pin-file are for the policy `fixed`, which nothing here names: `-p fixed`, or `--compare fixed,…`"
+            "--pin, --pin-file and --weight are for the policy `fixed`, which nothing here names: `-p fixed`, or \
+             `--compare fixed,…`"
         );
     }
     if args.pins.is_some() && !policies.iter().any(|policy| is_searched(policy)) {
@@ -126,6 +126,7 @@ pub fn scene(args: &SimArgs) -> Result<Scene> {
         seeds: args.seeds,
         search: args.search,
         rules: place::rules(args.pin_file.as_deref(), &args.pin)?,
+        weights: place::weights(&args.weight)?,
         stays: args.timeline.is_some() || args.placement.is_some(),
     })
 }

@@ -1,5 +1,7 @@
 //! A [`System`] behind [`perch_core::Machine`]: policies, recordings and reports work on it as on a live machine.
 
+mod changes;
+
 use crate::{
     counters::Counters,
     events::{self, Deed},
@@ -9,9 +11,9 @@ use crate::{
     units::Ps,
 };
 use perch_core::{
-    Affinity, Count, CountQuality, EventPlan, Machine, MachineError, MaskChange, MaskError,
-    Metrics, Observation, Outcome, ProcessId, PuSample, PuSet, Sharing, ThreadId, ThreadInfo,
-    ThreadSample, Topology, Wake, affinity::Descendant,
+    Affinity, Count, CountQuality, EventPlan, Machine, MachineError, Metrics, NiceSample,
+    Observation, ProcessId, PuSample, PuSet, Sharing, ThreadId, ThreadInfo, ThreadSample, Topology,
+    Wake, Work,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -47,6 +49,12 @@ pub struct SimMachine {
     masks: HashMap<usize, PuSet>,
     /// What each PU had done when it was last observed, if PUs are watched.
     pus: Option<Vec<PuDeed>>,
+    /// Whether nice values are observed.
+    nices: bool,
+    /// Whether the operating system's threads are observed.
+    os: bool,
+    /// Whether clocks are observed.
+    settings: bool,
     observed: u64,
     limit: Option<u64>,
 }
@@ -64,6 +72,9 @@ impl SimMachine {
             occupancy: false,
             masks: HashMap::new(),
             pus: None,
+            nices: false,
+            os: false,
+            settings: false,
             observed: 0,
             limit: limit.map(|limit| limit.as_nanos() as u64),
         }
@@ -225,6 +236,27 @@ impl Machine for SimMachine {
         Ok(())
     }
 
+    fn watch_weights(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.nices = watch;
+        Ok(())
+    }
+
+    fn watch_settings(&mut self, watch: bool) -> Result<(), MachineError> {
+        if watch && self.clocks().is_empty() {
+            let machine = &self.system.machine().name;
+            return Err(MachineError::Other(format!(
+                "no core of {machine} can run at another clock (`clocks` in its file): choose another policy"
+            )));
+        }
+        self.settings = watch;
+        Ok(())
+    }
+
+    fn watch_system(&mut self, watch: bool) -> Result<(), MachineError> {
+        self.os = watch;
+        Ok(())
+    }
+
     fn wait(&mut self, period: Duration) -> Result<Wake, MachineError> {
         let mut due = self.observed + period.as_nanos() as u64;
         if let Some(limit) = self.limit {
@@ -253,6 +285,10 @@ impl Machine for SimMachine {
             interval,
             pus,
             sharing: self.sharing(interval),
+            settings: match self.settings {
+                true => self.clocks(),
+                false => Vec::new(),
+            },
             ..Observation::default()
         };
         for index in living {
@@ -273,6 +309,14 @@ impl Machine for SimMachine {
                 counters: thread.counters,
                 energy: thread.energy as u64,
             };
+            self.seen[index] = seen;
+            if thread.ended.is_none() {
+                self.living.push(index);
+            }
+            let system = self.system.is_system(thread);
+            if system && !self.os {
+                continue;
+            }
             let counters = seen.counters.since(&before.counters);
             let accesses = counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize];
             let mix = thread.mix().map(|mix| &self.system.workload().mixes[mix]);
@@ -294,13 +338,23 @@ impl Machine for SimMachine {
             if mask.is_some() {
                 self.masks.insert(index, thread.mask.clone());
             }
+            if self.nices {
+                observation.nices.push(NiceSample {
+                    thread: id,
+                    pid: process.pid,
+                    nice: thread.nice,
+                });
+            }
             observation.threads.push(ThreadSample {
                 info: ThreadInfo {
                     id,
                     pid: process.pid,
                     name: thread.identity.name.as_str().into(),
                     process: process.name.as_str().into(),
-                    work: perch_core::Work::default(),
+                    work: match system {
+                        true => Work::System,
+                        false => Work::Program,
+                    },
                 },
                 interval: end.saturating_sub(start).max(1),
                 cpu_time: self.time(seen.cpu_time - before.cpu_time),
@@ -313,14 +367,10 @@ impl Machine for SimMachine {
                 event_set: None,
                 metrics: Metrics::default(),
             });
-            match thread.ended {
-                Some(_) => {
-                    observation.ended.push(id);
-                    self.masks.remove(&index);
-                }
-                None => self.living.push(index),
+            if thread.ended.is_some() {
+                observation.ended.push(id);
+                self.masks.remove(&index);
             }
-            self.seen[index] = seen;
         }
         Ok(observation)
     }
@@ -339,49 +389,5 @@ impl Machine for SimMachine {
 
     fn counting(&self) -> String {
         "the simulated machine's counters".into()
-    }
-}
-
-impl Affinity for SimMachine {
-    /// Masks change at once.
-    fn settle(&self) {}
-
-    /// There are no users.
-    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
-        true
-    }
-
-    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
-        let index = self.index(thread).ok_or(MaskError::Gone)?;
-        Ok(self.system.threads()[index].mask.clone())
-    }
-
-    fn change(&mut self, change: &MaskChange) -> Outcome {
-        let Some(index) = self.index(change.thread) else {
-            return Outcome::Gone;
-        };
-        if self.system.threads()[index].mask != change.expect {
-            return Outcome::ChangedByOthers;
-        }
-        let usable = change.set.and(self.system.default_mask());
-        if usable.is_empty() {
-            return Outcome::NoUsablePu;
-        }
-        self.system.set_mask(index, usable);
-        Outcome::Applied
-    }
-
-    fn allowed(&self, _: ThreadId) -> Option<PuSet> {
-        Some(self.system.default_mask().clone())
-    }
-
-    fn descendants(
-        &self,
-        _: &str,
-        _: &[ProcessId],
-        _: &dyn Fn(ThreadId) -> bool,
-    ) -> Result<Vec<Descendant>, MaskError> {
-        // A thread of a simulated program never inherits a mask: each starts with the default one.
-        Ok(Vec::new())
     }
 }

@@ -1,0 +1,145 @@
+//! What perch may change on a simulated machine: masks, nice values and clocks, at once and without privileges.
+
+use super::SimMachine;
+use perch_core::{
+    Affinity, MaskChange, MaskError, NiceChange, Outcome, ProcessId, PuSet, Setting, SettingChange,
+    SettingChoices, SettingSample, SettingValue, Settings, ThreadId, Weights, affinity::Descendant,
+};
+
+impl Affinity for SimMachine {
+    /// Masks change at once.
+    fn settle(&self) {}
+
+    /// There are no users.
+    fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+        true
+    }
+
+    fn mask(&self, thread: ThreadId) -> Result<PuSet, MaskError> {
+        let index = self.index(thread).ok_or(MaskError::Gone)?;
+        Ok(self.system.threads()[index].mask.clone())
+    }
+
+    fn change(&mut self, change: &MaskChange) -> Outcome {
+        let Some(index) = self.index(change.thread) else {
+            return Outcome::Gone;
+        };
+        if self.system.threads()[index].mask != change.expect {
+            return Outcome::ChangedByOthers;
+        }
+        let usable = change.set.and(self.system.default_mask());
+        if usable.is_empty() {
+            return Outcome::NoUsablePu;
+        }
+        self.system.set_mask(index, usable);
+        Outcome::Applied
+    }
+
+    fn weights(&mut self) -> Option<&mut dyn Weights> {
+        Some(self)
+    }
+
+    fn settings(&mut self) -> Option<&mut dyn Settings> {
+        match self.clocks().is_empty() {
+            true => None,
+            false => Some(self),
+        }
+    }
+
+    fn allowed(&self, _: ThreadId) -> Option<PuSet> {
+        Some(self.system.default_mask().clone())
+    }
+
+    fn descendants(
+        &self,
+        _: &str,
+        _: &[ProcessId],
+        _: &dyn Fn(ThreadId) -> bool,
+    ) -> Result<Vec<Descendant>, MaskError> {
+        // A thread of a simulated program never inherits a mask: each starts with the default one.
+        Ok(Vec::new())
+    }
+}
+
+impl Weights for SimMachine {
+    fn nice(&self, thread: ThreadId) -> Result<i32, MaskError> {
+        let index = self.index(thread).ok_or(MaskError::Gone)?;
+        Ok(self.system.threads()[index].nice)
+    }
+
+    /// There are no users, so no privileges.
+    fn permitted(&self, _: &NiceChange) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn may_be_lowered(&self, _: ThreadId, _: i32) -> bool {
+        true
+    }
+
+    fn change_nice(&mut self, change: &NiceChange) -> Outcome {
+        let Some(index) = self.index(change.thread) else {
+            return Outcome::Gone;
+        };
+        if self.system.threads()[index].nice != change.expect {
+            return Outcome::ChangedByOthers;
+        }
+        self.system.set_nice(index, change.set);
+        Outcome::Applied
+    }
+}
+
+impl SimMachine {
+    /// The clocks that can be changed. Each core whose kind has several has a cpufreq policy of its own, with the number of
+    /// its first PU.
+    pub(super) fn clocks(&self) -> Vec<SettingSample> {
+        let machine = self.system.machine();
+        let mut first = 0;
+        let samples = machine.cores.iter().enumerate().map(|(core, at)| {
+            let kind = machine.kind(at);
+            let pus = first..first + kind.contexts;
+            first = pus.end;
+            let clocks = kind.clocks.clone();
+            (!clocks.is_empty()).then(|| SettingSample {
+                setting: Setting::MaxFrequency(pus.start),
+                governs: pus.collect(),
+                value: SettingValue::Number(self.system.clock(core)),
+                choices: SettingChoices::Numbers(clocks),
+            })
+        });
+        samples.flatten().collect()
+    }
+
+    fn clock(&self, setting: &Setting) -> Option<SettingSample> {
+        let mut all = self.clocks().into_iter();
+        all.find(|sample| sample.setting == *setting)
+    }
+}
+
+impl Settings for SimMachine {
+    fn settings(&self) -> Vec<SettingSample> {
+        self.clocks()
+    }
+
+    fn setting(&self, setting: &Setting) -> Result<SettingValue, MaskError> {
+        let unknown = || MaskError::Other(format!("{setting}: this machine does not have it"));
+        let found = self.clock(setting).map(|sample| sample.value);
+        found.ok_or_else(unknown)
+    }
+
+    fn change_setting(&mut self, change: &SettingChange) -> Outcome {
+        let Some(sample) = self.clock(&change.setting) else {
+            return Outcome::Gone;
+        };
+        if sample.value != change.expect {
+            return Outcome::ChangedByOthers;
+        }
+        let (SettingValue::Number(clock), true) = (&change.set, sample.choices.allow(&change.set))
+        else {
+            return Outcome::NotPermitted;
+        };
+        let pu = sample.governs.first().unwrap_or_default() as usize;
+        let core = self.system.machine().places()[pu].0;
+        self.system.set_clock(core, *clock);
+        Outcome::Applied
+    }
+}
