@@ -18,7 +18,7 @@ LIBRARIES := $(TARGET)/release
 # What a program needs that contains libperch.a.
 STATIC_LIBS := -Wl,--gc-sections -lgcc_s -lpthread -lm -ldl
 
-.PHONY: help run build examples test guests churn torture lint accuracy bench fuzz install install-files deb pictures
+.PHONY: help run build examples test guests churn torture lint accuracy bench fidelity fuzz install install-files deb pictures
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
@@ -29,6 +29,7 @@ help:
 	@echo "make lint      format and clippy"
 	@echo "make accuracy  perch against counted instructions, PROGRAMS=development, held-out or both (writes docs/accuracy.md)"
 	@echo "make bench     perch's own cost against perf stat, and its parts"
+	@echo "make fidelity  how far the simulator's interval level is off (writes docs/fidelity.md; an hour)"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
 	@echo "make pictures  draw docs/images/*.svg again"
 	@echo "make install   install the command, its man pages and completions, and libperch (PREFIX=/usr/local)"
@@ -97,6 +98,16 @@ bench: build examples
 	$(CARGO) bench -p perch-policy
 	$(CARGO) bench -p perch-sim
 	$(CARGO) run --release -p perch-bench
+
+# With a seed that nothing was developed with.
+FIDELITY = $(PERCH) lab fidelity --seed 2711 --json
+
+fidelity: build
+	$(FIDELITY) > $(TARGET)/fidelity.json
+	$(FIDELITY) --cold -m cmt-4x4,amd-bulldozer,smt2-zen,numa-2 --threads 2,8 --workloads 5 --placements 4 \
+	  > $(TARGET)/fidelity-cold.json
+	mv $(TARGET)/fidelity.json $(TARGET)/fidelity-cold.json docs/results/
+	$(CARGO) run --release -p perch-lab --example pages
 
 fuzz: packages
 	sh fuzz/run.sh $(or $(SECONDS),10)

@@ -18,8 +18,8 @@ use perch_sim::{
     units::Ps,
     workload::WorkloadModel,
 };
-use serde::Serialize;
-use std::{sync::Arc, time::Instant};
+use serde::{Deserialize, Serialize};
+use std::{fmt::Write, sync::Arc, time::Instant};
 
 /// Limits of the mean and the largest error of the throughput, and of the rank correlation.
 pub const LIMITS: (f64, f64, f64) = (0.05, 0.15, 0.9);
@@ -53,7 +53,7 @@ pub struct Comparison {
 }
 
 /// What came of it. Errors are parts of the cycle level's figure: 0.01 is 1 %.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// The machine's name.
     pub machine: String,
@@ -76,6 +76,49 @@ pub struct Difference {
     pub unsettled: u32,
     /// How many times faster it was, solving included.
     pub faster: f64,
+}
+
+/// Differences, and which simulator they are of: what `perch lab fidelity --json` prints and `docs/results/` keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What both levels computed then ([`fingerprint::of_levels`](crate::fingerprint::of_levels)).
+    pub fingerprint: String,
+    /// The seed of all that was drawn.
+    pub seed: u64,
+    /// One for each machine and number of threads.
+    pub differences: Vec<Difference>,
+}
+
+impl Measured {
+    /// As a table of Markdown.
+    pub fn table(&self) -> String {
+        let mut text =
+            "| machine | threads | mean | largest | thread | largest | tau | unsettled | |\n\
+             | --- | --: | --: | --: | --: | --: | --: | --: | --- |\n"
+                .to_owned();
+        let percent = |part: f64| format!("{:.2} %", 100.0 * part);
+        for found in &self.differences {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {} | {} | {} | {} | {} | {} of {} | {} |",
+                found.machine,
+                found.threads,
+                percent(found.mean),
+                percent(found.largest),
+                percent(found.thread_mean),
+                percent(found.thread_largest),
+                found.tau.map_or("-".into(), |tau| format!("{tau:.2}")),
+                found.unsettled,
+                found.simulations,
+                match found.holds() {
+                    true => "holds",
+                    false => "**misses**",
+                }
+            );
+        }
+        text
+    }
 }
 
 impl Comparison {

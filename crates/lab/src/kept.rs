@@ -4,11 +4,13 @@
 //! ```text
 //! <!-- results cmt/figure3 -->   the claims of this experiment
 //! <!-- counts cmt -->            how many hold, of all experiments below this name
+//! <!-- fidelity fidelity -->     how far the interval level is off, of fidelity.json
 //! <!-- end -->                   ends either
 //! ```
 
 use crate::{
     experiment::{Claim, Experiment},
+    fidelity::Measured,
     judge, load, names,
     results::{Row, Value, Varied, short},
     tally::Tally,
@@ -76,6 +78,7 @@ pub fn page(text: &str, folder: &Path) -> Result<String, String> {
         made.push_str(&match wanted.split_once(' ') {
             Some(("results", name)) => table(&read(name, folder)?),
             Some(("counts", group)) => counts(group, folder)?,
+            Some(("fidelity", name)) => fidelity(name, folder)?.table(),
             _ => return Err(format!("`{line}` asks for nothing that is known")),
         });
         if !lines.any(|line| line == "<!-- end -->") {
@@ -94,6 +97,17 @@ fn read(name: &str, folder: &Path) -> Result<Vec<Row>, String> {
         &experiment,
         &json.map_err(|error| format!("{}: cannot be read: {error}", path.display()))?,
     )
+}
+
+/// What is kept of `perch lab fidelity --json` in this folder.
+///
+/// # Errors
+/// In words: no such file, or none of that command.
+pub fn fidelity(name: &str, folder: &Path) -> Result<Measured, String> {
+    let path = folder.join(format!("{name}.json"));
+    let wrong = |error: String| format!("{}: cannot be read: {error}", path.display());
+    let json = perch_files::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    serde_json::from_str(&json).map_err(|error| wrong(error.to_string()))
 }
 
 /// The claims as a table of Markdown.

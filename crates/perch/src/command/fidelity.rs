@@ -5,7 +5,7 @@ use crate::render::{
     table::{Align, table},
 };
 use anyhow::Result;
-use perch_lab::fidelity::{Comparison, Difference, LIMITS, compare};
+use perch_lab::fidelity::{Comparison, Difference, LIMITS, Measured, compare};
 use perch_sim::config;
 use std::{process::ExitCode, sync::Arc};
 
@@ -61,7 +61,12 @@ pub fn fidelity(wanted: &Wanted<'_>, json: bool) -> Result<ExitCode> {
     }
     drop(bar);
     if json {
-        super::print_json(&differences)?;
+        let fingerprint = perch_lab::fingerprint::of_levels();
+        super::print_json(&Measured {
+            fingerprint: fingerprint.map_err(|why| anyhow::anyhow!(why))?,
+            seed: wanted.seed,
+            differences,
+        })?;
     } else {
         super::print(&render(&differences))?;
     }
