@@ -133,6 +133,28 @@ pub fn random(pus: usize, threads: usize, random: &mut Random) -> Placement {
     placed
 }
 
+/// A random placement that spreads threads over cores: no core has two threads while another has none, and so on.
+pub fn spread(machine: &MachineModel, threads: usize, random: &mut Random) -> Placement {
+    let mut cores: Vec<Vec<u32>> = vec![Vec::new(); machine.cores.len()];
+    for (pu, (core, _)) in machine.places().into_iter().enumerate() {
+        cores[core].push(pu as u32);
+    }
+    let most = cores.iter().map(Vec::len).max().unwrap_or(0);
+    let mut placed = Vec::with_capacity(threads + machine.pus());
+    while placed.len() < threads {
+        random.shuffle(&mut cores);
+        for pus in &mut cores {
+            random.shuffle(pus);
+        }
+        for context in 0..most {
+            placed.extend(cores.iter().filter_map(|pus| pus.get(context)));
+        }
+    }
+    placed.truncate(threads);
+    random.shuffle(&mut placed);
+    placed
+}
+
 /// All placements that differ, each thread on a PU of its own; `None` if there are more than `most` or more threads
 /// than PUs.
 pub fn every(machine: &MachineModel, slots: &[Slot], most: usize) -> Option<Vec<Placement>> {

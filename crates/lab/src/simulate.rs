@@ -382,6 +382,7 @@ fn with_policy(
     let machine = &job.machine;
     let os_time = |span: Span| Duration::from_nanos(machine.os_time(on_machine(span, machine)));
     let warm_up = os_time(job.times.warm_up);
+    let given = period.unwrap_or_else(|| policy.period());
     let decider = Decider {
         period,
         sampled,
@@ -401,6 +402,14 @@ fn with_policy(
         .run(&mut watcher)
         .map_err(|error| error.to_string())?;
     let system = session.system();
+    if watcher.time == 0 && !system.is_done() {
+        return Err(format!(
+            "nothing was counted: no period of the policy ({}) began after the warm-up of {} and ended before the run did; \
+             give the run a shorter `period`",
+            humantime::format_duration(given),
+            humantime::format_duration(warm_up)
+        ));
+    }
     let begun = system
         .now()
         .saturating_sub(machine.machine_time(watcher.time));

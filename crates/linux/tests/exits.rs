@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{actor, alone, machine, of_children, role, shell};
+use common::{Gate, actor, alone, machine, of_children, role, shell};
 use perch_core::{Machine, Observation, Targets, ThreadId, Wake};
 use perch_linux::{LinuxMachine, taskstats::ExitRecords};
 use rustix::time::{ClockId, clock_gettime};
@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,
     thread::{Builder, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 const PERIOD: Duration = Duration::from_millis(500);
@@ -191,6 +191,49 @@ fn threads_that_live_for_less_than_a_period_are_measured() {
             "{sample:?}"
         );
     }
+}
+
+/// The sample of a thread that ended counts until then, not until it was taken.
+#[test]
+fn the_last_sample_ends_with_the_thread() {
+    let _alone = alone();
+    if ExitRecords::open().is_none() {
+        return perch_skip::skip!(Root, "exit records are refused here");
+    }
+    let (gate, folder) = (Gate::new(), tempfile::tempdir().unwrap());
+    let ended = folder.path().join("ended");
+    let script = format!(
+        "sleep 1000 & read x < {}; kill $!; wait $!; : > {}; exec sleep 1000",
+        gate.path(),
+        ended.display()
+    );
+    let mut machine = machine();
+    machine.launch(&shell(&script)).unwrap();
+    let named = |seen: &Observation| {
+        let mut samples = seen.threads.iter();
+        samples
+            .find(|sample| &*sample.info.name == "sleep")
+            .cloned()
+    };
+    let child = loop {
+        machine.wait(PERIOD).unwrap();
+        if let Some(child) = named(&machine.observe().unwrap()) {
+            break child.info.id;
+        }
+    };
+    let before = Instant::now();
+    machine.observe().unwrap();
+    gate.open();
+    while !ended.exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let most = before.elapsed().as_nanos() as u64 + TICK;
+    std::thread::sleep(PERIOD);
+    let seen = machine.observe().unwrap();
+    let mut samples = seen.threads.iter();
+    let last = samples.find(|sample| sample.info.id == child).unwrap();
+    assert!(seen.ended.contains(&child));
+    assert!(last.interval <= most, "{last:?}: at most {most} ns");
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub mod processor;
 pub mod render;
 pub mod timeline;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use perch_core::MachineError;
 use std::{ffi::OsString, process::ExitCode};
 
@@ -21,8 +21,17 @@ pub fn main() -> ExitCode {
 /// The same with monitoring modules of one's own: `perch modules` lists them, and `perch stat -V` takes their metrics.
 pub fn main_with(own: Vec<perch_linux::modules::Entry>) -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
-    let args = match args::Args::try_parse_from(&given) {
-        Ok(args) => args,
+    let command = args::Args::command();
+    let matches = command.clone().try_get_matches_from(&given);
+    let parsed = matches.and_then(|matches| {
+        let args = args::Args::from_arg_matches(&matches);
+        Ok((
+            args.map_err(|error| error.format(&mut command.clone()))?,
+            matches,
+        ))
+    });
+    let (args, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => match args::split_time(&given).filter(|_| error.use_stderr()) {
             Some(why) => {
                 exit::say(&why);
@@ -31,7 +40,8 @@ pub fn main_with(own: Vec<perch_linux::modules::Entry>) -> ExitCode {
             None => args::hinted(error, &given).exit(),
         },
     };
-    match command::dispatch(args, own) {
+    let checked = args::files::check(&command, &matches);
+    match checked.and_then(|()| command::dispatch(args, own)) {
         Ok(code) => code,
         // The unit was taken for the program.
         Err(error) => match (error.downcast_ref(), args::split_time(&given)) {

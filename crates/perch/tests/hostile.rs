@@ -162,3 +162,37 @@ fn named() {
     fs::write(format!("/proc/{pid}/comm"), "\x1b[2Jgone").unwrap();
     thread::sleep(Duration::from_secs(20));
 }
+
+/// The tables of `--live` are on the program's terminal, whose lines stay there.
+#[test]
+fn what_a_program_prints_stays_between_the_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = folder.path().join("printed");
+    let program = "for n in 1 2 3 4 5; do echo line-$n; sleep 0.3; done";
+    let command = format!(
+        "'{}' run --live --period 100ms -- sh -c '{program}'",
+        env!("CARGO_BIN_EXE_perch")
+    );
+    // A terminal (script(1)), of which all is kept.
+    let output = Command::new("script")
+        .args(["-qec", &command])
+        .arg(&printed)
+        .env("PERCH_STATE_DIR", folder.path().join("state"))
+        .env("XDG_CONFIG_HOME", folder.path())
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut screen = vt100::Parser::new(
+        std::num::NonZero::new(1000).unwrap(),
+        std::num::NonZero::new(200).unwrap(),
+        0,
+    );
+    screen.process(&fs::read(&printed).unwrap());
+    let shown = screen.screen().contents();
+    for n in 1..=5 {
+        assert!(shown.contains(&format!("line-{n}")), "line-{n}:\n{shown}");
+    }
+    assert!(shown.matches("bound to").count() > 3, "{shown}");
+}

@@ -153,6 +153,28 @@ fn slowdowns_that_are_not_significant_move_no_thread() {
     assert_eq!(run(judged(true, 0.99, 1.01)).0, 0);
 }
 
+/// Threads that are seen in one place, as on a machine that does much else, are the kernel's to spread.
+#[test]
+fn numbers_of_threads_are_no_reason_where_nothing_is_slowed_down() {
+    let shares = [0.8; 6];
+    let run = |calibration: Calibration| {
+        let mut policy =
+            Symbiosis::with_calibration(SymbiosisConfig::default(), calibration).unwrap();
+        let mut world = world(4, 2, &shares);
+        let mut bound = 0;
+        for _ in 0..8 {
+            for thread in &mut world.snapshot.threads {
+                thread.last_pu = Some(0);
+            }
+            bound += policy.decide(&world.snapshot).bindings.len();
+            world.apply(&Plan::default());
+        }
+        bound
+    };
+    assert_eq!(run(judged(false, 0.3, 3.0)), 0);
+    assert!(run(judged(true, 0.99, 1.01)) > 0);
+}
+
 #[test]
 fn nothing_is_bound_where_nothing_is_gained() {
     let shares = [0.8, 0.0, 0.8, 0.0, 0.8, 0.0, 0.8, 0.0];

@@ -115,7 +115,7 @@ impl<R: BufRead> Reader<R> {
                 torn: false,
             }),
             Ok(_) => Err(lines.wrong(none)),
-            Err(error) => Err(lines.wrong(error)),
+            Err(error) => Err(lines.wrong(damage(&error))),
         }
     }
 
@@ -162,8 +162,24 @@ impl<R: BufRead> Reader<R> {
                 self.torn = true;
                 Ok(None)
             }
-            Err(error) => Err(self.lines.wrong(error)),
+            Err(error) => {
+                let before = self.lines.line - 1;
+                let why = damage(&error);
+                Err(self.lines.wrong(format!(
+                    "{why}; the lines before it can be used (head -n {before})"
+                )))
+            }
         }
+    }
+}
+
+/// What is wrong with a line. The parser counts lines of its own.
+fn damage(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    match error.column() {
+        0 => format!("a damaged line: {what}"),
+        column => format!("a damaged line, column {column}: {what}"),
     }
 }
 

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::observer::{Move, Period, SessionEnd, SessionSink, Start};
 use perch_core::{
-    MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo,
-    ThreadSample, Unmanaged, metric::names,
+    ActionKind, MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo,
+    ThreadSample, Unmanaged, Weight, metric::names,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
@@ -66,6 +66,7 @@ struct Thread {
     ended: bool,
     unmanaged: Option<Unmanaged>,
     bound: Option<PuSet>,
+    weight: Option<Weight>,
     accumulator: Accumulator,
 }
 
@@ -225,9 +226,14 @@ impl Collector {
             ended: false,
             unmanaged: None,
             bound: None,
+            weight: None,
             accumulator: Accumulator::default(),
         });
-        thread.last = snapshot.at;
+        // The sample of a thread that ended goes from where its last one ended to its own end.
+        thread.last = match ended && thread.last < snapshot.at {
+            true => snapshot.at.min(thread.last.saturating_add(sample.interval)),
+            false => snapshot.at,
+        };
         if std::mem::take(&mut thread.ended) {
             // Detached and attached again.
             self.ended -= 1;
@@ -393,6 +399,14 @@ impl SessionSink for Collector {
                 self.moved(made, snapshot);
             }
         }
+        for taken in &period.actions {
+            let done = matches!(taken.outcome, Outcome::Applied | Outcome::NotApplied);
+            if let (true, Some(ActionKind::CpuWeight(weight)), Some(thread)) =
+                (done, taken.to, self.threads.get_mut(&taken.thread))
+            {
+                thread.weight = Some(weight);
+            }
+        }
         self.system.period(period);
         for id in ended {
             if let Some(thread) = self.threads.get_mut(&id).filter(|thread| !thread.ended) {
@@ -464,6 +478,7 @@ fn thread(thread: &Thread) -> ThreadReport {
         ended: thread.ended,
         unmanaged: thread.unmanaged,
         bound: thread.bound.clone(),
+        weight: thread.weight,
         role: stats.role(),
         stats,
     }

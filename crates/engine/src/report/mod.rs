@@ -13,7 +13,7 @@ pub use system::LeftThread;
 use crate::{observer::Cause, restore::RestoreReport};
 use perch_core::{
     MetricName, MetricSource, Outcome, PuSet, Reason, Remark, Setting, SettingValue, ThreadId,
-    Unmanaged,
+    Unmanaged, Weight,
 };
 use serde::{Deserialize, Serialize};
 
@@ -291,6 +291,9 @@ pub struct ThreadReport {
     pub unmanaged: Option<Unmanaged>,
     /// Where perch had it bound last.
     pub bound: Option<PuSet>,
+    /// The CPU weight that perch gave it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<Weight>,
     /// What it mostly was.
     pub role: Role,
     /// What it did.

@@ -11,6 +11,12 @@ use perch_policy::{Inputs, PolicyError, registry};
 use perch_sim::{model::MachineModel, workload::WorkloadModel};
 use std::ops::Range;
 
+/// Random placements or draws of an experiment at most.
+pub(super) const MOST_DRAWS: usize = 10_000;
+
+/// Placements that a search looks at, at most.
+const MOST_PLACEMENTS: usize = 1_000_000;
+
 /// More placements than these are not tried where the file says nothing.
 const MOST: usize = 2_000;
 
@@ -76,7 +82,12 @@ impl Checker<'_> {
         if let Some(draws) = &run.random {
             return match *draws.get_ref() {
                 0 => Err(self.wrong(draws.span(), "no draw, so nothing would run", None)),
-                draws => Ok(Place::Random(draws)),
+                draws @ 1..=MOST_DRAWS => Ok(Place::Random(draws)),
+                _ => Err(self.wrong(
+                    draws.span(),
+                    format!("must be from 1 to {MOST_DRAWS}: each is a simulation"),
+                    None,
+                )),
             };
         }
         let Some(search) = &run.search else {
@@ -90,6 +101,10 @@ impl Checker<'_> {
         let most = match &run.most {
             Some(most) if *most.get_ref() == 0 => {
                 return Err(self.wrong(most.span(), "no placement, so nothing would run", None));
+            }
+            Some(most) if *most.get_ref() > MOST_PLACEMENTS => {
+                let message = format!("must be from 1 to {MOST_PLACEMENTS}: each is a simulation");
+                return Err(self.wrong(most.span(), message, None));
             }
             Some(most) => *most.get_ref(),
             None => MOST,

@@ -5,6 +5,7 @@ use super::{
     Experiment, Variant,
     check::{Checked, Checker},
     file::{self, Text},
+    place::MOST_DRAWS,
 };
 use perch_sim::stream::Random;
 use serde::Deserialize;
@@ -29,8 +30,7 @@ pub(super) struct Changes {
 #[serde(deny_unknown_fields)]
 pub(super) struct Variation {
     pub seeds: Option<Spanned<Vec<u64>>>,
-    #[serde(default)]
-    pub draws: usize,
+    pub draws: Option<Spanned<usize>>,
     pub parameter: Vec<Parameter>,
 }
 
@@ -169,7 +169,13 @@ impl Checker<'_> {
             }
         }
         let mut random = Random::new(1);
-        for draw in 1..=variation.draws {
+        let draws = variation.draws.as_ref().map_or(0, |draws| *draws.get_ref());
+        if let Some(item) = variation.draws.as_ref().filter(|_| draws > MOST_DRAWS) {
+            let message =
+                format!("must be from 0 to {MOST_DRAWS}: each is a simulation of all runs");
+            return Err(self.wrong(item.span(), message, None));
+        }
+        for draw in 1..=draws {
             // Also as the files have it.
             let drawn = variation.parameter.iter().filter_map(|parameter| {
                 let at = random.below(parameter.values.len() as u64 + 1) as usize;

@@ -247,7 +247,8 @@ fn idle<C: Caller>(
     for policy in policies.iter().filter(|policy| end(policy).is_none()) {
         let decider = caller.decider(policy)?;
         let period = decider.period.unwrap_or_else(|| decider.policy.period());
-        if policy != DEFAULT && policy != "observe" && period >= scene.time {
+        let waits = policy != DEFAULT && policy != "observe" && !decider.policy.decides_at_once();
+        if waits && period >= scene.time {
             idle.push(format!(
                 "{policy}: decides nothing, as its period ({}) is no shorter than the whole time; see --period and --time",
                 humantime::format_duration(period)
@@ -360,7 +361,7 @@ fn notes(results: &[Outcome], bound: Option<f64>) -> Vec<String> {
                 found.tried
             ),
             false => format!(
-                "{policy}: of {} placements drawn at random, out of too many to try all",
+                "{policy}: of {} placements drawn at random, out of too many to try all: there may be better and worse ones",
                 found.tried
             ),
         });

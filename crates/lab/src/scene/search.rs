@@ -94,7 +94,8 @@ fn as_pattern(name: &str) -> String {
 }
 
 impl Candidates {
-    /// All placements that differ, if these are no more than `most`; else `most` of them, drawn at random.
+    /// All placements that differ, if these are no more than `most`; else `most` of them, drawn at random: every other one
+    /// spreads the threads over cores first, as operating systems do.
     ///
     /// # Errors
     /// A workload whose threads do not all start at the beginning, once.
@@ -115,7 +116,11 @@ impl Candidates {
             return Ok(Self { placements, all });
         }
         let mut random = Random::new(scene.seed);
-        let draw = |_| placement::random(scene.machine.pus(), slots.len(), &mut random);
+        let machine = &scene.machine;
+        let draw = |number: usize| match number % 2 {
+            0 => placement::spread(machine, slots.len(), &mut random),
+            _ => placement::random(machine.pus(), slots.len(), &mut random),
+        };
         Ok(Self {
             placements: (0..most).map(draw).collect(),
             all: false,
@@ -257,6 +262,24 @@ mod tests {
     }
 
     proptest! {
+        /// No core has two threads more than another one, and no PU two while another has none.
+        #[test]
+        fn spread_placements_fill_cores_first(threads in 1usize..60, seed in any::<u64>()) {
+            let machine = perch_sim::config::find_machine("smt2-zen").unwrap();
+            let placed = placement::spread(&machine, threads, &mut Random::new(seed));
+            prop_assert_eq!(placed.len(), threads);
+            let places = machine.places();
+            let of_core = |core: usize| placed.iter().filter(|pu| places[**pu as usize].0 == core).count();
+            let of_pu = |pu: usize| placed.iter().filter(|at| **at as usize == pu).count();
+            for counts in [
+                (0..machine.cores.len()).map(of_core).collect::<Vec<_>>(),
+                (0..machine.pus()).map(of_pu).collect(),
+            ] {
+                let (least, most) = (counts.iter().min(), counts.iter().max());
+                prop_assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{counts:?}");
+            }
+        }
+
         #[test]
         fn the_most_promising_come_first_and_some_always_stay(
             values in proptest::collection::vec(0u8..9, 1..200),

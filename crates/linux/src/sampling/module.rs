@@ -294,7 +294,7 @@ impl SamplerModule {
     fn remark_losses(&mut self) {
         if self.known.lost > self.known.ours / 10 + 100 {
             let text = format!(
-                "{} samples were lost in a period of {}: the rings are too small for this period",
+                "{} samples were lost in a period of {}: perch read them too late; a shorter --interval reads them more often",
                 self.known.lost,
                 self.known.lost + self.known.ours
             );

@@ -83,7 +83,8 @@ impl Tracker {
                 thread.ended = true;
                 sample.migrations = None;
                 let record = self.exits.of_followed(thread.id, self.tick);
-                finish(thread, &mut sample, record.as_ref());
+                let began = thread.id.start.saturating_mul(self.tick);
+                finish(thread, &mut sample, record.as_ref(), (began, now));
                 // Else `/proc` has shown all that it did.
                 if let Some(record) = record
                     && record.run >= thread.spent.run
@@ -167,8 +168,14 @@ impl Tracker {
     }
 }
 
-/// What a thread did up to its end since it was last read, as far as it is known.
-fn finish(thread: &Thread, sample: &mut ThreadSample, record: Option<&ExitRecord>) {
+/// What a thread did up to its end since it was last read, as far as it is known. It began, and the sample is taken, at
+/// these moments in nanoseconds since boot.
+fn finish(
+    thread: &Thread,
+    sample: &mut ThreadSample,
+    record: Option<&ExitRecord>,
+    (began, now): (u64, u64),
+) {
     let Some(record) = record else {
         sample.switches = None;
         return;
@@ -178,7 +185,9 @@ fn finish(thread: &Thread, sample: &mut ThreadSample, record: Option<&ExitRecord
     sample.wait_time += record.wait.saturating_sub(thread.spent.wait);
     let more = record.slices.saturating_sub(thread.spent.slices);
     sample.switches = Some(sample.switches.unwrap_or(0) + more);
-    sample.interval = sample.interval.max(sample.cpu_time);
+    let ended = began.saturating_add(record.elapsed);
+    let lived = ended.saturating_sub(now.saturating_sub(sample.interval));
+    sample.interval = sample.interval.min(lived.max(1)).max(sample.cpu_time);
 }
 
 fn read(

@@ -3,6 +3,7 @@
 mod calibrate;
 mod compare;
 mod events;
+pub mod files;
 mod modules;
 mod noise;
 mod period;
@@ -47,9 +48,9 @@ Examples:
   perch compare -- ./app                with and without perch, alternately
   perch topology                        packages, caches, cores and their load
 
-perch changes affinity masks only, of threads that it was given, and restores
-every one: when it ends, when it is interrupted, and after `kill -9` by
-`perch restore`.";
+By default, perch changes only the affinity masks of the threads that it was
+given. Whatever it changes, it restores: when it ends, when it is interrupted,
+and after `kill -9` by `perch restore`.";
 
 /// Places threads so that they disturb each other least.
 #[derive(Debug, Parser)]
@@ -90,7 +91,7 @@ pub enum Command {
     Profiles(ProfilesArgs),
     /// List the policies and what each needs
     #[command(after_help = "Examples:\n  perch policies\n  perch policies --json")]
-    Policies(JsonArgs),
+    Policies(PoliciesArgs),
     /// Run a policy over a recording made with --log
     Replay(ReplayArgs),
     /// Make a page for a browser from a recording made with --log
@@ -327,6 +328,20 @@ pub fn hinted(mut error: clap::Error, given: &[OsString]) -> clap::Error {
         error.insert(ContextKind::SuggestedSubcommand, name);
     }
     error
+}
+
+/// `perch policies`.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  perch policies\n  perch policies workover\n  perch policies workover --json"
+)]
+pub struct PoliciesArgs {
+    /// Show this policy with its options
+    #[arg(value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Only `--json`.

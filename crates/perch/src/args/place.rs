@@ -119,7 +119,7 @@ pub struct PlaceArgs {
     /// Print each move as it happens, with the numbers behind it
     #[arg(long, help_heading = "Output")]
     pub explain: bool,
-    /// Show a table of the busiest threads every period
+    /// Show a table of the busiest threads every period; `perch top` shows more, on a screen of its own
     #[arg(long, short = 'l', help_heading = "Output")]
     pub live: bool,
     /// Print the report as JSON, on standard error too; together with --explain or --live it needs --output

@@ -14,7 +14,7 @@ Examples:
   perch sim -m cmt-4x4 -w cmt-table1 -p cpi --explain
   perch sim -m cmt-4x4 -w cmt-table1 --compare default,cpi,sos,best,worst
   perch sim -m smt2-zen -w mixed --compare default,cpi --seeds 5
-  perch sim -m smt2-zen -w fp-int-8 -p best --pins best.pins
+  perch sim -m smt2-zen -w fp-int-8 -p best --pins best.pins --fidelity interval
   perch sim -m smt2-zen -w fp-int-8 -p fixed --pin-file best.pins
   perch sim -m my-machine.toml -w my-load.toml -p workover --timeline trace.json
   perch sim -m smt2-zen -w fp-int-8 --compare default,workover --timeline a.svg
@@ -31,7 +31,7 @@ The table:
   STP         the sum of 1 / slowdown of the threads (weighted speedup), each
               for the part of the time in which it lives: how many threads in
               isolation would do as much
-  unfairness  largest slowdown of a thread / smallest: 1 is fair
+  unfair      largest slowdown of a thread / smallest: 1 is fair
   moves       of threads from one PU to another
   time        simulated time, of the operating system
   in          how long that took on this host

@@ -141,6 +141,7 @@ impl TopArgs {
             seeds: 1,
             config: None,
             pin: Vec::new(),
+            weight: Vec::new(),
             pin_file: None,
             pins: None,
             explain: false,

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// A process that is not there, settings that are wrong, permissions that are missing.
 pub fn attach(args: &AttachArgs) -> Result<ExitCode> {
     let names: Vec<String> = args.pids.iter().map(ToString::to_string).collect();
-    let mut placing = place::prepare(&args.place, &names)?;
+    let mut placing = place::prepare(&args.place, &names, true)?;
     // A process of a list that `pgrep` made may have exited since; that is no reason to leave the others alone.
     let mut exited = Vec::new();
     for pid in &args.pids {

@@ -22,6 +22,7 @@ mod recover;
 pub mod replay;
 pub mod report;
 pub mod restore;
+mod rules;
 pub mod run;
 pub mod sim;
 pub mod stat;
@@ -55,7 +56,7 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
         Command::Kernel(args) => calibrate::kernel(&args),
         Command::Topology(args) => topology::topology(&args),
         Command::Profiles(args) => profiles::profiles(&args),
-        Command::Policies(args) => policies::policies(args),
+        Command::Policies(args) => policies::policies(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Report(args) => report::report(&args),
         Command::Sim(args) => sim::sim(&args),

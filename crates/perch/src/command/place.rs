@@ -2,6 +2,7 @@
 
 use crate::{
     args::{Counters, PlaceArgs},
+    command::rules::Unmatched,
     command::{compare::Changes, recover::recover, uncalibrated},
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY, Settings},
     exit,
@@ -53,6 +54,7 @@ pub struct Placing {
     unwritten: bool,
     live: Option<Live>,
     explain: Option<Explain>,
+    unmatched: Unmatched,
     remarks: Vec<Remark>,
     changes: Changes,
     _locks: Vec<Lock>,
@@ -80,11 +82,12 @@ pub fn settings_with(args: &PlaceArgs, file: ConfigFile) -> Result<(Settings, Op
     Ok((Settings::merged(args, file, default)?, calibration))
 }
 
-/// Reads settings, chooses profile and policy, recovers what a dead perch left, and opens the machine.
+/// Reads settings, chooses profile and policy, recovers what a dead perch left, and opens the machine. `alone` says that
+/// no program of perch's writes to its terminal.
 ///
 /// # Errors
 /// Settings that are wrong, permissions that are missing.
-pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
+pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Placing> {
     if args.json && args.output.is_none() && (args.explain || args.live) {
         bail!(
             "--json and {} would both write to standard error: give the report a file, --output FILE",
@@ -154,6 +157,13 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         }
         None => None,
     };
+    let unmatched = match &*settings.policy {
+        "fixed" => Unmatched::new(
+            rules(settings.pin_file.as_deref(), &settings.pin)?,
+            weights(&settings.weight)?,
+        ),
+        _ => Unmatched::default(),
+    };
     let timeline = args.timeline.as_deref().map(TimelineFile::create);
     let timeline = timeline.transpose()?;
     let session = Session::new(
@@ -174,8 +184,9 @@ pub fn prepare(args: &PlaceArgs, command: &[String]) -> Result<Placing> {
         timeline,
         output,
         unwritten: false,
-        live: args.live.then(Live::default),
+        live: args.live.then(|| Live::new(alone && !args.explain)),
         explain: args.explain.then(Explain::default),
+        unmatched,
         remarks,
         changes,
         _locks: locks,
@@ -318,6 +329,7 @@ impl Placing {
         self.collector.remark(std::mem::take(&mut self.remarks));
         observers.push(&mut self.collector);
         observers.push(&mut self.changes);
+        observers.push(&mut self.unmatched);
         if let Some(recorder) = &mut self.recorder {
             observers.push(recorder);
         }
@@ -331,6 +343,7 @@ impl Placing {
             observers.push(live);
         }
         let end = self.session.run(&mut observers)?;
+        self.collector.remark(self.unmatched.remarks());
         let recorded = match &mut self.recorder {
             Some(recorder) => recorder.finish().context("--log"),
             None => Ok(()),

@@ -1,8 +1,11 @@
 //! `perch policies`: what can decide, and what each needs.
 
 use crate::{
-    args::JsonArgs,
-    render::table::{Align, table},
+    args::PoliciesArgs,
+    render::{
+        table::{Align, table},
+        wrapped,
+    },
 };
 use anyhow::Result;
 use perch_policy::registry;
@@ -17,11 +20,30 @@ struct Entry {
     needs: &'static str,
 }
 
-/// Lists the policies.
+/// An option of a policy.
+#[derive(Serialize)]
+struct PolicyOption {
+    name: String,
+    default: toml::Value,
+    meaning: String,
+}
+
+/// A policy with its options.
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    entry: Entry,
+    options: Vec<PolicyOption>,
+}
+
+/// Lists the policies, or the options of one.
 ///
 /// # Errors
-/// Trouble with standard output.
-pub fn policies(args: JsonArgs) -> Result<ExitCode> {
+/// No policy of that name; trouble with standard output.
+pub fn policies(args: &PoliciesArgs) -> Result<ExitCode> {
+    if let Some(name) = &args.policy {
+        return one(name, args.json);
+    }
     let entries: Vec<Entry> = registry::names()
         .map(|name| {
             Ok(Entry {
@@ -48,5 +70,56 @@ pub fn policies(args: JsonArgs) -> Result<ExitCode> {
         });
         super::print(&table(&columns, rows))?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one(name: &str, json: bool) -> Result<ExitCode> {
+    let Some(name) = registry::names().find(|known| *known == name) else {
+        // The registry has the words for that.
+        registry::summary(name)?;
+        return Ok(ExitCode::FAILURE);
+    };
+    let schema = registry::schema(name)?;
+    let meaning = |option: &str| {
+        let properties = schema.get("properties").and_then(|all| all.get(option));
+        let text = properties.and_then(|of| of.get("description"));
+        text.and_then(|text| text.as_str())
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let options = registry::default_config(name)?.into_iter();
+    let whole = Whole {
+        entry: Entry {
+            name,
+            summary: registry::summary(name)?,
+            needs: registry::needs(name)?,
+        },
+        options: options
+            .map(|(name, default)| PolicyOption {
+                meaning: meaning(&name),
+                name,
+                default,
+            })
+            .collect(),
+    };
+    if json {
+        super::print_json(&whole)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = wrapped(&format!("{name}: "), whole.entry.summary);
+    text += &format!("{}\n\n", whole.entry.needs);
+    if whole.options.is_empty() {
+        text += "It has no options.\n";
+    } else {
+        let how = format!("(--set OPTION=VALUE, or [policies.{name}] in the configuration file):");
+        text += &format!("Options with their defaults {how}\n");
+    }
+    for option in &whole.options {
+        text += &format!("\n{} = {}\n", option.name, option.default);
+        text += &wrapped("    ", &option.meaning);
+    }
+    super::print(text.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }

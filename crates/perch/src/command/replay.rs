@@ -8,7 +8,7 @@ use crate::{
     render::explain::Explain,
     timeline::TimelineFile,
 };
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow};
 use perch_engine::{
     Acting, Options, RecordingError, Session, SessionSink,
     recording::{Header, Recorder, Recording},
@@ -26,16 +26,6 @@ use std::{io::Read, path::Path, process::ExitCode, sync::Arc};
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let recording =
         Recording::open(&args.file).map_err(|error| not_a_recording(error, &args.file))?;
-    for (flag, file) in [("--log", &args.log), ("--timeline", &args.timeline)] {
-        if let Some(file) = file
-            && file.canonicalize().ok() == args.file.canonicalize().ok()
-        {
-            bail!(
-                "{flag} {}: that is what is replayed; give another file",
-                file.display()
-            );
-        }
-    }
     let header = Arc::clone(recording.header());
     let mut settings = settings(args, &header)?;
     let other = args

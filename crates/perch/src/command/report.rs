@@ -27,12 +27,6 @@ use tempfile::NamedTempFile;
 /// A file that is no recording or holds no period, an output that cannot be written.
 pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let file = &args.file;
-    if args.html.canonicalize().ok() == file.canonicalize().ok() && args.html.exists() {
-        bail!(
-            "--html {}: that is the recording; give another file",
-            args.html.display()
-        );
-    }
     let kept = Kept::new(file)?;
     let recording = kept.open()?;
     let header = Arc::clone(recording.header());

@@ -23,7 +23,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    let mut placing = place::prepare(&args.place, &command)?;
+    let mut placing = place::prepare(&args.place, &command, false)?;
     signals::Signals::catch_for_good()?;
     placing.session.launch(args.program.clone())?;
     let end = placing.run(&args.place)?;

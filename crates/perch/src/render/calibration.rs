@@ -19,8 +19,17 @@ const LEGEND: [(&str, &str); 2] = [
     ),
 ];
 
+/// Where a calibration was written.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// The file.
+    pub file: &'a Path,
+    /// Whether it is the one that perch uses on this machine.
+    pub is_used: bool,
+}
+
 /// Tables of slowdowns and of load metrics, notes, and where the file is.
-pub fn render(calibration: &Calibration, file: Option<&Path>) -> String {
+pub fn render(calibration: &Calibration, file: Option<Written<'_>>) -> String {
     let mut text = format!("{}, {}\n\n", calibration.machine, calibration.date);
     text += &slowdowns(calibration);
     if !calibration.metrics.is_empty() {
@@ -44,8 +53,18 @@ pub fn render(calibration: &Calibration, file: Option<&Path>) -> String {
     for note in &calibration.notes {
         text += &super::wrapped("* ", note);
     }
-    if let Some(file) = file {
-        text += &format!("\nWritten to {}\n", file.display());
+    if let Some(written) = file {
+        let file = written.file.display();
+        text += &match written.is_used {
+            true => super::wrapped(
+                "\n",
+                &format!(
+                    "Written to {file}. From now on, perch run and perch attach use the policy symbiosis with it, unless \
+                     another is named; remove the file to undo that."
+                ),
+            ),
+            false => format!("\nWritten to {file}\n"),
+        };
     }
     text
 }

@@ -11,19 +11,21 @@ const ROWS: usize = 12;
 /// How long a table may wait for its reader.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Draws the table on standard error; on a terminal each one over the last.
+/// Draws the table on standard error; each one over the last on a terminal where nothing else is written.
 pub struct Live {
-    terminal: bool,
+    over: bool,
     drawn: usize,
     policy: String,
     /// How many decimals of a second tell one table from the next.
     decimals: usize,
 }
 
-impl Default for Live {
-    fn default() -> Self {
+impl Live {
+    /// With `alone`, nobody else writes to standard error while the tables are drawn. Otherwise a table must not be drawn
+    /// over the last one: what was written between them would be lost.
+    pub fn new(alone: bool) -> Self {
         Self {
-            terminal: std::io::stderr().is_terminal(),
+            over: alone && std::io::stderr().is_terminal(),
             drawn: 0,
             policy: String::new(),
             decimals: 0,
@@ -42,7 +44,7 @@ impl SessionSink for Live {
             return;
         }
         let text = table(&self.policy, period, self.decimals);
-        let over = if self.terminal { self.drawn } else { 0 };
+        let over = if self.over { self.drawn } else { 0 };
         // A table that nobody can see now is left out: the next one is newer.
         if stderr::write_within(&drawn(&text, over), PATIENCE) {
             self.drawn = text.lines().count();

@@ -1,8 +1,8 @@
 //! How far a long computation is, in one line of a terminal.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use perch_lab::scene::Progress;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// From one drawing to the next.
 const TICK: Duration = Duration::from_millis(200);
@@ -20,9 +20,16 @@ impl Bar {
             false => ProgressDrawTarget::hidden(),
         };
         let bar = ProgressBar::with_draw_target(Some(steps.max(1)), target);
-        let style = ProgressStyle::with_template("{msg} {bar:24} {percent:>3} %, {eta} left");
+        let style = ProgressStyle::with_template("{msg} {bar:24} {percent:>3} %, {left}");
         if let Ok(style) = style {
-            bar.set_style(style.progress_chars("━╌╌"));
+            // Before anything is done, nobody knows.
+            let left = |state: &ProgressState, text: &mut dyn fmt::Write| {
+                let _ = match state.pos() {
+                    0 => write!(text, "time left not known yet"),
+                    _ => write!(text, "{} left", HumanDuration(state.eta())),
+                };
+            };
+            bar.set_style(style.with_key("left", left).progress_chars("━╌╌"));
         }
         if !bar.is_hidden() {
             bar.enable_steady_tick(TICK);

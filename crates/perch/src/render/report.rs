@@ -9,7 +9,7 @@ use super::{WIDTH, count, fit, wrapped};
 use anstyle::Style;
 use perch_core::{MetricSource, Setting, Severity, metric::names, text::printable};
 use perch_engine::{RestoreCounts, report::Report};
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// Two-sided 90 % quantile of the normal distribution.
 const Z90: f64 = 1.645;
@@ -108,8 +108,40 @@ fn points(report: &Report) -> String {
     format!("±{:.1} points at 90 % confidence", Z90 * 100.0 * sum / time)
 }
 
+/// The code with which policies say why they bind nothing.
+const NOTHING_TO_PLACE: &str = "nothing-to-place";
+
+/// What was given CPU weights, and how much.
+fn weights(report: &Report) -> String {
+    let mut names: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    for thread in &report.threads {
+        if let Some(weight) = thread.weight {
+            names.entry(weight.get()).or_default().push(&thread.name);
+        }
+    }
+    let lines = names.into_iter().map(|(weight, mut names)| {
+        let threads = count(names.len(), "thread");
+        let more = match names.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        names.truncate(NAMED);
+        wrapped(
+            "",
+            &format!(
+                "CPU weight {weight}: {threads} ({}{more})",
+                names.join(", ")
+            ),
+        )
+    });
+    lines.collect()
+}
+
+/// Names that a line lists at most.
+const NAMED: usize = 8;
+
 fn ending(report: &Report) -> String {
-    let mut text = String::new();
+    let mut text = weights(report);
     for (why, number) in &report.unmanaged {
         let _ = writeln!(
             text,
@@ -141,7 +173,16 @@ fn ending(report: &Report) -> String {
         }
     }
     text += &settings(&report.restored.settings);
-    for remark in &report.remarks {
+    // Why nothing was bound for a while is no news once something was.
+    let bound = report.moves.bound > 0;
+    let mut latest = report.remarks.iter().rev();
+    let last = latest
+        .find(|remark| remark.code == NOTHING_TO_PLACE)
+        .filter(|_| !bound);
+    let told = report.remarks.iter().filter(|remark| {
+        remark.code != NOTHING_TO_PLACE || last.is_some_and(|last| std::ptr::eq(last, *remark))
+    });
+    for remark in told {
         let label = match remark.severity {
             Severity::Note => "note: ",
             Severity::Warning => "warning: ",

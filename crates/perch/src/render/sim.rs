@@ -54,7 +54,7 @@ pub fn comparison(comparison: &Comparison, topology: &Topology) -> String {
     if ratio {
         columns.push(("ratio", Align::Right));
     }
-    let rest = ["slowdown", "STP", "unfairness", "moves"];
+    let rest = ["slowdown", "STP", "unfair", "moves"];
     columns.extend(rest.map(|title| (title, Align::Right)));
     if !several {
         columns.push(("time", Align::Right));
@@ -90,7 +90,7 @@ pub fn comparison(comparison: &Comparison, topology: &Topology) -> String {
     };
     text += "slowdown: speed alone on the machine / speed here, mean of the threads (ANTT)\n";
     text += "STP: the inverse of the slowdown, sum of the threads (weighted speedup)\n";
-    text += "unfairness: largest slowdown of a thread / smallest; 1 is fair\n";
+    text += "unfair: largest slowdown of a thread / smallest; 1 is fair\n";
     if several {
         text += "medians of all seeds; spread: (greatest throughput - least) / mean\n";
     }

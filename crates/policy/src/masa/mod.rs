@@ -22,9 +22,9 @@ use swap::Swap;
 const NAME: &str = "masa";
 
 /// What is said where nothing is known of limits.
-const NO_LIMITS: &str = "needs the measured limit of each resource: `perch calibrate` measures them in a few minutes and writes a file; \
-     then give calibration = \"FILE\". calibration = \"built-in\" takes limits learned from what single threads are seen to \
-     do, which are guesses";
+const NO_LIMITS: &str = "needs the measured limit of each resource: run `perch calibrate`, which takes a few minutes; perch uses its file from \
+     then on, or another one with --set calibration=FILE. --set calibration=built-in takes limits learned from what single \
+     threads are seen to do, which are guesses";
 
 /// The longest that a thread waits which came back, in periods.
 const LONGEST_WAIT: u64 = 64;

@@ -329,6 +329,9 @@ impl Policy for Symbiosis {
 impl Symbiosis {
     /// Places more threads than can be looked at pair by pair; adopts that if it is better by more than the noise.
     fn deal(&mut self, snapshot: &Snapshot, scene: &Scene, costs: &Costs) {
+        if self.is_pointless(scene, false) {
+            return self.rest(snapshot.period);
+        }
         let least = self.config.min_confidence;
         let mut uses = Vec::with_capacity(scene.runners.len());
         for of in &scene.runners {
@@ -341,7 +344,7 @@ impl Symbiosis {
         let gain = classes.value(scene, &dealt) / current - 1.0;
         if current > 0.0 && gain > self.config.gain {
             let text = format!(
-                "least predicted loss of classes, {:.1} % more in all",
+                "least predicted loss of classes, throughput +{:.1} %",
                 100.0 * gain
             );
             for (runner, of) in scene.runners.iter().enumerate().filter(|(_, of)| of.ours) {
@@ -353,6 +356,20 @@ impl Symbiosis {
         } else {
             self.rest(snapshot.period);
         }
+    }
+
+    /// Whether no placement can gain anything: co-running slows nothing down, and no two threads share memory. What is left
+    /// are numbers of threads, which the kernel evens out by itself. Threads that are bound are released then.
+    fn is_pointless(&mut self, scene: &Scene, talk: bool) -> bool {
+        let shows = self.calibration.as_ref();
+        if talk || shows.is_none_or(Calibration::shows_slowdowns) {
+            return false;
+        }
+        for of in &scene.runners {
+            self.memory[of.at].target = None;
+        }
+        self.nothing = true;
+        true
     }
 
     /// Nothing was gained by a search: the next one comes later.
@@ -370,6 +387,9 @@ impl Symbiosis {
         pairs: &Pairs,
         done: Vec<f64>,
     ) {
+        if self.is_pointless(scene, !pairs.talk.is_empty()) {
+            return self.rest(snapshot.period);
+        }
         let current = Placed::new(scene, pairs, here(scene)).value();
         let (value, best) = self.best(scene, pairs);
         let gain = value / current - 1.0;
@@ -388,7 +408,7 @@ impl Symbiosis {
                 before: done,
                 from: here(scene),
             });
-            let text = format!("least predicted loss, {:.1} % more in all", 100.0 * gain);
+            let text = format!("least predicted loss, throughput +{:.1} %", 100.0 * gain);
             self.adopt(snapshot, scene, &best, &text);
             self.rest = (0, 1);
         } else {
@@ -405,10 +425,8 @@ impl Symbiosis {
             let others = best.members(unit).iter().filter(|other| **other != runner);
             let mut names: Vec<String> = others
                 .map(|other| {
-                    snapshot.threads[scene.runners[*other].at]
-                        .info
-                        .id
-                        .to_string()
+                    let info = &snapshot.threads[scene.runners[*other].at].info;
+                    format!("{} ({})", info.name, info.id.tid)
                 })
                 .collect();
             names.sort_unstable();

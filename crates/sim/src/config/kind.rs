@@ -139,7 +139,7 @@ fn clocks(item: Item<'_>, highest: u64) -> Checked<Vec<u64>> {
     let mut clocks = Vec::new();
     for item in item.some()? {
         let clock = one_clock(item)?;
-        if clock % 1_000 != 0 {
+        if !clock.is_multiple_of(1_000) {
             return Err(item.wrong("must be a whole number of kHz"));
         }
         if clocks.last().is_some_and(|last| *last >= clock / 1_000) {
@@ -147,7 +147,7 @@ fn clocks(item: Item<'_>, highest: u64) -> Checked<Vec<u64>> {
         }
         clocks.push(clock / 1_000);
     }
-    match clocks.last() == Some(&(highest / 1_000)) && highest % 1_000 == 0 {
+    match clocks.last() == Some(&(highest / 1_000)) && highest.is_multiple_of(1_000) {
         true => Ok(clocks),
         false => Err(item.wrong("the last one must be that of `clock`, the highest")),
     }

@@ -12,7 +12,7 @@ use crate::{
     args::CalibrateArgs,
     command::place::Output,
     render::{
-        calibration::{in_words, levels, render},
+        calibration::{Written, in_words, levels, render},
         progress::Bar,
         svg::{Canvas, heat::heat},
     },
@@ -115,7 +115,13 @@ fn draw(calibration: &Calibration, args: &CalibrateArgs) -> Result<()> {
 fn tell(calibration: &Calibration, file: Option<&Path>, json: bool) -> Result<()> {
     match json {
         true => super::print_json(calibration),
-        false => super::print(&render(calibration, file)),
+        false => {
+            let written = file.map(|file| Written {
+                file,
+                is_used: calibration.tells_of_kernels() && where_to_read().as_deref() == Some(file),
+            });
+            super::print(&render(calibration, written))
+        }
     }
 }
 

@@ -57,6 +57,11 @@ pub fn events(args: &EventsArgs) -> Result<ExitCode> {
     }
 }
 
+/// The names by which events of this machine are known to people: those of its profile and of the kernel.
+pub fn short_names(profile: &Profile) -> Vec<String> {
+    Catalog::new(&Encoder::new(), profile, false).short_names()
+}
+
 /// The events of this machine, or of another processor.
 struct Events<'a> {
     catalog: Catalog<'a>,

@@ -360,7 +360,7 @@ impl Caller for Wiring<'_> {
             }
             None => None,
         };
-        let (mut live, mut explain) = (Live::default(), Explain::default());
+        let (mut live, mut explain) = (Live::new(!args.explain), Explain::default());
         let mut observers: Vec<&mut dyn SessionSink> = vec![&mut collector];
         if let Some(recorder) = &mut recorder {
             observers.push(recorder);

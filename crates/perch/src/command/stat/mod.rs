@@ -19,7 +19,7 @@ pub(super) use followed::attach;
 use modules::Chosen;
 use nix::sys::signal::Signal;
 use output::Printer;
-use perch_core::{Machine, Observation, Wake};
+use perch_core::{Machine, MachineError, Observation, Wake, diagnostic::did_you_mean};
 use perch_engine::{limiter::Limiter, recording::Recording, replay::RecordedMachine};
 use perch_linux::{
     LinuxMachine,
@@ -57,7 +57,6 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     if args.repeat > 1 && args.program.is_empty() {
         bail!("--repeat runs a program again and again: give one, behind --");
     }
-    check_files(args)?;
     if let Some(file) = &args.from {
         return match parquet::is_wanted(file) {
             true => from_parquet(args, file),
@@ -108,7 +107,8 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             .fold(builder, |builder, module| builder.module(module))
             .build()?;
         machine.watch_pus(wanted.by.is_of_pus())?;
-        machine.configure(&wanted.request.plan(&profile))?;
+        let configured = machine.configure(&wanted.request.plan(&profile));
+        configured.map_err(|error| with_hint(error, args, &profile))?;
         let regions = Regions::make();
         let mut followed = Followed::begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
@@ -151,34 +151,19 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     })
 }
 
-/// Refuses to write over what is read, and to write to one file twice.
-fn check_files(args: &StatArgs) -> Result<()> {
-    let files = [
-        ("-o", &args.output),
-        ("--plot", &args.plot),
-        ("--timeline", &args.timeline),
-    ];
-    let files = files.map(|(flag, file)| Some((flag, file.as_deref()?)));
-    let files: Vec<_> = files.into_iter().flatten().collect();
-    let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b && a.is_file(),
-        _ => a == b,
-    };
-    for (at, (flag, file)) in files.iter().enumerate() {
-        if args.from.as_deref().is_some_and(|from| same(from, file)) {
-            bail!(
-                "{flag} {}: that is what is read; give another file",
-                file.display()
-            );
-        }
-        if let Some((other, _)) = files[..at].iter().find(|(_, other)| same(other, file)) {
-            bail!(
-                "{flag} {}: {other} writes to that file; give another one",
-                file.display()
-            );
-        }
+/// The error, with the names that were meant by events that nobody knows.
+fn with_hint(error: MachineError, args: &StatArgs, profile: &Profile) -> anyhow::Error {
+    let known = super::events::short_names(profile);
+    let given = args.events.iter().flat_map(|set| set.split(','));
+    let names = given.map(|event| event.split(':').next().unwrap_or_default().trim());
+    let unknown = names.filter(|name| !known.iter().any(|known| known == name));
+    let hints: Vec<String> = unknown
+        .filter_map(|name| did_you_mean(name, known.iter().map(String::as_str)))
+        .collect();
+    match hints.is_empty() {
+        true => error.into(),
+        false => anyhow::anyhow!("{error}; {}", hints.join("; ")),
     }
-    Ok(())
 }
 
 /// Refuses what is made from rows if there are none.

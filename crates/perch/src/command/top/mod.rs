@@ -40,6 +40,14 @@ pub fn top(args: &TopArgs) -> Result<ExitCode> {
     if !args.json && args.host.is_none() && perch_top::terminal::open().is_err() {
         bail!("perch top draws on a terminal, and there is none: use --json to print snapshots");
     }
+    // Without it, nobody knows what such a terminal makes of the sequences that draw.
+    let term = std::env::var("TERM").unwrap_or_default();
+    if !args.json && matches!(&*term, "" | "dumb") {
+        bail!(
+            "perch top cannot draw on a terminal of which nothing is known (TERM={term}): set TERM, or use --json to print \
+             snapshots"
+        );
+    }
     let mut streams = Streams::default();
     let mut program = None;
     let mut source: Box<dyn Source> = if let Some(file) = &args.from {
