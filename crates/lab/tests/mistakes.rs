@@ -94,6 +94,12 @@ fn mistakes_are_told_with_their_place() {
         ("tolerance = 0.1", "tolerance = 0.1\nkind = \"at-lest\""),
         ("[[claim]]", "[sweep]\nworking-set = [\"8 B\"]\n\n[[claim]]"),
         ("[[claim]]", "[figure]\nx = \"x\"\ny = \"y\"\n\n[[claim]]"),
+        (
+            "[[claim]]",
+            "[variation]\ndraws = 1000000000\n\n[[variation.parameter]]\nname = \"a\"\nsource = \"b\"\nvalues = [{ name = \"c\" }]\n\n[[claim]]",
+        ),
+        ("pus = [0, 1, 2, 3]", "random = 1000000000"),
+        ("pus = [0, 1, 2, 3]", "policy = \"cpi\"\nperiod = \"10s\""),
     ];
     let told: Vec<String> = changes
         .iter()

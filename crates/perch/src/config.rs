@@ -222,6 +222,16 @@ impl ConfigFile {
             let found = keys.find(|(key, _)| spelt(name, key.get_ref()));
             found.map_or(0..0, |(_, value)| value.span())
         };
+        if let Some(policy) = &config.policy
+            && registry::schema(policy).is_err()
+        {
+            let hint = did_you_mean_one_of(policy, registry::names().collect::<Vec<_>>());
+            return Err(wrong(
+                at("policy"),
+                format!("no policy `{policy}`"),
+                Some(hint),
+            ));
+        }
         for (name, time) in [("period", &config.period), ("interval", &config.interval)] {
             if let Some(time) = time {
                 parse_period(time).map_err(|why| wrong(at(name), why, None))?;

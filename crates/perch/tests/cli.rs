@@ -357,6 +357,71 @@ fn a_run_is_recorded_and_replayed() {
 }
 
 #[test]
+fn a_policy_is_shown_with_its_options() {
+    let perch = Perch::new();
+    let output = perch.run(&["policies", "workover"]);
+    assert_eq!(code(&output), 0);
+    let text = stdout(&output);
+    assert!(
+        text.contains("\npatience = 2\n") && text.contains("--set"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_slice(&perch.run(&["policies", "ps-sched-1", "--json"]).stdout).unwrap();
+    let names = json["options"].as_array().unwrap().iter();
+    let names: Vec<&str> = names
+        .map(|option| option["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["clock", "min_activity", "system"]);
+    let output = perch.run(&["policies", "wrokover"]);
+    assert!(code(&output) != 0 && stderr(&output).contains("did you mean `workover`?"));
+}
+
+/// A recording from before is not lost because a program's name was mistyped.
+#[test]
+fn what_cannot_be_started_empties_no_file() {
+    let perch = Perch::new();
+    let log = perch.file("log.jsonl", "kept");
+    let log = log.to_str().unwrap();
+    for command in [&["run", "--log"][..], &["stat", "-o"]] {
+        let output = perch.run(&[command, &[log, "--", "/no/such/program"]].concat());
+        assert_eq!(code(&output), 127, "{output:?}");
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "kept");
+    }
+    let output = perch.run(&["run", "--config", log, "--log", log, "--", "true"]);
+    assert_eq!(code(&output), 125);
+    assert!(stderr(&output).contains("give another file"), "{output:?}");
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "kept");
+}
+
+#[test]
+fn a_rule_that_was_for_no_thread_is_noted() {
+    let perch = Perch::new();
+    let rules = [
+        "--pin",
+        "nosuch=0",
+        "--pin",
+        "sleep=0",
+        "--weight",
+        "neither=50",
+    ];
+    let words = ["--period", "100ms", "--", "sleep", "0.4"];
+    let output = perch.run(&[&["run"], &rules[..], &words].concat());
+    let text = stderr(&output)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    for (rule, noted) in [("nosuch", true), ("neither", true), ("sleep", false)] {
+        let note = format!("had a name for the rule {rule}");
+        assert_eq!(text.contains(&note), noted, "{rule}: {text}");
+    }
+}
+
+#[test]
 fn pin_rules_bind_and_are_undone() {
     let perch = Perch::new();
     // The program prints its mask once it is bound; the last line is the mask while perch still watches.

@@ -22,6 +22,7 @@ fn each_mistake_is_told_with_its_place_and_what_was_meant() {
         "[policies]\nworkover = 3\n",
         "[policies.sos]\nsampls = 3\n",
         "[policies.sos]\nsamples = \"many\"\n",
+        "period = \"1s\"\npolicy = \"wrokover\"\n",
     ]
     .iter()
     .map(|text| {

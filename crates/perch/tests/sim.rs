@@ -692,3 +692,51 @@ fn a_file_of_that_name_is_pointed_at() {
         "{error}"
     );
 }
+
+/// What the operating system's policies and CPU weights change is there in a simulation too.
+#[test]
+fn weights_and_the_operating_system_s_work_are_simulated() {
+    let scene = [
+        "sim",
+        "-m",
+        "core2-quad",
+        "-w",
+        "daemons",
+        "-t",
+        "3s",
+        "--fidelity",
+        "interval",
+    ];
+    let weights = [
+        "-p",
+        "fixed",
+        "--weight",
+        "worker*=10",
+        "--weight",
+        "nosuch=10",
+        "--report",
+    ];
+    let text = told(&[&scene[..], &weights].concat());
+    assert!(text.contains("CPU weight 10: 8 threads (worker-"), "{text}");
+    assert!(text.contains("name for the rule nosuch"), "{text}");
+    let all = json(
+        &[
+            &scene[..],
+            &["--compare", "default,ps-sched-1,ps-sched-2", "--json"],
+        ]
+        .concat(),
+    );
+    for result in all["results"].as_array().unwrap() {
+        // Only the program's threads are results.
+        let threads = result["runs"][0]["threads"].as_array().unwrap();
+        assert_eq!(threads.len(), 8, "{}", result["policy"]);
+        assert!(threads.iter().all(|thread| thread["program"] == "solver"));
+    }
+    assert!(
+        refused(
+            &[&scene[..], &["--weight", "worker=7"], &["-p", "cpi"]].concat(),
+            125
+        )
+        .contains("--weight")
+    );
+}

@@ -199,6 +199,7 @@ fn a_light_program_gets_its_share_and_has_its_weight_back() {
         "{}",
         run.said()
     );
+    assert!(run.said().contains("CPU weight 10: "), "{}", run.said());
     // The recording leads to the same plans.
     let again = run.path("again.jsonl");
     let replayed = run.perch(&[

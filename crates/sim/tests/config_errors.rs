@@ -348,6 +348,9 @@ fn units_of_sizes_have_any_case_and_keys_either_separator() {
     // What data sheets call 8 KB is 8 KiB.
     let told = broken(MACHINE, "8 KiB", "8KB");
     assert!(told.contains("did you mean `8 KiB`, 8192 B?"), "{told}");
+    // Also where it can be divided into sets.
+    let told = broken(MACHINE, "8 KiB", "32KB");
+    assert!(told.contains("did you mean `32 KiB`, 32768 B?"), "{told}");
     let told = broken(MACHINE, "10 GB/s", "10 Gb/s");
     assert!(
         told.contains("did you mean `GB/s`? (a small b is for bits)"),
