@@ -84,12 +84,12 @@ pub trait Affinity: Send {
         None
     }
 
-    /// Access to CPU weights; `None` on machines without them, such as simulations and recordings.
+    /// Access to CPU weights; `None` on machines without them, such as recordings.
     fn weights(&mut self) -> Option<&mut dyn Weights> {
         None
     }
 
-    /// Access to settings of the machine; `None` on machines without them, such as simulations and recordings.
+    /// Access to settings of the machine; `None` on machines without them, such as recordings.
     fn settings(&mut self) -> Option<&mut dyn Settings> {
         None
     }

@@ -99,7 +99,6 @@ fn mistakes_are_told_with_their_place() {
             "[variation]\ndraws = 1000000000\n\n[[variation.parameter]]\nname = \"a\"\nsource = \"b\"\nvalues = [{ name = \"c\" }]\n\n[[claim]]",
         ),
         ("pus = [0, 1, 2, 3]", "random = 1000000000"),
-        ("pus = [0, 1, 2, 3]", "policy = \"cpi\"\nperiod = \"10s\""),
     ];
     let told: Vec<String> = changes
         .iter()
@@ -109,6 +108,24 @@ fn mistakes_are_told_with_their_place() {
         })
         .collect();
     insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn a_period_that_is_longer_than_its_run_is_told() {
+    let sibling = |_: &str| Err("not here".to_owned());
+    let text = GOOD.replacen(
+        "pus = [0, 1, 2, 3]",
+        "policy = \"cpi\"\nperiod = \"10s\"",
+        1,
+    );
+    let experiment = parse("test", &text, Path::new("test.toml"), &sibling).unwrap();
+    let error = perch_lab::run(&experiment, &mut ())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("`b`") && error.contains("a shorter `period`"),
+        "{error}"
+    );
 }
 
 /// What is published is no aim, what was put in is no prediction, and nothing else is a published value.

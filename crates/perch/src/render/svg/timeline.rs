@@ -19,6 +19,8 @@ pub struct Segment {
     pub from: u64,
     /// When it left.
     pub to: u64,
+    /// Its share of the PU's time meanwhile, 0 to 1.
+    pub share: f64,
 }
 
 /// One run.
@@ -41,6 +43,9 @@ const BINS: usize = 240;
 const NAMES: i32 = 120;
 /// More PUs than these are too many for a picture: the rest is left out, and that is said.
 const ROWS: usize = 1024;
+
+/// Shares are drawn in so many steps.
+const STEPS: f64 = 8.0;
 
 /// Draws the runs, on one time scale.
 pub fn timeline(canvas: &mut Canvas, runs: &[Run<'_>]) {
@@ -101,17 +106,20 @@ fn draw(canvas: &mut Canvas, run: &Run<'_>, end: u64, top: i32, palette: &Palett
         canvas.fill(bar, PALE);
         for piece in pieces(by_pu.get(pu).map_or(&[], Vec::as_slice), end) {
             let pixels = |bin: usize| bin as i32 * (WIDTH / BINS as i32);
+            let high = (f64::from(bar.h) * piece.segment.share).round() as i32;
+            let high = high.clamp(2.min(bar.h), bar.h);
             let area = Area {
                 x: NAMES + pixels(piece.from),
+                y: bar.y + bar.h - high,
                 w: pixels(piece.to - piece.from),
-                ..bar
+                h: high,
             };
             canvas.fill(area, palette.of(&piece.segment.kind));
             if piece.from > 0 {
                 // Threads of one colour are told apart.
                 canvas.line((area.x, area.y), (area.x, area.y + area.h), PALE);
             }
-            if row > 8 && area.w > 24 {
+            if row > 8 && area.w > 24 && area.h > 9 {
                 canvas.label(&piece.segment.name, area, 9);
             }
         }
@@ -123,6 +131,10 @@ fn draw(canvas: &mut Canvas, run: &Run<'_>, end: u64, top: i32, palette: &Palett
         y += 14;
     }
     axis(canvas, (NAMES, y + 2), WIDTH, end);
+    if run.segments.iter().any(|segment| segment.share < 1.0) {
+        let note = "height: the share of the PU's time that the busiest thread there had";
+        canvas.text(note, (NAMES, canvas.bottom() + 8), 10, Anchor::Left, GREY);
+    }
 }
 
 fn by_pu(segments: &[Segment]) -> HashMap<u32, Vec<&Segment>> {
@@ -190,7 +202,13 @@ fn pieces<'a>(segments: &[&'a Segment], end: u64) -> Vec<Piece<'a>> {
             continue;
         };
         match pieces.last_mut() {
-            Some(last) if last.to == bin && last.segment.name == most.name => last.to = bin + 1,
+            Some(last)
+                if last.to == bin
+                    && last.segment.name == most.name
+                    && last.segment.share == most.share =>
+            {
+                last.to = bin + 1;
+            }
             _ => pieces.push(Piece {
                 segment: most,
                 from: bin,
@@ -212,6 +230,7 @@ pub fn of_stays(stays: &[Stay]) -> Vec<Segment> {
             kind,
             from: stay.from,
             to: stay.to,
+            share: 1.0,
         }
     };
     stays.iter().map(segment).collect()
@@ -287,11 +306,13 @@ pub fn of_placements(placements: &Placements) -> Vec<Segment> {
                 kind: kind(&cell.name).to_owned(),
                 from: begins[at],
                 to: placements.columns[at],
+                share: (cell.share * STEPS).ceil() / STEPS,
             };
             match segments.last_mut() {
                 Some(last)
                     if last.pu == segment.pu
                         && last.name == segment.name
+                        && last.share == segment.share
                         && last.to == segment.from =>
                 {
                     last.to = segment.to;
@@ -314,7 +335,35 @@ mod tests {
             kind: name.to_owned(),
             from,
             to,
+            share: 1.0,
         }
+    }
+
+    #[test]
+    fn a_thread_that_hardly_ran_is_drawn_low() {
+        let topology =
+            perch_sim::topology::topology(&perch_sim::config::find_machine("cmt-b").unwrap());
+        let high = |share: f64| {
+            let segments = vec![Segment {
+                share,
+                ..segment("a", 0, 100)
+            }];
+            let run = Run {
+                title: String::new(),
+                topology: &topology,
+                segments,
+                end: 100,
+            };
+            let mut canvas = Canvas::default();
+            timeline(&mut canvas, &[run]);
+            canvas.svg().unwrap()
+        };
+        let (low, full) = (high(0.125), high(1.0));
+        assert!(low.contains("height: the share") && !full.contains("height: the share"));
+        assert!(
+            low.contains("height=\"2\"") && !full.contains("height=\"2\""),
+            "{low}"
+        );
     }
 
     #[test]
