@@ -103,8 +103,8 @@ bench: build examples
 FIDELITY = $(PERCH) lab fidelity --seed 2711 --json
 
 fidelity: build
-	$(FIDELITY) > $(TARGET)/fidelity.json
-	$(FIDELITY) --cold -m cmt-4x4,amd-bulldozer,smt2-zen,numa-2 --threads 2,8 --workloads 5 --placements 4 \
+	$(FIDELITY) --workloads 4 --placements 4 > $(TARGET)/fidelity.json
+	$(FIDELITY) --cold -m cmt-4x4,amd-bulldozer,smt2-zen,numa-2 --threads 2,8 --workloads 3 --placements 3 \
 	  > $(TARGET)/fidelity-cold.json
 	mv $(TARGET)/fidelity.json $(TARGET)/fidelity-cold.json docs/results/
 	$(CARGO) run --release -p perch-lab --example pages

@@ -173,8 +173,11 @@ fn a_calm_program_s_threads_are_known_from_their_first_period_with_their_creator
         origin.map(|origin| origin.from),
         Some(Source::Thread(creator))
     );
-    // In the first period in which it ran for most of the time, however that was cut, there are samples of it.
-    let first = seen.iter().find_map(|(seen, _)| {
+    // In the first period in which it ran for most of the time, however that was cut, there are samples of it; not if it
+    // ended in that.
+    let alive = seen.iter().filter(|(seen, _)| !seen.ended.contains(&child));
+    let mut alive = alive.map(|(seen, _)| seen);
+    let first = alive.find_map(|seen| {
         seen.threads
             .iter()
             .find(|thread| thread.info.id == child && thread.cpu_time > 200_000_000)

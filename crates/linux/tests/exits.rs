@@ -215,12 +215,11 @@ fn the_last_sample_ends_with_the_thread() {
             .find(|sample| &*sample.info.name == "sleep")
             .cloned()
     };
-    let child = loop {
+    let child = (0..120).find_map(|_| {
         machine.wait(PERIOD).unwrap();
-        if let Some(child) = named(&machine.observe().unwrap()) {
-            break child.info.id;
-        }
-    };
+        named(&machine.observe().unwrap()).map(|child| child.info.id)
+    });
+    let child = child.expect("the child is seen");
     let before = Instant::now();
     machine.observe().unwrap();
     gate.open();

@@ -416,7 +416,7 @@ fn a_rule_that_was_for_no_thread_is_noted() {
         .collect::<Vec<_>>()
         .join(" ");
     for (rule, noted) in [("nosuch", true), ("neither", true), ("sleep", false)] {
-        let note = format!("had a name for the rule {rule}");
+        let note = format!("had a name for the rule '{rule}=");
         assert_eq!(text.contains(&note), noted, "{rule}: {text}");
     }
 }

@@ -718,7 +718,7 @@ fn weights_and_the_operating_system_s_work_are_simulated() {
     ];
     let text = told(&[&scene[..], &weights].concat());
     assert!(text.contains("CPU weight 10: 8 threads (worker-"), "{text}");
-    assert!(text.contains("name for the rule nosuch"), "{text}");
+    assert!(text.contains("name for the rule 'nosuch"), "{text}");
     let all = json(
         &[
             &scene[..],

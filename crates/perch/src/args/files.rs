@@ -17,6 +17,7 @@ pub const WRITTEN: &[&str] = &[
     "html",
     "log",
     "output",
+    "perch",
     "pins",
     "placement",
     "plot",
@@ -198,6 +199,7 @@ mod tests {
             ),
             (vec!["replay", &a, "--log", &link], "FILE"),
             (vec!["trace", &a, "--champsim", &a], "FILE"),
+            (vec!["trace", &a, "--perch", &a], "FILE"),
             (vec!["calibrate", "--show", &a, "--svg", &a], "--show"),
             (vec!["lab", "report", &a, "-o", &a], "EXPERIMENTS"),
             (

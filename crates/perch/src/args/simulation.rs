@@ -242,13 +242,12 @@ pub enum LabCommand {
         after_help = "Examples:\n  perch lab fidelity\n  perch lab fidelity -m my-machine.toml --threads 2,4"
     )]
     Fidelity {
-        /// Machines: shipped ones' names, or files
+        /// Machines: shipped ones' names, or files [default: those of docs/fidelity.md]
         #[arg(
             long = "machine",
             short,
             value_name = "NAME|FILE",
-            value_delimiter = ',',
-            default_value = "cmt-4x4,core2-quad,intel-xeon-ht,amd-bulldozer,ibm-power7-smt2,smt2-zen,numa-2,big-little"
+            value_delimiter = ','
         )]
         machines: Vec<String>,
         /// How many threads the workloads have

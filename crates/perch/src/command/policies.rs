@@ -113,8 +113,10 @@ fn one(name: &str, json: bool) -> Result<ExitCode> {
     if whole.options.is_empty() {
         text += "It has no options.\n";
     } else {
-        let how = format!("(--set OPTION=VALUE, or [policies.{name}] in the configuration file):");
-        text += &format!("Options with their defaults {how}\n");
+        text += &format!(
+            "Options with their defaults. Set one with --set OPTION=VALUE, or in the table\n\
+             [policies.{name}] of the configuration file.\n"
+        );
     }
     for option in &whole.options {
         text += &format!("\n{} = {}\n", option.name, option.default);
