@@ -201,7 +201,7 @@ fn a_calibration_is_shown_again_and_drawn() {
     let measured = perch(&[
         "calibrate",
         "-m",
-        "smt2-zen",
+        "intel-xeon-ht",
         "--quick",
         "-o",
         &kept,
