@@ -150,7 +150,11 @@ fn a_damaged_line_is_named() {
     let mut reader = Reader::new(&damaged[..], "run.log").unwrap();
     reader.read().unwrap();
     let error = reader.read().unwrap_err().to_string();
-    assert!(error.starts_with("run.log:3: missing field"), "{error}");
+    let told = "run.log:3: a damaged line: missing field";
+    assert!(
+        error.starts_with(told) && error.contains("head -n 2"),
+        "{error}"
+    );
     let error = Reader::new(&b"hello\n"[..], "run.log")
         .unwrap_err()
         .to_string();

@@ -84,14 +84,15 @@ fn calibration(folder: &Folder, machine: &str) {
 #[test]
 fn each_policy_replays_each_recording_identically() {
     let folder = Folder(tempfile::tempdir().unwrap());
-    calibration(&folder, "smt2-zen");
+    // Another machine's, which is measured more quickly; what matters is that it is in force again.
+    calibration(&folder, "intel-xeon-ht");
     let policies = [
-        ("masa", "phases", "\"pus\":["),
+        ("masa", "producer-consumer", "\"pus\":["),
         ("workover", "fp-int-8", "fp_share"),
         ("symbiosis", "producer-consumer", "\"sharing\":["),
     ];
     for (policy, workload, seen) in policies {
-        let log = folder.record("smt2-zen", workload, policy);
+        let log = folder.record("amd-bulldozer", workload, policy);
         let recorded = periods(&folder.file(&log));
         let all = recorded.concat();
         assert!(all.contains(seen), "{policy}: no {seen}");

@@ -89,7 +89,8 @@ fn half_the_clock_halves_what_computes_but_not_what_waits_for_memory() {
 fn one_core_is_slowed_down_alone() {
     for fidelity in [Fidelity::Cycle, Fidelity::Interval] {
         let mut system = system(fidelity, &[(ALU, 64), (ALU, 64)]);
-        system.run(1).unwrap();
+        // Until all code has come once.
+        system.run(100_000_000).unwrap();
         let fast = done(&mut system, 100_000_000);
         let core = system.threads()[1].last_pu as usize;
         system.set_clock(core, 800_000);
