@@ -5,6 +5,10 @@
 set -u
 cargo=${CARGO:-cargo}
 $cargo test --workspace --no-run || exit
+if ! unshare --mount mount -t tmpfs tmpfs /run 2>/dev/null; then
+  # Without root: one after the other, on the machine's own /run.
+  exec "$cargo" test --workspace --no-fail-fast
+fi
 outputs=$(mktemp -d) || exit
 trap 'rm -rf "$outputs"' EXIT
 
@@ -12,14 +16,11 @@ trap 'rm -rf "$outputs"' EXIT
 part() {
   output=$outputs/$1
   shift
-  unshare --mount sh -c 'mount -t tmpfs -o mode=755 tmpfs /run && exec "$@"' sh \
+  # A shell has its background jobs ignore Ctrl-C, and they would pass that on.
+  env --default-signal=INT,QUIT unshare --mount sh -c 'mount -t tmpfs -o mode=755 tmpfs /run && exec "$@"' sh \
     "$cargo" test --workspace --no-fail-fast "$@" >"$output" 2>&1 || echo failed >"$output.failed"
 }
 
-if ! unshare --mount mount -t tmpfs tmpfs /run 2>/dev/null; then
-  # Without root: one after the other, on the machine's own /run.
-  exec "$cargo" test --workspace --no-fail-fast
-fi
 # `guests` has no turn here; crates/perch/tests/project knows these letters.
 part 1 --test '[a-c]*' &
 part 2 --test '[d-f]*' --test '[h-p]*' &

@@ -262,7 +262,7 @@ fn errors_say_what_is_wrong_and_leave_the_page_that_is_there() {
         "{error}"
     );
     let error = folder.fails(&["report", "good.jsonl", "--html", "./good.jsonl"]);
-    assert!(error.contains("that is the recording"), "{error}");
+    assert!(error.contains("that is what is read (FILE)"), "{error}");
     assert_eq!(
         fs::read_to_string(folder.file("good.jsonl")).unwrap(),
         whole
