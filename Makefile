@@ -66,7 +66,7 @@ test: export PERCH_BIN ?= $(TARGET)/debug/perch
 test: export PERCH_SKIP_LOG := $(TARGET)/skipped-tests
 test: test-packages examples
 	@rm -f $$PERCH_SKIP_LOG
-	@CARGO=$(CARGO) sh testbed/tests.sh; status=$$?; \
+	@$(CARGO) test --workspace --no-fail-fast; status=$$?; \
 	$(CARGO) test --workspace --test guests || status=$$?; \
 	if [ -s $$PERCH_SKIP_LOG ]; then echo; echo "not tested here:"; sort -u $$PERCH_SKIP_LOG; fi; exit $$status
 

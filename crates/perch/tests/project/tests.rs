@@ -30,32 +30,3 @@ fn no_file_of_tests_is_left_out() {
     }
     assert!(crates >= 4, "{crates}");
 }
-
-/// `testbed/tests.sh` tells test programs apart by their first letters.
-#[test]
-fn every_test_program_is_in_a_part_of_the_tests() {
-    let script = read("testbed/tests.sh");
-    for part in ["'[a-c]*'", "'[d-f]*' --test '[h-p]*'", "'[q-z]*'"] {
-        assert!(script.contains(&format!("--test {part}")), "{part}");
-    }
-    let mut programs = 0;
-    for entry in fs::read_dir(root().join("crates")).unwrap().flatten() {
-        let Ok(tests) = fs::read_dir(entry.path().join("tests")) else {
-            continue;
-        };
-        let files = tests.flatten().map(|file| file.path());
-        let is_program = |path: &std::path::PathBuf| {
-            path.extension().is_some_and(|ext| ext == "rs") || path.join("main.rs").is_file()
-        };
-        for path in files.filter(is_program) {
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            let first = name.chars().next().unwrap();
-            assert!(
-                name == "guests" || (first.is_ascii_lowercase() && first != 'g'),
-                "no part of testbed/tests.sh runs {name}"
-            );
-            programs += 1;
-        }
-    }
-    assert!(programs > 40, "{programs}");
-}
