@@ -203,7 +203,7 @@ fn the_last_sample_ends_with_the_thread() {
     let (gate, folder) = (Gate::new(), tempfile::tempdir().unwrap());
     let ended = folder.path().join("ended");
     let script = format!(
-        "sleep 1000 & read x < {}; kill $!; wait $!; : > {}; exec sleep 1000",
+        "sleep 1000 & read x < {}; kill $!; wait $!; : > {}; exec sleep 5",
         gate.path(),
         ended.display()
     );
