@@ -22,14 +22,14 @@ STATIC_LIBS := -Wl,--gc-sections -lgcc_s -lpthread -lm -ldl
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
-	@echo "make test      all tests, those in virtual machines included (root; 15 minutes on 2 CPUs)"
+	@echo "make test      all tests, those in virtual machines included (root; about 20 minutes on 2 CPUs)"
 	@echo "make guests    the tests in virtual machines, also those that take minutes each"
 	@echo "make torture   attack perch's safety promises (root, about half an hour)"
 	@echo "make churn     500 short-lived threads a second: nothing may leak (MINUTES=20)"
 	@echo "make lint      format and clippy"
 	@echo "make accuracy  perch against counted instructions, PROGRAMS=development, held-out or both (writes docs/accuracy.md)"
 	@echo "make bench     perch's own cost against perf stat, and its parts"
-	@echo "make fidelity  how far the simulator's interval level is off (writes docs/fidelity.md; an hour)"
+	@echo "make fidelity  how far the simulator's interval level is off (writes docs/fidelity.md; 20 minutes)"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
 	@echo "make pictures  draw docs/images/*.svg again"
 	@echo "make install   install the command, its man pages and completions, and libperch (PREFIX=/usr/local)"

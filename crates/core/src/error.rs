@@ -30,6 +30,9 @@ pub enum MachineError {
         /// The sysctl, capability or group that would allow it.
         remedy: String,
     },
+    /// The machine has none of what was to be observed, in words for the user.
+    #[error("{0}")]
+    Absent(String),
     /// Anything else, in words for the user.
     #[error("{0}")]
     Other(String),

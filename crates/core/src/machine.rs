@@ -80,7 +80,7 @@ pub trait Machine: Send {
     fn watch_irqs(&mut self, watch: bool) -> Result<(), MachineError> {
         match watch {
             false => Ok(()),
-            true => Err(MachineError::Other(
+            true => Err(MachineError::Absent(
                 "this machine has no interrupts to observe: choose another policy".to_owned(),
             )),
         }
@@ -106,7 +106,7 @@ pub trait Machine: Send {
     fn watch_settings(&mut self, watch: bool) -> Result<(), MachineError> {
         match watch {
             false => Ok(()),
-            true => Err(MachineError::Other(
+            true => Err(MachineError::Absent(
                 "this machine has no settings to change: choose another policy".to_owned(),
             )),
         }
@@ -120,7 +120,7 @@ pub trait Machine: Send {
     fn watch_system(&mut self, watch: bool) -> Result<(), MachineError> {
         match watch {
             false => Ok(()),
-            true => Err(MachineError::Other(
+            true => Err(MachineError::Absent(
                 "this machine has no operating system whose threads could be moved: choose another policy".to_owned(),
             )),
         }

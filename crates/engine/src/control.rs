@@ -222,7 +222,7 @@ impl Control {
             let noticed = self.ownership.learn(*id, pid, mask, allowed);
             taken.noticed.extend(noticed);
         }
-        self.take_in_told(observation, &own, &mut taken);
+        self.take_in_reported(observation, &own, &mut taken);
         for process in first_sampled {
             if self.processes.insert(process.pid, process) != Some(process) {
                 taken.processes.push(process);
@@ -246,7 +246,7 @@ impl Control {
     /// Takes in the processes of which the observation reports the state: a process whose first thread has ended shows
     /// nowhere else. A state may come before any sample of the process, while nothing is known of its threads' masks.
     /// `sampled` are the threads with a sample, each with its process.
-    fn take_in_told(
+    fn take_in_reported(
         &mut self,
         observation: &Observation,
         sampled: &BTreeMap<ThreadId, i32>,

@@ -36,7 +36,7 @@ const MEASURED: u64 = 600_000;
 pub struct Comparison {
     /// The machine.
     pub machine: Arc<MachineModel>,
-    /// How many threads each workload has: at most twice as many as there are PUs. Those of a PU take turns on it.
+    /// How many threads each workload has: at most twice as many as there are PUs. Those of one PU time-share it.
     pub threads: u32,
     /// How many workloads are drawn.
     pub workloads: u32,

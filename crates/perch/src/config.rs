@@ -223,7 +223,7 @@ impl ConfigFile {
             found.map_or(0..0, |(_, value)| value.span())
         };
         if let Some(policy) = &config.policy
-            && registry::schema(policy).is_err()
+            && !registry::names().any(|known| known == policy)
         {
             let hint = did_you_mean_one_of(policy, registry::names().collect::<Vec<_>>());
             return Err(wrong(

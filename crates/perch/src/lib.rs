@@ -21,14 +21,12 @@ pub fn main() -> ExitCode {
 /// The same with monitoring modules of one's own: `perch modules` lists them, and `perch stat -V` takes their metrics.
 pub fn main_with(own: Vec<perch_linux::modules::Entry>) -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
-    let command = args::Args::command();
-    let matches = command.clone().try_get_matches_from(&given);
+    let mut command = args::Args::command();
+    let matches = command.try_get_matches_from_mut(&given);
     let parsed = matches.and_then(|matches| {
         let args = args::Args::from_arg_matches(&matches);
-        Ok((
-            args.map_err(|error| error.format(&mut command.clone()))?,
-            matches,
-        ))
+        let args = args.map_err(|error| error.format(&mut command))?;
+        Ok((args, matches))
     });
     let (args, matches) = match parsed {
         Ok(parsed) => parsed,

@@ -344,6 +344,7 @@ fn each_record_of_an_event_is_a_window_of_so_many() {
     let (rows, totals) = stat.json(&["-e", events, "--", "sh", "-c", script]);
     assert!(rows.len() > 20, "{}", rows.len());
     let mut apart = Vec::new();
+    let mut sums = (0.0, 0.0);
     for window in &rows {
         assert_eq!(window["event"], "window");
         let counts = &window["counts"];
@@ -357,10 +358,12 @@ fn each_record_of_an_event_is_a_window_of_so_many() {
         if (clock - cpu).abs() > 0.01 * cpu + 1e-4 {
             apart.push(window);
         }
+        sums = (sums.0 + clock, sums.1 + cpu);
         assert!(cpu <= number(&window["interval_s"]) + 1e-4, "{window}");
     }
     // Where an interrupt comes between, only one of the clocks may stand still.
     assert!(apart.len() * 10 <= rows.len(), "{apart:?}");
+    assert!((sums.0 - sums.1).abs() <= 0.01 * sums.1, "{sums:?}");
     let all = number(&totals["all"]["counts"]["page-faults"]["value"]);
     assert!(all >= 40.0 * rows.len() as f64, "{all}");
 }

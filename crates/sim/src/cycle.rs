@@ -84,7 +84,7 @@ impl Processor for CycleLevel {
         let machine = self.machine.at_clocks(clocks);
         for (core, at) in self.cores.iter_mut().zip(&machine.cores) {
             let kind = machine.kind(at);
-            let cycle = kind.on_the_whole(kind.cycle).round() as Ps;
+            let cycle = kind.mean_cycle(kind.cycle).round() as Ps;
             if core.cycle_time() != cycle {
                 core.set_cycle_time(now, cycle);
             }

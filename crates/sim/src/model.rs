@@ -183,9 +183,9 @@ impl CoreKind {
         self.clocks.last().copied().unwrap_or_else(only)
     }
 
-    /// Picoseconds of a cycle on the whole at a clock of `cycle`: a throttled clock stands still for a part of each few
-    /// microseconds, so that it is a slower one on the whole.
-    pub(crate) fn on_the_whole(&self, cycle: Ps) -> f64 {
+    /// Mean time from one cycle to the next, in picoseconds, where an unthrottled clock has `cycle`: a throttled one stands
+    /// still for a part of each few microseconds.
+    pub(crate) fn mean_cycle(&self, cycle: Ps) -> f64 {
         cycle as f64 / self.duty
     }
 }
@@ -381,9 +381,9 @@ impl MachineModel {
                 kinds.len() - 1
             });
         }
-        if let Some(energy) = &mut machine.energy {
-            let of = &self.energy.as_ref().unwrap_or(energy).kinds;
-            energy.kinds = kinds.iter().map(|(kind, _)| of[*kind].clone()).collect();
+        if let (Some(energy), Some(before)) = (&mut machine.energy, &self.energy) {
+            let kinds = kinds.iter().map(|(kind, _)| before.kinds[*kind].clone());
+            energy.kinds = kinds.collect();
         }
         machine
     }

@@ -5,7 +5,7 @@ use crate::{
     memory::Access,
     stream::{Instruction, MixStream, Random, RecordedStream, Stream},
     units::Ps,
-    workload::{Mix, Step},
+    workload::{Mix, Step, ThreadModel},
 };
 use perch_core::{PuSet, scheduler_weight};
 use std::{collections::HashMap, sync::Arc};
@@ -166,7 +166,7 @@ impl Thread {
     pub(crate) fn new(
         identity: Identity,
         steps: Arc<[Step]>,
-        (repeat, nice): (u64, i32),
+        model: &ThreadModel,
         mask: PuSet,
         sources: &Sources<'_>,
         random: &Random,
@@ -183,7 +183,7 @@ impl Thread {
         Self {
             state: State::Runnable,
             mask,
-            nice,
+            nice: model.nice,
             place: None,
             last_pu: 0,
             cpu_time: 0,
@@ -200,7 +200,7 @@ impl Thread {
             own: sources.own,
             steps,
             at: 0,
-            repeat,
+            repeat: model.repeat,
             streams,
             current: None,
             left: 0,

@@ -37,12 +37,10 @@ impl Wants {
         machine.watch_pus(self.pu_loads)?;
         machine.watch_weights(self.weights)?;
         machine.watch_system(self.system)?;
-        // A policy that wants the operating system's work wants of it what there is.
-        let if_any = |watched: Result<(), MachineError>| {
-            watched.or_else(|error| match self.system {
-                true => Ok(()),
-                false => Err(error),
-            })
+        // A policy for the operating system's work does without interrupts and settings where a machine has none.
+        let if_any = |watched: Result<(), MachineError>| match watched {
+            Err(MachineError::Absent(_)) if self.system => Ok(()),
+            other => other,
         };
         if_any(machine.watch_irqs(self.irqs))?;
         if_any(machine.watch_settings(self.settings))?;

@@ -1,5 +1,5 @@
-//! No file that perch writes may be one that it reads, the program that it starts, or another file that it writes: flags
-//! are told apart by name, for all commands at once.
+//! No file that perch writes may be one that it reads, the program that it starts, or another file that it writes. One
+//! check serves all commands: a list of flag names says which files are written.
 
 use clap::{Arg, ArgMatches, Command, ValueHint};
 use perch_core::MachineError;
@@ -158,8 +158,8 @@ mod tests {
 
     fn told(words: &[&str]) -> Result<(), String> {
         let words = std::iter::once("perch").chain(words.iter().copied());
-        let command = Args::command();
-        let matches = command.clone().try_get_matches_from(words).unwrap();
+        let mut command = Args::command();
+        let matches = command.try_get_matches_from_mut(words).unwrap();
         check(&command, &matches).map_err(|error| error.to_string())
     }
 

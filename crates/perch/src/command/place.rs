@@ -2,8 +2,12 @@
 
 use crate::{
     args::{Counters, PlaceArgs},
-    command::rules::Unmatched,
-    command::{compare::Changes, recover::recover, uncalibrated},
+    command::{
+        compare::Changes,
+        recover::recover,
+        rules::{self, Rules, Unmatched},
+        uncalibrated,
+    },
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY, Settings},
     exit,
     processor::{self, Chosen},
@@ -24,11 +28,7 @@ use perch_linux::{
     machine::CountersMode,
     topology::{self, Source, load},
 };
-use perch_policy::{
-    Calibration, Fixed, Inputs,
-    fixed::{Rule, WeightRule},
-    registry,
-};
+use perch_policy::{Calibration, Inputs, registry};
 use std::{
     fs::File,
     io::Write,
@@ -118,7 +118,9 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
     if args.log.is_some() {
         settings.keep_calibration(calibration.as_deref());
     }
-    let policy = policy(&settings, &machine.topology)?;
+    let rules = Rules::of(&settings)?;
+    let unmatched = Unmatched::new(rules.clone());
+    let policy = rules.policy(&settings, &machine.topology)?;
     let period = settings.period.unwrap_or_else(|| policy.period());
     if let Some(interval) = settings.interval.filter(|interval| *interval > period) {
         bail!(
@@ -156,13 +158,6 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
             Some(recorder.with_calibration(settings.calibration.take()))
         }
         None => None,
-    };
-    let unmatched = match &*settings.policy {
-        "fixed" => Unmatched::new(
-            rules(settings.pin_file.as_deref(), &settings.pin)?,
-            weights(&settings.weight)?,
-        ),
-        _ => Unmatched::default(),
     };
     let timeline = args.timeline.as_deref().map(TimelineFile::create);
     let timeline = timeline.transpose()?;
@@ -230,7 +225,7 @@ pub(super) fn check(args: &PlaceArgs) -> Result<String> {
     if let Some(calibration) = &calibration {
         settings.calibrated_by(calibration);
     }
-    let policy = policy(&settings, &here.topology)?;
+    let policy = rules::policy(&settings, &here.topology)?;
     if settings.policy != "observe"
         && let Err(held) = locks(&*policy, &settings, &here.topology, &mut Vec::new())
     {
@@ -431,55 +426,4 @@ fn tell(report: &Report, json: bool, output: Option<Output>, stopped: bool) -> R
             Ok(())
         }
     }
-}
-
-/// Rules of the policy `fixed`: those of a file first.
-///
-/// # Errors
-/// A file that cannot be read, what is no rule.
-pub(super) fn rules(file: Option<&Path>, pins: &[String]) -> Result<Vec<Rule>> {
-    let mut rules = Vec::new();
-    if let Some(path) = file {
-        let text = perch_files::read_to_string(path)
-            .with_context(|| format!("--pin-file {}: cannot be read", path.display()))?;
-        let of_file = perch_policy::fixed::parse_rules(&text, path);
-        rules.extend(of_file.map_err(|errors| {
-            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            anyhow::anyhow!(errors.join("\n"))
-        })?);
-    }
-    for pin in pins {
-        rules.push(pin.parse()?);
-    }
-    Ok(rules)
-}
-
-/// Weights of the policy `fixed`.
-///
-/// # Errors
-/// What is no rule.
-pub(super) fn weights(rules: &[String]) -> Result<Vec<WeightRule>> {
-    let rules = rules.iter().map(|rule| rule.parse());
-    Ok(rules.collect::<Result<_, perch_policy::fixed::RuleError>>()?)
-}
-
-/// The policy with its settings; rules of the policy `fixed` are checked against the machine now, not during a run.
-///
-/// # Errors
-/// No such policy or setting, a rule that names what the machine has not.
-pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy>> {
-    if settings.policy != "fixed" {
-        return settings.build();
-    }
-    let rules = rules(settings.pin_file.as_deref(), &settings.pin)?;
-    let weights = weights(&settings.weight)?;
-    if rules.is_empty() && weights.is_empty() {
-        return settings.build();
-    }
-    for rule in &rules {
-        rule.pus
-            .resolve(topology)
-            .map_err(|error| anyhow::anyhow!("{error} (see `perch topology`)"))?;
-    }
-    Ok(Box::new(Fixed::from_rules(rules).with_weights(weights)))
 }

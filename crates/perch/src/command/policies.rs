@@ -14,10 +14,20 @@ use std::process::ExitCode;
 
 /// A policy as `--json` tells it.
 #[derive(Serialize)]
-struct Entry {
-    name: &'static str,
+struct Entry<'a> {
+    name: &'a str,
     summary: &'static str,
     needs: &'static str,
+}
+
+impl<'a> Entry<'a> {
+    fn new(name: &'a str) -> Result<Self> {
+        Ok(Self {
+            name,
+            summary: registry::summary(name)?,
+            needs: registry::needs(name)?,
+        })
+    }
 }
 
 /// An option of a policy.
@@ -30,9 +40,9 @@ struct PolicyOption {
 
 /// A policy with its options.
 #[derive(Serialize)]
-struct Whole {
+struct Whole<'a> {
     #[serde(flatten)]
-    entry: Entry,
+    entry: Entry<'a>,
     options: Vec<PolicyOption>,
 }
 
@@ -44,15 +54,7 @@ pub fn policies(args: &PoliciesArgs) -> Result<ExitCode> {
     if let Some(name) = &args.policy {
         return one(name, args.json);
     }
-    let entries: Vec<Entry> = registry::names()
-        .map(|name| {
-            Ok(Entry {
-                name,
-                summary: registry::summary(name)?,
-                needs: registry::needs(name)?,
-            })
-        })
-        .collect::<Result<_>>()?;
+    let entries: Vec<Entry<'_>> = registry::names().map(Entry::new).collect::<Result<_>>()?;
     if args.json {
         super::print_json(&entries)?;
     } else {
@@ -74,11 +76,7 @@ pub fn policies(args: &PoliciesArgs) -> Result<ExitCode> {
 }
 
 fn one(name: &str, json: bool) -> Result<ExitCode> {
-    let Some(name) = registry::names().find(|known| *known == name) else {
-        // The registry has the words for that.
-        registry::summary(name)?;
-        return Ok(ExitCode::FAILURE);
-    };
+    let entry = Entry::new(name)?;
     let schema = registry::schema(name)?;
     let meaning = |option: &str| {
         let properties = schema.get("properties").and_then(|all| all.get(option));
@@ -91,11 +89,7 @@ fn one(name: &str, json: bool) -> Result<ExitCode> {
     };
     let options = registry::default_config(name)?.into_iter();
     let whole = Whole {
-        entry: Entry {
-            name,
-            summary: registry::summary(name)?,
-            needs: registry::needs(name)?,
-        },
+        entry,
         options: options
             .map(|(name, default)| PolicyOption {
                 meaning: meaning(&name),

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{PlaceArgs, ReplayArgs, TuningArgs},
-    command::{calibrate::where_to_read, place},
+    command::{calibrate::where_to_read, rules},
     config::Settings,
     processor,
     render::explain::Explain,
@@ -45,7 +45,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         )?,
     };
     calibrate(&mut settings, args, &header)?;
-    let policy = place::policy(&settings, topology.as_ref().unwrap_or(&header.topology))?;
+    let policy = rules::policy(&settings, topology.as_ref().unwrap_or(&header.topology))?;
     let command = header.command.clone();
     let configuration = settings.told();
     let period = settings.period.unwrap_or(header.period);

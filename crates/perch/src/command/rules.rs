@@ -1,31 +1,111 @@
-//! Rules of the policy `fixed` that were for no thread of a run: a misspelt name is not found out otherwise.
+//! Rules of the policy `fixed`: where they come from, and which of them were for no thread of a run. A misspelt name is not
+//! found out otherwise.
 
-use perch_core::{Remark, ThreadInfo};
+use crate::config::Settings;
+use anyhow::{Context, Result};
+use perch_core::{Policy, Remark, ThreadInfo, Topology};
 use perch_engine::{Period, SessionSink};
-use perch_policy::fixed::{Rule, WeightRule};
+use perch_policy::{
+    Fixed,
+    fixed::{Rule, RuleError, WeightRule, parse_rules},
+};
+use std::path::Path;
+
+/// What `--pin-file`, `--pin` and `--weight` say.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// PUs of threads: those of the file first.
+    pub pus: Vec<Rule>,
+    /// Weights of threads.
+    pub weights: Vec<WeightRule>,
+}
+
+impl Rules {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A file that cannot be read, what is no rule.
+    pub fn read(file: Option<&Path>, pins: &[String], weights: &[String]) -> Result<Self> {
+        let mut pus = Vec::new();
+        if let Some(path) = file {
+            let text = perch_files::read_to_string(path)
+                .with_context(|| format!("--pin-file {}: cannot be read", path.display()))?;
+            pus.extend(parse_rules(&text, path).map_err(|errors| {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                anyhow::anyhow!(errors.join("\n"))
+            })?);
+        }
+        for pin in pins {
+            pus.push(pin.parse()?);
+        }
+        let weights = weights.iter().map(|rule| rule.parse());
+        Ok(Self {
+            pus,
+            weights: weights.collect::<Result<_, RuleError>>()?,
+        })
+    }
+
+    /// Those of these settings; none for another policy than `fixed`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, what is no rule.
+    pub fn of(settings: &Settings) -> Result<Self> {
+        match &*settings.policy {
+            "fixed" => Self::read(
+                settings.pin_file.as_deref(),
+                &settings.pin,
+                &settings.weight,
+            ),
+            _ => Ok(Self::default()),
+        }
+    }
+
+    /// The policy with its settings and these rules, which are checked against the machine now, not during a run.
+    ///
+    /// # Errors
+    /// No such policy or setting, a rule that names what the machine has not.
+    pub fn policy(self, settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy>> {
+        if self.pus.is_empty() && self.weights.is_empty() {
+            return settings.build();
+        }
+        for rule in &self.pus {
+            rule.pus
+                .resolve(topology)
+                .map_err(|error| anyhow::anyhow!("{error} (see `perch topology`)"))?;
+        }
+        Ok(Box::new(
+            Fixed::from_rules(self.pus).with_weights(self.weights),
+        ))
+    }
+}
+
+/// The policy with its settings.
+///
+/// # Errors
+/// As [`Rules::of`] and [`Rules::policy`].
+pub fn policy(settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy>> {
+    Rules::of(settings)?.policy(settings, topology)
+}
 
 /// The rules that have matched no thread so far.
-#[derive(Debug, Default)]
-pub struct Unmatched {
-    rules: Vec<Rule>,
-    weights: Vec<WeightRule>,
-}
+#[derive(Debug)]
+pub struct Unmatched(Rules);
 
 impl Unmatched {
     /// All of these.
-    pub fn new(rules: Vec<Rule>, weights: Vec<WeightRule>) -> Self {
-        Self { rules, weights }
+    pub fn new(rules: Rules) -> Self {
+        Self(rules)
     }
 
     fn see(&mut self, thread: &ThreadInfo) {
-        self.rules.retain(|rule| !rule.matches(thread));
-        self.weights.retain(|rule| !rule.matches(thread));
+        self.0.pus.retain(|rule| !rule.matches(thread));
+        self.0.weights.retain(|rule| !rule.matches(thread));
     }
 
     /// A note for each rule that is left.
     pub fn remarks(&self) -> Vec<Remark> {
-        let rules = self.rules.iter().map(ToString::to_string);
-        let weights = self.weights.iter().map(ToString::to_string);
+        let rules = self.0.pus.iter().map(ToString::to_string);
+        let weights = self.0.weights.iter().map(ToString::to_string);
         let note = |rule| {
             let text = format!("no thread or program had a name for the rule {rule}");
             Remark::note("rule-without-thread", text)
@@ -36,7 +116,7 @@ impl Unmatched {
 
 impl SessionSink for Unmatched {
     fn period(&mut self, period: &Period) {
-        if self.rules.is_empty() && self.weights.is_empty() {
+        if self.0.pus.is_empty() && self.0.weights.is_empty() {
             return;
         }
         for sample in &period.observation.threads {

@@ -329,8 +329,8 @@ impl Policy for Symbiosis {
 impl Symbiosis {
     /// Places more threads than can be looked at pair by pair; adopts that if it is better by more than the noise.
     fn deal(&mut self, snapshot: &Snapshot, scene: &Scene, costs: &Costs) {
-        if self.is_pointless(scene, false) {
-            return self.rest(snapshot.period);
+        if self.is_pointless(false) {
+            return self.release(snapshot, scene);
         }
         let least = self.config.min_confidence;
         let mut uses = Vec::with_capacity(scene.runners.len());
@@ -358,18 +358,20 @@ impl Symbiosis {
         }
     }
 
-    /// Whether no placement can gain anything: co-running slows nothing down, and no two threads share memory. What is left
-    /// are numbers of threads, which the kernel evens out by itself. Threads that are bound are released then.
-    fn is_pointless(&mut self, scene: &Scene, talk: bool) -> bool {
-        let shows = self.calibration.as_ref();
-        if talk || shows.is_none_or(Calibration::shows_slowdowns) {
-            return false;
-        }
+    /// Whether no placement can gain anything: co-running slows nothing down, and no two threads share memory (`talk`). What
+    /// is left are numbers of threads, which the kernel evens out by itself.
+    fn is_pointless(&self, talk: bool) -> bool {
+        let calibration = self.calibration.as_ref();
+        !talk && calibration.is_some_and(|calibration| !calibration.shows_slowdowns())
+    }
+
+    /// Binds no thread until the next search.
+    fn release(&mut self, snapshot: &Snapshot, scene: &Scene) {
         for of in &scene.runners {
             self.memory[of.at].target = None;
         }
         self.nothing = true;
-        true
+        self.rest(snapshot.period);
     }
 
     /// Nothing was gained by a search: the next one comes later.
@@ -387,8 +389,8 @@ impl Symbiosis {
         pairs: &Pairs,
         done: Vec<f64>,
     ) {
-        if self.is_pointless(scene, !pairs.talk.is_empty()) {
-            return self.rest(snapshot.period);
+        if self.is_pointless(!pairs.talk.is_empty()) {
+            return self.release(snapshot, scene);
         }
         let current = Placed::new(scene, pairs, here(scene)).value();
         let (value, best) = self.best(scene, pairs);

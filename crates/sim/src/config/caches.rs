@@ -82,19 +82,6 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
     let bytes = size.quantity_within(&SIZE, 1..=1 << 40, "from 1 B to 1 TiB")?;
     let ways = table.need("ways")?.whole(1..=65_536)?;
     let set = u64::from(ways) * u64::from(line);
-    // Sets of another number than a power of two are rare, and a decimal unit is a slip: 32 KB for 32 KiB.
-    let meant = binary(bytes).filter(|(_, meant)| {
-        size.as_text().is_some() && meant % set == 0 && (meant / set).is_power_of_two()
-    });
-    if let Some((text, meant)) = meant.filter(|_| !(bytes / set).is_power_of_two()) {
-        return Err(size.wrong_hint(
-            format!(
-                "{bytes} B are {} sets of {ways} ways × {line} B",
-                bytes / set
-            ),
-            Some(format!("did you mean `{text}`, {meant} B?")),
-        ));
-    }
     if bytes % set != 0 {
         let near = (bytes + set / 2) / set * set;
         let hint = binary(bytes)
@@ -107,6 +94,17 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         return Err(size.wrong_hint(
             format!("{bytes} B cannot be divided into sets of {ways} ways × {line} B"),
             Some(hint.unwrap_or_else(would_do)),
+        ));
+    }
+    // Sets of another number than a power of two are rare, and a decimal unit is a slip: 32 KB for 32 KiB.
+    let sets = bytes / set;
+    let meant = binary(bytes).filter(|(_, meant)| {
+        size.as_text().is_some() && meant % set == 0 && (meant / set).is_power_of_two()
+    });
+    if let Some((text, meant)) = meant.filter(|_| !sets.is_power_of_two()) {
+        return Err(size.wrong_hint(
+            format!("{bytes} B are {sets} sets of {ways} ways × {line} B"),
+            Some(format!("did you mean `{text}`, {meant} B?")),
         ));
     }
     let kind = match table.get("kind") {

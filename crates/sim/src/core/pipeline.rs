@@ -97,7 +97,7 @@ impl Core {
         let contexts = kind.contexts as usize;
         let window = u64::from(kind.window.max(1));
         Self {
-            clock: Clock::new(kind.on_the_whole(kind.cycle).round() as Ps),
+            clock: Clock::new(kind.mean_cycle(kind.cycle).round() as Ps),
             cycle: NEVER,
             next_at: Ps::MAX,
             played: 0,

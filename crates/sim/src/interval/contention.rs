@@ -19,15 +19,15 @@ use crate::{
 const WARM: u64 = 1_500;
 const MEASURED: u64 = 3 * SAMPLE as u64;
 
-/// So many delays of each length that matters should be met: else chance decides how many of them hide each other. Runs are
-/// up to [`LONGER`] times as long for them.
+/// A run should meet this many delays of each length that matters; with fewer, it is luck how many of them hide each other.
+/// Runs are up to [`LONGER`] times as long for that.
 const EVENTS: f64 = 400.0;
 
 /// A delay matters if it takes this part of a cycle of each instruction, were nothing of it hidden.
 const MATTERS: f64 = 0.05;
 
-/// So many times as many where contexts share a queue: who has most of its entries changes by chance, and may not for
-/// thousands of cycles.
+/// Runs are this many times as long where contexts share a queue: which of them holds most of its entries changes at
+/// random, and may stay the same for thousands of cycles.
 const LONGER: u64 = 8;
 
 /// This many draws in a row meet each part of the probabilities equally often, in random order.
@@ -249,8 +249,8 @@ impl Hierarchy for Chance<'_> {
 struct Samples<'a> {
     streams: Vec<(&'a [Instruction], usize)>,
     lines: u64,
-    /// Draws each instruction from the sample, where it matters that many of a sort may follow each other by chance.
-    /// Otherwise all come in order, so that each sort has just its share.
+    /// Draws each instruction from the sample at random, where it matters that many of a sort may follow each other.
+    /// Without it all come in order, so that each sort has exactly its share.
     drawn: Option<Random>,
 }
 
@@ -281,7 +281,7 @@ impl Supply for Samples<'_> {
     }
 }
 
-/// How many times the usual length a thread must be played to meet enough of its delays.
+/// How many times the usual length a thread must be simulated to meet enough of its delays.
 fn events(kind: &CoreKind, demand: &Demand, delays: &Delays) -> u64 {
     let loads = demand.ops[Op::Load as usize];
     let least = delays
@@ -481,7 +481,7 @@ pub(super) fn alone(
             return 1.0;
         }
         let slowed = play(&own, &[(demand, only)], line)[0];
-        let cycles = loads * delay.chance * delay.time / kind.on_the_whole(kind.cycle);
+        let cycles = loads * delay.chance * delay.time / kind.mean_cycle(kind.cycle);
         ((slowed - base) / cycles).clamp(0.0, 1.0)
     };
     let of_loads = |step: usize, chance: f64| {

@@ -316,11 +316,19 @@ impl Processor for IntervalLevel {
     fn cycle_time(&self, pu: usize) -> Ps {
         let machine = &self.known.machine;
         let kind = machine.kind(&machine.cores[self.known.layout.pus[pu].core]);
-        kind.on_the_whole(kind.cycle).round() as Ps
+        kind.mean_cycle(kind.cycle).round() as Ps
     }
 
     fn set_clocks(&mut self, _: Ps, clocks: &[u64]) {
-        self.known = self.highest.at_clocks(clocks);
+        let machine = &self.highest.machine;
+        let highest = machine
+            .cores
+            .iter()
+            .map(|core| machine.kind(core).highest_clock());
+        self.known = match highest.eq(clocks.iter().copied()) {
+            true => Arc::clone(&self.highest),
+            false => self.highest.at_clocks(clocks),
+        };
         self.stale = true;
     }
 

@@ -77,7 +77,7 @@ pub(super) struct Seats {
 /// Picoseconds of a cycle of a core.
 pub(super) fn cycle(machine: &MachineModel, core: usize) -> f64 {
     let kind = machine.kind(&machine.cores[core]);
-    kind.on_the_whole(kind.cycle)
+    kind.mean_cycle(kind.cycle)
 }
 
 /// How long a PU's accesses wait for memory on the average, in picoseconds: of data, and of code.

@@ -244,7 +244,7 @@ impl Machine for SimMachine {
     fn watch_settings(&mut self, watch: bool) -> Result<(), MachineError> {
         if watch && self.clocks().is_empty() {
             let machine = &self.system.machine().name;
-            return Err(MachineError::Other(format!(
+            return Err(MachineError::Absent(format!(
                 "no core of {machine} can run at another clock (`clocks` in its file): choose another policy"
             )));
         }

@@ -134,14 +134,7 @@ impl System {
         };
         let random = self.random.part(index as u64 + 2);
         let mask = self.default_mask.clone();
-        let thread = Thread::new(
-            identity,
-            steps,
-            (model.repeat, model.nice),
-            mask,
-            &sources,
-            &random,
-        );
+        let thread = Thread::new(identity, steps, model, mask, &sources, &random);
         self.threads.push(thread);
         self.alive += 1;
         index

@@ -4,7 +4,10 @@ mod pictures;
 
 use crate::{
     args::SimArgs,
-    command::place::{self, Output},
+    command::{
+        place::Output,
+        rules::{self, Rules},
+    },
     config::Settings,
     render::{self, explain::Explain, live::Live, progress::Bar},
     timeline::is_picture,
@@ -117,6 +120,7 @@ pub fn scene(args: &SimArgs) -> Result<Scene> {
     };
     let machine = Arc::new(config::find_machine(machine)?);
     let workload = Arc::new(config::find_workload(workload)?);
+    let rules = Rules::read(args.pin_file.as_deref(), &args.pin, &args.weight)?;
     Ok(Scene {
         detail: Detail::new(args.fidelity, &machine, &workload),
         machine,
@@ -125,8 +129,8 @@ pub fn scene(args: &SimArgs) -> Result<Scene> {
         seed: args.seed,
         seeds: args.seeds,
         search: args.search,
-        rules: place::rules(args.pin_file.as_deref(), &args.pin)?,
-        weights: place::weights(&args.weight)?,
+        rules: rules.pus,
+        weights: rules.weights,
         stays: args.timeline.is_some() || args.placement.is_some(),
     })
 }
@@ -298,7 +302,7 @@ impl Wiring<'_> {
         let topology = perch_sim::topology::topology(&self.scene.machine);
         let decides = match policy {
             DEFAULT => registry::build("observe", &toml::Table::new(), &Inputs::default())?,
-            _ => place::policy(&settings, &topology).map_err(|error| {
+            _ => rules::policy(&settings, &topology).map_err(|error| {
                 match registry::names().any(|known| known == policy) {
                     true => error,
                     // Those who misspell may have meant what is none.

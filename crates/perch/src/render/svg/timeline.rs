@@ -44,7 +44,7 @@ const NAMES: i32 = 120;
 /// More PUs than these are too many for a picture: the rest is left out, and that is said.
 const ROWS: usize = 1024;
 
-/// Shares are drawn in so many steps.
+/// Shares are drawn in this many steps.
 const STEPS: f64 = 8.0;
 
 /// Draws the runs, on one time scale.
