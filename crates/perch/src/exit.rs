@@ -1,7 +1,7 @@
 //! Exit codes: the program's own where there is one, else what a shell would say.
 
 use perch_core::MachineError;
-use std::{os::unix::process::ExitStatusExt, process::ExitCode};
+use std::{borrow::Cow, os::unix::process::ExitStatusExt, process::ExitCode};
 
 /// The command line cannot be read (clap's own).
 pub const USAGE: u8 = 2;
@@ -15,12 +15,12 @@ pub const NOT_FOUND: u8 = 127;
 pub const SIGNALLED: u8 = 128;
 
 /// The user stopped perch before it had done what it was asked for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Stopped {
     /// The signal.
     pub signal: i32,
     /// What is left of the work.
-    pub left: &'static str,
+    pub left: Cow<'static, str>,
 }
 
 impl std::fmt::Display for Stopped {

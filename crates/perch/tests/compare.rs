@@ -254,3 +254,78 @@ fn what_means_nothing_here_is_refused() {
     }
     assert!(!perch.path("mark").exists());
 }
+
+/// A program whose run of this number waits until a signal ends it; returns perch as it waits there.
+fn waiting(perch: &Perch, run: usize, args: &[&str]) -> std::process::Child {
+    use std::os::unix::process::CommandExt;
+    let script = format!("echo >> runs; [ $(wc -l < runs) -lt {run} ] || exec sleep 1000");
+    let child = Command::new(env!("CARGO_BIN_EXE_perch"))
+        .args(["compare", "-N", "9", "-p", "observe"])
+        .args(SHORT)
+        .args(args)
+        .args(["--", "sh", "-c", &script])
+        .env("PERCH_STATE_DIR", perch.path("state"))
+        .env("XDG_CONFIG_HOME", perch.path("config"))
+        .env_remove("PERCH_POLICY")
+        .current_dir(perch.folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let due = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while lines(&perch.path("runs")) < run {
+        assert!(std::time::Instant::now() < due, "run {run} has not begun");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child
+}
+
+fn interrupted(child: std::process::Child, group: bool) -> Output {
+    let pid = child.id() as i32;
+    // SAFETY: sends a signal to a child, or to its process group, that is not reaped.
+    let sent = unsafe { libc::kill(if group { -pid } else { pid }, libc::SIGINT) };
+    assert_eq!(sent, 0);
+    child.wait_with_output().unwrap()
+}
+
+/// Whether the signal comes from a terminal, to the whole group, or from a process, to perch alone.
+#[test]
+fn what_was_measured_until_an_interrupt_is_compared() {
+    for group in [false, true] {
+        let perch = Perch::new();
+        // Two runs of the program a round: the eighth is in the fourth.
+        let cleanup = ["--cleanup", "echo >> cleaned"];
+        let output = interrupted(waiting(&perch, 8, &cleanup), group);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(code(&output), 130, "{text}{}", said(&output));
+        assert!(text.contains("3 runs of each"), "{text}");
+        let note = "stopped by SIGINT: 3 of 9 rounds are complete";
+        assert!(text.contains(&format!("note: {note}")), "{text}");
+        assert!(said(&output).contains(note), "{}", said(&output));
+        // Also behind the run that was stopped: four rounds of two starts and two runs.
+        assert_eq!(lines(&perch.path("cleaned")), 16);
+    }
+}
+
+#[test]
+fn an_interrupted_comparison_is_valid_json_and_one_of_nothing_says_so() {
+    let perch = Perch::new();
+    let output = interrupted(waiting(&perch, 3, &["--json"]), false);
+    assert_eq!(code(&output), 130, "{}", said(&output));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["stopped_by"], "SIGINT");
+    assert_eq!(found["rounds"], 1);
+    assert!(said(&output).contains("1 of 9 rounds is complete"));
+
+    let perch = Perch::new();
+    let output = interrupted(waiting(&perch, 1, &["--json"]), true);
+    assert_eq!(code(&output), 130, "{}", said(&output));
+    assert!(output.stdout.is_empty());
+    assert!(
+        said(&output).contains("nothing can be compared"),
+        "{}",
+        said(&output)
+    );
+}

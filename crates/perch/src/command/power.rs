@@ -65,7 +65,7 @@ pub fn power(args: &PowerArgs) -> Result<ExitCode> {
         if let Some(signal) = run.stopped {
             return Err(exit::Stopped {
                 signal,
-                left: "the program was not started",
+                left: "the program was not started".into(),
             }
             .into());
         }

@@ -158,7 +158,7 @@ fn heed(signals: &mut Signals) -> Result<()> {
 
 /// The message for a user who stopped it.
 pub fn stopped(signal: i32) -> anyhow::Error {
-    let left = "what was measured so far is dropped, nothing was written";
+    let left = "what was measured so far is dropped, nothing was written".into();
     Stopped { signal, left }.into()
 }
 

@@ -6,11 +6,15 @@ use super::{
 };
 use crate::exit;
 use anyhow::{Context, Result, bail};
-use perch_linux::energy::Energy;
+use perch_linux::{
+    energy::Energy,
+    signals::{Sender, Signals},
+};
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     fs::{MemfdFlags, ftruncate, memfd_create},
     io::Errno,
-    process::{WaitOptions, wait},
+    process::{Pid, Signal, WaitOptions, kill_process, wait},
 };
 use serde::Serialize;
 use std::{
@@ -19,7 +23,7 @@ use std::{
     io::{Read, Seek},
     os::{fd::AsRawFd, unix::process::ExitStatusExt},
     path::PathBuf,
-    process::{Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
@@ -86,6 +90,9 @@ pub enum Output {
 pub struct Meter {
     account: File,
     energy: Option<Energy>,
+    signals: Signals,
+    /// The signal by which the user has asked to stop.
+    pub stopped: Option<i32>,
     /// Whether processes outlived a program's run.
     pub outlived: bool,
 }
@@ -94,7 +101,7 @@ impl Meter {
     /// With the packages' energy, if it can be read.
     ///
     /// # Errors
-    /// No memory for a file that has no name.
+    /// No memory for a file that has no name, no more descriptors.
     pub fn new(energy: Option<Energy>) -> Result<Self> {
         // Orphans of programs come here, as they come to `perch run`: their times count on both sides.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -103,6 +110,8 @@ impl Meter {
         Ok(Self {
             account: account.into(),
             energy,
+            signals: Signals::catch()?,
+            stopped: None,
             outlived: false,
         })
     }
@@ -139,7 +148,13 @@ impl Meter {
             .stderr(said.output()?)
             .spawn()
             .map_err(|error| perch_linux::launch::spawn_error(&name, &error))?;
-        let status = while_reading(self.energy.as_mut(), || child.wait())?;
+        let Self {
+            energy: counter,
+            signals,
+            stopped,
+            ..
+        } = self;
+        let status = while_reading(counter.as_mut(), || wait_for(&mut child, signals, stopped))?;
         let wall = start.elapsed();
         let energy = energy.zip(self.energy_used()?);
         self.outlived |= reap();
@@ -176,15 +191,16 @@ impl Meter {
     ///
     /// # Errors
     /// A command that fails, with what it said.
-    pub fn shell(flag: &str, command: &str, output: Output) -> Result<()> {
+    pub fn shell(&mut self, flag: &str, command: &str, output: Output) -> Result<()> {
         let said = Said::new(output)?;
-        let status = Command::new("sh")
+        let mut child = Command::new("sh")
             .args(["-c", command])
             .stdin(Stdio::null())
             .stdout(said.output()?)
             .stderr(said.output()?)
-            .status()
+            .spawn()
             .context("sh cannot be started")?;
+        let status = wait_for(&mut child, &mut self.signals, &mut self.stopped)?;
         if status.success() {
             return Ok(());
         }
@@ -193,6 +209,14 @@ impl Meter {
             "{flag} {command:?} ended with status {code}{}",
             said.shown()
         );
+    }
+
+    /// The signal by which the user has asked to stop, if one came.
+    pub fn heed(&mut self) -> Option<i32> {
+        let arrived = self.signals.take();
+        arrived.passed.into_iter().for_each(exit::say_ignored);
+        self.stopped = self.stopped.or(arrived.stop.map(|stop| stop.signal));
+        self.stopped
     }
 
     fn energy_used(&mut self) -> Result<Option<u64>> {
@@ -255,6 +279,35 @@ impl Said {
         match text.trim() {
             "" => String::new(),
             text => format!(":\n{text}"),
+        }
+    }
+}
+
+/// Waits for a child. Signals that ask perch to stop are for the child too; from a terminal it has them already.
+fn wait_for(
+    child: &mut Child,
+    signals: &mut Signals,
+    stopped: &mut Option<i32>,
+) -> Result<ExitStatus> {
+    loop {
+        let arrived = signals.take();
+        arrived.passed.into_iter().for_each(exit::say_ignored);
+        let status = child.try_wait().context("wait")?;
+        if let Some(stop) = arrived.stop {
+            *stopped = Some(stop.signal);
+            if let (None, Sender::Process(_)) = (status, stop.sender)
+                && let Some(signal) = Signal::from_named_raw(stop.signal)
+            {
+                let _ = kill_process(Pid::from_child(child), signal);
+            }
+        }
+        if let Some(status) = status {
+            return Ok(status);
+        }
+        let mut wake = [PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN)];
+        match poll(&mut wake, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno).context("poll"),
         }
     }
 }
@@ -354,8 +407,9 @@ mod tests {
     }
 
     fn a_shell_command_that_fails_is_told_with_what_it_said() {
-        Meter::shell("--prepare", "exit 0", Output::Kept).unwrap();
-        let error = Meter::shell("--prepare", "echo no room >&2; exit 4", Output::Kept);
+        let mut meter = Meter::new(None).unwrap();
+        meter.shell("--prepare", "exit 0", Output::Kept).unwrap();
+        let error = meter.shell("--prepare", "echo no room >&2; exit 4", Output::Kept);
         let error = error.unwrap_err().to_string();
         assert!(
             error.contains("--prepare") && error.contains("status 4"),
@@ -364,7 +418,7 @@ mod tests {
         assert!(error.contains("no room"), "{error}");
         // What it leaves running holds nothing up.
         let start = Instant::now();
-        Meter::shell("--prepare", "sleep 3 &", Output::Kept).unwrap();
+        meter.shell("--prepare", "sleep 3 &", Output::Kept).unwrap();
         assert!(start.elapsed() < Duration::from_secs(2));
     }
 }

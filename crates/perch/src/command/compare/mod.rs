@@ -57,19 +57,27 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let meter = Meter::new(energy)?;
     let sides = sides::sides(args, &meter.account())?;
     let mut series = Series::new(args, sides, meter);
-    series.warm_up()?;
-    series.starts()?;
-    for round in 1..=args.runs as usize {
-        series.round(round)?;
-    }
+    let measured = series.all();
     let Series {
         sides,
-        runs,
+        mut runs,
         meter,
         bar,
+        complete,
         ..
     } = series;
     drop(bar);
+    let stopped = match (measured, meter.stopped) {
+        (Ok(()), _) => None,
+        (Err(error), None) => return Err(error),
+        (Err(_), Some(signal)) => Some(stopped_after(complete, args.runs, signal)),
+    };
+    if let Some(stopped) = stopped.as_ref().filter(|_| complete == 0) {
+        return Err(stopped.clone().into());
+    }
+    // Sides are compared by rounds: one with only some of them is none.
+    runs.retain(|run| run.round <= complete);
+    remarks.extend(stopped.as_ref().map(ToString::to_string));
     if meter.outlived && args.prepare.is_none() {
         remarks.push(
             "processes of the program outlived its runs: what they did later is not counted, and \
@@ -82,15 +90,31 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
         .program
         .iter()
         .map(|word| word.to_string_lossy().into_owned());
-    let text = render::render(
-        &Results::new(program.collect(), &names, &metrics, runs, remarks),
-        args.format(),
-    )?;
+    let mut results = Results::new(program.collect(), &names, &metrics, runs, remarks);
+    let signal = stopped.as_ref().map(|stopped| stopped.signal);
+    results.stopped_by = signal.map(perch_linux::signals::name);
+    let text = render::render(&results, args.format())?;
     match output {
         None => super::print(&text)?,
         Some(output) => output.write(&text)?,
     }
-    Ok(ExitCode::SUCCESS)
+    match stopped {
+        None => Ok(ExitCode::SUCCESS),
+        Some(stopped) => Err(stopped.into()),
+    }
+}
+
+/// What is said, and with which status perch ends, if the user has stopped it.
+fn stopped_after(complete: usize, rounds: u32, signal: i32) -> exit::Stopped {
+    let left = match complete {
+        0 => format!("none of {rounds} rounds is complete, so nothing can be compared"),
+        1 => format!("1 of {rounds} rounds is complete, and only that is compared"),
+        _ => format!("{complete} of {rounds} rounds are complete, and only those are compared"),
+    };
+    exit::Stopped {
+        signal,
+        left: left.into(),
+    }
 }
 
 /// All runs, one after the other.
@@ -103,6 +127,8 @@ struct Series<'a> {
     meter: Meter,
     bar: Bar,
     runs: Vec<Run>,
+    /// Rounds in which all sides have run.
+    complete: usize,
 }
 
 impl<'a> Series<'a> {
@@ -121,12 +147,32 @@ impl<'a> Series<'a> {
             starts,
             meter,
             runs: Vec::new(),
+            complete: 0,
+        }
+    }
+
+    fn all(&mut self) -> Result<()> {
+        self.warm_up()?;
+        self.starts()?;
+        for round in 1..=self.args.runs as usize {
+            self.round(round)?;
+            self.complete = round;
+        }
+        Ok(())
+    }
+
+    /// An error if the user has asked to stop; it is told with what is complete by then.
+    fn heed(&mut self) -> Result<()> {
+        match self.meter.heed() {
+            Some(_) => bail!("stopped"),
+            None => Ok(()),
         }
     }
 
     /// Runs that do not count: of the program, and of perch, to see whether they work at all.
     fn warm_up(&mut self) -> Result<()> {
         for side in self.starts.clone() {
+            self.heed()?;
             self.bar.says("warm-up");
             self.meter
                 .run(&side, Kind::StartUp, &self.nothing, Output::Kept)?;
@@ -174,14 +220,15 @@ impl<'a> Series<'a> {
 
     /// One run, with what the user wants before and after it.
     fn timed(&mut self, round: usize, side: &Side, kind: Kind) -> Result<Run> {
+        self.heed()?;
         let args = self.args;
         let output = match (args.show_output, kind) {
             (true, _) => Output::Shown,
             (false, Kind::Program) => Output::Dropped,
             (false, Kind::StartUp) => Output::Kept,
         };
-        let shell = |flag: &str, command: &Option<String>| match command {
-            Some(command) => Meter::shell(
+        let shell = |meter: &mut Meter, flag: &str, command: &Option<String>| match command {
+            Some(command) => meter.shell(
                 flag,
                 command,
                 match args.show_output {
@@ -196,14 +243,20 @@ impl<'a> Series<'a> {
             (0, Kind::Program) => "warm-up".to_owned(),
             _ => format!("round {round} of {}, {}", args.runs, side.name),
         });
-        shell("--prepare", &args.prepare)?;
+        shell(&mut self.meter, "--prepare", &args.prepare)?;
+        self.heed()?;
         let program = match kind {
-            Kind::StartUp => &self.nothing,
+            Kind::StartUp => &self.nothing.clone(),
             Kind::Program => &args.program,
         };
-        let mut run = self.meter.run(side, kind, program, output)?;
+        let run = self.meter.run(side, kind, program, output);
+        // Of a run that was stopped too.
+        if run.is_ok() || self.meter.heed().is_some() {
+            shell(&mut self.meter, "--cleanup", &args.cleanup)?;
+        }
+        self.heed()?;
+        let mut run = run?;
         run.round = round;
-        shell("--cleanup", &args.cleanup)?;
         if run.status != 0 && !(args.ignore_failure && kind == Kind::Program) {
             let text = format!(
                 "{} ended with status {} ({}): only runs that succeed are compared; see its output with \

@@ -29,6 +29,9 @@ pub struct Results {
     pub startup_program: String,
     /// Rounds: runs of each side.
     pub rounds: usize,
+    /// The signal by which the user stopped perch before all rounds that were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<String>,
     /// The baseline and what is compared with it.
     pub sides: Vec<SideResults>,
     /// Each but the baseline, with the baseline.
@@ -145,6 +148,7 @@ impl Results {
             version: VERSION,
             program,
             startup_program: NOTHING.join(" "),
+            stopped_by: None,
             rounds: sides
                 .first()
                 .map_or(0, |side| program_runs(&runs, side).count()),
