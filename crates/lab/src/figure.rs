@@ -18,6 +18,10 @@ use std::ops::Range;
 /// Size of a picture, in pixels.
 const SIZE: (u32, u32) = (720, 420);
 
+/// Pixels around a chart, and below it for its labels.
+const MARGIN: i32 = 12;
+const BELOW: i32 = 44;
+
 /// Okabe and Ito's colours, which also the colour-blind tell apart: of lines and bars.
 pub const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
@@ -153,10 +157,10 @@ fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
         (1, false) => &[],
         _ => &series,
     };
-    let area = below_head(area, &picture.title, named, published)?;
+    let (area, upright) = below_head(area, picture, named, published)?;
     let mut chart = ChartBuilder::on(&area)
-        .margin(12)
-        .x_label_area_size(44)
+        .margin(MARGIN)
+        .x_label_area_size(BELOW)
         .y_label_area_size(56)
         .build_cartesian_2d(
             Slots {
@@ -169,7 +173,7 @@ fn bars(area: &Area<'_>, picture: &Picture, columns: &[Column]) -> Drawn {
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
         .x_desc(&picture.x)
-        .y_desc(&picture.y)
+        .y_desc(upright)
         .x_labels(groups.len() + 1)
         .x_label_formatter(&|at| {
             groups
@@ -230,17 +234,17 @@ fn lines(area: &Area<'_>, picture: &Picture, curves: &[Curve], published: &[(f64
     let most = all().map(|(x, _)| *x).fold(f64::MIN_POSITIVE, f64::max);
     let height = top(all().chain(published).map(|(_, y)| *y));
     let series: Vec<&str> = curves.iter().map(|curve| curve.series.as_str()).collect();
-    let area = below_head(area, &picture.title, &series, !published.is_empty())?;
+    let (area, upright) = below_head(area, picture, &series, !published.is_empty())?;
     let mut chart = ChartBuilder::on(&area)
-        .margin(12)
-        .x_label_area_size(44)
+        .margin(MARGIN)
+        .x_label_area_size(BELOW)
         .y_label_area_size(56)
         .build_cartesian_2d((least..most).log_scale().base(2.0), 0f64..height)?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .x_desc(&picture.x)
-        .y_desc(&picture.y)
+        .y_desc(upright)
         .x_labels(12)
         .x_label_formatter(&|bytes| size(*bytes))
         .draw()?;
@@ -269,19 +273,20 @@ fn ring<C: Clone>(at: C) -> [Circle<C, i32>; 2] {
 }
 
 /// Draws the title and, below it, what the colours and rings are; returns the rest of the area. In a legend of its own
-/// nothing of the chart is covered.
-fn below_head<'a>(
+/// nothing of the chart is covered. A title of the y axis that is longer than the axis stands there too; else it is
+/// returned, to be written upwards.
+fn below_head<'a, 'p>(
     area: &Area<'a>,
-    title: &str,
+    picture: &'p Picture,
     series: &[&str],
     published: bool,
-) -> Result<Area<'a>, Box<dyn std::error::Error>> {
+) -> Result<(Area<'a>, &'p str), Box<dyn std::error::Error>> {
     /// Pixels from one row to the next.
     const ROW: i32 = 20;
     let width = SIZE.0 as i32;
     let middle =
         TextStyle::from(("sans-serif", 18).into_font()).pos(Pos::new(HPos::Center, VPos::Top));
-    area.draw(&Text::new(title.to_owned(), (width / 2, 10), middle))?;
+    area.draw(&Text::new(picture.title.clone(), (width / 2, 10), middle))?;
     let (mut x, mut y) = (16, 38);
     // Fonts are the reader's: no width is known, so there is room for wide letters.
     let room = |name: &str| 34 + 8 * name.chars().count() as i32;
@@ -311,7 +316,14 @@ fn below_head<'a>(
         true => 30,
         false => y + ROW,
     };
-    Ok(area.split_vertically(below).1)
+    let axis = SIZE.1 as i32 - below - 2 * MARGIN - BELOW;
+    let letters = picture.y.chars().count() as i32;
+    if 7 * letters <= axis {
+        return Ok((area.split_vertically(below).1, &picture.y));
+    }
+    let text = format!("y axis: {}", picture.y);
+    area.draw(&Text::new(text, (16, below + 4), ("sans-serif", 13)))?;
+    Ok((area.split_vertically(below + ROW).1, ""))
 }
 
 /// Bytes as people write them.
@@ -344,5 +356,46 @@ impl Ranged for Slots {
 
     fn range(&self) -> Range<f64> {
         0.0..self.groups as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_that_is_longer_than_its_axis_does_not_stand_beside_it() {
+        let drawn = |y: &str| {
+            let column = |series: &str| Column {
+                group: "g".to_owned(),
+                series: series.to_owned(),
+                value: 1.0,
+                range: None,
+                published: None,
+            };
+            svg(&Picture {
+                title: "title".to_owned(),
+                x: "x".to_owned(),
+                y: y.to_owned(),
+                drawing: Drawing::Bars(vec![column("one"), column("two")]),
+            })
+            .unwrap()
+        };
+        // Of each text its attributes, and what it says.
+        let attributes = |svg: &str, wanted: &str| {
+            let mut texts = svg.split("<text ").skip(1);
+            let text = texts.find(|text| text.contains(wanted)).unwrap();
+            text.split('>').next().unwrap().to_owned()
+        };
+        let short = "instructions / cycle";
+        assert!(attributes(&drawn(short), short).contains("rotate"));
+        let long = "aggregate throughput (instructions / cycle); published: times our own";
+        let svg = drawn(long);
+        let told = attributes(&svg, &format!("y axis: {long}"));
+        assert!(
+            !told.contains("rotate") && told.contains("x=\"16\""),
+            "{told}"
+        );
+        assert_eq!(svg.matches(long).count(), 1);
     }
 }
