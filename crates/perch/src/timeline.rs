@@ -70,7 +70,7 @@ impl TimelineFile {
         };
         let mut canvas = Canvas::default();
         timeline(&mut canvas, &[run]);
-        output.write(&canvas.svg()?).context("--timeline")
+        output.write(&canvas.svg()).context("--timeline")
     }
 }
 

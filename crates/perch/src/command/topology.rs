@@ -55,7 +55,7 @@ pub fn topology(args: &TopologyArgs) -> Result<ExitCode> {
         }));
     }
     if let Some(file) = &args.svg {
-        let picture = picture(&loaded.topology, &chosen.profile, &on_it)?;
+        let picture = picture(&loaded.topology, &chosen.profile, &on_it);
         return match file.as_os_str() == "-" {
             true => super::print(&picture),
             false => Output::open(file)?.write(&picture),
@@ -79,7 +79,7 @@ const LABELLED: usize = 256;
 const TITLE: i32 = 900;
 
 /// The machine as SVG; PUs of which the load is known are shaded.
-fn picture(topology: &Topology, profile: &Profile, load: &BTreeMap<u32, PuLoad>) -> Result<String> {
+fn picture(topology: &Topology, profile: &Profile, load: &BTreeMap<u32, PuLoad>) -> String {
     let units = profile.unit_domains(topology);
     let labels = !load.is_empty() && topology.pus.len() <= LABELLED;
     let digits = topology.pus.last().map_or(1, |pu| pu.os.to_string().len()) as i32;

@@ -109,7 +109,7 @@ fn draw(calibration: &Calibration, args: &CalibrateArgs) -> Result<()> {
     let levels = levels(calibration).into_iter();
     let levels: Vec<_> = levels.map(|level| (level, in_words(level))).collect();
     heat(&mut canvas, calibration, &levels);
-    Output::open(file)?.write(&canvas.svg()?).context("--svg")
+    Output::open(file)?.write(&canvas.svg()).context("--svg")
 }
 
 fn tell(calibration: &Calibration, file: Option<&Path>, json: bool) -> Result<()> {

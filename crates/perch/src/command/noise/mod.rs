@@ -90,7 +90,7 @@ pub fn noise(args: &NoiseArgs) -> Result<ExitCode> {
             if let Some(plot) = plot {
                 let mut canvas = Canvas::default();
                 render::svg::noise::draw(&mut canvas, &noise, &report);
-                plot.write(&canvas.svg()?).context("--plot")?;
+                plot.write(&canvas.svg()).context("--plot")?;
             }
             match args.json {
                 true => super::print_json(&report)?,

@@ -201,12 +201,12 @@ fn write_files(
         })
     };
     if let Some(file) = &args.placement {
-        let picture = pictures::placements(&scene.machine, &runs().collect::<Vec<_>>())?;
+        let picture = pictures::placements(&scene.machine, &runs().collect::<Vec<_>>());
         Output::open(file)?.write(&picture)?;
     }
     if let Some(file) = &args.timeline {
         let text = match is_picture(file) {
-            true => pictures::timelines(&scene.machine, &runs().collect::<Vec<_>>())?,
+            true => pictures::timelines(&scene.machine, &runs().collect::<Vec<_>>()),
             false => {
                 let parts: Vec<Vec<u8>> = kept
                     .iter_mut()

@@ -4,7 +4,6 @@ use crate::render::svg::{
     Anchor, Canvas, INK, OTHERS, Palette, machine,
     timeline::{Run, Segment, of_stays, timeline},
 };
-use anyhow::Result;
 use perch_core::UnitDomains;
 use perch_engine::Processor;
 use perch_lab::SimProcessor;
@@ -27,10 +26,7 @@ const PU: i32 = 62;
 const GAP: i32 = 24;
 
 /// The timelines of all runs, below each other.
-///
-/// # Errors
-/// A picture that cannot be drawn.
-pub fn timelines(model: &MachineModel, runs: &[Drawn<'_>]) -> Result<String> {
+pub fn timelines(model: &MachineModel, runs: &[Drawn<'_>]) -> String {
     let topology = topology(model);
     let runs: Vec<Run<'_>> = runs
         .iter()
@@ -47,10 +43,7 @@ pub fn timelines(model: &MachineModel, runs: &[Drawn<'_>]) -> Result<String> {
 }
 
 /// For each run the machine with who used each PU most in the last quarter.
-///
-/// # Errors
-/// A picture that cannot be drawn.
-pub fn placements(model: &MachineModel, runs: &[Drawn<'_>]) -> Result<String> {
+pub fn placements(model: &MachineModel, runs: &[Drawn<'_>]) -> String {
     let topology = topology(model);
     let units: UnitDomains = SimProcessor::new(model).unit_domains(&topology);
     let mut weights: BTreeMap<String, u64> = BTreeMap::new();

@@ -100,7 +100,7 @@ impl Plot {
             notes: &notes,
         };
         series(&mut canvas, &mut self.series, &labels);
-        let svg = canvas.svg()?;
+        let svg = canvas.svg();
         let text = match self.page {
             true => page(&heading.title, &svg),
             false => svg,

@@ -73,8 +73,41 @@ pub fn machine(
     let mut root = tree(topology, units);
     root.lay(marks);
     let area = root.area.moved(at.0, at.1);
-    root.draw_inside(canvas, at, 0, topology, marks);
+    let mut layers = Layers::default();
+    root.draw_inside(&mut layers, at, 0, topology, marks);
+    layers.onto(canvas);
     area
+}
+
+/// What is drawn, by how deep it lies; within a layer nothing lies over anything else. Alike shapes that follow one another
+/// take little room in a file.
+#[derive(Default)]
+struct Layers {
+    boxes: Vec<Canvas>,
+    titles: Canvas,
+    strips: Canvas,
+    units: Canvas,
+    cells: Canvas,
+    frames: Canvas,
+    labels: Canvas,
+}
+
+impl Layers {
+    fn boxes(&mut self, depth: usize) -> &mut Canvas {
+        while self.boxes.len() <= depth {
+            self.boxes.push(Canvas::default());
+        }
+        &mut self.boxes[depth]
+    }
+
+    fn onto(self, canvas: &mut Canvas) {
+        let shapes = self.boxes.into_iter().chain([self.strips, self.cells]);
+        let texts = [self.titles, self.units, self.labels];
+        for mut layer in shapes.chain([self.frames]).chain(texts) {
+            layer.sort();
+            canvas.append(layer);
+        }
+    }
 }
 
 /// A legend of what [`machine`] draws, for what there is.
@@ -275,70 +308,71 @@ impl Node {
 
     fn draw(
         &self,
-        canvas: &mut Canvas,
+        layers: &mut Layers,
         at: (i32, i32),
         depth: usize,
         topology: &Topology,
         marks: &Marks<'_>,
     ) {
         let area = self.area.moved(at.0, at.1);
-        canvas.fill(area, SHADES[depth % SHADES.len()]);
-        canvas.frame(area, GREY);
+        layers.boxes(depth).fill(area, SHADES[depth % SHADES.len()]);
+        layers.boxes(depth).frame(area, GREY);
         for (line, title) in self.title.iter().enumerate() {
             let y = area.y + PAD + TITLE * line as i32 + TITLE / 2 - 2;
             let title = cut(title, area.w - 2 * PAD, FONT);
-            canvas.text(&title, (area.x + PAD, y), FONT, Anchor::Left, INK);
+            let at = (area.x + PAD, y);
+            layers.titles.text(&title, at, FONT, Anchor::Left, INK);
         }
-        self.draw_inside(canvas, (area.x, area.y), depth, topology, marks);
+        self.draw_inside(layers, (area.x, area.y), depth, topology, marks);
     }
 
     fn draw_inside(
         &self,
-        canvas: &mut Canvas,
+        layers: &mut Layers,
         at: (i32, i32),
         depth: usize,
         topology: &Topology,
         marks: &Marks<'_>,
     ) {
         for part in &self.parts {
-            part.draw(canvas, at, depth + 1, topology, marks);
+            part.draw(layers, at, depth + 1, topology, marks);
         }
         for (pu, cell) in self.bare.iter().zip(&self.cells) {
-            draw_pu(canvas, cell.moved(at.0, at.1), *pu, topology, marks);
+            draw_pu(layers, cell.moved(at.0, at.1), *pu, topology, marks);
         }
         if !self.units.is_empty() {
             let y = at.1 + self.area.h - UNITS - PAD;
             let strip = Area::new(at.0 + PAD, y, self.area.w - 2 * PAD, UNITS);
-            canvas.fill(strip, SHARED);
-            canvas.label(&self.units.join(", "), strip, FONT - 1);
+            layers.strips.fill(strip, SHARED);
+            layers.units.label(&self.units.join(", "), strip, FONT - 1);
         }
     }
 }
 
-fn draw_pu(canvas: &mut Canvas, area: Area, pu: u32, topology: &Topology, marks: &Marks<'_>) {
+fn draw_pu(layers: &mut Layers, area: Area, pu: u32, topology: &Topology, marks: &Marks<'_>) {
     let state = topology.pu(pu).map_or(PuState::Usable, |pu| pu.state);
     let mark = (marks.of)(pu);
     match (state, &mark) {
-        (PuState::Usable, Some(mark)) => canvas.fill(area, mark.colour),
-        (PuState::Usable, None) => canvas.fill(area, PALE),
-        _ => hatched(canvas, area, state),
+        (PuState::Usable, Some(mark)) => layers.cells.fill(area, mark.colour),
+        (PuState::Usable, None) => layers.cells.fill(area, PALE),
+        _ => hatched(&mut layers.cells, area, state),
     }
-    canvas.frame(area, GREY);
+    layers.frames.frame(area, GREY);
     if !marks.labels {
-        canvas.label(&pu.to_string(), area, FONT);
+        layers.labels.label(&pu.to_string(), area, FONT);
         return;
     }
     let line = Area {
         h: area.h / 2,
         ..area
     };
-    canvas.label(&format!("PU {pu}"), line, FONT - 1);
+    layers.labels.label(&format!("PU {pu}"), line, FONT - 1);
     if let Some(mark) = mark {
         let below = Area {
             y: line.y + line.h - 1,
             ..line
         };
-        canvas.label(&mark.label, below, FONT);
+        layers.labels.label(&mark.label, below, FONT);
     }
 }
 

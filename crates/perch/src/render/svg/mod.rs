@@ -6,13 +6,10 @@ pub mod machine;
 pub mod noise;
 pub mod series;
 pub mod timeline;
+mod write;
 
-use anyhow::{Result, anyhow};
 use perch_core::text::printable;
-use plotters::{
-    prelude::*,
-    style::text_anchor::{HPos, Pos, VPos},
-};
+use plotters::style::RGBColor;
 use std::collections::BTreeMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -163,55 +160,31 @@ impl Canvas {
         self.size.1
     }
 
-    /// The picture as an SVG document.
-    ///
-    /// # Errors
-    /// A picture that cannot be drawn.
-    pub fn svg(&self) -> Result<String> {
-        let mut text = String::new();
-        self.draw(&mut text)
-            .map_err(|why| anyhow!("the picture cannot be drawn: {why}"))?;
-        Ok(text)
+    /// What is on another one, on top.
+    pub fn append(&mut self, other: Canvas) {
+        self.covers(other.size.0, other.size.1);
+        self.shapes.extend(other.shapes);
     }
 
-    fn draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let size = [self.size.0, self.size.1].map(|side| (side + 2 * MARGIN) as u32);
-        let area = SVGBackend::with_string(text, (size[0], size[1])).into_drawing_area();
-        area.fill(&WHITE)?;
-        let at = |(x, y): (i32, i32)| (x + MARGIN, y + MARGIN);
-        let corners = |area: &Area| [at((area.x, area.y)), at((area.x + area.w, area.y + area.h))];
-        for shape in &self.shapes {
-            match shape {
-                Shape::Filled(of, colour) => {
-                    area.draw(&Rectangle::new(corners(of), colour.filled()))?;
-                }
-                Shape::Framed(of, colour) => {
-                    area.draw(&Rectangle::new(corners(of), colour.stroke_width(1)))?;
-                }
-                Shape::Line(ends, colour) => {
-                    area.draw(&PathElement::new(ends.map(at).to_vec(), *colour))?;
-                }
-                Shape::Path(points, width, colour) => {
-                    let points: Vec<(i32, i32)> = points.iter().copied().map(at).collect();
-                    area.draw(&PathElement::new(points, colour.stroke_width(*width)))?;
-                }
-                Shape::Text(text, point, size, anchor, colour) => {
-                    // plotters' sizes are heights of lines.
-                    let font = ("sans-serif", f64::from(*size) * 1.24).into_font();
-                    let (font, side) = match anchor {
-                        Anchor::Left => (font, HPos::Left),
-                        Anchor::Middle => (font, HPos::Center),
-                        Anchor::Right => (font, HPos::Right),
-                        Anchor::Upwards => (font.transform(FontTransform::Rotate270), HPos::Left),
-                    };
-                    let style = font.color(colour).pos(Pos::new(side, VPos::Center));
-                    area.draw(&Text::new(text.clone(), at(*point), style))?;
-                }
-            }
-        }
-        area.present()?;
-        Ok(())
+    /// Brings shapes of one kind and colour together. Only for those of which none lies over another.
+    pub fn sort(&mut self) {
+        self.shapes.sort_by_key(|shape| match shape {
+            Shape::Filled(_, colour) => (0, rgb(*colour)),
+            Shape::Line(_, colour) => (1, rgb(*colour)),
+            Shape::Path(_, _, colour) => (2, rgb(*colour)),
+            Shape::Framed(_, colour) => (3, rgb(*colour)),
+            Shape::Text(_, _, size, _, _) => (4, (*size, 0, 0)),
+        });
     }
+
+    /// The picture as an SVG document.
+    pub fn svg(&self) -> String {
+        write::document(&self.shapes, self.size)
+    }
+}
+
+fn rgb(RGBColor(red, green, blue): RGBColor) -> (u32, u32, u32) {
+    (red.into(), green.into(), blue.into())
 }
 
 /// About how wide a text of a size is, in pixels: fonts differ.
@@ -318,7 +291,7 @@ mod tests {
         assert_eq!(cut("abcdef", 10, 10), "");
         let mut canvas = Canvas::default();
         canvas.text("<a & \"b\x07>", (0, 0), 10, Anchor::Left, INK);
-        let svg = canvas.svg().unwrap();
+        let svg = canvas.svg();
         assert!(svg.contains("&lt;a &amp; &quot;b\\x07&gt;"), "{svg}");
     }
 
