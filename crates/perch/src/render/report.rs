@@ -78,7 +78,7 @@ fn trust(report: &Report) -> String {
         .any(|(source, _)| *source == MetricSource::Sampling);
     let limits = if sampled {
         format!(
-            "; sampled shares are within {} (docs/accuracy.md); IPC and FLOP/s cannot be sampled",
+            "; sampled FP shares are within {} (docs/accuracy.md); IPC and FLOP/s cannot be sampled",
             points(report)
         )
     } else {

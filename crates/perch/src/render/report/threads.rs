@@ -127,7 +127,7 @@ pub(super) fn table(report: &Report, letters: &HashMap<ThreadId, char>) -> Strin
         true => "In %: busy, wait of its lifetime; FP of its instructions; vec of its FP\n",
         false => {
             "In %: busy, wait of its lifetime; FP of its instructions; vec of its FP; mem of\n\
-             its time waiting for memory\n"
+             its time waiting for memory, only a rough estimate (see docs/accuracy.md)\n"
         }
     };
     if in_all {
