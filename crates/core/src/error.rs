@@ -33,6 +33,9 @@ pub enum MachineError {
     /// The machine has none of what was to be observed, in words for the user.
     #[error("{0}")]
     Absent(String),
+    /// No event could be counted, and some because their names mean nothing here, in words for the user.
+    #[error("{0}")]
+    UnknownEvents(String),
     /// Anything else, in words for the user.
     #[error("{0}")]
     Other(String),

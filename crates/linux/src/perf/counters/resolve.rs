@@ -32,6 +32,7 @@ pub(super) fn resolve(
     user_only: bool,
 ) -> Result<(Vec<SetPlan>, Vec<Remark>), MachineError> {
     let mut missing = BTreeMap::new();
+    let mut is_unknown = false;
     let mut sets = Vec::new();
     for (number, set) in (0u32..).zip(&plan.sets) {
         let mut by_pmu: BTreeMap<Option<String>, Vec<(Arc<str>, Encoded)>> = BTreeMap::new();
@@ -43,6 +44,10 @@ pub(super) fn resolve(
                         by_pmu.entry(pmu).or_default().push(named);
                     }
                     Err(why) => {
+                        is_unknown |= event
+                            .spellings
+                            .iter()
+                            .all(|spelling| encoder.encode(spelling, pmu.as_deref()).is_err());
                         missing.insert(event.alias.clone(), why);
                     }
                 }
@@ -71,7 +76,11 @@ pub(super) fn resolve(
         |(alias, why): (&Arc<str>, &String)| format!("event `{alias}` cannot be counted: {why}");
     let missing: Vec<String> = missing.iter().map(text).collect();
     if sets.is_empty() {
-        return Err(MachineError::Other(match &missing[..] {
+        let kind = match is_unknown {
+            true => MachineError::UnknownEvents,
+            false => MachineError::Other,
+        };
+        return Err(kind(match &missing[..] {
             [] => "the profile names no events to count".to_owned(),
             [only] => format!("no hardware event can be counted here: {only}"),
             [first, others @ ..] => format!(

@@ -108,7 +108,9 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             .build()?;
         machine.watch_pus(wanted.by.is_of_pus())?;
         let configured = machine.configure(&wanted.request.plan(&profile));
-        configured.map_err(|error| with_hint(error, args, &profile))?;
+        configured.map_err(|error| {
+            with_hint(error, &args.events, || super::events::short_names(&profile))
+        })?;
         let regions = Regions::make();
         let mut followed = Followed::begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
@@ -151,10 +153,17 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     })
 }
 
-/// The error, with the names that were meant by events that nobody knows.
-fn with_hint(error: MachineError, args: &StatArgs, profile: &Profile) -> anyhow::Error {
-    let known = super::events::short_names(profile);
-    let given = args.events.iter().flat_map(|set| set.split(','));
+/// The error, with the names that were meant if it is about names that nobody knows.
+fn with_hint(
+    error: MachineError,
+    events: &[String],
+    known: impl FnOnce() -> Vec<String>,
+) -> anyhow::Error {
+    if !matches!(error, MachineError::UnknownEvents(_)) {
+        return error.into();
+    }
+    let known = known();
+    let given = events.iter().flat_map(|set| set.split(','));
     let names = given.map(|event| event.split(':').next().unwrap_or_default().trim());
     let unknown = names.filter(|name| !known.iter().any(|known| known == name));
     let hints: Vec<String> = unknown
@@ -352,4 +361,20 @@ fn without_program<M: Machine>(
     printer.totals(&heading, &collector, &Found::default());
     printer.complete(&heading);
     Ok(finished(&printer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_about_names_suggest_names() {
+        let told = |error: MachineError| {
+            let events = ["cycels,task-clock:u".to_owned()];
+            with_hint(error, &events, || vec!["cycles".to_owned()]).to_string()
+        };
+        assert_eq!(told(MachineError::Other("no room".into())), "no room");
+        let unknown = told(MachineError::UnknownEvents("no such event".into()));
+        assert_eq!(unknown, "no such event; did you mean `cycles`?");
+    }
 }
