@@ -85,9 +85,9 @@ fn unknown_event_in_a_formula() {
 #[test]
 fn formula_that_cannot_be_read() {
     insta::assert_snapshot!(mistake("instructions / cycles", "instructions / (cycles"), @r#"
-    my.toml:26:12: not a formula: parentheses mismatch
+    my.toml:26:27: `(` without `)`
       26 | formula = "instructions / (cycles"
-         |            ^^^^^^^^^^^^^^^^^^^^^^
+         |                           ^
     "#);
     insta::assert_snapshot!(mistake("instructions / cycles", "1e3 * instructions / cycles"), @r#"
     my.toml:26:12: `1e3` is no number: write it out, as in 1000 or 0.001

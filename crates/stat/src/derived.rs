@@ -66,8 +66,19 @@ impl Derived {
                 name.escape_debug()
             )));
         }
-        let formula = without_exponents(formula);
-        let formula = Formula::parse(&formula).map_err(|error| wrong(error.message))?;
+        let written = formula;
+        let formula = without_exponents(written);
+        let formula = Formula::parse(&formula).map_err(|error| {
+            // Exponents that were written out have moved what is behind them.
+            wrong(match formula == *written {
+                true => {
+                    let before = text.len() - written.len() + error.at.start;
+                    let column = text[..before].chars().count() + 1;
+                    format!("column {column}: {}", error.message)
+                }
+                false => error.message,
+            })
+        })?;
         let inputs = formula.names().iter().map(|name| canonical(name)).collect();
         Ok(Self {
             name: name.into(),
@@ -190,7 +201,9 @@ mod tests {
         assert!(why("a[b=c").contains("not closed"));
         assert!(why("2x=3").contains("cannot name a metric"));
         assert!(why("sin=3").contains("cannot name a metric"));
-        assert!(why("a=(b").contains("formula"));
+        assert_eq!(why("a=(b"), "-m a=(b: column 3: `(` without `)`");
+        // The column is that of the text as it was written.
+        assert_eq!(why("a=1e3*(b"), "-m a=1e3*(b: `(` without `)`");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Formulas: arithmetic over named numbers, parsed once and evaluated often.
 
+mod mistake;
+
 use exmex::{Express, FlatEx, FloatOpsFactory, MakeOperators};
 use std::{fmt, ops::Range, sync::LazyLock};
 
@@ -64,8 +66,15 @@ impl Formula {
             );
             return Err(wrong(number, message));
         }
-        let expression = FlatEx::<f64>::parse(text)
-            .map_err(|error| wrong(0..text.len(), format!("not a formula: {}", error.msg())))?;
+        let expression = FlatEx::<f64>::parse(text).map_err(|_| {
+            let unknown = || {
+                let why = "not a formula: write numbers, names, + - * / ^, parentheses, and functions such as \
+                           min(a, b)";
+                (0..text.len(), why.to_owned())
+            };
+            let (at, message) = mistake::first(text).unwrap_or_else(unknown);
+            wrong(at, message)
+        })?;
         // A name such as `log_reads` begins with the name of a function: make sure that both see the same names.
         let mut names: Vec<&str> = words(text).map(|word| &text[word]).collect();
         names.retain(|name| is_name(name));
