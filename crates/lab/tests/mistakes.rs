@@ -110,6 +110,30 @@ fn mistakes_are_told_with_their_place() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
+/// The changed file is nowhere to be seen: the change is shown, whichever of several it is.
+#[test]
+fn a_change_that_makes_a_file_wrong_is_told_at_its_own_place() {
+    let with =
+        |lines: &str| refusal(&GOOD.replacen("[measure]", &format!("{lines}\n[measure]"), 1));
+    let told = with(
+        "[set.machine]\n\"kinds.simple.window\" = 2\n\"kinds.simple.contexts\" = \"many\"\n\"kinds.simple.width\" = 1\n",
+    );
+    assert!(told.starts_with("test.toml:18:1: in `cmt-b`: "), "{told}");
+    assert!(
+        told.contains("18 | \"kinds.simple.contexts\" = \"many\""),
+        "{told}"
+    );
+    let told = with("[set.workload]\n\"mixes.*.alu\" = -1\n");
+    assert!(
+        told.starts_with("test.toml:17:1: in `cmt-cpu-bound`: "),
+        "{told}"
+    );
+    let told = with(
+        "[variation]\n[[variation.parameter]]\nname = \"a\"\nsource = \"b\"\nvalues = [\n  { name = \"c\", machine = { \"kinds.simple.clock\" = \"1 Hx\" } },\n]\n",
+    );
+    assert!(told.starts_with("test.toml:21:29: in `cmt-b`: "), "{told}");
+}
+
 #[test]
 fn a_period_that_is_longer_than_its_run_is_told() {
     let sibling = |_: &str| Err("not here".to_owned());

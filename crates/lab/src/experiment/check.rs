@@ -274,8 +274,16 @@ impl Checker<'_> {
                 file.text.to_owned()
             }
         };
-        let text = self.in_force.borrow_mut().machine(&text).unwrap_or(text);
-        config::machine_from_text(&text, Path::new(wanted)).map_err(wrong)
+        let changed = self.in_force.borrow_mut().machine(&text);
+        let read = |text: &str| config::machine_from_text(text, Path::new(wanted));
+        read(changed.as_deref().unwrap_or(&text)).map_err(|error| {
+            let in_force = self.in_force.borrow();
+            let accepted = |text: &str| read(text).is_ok();
+            match in_force.culprit_of_machine(&text, &accepted) {
+                Some(change) => self.wrong_change(change, wanted, error),
+                None => wrong(error),
+            }
+        })
     }
 
     fn workload(&self, name: &Text) -> Checked<WorkloadModel> {
@@ -291,8 +299,31 @@ impl Checker<'_> {
                 file.text.to_owned()
             }
         };
-        let text = self.in_force.borrow_mut().workload(&text).unwrap_or(text);
-        config::workload_from_text(&text, Path::new(wanted)).map_err(wrong)
+        let changed = self.in_force.borrow_mut().workload(&text);
+        let read = |text: &str| config::workload_from_text(text, Path::new(wanted));
+        read(changed.as_deref().unwrap_or(&text)).map_err(|error| {
+            let in_force = self.in_force.borrow();
+            let accepted = |text: &str| read(text).is_ok();
+            match in_force.culprit_of_workload(&text, &accepted) {
+                Some(change) => self.wrong_change(change, wanted, error),
+                None => wrong(error),
+            }
+        })
+    }
+
+    /// A change that makes the file of a machine or a workload wrong. The changed file is nowhere to be seen, so the change
+    /// is shown.
+    fn wrong_change(
+        &self,
+        change: &Text,
+        file: &str,
+        error: config::ConfigError,
+    ) -> Box<Diagnostic> {
+        let (message, hint) = match error {
+            config::ConfigError::Diagnostic(mistake) => (mistake.message, mistake.hint),
+            other => (other.to_string(), None),
+        };
+        self.wrong(change.span(), format!("in `{file}`: {message}"), hint)
     }
 
     fn neighbour(&self, name: &Text) -> Checked<String> {

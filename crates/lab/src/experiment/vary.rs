@@ -90,6 +90,20 @@ impl InForce {
         changed(text, &self.workload, &mut self.met)
     }
 
+    /// The change of a machine that makes its file wrong.
+    pub fn culprit_of_machine(&self, text: &str, accepted: &dyn Fn(&str) -> bool) -> Option<&Text> {
+        culprit(text, &self.machine, accepted)
+    }
+
+    /// The change of a workload that makes its file wrong.
+    pub fn culprit_of_workload(
+        &self,
+        text: &str,
+        accepted: &dyn Fn(&str) -> bool,
+    ) -> Option<&Text> {
+        culprit(text, &self.workload, accepted)
+    }
+
     /// A change that nothing was there for, in any file.
     pub fn idle(&self) -> Option<&Text> {
         let all = self.machine.iter().chain(&self.workload);
@@ -113,6 +127,31 @@ fn changed(text: &str, changes: &[(Text, Value)], met: &mut Vec<Range<usize>>) -
         }
     }
     any.then(|| toml::to_string(&whole).ok()).flatten()
+}
+
+/// The change without which a file would be accepted, else the first with which it is not; none if the file itself is not.
+fn culprit<'a>(
+    text: &str,
+    changes: &'a [(Text, Value)],
+    accepted: &dyn Fn(&str) -> bool,
+) -> Option<&'a Text> {
+    let with = |changes: &[(Text, Value)]| {
+        let changed = changed(text, changes, &mut Vec::new());
+        accepted(changed.as_deref().unwrap_or(text))
+    };
+    if !with(&[]) {
+        return None;
+    }
+    let without = |at: usize| {
+        let mut rest = changes.to_vec();
+        rest.remove(at);
+        with(&rest)
+    };
+    let all = || 0..changes.len();
+    let at = all()
+        .find(|at| without(*at))
+        .or_else(|| all().find(|at| !with(&changes[..=*at])))?;
+    Some(&changes[at].0)
 }
 
 /// Puts a value in its place, or in all its places; whether there was any.
