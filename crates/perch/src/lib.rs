@@ -47,7 +47,10 @@ pub fn main_with(own: Vec<perch_linux::modules::Entry>) -> ExitCode {
                 exit::say(&why);
                 ExitCode::from(exit::USAGE)
             }
-            _ => exit::report(&error),
+            _ => {
+                let set = args::environment::set(&command, &matches);
+                exit::report(&args::environment::named(&set, error))
+            }
         },
     }
 }

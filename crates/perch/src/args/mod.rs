@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod compare;
+pub mod environment;
 mod events;
 pub mod files;
 mod modules;
@@ -311,7 +312,8 @@ fn named<T: Copy + Send + Sync + 'static>(
 
 /// An error with perch's own suggestion for a command that does not exist: clap's takes what is hardly alike, and knows
 /// no synonyms.
-pub fn hinted(mut error: clap::Error, given: &[OsString]) -> clap::Error {
+pub fn hinted(error: clap::Error, given: &[OsString]) -> clap::Error {
+    let mut error = environment::instead_of_flag(error, &Args::command(), given);
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
     };

@@ -1,7 +1,7 @@
 //! `perch config`: the settings in force, their defaults, their schema.
 
 use crate::{
-    args::{ConfigArgs, Counters, PlaceArgs, TuningArgs},
+    args::{ConfigArgs, Counters, PlaceArgs, TuningArgs, hinted},
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY},
 };
 use anyhow::{Context, Result};
@@ -113,7 +113,7 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
             },
             ..environment.place
         },
-        Err(error) => error.exit(),
+        Err(error) => hinted(error, &[]).exit(),
     };
     let (given, path) = ConfigFile::load_from(place.tuning.config.as_deref())?;
     let (settings, _) = super::place::settings_with(&place, given.clone())?;
