@@ -25,6 +25,7 @@ pub mod resctrl;
 pub mod sampling;
 pub mod signals;
 mod span;
+pub mod stdout;
 mod supervise;
 pub mod tasks;
 pub mod taskstats;

@@ -34,7 +34,7 @@ mod uncalibrated;
 mod validate;
 
 use crate::args::{Args, Command};
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use perch_linux::modules::Entry;
 use std::process::ExitCode;
 
@@ -79,6 +79,9 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
 /// Any other trouble with standard output.
 pub fn print(text: &str) -> Result<()> {
     use std::io::Write;
+    if perch_linux::stdout::was_closed() {
+        bail!("standard output is closed: nothing can be printed");
+    }
     let text = crate::render::shown(text);
     let mut out = anstream::stdout().lock();
     let written = out
@@ -88,7 +91,9 @@ pub fn print(text: &str) -> Result<()> {
             false => out.write_all(b"\n").and_then(|()| out.flush()),
         });
     match written {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("standard output: cannot be written")
+        }
         _ => Ok(()),
     }
 }
