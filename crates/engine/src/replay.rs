@@ -28,6 +28,8 @@ use std::{
 pub struct RecordedMachine<R: BufRead> {
     reader: Reader<R>,
     next: VecDeque<PeriodRecord>,
+    /// The number of the last period that was read.
+    last: Option<u64>,
     cause: Option<Cause>,
     at: u64,
     topology: Arc<Topology>,
@@ -52,6 +54,7 @@ impl<R: BufRead> RecordedMachine<R> {
             settings: KnownSettings::default(),
             nices: KnownNices::default(),
             next: VecDeque::new(),
+            last: None,
             cause: None,
             at: 0,
             masks: Masks::default(),
@@ -69,13 +72,29 @@ impl<R: BufRead> RecordedMachine<R> {
         let error = |error: RecordingError| MachineError::Other(error.to_string());
         while self.next.len() < 2 && self.cause.is_none() {
             match self.reader.read().map_err(error)? {
-                Some(Record::Period(period)) => self.next.push_back(*period),
+                Some(Record::Period(period)) => {
+                    self.check_order(period.number).map_err(error)?;
+                    self.next.push_back(*period);
+                }
                 Some(Record::End(end)) => self.cause = Some(end.cause),
                 Some(Record::Header(_)) => {}
                 None => self.cause = Some(Cause::Ended(None)),
             }
         }
         Ok(())
+    }
+
+    /// Whether a period is behind the one before: replayed twice, one would count twice.
+    fn check_order(&mut self, number: u64) -> Result<(), RecordingError> {
+        match self.last.replace(number) {
+            Some(last) if number == last => Err(self.reader.wrong(format!(
+                "period {number} again, as in a line before: remove this line"
+            ))),
+            Some(last) if number < last => Err(self.reader.wrong(format!(
+                "period {number} after period {last}: the lines are not in their order"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Takes out of the masks what perch had set, and follows what it did next.

@@ -134,6 +134,11 @@ impl<R: BufRead> Reader<R> {
         &self.lines.path
     }
 
+    /// An error about the line that was read last.
+    pub(crate) fn wrong(&self, why: impl ToString) -> RecordingError {
+        self.lines.wrong(why)
+    }
+
     /// Whether the last line was cut short: the session was killed while it wrote.
     pub fn is_torn(&self) -> bool {
         self.torn

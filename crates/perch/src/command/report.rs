@@ -3,6 +3,7 @@
 use crate::{
     args::ReportArgs,
     command::replay::not_a_recording,
+    exit,
     render::page::{course::Course, page, totals::Totals},
 };
 use anyhow::{Context, Result, bail};
@@ -56,11 +57,15 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     while let Some(period) = periods.next() {
         course.period(&period);
     }
+    let disorder = periods.disorder();
     let text = page(course, &totals, damage)?;
     let cannot = || format!("--html: {}: cannot be written", args.html.display());
     // Not before there is something to write: a page that is there is not lost to a recording that cannot be read.
     let mut output = perch_files::output(&args.html).with_context(cannot)?;
     output.write_all(text.as_bytes()).with_context(cannot)?;
+    if let Some(disorder) = disorder {
+        exit::say(&format!("{}: {disorder}", file.display()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -184,11 +189,16 @@ impl Periods {
         period
     }
 
+    /// What is left out though it can be read: only that makes the page differ from what the file seems to hold.
+    fn disorder(&self) -> Option<String> {
+        self.disordered.told("Left out:", " out of order")
+    }
+
     /// What could not be read, one sentence each.
     fn damage(&self) -> Vec<String> {
         let mut damage: Vec<String> = [
             self.unreadable.told("Left out:", " that cannot be read"),
-            self.disordered.told("Left out:", " out of order"),
+            self.disorder(),
             self.wrong_machine
                 .told("Ignored: the machine in", ", which cannot be"),
         ]
