@@ -59,15 +59,14 @@ run: build examples
 test-packages: packages
 	$(call need,$(TEST_PACKAGES) $(TRACE_PACKAGES) $(DEB_PACKAGES) groff-base chromium)
 
-# Virtual machines run after all other tests. They get the perch that cargo builds for the tests before it runs them.
+# Those in virtual machines get the perch that cargo builds for the tests before it runs any.
 # Tests that this machine does not allow say so in a file; PERCH_NO_SKIPS="pmu pus" forbids that for all other reasons
 # (crates/skip).
 test: export PERCH_BIN ?= $(TARGET)/debug/perch
 test: export PERCH_SKIP_LOG := $(TARGET)/skipped-tests
 test: test-packages examples
 	@rm -f $$PERCH_SKIP_LOG
-	@$(CARGO) test --workspace --no-fail-fast; status=$$?; \
-	$(CARGO) test --workspace --test guests || status=$$?; \
+	@CARGO=$(CARGO) sh testbed/tests.sh; status=$$?; \
 	if [ -s $$PERCH_SKIP_LOG ]; then echo; echo "not tested here:"; sort -u $$PERCH_SKIP_LOG; fi; exit $$status
 
 # All tests in virtual machines: also those that `make test` leaves out because they take minutes each.

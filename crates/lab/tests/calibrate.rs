@@ -10,7 +10,7 @@ use perch_sim::config::find_machine;
 use proptest::prelude::*;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 fn how(quick: bool, threads: usize) -> How {
@@ -24,6 +24,12 @@ fn how(quick: bool, threads: usize) -> How {
 fn calibrate(machine: &str, quick: bool) -> Calibration {
     let machine = Arc::new(find_machine(machine).unwrap());
     simulated(&machine, &how(quick, 2), |_, _| {}).unwrap()
+}
+
+/// The quick calibration of the machine with SMT, which takes long: once for all tests.
+fn of_zen() -> &'static Calibration {
+    static CALIBRATION: LazyLock<Calibration> = LazyLock::new(|| calibrate("smt2-zen", true));
+    &CALIBRATION
 }
 
 /// The slowdown of a kernel beside others.
@@ -72,7 +78,7 @@ fn pus_that_share_nothing_do_not_slow_each_other_down() {
 
 #[test]
 fn kernels_do_what_they_claim() {
-    let calibration = calibrate("smt2-zen", true);
+    let calibration = of_zen();
     let most = |name: &str| {
         let kernels = calibration.kernels.iter();
         let values = kernels.map(|kernel| (kernel.metrics[name], kernel.name.as_str()));
@@ -84,26 +90,26 @@ fn kernels_do_what_they_claim() {
     assert_eq!(most("branch_share"), "branch");
     assert_eq!(most("divide_share"), "divide");
     assert!(["memory", "memory-store"].contains(&most("bus_load")));
-    assert!(metric(&calibration, "fp", "fp_share") > 0.8);
-    assert_eq!(metric(&calibration, "integer", "fp_share"), 0.0);
-    assert_eq!(metric(&calibration, "l2", "l2_load"), 0.0);
-    assert_eq!(metric(&calibration, "llc", "bus_load"), 0.0);
-    assert!(metric(&calibration, "llc", "l2_load") > 0.0);
+    assert!(metric(calibration, "fp", "fp_share") > 0.8);
+    assert_eq!(metric(calibration, "integer", "fp_share"), 0.0);
+    assert_eq!(metric(calibration, "l2", "l2_load"), 0.0);
+    assert_eq!(metric(calibration, "llc", "bus_load"), 0.0);
+    assert!(metric(calibration, "llc", "l2_load") > 0.0);
 }
 
 #[test]
 fn what_a_core_shares_costs_its_pus_only_and_memory_costs_all() {
-    let calibration = calibrate("smt2-zen", true);
+    let calibration = of_zen();
     for kernel in ["fp", "integer", "l1"] {
         assert!(
-            slowdown(&calibration, Share::Core, kernel, &[kernel]) > 1.5,
+            slowdown(calibration, Share::Core, kernel, &[kernel]) > 1.5,
             "{kernel}"
         );
-        assert!((slowdown(&calibration, Share::Llc, kernel, &[kernel]) - 1.0).abs() < 0.01);
+        assert!((slowdown(calibration, Share::Llc, kernel, &[kernel]) - 1.0).abs() < 0.01);
     }
     // Each alone takes the whole bandwidth.
     for share in [Share::Core, Share::Llc] {
-        let beside = slowdown(&calibration, share, "memory", &["memory"]);
+        let beside = slowdown(calibration, share, "memory", &["memory"]);
         assert!((1.8..2.2).contains(&beside), "{beside}");
     }
     let cost = |share| {

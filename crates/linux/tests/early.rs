@@ -45,6 +45,15 @@ fn ping_pong(time: Duration) {
     other.join().unwrap();
 }
 
+/// Until this thread has had so much CPU time, however busy the machine is.
+fn compute_for(cpu: Duration) {
+    let clock = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let ran = || Duration::try_from(clock()).unwrap();
+    while ran() < cpu {
+        std::hint::black_box((0..10_000).sum::<u64>());
+    }
+}
+
 fn compute(time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -65,7 +74,7 @@ fn actor_role() {
         Some("calm") => {
             compute(Duration::from_millis(500));
             let creator = || {
-                let child = || compute(Duration::from_millis(1_500));
+                let child = || compute_for(Duration::from_millis(1_500));
                 std::thread::Builder::new()
                     .name("child".into())
                     .spawn(child)
@@ -148,7 +157,7 @@ fn a_thread_that_switches_very_often_has_no_event() {
 }
 
 #[test]
-fn a_calm_program_s_threads_are_known_from_their_first_period_with_their_creators() {
+fn a_calm_program_s_threads_are_known_with_their_creators_and_sampled_soon() {
     let _alone = alone();
     let Some(mut machine) = machine(&actor("calm")) else {
         return skip!(Perf, "threads cannot be sampled");
@@ -173,24 +182,16 @@ fn a_calm_program_s_threads_are_known_from_their_first_period_with_their_creator
         origin.map(|origin| origin.from),
         Some(Source::Thread(creator))
     );
-    // In the first period in which it ran for most of the time, however that was cut, there are samples of it; not if it
-    // ended in that.
-    let alive = seen.iter().filter(|(seen, _)| !seen.ended.contains(&child));
-    let mut alive = alive.map(|(seen, _)| seen);
-    let first = alive.find_map(|seen| {
-        seen.threads
-            .iter()
-            .find(|thread| thread.info.id == child && thread.cpu_time > 200_000_000)
-    });
-    if let Some(first) = first {
-        assert!(
-            first
-                .metrics
-                .value(names::SAMPLES)
-                .is_some_and(|samples| samples > 0.0),
-            "{first:?}"
-        );
-    }
+    // It is sampled from a look on that comes long before the end of its second period; samples are reported once there
+    // are enough of them.
+    let mut ran = 0;
+    let of_child = seen.iter().flat_map(|(seen, _)| &seen.threads);
+    let first = of_child
+        .filter(|thread| thread.info.id == child)
+        .inspect(|thread| ran += thread.cpu_time)
+        .find_map(|thread| thread.metrics.value(names::SAMPLES));
+    assert!(first.is_some_and(|samples| samples > 0.0), "{seen:?}");
+    assert!(ran < 1_000_000_000, "not sampled before {ran} ns");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{
     fs,
     process::{Command, Output, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -35,9 +35,14 @@ fn program() {
     }
 }
 
-fn perch(folder: &std::path::Path, args: &[&str]) -> Output {
+/// Two perches would want the same PUs.
+fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn perch(folder: &std::path::Path, args: &[&str]) -> Output {
+    let _alone = alone();
     Command::new(env!("CARGO_BIN_EXE_perch"))
         .args(args)
         .env("PERCH_STATE_DIR", folder.join("state"))
@@ -173,6 +178,7 @@ fn what_a_program_prints_stays_between_the_tables() {
         "'{}' run --live --period 100ms -- sh -c '{program}'",
         env!("CARGO_BIN_EXE_perch")
     );
+    let _alone = alone();
     // A terminal (script(1)), of which all is kept.
     let output = Command::new("script")
         .args(["-qec", &command])
