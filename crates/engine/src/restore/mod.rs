@@ -1,9 +1,12 @@
 //! Giving threads back the masks that they had before perch.
 
+mod descendants;
 mod execs;
+mod executed;
 mod family;
 mod groups;
 mod irqs;
+mod judge;
 mod nices;
 mod recover;
 mod relatives;
@@ -19,11 +22,11 @@ use crate::{
     journal::{Held, Journal, Kept},
     ownership::explains,
 };
-use execs::{Executed, UNDECIDED, executed};
-use family::{Families, Foreign, Kinship, fits};
-use perch_core::{Affinity, MaskChange, MaskError, Outcome, ProcessId, PuSet, ThreadId};
+use execs::{Executed, executed};
+use family::{Foreign, fits};
+use judge::{Judged, judge};
+use perch_core::{Affinity, MaskChange, MaskError, Outcome, PuSet, ThreadId};
 pub(crate) use relatives::may_have_inherited;
-use relatives::{Relatives, STRANGER};
 use report::Refusals;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -313,266 +316,6 @@ impl<'a> Restoring<'a> {
             to_default: to.whole,
         })
     }
-
-    /// Waits for calls of execve(2) that are under way: the caller has the first thread's number and its own mask before
-    /// the process shows another program.
-    fn await_execs(&self) {
-        let under_way = |process: ProcessId| {
-            let ProcessId { pid, start } = process;
-            let first = ThreadId { tid: pid, start };
-            let Some(gone) = self.gone.get(&pid) else {
-                return false;
-            };
-            let Ok(mask) = self.affinity.mask(first) else {
-                return false;
-            };
-            let own = match self.journal.thread(first) {
-                Some(Kept::Held(own)) => own.set == mask || own.before == mask,
-                Some(Kept::Placed { mask: own, .. }) => *own == mask,
-                Some(Kept::Free { .. }) | None => false,
-            };
-            let ours = || {
-                let allowed = self.affinity.allowed(first);
-                let mut gone = gone.iter();
-                gone.any(|held| judge(held, &mask, allowed.as_ref()) == Judged::Ours)
-            };
-            // Those that were alive a moment ago may have been ended by the call.
-            let others = self.journal.threads().filter(|(thread, kept)| {
-                let process = match kept {
-                    Kept::Held(held) => held.process,
-                    Kept::Placed { process, .. } | Kept::Free { process } => *process,
-                };
-                process == pid && thread.tid != pid
-            });
-            let mut others = others.map(|(thread, _)| self.affinity.mask(thread));
-            !own && self.affinity.images_differ(process)
-                && self.has_executed(first, pid) != Executed::Yes
-                && ours()
-                && !others.any(|mask| mask.is_ok())
-        };
-        let mut processes: Vec<ProcessId> = self.journal.processes().collect();
-        for _ in 0..EXEC_LOOKS {
-            processes.retain(|process| under_way(*process));
-            if processes.is_empty() {
-                return;
-            }
-            self.affinity.settle();
-        }
-    }
-
-    /// Processes whose first thread is now one that perch had bound: another thread called execve(2), unobserved.
-    fn executed(&mut self) {
-        let processes: Vec<ProcessId> = self.journal.processes().collect();
-        for process in processes {
-            let ProcessId { pid, start } = process;
-            let Some(gone) = self.gone.get(&pid) else {
-                continue;
-            };
-            let first = ThreadId { tid: pid, start };
-            let Some(mask) = self.executed_by(first, pid) else {
-                continue;
-            };
-            if self.may_inherit_foreign(first, pid, &mask) {
-                continue;
-            }
-            let allowed = self.affinity.allowed(first);
-            let ours = |held: &&&Held| judge(held, &mask, allowed.as_ref()) == Judged::Ours;
-            let caller = gone.iter().find(ours);
-            let Some(caller) = caller.map(|held| (*held).clone()) else {
-                continue;
-            };
-            if self.is_strangers(first) {
-                continue;
-            }
-            let outcome = self.change(first, mask, &caller);
-            if outcome == Outcome::Applied {
-                // The record of the thread that had its TID before made it count as placed by another process.
-                self.report.left_alone = self.report.left_alone.saturating_sub(usize::from(
-                    matches!(self.journal.thread(first), Some(Kept::Held(_))),
-                ));
-            }
-            self.count(first, outcome);
-        }
-    }
-
-    /// First threads of processes of which it is unknown whether another thread called execve(2): if one has the mask of a
-    /// thread that perch had bound and that is gone, it may be that one, or another process has given it that mask.
-    fn may_have_executed(&mut self) {
-        let processes: Vec<ProcessId> = self.journal.processes().collect();
-        for ProcessId { pid, start } in processes {
-            let first = ThreadId { tid: pid, start };
-            let kept = self.journal.thread(first);
-            let held = matches!(kept, Some(Kept::Held(_)));
-            if held && !self.changed.contains(&first)
-                || self.has_executed(first, pid) != Executed::Unknown
-            {
-                continue;
-            }
-            let Ok(mask) = self.affinity.mask(first) else {
-                continue;
-            };
-            let allowed = self.affinity.allowed(first);
-            let ours = |held: &&Held| judge(held, &mask, allowed.as_ref()) == Judged::Ours;
-            let mut gone = self.gone.get(&pid).into_iter().flatten().copied();
-            let caller = !self.alive.contains(&pid) && gone.any(|held| ours(&held));
-            if caller && !self.may_inherit_foreign(first, pid, &mask) {
-                if self.is_strangers(first) {
-                    continue;
-                }
-                // It was counted as changed by others.
-                self.report.left_alone -= usize::from(held);
-                self.report.fail(first, UNDECIDED);
-                self.undecided.entry(pid).or_default().insert(mask);
-            } else if (kept.is_some() || self.was_set(pid, &mask))
-                && allowed.as_ref() != Some(&mask)
-            {
-                self.foreign.entry(pid).or_default().insert(mask);
-            }
-        }
-    }
-
-    fn was_set(&self, pid: i32, mask: &PuSet) -> bool {
-        let mut masks = self.journal.masks();
-        masks.any(|set| set.process == pid && set.set == *mask)
-    }
-
-    /// Masks of threads that are older than perch's own of the same value: others have set these.
-    fn older(&self, families: &Families, relatives: &Relatives) -> Foreign {
-        let mut foreign = self.foreign.clone();
-        for relative in &relatives.all {
-            let (thread, pid) = (relative.thread, relative.process.pid);
-            if families.is_older(relative)
-                && self.has_executed(thread, pid) == Executed::No
-                && self.affinity.allowed(thread).as_ref() != Some(&relative.mask)
-            {
-                let home = families.home(pid).unwrap_or(pid);
-                foreign
-                    .entry(home)
-                    .or_default()
-                    .insert(relative.mask.clone());
-            }
-        }
-        foreign
-    }
-
-    /// Threads that were being created while their creators were given their masks back. What showed before is not looked
-    /// at again: its mask may be another process's by now.
-    fn late_descendants(&mut self) {
-        if self.report.restored == 0 {
-            return;
-        }
-        self.affinity.settle_births();
-        let first = std::mem::take(&mut self.report);
-        self.descendants(true);
-        let late = std::mem::replace(&mut self.report, first);
-        self.report.add_late(late);
-    }
-
-    /// Threads that are not in the journal and have inherited a mask from one that is; all, or those that came `late`.
-    fn descendants(&mut self, late: bool) {
-        let mut seen: HashSet<ThreadId> = HashSet::new();
-        let mut looks = 0;
-        let mut left = Vec::new();
-        let undecided = self.undecided.clone();
-        let mut older: Option<Foreign> = None;
-        let mut parents = HashMap::new();
-        for _ in 0..ROUNDS {
-            let journal = self.journal;
-            let known =
-                |thread: ThreadId| journal.thread(thread).is_some() || seen.contains(&thread);
-            let relatives = match Relatives::find(self.affinity, journal, &known) {
-                Ok(relatives) => relatives,
-                Err(why) => {
-                    self.report.fail_all(format!(
-                        "threads that inherited a mask cannot be looked for: {why}"
-                    ));
-                    return;
-                }
-            };
-            // Those of processes of which every thread has been seen are not listed again.
-            parents.extend(family::parents(&relatives.all));
-            let foreign = &*older.get_or_insert_with(|| {
-                let families = Families::new(
-                    journal,
-                    (&parents, &relatives.all),
-                    &self.foreign,
-                    &undecided,
-                );
-                self.older(&families, &relatives)
-            });
-            let families = Families::new(journal, (&parents, &relatives.all), foreign, &undecided);
-            let (mut found, mut unexplained) = (false, false);
-            left.clear();
-            // Read once for each process. But its threads may be in CPU sets of their own.
-            let mut places = BTreeMap::<i32, Option<PuSet>>::new();
-            for relative in &relatives.all {
-                if seen.contains(&relative.thread) || late && self.listed.contains(&relative.thread)
-                {
-                    continue;
-                }
-                let (affinity, pid) = (&*self.affinity, relative.process.pid);
-                let mut place = None;
-                let allowed = || {
-                    let own = || affinity.allowed(relative.thread);
-                    place = match places.entry(pid).or_insert_with(own) {
-                        Some(whole) if *whole == relative.mask => Some(whole.clone()),
-                        _ => own(),
-                    };
-                    place.clone()
-                };
-                let heir = match families.kinship(relative, allowed) {
-                    Kinship::Heir(_) | Kinship::Unknown(_)
-                        if relatives.may_be_strange(relative) =>
-                    {
-                        left.push((relative.thread, STRANGER));
-                        continue;
-                    }
-                    Kinship::Heir(heir) => heir,
-                    Kinship::Unknown(why) => {
-                        left.push((relative.thread, why));
-                        unexplained = true;
-                        continue;
-                    }
-                    Kinship::None => {
-                        // CPU sets may be changing just now: what a thread may use, and its mask, were read one after the
-                        // other.
-                        unexplained |=
-                            place.is_some_and(|place| families.may_hide(relative, &place));
-                        continue;
-                    }
-                };
-                seen.insert(relative.thread);
-                found = true;
-                if self.is_strangers(relative.thread) {
-                    continue;
-                }
-                match self.give_back(relative.thread, &heir) {
-                    Ok(Given::Outcome(outcome)) => {
-                        self.report.inherited += usize::from(outcome == Outcome::Applied);
-                        self.count(relative.thread, outcome);
-                    }
-                    Ok(Given::Already) => self.report.already += 1,
-                    Err(why) => self.report.fail(relative.thread, why.to_string()),
-                }
-            }
-            if !late {
-                let all = relatives.all.iter();
-                self.listed.extend(all.map(|relative| relative.thread));
-            }
-            if unexplained && !found && looks < LOOKS {
-                looks += 1;
-                self.affinity.settle();
-            } else if !found {
-                break;
-            }
-        }
-        for (thread, why) in left {
-            let told = |(of, _): &(Option<ThreadId>, String)| *of == Some(thread);
-            if !self.report.failed.iter().any(told) && !self.is_strangers(thread) {
-                self.report.fail(thread, why);
-            }
-        }
-    }
 }
 
 /// What came of giving one mask back.
@@ -580,63 +323,4 @@ enum Given {
     Outcome(Outcome),
     /// Nothing was left to do.
     Already,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Judged {
-    /// It is perch's doing.
-    Ours,
-    /// It is the mask that the thread had before perch.
-    Before,
-    /// Another process set it.
-    Foreign,
-}
-
-/// Judges the mask of a thread that perch has set to one of some masks. `allowed` is what it may use now.
-fn judge(held: &Held, mask: &PuSet, allowed: Option<&PuSet>) -> Judged {
-    let nothing = PuSet::new();
-    let allowed = allowed.unwrap_or(&nothing);
-    let foreign = |doubt: &PuSet| {
-        let kernels = |asked: &PuSet| explains(asked, doubt, allowed);
-        explains(doubt, mask, allowed) && !held.asked().any(kernels)
-    };
-    if held.doubt.as_ref().is_some_and(foreign) {
-        Judged::Foreign
-    } else if held.asked().any(|asked| explains(asked, mask, allowed)) {
-        Judged::Ours
-    } else if held.whole && mask == allowed
-        || *mask == held.before && (!held.whole || allowed.is_subset(mask))
-    {
-        // The whole of a CPU set that has been widened since is not the whole of it now: the kernel is about to change
-        // the mask, perhaps into the one that perch asked for.
-        Judged::Before
-    } else {
-        Judged::Foreign
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_whole_of_a_cpu_set_that_is_being_widened_is_not_what_it_was_before() {
-        let set = |text: &str| -> PuSet { text.parse().unwrap() };
-        // Inherited while its CPU set held PU 1 alone, so that this was its default mask.
-        let held = Held {
-            process: 1,
-            before: set("1"),
-            whole: true,
-            from: Vec::new(),
-            set: set("0"),
-            let_go: false,
-            doubt: None,
-        };
-        let judged = |mask: &str, allowed: &str| judge(&held, &set(mask), Some(&set(allowed)));
-        assert_eq!(judged("1", "0-1"), Judged::Foreign, "not yet settled");
-        assert_eq!(judged("0", "0-1"), Judged::Ours);
-        assert_eq!(judged("1", "1"), Judged::Ours);
-        assert_eq!(judged("0-1", "0-1"), Judged::Before);
-        assert_eq!(judge(&held, &set("1"), None), Judged::Before);
-    }
 }
