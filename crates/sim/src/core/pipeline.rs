@@ -435,7 +435,7 @@ impl Core {
                 if context.counters.data_misses[0] != missed {
                     // Until another one is there if as many as can be are under way.
                     cycles += at - start;
-                    misses.fill(line, at, complete + cycles);
+                    misses.fill(now, line, at, complete + cycles);
                 } else {
                     // A line that is on its way is not there yet, though the cache has a place for it.
                     let there = misses.there(line, start);

@@ -5,7 +5,7 @@
 //! shares, and slows its sibling even where units are free.
 
 use crate::model::{CoreKind, Op, QueueSharing, Until};
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::collections::VecDeque;
 
 /// Queues of an operation at most: a scheduler and a buffer.
 pub(crate) const MOST: usize = 2;
@@ -31,8 +31,8 @@ struct Entries {
     size: usize,
     /// Whether several contexts take entries of it.
     shared: bool,
-    /// When each that is in it leaves, the first on top.
-    leave: BinaryHeap<Reverse<u64>>,
+    /// When each that is in it leaves, the first in front. Most that enter leave last: a sorted list is cheaper than a heap.
+    leave: VecDeque<u64>,
     until: Until,
 }
 
@@ -44,14 +44,26 @@ impl Entries {
     #[inline]
     fn room(&mut self, now: u64) -> Result<(), u64> {
         while self.leave.len() >= self.size {
-            match self.leave.peek() {
-                Some(Reverse(first)) if *first <= now => self.leave.pop(),
+            match self.leave.front() {
+                Some(first) if *first <= now => self.leave.pop_front(),
                 // More entries are taken than there are: it was just divided among more contexts.
-                Some(Reverse(first)) => return Err(*first),
+                Some(first) => return Err(*first),
                 None => return Ok(()),
             };
         }
         Ok(())
+    }
+
+    /// One more, which leaves then.
+    #[inline]
+    fn enter(&mut self, leave: u64) {
+        match self.leave.back() {
+            Some(last) if *last > leave => {
+                let place = self.leave.partition_point(|its| *its <= leave);
+                self.leave.insert(place, leave);
+            }
+            _ => self.leave.push_back(leave),
+        }
     }
 }
 
@@ -88,7 +100,7 @@ impl Queues {
                     entries.push(Entries {
                         size: queue.entries.max(1) as usize,
                         shared,
-                        leave: BinaryHeap::new(),
+                        leave: VecDeque::new(),
                         until: queue.until,
                     });
                 }
@@ -155,7 +167,7 @@ impl Queues {
                 Until::End => end,
             };
             if leave > now {
-                entries.leave.push(Reverse(leave));
+                entries.enter(leave);
             }
         }
     }
@@ -183,6 +195,16 @@ struct Fill {
     until: u64,
 }
 
+/// Places in which lines on their way are found at once, a power of two.
+const PLACES: usize = 256;
+
+/// When a line is there.
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    line: u64,
+    until: u64,
+}
+
 /// The misses of one first-level cache, bounded by its miss status holding registers (line fill buffers). A line that is on
 /// its way is not requested again.
 #[derive(Debug, Clone)]
@@ -191,6 +213,12 @@ pub(super) struct Misses {
     fills: Vec<Fill>,
     /// When the last of them is there.
     last: u64,
+    /// With this many, those that are there are forgotten.
+    many: usize,
+    /// The same by the lowest bits of their lines.
+    arrivals: Box<[Arrival; PLACES]>,
+    /// When the last is there of those that have no place of their own, since another line has it.
+    crowded: u64,
 }
 
 impl Misses {
@@ -203,6 +231,9 @@ impl Misses {
             },
             fills: Vec::new(),
             last: 0,
+            many: REMEMBERED,
+            arrivals: Box::new([Arrival { line: 0, until: 0 }; PLACES]),
+            crowded: 0,
         }
     }
 
@@ -212,10 +243,14 @@ impl Misses {
         if self.last <= now {
             self.fills.clear();
         }
-        if self.fills.len() < self.most.min(REMEMBERED) {
+        if self.fills.len() < self.most.min(self.many) {
             return from;
         }
         self.fills.retain(|fill| fill.until > now);
+        self.many = (2 * self.fills.len()).max(REMEMBERED);
+        if self.fills.len() < self.most {
+            return from;
+        }
         let mut at = from;
         loop {
             let busy = |fill: &&Fill| fill.from <= at && at < fill.until;
@@ -238,15 +273,30 @@ impl Misses {
         if self.last <= at {
             return at;
         }
-        let of_line = self.fills.iter().filter(|fill| fill.line == line);
-        of_line.map(|fill| fill.until).fold(at, u64::max)
+        if at < self.crowded {
+            let of_line = self.fills.iter().filter(|fill| fill.line == line);
+            return of_line.map(|fill| fill.until).fold(at, u64::max);
+        }
+        let arrival = self.arrivals[line as usize % PLACES];
+        match arrival.line == line {
+            true => arrival.until.max(at),
+            false => at,
+        }
     }
 
-    /// A line is on its way.
+    /// A line is on its way. What was there before `now` is of no interest.
     #[inline]
-    pub fn fill(&mut self, line: u64, from: u64, until: u64) {
+    pub fn fill(&mut self, now: u64, line: u64, from: u64, until: u64) {
         self.fills.push(Fill { line, from, until });
         self.last = self.last.max(until);
+        let arrival = &mut self.arrivals[line as usize % PLACES];
+        if arrival.line == line {
+            arrival.until = arrival.until.max(until);
+        } else if arrival.until <= now {
+            *arrival = Arrival { line, until };
+        } else {
+            self.crowded = self.crowded.max(until);
+        }
     }
 }
 
@@ -264,6 +314,7 @@ mod tests {
         ) {
             let mut misses = Misses::new(most);
             let mut all: Vec<(u64, u64)> = Vec::new();
+            let mut lines: Vec<(u64, u64)> = Vec::new();
             let mut now = 0;
             for (number, (step, ahead, takes)) in wishes.into_iter().enumerate() {
                 now += step;
@@ -276,9 +327,16 @@ mod tests {
                 for earlier in from..at {
                     prop_assert!(under_way(earlier) >= most as usize, "waits in {}", earlier);
                 }
-                misses.fill(number as u64, at, at + takes);
+                // Lines come again, and several have the same place.
+                let line = (number as u64 * number as u64) % 11 * (PLACES as u64 / 4);
+                misses.fill(now, line, at, at + takes);
                 all.push((at, at + takes));
-                prop_assert_eq!(misses.there(number as u64, at), at + takes);
+                lines.push((line, at + takes));
+                for (line, _) in &lines {
+                    let of_line = lines.iter().filter(|(its, _)| its == line);
+                    let there = of_line.map(|(_, until)| *until).fold(now, u64::max);
+                    prop_assert_eq!(misses.there(*line, now), there);
+                }
             }
         }
     }
@@ -288,9 +346,11 @@ mod tests {
         let mut entries = Entries {
             size: 2,
             shared: true,
-            leave: BinaryHeap::from([Reverse(9), Reverse(7)]),
+            leave: VecDeque::new(),
             until: Until::Start,
         };
+        entries.enter(9);
+        entries.enter(7);
         assert_eq!(entries.room(5), Err(7));
         assert_eq!(entries.room(7), Ok(()));
         assert_eq!(entries.leave.len(), 1);

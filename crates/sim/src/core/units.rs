@@ -30,9 +30,13 @@ impl Calendar {
         let gone = now.saturating_sub(self.now);
         if gone >= AHEAD as u64 {
             self.booked.fill(0);
-        } else {
-            for cycle in self.now..now {
-                self.booked[cycle as usize % AHEAD] = 0;
+        } else if gone > 0 {
+            let (from, to) = (self.now as usize % AHEAD, now as usize % AHEAD);
+            if from < to {
+                self.booked[from..to].fill(0);
+            } else {
+                self.booked[from..].fill(0);
+                self.booked[..to].fill(0);
             }
         }
         self.now = self.now.max(now);
