@@ -283,18 +283,18 @@ fn check_trace(text: &str) -> BTreeMap<String, usize> {
 #[test]
 fn traces_keep_to_the_rules_of_their_format() {
     let folder = Folder::new();
-    let with = |arguments: &[&str]| [&SIM[..], arguments].concat();
-    folder.told(&with(&[
+    let traced = [
         "-p",
         "workover",
         "--log",
         "run.jsonl",
         "--timeline",
         "a.json",
-    ]));
+    ];
+    folder.told(&[&SIM[..], &traced].concat());
     // A name that the format must escape, as of a thread of a real program.
     let text = fs::read_to_string(folder.file("run.jsonl")).unwrap();
-    let odd = text.replace("\"fp 1\"", "\"fp \\\"\\\\\\n<é>\"");
+    let odd = text.replace("\"fp-1\"", "\"fp \\\"\\\\\\n<é>\"");
     assert_ne!(odd, text);
     fs::write(folder.file("odd.jsonl"), odd).unwrap();
     folder.told(&["replay", "odd.jsonl", "--timeline", "b.json"]);
