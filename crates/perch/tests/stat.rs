@@ -294,6 +294,107 @@ fn running_processes_are_counted_until_they_end() {
 }
 
 #[test]
+fn what_runs_already_is_counted_from_the_first_interval_on() {
+    let stat = Stat::new();
+    let mut child = Command::new("sh")
+        .args(["-c", "while :; do :; done"])
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    let (rows, totals) = stat.json(&["-e", "task-clock", "-i", "300ms", "-n", "2", "-p", &pid]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let counted = |row: &Value| number(&row["counted_s"]) / number(&row["cpu_s"]);
+    // A row without CPU time can have been counted for none of it.
+    for row in rows.iter().filter(|row| number(&row["cpu_s"]) > 0.05) {
+        assert!(counted(row) > 0.9, "{row}");
+    }
+    assert!(counted(&totals["all"]) > 0.9, "{totals}");
+}
+
+#[test]
+fn a_simulation_ends_by_its_own_clock() {
+    let stat = Stat::new();
+    let (rows, totals) = stat.json(&[
+        "--sim",
+        "smt2-zen",
+        "-w",
+        "mixed",
+        "--fidelity",
+        "interval",
+        "-e",
+        "BRANCHES",
+        "--by",
+        "all",
+        "-i",
+        "100ms",
+        "--for",
+        "450ms",
+    ]);
+    assert_eq!(rows.len(), 5, "{rows:?}");
+    assert_eq!(number(&rows[4]["interval_s"]), 0.05);
+    assert_eq!(number(&totals["wall_s"]), 0.45);
+}
+
+#[test]
+fn several_runs_are_told_apart_and_summed_up() {
+    let stat = Stat::new();
+    let repeated = ["-e", "page-faults", "-r", "3"];
+    let program = ["--", "sh", "-c", BUSY];
+    let args = [&repeated[..], &["-i", "100ms"], &program].concat();
+    let (lines, spread) = stat.json(&args);
+    let runs: Vec<f64> = lines.iter().map(|line| number(&line["run"])).collect();
+    assert!(runs.is_sorted(), "{runs:?}");
+    assert_eq!((runs.first(), runs.last()), (Some(&1.0), Some(&3.0)));
+    assert_eq!(number(&spread["runs"]), 3.0);
+    let faults = &spread["spread"]["page-faults"];
+    let of_runs: Vec<f64> = lines
+        .iter()
+        .filter(|line| line["all"].is_object())
+        .map(|line| number(&line["all"]["counts"]["page-faults"]["value"]))
+        .collect();
+    assert_eq!(of_runs.len(), 3);
+    let mean = of_runs.iter().sum::<f64>() / 3.0;
+    assert!(
+        (number(&faults["mean"]) - mean).abs() < 1e-6 * mean,
+        "{faults}"
+    );
+    let csv = stat.run(&[&args[..4], &["--csv", "-i", "100ms"], &program].concat());
+    assert_eq!(csv.status.code(), Some(125));
+    assert!(said(&csv).contains("use --json"), "{}", said(&csv));
+}
+
+#[test]
+fn the_flags_of_perf_for_parts_of_the_machine_are_known() {
+    let stat = Stat::new();
+    for (flags, by) in [
+        (&["-a"][..], "machine"),
+        (&["-a", "--per-core"], "core"),
+        (&["--per-socket"], "package"),
+        (&["--per-node"], "node"),
+    ] {
+        let sim = [
+            "--sim",
+            "cmt-4x4",
+            "-w",
+            "mixed",
+            "--fidelity",
+            "interval",
+            "--for",
+            "20ms",
+            "-i",
+            "10ms",
+        ];
+        let (rows, _) = stat.json(&[&sim[..], flags].concat());
+        let (same, _) = stat.json(&[&sim[..], &["--by", by]].concat());
+        assert_eq!(rows, same, "{flags:?}");
+        assert!(!rows.is_empty());
+    }
+    let both = said(&stat.run(&["--per-core", "--by", "node"]));
+    assert!(both.contains("cannot be used with"), "{both}");
+}
+
+#[test]
 fn the_whole_machine_by_pu() {
     let stat = Stat::new();
     let (rows, _) = stat.json(&[

@@ -107,6 +107,18 @@ pub struct StatArgs {
     /// What rows and totals are about [default: thread; machine where nothing is started or attached to]
     #[arg(long, value_name = "WHAT", value_parser = named(&By::ALL), help_heading = "Scope")]
     pub by: Option<By>,
+    /// Count the whole machine, whatever runs there: --by machine
+    #[arg(long, short = 'a', conflicts_with = "by", help_heading = "Scope")]
+    pub all: bool,
+    /// The same with a row for each core: --by core
+    #[arg(long, conflicts_with_all = ["by", "per_socket", "per_node"], help_heading = "Scope")]
+    pub per_core: bool,
+    /// The same with a row for each package: --by package
+    #[arg(long, conflicts_with_all = ["by", "per_node"], help_heading = "Scope")]
+    pub per_socket: bool,
+    /// The same with a row for each NUMA node: --by node
+    #[arg(long, conflicts_with = "by", help_heading = "Scope")]
+    pub per_node: bool,
     /// Count running processes, with all their threads and descendants
     #[arg(long = "pid", short = 'p', value_name = "PID,…", value_delimiter = ',', value_parser = parse_pid, conflicts_with = "program", help_heading = "Scope")]
     pub pids: Vec<i32>,
@@ -170,4 +182,18 @@ pub struct StatArgs {
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
+}
+
+impl StatArgs {
+    /// What rows and totals are about, if the user says so: by --by, or by the flags that perf-stat(1) has for it.
+    pub fn by(&self) -> Option<By> {
+        let flags = [
+            (self.per_core, By::Core),
+            (self.per_socket, By::Package),
+            (self.per_node, By::Node),
+            (self.all, By::Machine),
+        ];
+        let flag = flags.into_iter().find(|(given, _)| *given);
+        self.by.or(flag.map(|(_, by)| by))
+    }
 }

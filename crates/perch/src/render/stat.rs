@@ -374,48 +374,71 @@ pub fn repeated(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> String {
         "\n{} runs: mean, standard deviation, least and greatest\n\n",
         runs.len()
     );
-    let sums: Vec<Amounts> = runs.iter().map(|(run, _)| run.all()).collect();
-    let mut line = |name: &str, values: Vec<f64>| {
-        if values.len() < runs.len() || values.is_empty() {
+    for (name, spread) in spreads(wanted, runs) {
+        let Some(spread) = spread else {
             out += &format!("{name:<28}not counted in every run\n");
-            return;
-        }
-        let mean = Statistics::mean(&values);
-        let deviation = match values.len() {
-            1 => 0.0,
-            _ => Statistics::std_dev(&values),
+            continue;
         };
-        let relative = match mean {
+        let relative = match spread.mean {
             0.0 => 0.0,
-            mean => 100.0 * deviation / mean.abs(),
+            mean => 100.0 * spread.deviation / mean.abs(),
         };
-        let (least, greatest) = (Statistics::min(&values), Statistics::max(&values));
         out += &format!(
             "{name:<28}{:>10}  ±{relative:>5.1} %  {:>10} – {}\n",
-            short(mean),
-            short(least),
-            short(greatest)
+            short(spread.mean),
+            short(spread.least),
+            short(spread.greatest)
         );
+    }
+    out
+}
+
+/// How a sum differs from run to run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Its mean.
+    pub mean: f64,
+    /// Its standard deviation; 0 of a single run.
+    pub deviation: f64,
+    /// Its least value.
+    pub least: f64,
+    /// Its greatest value.
+    pub greatest: f64,
+}
+
+/// Times and counts of several runs, each with its spread; `None` if it was not counted in every run.
+pub fn spreads(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> Vec<(String, Option<Spread>)> {
+    let spread = |values: Vec<f64>| {
+        (values.len() == runs.len() && !values.is_empty()).then(|| Spread {
+            mean: Statistics::mean(&values),
+            deviation: match values.len() {
+                1 => 0.0,
+                _ => Statistics::std_dev(&values),
+            },
+            least: Statistics::min(&values),
+            greatest: Statistics::max(&values),
+        })
     };
+    let sums: Vec<Amounts> = runs.iter().map(|(run, _)| run.all()).collect();
     type Part = fn(&Usage) -> Duration;
     let parts: [(&str, Part); 3] = [
         ("elapsed time (s)", |usage| usage.elapsed),
         ("user time (s)", |usage| usage.user),
         ("system time (s)", |usage| usage.system),
     ];
+    let mut all = Vec::new();
     for (name, part) in parts {
         let known = runs.iter().filter_map(|(_, usage)| usage.as_ref());
-        line(name, known.map(|usage| part(usage).as_secs_f64()).collect());
+        let values = known.map(|usage| part(usage).as_secs_f64()).collect();
+        all.push((name.to_owned(), spread(values)));
     }
-    line(
-        "CPU time (s)",
-        sums.iter().map(|sum| sum.cpu_time as f64 / 1e9).collect(),
-    );
+    let cpu_times = sums.iter().map(|sum| sum.cpu_time as f64 / 1e9).collect();
+    all.push(("CPU time (s)".to_owned(), spread(cpu_times)));
     for event in &wanted.events {
         let values = sums
             .iter()
             .filter_map(|sum| sum.value(&event.alias)?.estimate(sum.covered));
-        line(&event.name, values.collect());
+        all.push((event.name.to_string(), spread(values.collect())));
     }
-    out
+    all
 }

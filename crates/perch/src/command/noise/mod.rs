@@ -54,6 +54,14 @@ pub fn noise(args: &NoiseArgs) -> Result<ExitCode> {
     if args.tracer == Some(NoiseTracer::Timerlat) && args.plot.is_some() {
         bail!("--plot draws interruptions, and timerlat measures none: leave one of them out");
     }
+    if let Some(path) = &args.plot
+        && path.extension().is_some_and(|of| of != "svg")
+    {
+        bail!(
+            "--plot {}: end the name in .svg: that is what it draws",
+            path.display()
+        );
+    }
     let plot = args.plot.as_deref().map(Output::open).transpose()?;
     // This thread and those that it creates leave the measured PUs alone where they can.
     let others = allowed.minus(&pus);

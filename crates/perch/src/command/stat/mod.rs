@@ -19,7 +19,7 @@ pub(super) use followed::attach;
 use modules::Chosen;
 use nix::sys::signal::Signal;
 use output::Printer;
-use perch_core::{Machine, MachineError, Observation, Wake, diagnostic::did_you_mean};
+use perch_core::{Machine, MachineError, Observation, Remark, Wake, diagnostic::did_you_mean};
 use perch_engine::{limiter::Limiter, recording::Recording, replay::RecordedMachine};
 use perch_linux::{
     LinuxMachine,
@@ -93,6 +93,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     let mut status = None;
     let mut heading = Heading::default();
     for run in 0..args.repeat {
+        printer.begin_run(run);
         if run > 0 {
             modules = Chosen::new(args, &catalogue, &derived)?;
         }
@@ -114,8 +115,13 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         let regions = Regions::make();
         let mut followed = Followed::begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
+        if !launches {
+            // Events of what runs already are opened at the first look: what happened before it is not counted.
+            say(machine.observe()?.remarks.iter());
+        }
         let end = drive(
             args,
+            Clock::Wall(Instant::now()),
             &mut machine,
             &mut collector,
             &mut printer,
@@ -203,10 +209,24 @@ struct End {
     took: Duration,
 }
 
+/// By which clock counting ends.
+#[derive(Debug, Clone, Copy)]
+enum Clock {
+    /// The user's, from this moment on.
+    Wall(Instant),
+    /// That of what is observed: a simulation's or a recording's time passes faster or more slowly.
+    Observed,
+}
+
+fn say<'a>(remarks: impl Iterator<Item = &'a Remark>) {
+    remarks.for_each(|remark| exit::say(&remark.text));
+}
+
 /// Observes interval after interval, and prints rows as they come. `each` is called before each interval, `seen` with what
 /// was observed, before it is counted.
 fn drive<M: Machine>(
     args: &StatArgs,
+    clock: Clock,
     machine: &mut M,
     collector: &mut Collector,
     printer: &mut Printer,
@@ -217,18 +237,18 @@ fn drive<M: Machine>(
         true => LOOK_AT_RECORDS,
         false => LOOK,
     });
-    let start = Instant::now();
     let mut limiter = Limiter::default();
     let mut samples = 0u64;
+    let mut took = Duration::ZERO;
     loop {
         each(machine);
-        let wake = machine.wait(interval)?;
+        let left = args.duration.map(|most| most.saturating_sub(took));
+        let shortest = Duration::from_millis(1);
+        let wake = machine.wait(left.map_or(interval, |left| interval.min(left.max(shortest))))?;
         let mut observation = machine.observe()?;
         seen(&mut observation);
         limiter.limit(observation.at, &mut observation.remarks);
-        for remark in &observation.remarks {
-            exit::say(&remark.text);
-        }
+        say(observation.remarks.iter());
         let rows = collector.take(&observation, &machine.topology());
         if args.interval.is_some() || printer.windows() {
             printer.rows(&rows);
@@ -237,7 +257,10 @@ fn drive<M: Machine>(
             true => rows.len() as u64,
             false => 1,
         };
-        let took = start.elapsed();
+        took = match clock {
+            Clock::Wall(start) => start.elapsed(),
+            Clock::Observed => Duration::from_nanos(collector.totals().interval),
+        };
         let end = |status, stopped, cut_short| End {
             status,
             stopped,
@@ -319,7 +342,7 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
 /// The series of a Parquet file that `perch stat` wrote.
 fn from_parquet(args: &StatArgs, file: &Path) -> Result<ExitCode> {
     let chosen = [
-        ("--by", args.by.is_some()),
+        ("--by", args.by().is_some()),
         ("-m", !args.metrics.is_empty()),
         ("-V", !args.virtuals.is_empty()),
         ("--complete-rounds", args.complete_rounds),
@@ -355,8 +378,16 @@ fn without_program<M: Machine>(
     mut printer: Printer,
     seen: impl FnMut(&mut Observation),
 ) -> Result<ExitCode> {
-    let mut end = drive(args, machine, &mut collector, &mut printer, |_| (), seen)?;
-    end.took = Duration::from_nanos(collector.totals().interval);
+    let clock = Clock::Observed;
+    let end = drive(
+        args,
+        clock,
+        machine,
+        &mut collector,
+        &mut printer,
+        |_| (),
+        seen,
+    )?;
     let heading = heading(args, &machine.counting(), &end, None);
     printer.totals(&heading, &collector, &Found::default());
     printer.complete(&heading);

@@ -37,6 +37,9 @@ pub struct Printer {
     wanted: Wanted,
     /// Whether rows are printed, so that totals follow them.
     rows: bool,
+    /// The run, from 1, where there are several (`--repeat`).
+    run: Option<u32>,
+    repeats: bool,
     begun: bool,
     /// Whether something could not be written, which was said by then.
     pub unwritten: bool,
@@ -81,6 +84,12 @@ impl Printer {
         let plot = Plot::new(args, rows)?;
         let trace = Trace::new(args, wanted, rows)?;
         let form = form(args)?;
+        if rows && args.repeat > 1 && matches!(form, Form::Csv | Form::Parquet) {
+            bail!(
+                "--repeat: rows of several runs cannot be told apart in CSV and Parquet: use --json, or leave out what \
+                 makes rows (-i, :every=)"
+            );
+        }
         let to = match (&args.output, launches) {
             (Some(path), _) if form == Form::Parquet => {
                 let now = || humantime::format_rfc3339(SystemTime::now()).to_string();
@@ -94,12 +103,19 @@ impl Printer {
             form,
             wanted: wanted.clone(),
             rows,
+            run: None,
+            repeats: args.repeat > 1,
             begun: false,
             unwritten: false,
             to,
             plot,
             trace,
         })
+    }
+
+    /// The next run begins: its number, from 0.
+    pub fn begin_run(&mut self, run: u32) {
+        self.run = self.repeats.then_some(run + 1);
     }
 
     /// Whether events make the rows, not the clock.
@@ -131,7 +147,7 @@ impl Printer {
         let text = match self.form {
             Form::Text | Form::Parquet => render::stat::rows(&self.wanted, rows, first),
             Form::Csv => export::csv(&self.wanted, rows, first)?,
-            Form::Json => export::json_rows(&self.wanted, rows)?,
+            Form::Json => export::json_rows(&self.wanted, rows, self.run)?,
         };
         self.print(&text)
     }
@@ -168,18 +184,20 @@ impl Printer {
                 export::csv(&self.wanted, &totals, first)?
                     + &regions::csv(&self.wanted, found, collector)?
             }
-            Form::Json => export::json_totals(&self.wanted, heading, collector, found)?,
+            Form::Json => export::json_totals(&self.wanted, heading, collector, found, self.run)?,
         };
         self.print(&text)
     }
 
-    /// Mean and spread over several runs; the other forms have the totals of each run.
+    /// Mean and spread over several runs; CSV and Parquet have the totals of each run only.
     pub fn repeated(&mut self, runs: &[(Totals, Option<Usage>)]) {
-        if self.form == Form::Text {
-            let text = render::stat::repeated(&self.wanted, runs);
-            let written = self.print(&text);
-            self.note(written);
-        }
+        let text = match self.form {
+            Form::Text => Ok(render::stat::repeated(&self.wanted, runs)),
+            Form::Json => export::json_repeated(&self.wanted, runs),
+            Form::Csv | Form::Parquet => return,
+        };
+        let written = text.and_then(|text| self.print(&text));
+        self.note(written);
     }
 
     /// Completes the files: nothing follows.

@@ -188,7 +188,7 @@ impl Wanted {
             && args.from.is_none()
             && args.sim.is_none();
         let by = args
-            .by
+            .by()
             .unwrap_or(if whole { By::Machine } else { By::Thread });
         Self {
             request: Request::default(),
@@ -274,7 +274,9 @@ impl Wanted {
             title: derived.title(),
             unit: derived.unit.clone(),
         });
+        // A share that events and samples can both tell has one column; samples take precedence.
         let given = self.given.iter().zip(&self.given_units);
+        let given = given.filter(|(name, _)| !self.of_profile.contains(name));
         let given = given.map(|(name, unit)| MetricColumn {
             name: MetricName::clone(name),
             title: titled(name, unit),

@@ -3,7 +3,7 @@
 use super::{
     Heading,
     fields::{cells_of, fields},
-    regions,
+    regions, spreads,
 };
 use crate::{
     command::stat::{
@@ -14,7 +14,7 @@ use crate::{
 };
 use anyhow::Result;
 use perch_linux::launch::Usage;
-use perch_stat::{Amounts, Collector, Event, Row, RowMetrics};
+use perch_stat::{Amounts, Collector, Event, Row, RowMetrics, Totals};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -111,11 +111,14 @@ pub(super) fn json_amounts(
     object
 }
 
-/// Rows, an object a line.
-pub fn json_rows(wanted: &Wanted, rows: &[Row]) -> Result<String> {
+/// Rows, an object a line; `run` numbers the run, where there are several.
+pub fn json_rows(wanted: &Wanted, rows: &[Row], run: Option<u32>) -> Result<String> {
     let mut out = String::new();
     for row in rows {
         let mut object = Map::new();
+        if let Some(run) = run {
+            object.insert("run".into(), run.into());
+        }
         object.insert("time_s".into(), json!(row.at as f64 / 1e9));
         object.insert("interval_s".into(), json!(row.interval as f64 / 1e9));
         object.insert("event".into(), event_name(row.event).into());
@@ -138,6 +141,7 @@ pub fn json_totals(
     heading: &Heading,
     collector: &Collector,
     found: &Found,
+    run: Option<u32>,
 ) -> Result<String> {
     let totals = collector.totals();
     let mut entities = Vec::new();
@@ -156,7 +160,7 @@ pub fn json_totals(
         let part = heading.usage.as_ref().map(part);
         part.map(|time| time.as_secs_f64())
     };
-    let object = json!({
+    let mut object = json!({
         "totals": entities,
         "all": json_amounts(wanted, &all, &of_all),
         "command": heading.title,
@@ -172,5 +176,26 @@ pub fn json_totals(
         "regions": regions::json(found, collector),
         "region_remarks": found.remarks,
     });
+    if let Some(run) = run {
+        object["run"] = run.into();
+    }
+    Ok(json_text(&serde_json::to_string(&object)?) + "\n")
+}
+
+/// Mean and spread of several runs, as one object in one line, behind those of the runs.
+pub fn json_repeated(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> Result<String> {
+    let spread = |(name, spread): (String, Option<super::Spread>)| {
+        let told = spread.map(|spread| {
+            json!({
+                "mean": spread.mean,
+                "standard_deviation": spread.deviation,
+                "least": spread.least,
+                "greatest": spread.greatest,
+            })
+        });
+        (name, told.unwrap_or(Value::Null))
+    };
+    let all: Map<String, Value> = spreads(wanted, runs).into_iter().map(spread).collect();
+    let object = json!({ "runs": runs.len(), "spread": all });
     Ok(json_text(&serde_json::to_string(&object)?) + "\n")
 }
