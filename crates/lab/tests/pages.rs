@@ -78,6 +78,11 @@ fn long_tables_are_those_of_this_simulator() {
             kept::fidelity(name, &docs().join("results")).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(kept.fingerprint, levels, "{name} is stale: `make fidelity`");
     }
+    let validated = std::fs::read_to_string(docs().join("validation.md")).unwrap();
+    assert!(
+        validated.contains(&format!("fingerprint `{levels}`")),
+        "docs/validation.md is stale: perch lab validate, and say \"fingerprint `{levels}`\""
+    );
     let tournament = fingerprint::of_tournament().unwrap();
     let text = std::fs::read_to_string(docs().join("tournament.md")).unwrap();
     let says = format!("fingerprint `{tournament}`");

@@ -560,8 +560,8 @@ mod tests {
             kinds: Vec::new(),
             pus: Vec::new(),
         };
-        let profile = perch_profile::Library::load(&[]).unwrap();
-        let profile = profile.choose("zen4").unwrap().clone();
+        let mut library = perch_profile::Library::load(&[]).unwrap();
+        let profile = library.choose("zen4").unwrap().clone();
         Collector::new(options, profile).take(&observation, &topology)
     }
 

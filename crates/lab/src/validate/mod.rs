@@ -82,16 +82,19 @@ enum Measure {
     Gain(u64),
 }
 
-/// Compares a machine with what was measured. Reports to `done` how many values are done, of how many.
+/// Compares a machine with what was measured, of that what has `only` in its name. Reports to `done` how many values are
+/// done, of how many.
 ///
 /// # Errors
 /// In words: a simulation that cannot go on, or whose caches do not settle.
 pub fn validate(
     machine: &Arc<MachineModel>,
     measurements: &Measurements,
+    only: &str,
     mut done: impl FnMut(usize, usize),
 ) -> Result<Vec<Row>, String> {
-    let wanted = wanted(measurements);
+    let mut wanted = wanted(measurements);
+    wanted.retain(|one| one.what.contains(only));
     let probe = Probe::new(machine);
     let count = wanted.len();
     let row = |at: usize| {

@@ -271,12 +271,15 @@ pub enum LabCommand {
     },
     /// Run microbenchmarks on simulated machines and print them beside measurements of the real processors
     #[command(
-        after_help = "Examples:\n  perch lab validate\n  perch lab validate amd-bulldozer --json"
+        after_help = "Examples:\n  perch lab validate\n  perch lab validate amd-bulldozer --json\n  perch lab validate smt2-zen --only load"
     )]
     Validate {
         /// Shipped machines [default: all of which there are measurements]
         #[arg(value_name = "MACHINE")]
         machines: Vec<String>,
+        /// Only values whose name has this text in it, such as load, independent, or reads
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -64,7 +64,11 @@ pub fn lab(args: &LabArgs) -> Result<ExitCode> {
             };
             fidelity(&wanted, *json)
         }
-        LabCommand::Validate { machines, json } => super::validate::command(machines, *json),
+        LabCommand::Validate {
+            machines,
+            only,
+            json,
+        } => super::validate::command(machines, only.as_deref(), *json),
     }
 }
 

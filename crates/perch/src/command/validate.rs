@@ -20,11 +20,12 @@ struct Validated {
     sources: Vec<Source>,
 }
 
-/// Compares machines with what was measured, and prints tables, or JSON. A miss is a result like any other.
+/// Compares machines with what was measured, where it has `only` in its name, and prints tables, or JSON. A miss is a result like any other.
 ///
 /// # Errors
 /// A machine of which nothing was measured, a simulation that cannot go on.
-pub fn command(machines: &[String], json: bool) -> Result<ExitCode> {
+pub fn command(machines: &[String], only: Option<&str>, json: bool) -> Result<ExitCode> {
+    let only = only.unwrap_or_default();
     let known = Measurements::machines();
     let machines: Vec<&str> = match machines {
         [] => known.clone(),
@@ -42,15 +43,19 @@ pub fn command(machines: &[String], json: bool) -> Result<ExitCode> {
         };
         let machine = Arc::new(config::find_machine(name)?);
         let mut bar = None;
-        let rows = validate(&machine, &measurements, |done, count| {
+        let rows = validate(&machine, &measurements, only, |done, count| {
             let bar = bar.get_or_insert_with(|| Bar::new(true, count as u64));
             bar.says(name);
             bar.is_at(done as u64);
         });
         drop(bar);
+        let rows = rows.map_err(anyhow::Error::msg)?;
+        if rows.is_empty() {
+            bail!("--only {only}: nothing that was measured of {name} has that in its name");
+        }
         all.push(Validated {
             machine: machine.name.clone(),
-            rows: rows.map_err(anyhow::Error::msg)?,
+            rows,
             sources: measurements.sources,
         });
     }
