@@ -254,9 +254,10 @@ fn check_trace(text: &str) -> BTreeMap<String, usize> {
             "X" => {
                 let end = at + number("dur");
                 let around = open.entry(thread).or_default();
-                around.retain(|end| *end > at);
                 // A thousandth of a nanosecond: times are sums of floating-point numbers.
-                let inside = around.last().is_none_or(|last| end <= last + 1e-6);
+                const NOTHING: f64 = 1e-6;
+                around.retain(|end| *end > at + NOTHING);
+                let inside = around.last().is_none_or(|last| end <= last + NOTHING);
                 assert!(inside, "neither in nor behind the slice before: {event}");
                 around.push(end);
             }
