@@ -45,7 +45,7 @@ fn ping_pong(time: Duration) {
     other.join().unwrap();
 }
 
-/// Until this thread has had so much CPU time, however busy the machine is.
+/// Computes until this thread has used so much CPU time, however busy the machine is.
 fn compute_for(cpu: Duration) {
     let clock = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let ran = || Duration::try_from(clock()).unwrap();
@@ -182,8 +182,7 @@ fn a_calm_program_s_threads_are_known_with_their_creators_and_sampled_soon() {
         origin.map(|origin| origin.from),
         Some(Source::Thread(creator))
     );
-    // It is sampled from a look on that comes long before the end of its second period; samples are reported once there
-    // are enough of them.
+    // Samples are reported once there are enough of them: well before it has used the 1.5 s of CPU time that it runs for.
     let mut ran = 0;
     let of_child = seen.iter().flat_map(|(seen, _)| &seen.threads);
     let first = of_child

@@ -1,4 +1,5 @@
-//! First threads of processes in which another thread called execve(2): they have its mask, and its number is gone.
+//! Processes in which a thread other than the first called execve(2). Their first thread then has the caller's mask, and
+//! the caller's own TID no longer exists.
 
 use super::{
     EXEC_LOOKS, Restoring,

@@ -185,7 +185,7 @@ pub struct StatArgs {
 }
 
 impl StatArgs {
-    /// What rows and totals are about, if the user says so: by --by, or by the flags that perf-stat(1) has for it.
+    /// What rows and totals are about, if a flag gives it: --by, or one of perf-stat(1)'s flags.
     pub fn by(&self) -> Option<By> {
         let flags = [
             (self.per_core, By::Core),

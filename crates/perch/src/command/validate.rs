@@ -20,7 +20,8 @@ struct Validated {
     sources: Vec<Source>,
 }
 
-/// Compares machines with what was measured, where it has `only` in its name, and prints tables, or JSON. A miss is a result like any other.
+/// Compares machines with what was measured, and prints tables, or JSON. A miss is a result like any other. `only` leaves
+/// the values that have this text in their names.
 ///
 /// # Errors
 /// A machine of which nothing was measured, a simulation that cannot go on.

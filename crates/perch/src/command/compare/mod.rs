@@ -161,7 +161,7 @@ impl<'a> Series<'a> {
         Ok(())
     }
 
-    /// An error if the user has asked to stop; it is told with what is complete by then.
+    /// An error if the user has asked to stop. [`stopped_after`] makes the message.
     fn heed(&mut self) -> Result<()> {
         match self.meter.heed() {
             Some(_) => bail!("stopped"),

@@ -93,7 +93,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     let mut status = None;
     let mut heading = Heading::default();
     for run in 0..args.repeat {
-        printer.begin_run(run);
+        printer.begin_run((args.repeat > 1).then_some(run + 1));
         if run > 0 {
             modules = Chosen::new(args, &catalogue, &derived)?;
         }

@@ -39,7 +39,6 @@ pub struct Printer {
     rows: bool,
     /// The run, from 1, where there are several (`--repeat`).
     run: Option<u32>,
-    repeats: bool,
     begun: bool,
     /// Whether something could not be written, which was said by then.
     pub unwritten: bool,
@@ -104,7 +103,6 @@ impl Printer {
             wanted: wanted.clone(),
             rows,
             run: None,
-            repeats: args.repeat > 1,
             begun: false,
             unwritten: false,
             to,
@@ -113,9 +111,9 @@ impl Printer {
         })
     }
 
-    /// The next run begins: its number, from 0.
-    pub fn begin_run(&mut self, run: u32) {
-        self.run = self.repeats.then_some(run + 1);
+    /// A run begins: its number, from 1, if there are several.
+    pub fn begin_run(&mut self, run: Option<u32>) {
+        self.run = run;
     }
 
     /// Whether events make the rows, not the clock.
