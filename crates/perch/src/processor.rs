@@ -17,16 +17,20 @@ pub struct Chosen {
 /// The shipped profiles and the user's.
 ///
 /// # Errors
-/// A user's profile with a mistake.
+/// A user's profile with a mistake; a folder that `PERCH_PROFILES` names and that cannot be read.
 pub fn library() -> Result<Library> {
-    let asked = std::env::var_os("PERCH_PROFILES");
+    let asked = std::env::var_os("PERCH_PROFILES").filter(|value| !value.is_empty());
     let mut dirs = user_dirs(asked.as_deref(), user_folder().as_deref());
-    if asked.is_none() {
-        // The user did not ask for it: HOME may be another user's, as under sudo or setpriv.
-        let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
-        dirs.retain(|dir| !std::fs::read_dir(dir).is_err_and(refused));
-    }
-    Ok(Library::load(&dirs)?)
+    let Some(asked) = asked else {
+        // Most users have no profiles of their own, and HOME may be another user's, as under sudo or setpriv.
+        let unused = |error: std::io::Error| {
+            use std::io::ErrorKind::{NotFound, PermissionDenied};
+            matches!(error.kind(), NotFound | PermissionDenied)
+        };
+        dirs.retain(|dir| !std::fs::read_dir(dir).is_err_and(unused));
+        return Ok(Library::load(&dirs)?);
+    };
+    Library::load(&dirs).with_context(|| format!("PERCH_PROFILES={}", asked.to_string_lossy()))
 }
 
 /// The profile that was asked for, else the one that fits the machine.

@@ -42,10 +42,11 @@ impl Library {
     }
 
     /// The shipped profiles and those of these directories (`*.toml`). A later profile takes the place of an earlier
-    /// one of the same name. A directory that does not exist holds none.
+    /// one of the same name.
     ///
     /// # Errors
-    /// A directory or file that cannot be read, a profile with an error, two of one name in one directory.
+    /// A directory or file that cannot be read or does not exist, a profile with an error, two of one name in one
+    /// directory.
     pub fn load(user_dirs: &[PathBuf]) -> Result<Self, LibraryError> {
         let mut library = Self::embedded();
         for directory in user_dirs {
@@ -121,7 +122,7 @@ impl Library {
 }
 
 /// Where a user's profiles are: `$PERCH_PROFILES` (directories separated by colons), else `profiles` in the directory of
-/// perch's settings. The caller brings both.
+/// perch's settings, which need not exist. The caller brings both.
 pub fn user_dirs(perch_profiles: Option<&OsStr>, settings: Option<&Path>) -> Vec<PathBuf> {
     if let Some(directories) = perch_profiles.filter(|value| !value.is_empty()) {
         return std::env::split_paths(directories)
@@ -142,12 +143,8 @@ fn toml_files(directory: &Path) -> Result<Vec<PathBuf>, LibraryError> {
         path: directory.to_owned(),
         error,
     };
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(io)?,
-    };
     let mut files = Vec::new();
-    for entry in entries {
+    for entry in fs::read_dir(directory).map_err(io)? {
         let path = entry.map_err(io)?.path();
         if is_toml(&path) {
             files.push(path);

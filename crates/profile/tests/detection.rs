@@ -168,8 +168,7 @@ fn a_users_profile_takes_the_shipped_ones_place() {
         &shipped.replace("name = \"zen4\"", "name = \"mine\""),
     );
     write(directory.path(), "README", "no profile");
-    let library =
-        Library::load(&[directory.path().to_owned(), PathBuf::from("/nonexistent")]).unwrap();
+    let library = Library::load(&[directory.path().to_owned()]).unwrap();
     assert!(library.find("zen4").unwrap().title.starts_with("My AMD"));
     assert_eq!(library.list().len(), Library::embedded().list().len() + 1);
     // Both fit equally well; the user's come last and win.
@@ -200,6 +199,10 @@ fn a_broken_or_doubled_profile_of_the_user_is_an_error_with_its_path() {
         error.contains("again.toml") && error.contains("broken.toml"),
         "{error}"
     );
+    let error = Library::load(&[directory.path().join("elsewhere")])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("elsewhere: cannot be read"), "{error}");
 }
 
 #[test]
