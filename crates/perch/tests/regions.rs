@@ -6,7 +6,9 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread::sleep,
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -219,6 +221,36 @@ fn a_killed_program_leaves_its_regions() {
         totals["regions"][0]["calls"].as_u64() > Some(0),
         "{totals:#}"
     );
+}
+
+#[test]
+fn what_a_killed_perch_leaves_is_removed_by_the_next_one() {
+    let bench = Bench::new();
+    let another = || bench.stat(&["-e", "page-faults"], Path::new("/bin/true"));
+    let started = bench.path("started");
+    // Its input ends with this test.
+    let program = bench.script(&format!("echo >{}; exec cat", started.display()));
+    let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"))
+        .args(["stat", "-e", "page-faults", "--"])
+        .arg(program)
+        .env("PERCH_STATE_DIR", bench.folder.path())
+        .env("TMPDIR", bench.folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !started.exists() {
+        assert!(perch.try_wait().unwrap().is_none(), "perch stat has ended");
+        sleep(Duration::from_millis(10));
+    }
+    another();
+    assert_eq!(bench.left(), 1, "one that is in use");
+    perch.kill().unwrap();
+    perch.wait().unwrap();
+    assert_eq!(bench.left(), 1);
+    another();
+    assert_eq!(bench.left(), 0);
 }
 
 /// What programs leave is not believed.

@@ -4,12 +4,27 @@ use super::wanted::{EventColumn, Wanted};
 use crate::args::StatArgs;
 use perch_regions::{Merged, Report, folder, merge};
 use perch_stat::{ACCOUNTED, Collector, Readings};
-use std::{collections::BTreeSet, ffi::OsString, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+    sync::Arc,
+};
 use tempfile::TempDir;
+
+/// How the names of folders for reports begin.
+const PREFIX: &str = "perch-regions-";
 
 /// A folder for the reports of one run.
 pub struct Regions {
-    folder: Option<TempDir>,
+    folder: Option<Folder>,
+}
+
+/// A folder that is removed in the end. It is locked until then: one that is not locked was left by a perch that was killed.
+struct Folder {
+    folder: TempDir,
+    _lock: File,
 }
 
 /// The regions of one run.
@@ -26,10 +41,11 @@ pub struct Found {
 }
 
 impl Regions {
-    /// Makes the folder. Without one, regions are not shown.
+    /// Makes the folder, and removes those that were left behind. Without one, regions are not shown.
     pub fn make() -> Self {
+        Folder::remove_leftovers();
         Self {
-            folder: TempDir::with_prefix("perch-regions-").ok(),
+            folder: Folder::make(),
         }
     }
 
@@ -53,7 +69,7 @@ impl Regions {
         };
         let mut variables = vec![(
             OsString::from(folder::VARIABLE),
-            folder.path().as_os_str().to_owned(),
+            folder.folder.path().as_os_str().to_owned(),
         )];
         let texts = [
             ("PERCH_REGION_EVENTS", args.events.join(";")),
@@ -75,7 +91,7 @@ impl Regions {
         let Some(folder) = &self.folder else {
             return Found::default();
         };
-        let reports = match folder::read(folder.path()) {
+        let reports = match folder::read(folder.folder.path()) {
             Ok(found) => found,
             Err(error) => folder::Found {
                 problems: vec![format!("regions cannot be read: {error}")],
@@ -97,6 +113,42 @@ impl Regions {
             columns: Some(columns),
             regions,
             remarks,
+        }
+    }
+}
+
+impl Folder {
+    fn make() -> Option<Self> {
+        // Another perch may take a folder that is not yet locked for one that was left behind.
+        (0..3).find_map(|_| {
+            let folder = TempDir::with_prefix(PREFIX).ok()?;
+            let lock = File::open(folder.path()).ok()?;
+            lock.lock().ok()?;
+            folder.path().exists().then_some(Self {
+                folder,
+                _lock: lock,
+            })
+        })
+    }
+
+    /// Removes this user's folders that no perch holds.
+    fn remove_leftovers() {
+        let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
+            return;
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
+        for entry in entries.flatten().filter(named) {
+            let is_own = |found: &fs::Metadata| found.is_dir() && found.uid() == own;
+            if !entry.metadata().is_ok_and(|found| is_own(&found)) {
+                continue;
+            }
+            let path = entry.path();
+            if let Ok(lock) = File::open(&path)
+                && lock.try_lock().is_ok()
+            {
+                let _ = fs::remove_dir_all(&path);
+            }
         }
     }
 }
