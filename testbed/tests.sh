@@ -10,17 +10,14 @@ $cargo test --workspace --no-run && $cargo test --workspace --test guests --no-r
 PERCH_TEST_QUEUE=$(mktemp -d) || exit
 export PERCH_TEST_QUEUE
 trap 'rm -rf "$PERCH_TEST_QUEUE"' EXIT
-slots=${PERCH_TEST_JOBS:-3}
-for slot in $(seq "$slots"); do : >"$PERCH_TEST_QUEUE/$slot.slot"; done
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
-runner=CARGO_TARGET_${host}_RUNNER
-
-env "$runner=sh $here/queue.sh" "$cargo" test --workspace --no-fail-fast
+env "CARGO_TARGET_${host}_RUNNER=sh $here/queue.sh" "$cargo" test --workspace --no-fail-fast
 status=$?
-for slot in "$PERCH_TEST_QUEUE"/*.slot; do flock "$slot" true; done
+# The one that takes longest, the short form of the torture, comes first.
+printf '%s\n' "$PERCH_TEST_QUEUE"/*-quick-*.job "$PERCH_TEST_QUEUE"/*.job | awk '!seen[$0]++' |
+  xargs -P "${PERCH_TEST_JOBS:-3}" -n 1 sh "$here/job.sh" || status=1
 "$cargo" test --workspace --test guests || status=$?
 if failed=$(cat "$PERCH_TEST_QUEUE"/*.failed 2>/dev/null); then
   printf '\nfailed:\n%s\n' "$failed"
-  status=1
 fi
 exit $status

@@ -24,8 +24,10 @@ fn perf_events() -> usize {
         .count()
 }
 
-/// Passes a byte between two threads on one PU, so that each pass is a switch.
+/// Passes a byte between two threads on one PU, so that each pass is a switch; first of all there, if permitted, as a busy
+/// machine leaves others too few switches.
 fn ping_pong(time: Duration) {
+    let _ = rustix::process::nice(-20);
     let mut one_pu = rustix::thread::CpuSet::new();
     one_pu.set(rustix::thread::sched_getcpu());
     rustix::thread::sched_setaffinity(None, &one_pu).unwrap();
@@ -129,18 +131,23 @@ fn a_thread_that_switches_very_often_has_no_event() {
     let _alone = alone();
     let before = perf_events();
     for role in ["ping-pong", "late ping-pong"] {
-        let Some(mut machine) = machine(&actor(role)) else {
-            return skip!(Perf, "threads cannot be sampled");
-        };
-        let seen = run(&mut machine);
         let fast = |thread: &ThreadSample| {
             thread.switches.unwrap_or(0) as f64 / thread.interval as f64 * 1e9 > 20_000.0
         };
-        let first = seen
-            .iter()
-            .position(|(seen, _)| seen.threads.iter().any(fast));
-        let Some(first) = first else {
+        let is_fast = |(seen, _): &(Observation, usize)| seen.threads.iter().any(fast);
+        let mut tries = (0..5).map(|_| Some(run(&mut machine(&actor(role))?)));
+        let first = |seen: Option<Vec<_>>| match seen {
+            None => Some(None),
+            Some(seen) => seen
+                .iter()
+                .position(is_fast)
+                .map(|first| Some((seen, first))),
+        };
+        let Some(found) = tries.find_map(first) else {
             return skip!(Perf, "the machine is too busy for 20,000 switches a second");
+        };
+        let Some((seen, first)) = found else {
+            return skip!(Perf, "threads cannot be sampled");
         };
         // From the end of the period on in which it first switched so often there are no events but those by which
         // threads are sampled, one each at most; one that tells of new threads is needed for each thread and PU.

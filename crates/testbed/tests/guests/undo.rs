@@ -118,34 +118,39 @@ killall guest-load
 ";
 
 #[test]
-fn masks_come_back_after_kill_and_after_stop() {
+fn masks_come_back_after_kill() {
     if vm_tests_skipped() {
         return skip!(Vm, "PERCH_SKIP_VM=1");
     }
-    let runs = tell(&guest(Topology::Smt2), &[KILLED, STOPPED, DAEMONS].concat());
-    let [killed, stopped, daemons] = &runs[..] else {
+    let runs = tell(&guest(Topology::Smt2), KILLED);
+    let [killed] = &runs[..] else {
         panic!("{runs:?}")
     };
-
     assert_eq!(killed.ended["perch"], 128 + 9);
     assert_every_kind(killed);
     assert_eq!(killed.lines.len(), 16);
+    let first = killed.look("bound");
+    let is_bound = |task: &&perch_testbed::look::Task| task.allowed != ALL;
     assert!(
-        killed
-            .look("bound")
-            .tasks
-            .iter()
-            .filter(|t| t.allowed != ALL)
-            .count()
-            >= 8,
-        "{:?}",
-        killed.look("bound")
+        first.tasks.iter().filter(is_bound).count() >= 8,
+        "{first:?}"
     );
     // The masks outlive perch and are handed on: else there would be nothing to put right.
     assert!(bound(killed, "killed") >= 10, "{:?}", killed.look("killed"));
     assert_eq!((killed.ended["restore"], killed.ended["again"]), (0, 0));
     killed.assert_allowed("restored", ALL);
     killed.assert_allowed("again", ALL);
+}
+
+#[test]
+fn masks_come_back_after_stop() {
+    if vm_tests_skipped() {
+        return skip!(Vm, "PERCH_SKIP_VM=1");
+    }
+    let runs = tell(&guest(Topology::Smt2), &[STOPPED, DAEMONS].concat());
+    let [stopped, daemons] = &runs[..] else {
+        panic!("{runs:?}")
+    };
 
     // Whoever starts a daemon is bound; perch itself lets the idle go that it has found.
     let bound = daemons.look("bound").tasks.iter();
@@ -164,15 +169,8 @@ fn masks_come_back_after_kill_and_after_stop() {
         let task = stopped.task(stopped.look(look), i32::try_from(placed).unwrap());
         assert_eq!(task.allowed, "5", "somebody else's thread in look {look}");
     }
-    assert!(
-        stopped
-            .look("bound")
-            .tasks
-            .iter()
-            .filter(|t| t.allowed != ALL)
-            .count()
-            >= 8
-    );
+    let bound = stopped.look("bound").tasks.iter();
+    assert!(bound.filter(|task| task.allowed != ALL).count() >= 8);
     let restored = stopped.look("restored");
     for line in &stopped.lines {
         // What the placed thread started was placed with it.
