@@ -506,8 +506,7 @@ fn help_man_and_completions_come_from_one_source() {
         assert_eq!(code(&output), 0);
         assert!(stdout(&output).contains("perch"));
     }
-    let pages = perch.folder.path().join("man");
-    std::fs::create_dir(&pages).unwrap();
+    let pages = perch.folder.path().join("share/man/man1");
     assert_eq!(code(&perch.run(&["man", pages.to_str().unwrap()])), 0);
     let page = std::fs::read_to_string(pages.join("perch-run.1")).unwrap();
     let version = concat!("perch ", env!("CARGO_PKG_VERSION"));
@@ -538,6 +537,26 @@ fn what_the_environment_says_of_taking_over_is_yes_or_no() {
     assert!(stdout(&with("0", &["config"])).contains("take-over = false"));
     assert_eq!(code(&with("foo", &["run", "--", "true"])), 2);
     assert_eq!(code(&with("foo", &["config"])), 2);
+}
+
+#[test]
+fn folders_of_profiles_that_are_named_must_be_there() {
+    let perch = Perch::new();
+    let with = |folders: &str| {
+        let mut command = perch.command(&["profiles"]);
+        command.env("PERCH_PROFILES", folders).output().unwrap()
+    };
+    let here = perch.folder.path().display().to_string();
+    for folders in ["", &here] {
+        assert_eq!(code(&with(folders)), 0, "{folders}");
+    }
+    let refused = with(&format!("{here}:/nonexistent"));
+    assert_eq!(code(&refused), 125);
+    let told = stderr(&refused);
+    assert!(
+        told.contains("PERCH_PROFILES=") && told.contains("/nonexistent: cannot be read: No such"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -740,3 +740,27 @@ fn weights_and_the_operating_system_s_work_are_simulated() {
         .contains("--weight")
     );
 }
+
+/// Files are tried before hours of simulation, and one that is stopped leaves none that was not there.
+#[test]
+fn files_are_tried_first_and_left_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (
+        folder.path().join("old.pins"),
+        folder.path().join("new.svg"),
+    );
+    std::fs::write(&old, "*=0\n").unwrap();
+    let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"));
+    perch
+        .args([
+            "sim", "-m", "smt2-zen", "-w", "fp-int-8", "-p", "best", "-t", "10s",
+        ])
+        .arg("--pins")
+        .arg(&old)
+        .arg("--placement")
+        .arg(&new);
+    let refused = perch.arg("--timeline").arg("/nonexistent/t.svg").output();
+    assert!(!refused.unwrap().status.success());
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "*=0\n");
+    assert!(!new.exists());
+}

@@ -18,7 +18,7 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes all manual pages to a folder, or prints the main one.
+/// Writes all manual pages to a folder, which is made if it is not there, or prints the main one.
 ///
 /// # Errors
 /// A folder that cannot be written.
@@ -26,7 +26,11 @@ pub fn man(directory: Option<&Path>) -> Result<ExitCode> {
     let mut perch = Args::command().disable_help_subcommand(true);
     perch.build();
     match directory {
-        Some(directory) => write(&perch, &perch, directory)?,
+        Some(directory) => {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("{}: cannot be made", directory.display()))?;
+            write(&perch, &perch, directory)?;
+        }
         None => super::print(&page::page(&perch, &perch)?)?,
     }
     Ok(ExitCode::SUCCESS)

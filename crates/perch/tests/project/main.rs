@@ -1,6 +1,7 @@
 //! What maintainers and packagers rely on: documents that are true, manual pages, a package.
 
 mod architecture;
+mod commands;
 mod extending;
 mod manual;
 mod metadata;

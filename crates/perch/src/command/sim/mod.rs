@@ -267,9 +267,15 @@ fn roughly(seconds: f64) -> String {
 
 /// Before hours of simulation, not after.
 fn can_be_written(file: &Path) -> Result<()> {
+    let cannot = || format!("{}: cannot be written", file.display());
+    let is_new = file.symlink_metadata().is_err();
     let mut options = OpenOptions::new();
     let opened = options.create(true).append(true).open(file);
-    opened.with_context(|| format!("{}: cannot be written", file.display()))?;
+    opened.with_context(cannot)?;
+    // One that is stopped leaves no empty file.
+    if is_new {
+        std::fs::remove_file(file).with_context(cannot)?;
+    }
     Ok(())
 }
 
