@@ -1,12 +1,13 @@
 //! perch's own cost beside `perf stat`'s, measured in one run: steady cost with 200 and 2,000 threads, time to attach,
-//! counting a row for each thread, what a live view costs beside top(1), how much sampling slows its victim, and what a region costs a program that counts
-//! itself.
+//! counting a row for each thread or for so many events, what a live view costs beside top(1), how much sampling slows its
+//! victim, and what a region costs a program that counts itself.
 //!
 //! Every comparison is made in alternating pairs, and medians with quartiles are told: single timings on a shared
 //! machine mean little.
 
 pub mod cost;
 pub mod counting;
+pub mod records;
 pub mod regions;
 pub mod slowdown;
 pub mod spread;
@@ -61,6 +62,8 @@ pub struct Results {
     pub cost: Vec<cost::Cost>,
     /// What counting costs, one entry a number of threads and interval.
     pub counting: Vec<counting::Counting>,
+    /// What a record of event-based sampling costs.
+    pub records: Option<records::Records>,
     /// What a live view costs, one entry a number of threads.
     pub top: Vec<top::Top>,
     /// What the victim loses.
@@ -157,6 +160,10 @@ fn measure_counting(
             results.counting.push(counting);
         }
     }
+    say(&"\nA row for so many events of a thread (median, quartiles)");
+    let records = records::measure(perch, args.pairs)?;
+    say(&records);
+    results.records = Some(records);
     Ok(())
 }
 

@@ -59,6 +59,19 @@ impl Tool {
         Self::start(&mut tool)
     }
 
+    /// `perch stat` with a record for so many context switches of a thread.
+    ///
+    /// # Errors
+    /// A perch that cannot be started.
+    pub fn perch_records(perch: &Path, pid: u32, every: u64) -> Result<Self> {
+        let mut tool = command(perch, false);
+        tool.args(["stat", "-e"])
+            .arg(format!("context-switches:every={every}"))
+            .arg("-p")
+            .arg(pid.to_string());
+        Self::start(&mut tool)
+    }
+
     fn start(command: &mut std::process::Command) -> Result<Self> {
         let child = command
             .stdin(Stdio::null())

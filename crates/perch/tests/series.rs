@@ -1,5 +1,6 @@
 //! What `perch stat` makes of series besides text: pictures, traces, Parquet, and what the program took.
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -348,6 +349,21 @@ fn parquet_has_what_csv_has() {
         back
     );
     assert!(stat.read("b.svg").contains("rate per second"));
+    // The totals of rows are in the metadata.
+    let file = fs::File::open(stat.path("a.parquet")).unwrap();
+    let file = SerializedFileReader::new(file).unwrap();
+    let mut pairs = file
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .unwrap()
+        .iter();
+    let totals = pairs.find(|pair| pair.key == "perch.totals").unwrap();
+    let totals: Value = serde_json::from_str(totals.value.as_deref().unwrap()).unwrap();
+    let json = stat.told(&[&args[..], &["--json"]].concat());
+    let expected: Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    assert!(totals["all"]["counts"].is_object(), "{totals:#}");
+    assert_eq!(totals["all"], expected["all"]);
     let refused = stat.run(&["--from", "a.parquet", "--by", "process"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--by"));
 }

@@ -224,8 +224,15 @@ impl Encoder {
         if let Some(code) = self.tracepoints.code(name)? {
             return Ok(encoded(code, modifier));
         }
-        let code = self.pfm()?.encode(name)?;
-        Ok(encoded(code, modifier))
+        let code = self.pfm()?.encode(name);
+        if code.is_err() && self.tracepoints.may_lack(name) {
+            return Err(
+                "a tracepoint cannot be looked up while tracefs is not mounted: \
+                 `mount -t tracefs nodev /sys/kernel/tracing` (as root)"
+                    .into(),
+            );
+        }
+        Ok(encoded(code?, modifier))
     }
 }
 

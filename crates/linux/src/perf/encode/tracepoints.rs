@@ -48,6 +48,13 @@ impl Tracepoints {
         Ok(Some(Code { kind, config }))
     }
 
+    /// Whether a name that nobody knows may be that of a tracepoint, of which none can be looked up: tracefs is not mounted.
+    pub(super) fn may_lack(&self, name: &str) -> bool {
+        let is_of_kernel = |part: &str| plain(part) && !part.contains(|c: char| c.is_uppercase());
+        let parts = name.split_once(':');
+        parts.is_some_and(|(a, b)| is_of_kernel(a) && is_of_kernel(b)) && !self.events.is_dir()
+    }
+
     /// All of them, in alphabetical order; none where tracefs is not mounted or not readable.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
@@ -95,5 +102,11 @@ mod tests {
             tracepoints.names(),
             ["sched:sched_switch", "sched:sched_wakeup"]
         );
+        assert!(!tracepoints.may_lack("sched:gone"));
+        let unmounted = Tracepoints::new(&sysfs.path().join("elsewhere"));
+        assert!(unmounted.may_lack("sched:sched_switch"));
+        for other in ["INST_RETIRED:ANY", "zen3::CYCLES", "cycles", "cycles:"] {
+            assert!(!unmounted.may_lack(other), "{other}");
+        }
     }
 }

@@ -34,6 +34,7 @@ use perch_profile::Profile;
 use perch_stat::{Collector, Totals};
 use regions::{Found, Regions};
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     path::Path,
     process::ExitCode,
@@ -298,7 +299,9 @@ pub(super) fn title(program: &[OsString], pids: &[i32]) -> Option<String> {
         let words: Vec<_> = program.iter().map(|word| word.to_string_lossy()).collect();
         return Some(words.join(" "));
     }
-    let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+    let mut seen = BTreeSet::new();
+    let each = pids.iter().filter(|pid| seen.insert(**pid));
+    let pids: Vec<String> = each.map(ToString::to_string).collect();
     (!pids.is_empty()).then(|| format!("PID {}", pids.join(", ")))
 }
 

@@ -150,7 +150,8 @@ impl Printer {
         self.print(&text)
     }
 
-    /// What a run came to, and the program's regions. CSV and Parquet have the totals only where they have no rows.
+    /// What a run came to, and the program's regions. CSV has the totals only where it has no rows; then Parquet has them
+    /// in its metadata.
     pub fn totals(&mut self, heading: &Heading, collector: &Collector, found: &Found) {
         let written = self.try_totals(heading, collector, found);
         self.note(written);
@@ -167,6 +168,10 @@ impl Printer {
             false => export::total_rows(collector),
         };
         if let To::Parquet(writer) = &mut self.to {
+            if self.rows {
+                let line = export::json_totals(&self.wanted, heading, collector, found, self.run)?;
+                writer.tell("perch.totals", line.trim_end());
+            }
             let totals = totals.iter().map(|row| cells_of(&self.wanted, row));
             let regions = regions::rows(&self.wanted, found, collector);
             let mut rows = totals.chain(regions);
