@@ -88,6 +88,24 @@ fn the_operating_system_s_threads_have_their_masks_back_when_no_policy_asks_for_
     assert_eq!((now(), journals()), ((all.clone(), all), 0));
 }
 
+/// A dry run tells what it would do, however short the program is.
+#[test]
+fn a_dry_run_decides_once_at_least() {
+    let (kernel, all) = kernel(2);
+    kernel.write().unwrap().spawn(None, &all, 0.5);
+    kernel.write().unwrap().spawn_in(1, None, &all, 0.5);
+    let machine = Scripted::new(&kernel, 2, steps(10));
+    let mut session = Session::new(machine, options(Apart, Acting::DryRun(None))).unwrap();
+    session.begin();
+    let mut last = || {
+        session.machine().wait(Duration::from_millis(1)).unwrap();
+        let observation = session.machine().observe().unwrap();
+        session.step(observation, true).moves.len()
+    };
+    assert_eq!((last(), last()), (2, 0));
+    assert!(masks(&kernel).values().all(|mask| *mask == all));
+}
+
 #[test]
 fn a_system_that_keeps_starting_processes_is_not_looked_at_again_and_again() {
     let (kernel, all) = kernel(2);

@@ -281,16 +281,18 @@ impl<M: Machine> Session<M> {
     }
 
     /// Takes in one observation, which was made after the last [`Session::obey`], decides if a period is over, and makes the
-    /// changes. The `last` observation of a session decides nothing.
+    /// changes. The `last` observation of a session decides nothing, but for a dry run that has not yet told what it would do
+    /// to the operating system's work.
     pub fn step(&mut self, mut observation: Observation, last: bool) -> Arc<Period> {
         let mut remarks = std::mem::take(&mut self.remarks);
         remarks.extend(observation.remarks.iter().cloned());
         self.take_in(&mut observation, &mut remarks);
         let observation = Arc::new(observation);
         let snapshot = Arc::new(self.control.tick(&observation, &mut remarks));
-        let mut decision = match last || self.paused {
-            true => None,
-            false => self.decide(&observation, &snapshot, &mut remarks),
+        let decides = !self.paused && (!last || self.owes_a_list());
+        let mut decision = match decides {
+            true => self.decide(&observation, &snapshot, &mut remarks),
+            false => None,
         };
         let changed = match &mut decision {
             Some(decision) => self.act(decision, &snapshot, &mut remarks),
@@ -383,10 +385,17 @@ impl<M: Machine> Session<M> {
         }
     }
 
+    /// Whether this is a dry run of a policy for the operating system's work that was not yet asked: users want to know what
+    /// it would move, however short the program is.
+    fn owes_a_list(&self) -> bool {
+        self.reconciler.is_none() && self.wants.system && self.decided == 0
+    }
+
     /// Whether a period is over; where observations come a little early, with the one that is nearest.
     fn is_due(&self, at: u64) -> bool {
         let since = u128::from(at.saturating_sub(self.decided));
         self.ramp.was_short()
+            || self.owes_a_list()
             || self.interval >= self.period
             || since + self.interval.as_nanos() / 2 >= self.period.as_nanos()
     }
