@@ -352,7 +352,10 @@ fn every_command_line_of_the_documents_and_of_help_runs() {
     let mut run = 0;
     let mut unused: Vec<&str> = NOT_RUN.iter().map(|(part, _)| *part).collect();
     for line in &lines {
-        if let Some((part, _)) = NOT_RUN.iter().find(|(part, _)| line.command.contains(part)) {
+        let of_line = |(part, _): &&(&str, &str)| {
+            line.command.contains(part) && !line.command.contains("--dry-run")
+        };
+        if let Some((part, _)) = NOT_RUN.iter().find(of_line) {
             unused.retain(|other| other != part);
             continue;
         }
