@@ -45,6 +45,8 @@ pub mod names {
     pub const SMT_CONTENTION: &str = "smt_contention";
     /// Samples that stand behind the sampled metrics.
     pub const SAMPLES: &str = "samples";
+    /// Energy of a package, whatever ran on it, in joules.
+    pub const ENERGY_PKG: &str = "energy_pkg";
     /// Metrics that are amounts of their window: they add up over windows, the others are averaged.
     pub const AMOUNTS: [&str; 3] = [CYCLES, INSTRUCTIONS, SAMPLES];
 }

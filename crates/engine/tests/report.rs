@@ -2,8 +2,8 @@
 
 use crate::common::{set, topology};
 use perch_core::{
-    MetricSource, Observation, Outcome, PuSet, Reason, Snapshot, ThreadId, ThreadInfo,
-    ThreadSample, ThreadState, metric::names,
+    Metric, MetricKind, MetricSource, Observation, Outcome, PuSet, Reading, Reason, Snapshot,
+    Subject, ThreadId, ThreadInfo, ThreadSample, ThreadState, metric::names,
 };
 use perch_engine::{
     Collector, Move, Period, Report, SessionSink,
@@ -205,4 +205,35 @@ fn a_mean_over_threads_leaves_out_those_of_which_it_is_not_known() {
             "{order:?}: {share:?}"
         );
     }
+}
+
+#[test]
+fn energy_of_packages_is_added_up_as_far_as_it_is_known() {
+    let reading = |package: u32, name: &str, value: f64| Reading {
+        subject: Subject::Package(package),
+        name: name.into(),
+        kind: MetricKind::Amount,
+        metric: Metric {
+            value,
+            confidence: 1.0,
+            source: MetricSource::Sensor,
+        },
+    };
+    let mut collector = Collector::new(&["app".to_owned()]);
+    let mut first = observation(1, Vec::new());
+    first.readings = vec![
+        reading(0, "energy_pkg", 20.0),
+        reading(0, "energy_dram", 3.0),
+        reading(1, "energy_pkg", 40.0),
+    ];
+    see(&mut collector, first, Vec::new(), &[]);
+    let mut second = observation(2, Vec::new());
+    second.readings = vec![reading(1, "energy_pkg", 41.5)];
+    see(&mut collector, second, Vec::new(), &[]);
+    let used = collector.report().energy;
+    let used: Vec<_> = used
+        .iter()
+        .map(|used| (used.package, used.energy, used.time / SECOND))
+        .collect();
+    assert_eq!(used, [(0, 20.0, 1), (1, 81.5, 2)]);
 }

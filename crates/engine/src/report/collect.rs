@@ -1,13 +1,13 @@
 //! Collects a report while a session runs, in bounded memory.
 
 use super::{
-    GroupReport, MoveReport, Moves, OwnCost, Placements, Report, Role, ThreadReport, Trust,
-    VERSION, accumulator::Accumulator, rows, system::System, timeline::PlacementTimeline,
+    GroupReport, MoveReport, Moves, OwnCost, PackageEnergy, Placements, Report, Role, ThreadReport,
+    Trust, VERSION, accumulator::Accumulator, rows, system::System, timeline::PlacementTimeline,
 };
 use crate::observer::{Move, Period, SessionEnd, SessionSink, Start};
 use perch_core::{
-    ActionKind, MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, ThreadId, ThreadInfo,
-    ThreadSample, Unmanaged, Weight, metric::names,
+    ActionKind, MetricKind, MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, Subject,
+    ThreadId, ThreadInfo, ThreadSample, Unmanaged, Weight, metric::names,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
@@ -47,6 +47,7 @@ pub struct Collector {
     unseen: u64,
     most_threads: usize,
     own_time: u64,
+    energy: BTreeMap<u32, PackageEnergy>,
     fp_threshold: f64,
     remarks: Vec<Remark>,
     end: Option<SessionEnd>,
@@ -153,6 +154,7 @@ impl Collector {
             fp_threshold: self.fp_threshold,
             trust: self.trust.finish(),
             unmeasured: self.trust.unmeasured as u64,
+            energy: self.energy.values().copied().collect(),
             threads,
             groups,
             threads_seen,
@@ -173,6 +175,25 @@ impl Collector {
                 .as_ref()
                 .map(|end| end.restored.clone())
                 .unwrap_or_default(),
+        }
+    }
+
+    /// Adds the energy of packages.
+    fn used(&mut self, observation: &Observation) {
+        for reading in &observation.readings {
+            let Subject::Package(package) = reading.subject else {
+                continue;
+            };
+            if *reading.name != *names::ENERGY_PKG || reading.kind != MetricKind::Amount {
+                continue;
+            }
+            let used = self.energy.entry(package).or_insert(PackageEnergy {
+                package,
+                energy: 0.0,
+                time: 0,
+            });
+            used.energy += reading.metric.value;
+            used.time += observation.interval;
         }
     }
 
@@ -370,6 +391,7 @@ impl SessionSink for Collector {
         self.own_time += observation.own_cpu_time;
         self.fp_threshold = snapshot.thresholds.of(names::FP_SHARE).unwrap_or(0.0);
         self.trust.unmeasured += observation.unmeasured as f64;
+        self.used(observation);
         let ended: FxHashSet<ThreadId> = observation.ended.iter().copied().collect();
         let mut system = 0;
         for sample in &observation.threads {

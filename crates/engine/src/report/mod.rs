@@ -54,6 +54,9 @@ pub struct Report {
     /// the kernel's accounts of processes only.
     #[serde(default)]
     pub unmeasured: u64,
+    /// Energy of the processor packages, whatever ran on them, by number; empty where it was not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub energy: Vec<PackageEnergy>,
     /// Threads, by falling CPU time. Of threads that have ended only the busiest are here.
     pub threads: Vec<ThreadReport>,
     /// The other threads that have ended, by name, by falling CPU time.
@@ -110,6 +113,17 @@ pub struct SystemReport {
     pub irqs_failed: Vec<u32>,
     /// Settings of the machine that were changed, with their values.
     pub settings: Vec<(Setting, SettingValue)>,
+}
+
+/// What a package used.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PackageEnergy {
+    /// The package's number.
+    pub package: u32,
+    /// In joules.
+    pub energy: f64,
+    /// The time in which that was measured, in nanoseconds: less than the report's if its counter could not be read at times.
+    pub time: u64,
 }
 
 /// How far the FP shares can be trusted.

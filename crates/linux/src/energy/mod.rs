@@ -14,7 +14,7 @@ pub use packages::Energy;
 use counter::{Counter, number_in};
 use perch_core::{
     MachineError, Metric, MetricInfo, MetricKind, MetricName, MetricScope, MetricSource, Module,
-    ModuleContext, ModuleValues, Need, Reading, Remark, Subject,
+    ModuleContext, ModuleValues, Need, Reading, Remark, Subject, metric::names,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -94,6 +94,24 @@ impl EnergyModule {
         Ok(module)
     }
 
+    /// The counters of processors alone, for those who did not ask for energy: `None` where no package has one that this user
+    /// may read and that advances.
+    pub fn of_processors(sysfs: &Path) -> Option<Self> {
+        let mut module = Self {
+            sources: Vec::new(),
+            metrics: Vec::new(),
+            how: String::new(),
+            remarks: Vec::new(),
+        };
+        module.add_processors(sysfs).ok()?;
+        module.drop_dead();
+        module.remarks.clear();
+        let mut metrics = module.metrics.iter();
+        metrics
+            .any(|metric| *metric.name == *names::ENERGY_PKG)
+            .then_some(module)
+    }
+
     /// The same without looking whether counters advance: those of a captured tree do not.
     fn open_unchecked(sysfs: &Path) -> Result<Self, MachineError> {
         let mut module = Self {
@@ -116,7 +134,7 @@ impl EnergyModule {
 
     /// Leaves out counters of packages and platforms that do not advance: nothing uses no energy at all.
     fn drop_dead(&mut self) {
-        let ever = |source: &Source| ["energy_pkg", "energy_psys"].contains(&&*source.metric);
+        let ever = |source: &Source| [names::ENERGY_PKG, "energy_psys"].contains(&&*source.metric);
         let mut alive = vec![false; self.sources.len()];
         let until = Instant::now() + ADVANCES_WITHIN;
         loop {
@@ -208,7 +226,7 @@ impl EnergyModule {
 
     fn add_domain(&mut self, domain: &str, scope: MetricScope, subject: Subject, from: From) {
         let (name, about) = match domain {
-            "package" => ("energy_pkg".to_owned(), "energy of whole packages"),
+            "package" => (names::ENERGY_PKG.to_owned(), "energy of whole packages"),
             "core" => (
                 "energy_cores".to_owned(),
                 "energy of all cores of a package",

@@ -24,6 +24,7 @@ use perch_engine::{
 };
 use perch_linux::{
     LinuxMachine,
+    energy::EnergyModule,
     lock::{Lock, LockError},
     machine::CountersMode,
     topology::{self, Source, load},
@@ -294,6 +295,10 @@ fn open(settings: &Settings, topology: Topology) -> Result<LinuxMachine> {
     }
     if let Some(pus) = &settings.pus {
         builder = builder.restrict(pus);
+    }
+    // The report says how much energy the packages used, where they count that.
+    if let Some(energy) = EnergyModule::of_processors(Path::new("/sys")) {
+        builder = builder.module(Box::new(energy));
     }
     Ok(builder.build()?)
 }

@@ -8,7 +8,10 @@ mod threads;
 use super::{WIDTH, count, fit, wrapped};
 use anstyle::Style;
 use perch_core::{MetricSource, Setting, Severity, metric::names, text::printable};
-use perch_engine::{RestoreCounts, report::Report};
+use perch_engine::{
+    RestoreCounts,
+    report::{PackageEnergy, Report},
+};
 use std::{collections::BTreeMap, fmt::Write};
 
 /// Two-sided 90 % quantile of the normal distribution.
@@ -54,7 +57,30 @@ fn heading(report: &Report) -> String {
     }
     text += &wrapped("measured by: ", &report.counting);
     text += &wrapped("             ", &trust(report));
+    if !report.energy.is_empty() {
+        text += &wrapped("energy:      ", &energy(report));
+    }
     text
+}
+
+/// What the packages used, as a sentence.
+fn energy(report: &Report) -> String {
+    let of = |used: &PackageEnergy| {
+        let is_partial = (used.time as f64) < 0.95 * report.duration as f64;
+        let watts = used.energy / seconds(used.time).max(f64::MIN_POSITIVE);
+        format!(
+            "package {} {}{:.1} J, {watts:.1} W on average",
+            used.package,
+            if is_partial { "at least " } else { "" },
+            used.energy
+        )
+    };
+    let mut parts: Vec<String> = report.energy.iter().take(NAMED).map(of).collect();
+    if report.energy.len() > 1 {
+        let all: f64 = report.energy.iter().map(|used| used.energy).sum();
+        parts.push(format!("{all:.1} J together"));
+    }
+    format!("{} (whatever ran there)", parts.join("; "))
 }
 
 /// How far the FP shares can be trusted, as a sentence.

@@ -28,6 +28,9 @@ tail -1 /tmp/program
 perch power --json --idle 2s -o /tmp/power -- timeout 5 sh -c 'while :; do :; done'
 echo "rc $?" >&2
 tail -1 /tmp/power
+perch run -p observe --json -o /tmp/run -- timeout 5 sh -c 'while :; do :; done'
+tr -d '\n' </tmp/run
+echo
 # An ordinary user, by perf's PMU.
 echo 0 >/proc/sys/kernel/perf_event_paranoid
 su user -c "PERCH_STATE_DIR=/tmp/state perch modules --json energy" | tr -d '\n'
@@ -60,7 +63,17 @@ fn joules_of_packages_and_of_instructions() {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    let [root, user, machine, program, summary, user_by_perf, by_perf] = lines.as_slice() else {
+    let [
+        root,
+        user,
+        machine,
+        program,
+        summary,
+        report,
+        user_by_perf,
+        by_perf,
+    ] = lines.as_slice()
+    else {
         panic!("{}", output.stdout);
     };
     assert_eq!(root[0]["works"], true, "{root:#}");
@@ -167,5 +180,13 @@ fn joules_of_packages_and_of_instructions() {
                 assert!(part["energy_per_instruction_nj"].is_null(), "{summary:#}");
             }
         }
+    }
+
+    // The report of a run has it too.
+    let packages = report["energy"].as_array().unwrap();
+    assert_eq!(packages.len(), 2, "{report:#}");
+    for (package, watts) in packages.iter().zip([20.0, 40.0]) {
+        let found = number(&package["energy"]) / number(&package["time"]) * 1e9;
+        assert!((found / watts - 1.0).abs() < 0.1, "{found} W: {packages:?}");
     }
 }
