@@ -23,9 +23,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where the kernel has the counters of packages.
-pub const POWERCAP: &str = "/sys/class/powercap";
-
 /// The name of the module.
 pub const NAME: &str = "energy";
 
@@ -311,7 +308,11 @@ fn refused(error: io::Error) -> MachineError {
         return MachineError::Other(error.to_string());
     }
     let path = error.to_string();
-    let path = path.split(": ").next().unwrap_or(POWERCAP).to_owned();
+    let path = path
+        .split(": ")
+        .next()
+        .unwrap_or(powercap::POWERCAP)
+        .to_owned();
     MachineError::NotPermitted {
         what: format!("reading {path}"),
         remedy: "since Linux 5.10 only root may, as energy tells much of what other users' programs do \

@@ -1,37 +1,84 @@
 //! The energy of all processor packages together, for `perch compare`.
 
-use super::powercap::{Zone, zones};
-use std::{io, path::Path};
+use super::{counter::Counter, power_pmu, powercap, refused};
+use perch_core::MachineError;
+use std::{fmt, io, path::Path};
+
+/// The domain that covers a whole package.
+const PACKAGE: &str = "package";
 
 /// The counters of all packages.
-#[derive(Debug)]
 pub struct Energy {
-    packages: Vec<Zone>,
-    used: u64,
+    packages: Vec<Package>,
+    /// In joules.
+    used: f64,
+}
+
+enum Package {
+    File(Counter),
+    Perf(power_pmu::Domain),
 }
 
 impl Energy {
-    /// The packages below this folder; `None` if there are none with a counter.
+    /// The packages below the live `/sys`, through powercap or, where this user may not read those files, through perf's PMU
+    /// `power`; `None` if there are none with a counter.
     ///
     /// # Errors
     /// A counter that cannot be read, with its path: most often for lack of permission.
-    pub fn open(powercap: &Path) -> io::Result<Option<Self>> {
-        let mut packages = zones(powercap)?;
-        packages.retain(|zone| zone.domain == "package");
-        Ok((!packages.is_empty()).then_some(Self { packages, used: 0 }))
+    pub fn open(sysfs: &Path) -> Result<Option<Self>, MachineError> {
+        let by_file: io::Result<Vec<Package>> = powercap::zones(&sysfs.join(powercap::POWERCAP))
+            .map(|zones| {
+                let packages = zones.into_iter().filter(|zone| zone.domain == PACKAGE);
+                packages.map(|zone| Package::File(zone.counter)).collect()
+            });
+        let packages: Vec<Package> = match by_file {
+            Ok(packages) if !packages.is_empty() => packages,
+            by_file => {
+                let by_perf: Result<Vec<Package>, _> = power_pmu::open(sysfs).map(|domains| {
+                    let packages = domains.into_iter().filter(|of| of.domain == PACKAGE);
+                    packages.map(Package::Perf).collect()
+                });
+                match (by_perf, by_file) {
+                    (Ok(packages), _) if !packages.is_empty() => packages,
+                    // What it says holds for both ways.
+                    (_, Err(error)) => return Err(refused(error)),
+                    (Err(error), Ok(_)) => return Err(error),
+                    (Ok(none), Ok(_)) => none,
+                }
+            }
+        };
+        let used = 0.0;
+        Ok((!packages.is_empty()).then_some(Self { packages, used }))
     }
 
-    /// The energy that all packages have used since this was opened, in microjoules. A counter wraps around after minutes
-    /// to hours and must be read more often than that.
+    /// The energy that all packages have used since this was opened, in joules. A counter wraps around after minutes to hours
+    /// and must be read more often than that.
     ///
     /// # Errors
     /// A counter that cannot be read any more.
-    pub fn used(&mut self) -> io::Result<u64> {
+    pub fn used(&mut self) -> io::Result<f64> {
         for package in &mut self.packages {
-            package.counter.update()?;
-            self.used += package.counter.take().unwrap_or(0);
+            self.used += match package {
+                Package::File(counter) => {
+                    counter.update()?;
+                    counter.take().unwrap_or(0) as f64 / 1e6
+                }
+                Package::Perf(domain) => {
+                    let lost = || io::Error::other("perf's PMU `power` cannot be read any more");
+                    domain.take().ok_or_else(lost)?
+                }
+            };
         }
         Ok(self.used)
+    }
+}
+
+impl fmt::Debug for Energy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Energy")
+            .field("packages", &self.packages.len())
+            .field("used", &self.used)
+            .finish()
     }
 }
 
@@ -47,33 +94,33 @@ mod tests {
 
     #[test]
     fn packages_are_summed_and_counters_wrap_around() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
+        let sysfs = tempfile::tempdir().unwrap();
+        let folder = &sysfs.path().join(powercap::POWERCAP);
         zone(folder, "intel-rapl:0", "package-0", 100);
         zone(folder, "intel-rapl:1", "package-1", 900);
         // Parts of a package, the platform, and the same package again do not count.
         zone(folder, "intel-rapl:0:0", "core", 50);
         zone(folder, "intel-rapl:2", "psys", 70);
         zone(folder, "intel-rapl-mmio:0", "package-0", 100);
-        let mut energy = Energy::open(folder).unwrap().unwrap();
-        assert_eq!(energy.used().unwrap(), 0);
+        let mut energy = Energy::open(sysfs.path()).unwrap().unwrap();
+        let mut used = || (energy.used().unwrap() * 1e6).round();
+        assert_eq!(used(), 0.0);
         zone(folder, "intel-rapl:0", "package-0", 350);
         zone(folder, "intel-rapl:1", "package-1", 20);
         zone(folder, "intel-rapl:2", "psys", 700);
-        assert_eq!(energy.used().unwrap(), 250 + 120);
+        assert_eq!(used(), 250.0 + 120.0);
         zone(folder, "intel-rapl:0", "package-0", 349);
-        assert_eq!(energy.used().unwrap(), 370 + 999);
+        assert_eq!(used(), 370.0 + 999.0);
     }
 
     #[test]
     fn without_counters_there_is_no_energy_and_what_is_wrong_with_one_is_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
-        assert!(Energy::open(&folder.join("none")).unwrap().is_none());
-        assert!(Energy::open(folder).unwrap().is_none());
+        let sysfs = tempfile::tempdir().unwrap();
+        let folder = &sysfs.path().join(powercap::POWERCAP);
+        assert!(Energy::open(sysfs.path()).unwrap().is_none());
         zone(folder, "intel-rapl:0", "package-0", 1);
         fs::write(folder.join("intel-rapl:0/energy_uj"), "much").unwrap();
-        let error = Energy::open(folder).unwrap_err().to_string();
+        let error = Energy::open(sysfs.path()).unwrap_err().to_string();
         assert!(error.contains("intel-rapl:0/energy_uj"), "{error}");
     }
 }

@@ -181,7 +181,7 @@ impl Meter {
             voluntary: program.voluntary,
             involuntary: program.involuntary,
             perch_cpu_s: own.map(|own| own.user + own.system),
-            energy_j: energy.map(|(before, after)| (after - before) as f64 / 1e6),
+            energy_j: energy.map(|(before, after)| after - before),
             changes: account.map(|account| account.changes.made),
             status: exit::from_wait_status(status.into_raw()),
         })
@@ -219,7 +219,8 @@ impl Meter {
         self.stopped
     }
 
-    fn energy_used(&mut self) -> Result<Option<u64>> {
+    /// In joules.
+    fn energy_used(&mut self) -> Result<Option<f64>> {
         Ok(self.energy.as_mut().map(Energy::used).transpose()?)
     }
 
@@ -358,8 +359,8 @@ mod tests {
 
     fn a_run_is_measured_with_all_of_its_descendants() {
         let folder = tempfile::tempdir().unwrap();
-        let zone = folder.path().join("intel-rapl:0");
-        fs::create_dir(&zone).unwrap();
+        let zone = folder.path().join("class/powercap/intel-rapl:0");
+        fs::create_dir_all(&zone).unwrap();
         for (name, text) in [
             ("name", "package-0"),
             ("energy_uj", "3000000"),

@@ -19,7 +19,7 @@ use crate::{
 };
 use anyhow::{Result, bail};
 use measure::{Kind, Meter, Output, Run};
-use perch_linux::energy::{Energy, POWERCAP};
+use perch_linux::energy::Energy;
 use results::{NOTHING, Results, startup_of};
 use sides::Side;
 use std::{ffi::OsString, path::Path, process::ExitCode};
@@ -40,7 +40,7 @@ const FEWEST_STARTS: usize = 6;
 pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let output = args.output.as_deref().map(ToFile::open).transpose()?;
     let mut remarks = conditions::frequency_remarks(Path::new(conditions::CPUS));
-    let energy = Energy::open(Path::new(POWERCAP)).unwrap_or_else(|error| {
+    let energy = Energy::open(Path::new("/sys")).unwrap_or_else(|error| {
         remarks.push(format!("package energy is not measured: {error}"));
         None
     });
@@ -49,9 +49,10 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
         bail!(
             "--metric {}: {}",
             metric.title(),
-            remarks.pop().unwrap_or_else(|| format!(
-                "no processor package here has a counter of energy in {POWERCAP} (`perch modules energy`)"
-            ))
+            remarks.pop().unwrap_or_else(|| {
+                "no processor package here has a counter of energy (`perch modules energy`)"
+                    .to_owned()
+            })
         );
     }
     let meter = Meter::new(energy)?;
