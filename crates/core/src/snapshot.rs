@@ -105,6 +105,9 @@ pub struct Snapshot {
     /// Threads that share memory; empty if that was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<Sharing>,
+    /// Energy that all processor packages used in the period, whatever ran on them, in joules; `None` if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<f64>,
     /// Outcomes of the changes that the last plan led to, by thread.
     pub last_outcomes: Vec<(ThreadId, Outcome)>,
 }

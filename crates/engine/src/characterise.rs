@@ -6,9 +6,9 @@ use crate::{
     settings::KnownSettings,
 };
 use perch_core::{
-    Count, EventPlan, Metric, MetricName, MetricSource, Metrics, Observation, Outcome, PuLoad,
-    PuSample, PuSet, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState, Thresholds,
-    Topology, UnitDomains, Unmanaged, metric::names,
+    Count, EventPlan, Metric, MetricKind, MetricName, MetricSource, Metrics, Observation, Outcome,
+    PuLoad, PuSample, PuSet, Reading, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState,
+    Thresholds, Topology, UnitDomains, Unmanaged, metric::names,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -146,6 +146,7 @@ impl Characteriser {
                 false => context.irqs.loads(observation, context.irq_pus),
             },
             sharing: observation.sharing.clone(),
+            energy: energy(observation),
             last_outcomes: context.last_outcomes,
         };
         (snapshot, remarks)
@@ -282,6 +283,16 @@ impl Characteriser {
             self.source = source;
         }
     }
+}
+
+/// Of all packages, in joules.
+fn energy(observation: &Observation) -> Option<f64> {
+    let of_package = |reading: &&Reading| {
+        *reading.name == *names::ENERGY_PKG && reading.kind == MetricKind::Amount
+    };
+    let readings = observation.readings.iter().filter(of_package);
+    let used = readings.map(|reading| reading.metric.value);
+    used.fold(None, |sum, used| Some(sum.unwrap_or(0.0) + used))
 }
 
 /// The metrics of a thread in several intervals, of which all but amounts may be older than what is known of it by now.

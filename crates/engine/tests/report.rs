@@ -76,6 +76,7 @@ fn see(
         pus: Vec::new(),
         irqs: Vec::new(),
         sharing: Vec::new(),
+        energy: None,
         last_outcomes: Vec::new(),
     };
     collector.period(&Period {

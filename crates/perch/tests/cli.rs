@@ -376,7 +376,10 @@ fn a_policy_is_shown_with_its_options() {
     let names: Vec<&str> = names
         .map(|option| option["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["clock", "min_activity", "system"]);
+    assert_eq!(
+        names,
+        ["clock", "goal", "max_slowdown", "min_activity", "system"]
+    );
     let output = perch.run(&["policies", "wrokover"]);
     assert!(code(&output) != 0 && stderr(&output).contains("did you mean `workover`?"));
 }

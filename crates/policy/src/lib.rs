@@ -76,6 +76,7 @@
 //! #     pus: vec![],
 //! #     irqs: vec![],
 //! #     sharing: vec![],
+//! #     energy: None,
 //! #     last_outcomes: vec![],
 //! # };
 //!

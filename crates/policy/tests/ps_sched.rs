@@ -2,8 +2,8 @@
 
 use crate::support::{Spec, World, cores};
 use perch_core::{
-    IrqLoad, Plan, Policy, PuSet, Setting, SettingChoices, SettingState, SettingValue, Snapshot,
-    Work, snapshot::Unmanaged,
+    IrqLoad, Metric, MetricSource, Plan, Policy, PuSet, Setting, SettingChoices, SettingState,
+    SettingValue, Snapshot, Work, metric::names, snapshot::Unmanaged,
 };
 use perch_policy::{Method, PsSched, PsSchedConfig};
 use proptest::prelude::*;
@@ -291,4 +291,93 @@ proptest! {
             world.apply(&plan);
         }
     }
+}
+
+fn searching() -> PsSched {
+    let config = PsSchedConfig {
+        clock: "search".to_owned(),
+        goal: "energy".to_owned(),
+        ..PsSchedConfig::default()
+    };
+    config.check().unwrap();
+    PsSched::new(Method::Two, config)
+}
+
+/// The highest clock of PU 1, in kHz.
+const CLOCK: u64 = 2_000_000;
+
+fn with_clocks(world: &mut World) {
+    let state = |pu: u32| SettingState {
+        setting: Setting::MaxFrequency(pu),
+        governs: PuSet::single(pu),
+        before: SettingValue::Number(CLOCK),
+        choices: SettingChoices::Range(CLOCK / 4, CLOCK),
+        given: None,
+        foreign: false,
+    };
+    world.snapshot.settings = (0..4).map(state).collect();
+}
+
+fn counted(world: &mut World, instructions: f64) {
+    for thread in &mut world.snapshot.threads {
+        let metric = Metric {
+            value: instructions,
+            confidence: 1.0,
+            source: MetricSource::Counters,
+        };
+        thread.metrics.set(names::INSTRUCTIONS.into(), metric);
+    }
+}
+
+#[test]
+fn a_search_needs_energy_and_instructions_and_says_which_it_lacks() {
+    let mut world = world(4, 1);
+    with_clocks(&mut world);
+    let told = |world: &World| {
+        let plan = searching().decide(&world.snapshot);
+        assert!(plan.settings.is_empty(), "{:?}", plan.settings);
+        let mut remarks = plan.remarks.into_iter();
+        remarks
+            .find(|remark| remark.code == "no-search")
+            .map(|remark| remark.text)
+    };
+    let text = told(&world).unwrap();
+    assert!(text.contains("no counter of energy"), "{text}");
+    world.snapshot.energy = Some(30.0);
+    let text = told(&world).unwrap();
+    assert!(text.contains("no hardware counters"), "{text}");
+    counted(&mut world, 1e9);
+    assert_eq!(told(&world), None);
+    let told = |clock: &str, goal: &str| {
+        let config = PsSchedConfig {
+            clock: clock.to_owned(),
+            goal: goal.to_owned(),
+            ..PsSchedConfig::default()
+        };
+        config.check().unwrap_err()
+    };
+    assert!(told("75%", "energy").contains("for clock = \"search\""));
+    assert!(told("search", "edp").contains("`ed`"));
+}
+
+/// All the time goes to memory, so that the pace does not depend on the clock: the lowest takes the least energy.
+#[test]
+fn a_search_holds_the_clock_of_least_cost() {
+    let mut world = world(4, 1);
+    with_clocks(&mut world);
+    let mut policy = searching();
+    let mut clock = CLOCK;
+    for _ in 0..100 {
+        world.snapshot.energy = Some(10.0 + 20.0 * (clock as f64 / CLOCK as f64).powi(3));
+        counted(&mut world, 1e9);
+        let plan = policy.decide(&world.snapshot);
+        let mut settings = plan.settings.iter();
+        let of_pu = settings.find(|binding| binding.setting == Setting::MaxFrequency(1));
+        clock = match of_pu.map(|binding| &binding.value) {
+            Some(SettingValue::Number(clock)) => *clock,
+            _ => CLOCK,
+        };
+    }
+    // Below a third of the clock, less than 2 % can be saved.
+    assert!(clock < CLOCK / 2, "{clock}");
 }

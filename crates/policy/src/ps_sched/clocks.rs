@@ -8,6 +8,10 @@ use perch_core::{
 /// Steps of a clock are equal to what was asked for within this part: `86%` of 2.8 GHz is its step of 2.4 GHz.
 const TOLERANCE: f64 = 0.005;
 
+/// A search tries clocks that differ by this part of the highest one, and none below so many of these parts.
+const PARTS: u32 = 20;
+const FEWEST: u32 = 4;
+
 /// The bindings that slow down `slow` and no other PU, and what the user should know about PUs that stay as they are.
 pub(super) fn slowed(
     settings: &[SettingState],
@@ -16,7 +20,7 @@ pub(super) fn slowed(
     why: &str,
 ) -> (Vec<SettingBinding>, Vec<Remark>) {
     let (mut bindings, mut remarks) = (Vec::new(), Vec::new());
-    if matches!(clock, Clock::Keep) {
+    if matches!(clock, Clock::Keep | Clock::Search) {
         return (bindings, remarks);
     }
     let mut done = PuSet::new();
@@ -71,6 +75,25 @@ pub(super) fn slowed(
     (bindings, remarks)
 }
 
+/// Parts of the highest clock that differ on these PUs, from 1 down.
+pub(super) fn points(settings: &[SettingState], slow: &PuSet) -> Vec<f64> {
+    let values = |share: f64| -> Vec<SettingValue> {
+        let (bindings, _) = slowed(settings, slow, Clock::Share(share), "");
+        bindings.into_iter().map(|binding| binding.value).collect()
+    };
+    let shares = (FEWEST..=PARTS)
+        .rev()
+        .map(|part| f64::from(part) / f64::from(PARTS));
+    let mut points: Vec<(f64, Vec<SettingValue>)> = Vec::new();
+    for share in shares {
+        let values = values(share);
+        if points.last().is_none_or(|(_, last)| *last != values) {
+            points.push((share, values));
+        }
+    }
+    points.into_iter().map(|(share, _)| share).collect()
+}
+
 fn is_frequency(setting: &Setting) -> bool {
     matches!(setting, Setting::MaxFrequency(_))
 }
@@ -98,7 +121,7 @@ fn lowered(state: &SettingState, clock: Clock) -> Option<SettingValue> {
         SettingChoices::Names(_) | SettingChoices::Pus => return None,
     };
     let wanted = match clock {
-        Clock::Keep => return None,
+        Clock::Keep | Clock::Search => return None,
         Clock::Share(share) => share * highest as f64,
         Clock::KiloHertz(clock) => clock,
     };
@@ -172,6 +195,19 @@ mod tests {
         assert_eq!(values(&settings, "0", Clock::Share(1.0)).0, [0u64; 0]);
         assert_eq!(values(&settings, "0", Clock::Keep).0, [0u64; 0]);
         assert_eq!(values(&settings, "0", Clock::KiloHertz(2e6)).0, [1_800_000]);
+    }
+
+    #[test]
+    fn a_search_tries_each_step_once() {
+        let settings = [state(Setting::MaxFrequency(0), "0", 2_800_000, paper())];
+        let of = |slow: &str| points(&settings, &slow.parse().unwrap());
+        let clocks: Vec<u64> = of("0")
+            .into_iter()
+            .flat_map(|share| values(&settings, "0", Clock::Share(share)).0)
+            .collect();
+        let steps = [2400, 2100, 1800, 1500, 1200, 900, 600].map(|mhz| mhz * 1000);
+        assert_eq!(clocks, steps);
+        assert_eq!(of("1"), [1.0], "no clock");
     }
 
     #[test]

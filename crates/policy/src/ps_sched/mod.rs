@@ -6,14 +6,16 @@
 
 mod clocks;
 mod config;
+mod search;
 
 pub use config::{Clock, PsSchedConfig};
 
 use crate::busy::is_busy;
 use perch_core::{
     Binding, IrqBinding, Plan, Policy, PuSet, Reason, Remark, Setting, SettingBinding,
-    SettingState, SettingValue, Snapshot, ThreadId, ThreadState, Unmanaged, Work,
+    SettingState, SettingValue, Snapshot, ThreadId, ThreadState, Unmanaged, Work, metric::names,
 };
+use search::{Search, Took};
 use std::collections::BTreeMap;
 
 /// Clocks of the paper's best results (section 8), as parts of its highest one of 2.8 GHz: 2.1 GHz for PS-Sched-1 and
@@ -39,6 +41,7 @@ pub struct PsSched {
     method: Method,
     config: PsSchedConfig,
     clock: Clock,
+    search: Search,
     /// The thread of each program that runs on the operating system's PUs, by target.
     beside: BTreeMap<u32, ThreadId>,
 }
@@ -51,12 +54,41 @@ impl PsSched {
             Method::Two => BEST_CLOCK_2,
         };
         let clock = config.clock().ok().flatten().unwrap_or(best);
+        let goal = config.goal().unwrap_or(search::Goal::EnergyDelay);
         Self {
             method,
-            config,
             clock,
+            search: Search::new(goal, config.max_slowdown),
+            config,
             beside: BTreeMap::new(),
         }
+    }
+
+    /// The clock for the PUs that are slowed down, and what the user should know of a search.
+    fn clock(&mut self, snapshot: &Snapshot, slow: &PuSet) -> (Clock, Option<Remark>) {
+        if self.clock != Clock::Search {
+            return (self.clock, None);
+        }
+        let (Some(energy), Some(work)) = (snapshot.energy, instructions(snapshot)) else {
+            let lacks = match snapshot.energy {
+                None => {
+                    "the processor packages have no counter of energy that can be read (`perch modules energy`)"
+                }
+                Some(_) => {
+                    "there are no hardware counters that count instructions (`perch events`)"
+                }
+            };
+            let text = format!("clock = \"search\": {lacks}; clocks stay as they are");
+            return (Clock::Keep, Some(Remark::warning("no-search", text)));
+        };
+        let took = Took {
+            energy,
+            work,
+            time: snapshot.interval as f64 / 1e9,
+        };
+        let points = clocks::points(&snapshot.settings, slow);
+        let remark = self.search.period(points, took);
+        (Clock::Share(self.search.share()), remark)
     }
 
     /// Chooses threads that run beside the operating system: as many as have no PU of their own without that, but one of
@@ -241,6 +273,14 @@ impl PsSched {
     }
 }
 
+/// Instructions of the programs' threads in the period; `None` if none was counted.
+fn instructions(snapshot: &Snapshot) -> Option<f64> {
+    let programs = snapshot.threads.iter();
+    let programs = programs.filter(|thread| thread.info.work.is_program());
+    let counted = programs.filter_map(|thread| thread.metrics.value(names::INSTRUCTIONS));
+    counted.fold(None, |sum, count| Some(sum.unwrap_or(0.0) + count))
+}
+
 /// One digit behind the point where there is little.
 fn rounded(number: f64) -> String {
     match number < 10.0 {
@@ -265,6 +305,13 @@ impl Policy for PsSched {
         match self.method {
             Method::One => "ps-sched-1",
             Method::Two => "ps-sched-2",
+        }
+    }
+
+    fn needs(&self) -> &'static [&'static str] {
+        match self.clock {
+            Clock::Search => &[names::INSTRUCTIONS],
+            _ => &[],
         }
     }
 
@@ -308,7 +355,9 @@ impl Policy for PsSched {
                 "the PU that also does the operating system's work stays ahead",
             ),
         };
-        let (clocks, mut remarks) = clocks::slowed(&snapshot.settings, slow, self.clock, why);
+        let (clock, told) = self.clock(snapshot, slow);
+        let (clocks, mut remarks) = clocks::slowed(&snapshot.settings, slow, clock, why);
+        remarks.extend(told);
         remarks.extend(Self::left(snapshot, &system, &rest));
         remarks.extend(self.crowded(snapshot, &rest));
         let mut settings = Self::queues(snapshot, &system);

@@ -173,6 +173,7 @@ impl World {
                 pus: Vec::new(),
                 irqs: Vec::new(),
                 sharing: Vec::new(),
+                energy: None,
                 units: Arc::new([(UnitClass::Fp, domains)].into_iter().collect()),
                 topology: Arc::new(topology),
                 thresholds: [(names::FP_SHARE.into(), THRESHOLD)].into_iter().collect(),
