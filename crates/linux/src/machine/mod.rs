@@ -9,6 +9,7 @@ mod irqs;
 mod modules;
 mod places;
 mod pus;
+mod records;
 
 pub use builder::Builder;
 pub use counting::CountersMode;
@@ -16,10 +17,10 @@ pub use counting::CountersMode;
 use crate::{
     affinity::LinuxAffinity,
     perf::{
-        TaskEvent, TaskEvents,
+        TaskEvents,
         task_events::{Buffering, monotonic},
     },
-    threads::{Created, Launched, Sampled, Tracker},
+    threads::{Launched, Sampled, Tracker},
 };
 use changes::Changes;
 use counting::Counting;
@@ -245,57 +246,6 @@ impl LiveMachine {
         self.remarks.push(remark);
     }
 
-    /// Takes in what the kernel reported about threads.
-    fn drain_task_events(&mut self) {
-        self.take_in_task_events();
-        // After them: of every thread whose end they tell the exit record was made before.
-        self.tracker.drain_exit_records();
-    }
-
-    fn take_in_task_events(&mut self) {
-        let Some(events) = &mut self.task_events else {
-            return;
-        };
-        for event in events.drain() {
-            self.counting.note(&event);
-            match event {
-                TaskEvent::Fork {
-                    pid,
-                    tid,
-                    ppid,
-                    ptid,
-                    time,
-                } => {
-                    self.early.forked();
-                    self.tracker.forked(Created {
-                        pid,
-                        tid,
-                        by_pid: ppid,
-                        by_tid: ptid,
-                        at: time.saturating_sub(self.opened),
-                    });
-                }
-                TaskEvent::Exit { tid, .. } => self.tracker.exited(tid),
-                TaskEvent::Comm {
-                    pid,
-                    tid,
-                    name,
-                    exec,
-                    time,
-                } => {
-                    if exec {
-                        let at = time.saturating_sub(self.opened);
-                        self.tracker.executed(pid, at);
-                    }
-                    self.tracker.renamed(tid, &name);
-                }
-                TaskEvent::Mapped { .. } => {}
-                TaskEvent::Lost(_) => self.tracker.look_everywhere_next(),
-            }
-        }
-        self.remarks.extend(events.remarks());
-    }
-
     /// The nice values of threads, if the policy asks for weights.
     fn nices_of(&self, threads: &[ThreadSample]) -> Vec<NiceSample> {
         let threads = threads.iter().filter(|_| self.nices);
@@ -309,34 +259,6 @@ impl LiveMachine {
             })
         };
         threads.filter_map(sample).collect()
-    }
-
-    /// Opens the kernel's task records: of the whole machine where that is allowed, since it costs the threads
-    /// nothing. Those of single threads are opened a little later, if the threads do not switch too often for them.
-    /// Likewise its exit records.
-    fn open_task_events(&mut self, pid: i32, target: u32) {
-        if !self.per_thread {
-            self.exit_records |= self.tracker.open_exit_records(self.opened);
-        }
-        if let Some(events) = &mut self.task_events {
-            // A failure leaves finding the threads to /proc.
-            let _ = events.add_process(pid, target);
-            return;
-        }
-        let system_wide = match self.per_thread {
-            true => None,
-            false => TaskEvents::system_wide(Buffering::default()).ok(),
-        };
-        match system_wide {
-            Some(events) => {
-                self.task_events = Some(events);
-                self.tracker.expect_records(true);
-            }
-            None => {
-                self.early.begin();
-                self.tracker.watch_young();
-            }
-        }
     }
 
     /// Nanoseconds that perch has spent on PUs.
