@@ -56,6 +56,16 @@ const BEFORE: [&str; 8] = [
     "perch stat -i 100ms -o rows.parquet -- ./mcf",
 ];
 
+/// Files of these, which pages write again: what a command that was stopped has written is not whole.
+const GIVEN: [&str; 6] = [
+    "run.jsonl",
+    "zen.toml",
+    "calibration.toml",
+    "lu.trace",
+    "sort.trace",
+    "rows.parquet",
+];
+
 /// Lines that are not run, by a part of them, and why.
 const NOT_RUN: [(&str, &str); 8] = [
     (
@@ -311,6 +321,16 @@ impl Place {
     }
 }
 
+/// A process that ends with the test.
+struct Sleeping(Child);
+
+impl Drop for Sleeping {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Waits for the end, which Ctrl-C brings if it does not come by itself; `None` if nothing does.
 fn ended(child: &mut Child, stop: bool) -> Option<ExitStatus> {
     let start = Instant::now();
@@ -346,8 +366,12 @@ fn every_command_line_of_the_documents_and_of_help_runs() {
             .run(command, false)
             .unwrap_or_else(|error| panic!("{command}: {error}"));
     }
+    let given: Vec<Vec<u8>> = GIVEN
+        .iter()
+        .map(|name| fs::read(place.file(name)).unwrap())
+        .collect();
     // The process to which a number in the documents refers.
-    let mut process = Command::new("sleep").arg("3600").spawn().unwrap();
+    let process = Sleeping(Command::new("sleep").arg("3600").spawn().unwrap());
     let mut wrong = Vec::new();
     let mut run = 0;
     let mut unused: Vec<&str> = NOT_RUN.iter().map(|(part, _)| *part).collect();
@@ -359,15 +383,16 @@ fn every_command_line_of_the_documents_and_of_help_runs() {
             unused.retain(|other| other != part);
             continue;
         }
-        for command in shell(&line.command, process.id()) {
+        for command in shell(&line.command, process.0.id()) {
             run += 1;
+            for (name, bytes) in GIVEN.iter().zip(&given) {
+                fs::write(place.file(name), bytes).unwrap();
+            }
             if let Err(error) = place.run(&command, true) {
                 wrong.push(format!("{}: {command}: {error}", line.page));
             }
         }
     }
-    let _ = process.kill();
-    let _ = process.wait();
     assert!(
         wrong.is_empty(),
         "{} of {run}:\n{}",
