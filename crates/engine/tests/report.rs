@@ -208,6 +208,22 @@ fn a_mean_over_threads_leaves_out_those_of_which_it_is_not_known() {
     }
 }
 
+/// Ticks are longer than many threads live.
+#[test]
+fn no_thread_is_busy_or_waits_for_more_than_its_life() {
+    let mut collector = Collector::new(&["app".to_owned()]);
+    let mut short = sample(1, 2_000_000, Some(3));
+    (short.interval, short.wait_time) = (1_000_000, 6_000_000);
+    see(
+        &mut collector,
+        observation(1, vec![short]),
+        vec![state(1, None)],
+        &[],
+    );
+    let stats = &collector.report().threads[0].stats;
+    assert_eq!((stats.lifetime, stats.activity()), (8_000_000, 0.25));
+}
+
 #[test]
 fn energy_of_packages_is_added_up_as_far_as_it_is_known() {
     let reading = |package: u32, name: &str, value: f64| Reading {

@@ -6,6 +6,9 @@ use perch_core::{PuSet, Snapshot, ThreadState};
 /// limit would be bound and released alternately.
 const STAYS: f64 = 0.5;
 
+/// What policies say while there is none.
+pub(crate) const NOTHING_BUSY: &str = "no thread is busy, so nothing is bound";
+
 /// A busy thread that may be placed and of which the policy knows what it needs: `K`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate<K> {

@@ -223,11 +223,13 @@ fn feed(mut source: Box<dyn Source>, wanted: &Receiver<()>, to: &SyncSender<Mess
             Ok(Ok(Next::Frame(frame))) => Message::Frame(frame),
             Ok(Ok(Next::End(status))) => {
                 let _ = to.send(Message::SourceEnd(status));
-                if !source.catches_signals() {
-                    return;
+                // It has nothing to wait for any more, and would tell of no signal.
+                if source.catches_signals()
+                    && let Ok(signals) = Signals::catch()
+                {
+                    tell_of(signals, to);
                 }
-                // It still catches signals.
-                continue;
+                return;
             }
             Ok(Ok(Next::Stop(signal))) => Message::Stop(signal),
             Ok(Err(error)) => {
@@ -244,22 +246,24 @@ fn feed(mut source: Box<dyn Source>, wanted: &Receiver<()>, to: &SyncSender<Mess
 }
 
 fn watch_signals(to: SyncSender<Message>) -> Result<(), SourceError> {
-    let mut signals = Signals::catch()?;
-    let watch = move || {
-        loop {
-            match signals.wait(Duration::from_secs(3600), |_| ()) {
-                Ok(None) => {}
-                Ok(Some(signal)) => {
-                    if to.send(Message::Stop(signal)).is_err() {
-                        return;
-                    }
-                }
-                Err(_) => return,
-            }
-        }
-    };
-    std::thread::Builder::new().spawn(watch)?;
+    let signals = Signals::catch()?;
+    std::thread::Builder::new().spawn(move || tell_of(signals, &to))?;
     Ok(())
+}
+
+/// Waits for signals, until nobody wants to know of them any more.
+fn tell_of(mut signals: Signals, to: &SyncSender<Message>) {
+    loop {
+        match signals.wait(Duration::from_secs(3600), |_| ()) {
+            Ok(None) => {}
+            Ok(Some(signal)) => {
+                if to.send(Message::Stop(signal)).is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
 }
 
 fn watch_keys(to: SyncSender<Message>) -> Result<(), SourceError> {

@@ -88,7 +88,7 @@ impl Accumulator {
     /// Adds another thread's.
     pub fn merge(&mut self, other: &Self) {
         let (stats, more) = (&mut self.stats, &other.stats);
-        stats.lifetime += more.lifetime;
+        stats.lifetime += lasted(more);
         stats.cpu_time += more.cpu_time;
         stats.wait_time += more.wait_time;
         add_known(&mut stats.switches, more.switches);
@@ -130,9 +130,18 @@ impl Accumulator {
             metrics: self.metrics.iter().filter_map(metric).collect(),
             fp_share_heavy: share(self.fp[0], self.stats.fp_time),
             fp_share_light: share(self.fp[1], self.stats.integer_time),
+            lifetime: lasted(&self.stats),
             ..self.stats.clone()
         }
     }
+}
+
+/// How long a thread lived. It runs, waits for a PU, or sleeps; the clocks of its start and end are coarser than those by
+/// which the first two are counted.
+fn lasted(stats: &ThreadStats) -> u64 {
+    stats
+        .lifetime
+        .max(stats.cpu_time.saturating_add(stats.wait_time))
 }
 
 pub(super) fn add_known(sum: &mut Option<u64>, more: Option<u64>) {

@@ -108,7 +108,7 @@ fn not_xml(path: &std::path::Path, length: usize) -> MachineError {
         ));
     }
     failed(format!(
-        "{}: not a topology that hwloc can read; write one with `lstopo --of xml {0}` or `hwloc-gather-topology`",
+        "{}: not a topology that hwloc can read; write one with `lstopo --of xml machine.xml` or `hwloc-gather-topology`",
         path.display()
     ))
 }

@@ -322,7 +322,10 @@ pub fn hinted(error: clap::Error, given: &[OsString]) -> clap::Error {
         return error;
     }
     let commands = Args::command();
-    let names = commands.get_subcommands().map(clap::Command::get_name);
+    let commands = commands.get_subcommands();
+    let names = commands
+        .filter(|command| !command.is_hide_set())
+        .map(clap::Command::get_name);
     let suggested = nearest(wrong, names).map(|name| vec![name.to_owned()]);
     error.remove(ContextKind::SuggestedSubcommand);
     if let Some(name) = suggested {
@@ -399,6 +402,26 @@ mod tests {
         assert!(!message("frobnicate").contains("similar"));
         let near = message("atach");
         assert!(near.contains("'attach'"), "{near}");
+        let near = message("rn");
+        assert!(near.contains("'run'"), "{near}");
+    }
+
+    #[test]
+    fn what_is_for_a_simulation_needs_one() {
+        for flag in [["-w", "mixed"], ["--seed", "9"], ["--fidelity", "interval"]] {
+            for line in [&["stat"][..], &["stat", "-p", "1"]] {
+                let words = [&["perch"], line, &flag].concat();
+                assert!(
+                    Args::command().try_get_matches_from(words).is_err(),
+                    "{flag:?}"
+                );
+            }
+            let words = [&["perch", "stat"], &flag[..], &["--", "true"]].concat();
+            assert!(
+                Args::command().try_get_matches_from(words).is_err(),
+                "{flag:?}"
+            );
+        }
     }
 
     #[test]

@@ -6,6 +6,10 @@ use perch_sim::detail::Fidelity;
 use perch_stat::{By, phases::Method};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
+/// Arguments about real machines. clap does not ask for a required argument that conflicts with one of them, so what needs
+/// `--sim` must conflict with them too.
+const OF_MACHINES: [&str; 4] = ["pids", "program", "from", "cgroup"];
+
 /// `perch stat`.
 #[derive(Debug, ClapArgs)]
 #[command(
@@ -139,11 +143,12 @@ pub struct StatArgs {
         short,
         value_name = "NAME|FILE",
         requires = "sim",
+        conflicts_with_all = OF_MACHINES,
         help_heading = "Simulation"
     )]
     pub workload: Option<String>,
     /// Level of detail of --sim
-    #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = named(&Fidelity::ALL), requires = "sim", help_heading = "Simulation")]
+    #[arg(long, value_name = "LEVEL", default_value = "cycle", value_parser = named(&Fidelity::ALL), requires = "sim", conflicts_with_all = OF_MACHINES, help_heading = "Simulation")]
     pub fidelity: Fidelity,
     /// Random seed of --sim
     #[arg(
@@ -151,6 +156,7 @@ pub struct StatArgs {
         value_name = "N",
         default_value_t = 1,
         requires = "sim",
+        conflicts_with_all = OF_MACHINES,
         help_heading = "Simulation"
     )]
     pub seed: u64,

@@ -1,7 +1,7 @@
 //! Reasons in the numbers that decided.
 
 use super::view::Demand;
-use crate::busy::Census;
+use crate::busy::{Census, NOTHING_BUSY};
 
 /// No two PUs share a pipeline.
 pub(super) fn nothing_shared() -> String {
@@ -11,6 +11,9 @@ pub(super) fn nothing_shared() -> String {
 
 /// The kernel does it by itself.
 pub(super) fn few(busy: usize, cores: usize) -> String {
+    if busy == 0 {
+        return NOTHING_BUSY.to_owned();
+    }
     let threads = if busy == 1 { "thread" } else { "threads" };
     format!(
         "{busy} busy {threads} for {cores} cores: the kernel has room to give each its own, so nothing is bound"

@@ -13,7 +13,7 @@ mod search;
 pub use config::{Candidates, Score, SosConfig};
 
 use crate::{
-    busy::{Census, is_busy},
+    busy::{Census, NOTHING_BUSY, is_busy},
     cpi::{
         balance::{self, Item, Pipeline},
         core_of,
@@ -99,6 +99,8 @@ impl<'a> View<'a> {
                 "no two usable PUs share a core: there is nothing to try, so nothing is bound"
                     .to_owned(),
             )
+        } else if busy == 0 {
+            Some(NOTHING_BUSY.to_owned())
         } else if busy < cores || cores == 0 {
             Some(format!(
                 "{busy} busy threads for {cores} cores: the kernel has room to give each its own, so nothing is bound"

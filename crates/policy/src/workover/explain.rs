@@ -1,7 +1,7 @@
 //! Reasons in the numbers that decided.
 
 use crate::{
-    busy::Census,
+    busy::{Census, NOTHING_BUSY},
     domains::Domains,
     ranking::{Candidate, FpShare},
 };
@@ -14,6 +14,9 @@ pub(super) fn nothing_shared() -> String {
 
 /// The kernel does it by itself.
 pub(super) fn few(busy: usize, domains: usize) -> String {
+    if busy == 0 {
+        return NOTHING_BUSY.to_owned();
+    }
     let threads = if busy == 1 { "thread" } else { "threads" };
     format!(
         "{busy} busy {threads} for {domains} domains with FP units of their own: the kernel has room to give each its \

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use perch_core::{
     MetricInfo, MetricKind, MetricName, MetricScope, diagnostic::did_you_mean_one_of, metric::names,
 };
+use perch_linux::perf::encode::{GENERIC_EVENTS, cache_events};
 use perch_profile::Profile;
 use perch_stat::{By, Derived, Options, Request, RequestedSet, SOFTWARE, Space, phases::Method};
 use std::sync::Arc;
@@ -72,7 +73,7 @@ impl Formulas {
         let (mut derived, mut of_profile) = (Vec::new(), Vec::new());
         for text in &args.metrics {
             if text.contains('=') {
-                derived.push(Derived::parse(text)?);
+                derived.push(Derived::parse(&with_underscores(text, &args.events))?);
                 continue;
             }
             let known = profile.metrics.iter().map(|metric| &*metric.name);
@@ -90,6 +91,42 @@ impl Formulas {
             of_profile,
         })
     }
+}
+
+/// A formula with `_` for `-` in names of events, those of -e and the kernel's: there `-` is no minus.
+fn with_underscores(text: &str, events: &[String]) -> String {
+    let asked = events.iter().flat_map(|set| set.split([',', ':', '=']));
+    let generic = GENERIC_EVENTS.iter().flat_map(|event| event.names);
+    let caches: Vec<String> = cache_events().collect();
+    let caches = caches.iter().map(String::as_str);
+    let mut names: Vec<&str> = asked
+        .chain(generic.copied())
+        .chain(caches)
+        .map(str::trim)
+        .collect();
+    let is_plain = |name: &str| {
+        name.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+    };
+    names.retain(|name| name.contains('-') && is_plain(name));
+    // A name may begin with another one.
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    let mut text = text.to_owned();
+    for name in names {
+        let is_inside = |c: char| c.is_alphanumeric() || "_-".contains(c);
+        let at = text.match_indices(name).map(|(at, _)| at);
+        let whole: Vec<usize> = at
+            .filter(|at| {
+                let before = text[..*at].chars().next_back();
+                let behind = text[at + name.len()..].chars().next();
+                !before.is_some_and(is_inside) && !behind.is_some_and(is_inside)
+            })
+            .collect();
+        for at in whole {
+            text.replace_range(at..at + name.len(), &name.replace('-', "_"));
+        }
+    }
+    text
 }
 
 impl Wanted {
@@ -336,5 +373,32 @@ fn titled(name: &str, unit: &str) -> String {
     match unit {
         "" => name.to_owned(),
         unit => format!("{name}[{unit}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hyphen_in_the_name_of_an_event_is_no_minus() {
+        let events = ["instructions,my-misses=r412e".to_owned()];
+        let read = |text: &str| with_underscores(text, &events);
+        for (text, expected) in [
+            ("r=page-faults/cpu_seconds", "r=page_faults/cpu_seconds"),
+            (
+                "r=(page-faults + my-misses)/2",
+                "r=(page_faults + my_misses)/2",
+            ),
+            ("r=LLC-load-misses-my-misses", "r=LLC-load-misses-my-misses"),
+            ("r=LLC-load-misses - 1", "r=LLC_load_misses - 1"),
+            ("r=a-b", "r=a-b"),
+            (
+                "r=1e-3*page-faults*page-faults",
+                "r=1e-3*page_faults*page_faults",
+            ),
+        ] {
+            assert_eq!(read(text), expected);
+        }
     }
 }
