@@ -408,6 +408,23 @@ fn perch_irq_ignores_what_means_nothing_to_it() {
     );
 }
 
+#[test]
+fn perch_irq_says_that_it_was_stopped_before_it_had_anything_to_show() {
+    let run = Run::prepare();
+    let perch = Command::new(env!("CARGO_BIN_EXE_perch"))
+        .args(["irq", "--interval", "1h"])
+        .stdout(fs::File::create(run.path("stdout")).unwrap())
+        .stderr(fs::File::create(run.path("stderr")).unwrap())
+        .spawn();
+    let mut perch = perch.unwrap();
+    await_caught(perch.id(), libc::SIGINT);
+    send(perch.id(), libc::SIGINT);
+    assert_eq!(perch.wait().unwrap().code(), Some(130));
+    let said = run.said();
+    assert!(said.contains("stopped by SIGINT"), "{said}");
+    assert_eq!(fs::read(run.path("stdout")).unwrap(), b"");
+}
+
 /// A pager that is paused, or a terminal that was stopped: nobody reads what perch prints.
 #[test]
 fn unread_output_keeps_no_mask_bound() {

@@ -5,7 +5,7 @@ use crate::{
     args::{IrqArgs, PlaceArgs},
     command::recover,
     config::Settings,
-    render,
+    exit, render,
 };
 use anyhow::{Context, Result};
 use perch_core::{
@@ -120,6 +120,10 @@ pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
         recorder.finish().context("--log")?;
     }
     view.failed.map_or(Ok(()), Err)?;
+    if let (false, Cause::Stopped(signal)) = (args.apply, end.cause) {
+        let left = "the interval was not over, so nothing is shown".into();
+        return Err(exit::Stopped { signal, left }.into());
+    }
     if args.apply && !args.json {
         super::print(&render::restored::irqs(&end.restored.irqs))?;
     }
