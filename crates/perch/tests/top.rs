@@ -204,13 +204,13 @@ fn a_program_is_shown_and_its_output_kept() {
     top.assert_given_back();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "hello\nno input\n");
 
-    // When there is nothing left to watch, signals still end it.
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
-        let mut top = Terminal::top(&["-i", "100ms", "--", "true"]);
+    // When there is nothing left to watch, signals still end it, with the program's exit code.
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut top = Terminal::top(&["-i", "100ms", "--", "sh", "-c", "exit 3"]);
         top.wait_for_text("the program has ended");
         top.signal(signal);
         let ended = top.wait_for_end().code();
-        assert_eq!(ended, Some(code), "{signal:?} {}", top.said());
+        assert_eq!(ended, Some(3), "{signal:?} {}", top.said());
         top.assert_given_back();
     }
 
