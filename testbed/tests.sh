@@ -13,8 +13,9 @@ trap 'rm -rf "$PERCH_TEST_QUEUE"' EXIT
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 env "CARGO_TARGET_${host}_RUNNER=sh $here/queue.sh" "$cargo" test --workspace --no-fail-fast
 status=$?
-# The one that takes longest, the short form of the torture, comes first.
-printf '%s\n' "$PERCH_TEST_QUEUE"/*-quick-*.job "$PERCH_TEST_QUEUE"/*.job | awk '!seen[$0]++' |
+# Those that take longest come first: the short form of the torture, whole crates, and what the documents promise.
+(cd "$PERCH_TEST_QUEUE" && printf '%s\n' *-quick-*.job *-all-*.job *-project-*.job *.job) |
+  awk '!seen[$0]++' | sed "s:^:$PERCH_TEST_QUEUE/:" |
   xargs -P "${PERCH_TEST_JOBS:-3}" -n 1 sh "$here/job.sh" || status=1
 "$cargo" test --workspace --test guests || status=$?
 if failed=$(cat "$PERCH_TEST_QUEUE"/*.failed 2>/dev/null); then
