@@ -62,6 +62,7 @@ impl LinuxMachine {
     /// From now on it does not end when no target is left, but at this moment, if one is given: for sessions about more
     /// than the threads of targets.
     pub fn stay(&mut self, until: Option<Instant>) {
+        self.live.forget_pus();
         self.stays = Some(until);
     }
 
@@ -411,6 +412,7 @@ impl Targets for LinuxMachine {
             adopts_alone,
         };
         self.live.follow_launched(pid, launched);
+        self.live.forget_pus();
         self.child = Some(waiting.start()?);
         Ok(pid)
     }

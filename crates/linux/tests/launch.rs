@@ -3,8 +3,13 @@
 mod common;
 
 use common::{alone, launch, machine, shell, until_end};
-use perch_core::{MachineError, Targets};
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use perch_core::{Machine, MachineError, Targets};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 fn status_of(script: &str) -> i32 {
     let mut machine = machine();
@@ -135,4 +140,27 @@ fn one_machine_follows_one_program() {
     machine.launch(&launch(&["true"])).unwrap();
     assert!(machine.launch(&launch(&["true"])).is_err());
     assert_eq!(until_end(&mut machine).1, Some(0));
+}
+
+/// However long perch takes before it starts the program.
+#[test]
+fn what_pus_did_before_the_program_is_not_counted() {
+    let _alone = alone();
+    let mut machine = machine();
+    machine.watch_pus(true).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    machine.launch(&shell("exit 0")).unwrap();
+    while !matches!(
+        machine.wait(Duration::from_secs(1)).unwrap(),
+        perch_core::Wake::Ended(_)
+    ) {}
+    let seen = machine.observe().unwrap();
+    let took = start.elapsed().as_nanos() as u64;
+    assert!(!seen.pus.is_empty());
+    assert!(
+        seen.pus.iter().all(|pu| pu.interval <= took),
+        "{took}: {:?}",
+        seen.pus
+    );
 }

@@ -193,6 +193,11 @@ impl LiveMachine {
         system
     }
 
+    /// What PUs did until now is no part of what is observed from now on.
+    pub(crate) fn forget_pus(&mut self) {
+        let _ = self.pus.observe();
+    }
+
     /// When the present period ends.
     pub(crate) fn due(&self, period: Duration) -> Instant {
         self.period_end.unwrap_or_else(Instant::now) + period
