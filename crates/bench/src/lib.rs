@@ -1,5 +1,5 @@
 //! perch's own cost beside `perf stat`'s, measured in one run: steady cost with 200 and 2,000 threads, time to attach,
-//! counting a row for each thread or for so many events, what a live view costs beside top(1), how much sampling slows its
+//! counting a row for each thread or for every N events, what a live view costs beside top(1), how much sampling slows its
 //! victim, and what a region costs a program that counts itself.
 //!
 //! Every comparison is made in alternating pairs, and medians with quartiles are told: single timings on a shared
@@ -160,7 +160,7 @@ fn measure_counting(
             results.counting.push(counting);
         }
     }
-    say(&"\nA row for so many events of a thread (median, quartiles)");
+    say(&"\nA row for every N events of a thread (median, quartiles)");
     let records = records::measure(perch, args.pairs)?;
     say(&records);
     results.records = Some(records);

@@ -59,7 +59,7 @@ impl Tool {
         Self::start(&mut tool)
     }
 
-    /// `perch stat` with a record for so many context switches of a thread.
+    /// `perch stat` with a record for every `every` context switches of a thread.
     ///
     /// # Errors
     /// A perch that cannot be started.

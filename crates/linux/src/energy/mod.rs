@@ -8,6 +8,7 @@ mod hwmon;
 mod packages;
 mod power_pmu;
 mod powercap;
+mod rapl;
 
 pub use packages::Energy;
 
@@ -16,6 +17,7 @@ use perch_core::{
     MachineError, Metric, MetricInfo, MetricKind, MetricName, MetricScope, MetricSource, Module,
     ModuleContext, ModuleValues, Need, Reading, Remark, Subject, metric::names,
 };
+use rapl::Domains;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -67,6 +69,7 @@ impl From {
 }
 
 /// The module.
+#[derive(Default)]
 pub struct EnergyModule {
     sources: Vec<Source>,
     metrics: Vec<MetricInfo>,
@@ -94,12 +97,7 @@ impl EnergyModule {
     /// The counters of processors alone, for those who did not ask for energy: `None` where no package has one that this user
     /// may read and that advances.
     pub fn of_processors(sysfs: &Path) -> Option<Self> {
-        let mut module = Self {
-            sources: Vec::new(),
-            metrics: Vec::new(),
-            how: String::new(),
-            remarks: Vec::new(),
-        };
+        let mut module = Self::default();
         module.add_processors(sysfs).ok()?;
         module.drop_dead();
         module.remarks.clear();
@@ -111,12 +109,7 @@ impl EnergyModule {
 
     /// The same without looking whether counters advance: those of a captured tree do not.
     fn open_unchecked(sysfs: &Path) -> Result<Self, MachineError> {
-        let mut module = Self {
-            sources: Vec::new(),
-            metrics: Vec::new(),
-            how: String::new(),
-            remarks: Vec::new(),
-        };
+        let mut module = Self::default();
         let refused = module.add_processors(sysfs).err();
         module.add_sensors(sysfs);
         if module.sources.is_empty() {
@@ -164,39 +157,26 @@ impl EnergyModule {
 
     /// RAPL, by powercap or by perf.
     fn add_processors(&mut self, sysfs: &Path) -> Result<(), MachineError> {
-        let by_file = powercap::zones(&sysfs.join(powercap::POWERCAP));
-        match by_file {
-            Ok(zones) if !zones.is_empty() => {
+        match rapl::open(sysfs)? {
+            Domains::Files(zones) => {
                 for zone in zones {
                     let scope = zone.scope();
-                    self.add_domain(
-                        &zone.domain,
-                        scope,
-                        zone.subject,
-                        From::Counter(zone.counter),
-                    );
+                    let counter = From::Counter(zone.counter);
+                    self.add_domain(&zone.domain, scope, zone.subject, counter);
                 }
                 self.say("RAPL counters (powercap)");
-                Ok(())
             }
-            other => {
-                let by_perf = match (power_pmu::open(sysfs), other) {
-                    (Ok(domains), Ok(_)) => domains,
-                    (Ok(domains), Err(_)) if !domains.is_empty() => domains,
-                    // What it says holds for both ways.
-                    (_, Err(error)) => return Err(refused(error)),
-                    (Err(error), Ok(_)) => return Err(error),
-                };
-                if !by_perf.is_empty() {
+            Domains::Perf(domains) => {
+                if !domains.is_empty() {
                     self.say("RAPL counters (perf's PMU power)");
                 }
-                for domain in by_perf {
+                for domain in domains {
                     let (name, subject) = (domain.domain, domain.subject);
                     self.add_domain(name, subject.scope(), subject, From::Pmu(domain));
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// What is not a processor's own.

@@ -1,6 +1,10 @@
 //! The energy of all processor packages together, for `perch compare`.
 
-use super::{counter::Counter, power_pmu, powercap, refused};
+use super::{
+    counter::Counter,
+    power_pmu,
+    rapl::{self, Domains},
+};
 use perch_core::MachineError;
 use std::{fmt, io, path::Path};
 
@@ -26,25 +30,14 @@ impl Energy {
     /// # Errors
     /// A counter that cannot be read, with its path: most often for lack of permission.
     pub fn open(sysfs: &Path) -> Result<Option<Self>, MachineError> {
-        let by_file: io::Result<Vec<Package>> = powercap::zones(&sysfs.join(powercap::POWERCAP))
-            .map(|zones| {
+        let packages: Vec<Package> = match rapl::open(sysfs)? {
+            Domains::Files(zones) => {
                 let packages = zones.into_iter().filter(|zone| zone.domain == PACKAGE);
                 packages.map(|zone| Package::File(zone.counter)).collect()
-            });
-        let packages: Vec<Package> = match by_file {
-            Ok(packages) if !packages.is_empty() => packages,
-            by_file => {
-                let by_perf: Result<Vec<Package>, _> = power_pmu::open(sysfs).map(|domains| {
-                    let packages = domains.into_iter().filter(|of| of.domain == PACKAGE);
-                    packages.map(Package::Perf).collect()
-                });
-                match (by_perf, by_file) {
-                    (Ok(packages), _) if !packages.is_empty() => packages,
-                    // What it says holds for both ways.
-                    (_, Err(error)) => return Err(refused(error)),
-                    (Err(error), Ok(_)) => return Err(error),
-                    (Ok(none), Ok(_)) => none,
-                }
+            }
+            Domains::Perf(domains) => {
+                let packages = domains.into_iter().filter(|of| of.domain == PACKAGE);
+                packages.map(Package::Perf).collect()
             }
         };
         let used = 0.0;
@@ -84,6 +77,7 @@ impl fmt::Debug for Energy {
 
 #[cfg(test)]
 mod tests {
+    use super::super::powercap;
     use super::*;
     use std::fs;
 

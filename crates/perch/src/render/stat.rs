@@ -277,8 +277,9 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
     }
     let is_uncounted = |amounts: &Amounts| amounts.cpu_time > 0 && amounts.values.is_empty();
     let mut rows = shown(wanted.by, totals).into_iter();
-    if !wanted.events.is_empty() && rows.any(|total| is_uncounted(&total.amounts)) {
-        let text = "not counted: it had run, or ended, before perch found it; a shorter interval (-i 100ms) finds threads sooner";
+    let of_threads = !wanted.events.is_empty() && !wanted.by.is_of_pus();
+    if of_threads && rows.any(|total| is_uncounted(&total.amounts)) {
+        let text = "not counted: the thread ran or ended before perch found it; a shorter interval (-i 100ms) finds threads sooner";
         out += &wrapped("-  ", text);
     }
     out += &wider_note(wanted, collector);

@@ -88,9 +88,16 @@ const NOT_RUN: [(&str, &str); 8] = [
 ];
 
 /// What a machine may lack: a part of the lines that need it, perch's exit code, and what it says.
-const LACKS: [(&str, i32, &str); 9] = [
-    ("perch power", 125, "energy"),
-    ("energy", 125, "energy"),
+const LACKS: [(&str, i32, &str); 12] = [
+    ("perch power", 125, "no counter of energy here"),
+    ("perch power", 125, "the counters of energy stand still"),
+    ("energy", 125, "no counter of energy here"),
+    ("energy", 125, "the counters of energy stand still"),
+    (
+        "--metric ",
+        125,
+        "no processor package here has a counter of energy",
+    ),
     ("--check energy", 1, ""),
     ("llc_occupancy", 125, "resctrl"),
     (
@@ -101,7 +108,7 @@ const LACKS: [(&str, i32, &str); 9] = [
     ("perch events ", 125, "can be counted all the same"),
     ("--tracer", 125, "the kernel has no tracer"),
     ("core:", 125, "there is no core:3"),
-    ("--pus 2-3", 125, "PU"),
+    ("--pus 2-3", 125, "perch may only use the PUs"),
 ];
 
 /// One command line, and where it stands.

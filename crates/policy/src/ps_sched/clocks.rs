@@ -8,7 +8,7 @@ use perch_core::{
 /// Steps of a clock are equal to what was asked for within this part: `86%` of 2.8 GHz is its step of 2.4 GHz.
 const TOLERANCE: f64 = 0.005;
 
-/// A search tries clocks that differ by this part of the highest one, and none below so many of these parts.
+/// A search goes down in steps of 1/20 of the highest clock, and not below 4/20 of it.
 const PARTS: u32 = 20;
 const FEWEST: u32 = 4;
 

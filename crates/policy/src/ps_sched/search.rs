@@ -15,8 +15,8 @@ const MEASURED: u32 = 3;
 /// Points that may cost more than the best one so far before the search turns back.
 const PATIENCE: u32 = 2;
 
-/// The programs do something else if their power or their pace at the point that is held differs by this part from what it
-/// was, in so many measurements in a row.
+/// The programs do something else if their power or their pace at the held point differs by this part from what it was,
+/// in this number of measurements in a row.
 const CHANGED: (f64, u32) = (0.25, 2);
 
 /// Measurements at the point that is held until the others are looked at again.
@@ -98,9 +98,9 @@ impl Measured {
 /// What it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Each point is measured after the one above it; so many in a row cost more than the best one.
+    /// Each point is measured after the one above it. The last `worse` of them cost more than the best one.
     Looking { worse: u32 },
-    /// The best one is held, for so many measurements, of which the last ones were unlike the first.
+    /// The best one is held, since `since` measurements. The last `unlike` of them differ from the first.
     Holding { since: u32, unlike: u32 },
 }
 
