@@ -1,7 +1,8 @@
 //! Opening the machine.
 
 use super::{
-    Changes, CountersMode, Counting, EarlyLooks, IrqWatch, LiveMachine, Places, Pus, System,
+    Changes, CountersMode, Counting, EarlyLooks, IrqWatch, LiveMachine, Newcomers, Places, Pus,
+    System,
 };
 use crate::{
     LinuxMachine,
@@ -125,6 +126,7 @@ impl Builder {
             per_thread: self.per_thread,
             exit_records: false,
             early: EarlyLooks::default(),
+            newcomers: Newcomers::default(),
             opened: monotonic(),
             period_end: None,
             observed: now,

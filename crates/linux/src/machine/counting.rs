@@ -155,7 +155,13 @@ impl Counting {
         Ok(())
     }
 
-    fn count(&mut self, id: ThreadId, pid: i32) {
+    /// Whether events that were asked for are counted, rather than what a policy needs.
+    pub(super) fn counts_chosen(&self) -> bool {
+        matches!(self.mode, CountersMode::Chosen { .. }) && self.counters.is_some()
+    }
+
+    /// Counts a thread from now on, if it is not counted yet.
+    pub(super) fn count(&mut self, id: ThreadId, pid: i32) {
         if let Some(counters) = &mut self.counters
             && let Err(error) = counters.attach(id, pid)
         {

@@ -3,10 +3,7 @@
 //! have shown that they do not switch very often, and closed soon if they begin to.
 
 use super::LiveMachine;
-use crate::{
-    perf::{TaskEvents, task_events::Buffering},
-    threads::Sampled,
-};
+use crate::{perf::TaskEvents, threads::Sampled};
 use perch_core::{MachineError, Remark, ThreadId, ThreadSample};
 use rustc_hash::FxHashSet;
 use std::time::{Duration, Instant};
@@ -251,7 +248,7 @@ impl LiveMachine {
             let pid = process.pid;
             let result = match &mut opened {
                 Some(events) => events.add_process(pid, target),
-                None => TaskEvents::for_process(pid, target, Buffering::default())
+                None => TaskEvents::for_process(pid, target, self.newcomers.buffering())
                     .map(|events| opened = Some(events)),
             };
             match result {
@@ -271,6 +268,7 @@ impl LiveMachine {
             self.task_events = opened;
             self.early.records = Records::Open;
             // What came before is found there.
+            self.newcomers.told();
             self.tracker.look_everywhere_next();
         }
     }

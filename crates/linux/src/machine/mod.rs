@@ -7,6 +7,7 @@ mod counting;
 mod early;
 mod irqs;
 mod modules;
+mod newcomers;
 mod places;
 mod pus;
 mod records;
@@ -16,16 +17,14 @@ pub use counting::CountersMode;
 
 use crate::{
     affinity::LinuxAffinity,
-    perf::{
-        TaskEvents,
-        task_events::{Buffering, monotonic},
-    },
+    perf::{TaskEvents, task_events::monotonic},
     threads::{Launched, Sampled, Tracker},
 };
 use changes::Changes;
 use counting::Counting;
 use early::EarlyLooks;
 use irqs::IrqWatch;
+use newcomers::Newcomers;
 use perch_core::{
     Affinity, EventPlan, Launch, Machine, MachineError, NiceSample, Observation, ProcessId, PuSet,
     Remark, Settings, Targets, ThreadId, ThreadSample, Topology, Wake, Weights, text,
@@ -67,6 +66,7 @@ pub struct LiveMachine {
     /// Whether the kernel tells what threads did up to their end, or did when there was something to follow.
     exit_records: bool,
     early: EarlyLooks,
+    newcomers: Newcomers,
     places: Places,
     /// The default mask as it was last reported.
     told_default: PuSet,
@@ -123,10 +123,12 @@ impl LiveMachine {
         until: Instant,
         also: &[BorrowedFd<'_>],
     ) -> Result<(), MachineError> {
-        let looks = [self.early.due(), self.counting.due()];
+        let looks = [self.early.due(), self.counting.due(), self.newcomers.due()];
         let until = looks.into_iter().flatten().fold(until, Instant::min);
         let time = until.saturating_duration_since(Instant::now());
-        let events = self.task_events.iter().flat_map(|events| events.fds());
+        let listen = self.newcomers.listen();
+        let events = self.task_events.iter().filter(|_| listen);
+        let events = events.flat_map(|events| events.fds());
         let mut fds: Vec<PollFd<'_>> = also
             .iter()
             .copied()
@@ -149,6 +151,7 @@ impl LiveMachine {
         }
         self.drain_task_events();
         self.look_early();
+        self.count_newcomers();
         self.counting.drain();
         Ok(())
     }
@@ -159,7 +162,7 @@ impl LiveMachine {
         let target = self.places.add_attached();
         if !self.per_thread {
             self.exit_records |= self.tracker.open_exit_records(self.opened);
-            if let Ok(events) = TaskEvents::system_wide(Buffering::default()) {
+            if let Ok(events) = TaskEvents::system_wide(self.newcomers.buffering()) {
                 self.task_events = Some(events);
                 self.tracker.expect_records(true);
             }
@@ -281,6 +284,10 @@ impl Machine for LiveMachine {
     fn configure(&mut self, plan: &EventPlan) -> Result<(), MachineError> {
         self.counting.configure(plan, self.tracker.threads())?;
         self.pus.configure(self.counting.counters());
+        if self.counting.counts_chosen() {
+            self.newcomers.want();
+            self.tracker.report_newcomers();
+        }
         Ok(())
     }
 
@@ -359,6 +366,8 @@ impl Machine for LiveMachine {
             self.tracker.read_mask_again(tid);
         }
         let mut sampled = self.tracker.sample(interval);
+        // All of them are counted with this sample.
+        self.tracker.take_newcomers();
         if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
             // A PU that goes offline while masks are read changes some of them: the code that judges these must know
             // that.

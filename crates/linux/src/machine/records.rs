@@ -2,7 +2,7 @@
 
 use super::LiveMachine;
 use crate::{
-    perf::{TaskEvent, TaskEvents, task_events::Buffering},
+    perf::{TaskEvent, TaskEvents},
     threads::Created,
 };
 
@@ -21,7 +21,7 @@ impl LiveMachine {
         }
         let system_wide = match self.per_thread {
             true => None,
-            false => TaskEvents::system_wide(Buffering::default()).ok(),
+            false => TaskEvents::system_wide(self.newcomers.buffering()).ok(),
         };
         match system_wide {
             Some(events) => {
@@ -57,6 +57,7 @@ impl LiveMachine {
                     time,
                 } => {
                     self.early.forked();
+                    self.newcomers.told();
                     self.tracker.forked(Created {
                         pid,
                         tid,
@@ -80,7 +81,10 @@ impl LiveMachine {
                     self.tracker.renamed(tid, &name);
                 }
                 TaskEvent::Mapped { .. } => {}
-                TaskEvent::Lost(_) => self.tracker.look_everywhere_next(),
+                TaskEvent::Lost(_) => {
+                    self.newcomers.told();
+                    self.tracker.look_everywhere_next();
+                }
             }
         }
         self.remarks.extend(events.remarks());

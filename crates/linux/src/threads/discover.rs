@@ -2,7 +2,7 @@
 
 use super::{Created, Tracker};
 use crate::proc::{has_mark, last_task_number, parse_stat, process_numbers, session_of, start_of};
-use perch_core::{Remark, machine::SESSION_VARIABLE};
+use perch_core::{Remark, ThreadId, machine::SESSION_VARIABLE};
 use std::time::{Duration, Instant};
 
 /// How often everything is scanned, whatever the cheap tests say.
@@ -68,6 +68,18 @@ impl Tracker {
         for told in self.lineage.take().into_values() {
             self.consider(&told);
         }
+    }
+
+    /// From now on it is kept which threads are found.
+    pub fn report_newcomers(&mut self) {
+        self.newcomers.get_or_insert_default();
+    }
+
+    /// The threads that were found since the last call, each with its process. Some may have ended.
+    pub fn take_newcomers(&mut self) -> Vec<(ThreadId, i32)> {
+        self.newcomers
+            .as_mut()
+            .map_or_else(Vec::new, std::mem::take)
     }
 
     /// Whether there are threads whose creation was reported and that were not yet looked at.

@@ -160,6 +160,8 @@ pub struct Tracker {
     watches_young: bool,
     /// These, with when they were found.
     young: Vec<(i32, Instant)>,
+    /// Those that were found since this was last taken, each with its process; `None` if nobody asks.
+    newcomers: Option<Vec<(ThreadId, i32)>>,
     remarks: Vec<Remark>,
     said_budget: bool,
 }
@@ -202,6 +204,7 @@ impl Tracker {
             unseen: 0,
             watches_young: false,
             young: Vec::new(),
+            newcomers: None,
             remarks,
             said_budget: false,
         }
@@ -488,11 +491,15 @@ impl Tracker {
             return false;
         };
         process.threads += 1;
+        let id = thread.id;
         if born {
-            self.origins.found(thread.id, parent);
+            self.origins.found(id, parent);
         }
         thread.file = file;
         self.threads.insert(tid, thread);
+        if let Some(newcomers) = &mut self.newcomers {
+            newcomers.push((id, pid));
+        }
         if self.watches_young {
             self.young.push((tid, Instant::now()));
         }
