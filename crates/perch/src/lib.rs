@@ -21,7 +21,7 @@ pub fn main() -> ExitCode {
 /// The same with monitoring modules of one's own: `perch modules` lists them, and `perch stat -V` takes their metrics.
 pub fn main_with(own: Vec<perch_linux::modules::Entry>) -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
-    let mut command = args::Args::command();
+    let mut command = args::environment::without_empty(args::Args::command());
     let matches = command.try_get_matches_from_mut(&given);
     let parsed = matches.and_then(|matches| {
         let args = args::Args::from_arg_matches(&matches);

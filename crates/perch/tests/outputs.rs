@@ -112,6 +112,15 @@ fn an_error_about_a_variable_names_it() {
             said(&output)
         );
     }
+    // Set to nothing is not set.
+    for variable in ["PERCH_POLICY", "PERCH_PERIOD", "PERCH_CONFIG", "PERCH_PUS"] {
+        let output = folder.perch(&run).env(variable, "").output().unwrap();
+        assert!(
+            output.status.success(),
+            "{variable}: {}",
+            said(&output)
+        );
+    }
     // A flag hides the variable.
     let arguments = ["run", "--policy", "cpy", "--period", "soon", "--", "true"];
     let output = folder.perch(&arguments).env("PERCH_PERIOD", "1s").output();

@@ -2,11 +2,12 @@
 //! it among the flags that were not given.
 
 use clap::{
-    ArgMatches, Command,
+    Arg, ArgMatches, Command,
+    builder::Resettable,
     error::{ContextKind, ContextValue},
     parser::ValueSource,
 };
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// An argument that a variable has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,16 @@ pub struct Set {
     flag: String,
     variable: String,
     value: String,
+}
+
+/// The command without its variables that are set to nothing: as elsewhere, that is as good as not set.
+pub fn without_empty(command: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let arg = |arg: Arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(Resettable::Reset),
+        false => arg,
+    };
+    command.mut_args(arg).mut_subcommands(without_empty)
 }
 
 /// All arguments of the command and its subcommand that the environment has set.

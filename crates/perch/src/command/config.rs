@@ -1,11 +1,11 @@
 //! `perch config`: the settings in force, their defaults, their schema.
 
 use crate::{
-    args::{ConfigArgs, Counters, PlaceArgs, TuningArgs, hinted},
+    args::{ConfigArgs, Counters, PlaceArgs, TuningArgs, environment, hinted},
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY},
 };
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use perch_policy::registry;
 use std::process::ExitCode;
 
@@ -105,7 +105,9 @@ struct Environment {
 
 /// What a `perch run` without flags would use.
 fn in_force(args: &ConfigArgs) -> Result<String> {
-    let place = match Environment::try_parse_from(["perch config"]) {
+    let command = environment::without_empty(Environment::command());
+    let matches = command.try_get_matches_from(["perch config"]);
+    let place = match matches.and_then(|matches| Environment::from_arg_matches(&matches)) {
         Ok(environment) => PlaceArgs {
             tuning: TuningArgs {
                 config: args.config.clone(),
