@@ -288,6 +288,33 @@ fn keys_are_read_with_hyphens_and_underscores() {
 }
 
 #[test]
+fn settings_that_no_run_can_use_are_shown_and_refused() {
+    let perch = Perch::new();
+    for (text, why) in [
+        ("pus = \"4000\"\n", "4000"),
+        (
+            "policy = \"cpi\"\nperiod = \"1s\"\ninterval = \"2s\"\n",
+            "is longer than the period",
+        ),
+        ("profile = \"zne4\"\n", "zne4"),
+    ] {
+        let file = perch.file("config.toml", text);
+        let output = perch.run(&["config", "--config", file.to_str().unwrap()]);
+        assert_eq!(code(&output), 125, "{text}");
+        let last = text.lines().last().unwrap();
+        assert!(stdout(&output).contains(last), "{}", stdout(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        // As a run says it.
+        let run = perch.run(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
+        assert_eq!(stderr(&run), stderr(&output), "{text}");
+    }
+    // The rules may come with the run.
+    let fixed = perch.file("config.toml", "policy = \"fixed\"\n");
+    let output = perch.run(&["config", "--config", fixed.to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
 fn defaults_and_schema_agree_with_what_is_read() {
     let perch = Perch::new();
     let defaults = perch.run(&["config", "--defaults"]);

@@ -115,11 +115,7 @@ fn an_error_about_a_variable_names_it() {
     // Set to nothing is not set.
     for variable in ["PERCH_POLICY", "PERCH_PERIOD", "PERCH_CONFIG", "PERCH_PUS"] {
         let output = folder.perch(&run).env(variable, "").output().unwrap();
-        assert!(
-            output.status.success(),
-            "{variable}: {}",
-            said(&output)
-        );
+        assert!(output.status.success(), "{variable}: {}", said(&output));
     }
     // A flag hides the variable.
     let arguments = ["run", "--policy", "cpy", "--period", "soon", "--", "true"];

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{ConfigArgs, Counters, PlaceArgs, TuningArgs, environment, hinted},
-    config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY},
+    config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY, Settings},
 };
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -19,7 +19,10 @@ pub fn config(args: &ConfigArgs) -> Result<ExitCode> {
     } else if args.defaults {
         super::print(&defaults()?)?;
     } else {
-        super::print(&in_force(args)?)?;
+        let (text, settings) = in_force(args)?;
+        super::print(&text)?;
+        // They are shown all the same: to see which of them has to change.
+        super::place::can_be_used(&settings)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -103,8 +106,8 @@ struct Environment {
     place: PlaceArgs,
 }
 
-/// What a `perch run` without flags would use.
-fn in_force(args: &ConfigArgs) -> Result<String> {
+/// What a `perch run` without flags would use, as text and for checks.
+fn in_force(args: &ConfigArgs) -> Result<(String, Settings)> {
     let command = environment::without_empty(Environment::command());
     let matches = command.try_get_matches_from(["perch config"]);
     let place = match matches.and_then(|matches| Environment::from_arg_matches(&matches)) {
@@ -118,13 +121,17 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
         Err(error) => hinted(error, &[]).exit(),
     };
     let (given, path) = ConfigFile::load_from(place.tuning.config.as_deref())?;
-    let (settings, _) = super::place::settings_with(&place, given.clone())?;
+    let (settings, calibration) = super::place::settings_with(&place, given.clone())?;
     let mut policy = registry::default_config(&settings.policy)?;
     policy.extend(settings.policy_config.clone());
     // The policy `fixed` cannot be built without rules; its period is then not known either.
     let own = || settings.build().ok().map(|policy| policy.period());
     let period = settings.period.or_else(own);
     let name = settings.policy.clone();
+    let mut in_force = settings.clone();
+    if let Some(calibration) = &calibration {
+        in_force.calibrated_by(calibration);
+    }
     let file = ConfigFile {
         policy: Some(settings.policy.clone()),
         period: period.map(|period| humantime::format_duration(period).to_string()),
@@ -144,24 +151,22 @@ fn in_force(args: &ConfigArgs) -> Result<String> {
     };
     let path = path.map(|path| path.display().to_string());
     let from_file = || format!("from {}", path.as_deref().unwrap_or("the file"));
-    Ok(annotated(
-        &toml::to_string(&file)?,
-        |table, key| match table {
-            true => match given.policies.get(&name).and_then(|own| own.get(key)) {
-                Some(_) => from_file(),
-                None => format!("default of policy {name}"),
-            },
-            false => match source(key, &place, &given) {
-                Source::Environment(variable) => format!("from {variable}"),
-                Source::File => from_file(),
-                Source::Default if key == "period" => format!("default of policy {name}"),
-                Source::Default if key == "policy" && name == CALIBRATED_POLICY => {
-                    "default on a machine that was calibrated".to_owned()
-                }
-                Source::Default => "default".to_owned(),
-            },
+    let text = annotated(&toml::to_string(&file)?, |table, key| match table {
+        true => match given.policies.get(&name).and_then(|own| own.get(key)) {
+            Some(_) => from_file(),
+            None => format!("default of policy {name}"),
         },
-    ))
+        false => match source(key, &place, &given) {
+            Source::Environment(variable) => format!("from {variable}"),
+            Source::File => from_file(),
+            Source::Default if key == "period" => format!("default of policy {name}"),
+            Source::Default if key == "policy" && name == CALIBRATED_POLICY => {
+                "default on a machine that was calibrated".to_owned()
+            }
+            Source::Default => "default".to_owned(),
+        },
+    });
+    Ok((text, in_force))
 }
 
 /// Where a setting's value comes from.

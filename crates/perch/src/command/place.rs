@@ -27,7 +27,7 @@ use perch_linux::{
     energy::EnergyModule,
     lock::{Lock, LockError},
     machine::CountersMode,
-    topology::{self, Source, load},
+    topology::{self, Loaded, Source, load},
 };
 use perch_policy::{Calibration, Inputs, registry};
 use std::{
@@ -106,13 +106,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
         .map(|text| load(&Source::from_text(text)))
         .transpose()?;
     let machine = what_if.as_ref().unwrap_or(&here);
-    if let Some(pus) = &settings.pus {
-        topology::check_named(&machine.topology, pus)?;
-    }
-    // The profile defines how threads are counted, and so depends on this machine; of a what-if topology only the units
-    // matter.
-    let Chosen { profile, why } =
-        processor::choose(settings.profile.as_deref(), &Source::Native, &here)?;
+    let Chosen { profile, why } = chosen(&settings, &here, machine)?;
     if let Some(calibration) = &calibration {
         settings.calibrated_by(calibration);
     }
@@ -121,15 +115,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
     }
     let rules = Rules::of(&settings)?;
     let unmatched = Unmatched::new(rules.clone());
-    let policy = rules.policy(&settings, &machine.topology)?;
-    let period = settings.period.unwrap_or_else(|| policy.period());
-    if let Some(interval) = settings.interval.filter(|interval| *interval > period) {
-        bail!(
-            "--interval {interval:?} is longer than the period of {period:?} in which policy {} decides: observe more \
-             often, or give --period too",
-            policy.name()
-        );
-    }
+    let (policy, period) = deciding(&settings, rules, &machine.topology)?;
     let mut remarks = Vec::new();
     if profile.name == "generic" {
         let text = format!("profile generic: {why}");
@@ -187,6 +173,49 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
         changes,
         _locks: locks,
     })
+}
+
+/// The profile, if the PUs and the processor that the settings name are there. The profile defines how threads are counted,
+/// and so depends on this machine; of a what-if topology only the units matter.
+fn chosen(settings: &Settings, here: &Loaded, machine: &Loaded) -> Result<Chosen> {
+    if let Some(pus) = &settings.pus {
+        topology::check_named(&machine.topology, pus)?;
+    }
+    processor::choose(settings.profile.as_deref(), &Source::Native, here)
+}
+
+/// The policy, and how often it decides.
+fn deciding(
+    settings: &Settings,
+    rules: Rules,
+    topology: &Topology,
+) -> Result<(Box<dyn Policy>, Duration)> {
+    let policy = rules.policy(settings, topology)?;
+    let period = settings.period.unwrap_or_else(|| policy.period());
+    if let Some(interval) = settings.interval.filter(|interval| *interval > period) {
+        bail!(
+            "--interval {interval:?} is longer than the period of {period:?} in which policy {} decides: observe more \
+             often, or give --period too",
+            policy.name()
+        );
+    }
+    Ok((policy, period))
+}
+
+/// Whether `perch run` could act by these settings on this machine, if no other perch does. The rules of the policy `fixed`
+/// may still come.
+///
+/// # Errors
+/// What it would say.
+pub(super) fn can_be_used(settings: &Settings) -> Result<()> {
+    let here = load(&Source::Native)?;
+    chosen(settings, &here, &here)?;
+    let rules = Rules::of(settings)?;
+    let has_rules = !(rules.pus.is_empty() && rules.weights.is_empty());
+    if settings.policy == "fixed" && !has_rules && settings.policy_config.is_empty() {
+        return Ok(());
+    }
+    deciding(settings, rules, &here.topology).map(drop)
 }
 
 /// The policy with locks on what it may change: the PUs that it may place threads on, their CPU weights, or the
