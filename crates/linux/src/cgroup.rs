@@ -40,7 +40,7 @@ impl Cgroup {
         let below = hierarchies.iter().map(|mount| mount.join(relative));
         let is_group = |path: &PathBuf| path.join("cgroup.procs").is_file();
         match as_given.into_iter().chain(below).find(is_group) {
-            Some(directory) if !relative.is_empty() => Ok(Self { directory }),
+            Some(directory) if !name.is_empty() => Ok(Self { directory }),
             _ => Err(NoCgroup(name.to_owned())),
         }
     }
@@ -136,6 +136,11 @@ mod tests {
         for wrong in ["", "/", "gone", "unified"] {
             assert!(open(wrong).is_err(), "{wrong}");
         }
+        // The root of a hierarchy is a group too.
+        group(mount.path(), "unified", "1\n");
+        let root = open("/").unwrap();
+        assert_eq!(root.directory(), mount.path().join("unified/"));
+        assert_eq!(root.processes().unwrap(), [1, 2, 3]);
     }
 
     #[test]

@@ -380,6 +380,15 @@ fn phases_come_back_from_parquet() {
     };
     assert!(shapes("a.svg").iter().any(|line| line.contains("#FCE2D6")));
     assert_eq!(shapes("a.svg"), shapes("b.svg"));
+    // What cannot change the rows any more is refused.
+    for flags in ["-i 1s", "-n 3", "--for 1s", "--phases average", "--by all"] {
+        let args = words("--from a.parquet");
+        let output = stat.run(&[args, words(flags)].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let flag = flags.split(' ').next().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{flags}");
+        assert!(errors.contains(&format!("leave {flag} out")), "{errors}");
+    }
 }
 
 #[test]

@@ -229,6 +229,8 @@ fn what_cannot_be_counted_is_an_error_that_says_why() {
     assert!(why(&["-m", "no_such_metric"]).contains("no such metric"));
     let text = why(&["-V", "fp_shares"]);
     assert!(text.contains("did you mean `fp_share`"), "{text}");
+    let text = why(&["-e", "page-faults", "--phases", "average"]);
+    assert!(text.contains("give -e more than once"), "{text}");
     let text = said(&stat.run(&["--repeat", "2"]));
     assert!(text.contains("--repeat"), "{text}");
 }
@@ -434,6 +436,11 @@ fn a_recording_gives_the_same_series() {
     let (rows, totals) = stat.json(&["--from", log.to_str().unwrap(), "-i", "100ms"]);
     assert!(rows.len() >= 2, "{rows:?}");
     assert!(number(&totals["all"]["cpu_s"]) > 0.0, "{totals}");
+    // A longer interval adds periods up.
+    let (longer, _) = stat.json(&["--from", log.to_str().unwrap(), "-i", "200ms"]);
+    assert!(longer.len() < rows.len(), "{longer:?}");
+    let cpu = |rows: &[Value]| -> f64 { rows.iter().map(|row| number(&row["cpu_s"])).sum() };
+    assert!((cpu(&longer) - cpu(&rows)).abs() < 1e-6);
 }
 
 #[test]

@@ -126,7 +126,7 @@ pub struct PlaceArgs {
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// Print no report
-    #[arg(long, short = 'q', conflicts_with_all = ["json", "live", "explain"], help_heading = "Output")]
+    #[arg(long, short = 'q', conflicts_with_all = ["json", "live", "explain", "output"], help_heading = "Output")]
     pub quiet: bool,
     /// Write the report to a file instead of standard error
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]

@@ -161,9 +161,9 @@ pub struct StatArgs {
     )]
     pub seed: u64,
     /// How to detect changes of phase where several sets are in rotation: a running average, or Bayesian change-point
-    /// detection
-    #[arg(long, value_name = "METHOD", default_value = "bayes", value_parser = named(&Method::ALL), help_heading = "Sampling")]
-    pub phases: Method,
+    /// detection [default: bayes]
+    #[arg(long, value_name = "METHOD", value_parser = named(&Method::ALL), help_heading = "Sampling")]
+    pub phases: Option<Method>,
     /// Print only rounds in which no change of phase was detected
     #[arg(long, requires = "interval", help_heading = "Sampling")]
     pub complete_rounds: bool,

@@ -96,8 +96,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
         );
     }
     // Before anything else happens: a place where nothing can be written is no surprise for the end.
-    let output = args.output.as_deref().filter(|_| !args.quiet);
-    let output = output.map(Output::open).transpose()?;
+    let output = args.output.as_deref().map(Output::open).transpose()?;
     let (mut settings, calibration) = settings(args)?;
     let here = load(&Source::Native)?;
     let what_if = args

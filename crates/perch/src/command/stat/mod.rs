@@ -215,8 +215,10 @@ struct End {
 enum Clock {
     /// The user's, from this moment on.
     Wall(Instant),
-    /// That of what is observed: a simulation's or a recording's time passes faster or more slowly.
+    /// That of what is observed: a simulation's time passes faster or more slowly.
     Observed,
+    /// Likewise that of a recording. Its periods are as they were; several make an interval, if they may be merged.
+    Recorded { merge: bool },
 }
 
 fn say<'a>(remarks: impl Iterator<Item = &'a Remark>) {
@@ -245,8 +247,11 @@ fn drive<M: Machine>(
         each(machine);
         let left = args.duration.map(|most| most.saturating_sub(took));
         let shortest = Duration::from_millis(1);
-        let wake = machine.wait(left.map_or(interval, |left| interval.min(left.max(shortest))))?;
-        let mut observation = machine.observe()?;
+        let time = left.map_or(interval, |left| interval.min(left.max(shortest)));
+        let (wake, mut observation) = match clock {
+            Clock::Recorded { merge: true } => periods(machine, time)?,
+            _ => (machine.wait(time)?, machine.observe()?),
+        };
         seen(&mut observation);
         limiter.limit(observation.at, &mut observation.remarks);
         say(observation.remarks.iter());
@@ -260,7 +265,9 @@ fn drive<M: Machine>(
         };
         took = match clock {
             Clock::Wall(start) => start.elapsed(),
-            Clock::Observed => Duration::from_nanos(collector.totals().interval),
+            Clock::Observed | Clock::Recorded { .. } => {
+                Duration::from_nanos(collector.totals().interval)
+            }
         };
         let end = |status, stopped, cut_short| End {
             status,
@@ -279,6 +286,19 @@ fn drive<M: Machine>(
             return Ok(end(None, false, true));
         }
     }
+}
+
+/// The next periods of a recording, as many as make up this time, as one.
+fn periods<M: Machine>(machine: &mut M, time: Duration) -> Result<(Wake, Observation)> {
+    // Periods are never quite as long as they were meant to be.
+    let time = time.mul_f64(0.99).as_nanos() as u64;
+    let mut wake = machine.wait(Duration::ZERO)?;
+    let mut observation = machine.observe()?;
+    while matches!(wake, Wake::Period) && observation.interval < time {
+        wake = machine.wait(Duration::ZERO)?;
+        observation.absorb(&machine.observe()?);
+    }
+    Ok((wake, observation))
 }
 
 /// Counting is over, the program is not: waits for its end, passing signals on.
@@ -338,8 +358,13 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     let wanted = Wanted::of_recording(args, &profile)?;
     let printer = Printer::new(args, &wanted, false)?;
     let mut machine = RecordedMachine::new(recording);
-    let collector = Collector::new(wanted.options(args), profile);
-    without_program(args, &mut machine, collector, printer, |_| ())
+    let options = wanted.options(args);
+    // What sets counted in turns cannot be told apart once it is added up.
+    let clock = Clock::Recorded {
+        merge: args.interval.is_some() && options.sets < 2,
+    };
+    let collector = Collector::new(options, profile);
+    without_program(args, clock, &mut machine, collector, printer, |_| ())
 }
 
 /// The series of a Parquet file that `perch stat` wrote.
@@ -350,10 +375,15 @@ fn from_parquet(args: &StatArgs, file: &Path) -> Result<ExitCode> {
         ("-V", !args.virtuals.is_empty()),
         ("--complete-rounds", args.complete_rounds),
         ("--profile", args.profile.is_some()),
+        ("--phases", args.phases.is_some()),
+        ("-i", args.interval.is_some()),
+        ("-n", args.samples.is_some()),
+        ("--for", args.duration.is_some()),
     ];
     if let Some((flag, _)) = chosen.iter().find(|(_, given)| *given) {
         bail!(
-            "{flag}: {} has the rows and columns with which it was written; give {flag} when you write it",
+            "{flag}: {} has the rows and columns with which it was written: leave {flag} out, or give it when you write the \
+             file",
             file.display()
         );
     }
@@ -376,12 +406,12 @@ fn from_parquet(args: &StatArgs, file: &Path) -> Result<ExitCode> {
 /// Prints the series and totals of a machine on which nothing is started, by its own clock.
 fn without_program<M: Machine>(
     args: &StatArgs,
+    clock: Clock,
     machine: &mut M,
     mut collector: Collector,
     mut printer: Printer,
     seen: impl FnMut(&mut Observation),
 ) -> Result<ExitCode> {
-    let clock = Clock::Observed;
     let end = drive(
         args,
         clock,

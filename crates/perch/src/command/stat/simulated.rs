@@ -1,6 +1,7 @@
 //! The series of a simulated machine: what is counted there is exact, and known to the user who wrote the workload.
 
 use super::{
+    Clock,
     modules::Chosen,
     output::Printer,
     wanted::{Formulas, Wanted},
@@ -37,9 +38,14 @@ pub fn stat(args: &StatArgs, machine: &str, workload: &str) -> Result<ExitCode> 
     machine.configure(&wanted.request.plan(&profile))?;
     let collector = Collector::new(wanted.options(args), profile);
     let mut rotation = Rotation::new(&wanted.request);
-    without_program(args, &mut machine, collector, printer, |observation| {
-        rotation.turn(observation)
-    })
+    without_program(
+        args,
+        Clock::Observed,
+        &mut machine,
+        collector,
+        printer,
+        |observation| rotation.turn(observation),
+    )
 }
 
 /// Event sets in rotation, one an interval, as on a machine without a counter for each event: a simulated one counts all of

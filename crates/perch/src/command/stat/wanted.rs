@@ -167,7 +167,8 @@ impl Wanted {
         }
         wanted.is_fallback = nothing_asked && !pmu;
         wanted.need(&mut request, profile, space, modules);
-        if request.sets.len() > 1 && args.phases != Method::Off && pmu {
+        check_phases(args, &request)?;
+        if request.sets.len() > 1 && args.phases != Some(Method::Off) && pmu {
             request.need_everywhere(&[names::INSTRUCTIONS, names::CYCLES], profile, space);
         }
         wanted.complete(request, profile);
@@ -184,6 +185,7 @@ impl Wanted {
         wanted.take(Formulas::read(args, profile)?, &modules);
         let mut request = Request::of_profile(profile, Space::All);
         wanted.need(&mut request, profile, Space::All, &modules);
+        check_phases(args, &request)?;
         if args.metrics.is_empty() && args.virtuals.is_empty() {
             wanted.give_sampled();
         }
@@ -340,7 +342,7 @@ impl Wanted {
             given_amounts: self.given_amounts.clone(),
             phases: match self.request.sets.len() {
                 0 | 1 => Method::Off,
-                _ => args.phases,
+                _ => args.phases.unwrap_or(Method::Bayes),
             },
             complete_rounds: args.complete_rounds,
             windows: self.windows,
@@ -364,6 +366,15 @@ fn check_windows(args: &StatArgs, by: By, request: &Request) -> Result<()> {
         bail!(
             "with `:every=` there can be only one -e, since records of different sets cannot be compared"
         );
+    }
+    Ok(())
+}
+
+/// Refuses a way to detect changes of phase where there is nothing that a change could spoil.
+fn check_phases(args: &StatArgs, request: &Request) -> Result<()> {
+    let asked = args.phases.is_some_and(|method| method != Method::Off);
+    if asked && request.sets.len() < 2 {
+        bail!("--phases is for several event sets in rotation: give -e more than once");
     }
     Ok(())
 }
