@@ -5,7 +5,7 @@
 
 use crate::{
     MachineError, Metric, MetricName, Metrics, PuSample, Remark, Sharing, ThreadId, ThreadInfo,
-    ThreadSample, Topology,
+    ThreadSample, Topology, metric::names,
 };
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
@@ -157,6 +157,20 @@ pub struct Reading {
     pub kind: MetricKind,
     /// The value.
     pub metric: Metric,
+}
+
+impl Reading {
+    /// The package whose energy in the period this is, and that energy in joules.
+    pub fn package_energy(&self) -> Option<(u32, f64)> {
+        match self.subject {
+            Subject::Package(package)
+                if *self.name == *names::ENERGY_PKG && self.kind == MetricKind::Amount =>
+            {
+                Some((package, self.metric.value))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What a module knows about a period.

@@ -6,8 +6,8 @@ use crate::{
     settings::KnownSettings,
 };
 use perch_core::{
-    Count, EventPlan, Metric, MetricKind, MetricName, MetricSource, Metrics, Observation, Outcome,
-    PuLoad, PuSample, PuSet, Reading, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState,
+    Count, EventPlan, Metric, MetricName, MetricSource, Metrics, Observation, Outcome, PuLoad,
+    PuSample, PuSet, Reading, Remark, Scope, Snapshot, ThreadId, ThreadSample, ThreadState,
     Thresholds, Topology, UnitDomains, Unmanaged, metric::names,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -287,12 +287,9 @@ impl Characteriser {
 
 /// Of all packages, in joules.
 fn energy(observation: &Observation) -> Option<f64> {
-    let of_package = |reading: &&Reading| {
-        *reading.name == *names::ENERGY_PKG && reading.kind == MetricKind::Amount
-    };
-    let readings = observation.readings.iter().filter(of_package);
-    let used = readings.map(|reading| reading.metric.value);
-    used.fold(None, |sum, used| Some(sum.unwrap_or(0.0) + used))
+    let readings = observation.readings.iter();
+    let used = readings.filter_map(Reading::package_energy);
+    used.fold(None, |sum, (_, used)| Some(sum.unwrap_or(0.0) + used))
 }
 
 /// The metrics of a thread in several intervals, of which all but amounts may be older than what is known of it by now.

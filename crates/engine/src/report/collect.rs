@@ -6,8 +6,8 @@ use super::{
 };
 use crate::observer::{Move, Period, SessionEnd, SessionSink, Start};
 use perch_core::{
-    ActionKind, MetricKind, MetricSource, Observation, Outcome, PuSet, Remark, Snapshot, Subject,
-    ThreadId, ThreadInfo, ThreadSample, Unmanaged, Weight, metric::names,
+    ActionKind, MetricSource, Observation, Outcome, PuSet, Reading, Remark, Snapshot, ThreadId,
+    ThreadInfo, ThreadSample, Unmanaged, Weight, metric::names,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
@@ -180,19 +180,14 @@ impl Collector {
 
     /// Adds the energy of packages.
     fn used(&mut self, observation: &Observation) {
-        for reading in &observation.readings {
-            let Subject::Package(package) = reading.subject else {
-                continue;
-            };
-            if *reading.name != *names::ENERGY_PKG || reading.kind != MetricKind::Amount {
-                continue;
-            }
+        let readings = observation.readings.iter();
+        for (package, energy) in readings.filter_map(Reading::package_energy) {
             let used = self.energy.entry(package).or_insert(PackageEnergy {
                 package,
                 energy: 0.0,
                 time: 0,
             });
-            used.energy += reading.metric.value;
+            used.energy += energy;
             used.time += observation.interval;
         }
     }

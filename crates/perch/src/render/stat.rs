@@ -279,7 +279,8 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
     let mut rows = shown(wanted.by, totals).into_iter();
     let of_threads = !wanted.events.is_empty() && !wanted.by.is_of_pus();
     if of_threads && rows.any(|total| is_uncounted(&total.amounts)) {
-        let text = "not counted: the thread ended before perch found it, or there were no counters left";
+        let text =
+            "not counted: the thread ended before perch found it, or there were no counters left";
         out += &wrapped("-  ", text);
     }
     out += &wider_note(wanted, collector);
