@@ -16,6 +16,7 @@
  *           second of running time. Writing "clear" forgets all. Reading lists them.
  *   lie     when set, every event advances by 395 a second whatever the task does, as counters
  *           in some virtual machines do
+ *   counters   how many events fit on a CPU at once; the kernel lets more take turns; 0 for any number
  */
 #include <linux/device.h>
 #include <linux/kernel.h>
@@ -77,6 +78,10 @@ static DEFINE_RAW_SPINLOCK(rules_lock);
 static char *events = "";
 module_param(events, charp, 0444);
 MODULE_PARM_DESC(events, "further events, NAME:CODE,...");
+static unsigned int counters;
+module_param(counters, uint, 0644);
+MODULE_PARM_DESC(counters, "events on a CPU at once, 0 for any number");
+static DEFINE_PER_CPU(unsigned int, in_use);
 static bool lie;
 module_param(lie, bool, 0644);
 MODULE_PARM_DESC(lie, "count 395 a second, whatever happens");
@@ -354,6 +359,9 @@ static void fakepmu_stop(struct perf_event *event, int flags)
 
 static int fakepmu_add(struct perf_event *event, int flags)
 {
+	if (counters && this_cpu_read(in_use) >= counters)
+		return -EAGAIN;
+	this_cpu_inc(in_use);
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
 	if (flags & PERF_EF_START)
 		fakepmu_start(event, flags);
@@ -364,6 +372,7 @@ static int fakepmu_add(struct perf_event *event, int flags)
 static void fakepmu_del(struct perf_event *event, int flags)
 {
 	fakepmu_stop(event, flags);
+	this_cpu_dec(in_use);
 }
 
 static void fakepmu_read(struct perf_event *event)

@@ -44,6 +44,57 @@ perch stat --json $PROFILE -o /tmp/short -e instructions,cycles,wibble,branch-in
 emit short /tmp/short
 emit short-perf /tmp/perf
 
+# until_at_least N COMMAND...: waits until the command prints a number that is at least N.
+until_at_least() {
+    least=$1
+    shift
+    tries=0
+    until [ "$("$@")" -ge "$least" ] || [ $((tries += 1)) -gt 6000 ]; do usleep 50000; done
+}
+
+# counted FILE [ID]: rows with counts, of all or of one.
+counted() {
+    grep "\"id\":${2:-[0-9]*}," "$1" | grep -c '"counts":{"'
+}
+
+# Two events fit on a PU at once, and for a while another tool has one of them for itself.
+echo 2 >/sys/module/fakepmu/parameters/counters
+echo "* $INT" >$RULES
+guest-load --threads int:1 --seconds 600 --seed 8 >/tmp/lines &
+load=$!
+until_at_least 1 grep -c tid /tmp/lines
+perch stat --json $PROFILE -o /tmp/taken -i 100ms -e instructions,cycles -p $load &
+stat=$!
+until_at_least 5 counted /tmp/taken
+perf stat -x, -e instructions:D -o /tmp/perf -p $load sleep 1
+until_at_least $(($(counted /tmp/taken) + 5)) counted /tmp/taken
+kill $stat
+wait $stat
+kill $load
+wait $load
+emit taken /tmp/taken
+emit taken-perf /tmp/perf
+echo 0 >/sys/module/fakepmu/parameters/counters
+
+# A PU goes offline and comes back while all are counted.
+guest-load --threads int:8 --seconds 600 --seed 9 >/tmp/lines &
+load=$!
+until_at_least 8 grep -c tid /tmp/lines
+perch stat --json $PROFILE -o /tmp/offline --by pu -i 200ms -e instructions,cycles &
+stat=$!
+until_at_least 3 counted /tmp/offline 3
+echo 0 >/sys/devices/system/cpu/cpu3/online
+echo "offline-lines $(grep -c . /tmp/offline)"
+until_at_least $(($(counted /tmp/offline 0) + 6)) counted /tmp/offline 0
+echo "offline-lines $(grep -c . /tmp/offline)"
+echo 1 >/sys/devices/system/cpu/cpu3/online
+until_at_least $(($(counted /tmp/offline 3) + 3)) counted /tmp/offline 3
+kill $stat
+wait $stat
+kill $load
+wait $load
+emit offline /tmp/offline
+
 # Counters that lie, as those of some virtual machines do.
 echo Y >/sys/module/fakepmu/parameters/lie
 guest-load --threads fp:1,int:1 --seconds 60 --seed 7 >/tmp/lines &

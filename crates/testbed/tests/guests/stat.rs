@@ -115,6 +115,8 @@ fn counts_are_those_of_perf_and_doubtful_ones_are_marked() {
     rotation_is_within_one_percent(&told);
     short_lived_processes_are_counted(&told);
     lies_are_doubted(&told);
+    counters_that_others_take_are_marked(&told);
+    a_pu_that_goes_offline_leaves_no_wrong_number(&told);
 }
 
 fn one_set_is_exact(told: &Told) {
@@ -185,5 +187,55 @@ fn lies_are_doubted(told: &Told) {
         }
         let all = &totals["all"]["counts"][event];
         assert!(all["value"].is_null(), "{event} believed: {totals}");
+    }
+}
+
+/// The rates of the threads, which do the same all the time.
+const CYCLES: f64 = 2e9;
+const INT_IPC: f64 = 1.5;
+
+/// Without counters, nothing is said of an interval; with them for a part of it, the count is scaled, and marked so.
+fn counters_that_others_take_are_marked(told: &Told) {
+    let (rows, totals) = told.series("taken");
+    assert!(told.perf("taken-perf")["instructions"] > 0.0);
+    let counted = |row: &&Value| row["counts"]["cycles"].is_object();
+    let without = rows.iter().filter(|row| !counted(row)).count();
+    assert!(without >= 3, "{without} of {} rows", rows.len());
+    for row in rows.iter().filter(counted) {
+        assert_near(1e6 * ipc(row), 1e6 * INT_IPC, 0.01, "IPC");
+        let time = row["counted_s"].as_f64().unwrap();
+        assert_near(count(row, "cycles"), CYCLES * time, 0.02, "cycles");
+    }
+    let all = &totals["all"];
+    let share = all["counts"]["cycles"]["share"].as_f64().unwrap();
+    assert!((0.1..0.95).contains(&share), "{share}");
+    assert_near(1e6 * ipc(all), 1e6 * INT_IPC, 0.01, "IPC");
+}
+
+fn a_pu_that_goes_offline_leaves_no_wrong_number(told: &Told) {
+    let (rows, totals) = told.series("offline");
+    let lines = told.0["offline-lines"].iter();
+    let lines: Vec<usize> = lines.map(|line| line.parse().unwrap()).collect();
+    let [gone, back] = lines[..] else {
+        panic!("{lines:?}");
+    };
+    let counted = |row: &&Value| row["counts"]["cycles"].is_object();
+    for row in rows.iter().filter(counted) {
+        assert_near(1e6 * ipc(row), 1e6 * INT_IPC, 0.01, "IPC");
+        // No more than a PU can do.
+        let most = CYCLES * row["interval_s"].as_f64().unwrap();
+        assert!(count(row, "cycles") <= 1.02 * most, "{row}");
+    }
+    let of_it = |rows: &[Value]| {
+        let rows = rows.iter().filter(|row| row["id"] == 3);
+        rows.filter(counted).count()
+    };
+    // The interval in which it went is its last one.
+    assert!(of_it(&rows[..gone]) >= 3 && of_it(&rows[gone..back]) <= 1);
+    assert!(of_it(&rows[back..]) >= 3);
+    let threads = totals["totals"].as_array().unwrap();
+    for pu in threads {
+        let most = CYCLES * pu["observed_s"].as_f64().unwrap();
+        assert!(count(pu, "cycles") <= 1.02 * most, "{pu}");
     }
 }
