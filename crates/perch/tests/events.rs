@@ -27,6 +27,20 @@ fn names(found: &Value) -> Vec<&str> {
 }
 
 #[test]
+fn it_is_said_that_there_are_no_counters() {
+    let said = |args: &[&str]| {
+        let output = events(args);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).contains("can be counted here")
+    };
+    let usable = perch_linux::perf::probe().pmu_usable;
+    assert_eq!(said(&["cache", "miss"]), !usable);
+    assert_eq!(said(&[]), !usable);
+    // Nothing of these needs any; and on another processor everything might be otherwise.
+    assert!(!said(&["page", "fault"]) && !said(&["--profile", "power7"]));
+}
+
+#[test]
 fn what_the_kernel_counts_is_listed_and_fits() {
     let listed = text(&[]);
     for name in ["page-faults", "context-switches", "LLC-load-misses"] {

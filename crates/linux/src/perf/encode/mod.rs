@@ -23,7 +23,9 @@ pub use terms::{Bits, Field};
 pub use tracepoints::Tracepoints;
 
 use perf_event::events::Event;
-use perf_event_open_sys::bindings::{PERF_TYPE_RAW, perf_event_attr};
+use perf_event_open_sys::bindings::{
+    PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, perf_event_attr,
+};
 use std::{cell::OnceCell, path::Path};
 
 /// What an event is to the kernel: the fields of `perf_event_attr` that say what is counted.
@@ -33,6 +35,17 @@ pub struct Code {
     pub kind: u32,
     /// `config`, `config1`, `config2` and `config3`.
     pub config: [u64; 4],
+}
+
+impl Code {
+    /// Whether a core's hardware counters count it. On hybrid processors events may name the PMU of one kind of core, which
+    /// has another type.
+    pub fn is_of_core(&self) -> bool {
+        matches!(
+            self.kind,
+            PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW
+        )
+    }
 }
 
 impl Event for Code {

@@ -13,7 +13,7 @@ use perch_core::{EventChoice, diagnostic::did_you_mean};
 use perch_linux::{
     perf::{
         encode::{Code, Encoder},
-        try_count,
+        probe, try_count,
     },
     topology::{self, load},
 };
@@ -100,9 +100,27 @@ impl Events<'_> {
     fn print(&self, entries: &[Entry], more: Option<&str>, json: bool) -> Result<ExitCode> {
         match json {
             true => crate::command::print_json(&entries)?,
-            false => crate::command::print(&render::list(entries, more))?,
+            false => {
+                crate::command::print(&render::list(entries, more))?;
+                self.say_what_cannot_be_counted(entries);
+            }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// That a machine without a PMU counts few of the events in a list.
+    fn say_what_cannot_be_counted(&self, entries: &[Entry]) {
+        let of_core = |entry: &Entry| entry.code.as_ref().is_none_or(Code::is_of_core);
+        if self.is_foreign || !entries.iter().any(of_core) {
+            return;
+        }
+        let probe = probe();
+        if !probe.pmu_usable {
+            crate::exit::say(&format!(
+                "{}; of these events, only the kernel's own, such as task-clock and page-faults, can be counted here",
+                probe.why
+            ));
+        }
     }
 
     /// An event by name, those that have a code, or those that have a word.
