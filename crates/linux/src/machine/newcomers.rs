@@ -78,7 +78,11 @@ impl LiveMachine {
     pub(super) fn count_newcomers(&mut self) {
         let now = Instant::now();
         let records = self.task_events.is_some();
-        if !self.newcomers.is_due(now, records) {
+        if self.tracker.is_empty() {
+            // Whatever started belongs to nobody who is followed.
+            self.newcomers.told = false;
+        }
+        if self.tracker.is_empty() || !self.newcomers.is_due(now, records) {
             if self.newcomers.rest.is_some_and(|rest| now >= rest) {
                 self.newcomers.rest = None;
             }
