@@ -3,6 +3,8 @@
 # what one prints is shown when it has ended. Those in virtual machines come last: emulated processors take all that there
 # is, and the other tests would starve.
 set -u
+# In the background a shell starts commands with SIGINT and SIGQUIT ignored, and tests send these.
+[ "${1-}" = caught ] || exec env --default-signal=INT,QUIT,HUP sh "$0" caught
 cargo=${CARGO:-cargo}
 here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
 $cargo test --workspace --no-run && $cargo test --workspace --test guests --no-run || exit
