@@ -22,7 +22,7 @@ STATIC_LIBS := -Wl,--gc-sections -lgcc_s -lpthread -lm -ldl
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
-	@echo "make test      all tests, those in virtual machines included (root; 17 minutes on 2 CPUs)"
+	@echo "make test      all tests, those in virtual machines included (root; 11 minutes on 2 CPUs, once built)"
 	@echo "make guests    the tests in virtual machines, also those that take minutes each"
 	@echo "make torture   attack perch's safety promises (root, about half an hour)"
 	@echo "make churn     500 short-lived threads a second: nothing may leak (MINUTES=20)"
