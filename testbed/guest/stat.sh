@@ -54,7 +54,7 @@ until_at_least() {
 
 # counted FILE [ID]: rows with counts, of all or of one.
 counted() {
-    grep "\"id\":${2:-[0-9]*}," "$1" | grep -c '"counts":{"'
+    grep -s "\"id\":${2:-[0-9]*}," "$1" | grep -c '"counts":{"'
 }
 
 # Two events fit on a PU at once, and for a while another tool has one of them for itself.

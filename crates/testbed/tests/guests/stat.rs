@@ -197,7 +197,7 @@ const INT_IPC: f64 = 1.5;
 /// Without counters, nothing is said of an interval; with them for a part of it, the count is scaled, and marked so.
 fn counters_that_others_take_are_marked(told: &Told) {
     let (rows, totals) = told.series("taken");
-    assert!(told.perf("taken-perf")["instructions"] > 0.0);
+    assert!(told.perf("taken-perf")["instructions:D"] > 0.0);
     let counted = |row: &&Value| row["counts"]["cycles"].is_object();
     let without = rows.iter().filter(|row| !counted(row)).count();
     assert!(without >= 3, "{without} of {} rows", rows.len());
@@ -222,9 +222,10 @@ fn a_pu_that_goes_offline_leaves_no_wrong_number(told: &Told) {
     let counted = |row: &&Value| row["counts"]["cycles"].is_object();
     for row in rows.iter().filter(counted) {
         assert_near(1e6 * ipc(row), 1e6 * INT_IPC, 0.01, "IPC");
-        // No more than a PU can do.
-        let most = CYCLES * row["interval_s"].as_f64().unwrap();
-        assert!(count(row, "cycles") <= 1.02 * most, "{row}");
+        assert!(
+            count(row, "cycles") <= most_cycles(row, "interval_s"),
+            "{row}"
+        );
     }
     let of_it = |rows: &[Value]| {
         let rows = rows.iter().filter(|row| row["id"] == 3);
@@ -235,7 +236,11 @@ fn a_pu_that_goes_offline_leaves_no_wrong_number(told: &Told) {
     assert!(of_it(&rows[back..]) >= 3);
     let threads = totals["totals"].as_array().unwrap();
     for pu in threads {
-        let most = CYCLES * pu["observed_s"].as_f64().unwrap();
-        assert!(count(pu, "cycles") <= 1.02 * most, "{pu}");
+        assert!(count(pu, "cycles") <= most_cycles(pu, "observed_s"), "{pu}");
     }
+}
+
+/// No more than a PU can do in this time. In an emulated guest, counters and clock are read up to 100 ms apart.
+fn most_cycles(row: &Value, time: &str) -> f64 {
+    CYCLES * (row[time].as_f64().unwrap() + 0.1)
 }
