@@ -366,8 +366,8 @@ impl Machine for LiveMachine {
             self.tracker.read_mask_again(tid);
         }
         let mut sampled = self.tracker.sample(interval);
-        // All of them are counted with this sample.
-        self.tracker.take_newcomers();
+        // Those of which a record is awaited are in no sample yet.
+        self.open_counters();
         if topology_changed || sampled.threads.iter().any(|thread| thread.mask.is_some()) {
             // A PU that goes offline while masks are read changes some of them: the code that judges these must know
             // that.

@@ -89,10 +89,15 @@ impl LiveMachine {
             return;
         }
         self.tracker.discover();
+        self.open_counters();
+        self.newcomers.looked(now, records);
+    }
+
+    /// Counts the threads that were found since the last call.
+    pub(super) fn open_counters(&mut self) {
         for (id, pid) in self.tracker.take_newcomers() {
             self.counting.count(id, pid);
         }
-        self.newcomers.looked(now, records);
     }
 }
 

@@ -208,7 +208,7 @@ fn counters_that_others_take_are_marked(told: &Told) {
     }
     let all = &totals["all"];
     let share = all["counts"]["cycles"]["share"].as_f64().unwrap();
-    assert!((0.1..0.95).contains(&share), "{share}");
+    assert!((0.05..0.995).contains(&share), "{share}");
     assert_near(1e6 * ipc(all), 1e6 * INT_IPC, 0.01, "IPC");
 }
 
@@ -221,7 +221,9 @@ fn a_pu_that_goes_offline_leaves_no_wrong_number(told: &Told) {
     };
     let counted = |row: &&Value| row["counts"]["cycles"].is_object();
     for row in rows.iter().filter(counted) {
-        assert_near(1e6 * ipc(row), 1e6 * INT_IPC, 0.01, "IPC");
+        // The stand-in reads a PU's counters one after the other, which may take a while where a guest has to wait.
+        let apart = count(row, "instructions") - INT_IPC * count(row, "cycles");
+        assert!(apart.abs() <= INT_IPC * CYCLES * 0.1, "{row}");
         assert!(
             count(row, "cycles") <= most_cycles(row, "interval_s"),
             "{row}"
@@ -237,6 +239,7 @@ fn a_pu_that_goes_offline_leaves_no_wrong_number(told: &Told) {
     let threads = totals["totals"].as_array().unwrap();
     for pu in threads {
         assert!(count(pu, "cycles") <= most_cycles(pu, "observed_s"), "{pu}");
+        assert_near(1e6 * ipc(pu), 1e6 * INT_IPC, 0.03, "IPC");
     }
 }
 
