@@ -2,7 +2,9 @@
 //! the order in which they came.
 
 use perch_core::{MachineError, Policy};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{
+    Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel,
+};
 
 /// Commands that may wait; more are refused.
 const QUEUE: usize = 1024;
@@ -91,6 +93,15 @@ impl Handle {
 }
 
 impl Reply {
+    /// The result, if the command has been carried out by now, or never will be.
+    pub fn now(&self) -> Option<Result<(), CommandError>> {
+        match self.0.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(CommandError::Ended)),
+        }
+    }
+
     /// Waits until the command has been carried out.
     ///
     /// # Errors

@@ -47,6 +47,8 @@ pub(crate) struct Taken {
     pub nices: Vec<NiceNoticed>,
     /// Settings whose values are not perch's any more, each with whether another process has changed it.
     pub settings: Vec<(Setting, bool)>,
+    /// Interrupts whose masks are not perch's any more, each with what has become of it.
+    pub irqs: Vec<(u32, Outcome)>,
 }
 
 /// A process that has ended lately.
@@ -194,6 +196,7 @@ impl Control {
         let mut taken = Taken {
             nices: self.nices.observe(observation),
             settings: self.settings.take_released(),
+            irqs: self.irqs.take_released(),
             noticed: self
                 .ownership
                 .observe(observation, &self.machine_usable, allowed),

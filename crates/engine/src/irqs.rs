@@ -28,6 +28,8 @@ pub(crate) struct KnownIrqs {
     known: BTreeMap<u32, Known>,
     /// Whether interrupts may leave the masks that they had.
     take_over: bool,
+    /// Interrupts whose masks are no longer perch's doing, since they were last taken; each with what has become of it.
+    released: Vec<(u32, Outcome)>,
 }
 
 impl KnownIrqs {
@@ -57,6 +59,9 @@ impl KnownIrqs {
             };
             let known = self.known.entry(irq).or_insert_with(new);
             if !state.may_be_of(&known.device) {
+                if known.bound.is_some() {
+                    self.released.push((irq, Outcome::Gone));
+                }
                 *known = new();
                 continue;
             }
@@ -69,9 +74,15 @@ impl KnownIrqs {
             } else if known.current != state.mask {
                 known.bound = None;
                 known.foreign = true;
+                self.released.push((irq, Outcome::ChangedByOthers));
             }
             known.current.clone_from(&state.mask);
         }
+    }
+
+    /// The interrupts whose masks have turned out not to be perch's any more, and what has become of them.
+    pub fn take_released(&mut self) -> Vec<(u32, Outcome)> {
+        std::mem::take(&mut self.released)
     }
 
     /// The mask that an interrupt had before perch, if perch holds it elsewhere.

@@ -241,9 +241,39 @@ fn what_others_change_or_cannot_be_moved_is_left_alone() {
         .filter(|remark| remark.contains("a bug in policy test"));
     assert_eq!(bugs.count(), 2, "{:?}", kept.remarks);
     let irqs = end.restored.irqs;
-    assert_eq!((irqs.restored, irqs.left_alone), (1, 1));
+    // The other one is no matter of perch's any more.
+    assert_eq!((irqs.restored, irqs.left_alone), (1, 0));
     let masks: Vec<String> = devices.masks().into_values().collect();
     assert_eq!(masks, ["0", "1", "0-3", "0-3"]);
+}
+
+#[test]
+fn a_mask_of_others_that_equals_perch_s_is_theirs() {
+    let devices = Devices::of(&[(24, "0-3")]);
+    let (_dir, acting) = live();
+    let foreign = |mask: &str| IrqStep {
+        before: vec![IrqOp::Set {
+            irq: 24,
+            mask: set(mask),
+        }],
+        ..IrqStep::default()
+    };
+    let script = [
+        IrqStep::default(),
+        foreign("1"),
+        foreign("2"),
+        IrqStep::default(),
+    ];
+    let policy = plans(vec![vec![to(24, "2")]; 4]);
+    let (kept, end) = run(&devices, &script, policy, acting);
+    assert_eq!(outcomes(&kept.irq_moves[0]), [(24, Outcome::Applied)]);
+    let told = kept
+        .remarks
+        .iter()
+        .filter(|remark| remark.contains("another process has changed the mask of interrupt 24"));
+    assert_eq!(told.count(), 1, "{:?}", kept.remarks);
+    assert_eq!(end.restored.irqs.restored, 0);
+    assert_eq!(devices.masks().into_values().next().unwrap(), "2");
 }
 
 #[test]
@@ -262,7 +292,8 @@ fn another_devices_interrupt_of_the_same_number_is_not_touched() {
         },
     ];
     let (_, end) = run(&devices, &script, plans(vec![vec![to(24, "2")]]), acting);
-    assert_eq!(end.restored.irqs.gone, 1);
+    // It was no interrupt of perch's any more.
+    assert_eq!((end.restored.irqs.gone, end.restored.irqs.restored), (0, 0));
     assert_eq!(devices.masks()[&24], "2");
 }
 

@@ -1,7 +1,10 @@
 //! Writing a journal.
 
 use super::{Header, Journal, Record, codec, state_dir::StateDir};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 use std::{
     fs::{self, File, OpenOptions},
     io,
@@ -189,6 +192,17 @@ fn write_whole(
     Ok((place(path, &text, rename)?, text.len() as u64, next))
 }
 
+/// Gives a file its name. Some file systems know no flags (NFS, 9p, ZFS before 2.2); link(2) replaces nothing either.
+fn put(new: &Path, path: &Path, rename: RenameFlags) -> io::Result<()> {
+    match renameat_with(CWD, new, CWD, path, rename) {
+        Err(Errno::INVAL | Errno::NOSYS) if rename == RenameFlags::NOREPLACE => {
+            rustix::fs::link(new, path)?;
+            fs::remove_file(new)
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
 fn place(path: &Path, text: &[u8], rename: RenameFlags) -> io::Result<File> {
     let new = path.with_extension("new");
     match fs::remove_file(&new) {
@@ -203,7 +217,7 @@ fn place(path: &Path, text: &[u8], rename: RenameFlags) -> io::Result<File> {
     let placed = file
         .lock()
         .and_then(|()| file.write_all_at(text, 0))
-        .and_then(|()| Ok(renameat_with(CWD, &new, CWD, path, rename)?));
+        .and_then(|()| put(&new, path, rename));
     if let Err(error) = placed {
         let _ = fs::remove_file(&new);
         return Err(error);

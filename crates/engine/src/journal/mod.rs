@@ -306,9 +306,10 @@ impl Journal {
 
     fn add_irq(&mut self, irq: &IrqRecord) {
         let mut irq = irq.clone();
-        // What it had before the first change is what it goes back to.
+        // What it had before the first change is what it goes back to; unless it was given back since, and set by others.
         if let Some(first) = self.irqs.get(&irq.irq)
             && devices_in_common(&first.device, &irq.device)
+            && (irq.from == first.set || irq.from == first.from)
         {
             irq.before.clone_from(&first.before);
         }

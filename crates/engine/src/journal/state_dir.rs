@@ -3,7 +3,7 @@
 use super::{Header, Namespaces, VERSION};
 use perch_core::{ProcessId, PuSet};
 use procfs::ProcResult;
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{Access, FileType, Mode, Stat, access};
 use std::{
     fs,
     hash::{BuildHasher, Hasher, RandomState},
@@ -246,12 +246,15 @@ impl Boot {
 }
 
 /// The usual place of a user's journals: `$XDG_RUNTIME_DIR/perch`, or `/run/user/UID/perch` where the session does not set
-/// that (as cron(8)), or `/tmp/perch-UID` where there is neither.
+/// that (as cron(8)) or another user's, or `/tmp/perch-UID` where there is neither.
 pub fn of_user(user: u32) -> PathBuf {
     let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let named = named.filter(|runtime| runtime.is_absolute());
     let usual = PathBuf::from(format!("/run/user/{user}"));
-    let runtime = named.into_iter().chain([usual]).find(|dir| dir.is_dir());
+    // After `su` without `-` the session's is another user's.
+    let usable =
+        |dir: &PathBuf| dir.is_dir() && access(dir, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    let runtime = named.into_iter().chain([usual]).find(usable);
     match runtime {
         Some(runtime) => runtime.join("perch"),
         None => format!("/tmp/perch-{user}").into(),

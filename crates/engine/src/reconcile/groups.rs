@@ -5,6 +5,10 @@ use crate::{control::Control, journal::Record, observer::ActionTaken};
 use perch_core::{
     ActionKind, Affinity, GroupChange, Machine, Outcome, Remark, ThreadId, WeightGroups,
 };
+use std::time::{Duration, Instant};
+
+/// How long a group is left alone that could not be emptied: each try may take a fifth of a second.
+const STUCK: Duration = Duration::from_secs(10);
 
 fn groups(affinity: &mut dyn Affinity) -> Option<&mut dyn WeightGroups> {
     affinity.weights()?.groups()
@@ -51,16 +55,24 @@ impl Reconciler {
         thread: ThreadId,
         machine: &mut M,
     ) -> (Outcome, Option<(u32, Record)>) {
-        let Some((target, group)) = self.groups.remove(&thread) else {
+        let Some((target, group)) = self.groups.get(&thread).cloned() else {
             return (Outcome::Gone, None);
         };
+        let failed = self.stuck.get(&thread);
+        if failed.is_some_and(|failed| failed.elapsed() < STUCK) {
+            return (Outcome::Failed, None);
+        }
         let groups = groups(machine.affinity());
         let outcome = groups.map_or(Outcome::NotPermitted, |groups| {
             groups.dissolve(&group, None)
         });
-        let removed = matches!(outcome, Outcome::Applied | Outcome::Gone);
-        let record = removed.then_some((target, Record::GroupRemoved { group }));
-        (outcome, record)
+        if !matches!(outcome, Outcome::Applied | Outcome::Gone) {
+            self.stuck.insert(thread, Instant::now());
+            return (outcome, None);
+        }
+        self.groups.remove(&thread);
+        self.stuck.remove(&thread);
+        (outcome, Some((target, Record::GroupRemoved { group })))
     }
 
     /// Gives threads their weights by groups of these names, or undoes that, and fills in what became of it. New groups

@@ -7,7 +7,7 @@ use crate::{
     observer::IrqMove,
     restore::{RestoreReport, restore_irqs},
 };
-use perch_core::{Affinity, IrqChange, PuSet, Remark};
+use perch_core::{Affinity, IrqChange, Outcome, PuSet, Remark};
 
 impl Reconciler {
     /// Journals and makes changes of interrupts, and fills in what became of them. Moves of interrupts that must be left
@@ -42,6 +42,25 @@ impl Reconciler {
             });
         }
         self.irqs.log_outcome(&done, remarks);
+    }
+
+    /// Journals which interrupts' masks are not perch's doing any more: should another process give one the very mask that
+    /// perch gave it, it is left alone all the same.
+    pub(super) fn release_irqs(&mut self, released: &[(u32, Outcome)], remarks: &mut Vec<Remark>) {
+        let records = released.iter().map(|(irq, outcome)| Record::IrqDone {
+            irq: *irq,
+            outcome: *outcome,
+        });
+        let records: Vec<Record> = records.collect();
+        self.irqs.log_outcome(&records, remarks);
+        for (irq, outcome) in released {
+            if *outcome == Outcome::ChangedByOthers {
+                let text = format!(
+                    "another process has changed the mask of interrupt {irq}: perch leaves it alone"
+                );
+                remarks.push(Remark::note("irq-changed-by-others", text));
+            }
+        }
     }
 
     /// Writes to the journal what is about to be changed, each with the mask that it goes back to.

@@ -2,6 +2,7 @@
 //! threads and of interrupts, and settings.
 
 mod apart;
+mod entries;
 mod groups;
 mod irqs;
 mod settings;
@@ -20,12 +21,14 @@ use crate::{
     restore::{ROUNDS, RestoreReport, may_have_inherited, restore},
 };
 use apart::Apart;
+use entries::{by_target, freed, process_record, set_record, target_of, unseen};
 use perch_core::{
     Affinity, Machine, MaskChange, MaskError, Outcome, ProcessId, PuSet, Reason, Remark, ThreadId,
 };
 use std::{
     collections::{BTreeMap, HashSet},
     io,
+    time::Instant,
 };
 
 /// Where changes are journaled: a file for each target, made before its first change.
@@ -37,80 +40,12 @@ pub(crate) struct Reconciler {
     settings: Apart,
     /// The control groups of threads, each with its target.
     groups: BTreeMap<ThreadId, (u32, String)>,
+    /// Those that could not be removed, since when.
+    stuck: BTreeMap<ThreadId, Instant>,
     /// A write failed; nothing is changed any more.
     failed: Option<String>,
     /// Counts threads' starts, in ticks.
     pub clock: fn() -> u64,
-}
-
-/// The target to which a thread belongs, with its process.
-fn target_of(ownership: &Ownership, thread: ThreadId) -> (u32, i32) {
-    let pid = ownership.get(thread).map_or(0, |owned| owned.pid);
-    (ownership.target(pid), pid)
-}
-
-/// A thread that must be left alone.
-fn freed(ownership: &Ownership, thread: ThreadId) -> Option<Record> {
-    let owned = ownership.get(thread)?;
-    let process = owned.pid;
-    Some(match owned.is_foreign() {
-        true => Record::Placed {
-            thread,
-            process,
-            mask: owned.before.clone(),
-        },
-        false => Record::Free { thread, process },
-    })
-}
-
-/// A change of a mask, made at `at`, with the thread's target.
-fn set_record(ownership: &Ownership, change: &MaskChange, at: u64) -> Option<(u32, Record)> {
-    let (target, process) = target_of(ownership, change.thread);
-    let owned = ownership.get(change.thread)?;
-    let record = SetRecord {
-        thread: change.thread,
-        process,
-        knob: Knob::Affinity,
-        before: owned.before.clone(),
-        whole: Some(owned.whole),
-        from: owned.asked.iter().cloned().collect(),
-        set: change.set.clone(),
-        let_go: Some(change.set == owned.before),
-        at,
-    };
-    Some((target, Record::Set(record)))
-}
-
-/// The records for each target's journal, in their order.
-fn by_target(records: Vec<(u32, Record)>) -> BTreeMap<u32, Vec<Record>> {
-    let mut targets = BTreeMap::<u32, Vec<Record>>::new();
-    for (target, record) in records {
-        targets.entry(target).or_default().push(record);
-    }
-    targets
-}
-
-/// A process whose threads perch has not looked at.
-fn unseen(id: ProcessId) -> Record {
-    Record::Process(ProcessRecord {
-        id,
-        image: None,
-        unseen: true,
-        first_ended: false,
-        ended: None,
-    })
-}
-
-/// A process with the program that it executes now.
-fn process_record(affinity: &dyn Affinity, id: ProcessId) -> Record {
-    let ProcessId { pid: tid, start } = id;
-    Record::Process(ProcessRecord {
-        id,
-        image: affinity.image(id),
-        unseen: false,
-        first_ended: affinity.mask(ThreadId { tid, start }) == Err(MaskError::Gone),
-        ended: None,
-    })
 }
 
 impl Reconciler {
@@ -126,6 +61,7 @@ impl Reconciler {
             irqs: Apart::irqs(),
             settings: Apart::settings(),
             groups: BTreeMap::new(),
+            stuck: BTreeMap::new(),
             failed: None,
             clock: state_dir::boot_ticks,
         })
@@ -185,6 +121,7 @@ impl Reconciler {
     ) {
         self.keep_files(remarks);
         self.release_settings(&taken.settings, remarks);
+        self.release_irqs(&taken.irqs, remarks);
         if self.files.is_empty() {
             return;
         }
@@ -431,6 +368,8 @@ impl Reconciler {
             return RestoreReport::default();
         };
         self.groups.retain(|_, (of, _)| *of != target);
+        let groups = &self.groups;
+        self.stuck.retain(|thread, _| groups.contains_key(thread));
         let mut report = restore(machine.affinity(), file.journal(), None);
         // No perch mask can be inherited any more. Daemons that were forked meanwhile by processes that have since
         // exited are known only to the machine. From the second round on, only processes matter that such daemons may have

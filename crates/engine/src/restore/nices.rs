@@ -140,7 +140,9 @@ impl Restoring<'_> {
         let mut gone = self.gone.get(&pid).into_iter().flatten();
         let caller = !self.alive.contains(&pid) && gone.any(|held| held.set == now);
         if caller && !self.foreign.contains(&(pid, now)) {
-            self.report.left_alone -= usize::from(held);
+            // It may have been counted as restored, before an execve that nobody saw.
+            let left = self.report.left_alone.saturating_sub(usize::from(held));
+            self.report.left_alone = left;
             self.report.fail(first, UNDECIDED);
             self.undecided.insert((pid, now));
         } else if kept.is_some() {
