@@ -50,7 +50,10 @@ const PASSED: [i32; 8] = [
 ];
 
 /// The C library keeps these to itself and refuses handlers for them; by default they end a process.
+#[cfg(not(target_env = "musl"))]
 const RESERVED: [i32; 2] = [32, 33];
+#[cfg(target_env = "musl")]
+const RESERVED: [i32; 3] = [32, 33, 34];
 
 /// Signal numbers go from 1 to 64.
 const NUMBERS: usize = 65;

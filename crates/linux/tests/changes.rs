@@ -1,7 +1,11 @@
 //! A CPU set that shrinks and grows under perch. Needs permission to make control groups.
 
 use perch_core::{Affinity, Machine, MaskChange, Outcome, PuSet, ThreadId, topology::PuState};
-use perch_linux::{LinuxMachine, affinity::LinuxAffinity, proc::start_of};
+use perch_linux::{
+    LinuxMachine,
+    affinity::{LinuxAffinity, cpuset::process_group_text},
+    proc::start_of,
+};
 use perch_skip::skip;
 use std::{
     fs,
@@ -167,4 +171,40 @@ fn a_cpu_set_that_changes_at_the_same_moment_does_not_keep_a_mask_from_being_set
         group.allow(allowed);
         assert_eq!(affinity.mask(thread).unwrap(), *allowed);
     }
+}
+
+#[test]
+fn the_group_of_a_process_is_known_after_its_first_thread_has_exited() {
+    let Some(group) = Group::new("leader") else {
+        return skip!(Cgroup, "no cpuset group can be made below this one");
+    };
+    let pus = LinuxMachine::builder().build().unwrap().topology().usable();
+    group.allow(&pus);
+    // SYS_exit ends the calling thread only.
+    let script = "import ctypes, sys, threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); \
+                  sys.stdin.readline(); ctypes.CDLL(None).syscall(int(sys.argv[1]), 0)";
+    let exit = libc::SYS_exit.to_string();
+    let program = Command::new("python3")
+        .args(["-c", script, &exit])
+        .stdin(std::process::Stdio::piped())
+        .spawn();
+    let Ok(program) = program else {
+        return skip!(Tool, "no python3: `apt-get install python3`");
+    };
+    let mut program = Sleeper(program);
+    let pid = program.0.id();
+    group.take(pid);
+    let name = group.path.file_name().unwrap().to_str().unwrap().to_owned();
+    let shown = || process_group_text(pid as i32).unwrap_or_default();
+    assert!(shown().contains(&name), "{}", shown());
+    drop(program.0.stdin.take());
+    let is_zombie = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().starts_with('Z')
+    };
+    while !is_zombie() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(shown().contains(&name), "{}", shown());
+    drop(program);
 }

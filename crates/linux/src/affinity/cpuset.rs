@@ -1,6 +1,7 @@
 //! The CPU sets of control groups, version 1 and 2 (`Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/cpusets.rst`
 //! of the kernel).
 
+use crate::proc::{Reader, task_numbers};
 use perch_core::PuSet;
 use procfs::{FromRead, ProcessCGroup, ProcessCGroups, process::MountInfo};
 use std::{
@@ -123,6 +124,21 @@ impl CpusetFile {
 /// `/proc/PID/task/TID/cgroup`: in which groups a thread is.
 pub fn group_text(pid: i32, tid: i32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/task/{tid}/cgroup")).ok()
+}
+
+/// The groups of a process that lives: those of its first thread, or of another one if that has exited, since of such a
+/// thread cgroup v1 shows the root.
+pub fn process_group_text(pid: i32) -> Option<String> {
+    let mut reader = Reader::new();
+    let mut lives = |tid: i32| {
+        let stat = reader.stat(pid, tid);
+        stat.is_ok_and(|stat| !stat.is_exiting() && !stat.is_dead())
+    };
+    let tid = match lives(pid) {
+        true => pid,
+        false => task_numbers(pid).into_iter().find(|tid| lives(*tid))?,
+    };
+    group_text(pid, tid)
 }
 
 /// What a CPU set allows.

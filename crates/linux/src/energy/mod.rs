@@ -158,7 +158,11 @@ impl EnergyModule {
     /// RAPL, by powercap or by perf.
     fn add_processors(&mut self, sysfs: &Path) -> Result<(), MachineError> {
         match rapl::open(sysfs)? {
-            Domains::Files(zones) => {
+            Domains::Files(mut zones) => {
+                if sysfs == Path::new("/sys") && is_amd() {
+                    // The kernel reads that of one core only (MSR C001029A is one a core).
+                    zones.retain(|zone| zone.domain != "core");
+                }
                 for zone in zones {
                     let scope = zone.scope();
                     let counter = From::Counter(zone.counter);
@@ -420,6 +424,14 @@ pub fn usual_metrics() -> Vec<MetricInfo> {
         module.add_domain(domain, scope, Subject::Machine, file);
     }
     module.metrics
+}
+
+/// Whether this processor is AMD's, or a descendant of theirs.
+fn is_amd() -> bool {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    ["AuthenticAMD", "HygonGenuine"]
+        .iter()
+        .any(|vendor| text.contains(vendor))
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub struct Energy {
     packages: Vec<Package>,
     /// In joules.
     used: f64,
+    /// A reading has failed, and with it what was used meanwhile may be missing.
+    lost: bool,
 }
 
 enum Package {
@@ -40,21 +42,34 @@ impl Energy {
                 packages.map(Package::Perf).collect()
             }
         };
-        let used = 0.0;
-        Ok((!packages.is_empty()).then_some(Self { packages, used }))
+        Ok((!packages.is_empty()).then_some(Self {
+            packages,
+            used: 0.0,
+            lost: false,
+        }))
     }
 
     /// The energy that all packages have used since this was opened, in joules. A counter wraps around after minutes to hours
     /// and must be read more often than that.
     ///
     /// # Errors
-    /// A counter that cannot be read any more.
+    /// A counter that cannot be read any more, or could not be at some time.
     pub fn used(&mut self) -> io::Result<f64> {
+        let read = self.read();
+        if read.is_ok() && self.lost {
+            return Err(io::Error::other("a reading of energy was lost"));
+        }
+        self.lost |= read.is_err();
+        read
+    }
+
+    fn read(&mut self) -> io::Result<f64> {
         for package in &mut self.packages {
             self.used += match package {
                 Package::File(counter) => {
                     counter.update()?;
-                    counter.take().unwrap_or(0) as f64 / 1e6
+                    let lost = || io::Error::other("a reading of energy was lost");
+                    counter.take().ok_or_else(lost)? as f64 / 1e6
                 }
                 Package::Perf(domain) => {
                     let lost = || io::Error::other("perf's PMU `power` cannot be read any more");

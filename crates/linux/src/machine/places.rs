@@ -1,7 +1,7 @@
 //! What each followed process may use: its CPU set, and the mask of its threads that have not been placed.
 
 use crate::{
-    affinity::cpuset::{Allowed, Cpusets, group_text},
+    affinity::cpuset::{Allowed, Cpusets, group_text, process_group_text},
     topology::{online_pus, possible_pus},
 };
 use perch_core::{ProcessId, ProcessState, PuSet};
@@ -87,8 +87,10 @@ impl Places {
                 .filter(|old| old.state.process == process);
             let groups = match old {
                 Some(ref old) if !self.doubtful.contains(&pid) => old.groups.clone(),
-                // If they cannot be read it has ended, and they are not needed.
-                _ => group_text(pid, pid).unwrap_or_default(),
+                // If they cannot be read it has ended, and they are not needed; or there is no descriptor.
+                _ => process_group_text(pid)
+                    .or_else(|| old.as_ref().map(|old| old.groups.clone()))
+                    .unwrap_or_default(),
             };
             let allowed = sets
                 .entry(groups.clone())

@@ -16,6 +16,7 @@ pub mod tracefs;
 pub mod tracer;
 pub mod walk;
 
+use crate::tasks::is_in_first_namespace;
 use attribution::{Cause, Taken, causes, taken};
 use event::Source;
 use names::Names;
@@ -130,6 +131,12 @@ pub fn noise(
     if plan.trace && points.is_none() {
         untraced
             .get_or_insert_with(|| "the kernel has no tracepoint sched:sched_switch".to_owned());
+    }
+    if points.is_some() && !is_in_first_namespace() {
+        let text = "tracepoints have the numbers that threads have in the first PID namespace, and perch runs in another: \
+                    run it there (docker, podman: --pid=host)";
+        untraced = Some(text.to_owned());
+        points = None;
     }
     let stop = Arc::new(AtomicBool::new(false));
     // Without permission no PU is traced; then the threads need not try.

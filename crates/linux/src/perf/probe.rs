@@ -1,8 +1,11 @@
 //! Does a usable PMU exist here? Counts a loop of known length and looks whether the answer can be true.
 
-use super::{encode::Code, limits, privilege};
+use super::{
+    encode::{Code, Encoder},
+    limits, privilege,
+};
 use crate::plausibility::Calibration;
-use perf_event::{Builder, Counter, ReadFormat, events::Hardware};
+use perf_event::{Builder, Counter, ReadFormat};
 use std::{fs, io};
 
 /// Turns of the loop: a few milliseconds.
@@ -56,21 +59,51 @@ fn found(user_only: bool, share: f64) -> String {
 }
 
 /// Counts the loop once; whether the kernel was excluded, and the share of time on the PMU.
+///
+/// On hybrid processors an event belongs to one kind of core, and this thread may run on any: it is counted on all of them,
+/// and what they counted is added up.
 fn attempt(user_only: bool) -> Result<(bool, f64), String> {
-    let (mut cycles, mut instructions) = open(user_only).map_err(|error| refused(&error))?;
-    let reads = |error: io::Error| format!("hardware counters cannot be read: {error}");
-    cycles.enable_group().map_err(reads)?;
-    let known = run_loop();
-    cycles.disable_group().map_err(reads)?;
-    let counted = cycles.read_full().map_err(reads)?;
-    let time = |time: Option<std::time::Duration>| time.map_or(0, |time| time.as_nanos() as u64);
-    let calibration = Calibration {
-        known,
-        instructions: instructions.read().map_err(reads)?,
-        cycles: counted.count(),
-        enabled: time(counted.time_enabled()),
-        running: time(counted.time_running()),
+    let encoder = Encoder::new();
+    let cores = encoder.pmus().of_cores();
+    let kinds: Vec<Option<&str>> = match cores.len() {
+        0 | 1 => vec![None],
+        _ => cores.iter().map(|core| Some(core.as_str())).collect(),
     };
+    let (mut pairs, mut refusals) = (Vec::new(), Vec::new());
+    for kind in kinds {
+        match open(&encoder, kind, user_only) {
+            Ok(pair) => pairs.push(pair),
+            Err(error) => refusals.push(error),
+        }
+    }
+    if pairs.is_empty() {
+        return Err(refusals.first().map_or_else(String::new, refused));
+    }
+    let reads = |error: io::Error| format!("hardware counters cannot be read: {error}");
+    for (cycles, _) in &mut pairs {
+        cycles.enable_group().map_err(reads)?;
+    }
+    let known = run_loop();
+    for (cycles, _) in &mut pairs {
+        cycles.disable_group().map_err(reads)?;
+    }
+    let time = |time: Option<std::time::Duration>| time.map_or(0, |time| time.as_nanos() as u64);
+    let mut calibration = Calibration {
+        known,
+        instructions: 0,
+        cycles: 0,
+        enabled: 0,
+        running: 0,
+    };
+    for (cycles, instructions) in &mut pairs {
+        let counted = cycles.read_full().map_err(reads)?;
+        calibration.instructions += instructions.read().map_err(reads)?;
+        calibration.cycles += counted.count();
+        calibration.enabled = calibration.enabled.max(time(counted.time_enabled()));
+        calibration.running += time(counted.time_running());
+    }
+    // The pairs are switched on and off one after the other.
+    calibration.running = calibration.running.min(calibration.enabled);
     calibration.check().map_err(|why| {
         let cause = match calibration.running {
             0 => watchdog(),
@@ -82,15 +115,17 @@ fn attempt(user_only: bool) -> Result<(bool, f64), String> {
     Ok((user_only, share))
 }
 
-fn open(user_only: bool) -> io::Result<(Counter, Counter)> {
+/// Counters of cycles and instructions, on this kind of core or on any.
+fn open(encoder: &Encoder, kind: Option<&str>, user_only: bool) -> io::Result<(Counter, Counter)> {
     let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
-    let build = |event: Hardware| {
-        let mut builder = Builder::new(event);
+    let build = |name: &str| {
+        let event = encoder.encode(name, kind).map_err(io::Error::other)?;
+        let mut builder = Builder::new(event.code);
         builder.exclude_kernel(user_only).read_format(times);
-        builder
+        Ok::<_, io::Error>(builder)
     };
-    let mut cycles = build(Hardware::CPU_CYCLES).build()?;
-    let instructions = build(Hardware::INSTRUCTIONS)
+    let mut cycles = build("cycles")?.build()?;
+    let instructions = build("instructions")?
         .enabled(true)
         .build_with_group(&mut cycles)?;
     Ok((cycles, instructions))
@@ -184,7 +219,7 @@ mod tests {
         if !probe.pmu_usable {
             return skip!(Pmu, "{}", probe.why);
         }
-        let (mut cycles, mut instructions) = open(probe.user_only).unwrap();
+        let (mut cycles, mut instructions) = open(&Encoder::new(), None, probe.user_only).unwrap();
         let mut count = |loops: u64| {
             cycles.reset_group().unwrap();
             cycles.enable_group().unwrap();

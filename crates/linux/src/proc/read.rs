@@ -8,7 +8,7 @@ use rustix::{
     fs::{Mode, OFlags, RawDir},
     io::Errno,
 };
-use std::{ffi::OsString, mem::MaybeUninit, os::unix::ffi::OsStrExt};
+use std::{ffi::OsString, mem::MaybeUninit, os::unix::ffi::OsStrExt, sync::OnceLock};
 
 /// The reason why a file of `/proc` could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,8 +258,21 @@ pub fn task_numbers(process: i32) -> Vec<i32> {
 /// The number that the kernel gave to the newest process or thread (`/proc/loadavg`, last field). As numbers are given
 /// out in rising order and around, everything that was created between two calls lies between the two answers.
 pub fn last_task_number() -> Option<i32> {
+    // In a container a file of lxcfs may stand here, which has the host's numbers.
+    static IS_PROC: OnceLock<bool> = OnceLock::new();
+    let is_proc = || {
+        let found = rustix::fs::statfs("/proc/loadavg");
+        found.is_ok_and(|found| found.f_type == rustix::fs::PROC_SUPER_MAGIC)
+    };
+    match IS_PROC.get_or_init(is_proc) {
+        true => last_number_in("/proc/loadavg"),
+        false => last_number_in("/proc/sys/kernel/ns_last_pid"),
+    }
+}
+
+fn last_number_in(path: &str) -> Option<i32> {
     let mut reader = Reader::new();
-    let text = std::str::from_utf8(reader.file("/proc/loadavg").ok()?).ok()?;
+    let text = std::str::from_utf8(reader.file(path).ok()?).ok()?;
     text.split_whitespace().last()?.parse().ok()
 }
 

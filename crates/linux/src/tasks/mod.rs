@@ -81,7 +81,7 @@ impl Tasks {
 
 /// The loaded iterator, if what it says of this thread is true.
 fn ready(reader: &mut Reader, place: Reserved) -> Option<Kept<TaskIterator>> {
-    if own_namespace()? != INITIAL {
+    if !is_in_first_namespace() {
         // The kernel would give the numbers of the first namespace.
         return None;
     }
@@ -102,6 +102,11 @@ fn ready(reader: &mut Reader, place: Reserved) -> Option<Kept<TaskIterator>> {
 
 fn own_run_time(reader: &mut Reader) -> Option<Schedstat> {
     crate::proc::parse_schedstat(reader.file("/proc/thread-self/schedstat").ok()?)
+}
+
+/// Whether the numbers by which the kernel itself knows threads are those that this process sees.
+pub(crate) fn is_in_first_namespace() -> bool {
+    own_namespace().as_deref() == Some(INITIAL)
 }
 
 /// The PID namespace of this process.

@@ -3,7 +3,10 @@
 use super::{Created, Tracker};
 use crate::proc::{has_mark, last_task_number, parse_stat, process_numbers, session_of, start_of};
 use perch_core::{Remark, ThreadId, machine::SESSION_VARIABLE};
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 /// How often everything is scanned, whatever the cheap tests say.
 const FULL_EVERY: Duration = Duration::from_secs(30);
@@ -96,7 +99,23 @@ impl Tracker {
             self.add_threads(pid, old != Some(target));
             self.end_if_dead(pid);
         }
-        self.look_at_processes(process_numbers(), old);
+        let numbers = process_numbers();
+        self.forget_groups(&numbers);
+        self.look_at_processes(numbers, old);
+    }
+
+    /// Forgets what is known of groups and processes that are no more: their numbers will be others'. `all` are the
+    /// processes that there are.
+    fn forget_groups(&mut self, all: &[i32]) {
+        let there: HashSet<i32> = all.iter().copied().collect();
+        // None are there if they could not be listed.
+        if there.is_empty() {
+            return;
+        }
+        self.doubtful.retain(|pid| there.contains(pid));
+        let (processes, lineage) = (&self.processes, &self.lineage);
+        self.shared_groups
+            .retain(|group| processes.contains_key(group) || lineage.has_departed(*group));
     }
 
     fn look_at(&mut self, numbers: impl Iterator<Item = i32>) {

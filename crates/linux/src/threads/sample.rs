@@ -9,7 +9,7 @@ use crate::{
     visible::Visible,
 };
 use perch_core::{ThreadId, ThreadSample};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Migrations are read when a thread is seen on another PU, and at least once in so much time in which it ran, in seconds
 /// or long periods: the file with them costs more to read than all others together.
@@ -146,11 +146,17 @@ impl Tracker {
             }
             self.forget(id.tid);
         }
-        for (pid, tid, start, target) in &others {
-            let alone = others.iter().filter(|(of, ..)| of == pid).count() == 1;
-            if !self.processes.contains_key(pid) {
-                self.outlive(*pid, *start, *target, alone.then_some(*tid));
+        // Processes of which no thread is left, each with the only one that has ended now.
+        let mut gone = BTreeMap::new();
+        for (pid, tid, start, target) in others {
+            if !self.processes.contains_key(&pid) {
+                gone.entry(pid)
+                    .and_modify(|(_, _, only)| *only = None)
+                    .or_insert((start, target, Some(tid)));
             }
+        }
+        for (pid, (start, target, caller)) in gone {
+            self.outlive(pid, start, target, caller);
         }
     }
 

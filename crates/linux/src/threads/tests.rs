@@ -1,7 +1,7 @@
 //! The tracker on threads of this very process.
 
-use super::*;
-use crate::{affinity::LinuxAffinity, proc::Stat};
+use super::{adding::MASKS_AT_ONCE, *};
+use crate::{affinity::LinuxAffinity, limits::Purpose, proc::Stat};
 use perch_core::{Affinity, MaskChange, Origin, Outcome, Source, ThreadSample};
 use std::{
     sync::{

@@ -221,7 +221,8 @@ fn sve_operand(word: u32, name: &str, simple: MemoryOperand) -> Option<MemoryOpe
             scale: 1 << element,
             ..with_index(plain, bits(word, 16, 5))
         }),
-        (_, 0b101 | 0b111) | (false, 0b001) => Some(plain),
+        // Of stores, 0b101 is a scatter.
+        (_, 0b111) | (false, 0b001 | 0b101) => Some(plain),
         _ => None,
     }
 }

@@ -73,6 +73,14 @@ fn division_and_memory_flags() {
 }
 
 #[test]
+fn scatters_have_no_one_address() {
+    // st1b {z0.d}, p0, [x0, z0.d]; st1b {z0.d}, p0, [z3.d]
+    for word in [0xe400_a000, 0xe440_a060] {
+        assert_eq!(at(word).operands, [None; 2], "{word:x}");
+    }
+}
+
+#[test]
 fn flow_and_targets() {
     // b .+16; b.ne .-8; cbz x0, .+12; tbnz w1, #3, .-4; bl .+256
     assert_eq!(at(0x14000004).flow, Flow::Jump(IP + 16));

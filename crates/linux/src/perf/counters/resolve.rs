@@ -108,7 +108,20 @@ fn kinds(event: &EventChoice, encoder: &Encoder) -> Vec<Option<String>> {
     let cores = encoder.pmus().of_cores();
     match (&event.pmu, cores.len()) {
         (Some(pmu), _) => vec![Some(pmu.clone())],
-        (None, 2..) => cores.into_iter().map(Some).collect(),
+        (None, 2..) => {
+            let code = |core: &String| {
+                let texts = event.spellings.iter();
+                let mut codes = texts.filter_map(|text| encoder.encode(text, Some(core)).ok());
+                codes.next().map(|of| of.code)
+            };
+            let first = code(&cores[0]);
+            // One that is the same for every kind says itself where it counts, or counts wherever a thread runs: several of
+            // it would be added up.
+            match first.is_some() && cores.iter().all(|core| code(core) == first) {
+                true => vec![None],
+                false => cores.into_iter().map(Some).collect(),
+            }
+        }
         (None, _) => vec![None],
     }
 }
@@ -176,4 +189,28 @@ fn split(events: Vec<(Arc<str>, Encoded)>, user_only: bool) -> Vec<GroupPlan> {
         });
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::encode::tests::machine;
+
+    #[test]
+    fn what_is_the_same_on_every_kind_of_core_is_counted_once() {
+        let (_root, alder) = machine("alder-lake");
+        let of = |spelling: &str| {
+            let event = EventChoice {
+                alias: "event".into(),
+                spellings: vec![spelling.to_owned()],
+                pmu: None,
+            };
+            kinds(&event, &alder)
+        };
+        let both = ["cpu_atom", "cpu_core"].map(|name| Some(name.to_owned()));
+        assert_eq!(of("instructions"), both);
+        assert_eq!(of("r1c0"), both);
+        assert_eq!(of("page-faults"), [None]);
+        assert_eq!(of("cpu_atom/event=0xc0/"), [None]);
+    }
 }

@@ -274,4 +274,4 @@ fn mode(letters: &str) -> Result<Mode, String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -54,6 +54,7 @@ impl Pmus {
                 || ["armv7_", "armv8_", "armv9_"]
                     .iter()
                     .any(|p| name.starts_with(p))
+                || name.starts_with("apple_") && name.ends_with("_pmu")
         };
         self.names().into_iter().filter(of_core).collect()
     }

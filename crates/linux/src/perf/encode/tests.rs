@@ -5,7 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 
 /// A machine's `/sys`, as far as its PMUs go.
-fn machine(name: &str) -> (TempDir, Encoder) {
+pub(crate) fn machine(name: &str) -> (TempDir, Encoder) {
     let list = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/pmu/{name}.txt"));
     let root = tempfile::tempdir().expect("a temporary folder");
     let devices = root.path().join("bus/event_source/devices");
