@@ -154,12 +154,13 @@ def stop(name):
 
 @contextlib.contextmanager
 def region(name):
-    """A region: for ``with``, or as a decorator of a function."""
-    start(name)
+    """A region: for ``with``, or as a decorator of a function. What cannot be counted is not, and the report says so."""
+    started = _library.perch_start(name.encode()) == _OK
     try:
         yield
     finally:
-        stop(name)
+        if started:
+            _library.perch_stop(name.encode())
 
 
 def read(name):

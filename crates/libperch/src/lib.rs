@@ -42,13 +42,17 @@ pub use regions::{
 #[must_use = "the region is stopped where this is dropped"]
 pub struct Guard<'a> {
     name: &'a str,
+    /// Else an outer region of the same name would be stopped.
+    started: bool,
     /// It must be stopped by the thread that started it.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // A region that was not started, or was stopped by name, has nothing to stop.
-        let _ = stop(self.name);
+        if self.started {
+            // It may have been stopped by name.
+            let _ = stop(self.name);
+        }
     }
 }

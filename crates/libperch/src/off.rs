@@ -46,6 +46,7 @@ pub fn stop(_name: &str) -> Result<(), Error> {
 pub fn region(name: &str) -> Guard<'_> {
     Guard {
         name,
+        started: false,
         _thread: std::marker::PhantomData,
     }
 }

@@ -72,9 +72,9 @@ pub fn stop(name: &str) -> Result<(), Error> {
 /// Starts a region that is stopped where the guard is dropped. What cannot be counted is not, silently: see [`start`].
 #[inline]
 pub fn region(name: &str) -> Guard<'_> {
-    let _ = start(name);
     Guard {
         name,
+        started: start(name).is_ok(),
         _thread: std::marker::PhantomData,
     }
 }

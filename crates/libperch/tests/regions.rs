@@ -378,6 +378,36 @@ fn a_forked_child_counts_itself_only() {
 }
 
 #[test]
+fn a_guard_of_a_region_that_was_not_started_stops_no_other() {
+    if !is_child("a_guard_of_a_region_that_was_not_started_stops_no_other") {
+        return;
+    }
+    libperch::init(&events(&["page-faults"])).unwrap();
+    fn recur(depth: usize) {
+        let _level = libperch::region("recursion");
+        if depth > 0 {
+            recur(depth - 1);
+        } else {
+            touch(500);
+        }
+    }
+    {
+        let outermost = libperch::region("recursion");
+        recur(perch_regions::DEEPEST + 5);
+        // It goes on.
+        touch(300);
+        drop(outermost);
+    }
+    assert!(matches!(
+        libperch::stop("recursion"),
+        Err(Error::NotStarted(_))
+    ));
+    let values = libperch::values("recursion", Scope::Process).unwrap();
+    let faults = values.counts["page-faults"].value.unwrap();
+    assert!(faults >= 800.0, "{faults}");
+}
+
+#[test]
 fn too_many_regions_are_told() {
     if !is_child("too_many_regions_are_told") {
         return;

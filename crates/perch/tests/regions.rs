@@ -101,6 +101,29 @@ fn totals(text: &str) -> Value {
 }
 
 #[test]
+fn what_perch_stat_alone_can_do_does_not_end_the_program() {
+    let bench = Bench::new();
+    let Some(program) = bench.program() else {
+        return skip!(Tool, "no cc: `apt-get install gcc`");
+    };
+    for args in [
+        &["-e", "page-faults:every=100,minor-faults"][..],
+        &["-m", "rate=page-faults/cpu_seconds"][..],
+    ] {
+        let (output, text) = bench.stat(&[&["--json"], args].concat(), &program);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        let regions = totals(&text)["regions"].as_array().unwrap().clone();
+        assert!(!regions.is_empty(), "{args:?}: {text}");
+        let counted = |region: &Value| {
+            region["counts"]
+                .as_object()
+                .map_or(0, |counts| counts.len())
+        };
+        assert!(regions.iter().any(|region| counted(region) > 0), "{text}");
+    }
+}
+
+#[test]
 fn regions_of_all_processes_follow_the_totals() {
     let bench = Bench::new();
     let Some(program) = bench.program() else {

@@ -2,8 +2,8 @@
 
 use crate::support::{Spec, World, cores};
 use perch_core::{
-    IrqLoad, Metric, MetricSource, Plan, Policy, PuSet, Setting, SettingChoices, SettingState,
-    SettingValue, Snapshot, Work, metric::names, snapshot::Unmanaged,
+    IrqLoad, Metric, MetricSource, Metrics, Plan, Policy, PuSet, Setting, SettingChoices,
+    SettingState, SettingValue, Snapshot, Work, metric::names, snapshot::Unmanaged,
 };
 use perch_policy::{Method, PsSched, PsSchedConfig};
 use proptest::prelude::*;
@@ -379,5 +379,40 @@ fn a_search_holds_the_clock_of_least_cost() {
         };
     }
     // Below a third of the clock, less than 2 % can be saved.
+    assert!(clock < CLOCK / 2, "{clock}");
+}
+
+#[test]
+fn a_period_in_which_nothing_runs_spoils_no_search() {
+    let mut world = world(4, 1);
+    with_clocks(&mut world);
+    let mut policy = searching();
+    let mut clock = CLOCK;
+    for period in 0..300 {
+        let idle = period % 3 == 2;
+        world.snapshot.energy = Some(10.0 + 20.0 * (clock as f64 / CLOCK as f64).powi(3));
+        counted(&mut world, 1e9);
+        let mut snapshot = world.snapshot.clone();
+        if idle {
+            for thread in &mut snapshot.threads {
+                thread.activity = 0.0;
+                thread.metrics = Metrics::default();
+            }
+        }
+        let plan = policy.decide(&snapshot);
+        assert!(
+            plan.remarks.iter().all(|remark| remark.code != "no-search"),
+            "{:?}",
+            plan.remarks
+        );
+        let mut settings = plan.settings.iter();
+        let of_pu = settings.find(|binding| binding.setting == Setting::MaxFrequency(1));
+        let now = match of_pu.map(|binding| &binding.value) {
+            Some(SettingValue::Number(clock)) => *clock,
+            _ => CLOCK,
+        };
+        assert!(!idle || now == clock, "{clock} {now}");
+        clock = now;
+    }
     assert!(clock < CLOCK / 2, "{clock}");
 }

@@ -138,11 +138,12 @@ impl Request {
             self.sets.push(RequestedSet::default());
         }
         let events = self.sets.iter().flat_map(|set| &set.events);
-        let known: BTreeSet<Arc<str>> = events.map(|event| Arc::clone(&event.alias)).collect();
+        let mut known: BTreeSet<Arc<str>> = events.map(|event| Arc::clone(&event.alias)).collect();
         let first = &mut self.sets[0].events;
         for name in names {
             let event = event(name, profile, space);
-            if !known.contains(&event.alias) {
+            // Two metrics may need the same: counted twice, it would be added up.
+            if known.insert(Arc::clone(&event.alias)) {
                 first.push(event);
             }
         }
@@ -513,6 +514,23 @@ mod tests {
                 .unwrap_err()
                 .contains("only one event")
         );
+    }
+
+    #[test]
+    fn what_two_metrics_need_is_counted_once() {
+        let profile = profile("generic");
+        let mut request = request(&["page-faults"]).unwrap();
+        request.need(
+            &["instructions", "cycles", "instructions", "page-faults"],
+            &profile,
+            Space::All,
+        );
+        let names: Vec<_> = request.sets[0]
+            .events
+            .iter()
+            .map(|event| &*event.alias)
+            .collect();
+        assert_eq!(names, ["page-faults", "instructions", "cycles"]);
     }
 
     #[test]

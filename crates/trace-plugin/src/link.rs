@@ -42,7 +42,10 @@ pub fn open(socket: OwnedFd, version: u32) {
 
 /// Adds to the blocks that are told before the next records.
 pub fn add_block(write: impl FnOnce(&mut Vec<u8>)) {
-    if let Some(link) = LINK.get() {
+    // In a forked child another thread's lock is held for ever.
+    if let Some(link) = LINK.get()
+        && getpid() == link.process
+    {
         write(&mut link.blocks.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -14,6 +14,7 @@
 
 use crate::{
     Access, Branch, Class, Code, Limits, Recording,
+    load::CODE_BYTES,
     recording::{CodeTable, ThreadRecord},
     varint,
 };
@@ -237,6 +238,11 @@ pub(crate) fn read(input: &mut dyn Read, limits: &Limits) -> Result<Recording, S
                     let code = get_code(&raw, &mut at, after)
                         .ok_or("damaged: an instruction of its table is none")?;
                     after = code.end();
+                    // In memory it is many times as large as in the file.
+                    bytes += CODE_BYTES;
+                    if bytes > limits.bytes {
+                        return Err(limits.exceeded());
+                    }
                     recording.table.add(code);
                 }
                 // Each may name the whole table's slots; what they take is bounded with the rest.

@@ -14,6 +14,9 @@ pub struct Limits {
     pub bytes: u64,
 }
 
+/// What an instruction of a table takes in memory, about, in bytes.
+pub(crate) const CODE_BYTES: u64 = 256;
+
 impl Default for Limits {
     /// 2 GiB: about a thousand million instructions.
     fn default() -> Self {

@@ -66,7 +66,7 @@ impl Plan {
                 "regions have no records every N events: leave `:every=` out".to_owned(),
             ));
         }
-        let (derived, mut of_profile) = metrics(options, &profile)?;
+        let (derived, mut of_profile) = metrics(&asked, &profile, &mut remarks)?;
         let uses = |name: &str| derived.iter().any(|metric| metric.uses(name));
         let needed: Vec<&str> = derived.iter().flat_map(Derived::events).collect();
         if !needed.is_empty() {
@@ -199,9 +199,11 @@ fn profile(remarks: &mut Vec<String>) -> Result<Profile, Error> {
 
 /// The metrics by formula, and those of the profile.
 fn metrics(
-    options: &crate::Options,
+    asked: &Asked,
     profile: &Profile,
+    remarks: &mut Vec<String>,
 ) -> Result<(Vec<Derived>, Vec<MetricName>), Error> {
+    let options = &asked.options;
     let (mut derived, mut of_profile) = (Vec::new(), Vec::new());
     let parse =
         |text: &str| Derived::parse(text).map_err(|error| Error::Setting(error.to_string()));
@@ -214,11 +216,16 @@ fn metrics(
         match profile.metric(text) {
             Some(rule) => of_profile.push(MetricName::clone(&rule.name)),
             None => {
-                return Err(Error::Setting(format!(
+                let why = format!(
                     "metric {text}: profile {} has none of this name; {} or define it: NAME=FORMULA",
                     profile.name,
                     did_you_mean_one_of(text, known.collect::<Vec<_>>())
-                )));
+                );
+                // perch stat may know it from a profile of its user's; that is nothing for which a program should fail.
+                match asked.folder {
+                    None => return Err(Error::Setting(why)),
+                    Some(_) => remarks.push(format!("regions are without {why}")),
+                }
             }
         }
     }

@@ -46,7 +46,8 @@ pub struct CompareArgs {
     /// Compare with this policy instead of with no perch
     #[arg(long, value_name = "NAME", help_heading = "Policy")]
     pub against: Option<String>,
-    /// What to test; time always is. energy and edp need counters of energy, which only root may read
+    /// What to test; time always is. energy and edp need counters of energy, for which you need root,
+    /// CAP_PERFMON or kernel.perf_event_paranoid=0
     #[arg(
         long,
         value_name = "METRIC,…",

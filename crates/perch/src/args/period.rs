@@ -5,10 +5,13 @@ use std::{ffi::OsString, time::Duration};
 /// The shortest period that makes sense: below it perch would cost more than it gives.
 pub const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 
+/// The longest: clocks cannot be asked for moments very far away.
+const LONGEST_PERIOD: Duration = Duration::from_secs(50 * 366 * 24 * 3600);
+
 /// Reads `1s`, `250ms`, `1m 30s`, or a plain number of seconds.
 ///
 /// # Errors
-/// A text that is no duration, or one that is too short.
+/// A text that is no duration, or one that is too short or too long.
 pub fn parse_period(text: &str) -> Result<Duration, String> {
     if text.trim_start().starts_with('-') {
         return Err("a time cannot be negative; write one such as 1s, 250ms or 1m".to_owned());
@@ -30,6 +33,9 @@ pub fn parse_period(text: &str) -> Result<Duration, String> {
             "too short: the least is {}",
             humantime::format_duration(SHORTEST_PERIOD)
         ));
+    }
+    if period > LONGEST_PERIOD {
+        return Err("too long: the most is 50 years".to_owned());
     }
     Ok(period)
 }
@@ -101,7 +107,9 @@ mod tests {
         assert_eq!(parse_period("0.5").unwrap(), Duration::from_millis(500));
         assert_eq!(parse_period("250ms").unwrap(), Duration::from_millis(250));
         assert_eq!(parse_period("250 MS").unwrap(), Duration::from_millis(250));
-        for wrong in ["", "0", "-1", "1ns", "soon", "nan", "inf", "1e300"] {
+        for wrong in [
+            "", "0", "-1", "1ns", "soon", "nan", "inf", "1e300", "1e19", "51y",
+        ] {
             assert!(parse_period(wrong).is_err(), "{wrong}");
         }
     }

@@ -185,7 +185,11 @@ impl Plan<'_> {
         let mut limiter = Limiter::default();
         let start = Instant::now();
         loop {
-            let wake = machine.wait(self.args.interval)?;
+            let left = most.map(|most| most.saturating_sub(start.elapsed()));
+            let shortest = Duration::from_millis(1);
+            let interval = self.args.interval;
+            let wake =
+                machine.wait(left.map_or(interval, |left| interval.min(left.max(shortest))))?;
             let mut observation = machine.observe()?;
             limiter.limit(observation.at, &mut observation.remarks);
             for remark in &observation.remarks {

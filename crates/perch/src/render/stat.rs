@@ -101,10 +101,12 @@ fn titles(by: By) -> String {
 
 /// The texts of counts and metrics.
 fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &RowMetrics) -> Vec<String> {
-    let events = wanted
-        .events
-        .iter()
-        .map(|event| count_text(amounts, &event.alias));
+    // What did not run has done nothing, which is known without counting.
+    let is_idle = amounts.cpu_time == 0 && amounts.values.is_empty() && !wanted.by.is_of_pus();
+    let events = wanted.events.iter().map(|event| match is_idle {
+        true => "0".to_owned(),
+        false => count_text(amounts, &event.alias),
+    });
     let metrics = wanted
         .metrics
         .iter()

@@ -130,7 +130,8 @@ fn lowered(state: &SettingState, clock: Clock) -> Option<SettingValue> {
             let fits = |number: &&u64| **number as f64 <= wanted * (1.0 + TOLERANCE);
             *numbers.iter().rev().find(fits).or(numbers.first())?
         }
-        SettingChoices::Range(least, most) => (wanted.round() as u64).clamp(*least, *most),
+        // A recording may have anything in it.
+        SettingChoices::Range(least, most) => (wanted.round() as u64).max(*least).min(*most),
         SettingChoices::Names(_) | SettingChoices::Pus => return None,
     };
     Some(SettingValue::Number(value.min(before)))

@@ -69,6 +69,13 @@ impl PsSched {
         if self.clock != Clock::Search {
             return (self.clock, None);
         }
+        let programs = snapshot.threads.iter();
+        let mut programs = programs.filter(|thread| thread.info.work.is_program());
+        if snapshot.energy.is_some() && programs.all(|thread| thread.activity == 0.0) {
+            // Nothing ran, so nothing was counted: that says nothing of a clock.
+            self.search.pause();
+            return (Clock::Share(self.search.share()), None);
+        }
         let (Some(energy), Some(work)) = (snapshot.energy, instructions(snapshot)) else {
             let lacks = match snapshot.energy {
                 None => {

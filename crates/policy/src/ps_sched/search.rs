@@ -172,6 +172,11 @@ impl Search {
         }
     }
 
+    /// A period is over in which nothing ran: the next one begins with cold caches, and the clock stays.
+    pub fn pause(&mut self) {
+        self.settling = true;
+    }
+
     fn restart(&mut self) {
         self.measured.clear();
         self.periods = 0;

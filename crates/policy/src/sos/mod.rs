@@ -269,10 +269,14 @@ impl Sos {
     }
 
     fn bind(view: &View<'_>, schedule: &Schedule, why: &str) -> Vec<Binding> {
+        let mut on = vec![0usize; view.cores.len()];
+        for core in schedule.iter().flatten() {
+            on[*core] += 1;
+        }
         let pus = view.pus(schedule).into_iter().zip(schedule).enumerate();
         pus.filter_map(|(thread, (pus, core))| {
             let (pus, core, state) = (pus?, (*core)?, view.state(thread));
-            let others = schedule.iter().filter(|c| **c == Some(core)).count() - 1;
+            let others = on[core] - 1;
             let text = format!(
                 "{why}: PU {pus} of core {}, with {others} others",
                 view.cores[core].index

@@ -19,7 +19,7 @@ mod read;
 mod write;
 
 pub(crate) use read::read;
-pub use write::{write, write_thread};
+pub use write::{files, write, write_thread};
 
 /// Bytes of a record.
 pub const RECORD: usize = 64;

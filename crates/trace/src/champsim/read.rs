@@ -3,6 +3,7 @@
 use super::{BRANCH, DESTINATIONS, LOADS, READ, RECORD, SOURCES, STORES, TAKEN, WRITTEN};
 use crate::{
     Access, Branch, Class, Code, Encoder, Limits, Recording,
+    load::CODE_BYTES,
     recording::CodeTable,
     registers::{FLAGS, INSTRUCTION_POINTER, NONE, STACK_POINTER, VECTOR},
 };
@@ -44,7 +45,7 @@ pub(crate) fn read(input: &mut dyn Read, limits: &Limits) -> Result<Recording, S
             let taken = before[TAKEN] == 1 && code.branch.is_some();
             let known = table.codes().len();
             let id = table.id(code);
-            bytes += (table.codes().len() - known) as u64 * 256;
+            bytes += (table.codes().len() - known) as u64 * CODE_BYTES;
             encoder.push(&table, id, &addresses, taken);
             if bytes + encoder.ready() as u64 > limits.bytes {
                 return Err(limits.exceeded());

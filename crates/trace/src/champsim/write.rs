@@ -19,15 +19,10 @@ use std::{
 /// # Errors
 /// Of writing, with the file's name.
 pub fn write(recording: &Arc<Recording>, path: &Path) -> Result<Vec<PathBuf>, TraceError> {
-    let threads = recording.threads().len();
-    let mut files = Vec::new();
-    for thread in 0..threads {
-        let file = match threads {
-            1 => path.to_owned(),
-            _ => numbered(path, thread + 1),
-        };
-        let written = File::create(&file).and_then(|out| {
-            let mut out = Packer::by_name(&file, BufWriter::with_capacity(1 << 16, out))?;
+    let files = files(recording, path);
+    for (thread, file) in files.iter().enumerate() {
+        let written = File::create(file).and_then(|out| {
+            let mut out = Packer::by_name(file, BufWriter::with_capacity(1 << 16, out))?;
             write_thread(recording, thread, &mut out)?;
             out.finish()
         });
@@ -36,9 +31,16 @@ pub fn write(recording: &Arc<Recording>, path: &Path) -> Result<Vec<PathBuf>, Tr
             what: "cannot be written",
             error,
         })?;
-        files.push(file);
     }
     Ok(files)
+}
+
+/// The files that [`write`] writes.
+pub fn files(recording: &Recording, path: &Path) -> Vec<PathBuf> {
+    match recording.threads().len() {
+        1 => vec![path.to_owned()],
+        threads => (1..=threads).map(|number| numbered(path, number)).collect(),
+    }
 }
 
 fn numbered(path: &Path, number: usize) -> PathBuf {

@@ -216,8 +216,11 @@ fn champsim_files(
 ) -> Result<Vec<PathBuf>, TraceError> {
     let files = champsim::write(&recording, output)?;
     if !files.iter().any(|file| file == output) {
-        // The one that was made to see whether it can be.
-        let _ = std::fs::remove_file(output);
+        // The one that was made to see whether it can be; not a device, nor what a link names.
+        let made = std::fs::symlink_metadata(output);
+        if made.is_ok_and(|made| made.is_file() && made.len() == 0) {
+            let _ = std::fs::remove_file(output);
+        }
     }
     Ok(files)
 }

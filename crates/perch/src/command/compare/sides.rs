@@ -99,27 +99,45 @@ fn perch_run(policy: &str, tuning: &TuningArgs) -> Result<Vec<OsString>> {
             command.push(flag);
         }
     };
+    // All of them by name: a new one must not be forgotten here.
+    let TuningArgs {
+        period,
+        interval,
+        profile,
+        counters,
+        sampling_rate,
+        pin,
+        weight,
+        pin_file,
+        set,
+        config,
+        take_over,
+        pus,
+    } = tuning;
     option("policy", Some(policy.into()));
     let seconds = |time: std::time::Duration| format!("{}s", time.as_secs_f64()).into();
-    option("period", tuning.period.map(seconds));
-    option("interval", tuning.interval.map(seconds));
-    option("profile", tuning.profile.clone().map(Into::into));
-    let how = tuning.counters.as_ref();
+    option("period", period.map(seconds));
+    option("interval", interval.map(seconds));
+    option("profile", profile.clone().map(Into::into));
+    let how = counters.as_ref();
     let how = how.and_then(clap::ValueEnum::to_possible_value);
     option("counters", how.map(|value| value.get_name().into()));
-    let rate = tuning.sampling_rate.map(|rate| rate.to_string());
+    let rate = sampling_rate.map(|rate| rate.to_string());
     option("sampling-rate", rate.map(Into::into));
-    option("config", tuning.config.clone().map(Into::into));
-    option("pin-file", tuning.pin_file.clone().map(Into::into));
-    let pus = tuning.pus.as_ref().map(ToString::to_string);
+    option("config", config.clone().map(Into::into));
+    option("pin-file", pin_file.clone().map(Into::into));
+    let pus = pus.as_ref().map(ToString::to_string);
     option("pus", pus.map(Into::into));
-    for weight in &tuning.weight {
+    for weight in weight {
         option("weight", Some(weight.into()));
     }
-    for pin in &tuning.pin {
+    for pin in pin {
         option("pin", Some(pin.into()));
     }
-    if tuning.take_over {
+    for (name, value) in set {
+        option("set", Some(format!("{name}={value}").into()));
+    }
+    if *take_over {
         command.push("--take-over".into());
     }
     Ok(command)
@@ -170,5 +188,11 @@ mod tests {
         let expected = "run --quiet --policy=observe --period=0.25s --interval=0.05s --profile=zen4 \
                         --counters=sampling --sampling-rate=99 --pus=0 --take-over --account=/a --";
         assert_eq!(told.join(" "), expected);
+        let tuning = TuningArgs {
+            set: vec![("patience".to_owned(), "3".to_owned())],
+            ..TuningArgs::default()
+        };
+        let told = perch_run("workover", &tuning).unwrap();
+        assert_eq!(told.last().unwrap(), "--set=patience=3");
     }
 }

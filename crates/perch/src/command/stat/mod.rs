@@ -143,13 +143,14 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         };
         heading = self::heading(args, &machine.counting(), &end, machine.usage());
         printer.totals(&heading, &collector, &found);
-        runs.push((collector.totals().clone(), machine.usage()));
         status = ended;
         if end.stopped {
+            // A run that was cut off says nothing of the others.
             break;
         }
+        runs.push((collector.totals().clone(), machine.usage()));
     }
-    if args.repeat > 1 {
+    if args.repeat > 1 && !runs.is_empty() {
         printer.repeated(&runs);
     }
     printer.complete(&heading);
@@ -256,11 +257,17 @@ fn drive<M: Machine>(
         limiter.limit(observation.at, &mut observation.remarks);
         say(observation.remarks.iter());
         let rows = collector.take(&observation, &machine.topology());
+        let left = args.samples.map_or(u64::MAX, |most| most - samples);
+        // A look may bring more records than are wanted.
+        let shown = match printer.windows() {
+            true => &rows[..rows.len().min(usize::try_from(left).unwrap_or(usize::MAX))],
+            false => &rows[..],
+        };
         if args.interval.is_some() || printer.windows() {
-            printer.rows(&rows);
+            printer.rows(shown);
         }
         samples += match printer.windows() {
-            true => rows.len() as u64,
+            true => shown.len() as u64,
             false => 1,
         };
         took = match clock {

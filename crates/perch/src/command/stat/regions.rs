@@ -1,6 +1,6 @@
 //! Regions of instrumented programs: what perch asks of them through their environment, and the reports that they leave.
 
-use super::wanted::{EventColumn, Wanted};
+use super::wanted::{EventColumn, Wanted, with_underscores};
 use crate::args::StatArgs;
 use perch_regions::{Merged, Report, folder, merge};
 use perch_stat::{ACCOUNTED, Collector, Readings};
@@ -71,9 +71,15 @@ impl Regions {
             OsString::from(folder::VARIABLE),
             folder.folder.path().as_os_str().to_owned(),
         )];
+        let events = args.events.iter().map(|set| without_thresholds(set));
+        let events: Vec<String> = events.collect();
+        let metrics = args.metrics.iter();
+        let metrics: Vec<String> = metrics
+            .map(|metric| with_underscores(metric, &args.events))
+            .collect();
         let texts = [
-            ("PERCH_REGION_EVENTS", args.events.join(";")),
-            ("PERCH_REGION_METRICS", args.metrics.join(";")),
+            ("PERCH_REGION_EVENTS", events.join(";")),
+            ("PERCH_REGION_METRICS", metrics.join(";")),
             ("PERCH_REGION_VIRTUALS", virtuals.join(",")),
             ("PERCH_REGION_SPACE", space.to_owned()),
             (
@@ -153,6 +159,16 @@ impl Folder {
     }
 }
 
+/// Events without `:every=N`: regions have no records, and count the same events.
+fn without_thresholds(set: &str) -> String {
+    let mut parts = set.split(":every=");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.extend(part.find(',').map(|at| &part[at..]));
+    }
+    text
+}
+
 /// A profile's name, or the path of its file for a program that may run in another directory.
 fn profile(asked: &str) -> String {
     let is_path = asked.contains('/') || asked.ends_with(".toml");
@@ -187,4 +203,22 @@ fn columns(
             .any(|known| known.values.get(&metric.name).is_some())
     });
     columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_count_the_same_events_without_records() {
+        for (set, wanted) in [
+            ("instructions:every=500M,cycles", "instructions,cycles"),
+            ("a:u:every=5", "a:u"),
+            ("cpu/event=1,umask=2/:every=1k,b", "cpu/event=1,umask=2/,b"),
+            ("cycles", "cycles"),
+            ("", ""),
+        ] {
+            assert_eq!(without_thresholds(set), wanted);
+        }
+    }
 }

@@ -94,7 +94,7 @@ impl Formulas {
 }
 
 /// A formula with `_` for `-` in names of events, those of -e and the kernel's: there `-` is no minus.
-fn with_underscores(text: &str, events: &[String]) -> String {
+pub(super) fn with_underscores(text: &str, events: &[String]) -> String {
     let asked = events.iter().flat_map(|set| set.split([',', ':', '=']));
     let generic = GENERIC_EVENTS.iter().flat_map(|event| event.names);
     let caches: Vec<String> = cache_events().collect();
