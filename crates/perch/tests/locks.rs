@@ -304,6 +304,30 @@ fn another_user_is_in_nobody_s_way() {
     }
 }
 
+#[test]
+fn the_runtime_folder_of_another_user_is_passed_over() {
+    if !root() {
+        return;
+    }
+    let world = World::new();
+    // As `su` without `-` leaves it.
+    let prefix = [
+        &[
+            "env",
+            "-u",
+            "PERCH_STATE_DIR",
+            "XDG_RUNTIME_DIR=/run/user/65533",
+        ],
+        USER,
+    ]
+    .concat();
+    let told = world.second(&prefix);
+    assert!(!told.contains("no lock"), "{told}");
+    let mut look = world.command("stat", &["-c", "%u", "/run/user/65534/perch"]);
+    let seen = look.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&seen.stdout), "65534\n");
+}
+
 /// Not a test: takes the names of the sockets that once were locks, another user's directory in /tmp, and root's file if it
 /// can.
 #[test]

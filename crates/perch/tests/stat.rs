@@ -296,6 +296,29 @@ fn running_processes_are_counted_until_they_end() {
 }
 
 #[test]
+fn a_process_that_sleeps_has_done_nothing() {
+    let stat = Stat::new();
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    // Until it sleeps, and goes on sleeping.
+    let read = |name: &str| {
+        let path = format!("/proc/{}/{name}", sleeper.id());
+        std::fs::read_to_string(path).unwrap()
+    };
+    let mut ran = String::new();
+    while !read("stat").contains("(sleep) S") || read("schedstat") != ran {
+        ran = read("schedstat");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    let pid = sleeper.id().to_string();
+    let output = stat.run(&["-e", "page-faults", "--for", "200ms", "-p", &pid]);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    let row = table.lines().find(|line| line.contains("sleep  ")).unwrap();
+    assert!(row.ends_with("  0"), "{table}");
+}
+
+#[test]
 fn what_runs_already_is_counted_from_the_first_interval_on() {
     let stat = Stat::new();
     let mut child = Command::new("sh")
@@ -502,84 +525,6 @@ fn what_does_not_go_with_records_of_an_event_is_refused() {
         assert_eq!(output.status.code(), Some(125), "{args:?}");
         assert!(said(&output).contains(why), "{args:?}: {}", said(&output));
     }
-}
-
-#[test]
-fn a_control_group_s_processes_are_counted_whenever_they_come() {
-    let Some(group) = cgroup() else {
-        return perch_skip::skip!(Cgroup, "no control group can be made");
-    };
-    let stat = Stat::new();
-    let in_group = |name: &str, script: &str| {
-        let join = format!(
-            "echo $$ >{}/cgroup.procs; exec sh -c '{script}' {name}",
-            group.display()
-        );
-        Command::new("sh").args(["-c", &join]).spawn().unwrap()
-    };
-    let wait = "while [ ! -e $0 ]; do sleep 0.05; done";
-    let (go, late) = (stat.path("go"), stat.path("late"));
-    let mut first = in_group(go.to_str().unwrap(), wait);
-    let file = stat.path("rows.jsonl");
-    let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"))
-        .args([
-            "stat",
-            "--json",
-            "-i",
-            "100ms",
-            "-e",
-            "page-faults",
-            "--by",
-            "process",
-            "-o",
-        ])
-        .arg(&file)
-        .arg("--cgroup")
-        .arg(&group)
-        .env("PERCH_STATE_DIR", stat.folder.path())
-        .spawn()
-        .unwrap();
-    let has = |pid: u32| {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        text.contains(&format!("\"pid\":{pid}"))
-    };
-    let until = |what: &dyn Fn() -> bool| {
-        let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while !what() {
-            assert!(std::time::Instant::now() < limit);
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-    };
-    until(&|| has(first.id()));
-    let mut second = in_group(late.to_str().unwrap(), wait);
-    until(&|| has(second.id()));
-    std::fs::write(go, "").unwrap();
-    std::fs::write(late, "").unwrap();
-    first.wait().unwrap();
-    second.wait().unwrap();
-    assert!(perch.wait().unwrap().success());
-    std::fs::remove_dir(group).unwrap();
-    let output = stat.run(&["--cgroup", "no/such/group"]);
-    assert!(
-        said(&output).contains("no control group"),
-        "{}",
-        said(&output)
-    );
-}
-
-/// A control group of this test's own, in whichever hierarchy allows one.
-fn cgroup() -> Option<PathBuf> {
-    let name = format!("perch-test-{}", std::process::id());
-    let mounts = [
-        "/sys/fs/cgroup",
-        "/sys/fs/cgroup/unified",
-        "/sys/fs/cgroup/cpuacct",
-    ];
-    let groups = mounts.map(|mount| std::path::Path::new(mount).join(&name));
-    groups.into_iter().find(|group| {
-        std::fs::create_dir(group).is_ok()
-            && (group.join("cgroup.procs").exists() || std::fs::remove_dir(group).is_err())
-    })
 }
 
 #[test]

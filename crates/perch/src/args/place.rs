@@ -173,8 +173,9 @@ pub struct RunArgs {
 Examples:
   perch attach $(pgrep -d' ' mysqld)              by name
   perch attach $(pgrep -d' ' -u alice)            by user
-  perch attach $(cat /sys/fs/cgroup/app.slice/cgroup.procs)
-                                                  by control group
+  perch attach --cgroup system.slice/mysql.service
+                                                  by control group, also what
+                                                  is started there later
 
 Ends when the processes end, or on Ctrl-C; every affinity mask is restored.")]
 pub struct AttachArgs {
@@ -182,8 +183,17 @@ pub struct AttachArgs {
     #[command(flatten)]
     pub place: PlaceArgs,
     /// Processes, with all their threads and descendants
-    #[arg(required = true, value_name = "PID", value_parser = parse_pid)]
+    #[arg(required_unless_present = "cgroup", value_name = "PID", value_parser = parse_pid)]
     pub pids: Vec<i32>,
+    /// Place the processes of this control group and of the groups below it, such as system.slice/nginx.service, also
+    /// those that come later
+    #[arg(
+        long,
+        value_name = "GROUP",
+        conflicts_with = "pids",
+        help_heading = "Scope"
+    )]
+    pub cgroup: Option<String>,
 }
 
 /// An option of a policy with its value.

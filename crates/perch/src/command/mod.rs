@@ -6,6 +6,7 @@ pub mod compare;
 pub mod config;
 pub mod events;
 mod fidelity;
+mod group;
 pub mod irq;
 pub mod lab;
 mod lock;

@@ -56,6 +56,7 @@ pub struct Placing {
     live: Option<Live>,
     explain: Option<Explain>,
     unmatched: Unmatched,
+    others: Vec<Box<dyn SessionSink>>,
     remarks: Vec<Remark>,
     changes: Changes,
     _locks: Vec<Lock>,
@@ -168,6 +169,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
         live: args.live.then(|| Live::new(alone && !args.explain)),
         explain: args.explain.then(Explain::default),
         unmatched,
+        others: Vec::new(),
         remarks,
         changes,
         _locks: locks,
@@ -342,6 +344,11 @@ impl Placing {
         self.remarks.push(remark);
     }
 
+    /// Somebody else who is to see the periods.
+    pub fn watch(&mut self, sink: Box<dyn SessionSink>) {
+        self.others.push(sink);
+    }
+
     /// What was changed so far.
     pub fn changes(&self) -> Changes {
         self.changes
@@ -358,6 +365,9 @@ impl Placing {
         observers.push(&mut self.collector);
         observers.push(&mut self.changes);
         observers.push(&mut self.unmatched);
+        for other in &mut self.others {
+            observers.push(&mut **other);
+        }
         if let Some(recorder) = &mut self.recorder {
             observers.push(recorder);
         }

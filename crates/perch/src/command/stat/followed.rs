@@ -1,17 +1,15 @@
 //! What is counted: a program that is started, running processes, those of a control group, or the whole machine.
 
 use super::regions::Regions;
-use crate::{args::StatArgs, exit};
-use anyhow::{Context, Result, bail};
+use crate::{args::StatArgs, command::group::Group, exit};
+use anyhow::{Result, bail};
 use perch_core::{Launch, Machine, MachineError};
-use perch_linux::{LinuxMachine, cgroup::Cgroup};
-use std::{collections::BTreeSet, time::Instant};
+use perch_linux::LinuxMachine;
+use std::time::Instant;
 
 /// What is followed, once counting has begun.
 pub struct Followed {
-    group: Option<Cgroup>,
-    /// The processes of the group that were attached to.
-    known: BTreeSet<i32>,
+    group: Option<Group>,
 }
 
 impl Followed {
@@ -20,13 +18,10 @@ impl Followed {
     /// # Errors
     /// A program that cannot be started, a process or a group that is not there.
     pub fn begin(args: &StatArgs, machine: &mut LinuxMachine, regions: &Regions) -> Result<Self> {
-        let mut followed = Self {
-            group: args.cgroup.as_deref().map(Cgroup::open).transpose()?,
-            known: BTreeSet::new(),
-        };
-        if args.program.is_empty() && args.pids.is_empty() && followed.group.is_none() {
+        let group = args.cgroup.as_deref().map(Group::open).transpose()?;
+        if args.program.is_empty() && args.pids.is_empty() && group.is_none() {
             machine.stay(args.duration.map(|duration| Instant::now() + duration));
-            return Ok(followed);
+            return Ok(Self { group });
         }
         if !args.program.is_empty() {
             let launch = Launch {
@@ -38,41 +33,27 @@ impl Followed {
             };
             targets.launch(&launch)?;
         }
-        match &followed.group {
+        match &group {
             None => attach(machine, &args.pids)?,
-            Some(group) => {
-                let place = || format!("{}", group.directory().display());
-                let pids = group.processes().with_context(place)?;
-                if pids.is_empty() {
-                    bail!(
-                        "{}: no process is in this control group, or below it",
-                        place()
-                    );
-                }
-                attach(machine, &pids)?;
-                followed.known = pids.into_iter().collect();
-            }
+            Some(group) => attach(machine, &group.known())?,
         }
-        Ok(followed)
+        Ok(Self { group })
     }
 
     /// Attaches to the processes that have come into the group. One that cannot be followed is said once.
     pub fn newcomers(&mut self, machine: &mut LinuxMachine) {
-        let Some(pids) = self.group.as_ref().and_then(|group| group.processes().ok()) else {
+        let Some(group) = &mut self.group else {
             return;
         };
-        let pids: BTreeSet<i32> = pids.into_iter().collect();
-        for pid in pids.difference(&self.known) {
+        for pid in group.newcomers() {
             let Some(targets) = machine.targets() else {
                 return;
             };
-            match targets.attach(*pid) {
+            match targets.attach(pid) {
                 Ok(_) | Err(MachineError::NoSuchProcess(_)) => {}
                 Err(error) => exit::say(&format!("process {pid} is not counted: {error}")),
             }
         }
-        // PIDs are used again.
-        self.known = pids;
     }
 }
 
