@@ -530,7 +530,7 @@ mod tests {
             .iter()
             .map(|event| &*event.alias)
             .collect();
-        assert_eq!(names, ["page-faults", "instructions", "cycles"]);
+        assert_eq!(names, ["page_faults", "instructions", "cycles"]);
     }
 
     #[test]
