@@ -139,6 +139,9 @@ impl Profile {
             }
         }
         let evaluation = Evaluation {
+            parts: (0..self.kinds.len())
+                .map(|kind| self.part(counts, Some(kind)))
+                .collect(),
             profile: self,
             believed,
             seconds: cpu_time as f64 / 1e9,
@@ -158,6 +161,8 @@ struct Evaluation<'a> {
     profile: &'a Profile,
     /// For each of the profile's events the plausible count.
     believed: Vec<Option<&'a Count>>,
+    /// For each kind of core the part of the time that the thread spent there ([`Profile::part`]).
+    parts: Vec<f64>,
     seconds: f64,
     /// The kind of core asked for.
     kind: Option<usize>,
@@ -172,10 +177,16 @@ impl Evaluation<'_> {
             if self.kind.is_some() && plan.kind.is_some() && plan.kind != self.kind {
                 continue;
             }
-            let Some((value, trust)) = self.value(rule, plan, problems) else {
+            let Some((mut value, trust)) = self.value(rule, plan, problems) else {
                 continue;
             };
-            let weight = if rule.total { 1.0 } else { self.weight(plan) };
+            let weight = if rule.total {
+                // What was counted there, rather than what it would have been in all of the time.
+                value *= self.part(plan.kind);
+                1.0
+            } else {
+                self.weight(plan)
+            };
             sum += value * weight;
             confidence += trust * weight;
             weights += weight;
@@ -245,7 +256,11 @@ impl Evaluation<'_> {
 
     fn cycles(&self, kind: Option<usize>) -> Option<f64> {
         let at = self.profile.event(CYCLES, kind)?;
-        Some(self.believed[at]?.value)
+        Some(self.believed[at]?.value * self.part(kind))
+    }
+
+    fn part(&self, kind: Option<usize>) -> f64 {
+        kind.map_or(1.0, |kind| self.parts[kind])
     }
 
     /// How much a kind of core weighs in an average: its cycles, or 1 where they are not counted.

@@ -153,6 +153,23 @@ impl Profile {
             .position(|event| &*event.name == name && (event.kind.is_none() || event.kind == kind))
     }
 
+    /// The part of its time that a thread spent on a kind of core: a count of one kind is scaled up as if it had been there
+    /// all the time. 1 where cycles were counted all the time.
+    pub(crate) fn part(&self, counts: &[Count], kind: Option<usize>) -> f64 {
+        let share = |kind: usize| {
+            let at = self.event(CYCLES, Some(kind))?;
+            match best(counts, &self.events[at].choice.alias)?.quality {
+                CountQuality::Scaled(share) => Some(share),
+                CountQuality::Exact | CountQuality::Implausible(_) => None,
+            }
+        };
+        let Some(own) = kind.and_then(share) else {
+            return 1.0;
+        };
+        let all: f64 = (0..self.kinds.len()).filter_map(share).sum();
+        if all > 0.0 { own / all } else { 1.0 }
+    }
+
     /// The sum of a name's plausible counts over the kinds of core, with the first one's alias.
     fn sum<'a>(&'a self, name: &str, counts: &[Count]) -> Option<(&'a Arc<str>, f64)> {
         let mut sum = None;
@@ -160,7 +177,7 @@ impl Profile {
             let alias = &event.choice.alias;
             if let Some(count) = best(counts, alias) {
                 let (_, total) = sum.get_or_insert((alias, 0.0));
-                *total += count.value;
+                *total += count.value * self.part(counts, event.kind);
             }
         }
         sum

@@ -210,6 +210,33 @@ fn kinds_of_core_are_told_apart_and_put_together() {
 }
 
 #[test]
+fn a_thread_that_moves_between_kinds_of_core_is_no_two_threads() {
+    let scaled = |alias: &str, value: f64, share: f64| Count {
+        quality: CountQuality::Scaled(share),
+        ..count(alias, value)
+    };
+    // Nineteen twentieths of the time on one kind, each kind's counts scaled up to all of the time.
+    let counts = [
+        scaled("cycles@cpu_core", 4.9e9, 0.95),
+        scaled("instructions@cpu_core", 9.8e9, 0.95),
+        scaled("cycles@cpu_atom", 3.6e9, 0.05),
+        scaled("instructions@cpu_atom", 3.6e9, 0.05),
+    ];
+    let (metrics, problems) = profile("alder-lake").metrics(None, &counts, SECOND);
+    assert_eq!(problems, [""; 0]);
+    let (cycles, instructions) = (0.95 * 4.9e9 + 0.05 * 3.6e9, 0.95 * 9.8e9 + 0.05 * 3.6e9);
+    let near = |name: &str, wanted: f64| {
+        let value = metrics.value(name).unwrap();
+        assert!(
+            (value / wanted - 1.0).abs() < 1e-9,
+            "{name}: {value} for {wanted}"
+        );
+    };
+    near(names::CYCLES, cycles);
+    near(names::IPC, instructions / cycles);
+}
+
+#[test]
 fn a_thread_that_never_ran_on_one_kind_of_core_has_the_others_metrics() {
     let counts = [
         count("cycles@cpu_core", 0.0),
