@@ -51,7 +51,8 @@ fn own_groups() -> String {
     read(Path::new("/proc/self/cgroup")).unwrap_or_default()
 }
 
-/// `throttled_usec` (cgroup v2) or `throttled_time` (v1, nanoseconds) of the groups in `/proc/PID/cgroup`.
+/// `throttled_usec` (cgroup v2) or `throttled_time` (v1, nanoseconds) of the groups in `/proc/PID/cgroup` and of those above
+/// them.
 fn throttled(root: &Path, groups: &str) -> Option<u64> {
     let mounts = root.join("sys/fs/cgroup");
     let value = |path: &Path, key: &str| -> Option<u64> {
@@ -59,14 +60,19 @@ fn throttled(root: &Path, groups: &str) -> Option<u64> {
         let line = text.lines().find_map(|line| line.strip_prefix(key));
         line?.trim().parse().ok()
     };
+    // Any of the groups above has a limit too, which counts only what itself has stopped.
+    let of_all = |mount: &Path, group: &str, key: &str| {
+        let groups = Path::new(group).ancestors();
+        let withheld = groups.filter_map(|group| value(&mount.join(group), key));
+        withheld.reduce(u64::saturating_add)
+    };
     groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, group) = (parts.next()?, parts.next()?.trim_start_matches('/'));
         match controllers {
-            "" => value(&mounts.join(group), "throttled_usec ")
-                .and_then(|time| time.checked_mul(1000)),
+            "" => of_all(&mounts, group, "throttled_usec ").and_then(|time| time.checked_mul(1000)),
             _ if controllers.split(',').any(|name| name == "cpu") => {
-                value(&mounts.join(controllers).join(group), "throttled_time ")
+                of_all(&mounts.join(controllers), group, "throttled_time ")
             }
             _ => None,
         }
@@ -106,6 +112,11 @@ mod tests {
         group("a.slice", "nr_throttled 3\nthrottled_usec 12\n");
         group("cpu,cpuacct/b", "nr_throttled 3\nthrottled_time 77\n");
         assert_eq!(throttled(root.path(), "0::/a.slice\n"), Some(12_000));
+        group("a.slice/b.service", "nr_throttled 1\nthrottled_usec 5\n");
+        assert_eq!(
+            throttled(root.path(), "0::/a.slice/b.service\n"),
+            Some(17_000)
+        );
         assert_eq!(
             throttled(root.path(), "3:memory:/b\n4:cpu,cpuacct:/b\n"),
             Some(77)
