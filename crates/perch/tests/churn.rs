@@ -63,13 +63,13 @@ fn program() {
     }
 }
 
-/// Descriptors and resident kilobytes of a process.
+/// Descriptors of a process, and kilobytes of its own memory: of its files, the kernel keeps in memory what it likes.
 fn held(pid: u32) -> (usize, u64) {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let resident = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix("RssAnon:"))
         .unwrap_or("0 kB");
     (
         descriptors,
@@ -104,7 +104,7 @@ fn nothing_leaks_and_nobody_is_missed() {
         early.0 > 0 && late.0 > 0,
         "perch was not there: {early:?} {late:?}"
     );
-    eprintln!("descriptors and resident kB: {early:?}, then {late:?}");
+    eprintln!("descriptors and anonymous resident kB: {early:?}, then {late:?}");
     // At least some hundred periods and about 5,000 threads came and went in between: one descriptor in fifty periods would
     // show, and 200 bytes of each thread or two kilobytes of each period. (Smaller leaks show in the engine's test that
     // lives for days.)
