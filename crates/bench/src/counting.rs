@@ -61,8 +61,6 @@ pub fn measure(perch: &Path, perf: &Path, threads: usize, pairs: u32) -> Result<
         &["--threads", &threads.to_string(), "--running", &running],
         false,
     )?;
-    // Opening four counters of each thread takes the kernel some milliseconds.
-    let settling = SETTLING + Duration::from_millis(10) * threads as u32;
     let mut measured = Vec::new();
     for interval in INTERVALS {
         let (mut of_perch, mut of_perf) = (Vec::new(), Vec::new());
@@ -71,11 +69,11 @@ pub fn measure(perch: &Path, perf: &Path, threads: usize, pairs: u32) -> Result<
                 match (pair + turn) % 2 {
                     0 => {
                         let tool = Tool::perch_stat(perch, victim.pid(), interval)?;
-                        of_perch.push(steady(tool, settling)?.0);
+                        of_perch.push(steady(tool, SETTLING)?.0);
                     }
                     _ => {
                         let tool = Tool::perf(perf, victim.pid(), interval)?;
-                        of_perf.push(steady(tool, settling)?.0);
+                        of_perf.push(steady(tool, SETTLING)?.0);
                     }
                 }
             }
