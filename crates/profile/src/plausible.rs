@@ -167,7 +167,7 @@ impl Profile {
             return 1.0;
         };
         let all: f64 = (0..self.kinds.len()).filter_map(share).sum();
-        if all > 0.0 { own / all } else { 1.0 }
+        own / all
     }
 
     /// The sum of a name's plausible counts over the kinds of core, with the first one's alias.

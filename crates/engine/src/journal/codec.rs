@@ -102,7 +102,7 @@ pub(super) fn parse(bytes: &[u8], largest: u32) -> Result<Journal, JournalError>
             None => bad += usize::from(!cut_short),
         }
     }
-    // A number may be anything: whoever wrote the line can compute its check value.
+    // A number may be anything: the user who wrote the line can compute its check value.
     let expected = highest.map_or(0, |highest: u64| highest.saturating_add(1));
     let missing = usize::try_from(expected)
         .unwrap_or(usize::MAX)

@@ -197,7 +197,9 @@ fn put(new: &Path, path: &Path, rename: RenameFlags) -> io::Result<()> {
     match renameat_with(CWD, new, CWD, path, rename) {
         Err(Errno::INVAL | Errno::NOSYS) if rename == RenameFlags::NOREPLACE => {
             rustix::fs::link(new, path)?;
-            fs::remove_file(new)
+            // The journal is there; a name that is left is removed by the next one.
+            let _ = fs::remove_file(new);
+            Ok(())
         }
         renamed => Ok(renamed?),
     }

@@ -306,7 +306,7 @@ impl Journal {
 
     fn add_irq(&mut self, irq: &IrqRecord) {
         let mut irq = irq.clone();
-        // What it had before the first change is what it goes back to; unless it was given back since, and set by others.
+        // The value before the first change is restored, unless another process has set one since.
         if let Some(first) = self.irqs.get(&irq.irq)
             && devices_in_common(&first.device, &irq.device)
             && (irq.from == first.set || irq.from == first.from)

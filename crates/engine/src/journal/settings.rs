@@ -48,7 +48,7 @@ impl Journal {
     /// Takes in a change that is about to be made.
     pub(super) fn add_setting(&mut self, record: &SettingRecord) {
         let mut record = record.clone();
-        // What it had before the first change is what it goes back to; unless it was given back since, and set by others.
+        // The value before the first change is restored, unless another process has set one since.
         if let Some(first) = self.settings.get(&record.setting)
             && (record.from == first.set || record.from == first.from)
         {

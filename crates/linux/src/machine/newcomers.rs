@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 /// Between two looks for new threads lies at least this time, however many the kernel reports,
 const SOONEST: Duration = Duration::from_millis(5);
 
-/// and at most this: a ring holds more records than threads can make in it. Where the kernel reports nothing, there is a
-/// look this often.
+/// and at most this: a ring holds more records than threads can make in it. Where the kernel reports nothing, at least this.
 const LATEST: Duration = Duration::from_millis(50);
 
 /// Looks take at most one part in this many of the time, as far as the limits above allow.
@@ -67,8 +66,13 @@ impl Newcomers {
     /// A look that began at this moment was made.
     fn looked(&mut self, began: Instant, records: bool) {
         let now = Instant::now();
-        let rest = ((now - began) * SHARE).clamp(SOONEST, LATEST);
-        self.rest = Some(now + if records { rest } else { LATEST });
+        let rest = (now - began) * SHARE;
+        self.rest = Some(
+            now + match records {
+                true => rest.clamp(SOONEST, LATEST),
+                false => rest.max(LATEST),
+            },
+        );
         self.told = false;
     }
 }
@@ -79,13 +83,15 @@ impl LiveMachine {
         let now = Instant::now();
         let records = self.task_events.is_some();
         if self.tracker.is_empty() {
-            // Whatever started belongs to nobody who is followed.
-            self.newcomers.told = false;
+            // New threads belong to programs that are not followed.
+            self.newcomers = Newcomers {
+                wanted: self.newcomers.wanted,
+                ..Newcomers::default()
+            };
+            return;
         }
-        if self.tracker.is_empty() || !self.newcomers.is_due(now, records) {
-            if self.newcomers.rest.is_some_and(|rest| now >= rest) {
-                self.newcomers.rest = None;
-            }
+        if !self.newcomers.is_due(now, records) {
+            self.newcomers.rest = self.newcomers.rest.filter(|rest| now < *rest);
             return;
         }
         self.tracker.discover();

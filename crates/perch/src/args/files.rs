@@ -47,10 +47,9 @@ pub fn check(command: &Command, matches: &ArgMatches) -> anyhow::Result<()> {
         program?;
     }
     for (at, file) in files.iter().enumerate().filter(|(_, file)| file.written) {
-        let clash = files
-            .iter()
-            .enumerate()
-            .find(|(other, of)| *other != at && (!of.written || *other < at) && same(file, of));
+        let clash = files.iter().enumerate().find(|(other, of)| {
+            *other != at && (!of.written || *other < at) && same(&file.path, &of.path)
+        });
         let Some((_, other)) = clash else { continue };
         let (named, path) = (&file.named, file.path.display());
         let why = match (other.program, other.written) {
@@ -129,12 +128,12 @@ fn paths(arg: &Arg, value: &OsStr) -> Vec<PathBuf> {
 }
 
 /// Whether two names lead to one regular file, or would. Pipes and devices may be named twice.
-fn same(one: &File, other: &File) -> bool {
-    match (fs::metadata(&one.path), fs::metadata(&other.path)) {
+pub fn same(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
         (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        (Err(_), Err(_)) => match (place(&one.path), place(&other.path)) {
+        (Err(_), Err(_)) => match (place(one), place(other)) {
             (Some(a), Some(b)) => a == b,
-            _ => one.path == other.path,
+            _ => one == other,
         },
         _ => false,
     }

@@ -5,7 +5,7 @@ use crate::{
     command::{
         compare::Changes,
         recover::recover,
-        rules::{self, Rules, Unmatched},
+        rules::{Rules, Unmatched},
         uncalibrated,
     },
     config::{CALIBRATED_POLICY, ConfigFile, DEFAULT_POLICY, Settings},
@@ -256,7 +256,7 @@ pub(super) fn check(args: &PlaceArgs) -> Result<String> {
     if let Some(calibration) = &calibration {
         settings.calibrated_by(calibration);
     }
-    let policy = rules::policy(&settings, &here.topology)?;
+    let (policy, _) = deciding(&settings, Rules::of(&settings)?, &here.topology)?;
     if settings.policy != "observe"
         && let Err(held) = locks(&*policy, &settings, &here.topology, &mut Vec::new())
     {
@@ -344,7 +344,7 @@ impl Placing {
         self.remarks.push(remark);
     }
 
-    /// Somebody else who is to see the periods.
+    /// Adds a sink that sees each period.
     pub fn watch(&mut self, sink: Box<dyn SessionSink>) {
         self.others.push(sink);
     }

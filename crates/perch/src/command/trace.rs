@@ -1,9 +1,12 @@
 //! `perch trace`: looks at a recording, and writes it in another format.
 
-use crate::{args::TraceArgs, render};
+use crate::{
+    args::{TraceArgs, files::same},
+    render,
+};
 use anyhow::{Context, Result, bail};
 use perch_trace::{Limits, Summary, champsim, file};
-use std::{io::BufWriter, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{io::BufWriter, process::ExitCode, sync::Arc};
 
 /// Shows what is in a recording.
 ///
@@ -13,10 +16,9 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
     let recording = Arc::new(perch_trace::read(&args.file, &Limits::default())?);
     let mut files = Vec::new();
     if let Some(path) = &args.champsim {
-        let input = args.file.canonicalize().ok();
-        let files_to_be = champsim::files(&recording, path);
-        let is_input = |file: &PathBuf| input.is_some() && file.canonicalize().ok() == input;
-        if let Some(file) = files_to_be.iter().find(|file| is_input(file)) {
+        // Only the recording tells into how many files.
+        let outputs = champsim::files(&recording, path);
+        if let Some(file) = outputs.iter().find(|file| same(file, &args.file)) {
             bail!(
                 "--champsim {}: it would be written to {}, which is read",
                 path.display(),

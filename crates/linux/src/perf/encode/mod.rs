@@ -38,8 +38,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Whether a core's hardware counters count it. On hybrid processors events may name the PMU of one kind of core, which
-    /// has another type.
+    /// Whether it is a hardware event of the kernel's generic kinds. One that names the PMU of a kind of core has that PMU's
+    /// type, and is not.
     pub fn is_of_core(&self) -> bool {
         matches!(
             self.kind,

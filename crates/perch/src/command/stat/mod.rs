@@ -216,10 +216,10 @@ struct End {
 enum Clock {
     /// The user's, from this moment on.
     Wall(Instant),
-    /// That of what is observed: a simulation's time passes faster or more slowly.
+    /// That of what is observed: time of a simulation or a recording passes faster or more slowly.
     Observed,
-    /// Likewise that of a recording. Its periods are as they were; several make an interval, if they may be merged.
-    Recorded { merge: bool },
+    /// That of a recording, several periods of which make an interval.
+    Merged,
 }
 
 fn say<'a>(remarks: impl Iterator<Item = &'a Remark>) {
@@ -250,7 +250,7 @@ fn drive<M: Machine>(
         let shortest = Duration::from_millis(1);
         let time = left.map_or(interval, |left| interval.min(left.max(shortest)));
         let (wake, mut observation) = match clock {
-            Clock::Recorded { merge: true } => periods(machine, time)?,
+            Clock::Merged => periods(machine, time)?,
             _ => (machine.wait(time)?, machine.observe()?),
         };
         seen(&mut observation);
@@ -272,9 +272,7 @@ fn drive<M: Machine>(
         };
         took = match clock {
             Clock::Wall(start) => start.elapsed(),
-            Clock::Observed | Clock::Recorded { .. } => {
-                Duration::from_nanos(collector.totals().interval)
-            }
+            Clock::Observed | Clock::Merged => Duration::from_nanos(collector.totals().interval),
         };
         let end = |status, stopped, cut_short| End {
             status,
@@ -367,8 +365,9 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     let mut machine = RecordedMachine::new(recording);
     let options = wanted.options(args);
     // What sets counted in turns cannot be told apart once it is added up.
-    let clock = Clock::Recorded {
-        merge: args.interval.is_some() && options.sets < 2,
+    let clock = match args.interval.is_some() && options.sets < 2 {
+        true => Clock::Merged,
+        false => Clock::Observed,
     };
     let collector = Collector::new(options, profile);
     without_program(args, clock, &mut machine, collector, printer, |_| ())
