@@ -1,6 +1,10 @@
 //! Steady cost: what a tool spends on a PU in a second, once it has attached.
 
-use crate::{spread::Spread, tool::Tool, victim::Victim};
+use crate::{
+    spread::Spread,
+    tool::{Priority, Tool},
+    victim::Victim,
+};
 use anyhow::Result;
 use serde::Serialize;
 use std::{
@@ -87,6 +91,7 @@ pub fn measure(
         ],
         false,
     )?;
+    let _priority = Priority::raise();
     // Sampling slows down once the threads are known, which takes longer the more threads share a PU.
     let settling = Duration::from_secs(18 + running as u64 / 10);
     let samples = steady_samples(perch, &victim, settling)?;

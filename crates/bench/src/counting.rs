@@ -1,7 +1,12 @@
 //! What it costs to count the events of every thread and print a row for each: `perch stat` beside `perf stat
 //! --per-thread`, with the same events at the same interval.
 
-use crate::{cost::steady, spread::Spread, tool::Tool, victim::Victim};
+use crate::{
+    cost::steady,
+    spread::Spread,
+    tool::{Priority, Tool},
+    victim::Victim,
+};
 use anyhow::Result;
 use serde::Serialize;
 use std::{fmt, path::Path, time::Duration};
@@ -61,6 +66,7 @@ pub fn measure(perch: &Path, perf: &Path, threads: usize, pairs: u32) -> Result<
         &["--threads", &threads.to_string(), "--running", &running],
         false,
     )?;
+    let _priority = Priority::raise();
     let mut measured = Vec::new();
     for interval in INTERVALS {
         let (mut of_perch, mut of_perf) = (Vec::new(), Vec::new());

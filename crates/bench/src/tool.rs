@@ -2,7 +2,7 @@
 
 use crate::victim::command;
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpriority_process, kill_process, setpriority_process};
 use std::{
     path::Path,
     process::{Child, Stdio},
@@ -102,6 +102,31 @@ impl Drop for Tool {
             let _ = kill_process(pid, Signal::TERM);
         }
         let _ = self.child.wait();
+    }
+}
+
+/// While it lives, tools that are started have priority over the threads that they watch (where the user may give it), so
+/// that they get all the time that they need even where a hundred of those run on two PUs.
+pub struct Priority {
+    before: Option<i32>,
+}
+
+impl Priority {
+    /// Raises the priority of this thread, which what it starts inherits.
+    pub fn raise() -> Self {
+        const NICENESS: i32 = -15;
+        let before = getpriority_process(None).ok();
+        Self {
+            before: before.filter(|_| setpriority_process(None, NICENESS).is_ok()),
+        }
+    }
+}
+
+impl Drop for Priority {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = setpriority_process(None, before);
+        }
     }
 }
 

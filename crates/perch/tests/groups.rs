@@ -28,7 +28,7 @@ impl Group {
         self.folder.path().join(name)
     }
 
-    /// A process in the group until there is a file of this name.
+    /// A process that is in the group, until there is a file of this name.
     fn process(&self, name: &str) -> Child {
         let script = "while [ ! -e $0 ]; do sleep 0.05; done";
         let join = format!(
@@ -36,7 +36,15 @@ impl Group {
             self.group.display(),
             self.path(name).display()
         );
-        Command::new("sh").args(["-c", &join]).spawn().unwrap()
+        let child = Command::new("sh").args(["-c", &join]).spawn().unwrap();
+        // perch refuses a group without a process, and the shell takes a moment to join.
+        let pid = child.id().to_string();
+        let members = self.group.join("cgroup.procs");
+        until(|| {
+            let members = fs::read_to_string(&members).unwrap();
+            members.lines().any(|member| member == pid)
+        });
+        child
     }
 
     fn perch(&self, args: &[&str]) -> Command {
