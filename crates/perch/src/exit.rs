@@ -59,6 +59,15 @@ pub fn from_wait_status(status: i32) -> u8 {
     }
 }
 
+/// The exit code after a program that ended with `code`: its own, unless it succeeded and what perch had to write was not
+/// written.
+pub fn of_program(code: u8, unwritten: bool) -> ExitCode {
+    ExitCode::from(match (code, unwritten) {
+        (0, true) => FAILED,
+        _ => code,
+    })
+}
+
 /// Says something of perch's own on standard error, where it can be written at all.
 pub fn say(text: &str) {
     use std::io::Write;

@@ -94,6 +94,9 @@ fn a_full_disk_does_not_cost_the_exit_code() {
         let output = perch(folder.path(), &args);
         assert_eq!(output.status.code(), Some(42), "{output:?}");
         assert!(said(&output).contains("/dev/full"), "{}", said(&output));
+        // But a program that succeeded does not hide it.
+        let output = perch(folder.path(), &["run", flag, "/dev/full", "--", "true"]);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
     }
 }
 

@@ -249,6 +249,9 @@ fn a_full_disk_does_not_end_the_program() {
         "{}",
         said(&output)
     );
+    // A program that succeeded does not hide it.
+    let output = stat.run(&["-o", "/dev/full", "--", "true"]);
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
 }
 
 #[test]

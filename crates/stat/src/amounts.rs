@@ -60,8 +60,10 @@ struct Given {
 /// What one thread, or several, or a part of the machine did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Amounts {
-    /// Threads or PUs that are in it.
+    /// Threads or PUs that are in it, those of each interval anew.
     pub members: u32,
+    /// Of several intervals, how many of them there were on the average of the time, where that is known.
+    pub mean_members: Option<f64>,
     /// Nanoseconds on PUs; of a PU, those in which it was not idle.
     pub cpu_time: u64,
     /// Those of `cpu_time` in which some event set was switched on. An event that was counted for a part of them, since
@@ -196,6 +198,11 @@ impl Amounts {
                 self.given.insert(MetricName::clone(name), new);
             }
         }
+    }
+
+    /// How many threads or PUs it is about; of several intervals their mean number.
+    pub fn threads(&self) -> f64 {
+        self.mean_members.unwrap_or(f64::from(self.members))
     }
 
     /// Adds what others did, or what the same did later.

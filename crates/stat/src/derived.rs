@@ -29,7 +29,10 @@ pub const BESIDES: [(&str, &str); 6] = [
     ("seconds", "length of the interval"),
     ("switches", "context switches"),
     ("migrations", "moves to another PU"),
-    ("threads", "threads or PUs in the row"),
+    (
+        "threads",
+        "threads or PUs in the row; in totals, their mean number",
+    ),
 ];
 
 /// What the kernel accounts for every thread, as formulas: the virtual counters by name.
@@ -123,7 +126,7 @@ impl Derived {
                 "seconds" => interval as f64 / 1e9,
                 "switches" => amounts.switches? as f64,
                 "migrations" => amounts.migrations? as f64,
-                "threads" => f64::from(amounts.members),
+                "threads" => amounts.threads(),
                 name => match readings.get(name) {
                     Some(metric) => {
                         confidence = confidence.min(metric.confidence);

@@ -17,6 +17,8 @@ pub struct Total {
     pub interval: u64,
     /// The observation that was added last, and how much of `interval` is from it.
     last: (u64, u64),
+    /// The same, the times of its threads or PUs added up.
+    time: u64,
     /// What it did. An event of a set in rotation was counted for a part of the time.
     pub amounts: Amounts,
     /// What modules know about it.
@@ -56,8 +58,15 @@ impl Total {
         let longer = interval.saturating_sub(self.last.1);
         self.last.1 += longer;
         self.interval += longer;
+        self.time = self.time.saturating_add(interval);
         self.amounts.add(amounts);
+        self.amounts.mean_members = mean(self.time, self.interval);
     }
+}
+
+/// How many there were on the average of `interval`, if their times together are `time`.
+fn mean(time: u64, interval: u64) -> Option<f64> {
+    (interval > 0).then(|| time as f64 / interval as f64)
 }
 
 impl Totals {
@@ -140,6 +149,7 @@ impl Totals {
                 pid,
                 interval: 0,
                 last: (u64::MAX, 0),
+                time: 0,
                 amounts: Amounts::default(),
                 readings: Readings::default(),
             })
@@ -166,9 +176,12 @@ impl Totals {
     /// short-lived.
     pub fn all(&self) -> Amounts {
         let mut all = Amounts::default();
+        let mut time = 0u64;
         for total in self.by_cpu_time() {
             all.add(&total.amounts);
+            time = time.saturating_add(total.time);
         }
+        all.mean_members = mean(time, self.interval);
         if let Some(whole) = &self.whole {
             all.cpu_time = whole.cpu_time;
             all.covered = whole.covered;
@@ -210,5 +223,10 @@ mod tests {
         }
         let total = totals.by_cpu_time()[0];
         assert_eq!((total.interval, total.amounts.cpu_time), (1_500, 40));
+        // Two of them almost all the time, not four.
+        assert_eq!(
+            total.amounts.threads(),
+            (900.0 + 1_000.0 + 400.0 + 500.0) / 1_500.0
+        );
     }
 }

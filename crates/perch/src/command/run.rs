@@ -31,13 +31,14 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         Cause::Ended(status) => status,
         Cause::Stopped(_) | Cause::Commanded => outlast(placing.session.machine())?,
     };
+    let unwritten = placing.unwritten();
     if let Some(path) = &args.account {
         let changes = placing.changes();
         // The machine reaps the program when it is dropped; only then are its times known.
         drop(placing);
         account::write(path, changes)?;
     }
-    Ok(ExitCode::from(code(status)))
+    Ok(exit::of_program(code(status), unwritten))
 }
 
 /// The exit code that stands for how the program ended; 125 and a message where that is not known.

@@ -155,7 +155,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     }
     printer.complete(&heading);
     Ok(match (launches, status) {
-        (true, Some(status)) => ExitCode::from(exit::from_wait_status(status)),
+        (true, Some(status)) => exit::of_program(exit::from_wait_status(status), printer.unwritten),
         (true, None) => ExitCode::from(exit::FAILED),
         (false, _) => finished(&printer),
     })

@@ -74,7 +74,10 @@ pub(super) fn json_amounts(
     metrics: &RowMetrics,
 ) -> Map<String, Value> {
     let mut object = Map::new();
-    object.insert("threads".into(), amounts.members.into());
+    let threads = amounts
+        .mean_members
+        .map_or(json!(amounts.members), Value::from);
+    object.insert("threads".into(), threads);
     object.insert("cpu_s".into(), json!(amounts.cpu_time as f64 / 1e9));
     object.insert("counted_s".into(), json!(amounts.covered as f64 / 1e9));
     let mut counts = Map::new();

@@ -115,7 +115,7 @@ pub fn cells(wanted: &Wanted, row: &Row, event: &str, calls: Option<u64>) -> Vec
         Cell::whole(row.entity.number()),
         Cell::whole(row.pid.map(i64::from)),
         Cell::Text(row.name.to_string()),
-        Cell::Whole(i64::from(row.amounts.members)),
+        Cell::Whole(row.amounts.threads().round() as i64),
         Cell::whole(row.set.map(|set| i64::from(set) + 1)),
         number(row.round),
         number(row.phase),
