@@ -43,8 +43,11 @@ pub struct Args {
     #[arg(long)]
     only_top: bool,
     /// Leave out what victims lose, which takes longest
-    #[arg(long)]
+    #[arg(long, conflicts_with = "only_losses")]
     no_slowdown: bool,
+    /// Measure only what victims lose
+    #[arg(long)]
+    only_losses: bool,
     /// Measure only what regions cost
     #[arg(long)]
     regions_only: bool,
@@ -101,6 +104,10 @@ pub fn main() -> Result<()> {
         measure_counting(&perch, &args, &mut results, &say)?;
         return finish(&results, args.json);
     }
+    if args.only_losses {
+        measure_losses(&perch, &args, &mut results, &say)?;
+        return finish(&results, args.json);
+    }
     say(&"Cost of a region's start and stop (median, quartiles)");
     let libraries = perch.parent().context("a perch without a folder")?;
     results.regions = regions::measure(libraries, args.pairs)?;
@@ -122,14 +129,23 @@ pub fn main() -> Result<()> {
     }
     measure_counting(&perch, &args, &mut results, &say)?;
     measure_top(&perch, &args, &mut results, &say)?;
-    if args.no_slowdown {
-        return finish(&results, args.json);
+    if !args.no_slowdown {
+        measure_losses(&perch, &args, &mut results, &say)?;
     }
+    finish(&results, args.json)
+}
+
+fn measure_losses(
+    perch: &std::path::Path,
+    args: &Args,
+    results: &mut Results,
+    say: &dyn Fn(&dyn std::fmt::Display),
+) -> Result<()> {
     say(
         &"\nWhat the victim loses, in percent (median, quartiles): of its throughput; of its work per time on a PU",
     );
     for case in slowdown::CASES {
-        let slowdown = slowdown::measure(&perch, case, args.pairs)?;
+        let slowdown = slowdown::measure(perch, case, args.pairs)?;
         say(&slowdown);
         results.slowdown.push(slowdown);
     }
@@ -138,11 +154,11 @@ pub fn main() -> Result<()> {
           programs that it starts one after another; of its work per time on PUs",
     );
     for case in start::CASES {
-        let start = start::measure(&perch, case, args.pairs)?;
+        let start = start::measure(perch, case, args.pairs)?;
         say(&start);
         results.start.push(start);
     }
-    finish(&results, args.json)
+    Ok(())
 }
 
 fn measure_counting(
