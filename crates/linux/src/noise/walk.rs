@@ -48,11 +48,17 @@ struct Walk {
     /// Functions that threads are in.
     works: HashMap<i32, Run>,
     since: u64,
+    /// Slices that the thread got since the last event that says who it is.
+    given: Vec<usize>,
     walked: Walked,
 }
 
 /// Follows the events of a PU, in order of time, from `start` to `end` (nanoseconds). The measuring thread, `own`, has the
-/// PU at the start.
+/// PU at the start and at the end.
+///
+/// A switch may be missing without notice: the kernel drops an event of a thread that is just writing another one. It shows
+/// when a thread gives up the PU that should not have had it. What the threads are supposed to have had since the switch
+/// before is given to nobody then.
 pub fn walk(events: &[Event], own: i32, start: u64, end: u64) -> Walked {
     let mut walk = Walk {
         own,
@@ -61,12 +67,14 @@ pub fn walk(events: &[Event], own: i32, start: u64, end: u64) -> Walked {
         bursts: HashMap::new(),
         works: HashMap::new(),
         since: start,
+        given: Vec::new(),
         walked: Walked::default(),
     };
     for event in events {
         walk.pass(event);
     }
     walk.until(end);
+    walk.is_there(own);
     walk.finish();
     walk.walked
 }
@@ -104,6 +112,7 @@ impl Walk {
                 }
             }
             What::Work(source) => {
+                self.given.clear();
                 if let Some((tid, _)) = self.thread {
                     let run = Run {
                         start: event.time,
@@ -115,6 +124,7 @@ impl Walk {
                 }
             }
             What::WorkDone => {
+                self.given.clear();
                 let done = self.thread.and_then(|(tid, _)| self.works.remove(&tid));
                 self.walked.runs.extend(done);
             }
@@ -128,6 +138,8 @@ impl Walk {
                 while !self.stack.is_empty() {
                     self.pop();
                 }
+                self.is_there(from);
+                self.given.clear();
                 if done {
                     let burst = self.bursts.remove(&from);
                     self.walked.runs.extend(burst);
@@ -145,10 +157,35 @@ impl Walk {
                 self.stack.clear();
                 self.bursts.clear();
                 self.works.clear();
+                self.given.clear();
                 self.thread = None;
             }
             What::Nmi(..) => {}
         }
+    }
+
+    /// A thread is known to have the PU. If another one should have it, a switch is missing.
+    fn is_there(&mut self, tid: i32) {
+        let Some((supposed, _)) = self.thread.filter(|(supposed, _)| *supposed != tid) else {
+            return;
+        };
+        self.thread = None;
+        for at in std::mem::take(&mut self.given).into_iter().rev() {
+            let slice = self.walked.slices.remove(at);
+            let took = slice.end - slice.start;
+            let run = match self.works.get_mut(&supposed) {
+                Some(work) => Some(work),
+                None => self.bursts.get_mut(&supposed),
+            };
+            if let Some(run) = run {
+                run.took = run.took.saturating_sub(took);
+            }
+        }
+        let nothing = |runs: &mut HashMap<i32, Run>| {
+            runs.retain(|tid, run| *tid != supposed || run.took > 0);
+        };
+        nothing(&mut self.works);
+        nothing(&mut self.bursts);
     }
 
     /// Gives the time up to a moment to who had it.
@@ -173,13 +210,23 @@ impl Walk {
         };
         run.took += took;
         let source = run.source;
+        let to_thread = self.stack.is_empty();
+        let number = self.walked.slices.len();
+        let last_given = self.given.last().is_some_and(|at| at + 1 == number);
         match self.walked.slices.last_mut() {
-            Some(last) if last.end == start && last.source == source => last.end = time,
-            _ => self.walked.slices.push(Slice {
-                start,
-                end: time,
-                source,
-            }),
+            Some(last) if last.end == start && last.source == source && last_given == to_thread => {
+                last.end = time;
+            }
+            _ => {
+                self.walked.slices.push(Slice {
+                    start,
+                    end: time,
+                    source,
+                });
+                if to_thread {
+                    self.given.push(number);
+                }
+            }
         }
     }
 
@@ -299,6 +346,37 @@ mod tests {
             runs.map(|run| run.took).sum()
         };
         assert_eq!((took(5), took(1)), (13, 3));
+    }
+
+    #[test]
+    fn a_missing_switch_makes_no_long_run() {
+        let told = events(&[
+            (1000, switch(7, false, 20, 1)),
+            (1040, switch(20, true, 7, 0)),
+            // The switch back is missing, and so is one later.
+            (2000, switch(7, false, 20, 1)),
+            (2500, What::Enter(2)),
+            (2510, What::Exit(2)),
+            (9000, switch(7, false, 30, 3)),
+            (9010, switch(30, true, 7, 0)),
+            (9500, switch(7, false, 20, 1)),
+        ]);
+        let walked = walk(&told, 7, 900, 20_000);
+        let slice = |start, end, source| Slice { start, end, source };
+        assert_eq!(
+            walked.slices,
+            [
+                slice(1000, 1040, 1),
+                slice(2500, 2510, 2),
+                slice(9000, 9010, 3)
+            ]
+        );
+        let runs: Vec<(u64, u64, SourceId)> = walked
+            .runs
+            .iter()
+            .map(|run| (run.start, run.took, run.source))
+            .collect();
+        assert_eq!(runs, [(1000, 40, 1), (2500, 10, 2), (9000, 10, 3)]);
     }
 
     fn any_what() -> impl Strategy<Value = What> {
