@@ -137,6 +137,8 @@ pub fn find(
         };
         for tid in tasks {
             let start = match reader.stat(pid, tid) {
+                // Only the kernel gives such a thread its mask: workers of its work queues, for instance.
+                Ok(stat) if stat.refuses_affinity() => continue,
                 Ok(stat) => stat.start,
                 Err(gone) if is_not_ours(gone) => continue,
                 Err(gone) => return Err(unlisted(gone)),
@@ -182,6 +184,27 @@ fn is_not_ours(gone: Gone) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn workers_of_the_kernel_inherit_nothing_from_perch() {
+        let mut reader = Reader::new();
+        let kthreadd = match reader.stat(2, 2) {
+            Ok(stat) if stat.name() == "kthreadd" => ProcessId {
+                pid: 2,
+                start: stat.start,
+            },
+            // Only the first PID namespace shows them.
+            _ => return,
+        };
+        let found = find("", &[kthreadd], &|_| false).unwrap();
+        assert!(found.iter().any(|found| found.parent == 2));
+        for descendant in found {
+            let ThreadId { tid, .. } = descendant.thread;
+            if let Ok(stat) = reader.stat(descendant.process.pid, tid) {
+                assert!(!stat.refuses_affinity(), "{}", stat.name());
+            }
+        }
+    }
 
     fn kin(parent: i32, group: i32, session: i32, start: u64) -> Ancestry {
         Ancestry {
