@@ -50,24 +50,24 @@ fn steps(model: &ThreadModel) -> Option<Vec<u64>> {
     ends.then_some(steps)
 }
 
-/// The kind of threads of that name.
-fn model<'w>(workload: &'w WorkloadModel, name: &str) -> Option<&'w ThreadModel> {
-    let mut kinds = workload
-        .programs
-        .iter()
+/// The kind of a thread.
+fn model<'w>(workload: &'w WorkloadModel, stats: &ThreadStats) -> Option<&'w ThreadModel> {
+    let programs = workload.programs.iter();
+    let mut kinds = programs
+        .filter(|program| program.name == stats.program)
         .flat_map(|program| &program.threads);
-    kinds.find(|kind| kind.name == name)
+    kinds.find(|kind| kind.name == stats.name)
 }
 
 /// Seconds that one run of a thread's steps takes at the speed that it had on average.
 fn run_time(stats: &ThreadStats, seconds: f64, workload: &WorkloadModel) -> Option<f64> {
-    let whole: u64 = steps(model(workload, &stats.name)?)?.iter().sum();
+    let whole: u64 = steps(model(workload, stats)?)?.iter().sum();
     Some(seconds * whole as f64 / stats.instructions as f64)
 }
 
 /// Seconds from the beginning to the end of a thread's computing step, counted from 1.
 fn step_time(stats: &ThreadStats, step: usize, workload: &WorkloadModel) -> Option<f64> {
-    let steps = steps(model(workload, &stats.name)?)?;
+    let steps = steps(model(workload, stats)?)?;
     let before: u64 = steps.get(..step.checked_sub(1)?)?.iter().sum();
     let after = before + steps.get(step - 1)?;
     Some(moment(&stats.marks, after)? - moment(&stats.marks, before)?)
@@ -75,7 +75,7 @@ fn step_time(stats: &ThreadStats, step: usize, workload: &WorkloadModel) -> Opti
 
 /// Seconds until a thread has done all its steps once.
 fn end(stats: &ThreadStats, workload: &WorkloadModel) -> Option<f64> {
-    let whole = steps(model(workload, &stats.name)?)?.iter().sum();
+    let whole = steps(model(workload, stats)?)?.iter().sum();
     moment(&stats.marks, whole)
 }
 
@@ -164,6 +164,7 @@ mod tests {
             lengths in proptest::collection::vec(1u64..100, 1..6),
         ) {
             let mut workload = find_workload("phases").unwrap();
+            let program = workload.programs[0].name.clone();
             let kind = &mut workload.programs[0].threads[0];
             kind.steps = lengths
                 .iter()
@@ -176,7 +177,7 @@ mod tests {
                 done += speed;
                 all.push(Mark { at: at as f64 + 2.0, instructions: done });
             }
-            let stats = ThreadStats { name, marks: all, instructions: done, ..ThreadStats::default() };
+            let stats = ThreadStats { name, program, marks: all, instructions: done, ..ThreadStats::default() };
             let steps: Option<f64> = (1..=lengths.len()).map(|step| step_time(&stats, step, &workload)).sum();
             let whole = end(&stats, &workload).unwrap();
             prop_assert!((steps.unwrap() - whole).abs() < 1e-9);
@@ -188,6 +189,7 @@ mod tests {
     #[test]
     fn a_run_takes_what_its_instructions_take_at_the_mean_speed() {
         let mut workload = find_workload("phases").unwrap();
+        let program = workload.programs[0].name.clone();
         let kind = &mut workload.programs[0].threads[0];
         kind.steps = vec![Step::Compute {
             mix: 0,
@@ -195,6 +197,7 @@ mod tests {
         }];
         let stats = ThreadStats {
             name: kind.name.clone(),
+            program,
             instructions: 1_000,
             ..ThreadStats::default()
         };

@@ -44,7 +44,7 @@ fn bound(claim: &Claim) -> Option<f64> {
 fn told(claim: &Claim, ours: Value, holds: bool, varied: Option<Varied>) -> Row {
     let bound = bound(claim);
     let null_holds = match claim.holds {
-        Holds::Rising(_) => Some(false),
+        Holds::Rising(_) => Some(claim.by_chance),
         _ => claim.null.map(|null| held(&claim.holds, bound, &[null])),
     };
     Row {
@@ -117,6 +117,7 @@ mod tests {
             holds,
             class: crate::experiment::Class::Prediction,
             null: None,
+            by_chance: false,
         }
     }
 
@@ -176,6 +177,11 @@ mod tests {
         assert_eq!(null(Holds::AtMost(0.0), 0.02, Some(0.0)), Some(true));
         assert_eq!(null(Holds::Within(0.1), 1.5, None), None);
         assert_eq!(null(Holds::Rising(0.0), 1.5, None), Some(false));
+        let of_spreads = Claim {
+            by_chance: true,
+            ..claim(Holds::Rising(0.0), 1.5, &["y", "x"])
+        };
+        assert_eq!(row(&of_spreads, &values).unwrap().null_holds, Some(true));
     }
 
     #[test]

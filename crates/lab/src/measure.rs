@@ -168,13 +168,13 @@ fn requests(of: Quantity, sample: &Sample) -> Option<f64> {
     }
 }
 
-/// Each thread's speed over that of its kind in isolation, summed. Names identify kinds.
+/// Each thread's speed over that of its kind in isolation, summed. The names of programs and threads identify kinds.
 fn speedup(sample: &Sample, alone: &[(Sample, usize)]) -> Option<f64> {
     let ratios = sample.threads.iter().map(|stats| {
         let mut lone = alone
             .iter()
             .filter_map(|(sample, _)| Some((sample.threads.first()?, sample)));
-        let (_, lone) = lone.find(|(lone, _)| lone.name == stats.name)?;
+        let (_, lone) = lone.find(|(lone, _)| lone.is_like(stats))?;
         let ratio = stats.instructions as f64 / sample.cycles / lone.throughput();
         ratio.is_finite().then_some(ratio)
     });
@@ -218,7 +218,7 @@ fn cpi_error(
             let lone = alone
                 .iter()
                 .filter_map(|(sample, _)| sample.threads.first());
-            let lone = lone.into_iter().find(|lone| lone.name == stats.name)?;
+            let lone = lone.into_iter().find(|lone| lone.is_like(stats))?;
             let truth = lone.cycles as f64 / lone.instructions as f64;
             errors.push((1.0 / ipc - truth).abs() / truth);
         }
@@ -403,6 +403,14 @@ mod tests {
         let alone = [(sample(100.0, &[80]), 2)];
         assert_eq!(speedup(&sample(100.0, &[80]), &alone), Some(1.0));
         assert_eq!(speedup(&sample(200.0, &[80, 40]), &alone), Some(0.75));
+        // Another program's thread of the same name is another kind.
+        let named = |program: &str, done: u64| {
+            let mut sample = sample(100.0, &[done]);
+            sample.threads[0].program = program.to_owned();
+            sample
+        };
+        let alone = [(named("quick", 80), 1), (named("slow", 20), 1)];
+        assert_eq!(speedup(&named("slow", 10), &alone), Some(0.5));
         assert_eq!(speedup(&sample(200.0, &[80, 40]), &[]), None);
     }
 

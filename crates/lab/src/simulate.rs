@@ -70,6 +70,9 @@ pub struct Job {
 pub struct ThreadStats {
     /// The name of its kind.
     pub name: String,
+    /// The name of its program.
+    #[serde(skip)]
+    pub program: String,
     /// The PU where it was last.
     pub pu: u32,
     /// Instructions.
@@ -98,6 +101,13 @@ pub struct ThreadStats {
     /// How far it was, moment by moment; only if the job asks for it, and under a policy.
     #[serde(skip)]
     pub marks: Vec<Mark>,
+}
+
+impl ThreadStats {
+    /// Whether both are of one kind of threads.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        (&self.program, &self.name) == (&other.program, &other.name)
+    }
 }
 
 /// What came of a simulation.
@@ -336,6 +346,7 @@ fn stats(system: &System, workload: &WorkloadModel) -> Vec<ThreadStats> {
             name: workload.programs[process.program].threads[thread.identity.kind]
                 .name
                 .clone(),
+            program: process.name.clone(),
             pu: thread.last_pu,
             instructions: counters.instructions(),
             before: 0,
@@ -461,6 +472,7 @@ impl SessionSink for Watcher<'_> {
             let info = &sample.info;
             let stats = self.threads.entry(info.id).or_insert_with(|| ThreadStats {
                 name: kind(self.workload, &info.process, &info.name),
+                program: info.process.to_string(),
                 before: self.before.get(&info.id).copied().unwrap_or(0),
                 ..ThreadStats::default()
             });

@@ -70,6 +70,7 @@ fn machine() -> MachineModel {
         about: String::new(),
         sources: Vec::new(),
         scale: 1.0,
+        scheduler: Default::default(),
         kinds: vec![kind],
         cores: vec![
             CoreAt {

@@ -63,6 +63,26 @@ impl Op {
     }
 }
 
+/// How the operating system shares a PU between threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fair {
+    /// The fair class of Linux 2.6.23 to 6.5: who has had least comes next.
+    #[default]
+    Cfs,
+    /// That of Linux since 6.6: of those who have had no more than their share, the one with the earliest deadline.
+    Eevdf,
+}
+
+impl Fair {
+    /// All, by name.
+    pub const ALL: [(&str, Self); 2] = [("cfs", Self::Cfs), ("eevdf", Self::Eevdf)];
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// How the contexts of a core share its pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -313,6 +333,9 @@ pub struct MachineModel {
     /// How many nanoseconds of the operating system correspond to one nanosecond of the machine: 1 at real clocks;
     /// 1,000 if a second of periods and time slices is simulated in a millisecond.
     pub scale: f64,
+    /// How its operating system shares PUs.
+    #[serde(default, skip_serializing_if = "Fair::is_default")]
+    pub scheduler: Fair,
     /// The kinds of cores.
     pub kinds: Vec<CoreKind>,
     /// The cores, in the order of their PUs: PU numbers rise core by core, context by context.

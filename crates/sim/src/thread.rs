@@ -119,6 +119,10 @@ pub struct Thread {
     pub waiting_since: Option<Ps>,
     /// Run time by which the operating system shares a PU; means something only beside that of others of the same PU.
     pub virtual_time: VirtualTime,
+    /// Under EEVDF: when, in virtual time, it should have had its slice.
+    pub deadline: VirtualTime,
+    /// Under EEVDF: what it had less than its share when it last had nothing to do, negative if it had more.
+    pub lag: VirtualTime,
     /// Times that it left a PU.
     pub switches: u64,
     /// Times that it went on on another PU.
@@ -190,6 +194,8 @@ impl Thread {
             wait_time: 0,
             waiting_since: None,
             virtual_time: 0,
+            deadline: 0,
+            lag: 0,
             switches: 0,
             migrations: 0,
             counters: Counters::default(),
@@ -407,7 +413,7 @@ fn stream(mix: usize, sources: &Sources<'_>, random: &Random) -> Stream {
             Some(region) => sources.regions.get(region).copied().unwrap_or(sources.own),
             None => {
                 let base = own;
-                own += set.bytes.next_multiple_of(4096);
+                own += set.room();
                 base
             }
         })

@@ -12,6 +12,7 @@ mod interval;
 mod memory;
 mod metering;
 mod pus;
+mod scheduler;
 mod serving;
 mod serving_errors;
 mod shared_bus;

@@ -10,7 +10,7 @@ use perch_sim::{
     model::{CoreAt, MachineModel, Multithreading, Op},
     os::SchedulerModel,
     system::System,
-    workload::{Mix, Pattern, WorkloadModel},
+    workload::{Mix, Pattern, Step, WorkloadModel},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -294,5 +294,53 @@ fn nobody_is_found_where_nobody_shares() {
     for level in LEVELS {
         let (shared, _) = shipped(level, "smt2-zen", "producer-consumer-unshared", &places);
         assert_eq!(shared, []);
+    }
+}
+
+/// How fast the second thread reads a table that is larger than all caches, on a PU of the other node and on one of the
+/// first thread's, relative to each other. The first has touched the whole table before, or both touch it together.
+fn remote(fidelity: Fidelity, alone_first: bool) -> f64 {
+    let bytes = 8 << 20;
+    let wait = if alone_first { 400_000_000 } else { 1 };
+    let mut workload = process(vec![over("table", READS, bytes, Pattern::Random)], &[0, 0]);
+    workload.programs[0].threads[1].steps = vec![
+        Step::Compute {
+            mix: 0,
+            instructions: 1,
+        },
+        Step::Sleep(wait),
+        Step::Compute {
+            mix: 0,
+            instructions: u64::MAX,
+        },
+    ];
+    let (machine, workload) = (Arc::new(packages()), Arc::new(workload));
+    let detail = Detail::new(fidelity, &machine, &workload);
+    let speed = |pu: u32| {
+        let (machine, workload) = (Arc::clone(&machine), Arc::clone(&workload));
+        let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
+        system.run(1).unwrap();
+        system.set_mask(0, PuSet::single(0));
+        system.set_mask(1, PuSet::single(pu));
+        system.run(600_000_000).unwrap();
+        let done = |system: &System| system.threads()[1].counters.instructions() as f64;
+        let before = done(&system);
+        system.run(1_000_000_000).unwrap();
+        done(&system) - before
+    };
+    speed(4) / speed(2)
+}
+
+#[test]
+fn a_table_that_another_node_has_filled_is_far_away() {
+    for alone_first in [true, false] {
+        let [exact, ours] = LEVELS.map(|level| remote(level, alone_first));
+        assert!(
+            (ours / exact - 1.0).abs() < 0.05,
+            "{alone_first}: {ours} for {exact}"
+        );
+        if alone_first {
+            assert!(exact < 0.75, "{exact}");
+        }
     }
 }

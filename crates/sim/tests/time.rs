@@ -6,6 +6,7 @@ use proptest::prelude::*;
 fn machine(scale: f64) -> MachineModel {
     MachineModel {
         scale,
+        scheduler: Default::default(),
         ..config::find_machine("cmt-4x4").unwrap()
     }
 }

@@ -148,7 +148,20 @@ impl Checker<'_> {
                 None,
             ));
         }
+        let is_spread = |name: &String| {
+            let of = measures.iter().find(|measure| measure.name == *name);
+            of.is_some_and(|of| matches!(of.take, Take::Spread | Take::Deviation))
+        };
+        let names = ours.iter().map(|formula| formula.names());
+        let by_chance = match holds {
+            Holds::Rising(margin) => {
+                let mut names = names.filter(|names| !names.is_empty());
+                margin <= 0.0 && names.all(|names| names.iter().all(is_spread))
+            }
+            _ => false,
+        };
         Ok(Claim {
+            by_chance,
             name,
             published,
             place,

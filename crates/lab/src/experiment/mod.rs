@@ -354,6 +354,8 @@ pub struct Claim {
     pub class: Class,
     /// What ours would be if nothing that is compared made a difference: 1 of a ratio.
     pub null: Option<f64>,
+    /// It orders spreads, of which one is greater than the other in any case: without a difference it holds by chance.
+    pub by_chance: bool,
 }
 
 /// One bar of a picture.

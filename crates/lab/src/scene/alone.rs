@@ -94,12 +94,35 @@ pub fn alone(
     let work = |at: usize| rates(scene, &all[at], Meter::new(progress, scene.time));
     let found = parallel::each(all.len(), threads, work, |_| {}).map_err(|(_, error)| error)?;
     let mut best = Alone::new();
-    for (key, speed) in found.into_iter().flatten() {
+    for (key, speed) in found.into_iter().flat_map(means) {
         let known = best.entry(key).or_insert(speed);
         known.life = known.life.max(speed.life);
         known.most = known.most.max(speed.most);
     }
     Ok(best)
+}
+
+/// The mean speed of each kind in one simulation: of threads that wait for each other, some are quicker by chance.
+fn means(speeds: Vec<(Kind, Speed)>) -> BTreeMap<Kind, Speed> {
+    let mut sums: BTreeMap<Kind, (Speed, f64)> = BTreeMap::new();
+    for (kind, speed) in speeds {
+        let none = Speed {
+            life: 0.0,
+            most: 0.0,
+        };
+        let (sum, threads) = sums.entry(kind).or_insert((none, 0.0));
+        sum.life += speed.life;
+        sum.most += speed.most;
+        *threads += 1.0;
+    }
+    let mean = |(kind, (sum, threads)): (Kind, (Speed, f64))| {
+        let mean = Speed {
+            life: sum.life / threads,
+            most: sum.most / threads,
+        };
+        (kind, mean)
+    };
+    sums.into_iter().map(mean).collect()
 }
 
 /// Plays until speeds are steady, at most for the whole time, for which the rest is then added at these speeds.
@@ -192,4 +215,22 @@ pub fn wait_for_each_other(program: &ProgramModel) -> bool {
 pub fn rate_of(thread: &Thread, system: &System) -> f64 {
     let life = thread.ended.unwrap_or(system.now()) - thread.identity.started;
     thread.counters.instructions() as f64 / life.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_as_fast_as_its_threads_are_on_the_average() {
+        let speed = |life: f64, most: f64| Speed { life, most };
+        let kind = |name: &str| ("program".to_owned(), name.to_owned());
+        let found = means(vec![
+            (kind("worker"), speed(1.0, 2.0)),
+            (kind("master"), speed(5.0, 5.0)),
+            (kind("worker"), speed(3.0, 4.0)),
+        ]);
+        assert_eq!(found[&kind("worker")], speed(2.0, 3.0));
+        assert_eq!(found[&kind("master")], speed(5.0, 5.0));
+    }
 }

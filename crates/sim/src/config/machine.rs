@@ -7,7 +7,7 @@ use super::{
     topology,
 };
 use crate::{
-    model::{CacheLevel, CoreAt, CoreKind, Holds, MachineModel, MemoryModel, TlbModel},
+    model::{CacheLevel, CoreAt, CoreKind, Fair, Holds, MachineModel, MemoryModel, TlbModel},
     units::{Ps, SECOND},
 };
 
@@ -27,7 +27,16 @@ const MOST_ENTRIES: u64 = 1 << 24;
 pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
     let root = source.parse()?;
     let known = &[
-        "about", "sources", "scale", "topology", "cores", "kinds", "caches", "tlb", "memory",
+        "about",
+        "sources",
+        "scale",
+        "scheduler",
+        "topology",
+        "cores",
+        "kinds",
+        "caches",
+        "tlb",
+        "memory",
         "energy",
     ];
     let file = Table::new(source, root.get_ref(), 0..0, "a machine", known)?;
@@ -36,6 +45,9 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
     let scale = file
         .get("scale")
         .map_or(Ok(1.0), |scale| scale.number(1.0..=1e6))?;
+    let scheduler = file
+        .get("scheduler")
+        .map_or(Ok(Fair::default()), |item| item.choice(&Fair::ALL))?;
     let kinds = kind::read(file.need("kinds")?)?;
     let cores = topology::read(&file, &kinds)?;
     let mut machine = MachineModel {
@@ -43,6 +55,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         about,
         sources,
         scale,
+        scheduler,
         kinds,
         cores,
         caches: Vec::new(),

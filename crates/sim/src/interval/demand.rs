@@ -1,6 +1,6 @@
 //! What a thread asks of the machine while it runs a mix: lines, pages, operations.
 
-use super::reuse::Reuse;
+use super::{homes::Homes, reuse::Reuse};
 use crate::{
     model::{CoreKind, Op},
     stream::{Instruction, Random},
@@ -37,6 +37,9 @@ pub(super) struct Lines {
     /// Accesses by one visit.
     pub accesses: f64,
     pub lines: f64,
+    /// Lines, and pages, from the beginning of the thread's own data to these.
+    pub start: f64,
+    pub first_page: f64,
     pub reuse: Reuse,
     /// Lines from one visit to the next, if they are visited in order.
     pub step: Option<f64>,
@@ -67,14 +70,14 @@ pub(super) struct Class {
     pub program: usize,
     /// The process; 0 if the mix has no shared regions, as then it makes no difference.
     pub process: usize,
-    /// The NUMA node of the thread's data.
-    pub home: usize,
+    /// The NUMA nodes of its data.
+    pub homes: Homes,
     /// Of a recording, which of its threads, from 1; else 0.
     pub recorded: usize,
 }
 
 /// A class as one number: the order of classes never depends on which one came first.
-pub(super) type Packed = u64;
+pub(super) type Packed = u128;
 
 /// No thread.
 pub(super) const IDLE: Packed = Packed::MAX;
@@ -87,11 +90,12 @@ impl Class {
             (self.mix, 16),
             (self.program, 14),
             (self.process, 18),
-            (self.home, 6),
+            (self.homes.own, 6),
             (self.recorded, 10),
         ];
-        fields.iter().fold(0, |packed, (value, bits)| {
-            packed << bits | (*value as u64 & ((1 << bits) - 1))
+        let regions = Packed::from(self.homes.regions);
+        fields.iter().fold(regions, |packed, (value, bits)| {
+            packed << bits | (*value as Packed & ((1 << bits) - 1))
         })
     }
 }
@@ -155,6 +159,8 @@ impl Demand {
             written: 0.0,
             accesses: 1.0,
             lines: code_lines,
+            start: 0.0,
+            first_page: 0.0,
             reuse: Reuse::cyclic(code_lines),
             step: Some(1.0),
             skips: 1.0,
@@ -163,12 +169,22 @@ impl Demand {
             page_reuse: Reuse::cyclic(1.0),
         }];
         let weights: f64 = mix.working_sets.iter().map(|set| set.share).sum();
+        let mut own = 0;
         lines.extend(mix.working_sets.iter().map(|set| {
             let accesses = accesses * set.share / weights;
             let name = set.region.as_ref();
             let region = name.and_then(|name| regions.iter().position(|other| other == name));
             let owner = region.map_or(Owner::Thread, |at| Owner::Region(class.process, at));
-            Lines::of_set(set, owner, accesses, written, line, page)
+            let lines = Lines::of_set(set, owner, accesses, written, line, page);
+            let start = own as f64;
+            if owner == Owner::Thread {
+                own += set.room();
+            }
+            Lines {
+                start: (start / line).floor(),
+                first_page: (start / page).floor(),
+                ..lines
+            }
         }));
         if mix.working_sets.is_empty() && accesses > 0.0 {
             // They all touch the line where the code begins.
@@ -265,6 +281,8 @@ impl Lines {
             written,
             accesses: if visits > 0.0 { accesses / visits } else { 1.0 },
             lines,
+            start: 0.0,
+            first_page: 0.0,
             reuse: reuse(lines),
             step: match set.pattern {
                 Pattern::Random => None,

@@ -2,11 +2,15 @@
 //!
 //! Of the lines that all streams of a cache touch meanwhile, some fall into the line's own set. The line is evicted if
 //! they are as many as the cache has ways. Each stream's lines are contiguous, so that a set has a fixed number of
-//! them, each of which was touched or not. With few ways their sum is taken exactly; with many as binomial of the same
-//! mean and variance.
+//! them, each of which was touched or not; those of one thread lie in a block ([`sets`]), others anywhere. With few ways
+//! their sum is taken exactly; with many as binomial of the same mean and variance.
 
-use super::reuse::Reuse;
+use super::{
+    reuse::Reuse,
+    sets::{Part, Stretch, parts},
+};
 use statrs::function::{beta::beta_reg, gamma::gamma_lr};
+use std::collections::BTreeMap;
 
 /// Points of the curve between "surely there" and "surely evicted".
 const GRID: usize = 24;
@@ -58,6 +62,8 @@ pub(super) struct Visitor {
     pub reuse: Reuse,
     /// It uses only one set in this many.
     pub skips: f64,
+    /// The block of memory in which its lines lie, and how many lines after its beginning.
+    pub block: (usize, f64),
     /// How often others, elsewhere, take each line away, in a picosecond.
     pub taken: f64,
 }
@@ -67,6 +73,42 @@ impl Visitor {
     fn chance(&self, time: f64) -> f64 {
         (self.reuse.distinct(self.rate * time) / self.lines).min(1.0)
     }
+
+    /// Its lines in the sets that streams with `skips` use, of a cache with as many.
+    fn stretch(&self, sets: f64, skips: f64) -> Stretch {
+        let apart = skips.min(sets);
+        let all_there = self.skips == skips;
+        Stretch {
+            start: self.block.1 / apart,
+            lines: self.lines / if all_there { 1.0 } else { apart },
+        }
+    }
+}
+
+/// The visitors of one block.
+struct Block {
+    members: Vec<usize>,
+    /// The sets of the cache that streams with some `skips` use, by how many lines each member has there.
+    parts: Vec<Part>,
+}
+
+/// All blocks, and the sets that streams with `skips` use.
+fn blocks(shape: Shape, visitors: &[Visitor], skips: f64) -> Vec<Block> {
+    let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, visitor) in visitors.iter().enumerate() {
+        members.entry(visitor.block.0).or_default().push(at);
+    }
+    let block = |members: Vec<usize>| {
+        let stretches: Vec<Stretch> = members
+            .iter()
+            .map(|at| visitors[*at].stretch(shape.sets, skips))
+            .collect();
+        Block {
+            parts: parts(shape.sets / skips.min(shape.sets), &stretches),
+            members,
+        }
+    };
+    members.into_values().map(block).collect()
 }
 
 /// The chance to be evicted by the time since the last visit.
@@ -80,26 +122,36 @@ struct Curve {
 impl Curve {
     /// Of the sets that streams with `skips` use.
     fn new(shape: Shape, visitors: &[Visitor], skips: f64) -> Option<Self> {
-        let in_set = |visitor: &Visitor| {
-            let skips = if visitor.skips == skips { skips } else { 1.0 };
-            visitor.lines * skips.min(shape.sets) / shape.sets
-        };
+        let sets = shape.sets / skips.min(shape.sets);
+        let blocks = blocks(shape, visitors, skips);
+        let in_set = |visitor: &Visitor| visitor.stretch(shape.sets, skips).lines / sets;
+        let all: f64 = visitors.iter().map(in_set).sum();
         let moments = |time: f64| {
-            let (mut mean, mut variance, mut all) = (0.0, 0.0, 0.0);
-            for visitor in visitors {
-                let number = in_set(visitor);
-                let chance = visitor.reuse.distinct(visitor.rate * time) / visitor.lines;
-                let part = number.fract();
-                mean += number * chance;
-                variance +=
-                    number * chance * (1.0 - chance) + part * (1.0 - part) * chance * chance;
-                all += number;
+            let (mut mean, mut variance) = (0.0, 0.0);
+            for block in &blocks {
+                let chance = |at: &usize| {
+                    let visitor = &visitors[*at];
+                    visitor.reuse.distinct(visitor.rate * time) / visitor.lines
+                };
+                let chances: Vec<f64> = block.members.iter().map(chance).collect();
+                let (mut own, mut squares) = (0.0, 0.0);
+                for part in &block.parts {
+                    let (mut touched, mut spread) = (0.0, 0.0);
+                    for (lines, chance) in part.lines.iter().zip(&chances) {
+                        touched += lines * chance;
+                        spread += lines * chance * (1.0 - chance);
+                    }
+                    own += touched * part.sets / sets;
+                    squares += touched * touched * part.sets / sets;
+                    variance += spread * part.sets / sets;
+                }
+                mean += own;
+                variance += (squares - own * own).max(0.0);
             }
             // The line itself is one of them and evicts nothing.
             let others = 1.0 - 1.0 / all.max(1.0);
             (mean * others, variance * others)
         };
-        let all: f64 = visitors.iter().map(in_set).sum();
         let top = (END * shape.ways).min((all - 1.0) * 0.999);
         if top <= BEGIN * shape.ways || visitors.iter().all(|visitor| visitor.rate <= 0.0) {
             return None;
@@ -197,17 +249,38 @@ fn together(one: &Numbers, other: &Numbers) -> Numbers {
     std::array::from_fn(|n| (0..=n).map(|k| one[k] * other[n - k]).sum())
 }
 
-/// The probability that a line of `own` has been evicted after a time, by exact sums.
-fn evicted(shape: Shape, visitors: &[Visitor], own: usize, time: f64) -> f64 {
+/// The probability that a line of `own` has been evicted after a time, by exact sums: the mean over the sets where it may
+/// be.
+fn evicted(shape: Shape, visitors: &[Visitor], (own, block): (usize, &Block), time: f64) -> f64 {
+    let place = block.members.iter().position(|at| *at == own);
+    let of_own = |part: &Part| place.map_or(0.0, |place| part.lines[place]) * part.sets;
+    let all: f64 = block.parts.iter().map(of_own).sum();
+    let here = block.parts.iter().filter(|part| of_own(part) > 0.0);
+    here.map(|part| of_own(part) / all * evicted_from(shape, visitors, (own, block, part), time))
+        .sum()
+}
+
+/// The same in one of these sets.
+fn evicted_from(
+    shape: Shape,
+    visitors: &[Visitor],
+    (own, block, part): (usize, &Block, &Part),
+    time: f64,
+) -> f64 {
     let ways = shape.ways as usize;
     let mut numbers: Numbers = [0.0; FEW_WAYS];
     numbers[0] = 1.0;
     for (at, visitor) in visitors.iter().enumerate() {
-        let skips = match visitor.skips == visitors[own].skips {
-            true => visitor.skips.min(shape.sets),
-            false => 1.0,
+        let mut number = match block.members.iter().position(|other| *other == at) {
+            Some(place) => part.lines[place],
+            None => {
+                let skips = match visitor.skips == visitors[own].skips {
+                    true => visitor.skips.min(shape.sets),
+                    false => 1.0,
+                };
+                visitor.lines * skips / shape.sets
+            }
         };
-        let mut number = visitor.lines * skips / shape.sets;
         if at == own {
             // The line itself evicts nothing.
             number = (number - 1.0).max(0.0);
@@ -267,38 +340,49 @@ fn rising_values(places: usize, chance: impl Fn(usize) -> f64) -> Vec<f64> {
     values
 }
 
-/// Whether no set can ever be too small.
-fn all_fit(shape: Shape, visitors: &[Visitor]) -> bool {
-    let most = |visitor: &Visitor| {
-        (visitor.lines * visitor.skips.min(shape.sets) / shape.sets)
-            .ceil()
-            .max(1.0)
+/// Whether no set can ever be too small, wherever the blocks are.
+fn all_fit(shape: Shape, blocks: &[Block]) -> bool {
+    let most = |block: &Block| {
+        let lines = block.parts.iter().map(|part| part.lines.iter().sum());
+        lines.fold(0.0, f64::max)
     };
-    visitors.iter().map(most).sum::<f64>() <= shape.ways
+    blocks.iter().map(most).sum::<f64>() <= shape.ways
 }
 
 /// The share of each class of each visitor's reuse times that misses.
 pub(super) fn misses(shape: Shape, visitors: &[Visitor]) -> Vec<Vec<f64>> {
-    let fit = all_fit(shape, visitors);
     let exact = shape.ways as usize <= FEW_WAYS;
-    let mut curves: Vec<(f64, Option<Curve>)> = Vec::new();
-    let mut of_visitor = |(own, visitor): (usize, &Visitor)| {
-        if !fit && !exact && !curves.iter().any(|(skips, _)| *skips == visitor.skips) {
-            curves.push((visitor.skips, Curve::new(shape, visitors, visitor.skips)));
+    // What streams see that use the same sets.
+    let mut seen: Vec<(f64, Vec<Block>, Option<Curve>)> = Vec::new();
+    for visitor in visitors {
+        if seen.iter().all(|(skips, ..)| *skips != visitor.skips) {
+            let blocks = blocks(shape, visitors, visitor.skips);
+            let curve = match exact || all_fit(shape, &blocks) {
+                true => None,
+                false => Curve::new(shape, visitors, visitor.skips),
+            };
+            seen.push((visitor.skips, blocks, curve));
         }
-        let curve = curves.iter().find(|(skips, _)| *skips == visitor.skips);
-        let curve = curve.and_then(|(_, curve)| curve.as_ref());
+    }
+    let fit = seen.iter().all(|(_, blocks, _)| all_fit(shape, blocks));
+    let of_visitor = |(own, visitor): (usize, &Visitor)| {
         let points = visitor.reuse.points();
         if visitor.rate <= 0.0 {
             return vec![1.0; points.len()];
         }
         let time = |at: usize| points[at].after / visitor.rate;
-        let mut misses = match exact && !fit {
-            true => rising_values(points.len(), |at| evicted(shape, visitors, own, time(at))),
-            false => (0..points.len())
-                .map(|at| curve.map_or(0.0, |curve| curve.chance(time(at))))
-                .collect(),
-        };
+        let same = seen.iter().find(|(skips, ..)| *skips == visitor.skips);
+        let mut misses = vec![0.0; points.len()];
+        if let (Some((_, blocks, curve)), false) = (same, fit) {
+            let block = blocks.iter().find(|block| block.members.contains(&own));
+            misses = match (curve, block) {
+                (Some(curve), _) => (0..points.len()).map(|at| curve.chance(time(at))).collect(),
+                (None, Some(block)) if exact => rising_values(points.len(), |at| {
+                    evicted(shape, visitors, (own, block), time(at))
+                }),
+                _ => misses,
+            };
+        }
         if visitor.taken > 0.0 {
             for (at, misses) in misses.iter_mut().enumerate() {
                 *misses = 1.0 - (1.0 - *misses) * (-visitor.taken * time(at)).exp();
@@ -306,5 +390,5 @@ pub(super) fn misses(shape: Shape, visitors: &[Visitor]) -> Vec<Vec<f64>> {
         }
         misses
     };
-    visitors.iter().enumerate().map(&mut of_visitor).collect()
+    visitors.iter().enumerate().map(of_visitor).collect()
 }

@@ -2,9 +2,11 @@
 //! combination on a core.
 
 use super::{
-    contention::{Alone, alone, play},
+    alone::{Alone, alone},
     demand::{Asked, Class, Demand, IDLE, Packed},
+    homes::Homes,
     layout::Layout,
+    play::play,
     recorded,
     settle::{Pace, Seat, Seats, Speed, cycle, delays, hold, settle},
     traffic::{Running, Traffic},
@@ -79,8 +81,8 @@ pub struct Knowledge {
     pub(super) layout: Layout,
     classes: Table<Packed, Arc<Asked>>,
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
-    /// By sort of core ([`Layout::alike`]), mix, recorded thread, node of the data and number of busy contexts.
-    alone: Table<(usize, usize, usize, usize, usize), Alone>,
+    /// By sort of core ([`Layout::alike`]), mix, recorded thread, nodes of the data and number of busy contexts.
+    alone: Table<(usize, usize, usize, Homes, usize), Alone>,
     /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted.
     corrections: Table<(usize, Key), Arc<Corrected>>,
     /// The same about the machine at other clocks, by those of its cores in kHz.
@@ -362,14 +364,14 @@ impl Knowledge {
             self.layout.alike[core],
             class.mix,
             class.recorded,
-            class.home,
+            class.homes,
             busy,
         );
         self.alone.get(&key).unwrap_or_else(|| {
             let running = [Running {
                 pu,
                 demand: &asked.demand,
-                home: asked.class.home,
+                homes: asked.class.homes,
             }];
             let speed = 0.3 / cycle(&self.machine, core);
             let fate = &Traffic::new(&self.layout, &running).fates(&[speed])[0];

@@ -1,6 +1,6 @@
 //! The machine's caches, TLBs and channels as the interval level sees them.
 
-use super::eviction::Shape;
+use super::{eviction::Shape, homes::Home};
 use crate::{
     model::{Holds, MachineModel, Prefetcher},
     units::{Ps, SECOND},
@@ -124,9 +124,13 @@ impl Layout {
         }
     }
 
-    /// What memory of node `home` takes for a PU, without a queue.
-    pub fn latency(&self, pu: usize, home: usize) -> f64 {
-        self.latencies[self.pus[pu].node * self.nodes + home.min(self.nodes - 1)]
+    /// What memory of a home takes for a PU, without a queue: the mean over all nodes if it is theirs.
+    pub fn latency(&self, pu: usize, home: Home) -> f64 {
+        let row = &self.latencies[self.pus[pu].node * self.nodes..][..self.nodes];
+        match home {
+            Home::Node(node) => row[node.min(self.nodes - 1)],
+            Home::All => row.iter().sum::<f64>() / self.nodes as f64,
+        }
     }
 }
 

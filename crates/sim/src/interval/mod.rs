@@ -1,31 +1,40 @@
 //! The interval level: between two events of the operating system every thread goes on at a steady speed, which is
 //! solved for once for each combination of mixes and remembered.
 //!
-//! What threads take from each other is modelled resource by resource: pipelines ([`contention`]), caches and TLBs
+//! What threads take from each other is modelled resource by resource: pipelines ([`play`], [`alone`],
+//! [`contention`]), caches and TLBs
 //! ([`reuse`], [`eviction`], [`traffic`]), memory's channels, and cold caches after a move or a switch ([`warmth`]).
 //! Each file names the sources of its formulas; `docs/fidelity.md` says how far they are from the cycle level.
 
+mod alone;
+mod channels;
 mod contention;
+mod delays;
 mod demand;
 mod eviction;
+mod homes;
 mod knowledge;
 mod layout;
+mod play;
 mod prefetch;
 mod recorded;
 mod reuse;
+mod sets;
 mod settle;
 mod shared;
 mod tally;
+mod tlb;
 mod traffic;
 mod warmth;
 
 use crate::{
     core::Finished, counters::Counters, memory::Occupancy, processor::Processor, sharing::Shared,
-    thread::Thread, units::Ps,
+    thread::Thread, units::Ps, workload::WorkloadModel,
 };
 pub use knowledge::Knowledge;
 
 use demand::{Asked, Class, Owner};
+use homes::Homes;
 use layout::Layout;
 use rustc_hash::FxHashMap;
 use settle::{Speed, cycle};
@@ -59,18 +68,24 @@ pub(crate) struct IntervalLevel {
     known: Arc<Knowledge>,
     runs: Vec<Option<Run>>,
     tallies: Vec<Tally>,
+    /// With which program's code each program runs.
+    code_of: Vec<usize>,
     /// The NUMA node of each thread's data: where it first executed anything.
     homes: Vec<Option<usize>>,
+    /// Those of the processes' regions.
+    region_homes: homes::Regions,
     warmth: Warmth,
     regions: Regions,
-    /// Whether others run than when speeds were last found.
+    /// Whether others run than when speeds were last found, or something else has changed them.
     stale: bool,
+    /// Whether a region has got its home since then.
+    moved_in: bool,
     now: Ps,
 }
 
 impl IntervalLevel {
     /// An idle machine with empty caches.
-    pub(crate) fn new(known: Arc<Knowledge>) -> Self {
+    pub(crate) fn new(known: Arc<Knowledge>, workload: &WorkloadModel) -> Self {
         let layout = &known.layout;
         let mut places: Vec<f64> = layout.caches.iter().map(|at| at.shape.places()).collect();
         let tlb = layout.tlb.map_or(1.0, |(shape, _)| shape.places());
@@ -80,10 +95,15 @@ impl IntervalLevel {
             runs: (0..pus).map(|_| None).collect(),
             tallies: vec![Tally::default(); pus],
             homes: Vec::new(),
+            region_homes: homes::Regions::default(),
             warmth: Warmth::new(places),
             regions: Regions::default(),
             stale: false,
+            moved_in: false,
             now: 0,
+            code_of: (0..workload.programs.len())
+                .map(|program| workload.code_of(program))
+                .collect(),
             highest: Arc::clone(&known),
             known,
         }
@@ -96,11 +116,19 @@ impl IntervalLevel {
         let home = self.homes.get(index as usize).copied().flatten();
         let shares = |set: &crate::workload::WorkingSet| set.region.is_some();
         let shares = self.known.mixes[mix].working_sets.iter().any(shares);
+        let process = if shares { thread.identity.process } else { 0 };
         Some(self.known.asked(Class {
             mix,
-            program: thread.identity.program,
-            process: if shares { thread.identity.process } else { 0 },
-            home: home.unwrap_or(node),
+            program: self.code_of[thread.identity.program],
+            process,
+            homes: Homes {
+                own: home.unwrap_or(node),
+                regions: if shares {
+                    self.region_homes.of(process)
+                } else {
+                    0
+                },
+            },
             recorded: thread.recorded().map_or(0, |number| number + 1),
         }))
     }
@@ -112,6 +140,16 @@ impl IntervalLevel {
         }
         for run in self.runs.iter().flatten() {
             keep_warm(&mut self.warmth, run);
+        }
+        if std::mem::take(&mut self.moved_in) {
+            for run in self.runs.iter_mut().flatten() {
+                let mut class = run.asked.class;
+                let shares = |lines: &demand::Lines| matches!(lines.owner, Owner::Region(..));
+                if run.asked.demand.lines.iter().any(shares) {
+                    class.homes.regions = self.region_homes.of(class.process);
+                    run.asked = self.known.asked(class);
+                }
+            }
         }
         let of_run = |run: &Option<Run>| run.as_ref().map(|run| Arc::clone(&run.asked));
         let on_pus: Vec<_> = self.runs.iter().map(of_run).collect();
@@ -161,6 +199,13 @@ impl IntervalLevel {
                 }
                 if matches!(lines.owner, Owner::Region(..)) {
                     self.regions.visit(run.thread, lines, done);
+                    let node = self.known.layout.pus[pu].node;
+                    // On one node there is nothing to be told apart.
+                    if self.known.layout.nodes > 1 {
+                        let visits = lines.visits * done;
+                        let homes = &mut self.region_homes;
+                        homes.touch(lines.owner, node, visits, lines.pages);
+                    }
                 }
             }
             for cold in &mut run.cold {
@@ -183,6 +228,8 @@ impl IntervalLevel {
             }
         }
         self.regions.settle();
+        self.moved_in |= self.region_homes.settle();
+        self.stale |= self.moved_in;
         self.now = to;
     }
 
@@ -204,7 +251,7 @@ fn settle_down(homes: &mut Vec<Option<usize>>, run: &Run) {
     if homes.len() <= thread {
         homes.resize(thread + 1, None);
     }
-    homes[thread].get_or_insert(run.asked.class.home);
+    homes[thread].get_or_insert(run.asked.class.homes.own);
 }
 
 /// Whether what a cache misses comes from memory.

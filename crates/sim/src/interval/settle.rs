@@ -2,8 +2,12 @@
 //! solved until it no longer changes.
 
 use super::{
-    contention::{Alone, Delay, Delays, Sharers, Sort},
+    alone::Alone,
+    channels::waits,
+    contention::Sharers,
+    delays::{Delay, Delays, Sort},
     demand::{Asked, Lines},
+    homes::Home,
     layout::{Layout, PuAt},
     traffic::{Fate, Prefetched, Running, Traffic},
 };
@@ -19,20 +23,11 @@ const STEPS: usize = 100;
 /// Steps in which queues follow speeds that are held.
 const HELD: usize = 8;
 
-/// How far a channel's queue follows at each step what it should be: not all the way, since speeds follow it in turn.
-const FOLLOW: f64 = 0.6;
-
-/// By so much it changes in one step at most.
-const LEAP: f64 = 4.0;
-
 /// A correction holds for one setting of delays; at others it may promise no more than this, times what the core has.
 const SPARE: f64 = 1.05;
 
 /// Steps in which the pace is found that goes with its own delays.
 const HALVINGS: usize = 20;
-
-/// The first guess of a channel's use is at most this.
-const GUESS: f64 = 0.9;
 
 /// One thread beside others.
 #[derive(Debug, Clone, Default)]
@@ -80,19 +75,22 @@ pub(super) fn cycle(machine: &MachineModel, core: usize) -> f64 {
     kind.mean_cycle(kind.cycle)
 }
 
-/// How long a PU's accesses wait for memory on the average, in picoseconds: of data, and of code.
-fn memory_times(layout: &Layout, pu: usize, asked: &Asked, fate: &Fate, wait: f64) -> (f64, f64) {
-    let memory = layout.latency(pu, asked.class.home) + wait;
+/// How long a PU's accesses wait for memory on the average, in picoseconds: of its own data and its code.
+fn own_memory(layout: &Layout, pu: usize, asked: &Asked, wait: f64) -> f64 {
+    layout.latency(pu, Home::Node(asked.class.homes.own)) + wait
+}
+
+/// By how much longer those of data wait on the average that come from another core, in picoseconds.
+fn farther(layout: &Layout, pu: usize, asked: &Asked, fate: &Fate) -> f64 {
     let last = layout.pus[pu].data.last();
     let missed = last.map_or(asked.demand.accesses(), |last| {
         fate.data[layout.caches[*last].level]
     });
-    let farther = if missed > 0.0 {
+    if missed > 0.0 {
         fate.farther / missed
     } else {
         0.0
-    };
-    (memory + farther, memory)
+    }
 }
 
 /// What a miss in each cache of a path costs: the next one's time, or memory's.
@@ -137,7 +135,8 @@ pub(super) fn delays(
 ) -> Delays {
     let at = &layout.pus[pu];
     let demand = &asked.demand;
-    let (data_memory, code_memory) = memory_times(layout, pu, asked, fate, wait);
+    let farther = farther(layout, pu, asked, fate);
+    let memory = |lines: &Lines| layout.latency(pu, asked.class.homes.of(lines.owner)) + wait;
     let along = |path: &[usize], misses: &dyn Fn(usize) -> f64, visits: f64, memory: f64| {
         if path.is_empty() {
             return vec![Delay {
@@ -164,6 +163,7 @@ pub(super) fn delays(
             let mut kept = kept.filter(|kept| kept.cache == cache && kept.which == which);
             kept.next().map_or(0.0, |kept| kept.unsaved)
         };
+        let data_memory = memory(lines) + farther;
         let mut delays = along(&at.data, &misses, lines.visits, data_memory);
         let prefetched = fate.prefetched.iter().find(|its| its.which == which);
         if let Some(prefetched) = prefetched {
@@ -194,7 +194,12 @@ pub(super) fn delays(
     let fetched = |cache: usize| fate.fetch[layout.caches[cache].level];
     Delays::of(
         data.map(sort).collect(),
-        along(&at.fetch, &fetched, demand.fetches(), code_memory),
+        along(
+            &at.fetch,
+            &fetched,
+            demand.fetches(),
+            own_memory(layout, pu, asked, wait),
+        ),
         Delay {
             chance: (fate.tlb / accesses).min(1.0),
             time: layout.tlb.map_or(0.0, |(_, miss)| miss),
@@ -251,7 +256,7 @@ fn costs(
     for (step, cache) in at.data.iter().enumerate() {
         costs.push((*cache, loads * seat.alone.further(&delays, step), 0.0));
     }
-    let (_, memory) = memory_times(layout, seat.pu, &seat.asked, fate, wait);
+    let memory = own_memory(layout, seat.pu, &seat.asked, wait);
     let walk = loads * seat.alone.exposed_walk * delays.walk.time;
     for (cache, cost) in steps(layout, &at.fetch, memory) {
         match costs.iter_mut().find(|(known, ..)| *known == cache) {
@@ -297,7 +302,7 @@ fn iterate(
         .map(|seat| Running {
             pu: seat.pu,
             demand: &seat.asked.demand,
-            home: seat.asked.class.home,
+            homes: seat.asked.class.homes,
         })
         .collect();
     let mut queues = Vec::new();
@@ -412,65 +417,4 @@ fn own_delays(
         }
     }
     delays
-}
-
-/// How long each thread's transfers wait for the channel of its memory, and by how much that changed. `queues` are the
-/// channels' from the step before; none at first.
-///
-/// Who comes finds those that wait and, half done, the one that is served: queue = sum of used · (wait + service / 2).
-/// From a thread that waits for each of its loads no other load is there when its next one comes: its wait is the queue
-/// less its own part. Where all wait for the same queue this is M/D/1, service · used / (2 · (1 - used)). Where threads ask
-/// for more than there is, it grows until they are slow enough; there a small change of use is a large one of the queue,
-/// so it is followed the other way round: the queue grows while more is used than it goes with, and shrinks while less is.
-fn waits(
-    machine: &MachineModel,
-    layout: &Layout,
-    running: &[Running<'_>],
-    speeds: &[f64],
-    fates: &[Fate],
-    queues: &mut Vec<f64>,
-) -> (Vec<f64>, f64) {
-    let service = layout.service;
-    let used = |at: usize| speeds[at] * fates[at].transfers * service;
-    let node = |who: &Running<'_>| who.home.min(layout.nodes - 1);
-    let mut total = vec![0.0; layout.nodes];
-    for (at, who) in running.iter().enumerate() {
-        total[node(who)] += used(at);
-    }
-    let wait = |at: usize, queue: f64| {
-        let who = &running[at];
-        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
-        let own = match kind.window <= 1 {
-            true => used(at) * who.demand.loads(),
-            false => 0.0,
-        };
-        ((queue - own * service / 2.0) / (1.0 + own)).max(0.0)
-    };
-    let mut moved = 0.0f64;
-    if queues.is_empty() {
-        let guess = |used: &f64| {
-            let used = used.min(GUESS);
-            service * used / (2.0 * (1.0 - used))
-        };
-        *queues = total.iter().map(guess).collect();
-        moved = f64::INFINITY;
-    } else {
-        let mut found = vec![0.0; layout.nodes];
-        for (at, who) in running.iter().enumerate() {
-            found[node(who)] += used(at) * (wait(at, queues[node(who)]) + service / 2.0);
-        }
-        for ((queue, found), used) in queues.iter_mut().zip(found).zip(&total) {
-            if *queue > 0.0 && *used > 0.0 {
-                // Never more than all of the channel.
-                let factor = (found / *queue).max(*used).powf(FOLLOW);
-                let factor = factor.clamp(1.0 / LEAP, LEAP);
-                *queue *= factor;
-                // A change too small to notice does not count.
-                moved = moved.max(factor.ln().abs() * *queue / (*queue + service));
-            }
-        }
-    }
-    let waits = running.iter().enumerate();
-    let waits = waits.map(|(at, who)| wait(at, queues[node(who)]));
-    (waits.collect(), moved)
 }

@@ -213,6 +213,8 @@ mod tests {
             written,
             accesses: 1.0,
             lines: number,
+            start: 0.0,
+            first_page: 0.0,
             reuse: Reuse::random(number),
             step: None,
             skips: 1.0,

@@ -5,9 +5,11 @@
 use super::{
     demand::{Demand, Owner},
     eviction::{Shape, Visitor, misses},
+    homes::{Home, Homes},
     layout::{LEVELS, Layout},
     prefetch::{Cover, cover},
     reuse::{Point, Reuse},
+    tlb::{Tlb, tlbs},
 };
 use std::collections::BTreeMap;
 
@@ -16,8 +18,8 @@ use std::collections::BTreeMap;
 pub(super) struct Running<'a> {
     pub pu: usize,
     pub demand: &'a Demand,
-    /// The NUMA node of its data.
-    pub home: usize,
+    /// The NUMA nodes of its data.
+    pub homes: Homes,
 }
 
 /// What happens to one thread's accesses.
@@ -30,6 +32,8 @@ pub(super) struct Fate {
     pub tlb: f64,
     /// Lines over the channel by one instruction, out included.
     pub transfers: f64,
+    /// Those of them that do not come from its own memory, by home.
+    pub apart: Vec<(Home, f64)>,
     /// Lines taken from other cores by one instruction.
     pub coherence: f64,
     /// By how much longer than from its own memory they take that no cache is in common for, by one instruction, in
@@ -42,6 +46,20 @@ pub(super) struct Fate {
     /// Lines that it would find again in each cache of its path, and how fast it would visit them: visits by one
     /// instruction that hit.
     pub kept: Vec<Kept>,
+}
+
+impl Fate {
+    /// Lines go over the channel of their home.
+    fn transfer(&mut self, lines: f64, home: Home, own: Homes) {
+        self.transfers += lines;
+        if home == Home::Node(own.own) || lines <= 0.0 {
+            return;
+        }
+        match self.apart.iter_mut().find(|(known, _)| *known == home) {
+            Some((_, sum)) => *sum += lines,
+            None => self.apart.push((home, lines)),
+        }
+    }
 }
 
 /// Lines that come from memory and are asked for before they are needed.
@@ -96,15 +114,15 @@ struct Flow {
 /// Visitors of one cache or TLB, and what they last missed there. Only the proportions of their speeds matter: while these
 /// stay as they are, so does what was missed.
 #[derive(Default)]
-struct Known {
-    visitors: Vec<Visitor>,
-    missed: Vec<Missed>,
+pub(super) struct Known {
+    pub visitors: Vec<Visitor>,
+    pub missed: Vec<Missed>,
 }
 
 /// What a visitor misses.
-struct Missed {
+pub(super) struct Missed {
     /// The share of all its visits.
-    ratio: f64,
+    pub ratio: f64,
     /// What the next level sees.
     rest: Reuse,
 }
@@ -114,7 +132,7 @@ const SAME: f64 = 3e-5;
 
 impl Known {
     /// Brings it up to date with these visitors.
-    fn update(&mut self, shape: Shape, visitors: Vec<Visitor>) {
+    pub fn update(&mut self, shape: Shape, visitors: Vec<Visitor>) {
         if self.holds_for(&visitors) {
             return;
         }
@@ -156,14 +174,6 @@ pub(super) struct Traffic<'a> {
     groups: Vec<Vec<Group>>,
     known: Vec<Known>,
     tlbs: Vec<Tlb>,
-}
-
-/// Who visits pages through a TLB.
-struct Tlb {
-    number: usize,
-    /// Place of a thread, of its lines, and of the visitor to whom they belong.
-    members: Vec<(usize, usize, usize)>,
-    known: Known,
 }
 
 impl<'a> Traffic<'a> {
@@ -240,7 +250,7 @@ impl<'a> Traffic<'a> {
                 members.any(|at| flows[*at].visits > 0.0)
             };
             let groups: Vec<&Group> = self.groups[number].iter().filter(visits).collect();
-            let visitor = |group: &&Group| {
+            let visitor = |(number_here, group): (usize, &&Group)| {
                 let mut members = group.members.iter().map(|at| &flows[*at]);
                 let rates = members.clone();
                 let rates = rates.map(|flow| flow.visits * speeds[flow.thread]);
@@ -248,15 +258,21 @@ impl<'a> Traffic<'a> {
                 let lines = lines_of(first);
                 let elsewhere = elsewhere(layout, &stores, group.owner, number);
                 let elsewhere: f64 = elsewhere.map(|(_, rate)| rate).sum();
+                // A thread's own data lie side by side; code and regions are somewhere.
+                let block = match group.owner {
+                    Owner::Thread => first.thread,
+                    _ => running.len() + number_here,
+                };
                 Some(Visitor {
                     rate: rates.sum(),
                     lines: lines.lines,
                     reuse: first.reuse.clone(),
                     skips: lines.skips,
+                    block: (block, lines.start),
                     taken: elsewhere / lines.lines,
                 })
             };
-            let visitors = groups.iter().filter_map(visitor).collect();
+            let visitors = groups.iter().enumerate().filter_map(visitor).collect();
             let known = &mut self.known[number];
             known.update(cache.shape, visitors);
             let found = known.visitors.iter().zip(&known.missed);
@@ -294,7 +310,7 @@ impl<'a> Traffic<'a> {
                         if path.last() == Some(&number) {
                             // It is written back and brought again, from where the writer is.
                             let from = running[flow.thread];
-                            fate.transfers += taken;
+                            fate.transfer(taken, from.homes.of(group.owner), from.homes);
                             fate.farther +=
                                 taken * farther(layout, &stores, group.owner, number, from);
                         }
@@ -331,7 +347,9 @@ impl<'a> Traffic<'a> {
             // A line goes back if anything wrote to it while it was there.
             let stay = lines.visits * lines.accesses / flow.visits.max(1e-30);
             let dirty = 1.0 - (1.0 - lines.written).powf(stay.min(1e9));
-            fate.transfers += flow.visits * (1.0 + dirty + flow.cover.wasted);
+            let homes = running[flow.thread].homes;
+            let moved = flow.visits * (1.0 + dirty + flow.cover.wasted);
+            fate.transfer(moved, homes.of(lines.owner), homes);
             if flow.cover.share > 0.0 {
                 fate.prefetched.push(Prefetched {
                     which: flow.lines,
@@ -411,89 +429,10 @@ fn farther(
 ) -> f64 {
     let (mut sum, mut all) = (0.0, 0.0);
     for (pu, rate) in elsewhere(layout, stores, owner, cache) {
-        let way = layout.latency(to.pu, layout.pus[pu].node) - layout.latency(to.pu, to.home);
+        let writer = Home::Node(layout.pus[pu].node);
+        let way = layout.latency(to.pu, writer) - layout.latency(to.pu, to.homes.of(owner));
         sum += way.max(0.0) * rate;
         all += rate;
     }
     if all > 0.0 { sum / all } else { 0.0 }
-}
-
-/// The TLBs that are visited.
-fn tlbs(layout: &Layout, running: &[Running<'_>]) -> Vec<Tlb> {
-    if layout.tlb.is_none() {
-        return Vec::new();
-    }
-    let mut of_tlb: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (thread, who) in running.iter().enumerate() {
-        let tlb = layout.pus[who.pu].tlb;
-        of_tlb.entry(tlb).or_default().push(thread);
-    }
-    let mut tlbs = Vec::new();
-    for (number, threads) in of_tlb {
-        let mut shared: Vec<(Owner, usize)> = Vec::new();
-        let mut visitors = 0;
-        let mut members = Vec::new();
-        for thread in threads {
-            let sets = running[thread].demand.lines.iter().enumerate();
-            for (which, lines) in sets.filter(|(_, lines)| lines.page_visits > 0.0) {
-                let known = shared.iter().find(|(owner, _)| *owner == lines.owner);
-                let at = known.map(|(_, at)| *at).unwrap_or_else(|| {
-                    if lines.owner != Owner::Thread {
-                        shared.push((lines.owner, visitors));
-                    }
-                    visitors += 1;
-                    visitors - 1
-                });
-                members.push((thread, which, at));
-            }
-        }
-        tlbs.push(Tlb {
-            number,
-            members,
-            known: Known::default(),
-        });
-    }
-    tlbs
-}
-
-impl Tlb {
-    fn translate(
-        &mut self,
-        layout: &Layout,
-        running: &[Running<'_>],
-        speeds: &[f64],
-        fates: &mut [Fate],
-    ) {
-        let Some((shape, _)) = layout.tlb else { return };
-        let mut visitors: Vec<Visitor> = Vec::new();
-        for (thread, which, at) in &self.members {
-            let lines = &running[*thread].demand.lines[*which];
-            let rate = lines.page_visits * speeds[*thread];
-            match visitors.get_mut(*at) {
-                Some(visitor) => visitor.rate += rate,
-                None => visitors.push(Visitor {
-                    rate,
-                    lines: lines.pages,
-                    reuse: lines.page_reuse.clone(),
-                    skips: 1.0,
-                    taken: 0.0,
-                }),
-            }
-        }
-        self.known.update(shape, visitors);
-        for (thread, which, at) in &self.members {
-            let visits = running[*thread].demand.lines[*which].page_visits;
-            let ratio = self.known.missed[*at].ratio;
-            let fate = &mut fates[*thread];
-            fate.tlb += visits * ratio;
-            fate.kept.push(Kept {
-                cache: layout.caches.len() + self.number,
-                which: *which,
-                lines: self.known.visitors[*at].lines * (1.0 - ratio),
-                hits: visits * (1.0 - ratio),
-                misses: visits * ratio,
-                unsaved: visits * ratio,
-            });
-        }
-    }
 }

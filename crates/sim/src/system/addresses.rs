@@ -2,7 +2,7 @@
 
 use crate::{
     stream::Random,
-    workload::{Mix, ProgramModel, Step},
+    workload::{Mix, ProgramModel, Step, WorkingSet},
 };
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,7 +18,7 @@ const STEP: u64 = 64;
 pub(super) struct Addresses {
     next: u64,
     random: Random,
-    /// The code of each mix of each program: its processes share it.
+    /// The code of each mix of each program: its processes share it, and so do programs of the same name.
     code: HashMap<(usize, usize), u64>,
 }
 
@@ -82,7 +82,7 @@ impl Addresses {
 pub(super) fn own_bytes(mixes: &[Mix]) -> u64 {
     let of_one = |mix: &Mix| -> u64 {
         let own = mix.working_sets.iter().filter(|set| set.region.is_none());
-        own.map(|set| set.bytes.next_multiple_of(PAGE)).sum()
+        own.map(WorkingSet::room).sum()
     };
     mixes.iter().map(of_one).max().unwrap_or(0)
 }

@@ -47,7 +47,9 @@ impl System {
                 regions.entry(region.clone()).or_insert_with(taken);
             }
         }
-        let mut code = self.addresses.code(program, &workload.mixes);
+        let mut code = self
+            .addresses
+            .code(workload.code_of(program), &workload.mixes);
         let recorded = self.addresses.recordings(model, &workload.mixes, &mut code);
         if model.has_several_threads() {
             for (base, bytes) in recorded {

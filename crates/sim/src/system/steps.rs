@@ -54,7 +54,7 @@ impl System {
                     next.into_iter().collect()
                 }
                 Wish::Sleep(time) => {
-                    let until = at + self.machine.machine_time(time).max(1);
+                    let until = at.saturating_add(self.machine.machine_time(time).max(1));
                     self.sleepers.push(Reverse((until, index)));
                     return self.block(index, State::Sleeping(until), stopped);
                 }

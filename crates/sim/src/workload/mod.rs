@@ -37,6 +37,13 @@ pub struct WorkingSet {
     pub region: Option<String>,
 }
 
+impl WorkingSet {
+    /// Bytes from its beginning to that of the thread's next one: whole pages.
+    pub(crate) fn room(&self) -> u64 {
+        self.bytes.next_multiple_of(4096)
+    }
+}
+
 /// A mix of instructions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Mix {
@@ -192,6 +199,13 @@ impl WorkloadModel {
             threads.any(|thread| thread.is_endless(program.requests.as_ref()))
         };
         self.programs.iter().any(endless)
+    }
+
+    /// The program with whose code a program runs: the first one of its name.
+    pub(crate) fn code_of(&self, program: usize) -> usize {
+        let name = &self.programs[program].name;
+        let first = self.programs.iter().position(|other| other.name == *name);
+        first.unwrap_or(program)
     }
 }
 

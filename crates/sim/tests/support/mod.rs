@@ -66,6 +66,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         about: "a machine for tests".into(),
         sources: Vec::new(),
         scale: 1_000.0,
+        scheduler: Default::default(),
         kinds: vec![kind],
         cores: vec![
             CoreAt {

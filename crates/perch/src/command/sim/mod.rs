@@ -118,7 +118,11 @@ pub fn scene(args: &SimArgs) -> Result<Scene> {
             "which machine and which workload? Give --machine and --workload, names or files (see --list)"
         );
     };
-    let machine = Arc::new(config::find_machine(machine)?);
+    let mut machine = config::find_machine(machine)?;
+    if let Some(scheduler) = args.scheduler {
+        machine.scheduler = scheduler;
+    }
+    let machine = Arc::new(machine);
     let workload = Arc::new(config::find_workload(workload)?);
     let rules = Rules::read(args.pin_file.as_deref(), &args.pin, &args.weight)?;
     Ok(Scene {

@@ -5,6 +5,8 @@
 //! skipped. Out of order, an instruction leaves the front end in program order, if the queues that it needs have room,
 //! and is booked on a unit for when its operand comes; in order, it waits and holds up those behind it.
 
+mod contexts;
+
 use super::{
     clock::Clock,
     context::{Context, NEVER},
@@ -13,7 +15,6 @@ use super::{
     units::Units,
 };
 use crate::{
-    counters::Counters,
     memory::{Access, Hierarchy},
     model::{CoreKind, Latency, Multithreading, Op},
     stream::Instruction,
@@ -146,74 +147,6 @@ impl Core {
     #[inline]
     pub fn next_at(&self) -> Ps {
         self.next_at
-    }
-
-    /// Puts a thread on a context, or takes it off. The new thread begins at `at` at the earliest. Instructions that
-    /// the previous thread had fetched but not issued are returned to it.
-    pub fn assign(
-        &mut self,
-        context: usize,
-        thread: Option<u32>,
-        at: Ps,
-        supply: &mut impl Supply,
-        memory: &mut impl Hierarchy,
-    ) {
-        self.settle(context);
-        let now = self.clock.cycle(self.played);
-        let cycle = self.clock.cycle(at).max(now);
-        let slot = &mut self.contexts[context];
-        if let Some(before) = slot.thread {
-            supply.give_back(before, slot.rest());
-        }
-        slot.forget(cycle);
-        if let Some(queues) = &mut self.queues {
-            queues.forget(context);
-        }
-        slot.taken = thread.is_some();
-        slot.thread = thread;
-        self.ready.put(context, NEVER);
-        self.share_window();
-        if thread.is_some() {
-            self.fetch::<false>(context, cycle, supply, memory);
-        }
-        // A thread without instructions is noticed at once.
-        let next = match self.drained {
-            true => now,
-            false => self.ready.next(now, self.turn).0,
-        };
-        self.expect(next);
-    }
-
-    /// Who is on a context.
-    pub fn thread(&self, context: usize) -> Option<u32> {
-        self.contexts[context].thread
-    }
-
-    /// What a context has counted since this was last asked.
-    pub fn take_counters(&mut self, context: usize) -> Counters {
-        self.settle(context);
-        std::mem::take(&mut self.contexts[context].counters)
-    }
-
-    /// Counts what a context's cycles went to, up to the moment that the simulation has reached.
-    fn settle(&mut self, context: usize) {
-        let now = self.clock.cycle(self.played);
-        let fp_cycles = self.fp_cycles_before(now);
-        self.contexts[context].settle(now, fp_cycles);
-    }
-
-    /// How many of the cycles before this one, which is none of the past, had a floating-point instruction in a unit.
-    fn fp_cycles_before(&self, cycle: u64) -> u64 {
-        self.fp_cycles - self.fp_until.saturating_sub(cycle)
-    }
-
-    /// Something may issue from this cycle on.
-    fn expect(&mut self, cycle: u64) {
-        self.cycle = cycle;
-        self.next_at = match cycle {
-            NEVER => Ps::MAX,
-            _ => self.clock.time(cycle),
-        };
     }
 
     /// Runs up to a moment. Threads that come to an end are handed over and leave their context idle.

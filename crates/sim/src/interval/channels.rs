@@ -1,0 +1,118 @@
+//! Queues of the nodes' memory channels.
+
+use super::{
+    homes::Home,
+    layout::Layout,
+    traffic::{Fate, Running},
+};
+use crate::model::MachineModel;
+
+/// How far a channel's queue follows at each step what it should be: not all the way, since speeds follow it in turn.
+const FOLLOW: f64 = 0.6;
+
+/// By so much it changes in one step at most.
+const LEAP: f64 = 4.0;
+
+/// The first guess of a channel's use is at most this.
+const GUESS: f64 = 0.9;
+
+/// How long each thread's transfers wait for the channel of its memory, and by how much that changed. `queues` are the
+/// channels' from the step before; none at first.
+///
+/// Who comes finds those that wait and, half done, the one that is served: queue = sum of used · (wait + service / 2).
+/// From a thread that waits for each of its loads no other load is there when its next one comes: its wait is the queue
+/// less its own part. Where all wait for the same queue this is M/D/1, service · used / (2 · (1 - used)). Where threads ask
+/// for more than there is, it grows until they are slow enough; there a small change of use is a large one of the queue,
+/// so it is followed the other way round: the queue grows while more is used than it goes with, and shrinks while less is.
+pub(super) fn waits(
+    machine: &MachineModel,
+    layout: &Layout,
+    running: &[Running<'_>],
+    speeds: &[f64],
+    fates: &[Fate],
+    queues: &mut Vec<f64>,
+) -> (Vec<f64>, f64) {
+    let service = layout.service;
+    // Of which channels a thread uses how much.
+    let used: Vec<Vec<(usize, f64)>> = running
+        .iter()
+        .zip(fates)
+        .zip(speeds)
+        .map(|((who, fate), speed)| uses(layout, who, fate, speed * service))
+        .collect();
+    let mut total = vec![0.0; layout.nodes];
+    for (node, used) in used.iter().flatten() {
+        total[*node] += used;
+    }
+    let wait = |at: usize, (node, used): (usize, f64), queues: &[f64]| {
+        let who = &running[at];
+        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
+        let own = match kind.window <= 1 {
+            true => used * who.demand.loads(),
+            false => 0.0,
+        };
+        ((queues[node] - own * service / 2.0) / (1.0 + own)).max(0.0)
+    };
+    let mut moved = 0.0f64;
+    if queues.is_empty() {
+        let guess = |used: &f64| {
+            let used = used.min(GUESS);
+            service * used / (2.0 * (1.0 - used))
+        };
+        *queues = total.iter().map(guess).collect();
+        moved = f64::INFINITY;
+    } else {
+        let mut found = vec![0.0; layout.nodes];
+        for (at, uses) in used.iter().enumerate() {
+            for (node, used) in uses {
+                found[*node] += used * (wait(at, (*node, *used), queues) + service / 2.0);
+            }
+        }
+        for ((queue, found), used) in queues.iter_mut().zip(found).zip(&total) {
+            if *queue > 0.0 && *used > 0.0 {
+                // Never more than all of the channel.
+                let factor = (found / *queue).max(*used).powf(FOLLOW);
+                let factor = factor.clamp(1.0 / LEAP, LEAP);
+                *queue *= factor;
+                // A change too small to notice does not count.
+                moved = moved.max(factor.ln().abs() * *queue / (*queue + service));
+            }
+        }
+    }
+    let mean = |(at, uses): (usize, &Vec<(usize, f64)>)| {
+        let all: f64 = uses.iter().map(|(_, used)| used).sum();
+        match uses.as_slice() {
+            [one] => wait(at, *one, queues),
+            _ if all <= 0.0 => 0.0,
+            several => {
+                let waits = several.iter().map(|of| wait(at, *of, queues) * of.1);
+                waits.sum::<f64>() / all
+            }
+        }
+    };
+    (used.iter().enumerate().map(mean).collect(), moved)
+}
+
+/// How much of which nodes' channels a thread uses that has a line moved `each` times an instruction: its own first.
+fn uses(layout: &Layout, who: &Running<'_>, fate: &Fate, each: f64) -> Vec<(usize, f64)> {
+    let apart: f64 = fate.apart.iter().map(|(_, lines)| lines).sum();
+    let node = |node: usize| node.min(layout.nodes - 1);
+    let mut uses = vec![(
+        node(who.homes.own),
+        (fate.transfers - apart).max(0.0) * each,
+    )];
+    for (home, lines) in &fate.apart {
+        let (nodes, part) = match home {
+            Home::Node(of) => (node(*of)..node(*of) + 1, 1.0),
+            Home::All => (0..layout.nodes, 1.0 / layout.nodes as f64),
+        };
+        for node in nodes {
+            let used = lines * part * each;
+            match uses.iter_mut().find(|(known, _)| *known == node) {
+                Some((_, sum)) => *sum += used,
+                None => uses.push((node, used)),
+            }
+        }
+    }
+    uses
+}
