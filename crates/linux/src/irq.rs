@@ -2,6 +2,7 @@
 
 use crate::proc::{Reader, process_numbers};
 use perch_core::MachineError;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 /// One line per interrupt with a count per online PU (proc(5)).
 const INTERRUPTS: &str = "/proc/interrupts";
@@ -122,6 +123,30 @@ pub fn read() -> Result<Interrupts, MachineError> {
         true => Err(failed("names no CPUs")),
         false => Ok(read),
     }
+}
+
+/// A folder for each interrupt, with the PUs to which it may go (proc(5)).
+const FOLDERS: &str = "/proc/irq";
+
+/// Why this process can move no interrupt; `None` if it may try, or if there is none to move.
+pub fn refusal() -> Option<String> {
+    let folders = std::fs::read_dir(FOLDERS).ok()?.flatten();
+    let mut masks = folders
+        .map(|folder| folder.path().join("smp_affinity_list"))
+        .filter(|mask| mask.exists())
+        .peekable();
+    masks.peek()?;
+    let may_write =
+        |mask: &std::path::Path| accessat(CWD, mask, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+    if masks.any(|mask| may_write(&mask)) {
+        return None;
+    }
+    Some(match rustix::process::geteuid().is_root() {
+        false => "only root can move interrupts".to_owned(),
+        true => format!(
+            "interrupts cannot be moved here: {FOLDERS} cannot be written, as in a container"
+        ),
+    })
 }
 
 /// The process of irqbalance(1), if it runs: it moves interrupts too.

@@ -7,7 +7,7 @@ use crate::{
     config::Settings,
     exit, render,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use perch_core::{
     IrqSample, IrqStep, Machine, MachineError, Outcome, PuSet, Remark, Topology, Wake, text,
 };
@@ -68,6 +68,11 @@ pub struct Seen {
 /// # Errors
 /// A /proc that cannot be read, a journal that cannot be written, another perch that is running.
 pub fn irq(args: &IrqArgs) -> Result<ExitCode> {
+    if args.apply
+        && let Some(why) = perch_linux::irq::refusal()
+    {
+        bail!("--apply: {why}; without --apply perch shows what would be better");
+    }
     let mut remarks = Vec::new();
     let (acting, _lock) = match args.apply {
         false => (Acting::DryRun(None), None),

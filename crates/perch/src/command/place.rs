@@ -25,6 +25,7 @@ use perch_engine::{
 use perch_linux::{
     LinuxMachine,
     energy::EnergyModule,
+    irq,
     lock::{Lock, LockError},
     machine::CountersMode,
     topology::{self, Loaded, Source, load},
@@ -134,6 +135,10 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
             permitted(policy, asked_for, &settings, &here.topology, &mut remarks)?;
         (Acting::Live(dir), policy, locks)
     };
+    if let Some(why) = irq::refusal().filter(|_| policy.name() == "irq" && !args.dry_run) {
+        let text = format!("{why}: none is moved; `perch irq` shows what would be better");
+        remarks.push(Remark::warning("irqs-refused", text));
+    }
     let changes = Changes {
         observed_only: policy.name() == "observe" && settings.policy != "observe",
         ..Changes::default()
