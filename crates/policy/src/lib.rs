@@ -98,6 +98,7 @@ mod inputs;
 pub mod irq;
 pub mod masa;
 mod matching;
+mod nothing;
 pub mod observe;
 pub mod ps_sched;
 mod ranking;

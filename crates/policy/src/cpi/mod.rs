@@ -24,9 +24,10 @@ pub(crate) use view::core_of;
 use crate::{
     busy::{Census, idle, is_busy, reachable},
     history::PerThread,
+    nothing::nothing_to_place,
 };
 use cores::Cores;
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadId, metric::names};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId, metric::names};
 use place::{Field, Ground};
 use predict::Predictor;
 use trust::Trust;
@@ -166,11 +167,7 @@ impl Policy for Cpi {
                 })
                 .collect(),
             released,
-            remarks: decision
-                .nothing
-                .map(|why| Remark::note("nothing-to-place", why))
-                .into_iter()
-                .collect(),
+            remarks: decision.nothing.map(nothing_to_place).into_iter().collect(),
             ..Plan::default()
         }
     }

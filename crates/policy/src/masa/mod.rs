@@ -11,7 +11,10 @@ mod swap;
 
 pub use config::{BUILT_IN, GivenLimit, MasaConfig, Variant};
 
-use crate::{PolicyError, calibration::Calibration, error::not_read, history::PerThread};
+use crate::{
+    PolicyError, calibration::Calibration, error::not_read, history::PerThread,
+    nothing::nothing_to_place,
+};
 use field::Field;
 use load::Loads;
 use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadState};
@@ -19,7 +22,7 @@ use std::time::Duration;
 use swap::Swap;
 
 /// The policy's name.
-const NAME: &str = "masa";
+pub(crate) const NAME: &str = "masa";
 
 /// What is said where nothing is known of limits.
 const NO_LIMITS: &str = "needs the measured limit of each resource: run `perch calibrate`, which takes a few minutes; perch uses its file from \
@@ -282,7 +285,7 @@ impl Policy for Masa {
         if plan.bindings.is_empty()
             && let Some(why) = nothing(&field)
         {
-            plan.remarks.push(Remark::note("nothing-to-place", why));
+            plan.remarks.push(nothing_to_place(why));
         }
         if !field.missing.is_empty() && !field.metrics.is_empty() {
             plan.remarks.push(Remark::warning(

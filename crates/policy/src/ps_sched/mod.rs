@@ -10,7 +10,7 @@ mod search;
 
 pub use config::{Clock, PsSchedConfig};
 
-use crate::busy::is_busy;
+use crate::{busy::is_busy, nothing::nothing_to_place};
 use perch_core::{
     Binding, IrqBinding, Plan, Policy, PuSet, Reason, Remark, Setting, SettingBinding,
     SettingState, SettingValue, Snapshot, ThreadId, ThreadState, Unmanaged, Work, metric::names,
@@ -348,7 +348,7 @@ impl Policy for PsSched {
                 topology.usable()
             );
             return Plan {
-                remarks: vec![Remark::note("nothing-to-place", text)],
+                remarks: vec![nothing_to_place(text)],
                 ..Plan::default()
             };
         }

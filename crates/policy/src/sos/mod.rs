@@ -21,9 +21,10 @@ use crate::{
     },
     history::PerThread,
     matching,
+    nothing::nothing_to_place,
 };
 use perch_core::{
-    Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadId, ThreadState, metric::names,
+    Binding, Plan, Policy, PuSet, Reason, Snapshot, ThreadId, ThreadState, metric::names,
 };
 use schedule::{Random, Schedule};
 use search::Search;
@@ -337,8 +338,7 @@ impl Policy for Sos {
                 plan.released.push((thread.info.id, Reason::new(why)));
             }
         }
-        plan.remarks
-            .extend(nothing.map(|why| Remark::note("nothing-to-place", why)));
+        plan.remarks.extend(nothing.map(nothing_to_place));
         plan
     }
 }

@@ -26,7 +26,7 @@ pub use config::SymbiosisConfig;
 
 use crate::{
     PolicyError, WorkOver, WorkOverConfig, calibration::Calibration, error::not_read,
-    history::PerThread,
+    history::PerThread, nothing::nothing_to_place,
 };
 use cold::ColdCost;
 use cost::Costs;
@@ -200,7 +200,7 @@ impl Symbiosis {
             let shown = self.calibration.as_ref();
             let shows = shown.is_none_or(Calibration::shows_slowdowns);
             let why = if shows { NOTHING } else { NO_SLOWDOWN };
-            plan.remarks.push(Remark::note("nothing-to-place", why));
+            plan.remarks.push(nothing_to_place(why));
         }
         plan
     }
@@ -277,7 +277,7 @@ impl Policy for Symbiosis {
         let Some(scene) = Scene::new(snapshot, &costs, &present) else {
             let mut plan = Plan::default();
             let remark = "nothing to choose: the threads' PUs share all that was measured";
-            plan.remarks.push(Remark::note("nothing-to-place", remark));
+            plan.remarks.push(nothing_to_place(remark));
             return plan;
         };
         let busy = scene.runners.iter().map(|r| snapshot.threads[r.at].info.id);

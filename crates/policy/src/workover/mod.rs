@@ -19,9 +19,10 @@ use crate::{
     domains::Domains,
     history::{PerThread, PuUsage},
     hysteresis::LevelState,
+    nothing::nothing_to_place,
     ranking::FpShare,
 };
-use perch_core::{Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, metric::names};
+use perch_core::{Binding, Plan, Policy, PuSet, Reason, Snapshot, metric::names};
 
 /// The policy `workover` (Peternier et al. 2014, sections 4.2, 4.3 and 5.3).
 #[derive(Debug, Default)]
@@ -180,11 +181,7 @@ impl Policy for WorkOver {
         Plan {
             bindings: bindings.collect(),
             released,
-            remarks: decision
-                .nothing
-                .map(|why| Remark::note("nothing-to-place", why))
-                .into_iter()
-                .collect(),
+            remarks: decision.nothing.map(nothing_to_place).into_iter().collect(),
             ..Plan::default()
         }
     }
