@@ -1,6 +1,6 @@
 //! What a policy is built from besides its options.
 
-use crate::{Calibration, PolicyError, registry};
+use crate::{Calibration, CalibrationError, PolicyError, masa, registry};
 use std::sync::Arc;
 
 /// What a policy is built from besides its options. Policies open no file: the caller reads what the options name.
@@ -20,10 +20,16 @@ impl Inputs {
         let Some(file) = file else {
             return Ok(Self::default());
         };
+        let or_learned = |error: &CalibrationError| match error {
+            CalibrationError::Unreadable { .. } if policy == masa::NAME => {
+                ", or calibration = \"built-in\" for learned limits"
+            }
+            _ => "",
+        };
         let calibration =
             Calibration::read(file.as_ref()).map_err(|error| PolicyError::BadOption {
                 policy,
-                message: error.to_string(),
+                message: format!("{error}{}", or_learned(&error)),
             })?;
         Ok(calibration.into())
     }

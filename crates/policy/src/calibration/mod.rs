@@ -235,9 +235,7 @@ pub struct Calibration {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CalibrationError {
     /// The file cannot be opened or is no text.
-    #[error(
-        "{path}: {why}; give the path of a calibration file (`perch calibrate` writes one), or calibration = \"built-in\" for learned limits"
-    )]
+    #[error("{path}: {why}; give the path of a calibration file (`perch calibrate` writes one)")]
     Unreadable {
         /// Path of the file as the user gave it.
         path: String,
