@@ -10,6 +10,9 @@ use std::{
 /// Where groups lie, in the order in which a relative name is looked for: v2, its place beside v1, and v1's hierarchies.
 const MOUNT: &str = "/sys/fs/cgroup";
 
+/// The types of their file systems, v1 and v2 (statfs(2)).
+const FILE_SYSTEMS: [u32; 2] = [0x0027_e0eb, 0x6367_7270];
+
 /// A control group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
@@ -29,16 +32,21 @@ impl Cgroup {
     /// # Errors
     /// There is none.
     pub fn open(name: &str) -> Result<Self, NoCgroup> {
-        Self::open_below(name, Path::new(MOUNT))
+        Self::open_below(name, Path::new(MOUNT), is_of_cgroups)
     }
 
-    fn open_below(name: &str, mount: &Path) -> Result<Self, NoCgroup> {
+    /// The same, with groups below `mount`, in file systems that `is_of_cgroups` knows.
+    fn open_below(
+        name: &str,
+        mount: &Path,
+        is_of_cgroups: fn(&Path) -> bool,
+    ) -> Result<Self, NoCgroup> {
         let relative = name.trim_start_matches('/');
         let mut hierarchies: Vec<PathBuf> = vec![mount.to_owned(), mount.join("unified")];
         hierarchies.extend(folders(mount));
         let as_given = Path::new(name).is_absolute().then(|| PathBuf::from(name));
         let below = hierarchies.iter().map(|mount| mount.join(relative));
-        let is_group = |path: &PathBuf| path.join("cgroup.procs").is_file();
+        let is_group = |path: &PathBuf| path.join("cgroup.procs").is_file() && is_of_cgroups(path);
         match as_given.into_iter().chain(below).find(is_group) {
             Some(directory) if !name.is_empty() => Ok(Self { directory }),
             _ => Err(NoCgroup(name.to_owned())),
@@ -71,6 +79,16 @@ impl Cgroup {
         pids.remove(&0);
         Ok(pids.into_iter().collect())
     }
+}
+
+/// Whether a file is in a file system of control groups: any other folder may have a file of that name.
+fn is_of_cgroups(path: &Path) -> bool {
+    let found = rustix::fs::statfs(path);
+    found.is_ok_and(|found| {
+        FILE_SYSTEMS
+            .iter()
+            .any(|kind| found.f_type as u64 == u64::from(*kind))
+    })
 }
 
 /// The processes of one group. In a threaded group (v2) the kernel lists threads only.
@@ -124,7 +142,7 @@ mod tests {
             &format!("2\n{own}\n"),
         );
         group(mount.path(), "cpuset/job", "7\n");
-        let open = |name: &str| Cgroup::open_below(name, mount.path());
+        let open = |name: &str| Cgroup::open_below(name, mount.path(), |_| true);
         assert_eq!(open("a.slice").unwrap().processes().unwrap(), [2, 3]);
         assert_eq!(
             open("/a.slice/b.service").unwrap().processes().unwrap(),
@@ -141,6 +159,20 @@ mod tests {
         let root = open("/").unwrap();
         assert_eq!(root.directory(), mount.path().join("unified/"));
         assert_eq!(root.processes().unwrap(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_folder_elsewhere_is_no_group() {
+        let folder = tempfile::tempdir().unwrap();
+        group(folder.path(), "fake", "1\n");
+        let fake = folder.path().join("fake");
+        assert!(Cgroup::open(fake.to_str().unwrap()).is_err());
+        for (place, is_one) in [("/sys/fs/cgroup", true), ("/tmp", false), ("/gone", false)] {
+            let place = Path::new(place);
+            if place.join("cgroup.procs").exists() || !is_one {
+                assert_eq!(is_of_cgroups(place), is_one, "{}", place.display());
+            }
+        }
     }
 
     #[test]
