@@ -125,12 +125,14 @@ pub fn output(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The file `NAME.toml` in the current folder, if there is one: what a user may mean who gives a name where names and files
-/// may be given.
+/// The file `NAME.toml` in the current folder, or `./NAME`, if there is one: what a user may mean who gives a name where
+/// names and files may be given.
 pub fn toml_of(name: &str) -> Option<String> {
-    let file = format!("{name}.toml");
-    let is_there = !name.is_empty() && !name.contains('/') && Path::new(&file).is_file();
-    is_there.then_some(file)
+    if name.is_empty() || name.contains('/') {
+        return None;
+    }
+    let files = [format!("{name}.toml"), format!("./{name}")];
+    files.into_iter().find(|file| Path::new(file).is_file())
 }
 
 #[cfg(test)]
@@ -149,6 +151,16 @@ mod tests {
         )
         .unwrap();
         path
+    }
+
+    #[test]
+    fn a_file_that_may_be_meant_is_in_this_folder() {
+        // Tests run in the folder of their crate.
+        assert_eq!(toml_of("Cargo").as_deref(), Some("Cargo.toml"));
+        assert_eq!(toml_of("Cargo.toml").as_deref(), Some("./Cargo.toml"));
+        for other in ["", "src", "gone", "src/lib.rs"] {
+            assert_eq!(toml_of(other), None, "{other}");
+        }
     }
 
     #[test]
