@@ -15,7 +15,7 @@ use perch_engine::{
 use perch_profile::Profile;
 use perch_top::check;
 use std::{
-    io::{self, Seek, Write},
+    io::{self, BufReader, Seek, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -28,6 +28,10 @@ use tempfile::NamedTempFile;
 /// A file that is no recording or holds no period, an output that cannot be written.
 pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let file = &args.file;
+    let html = match &args.html {
+        Some(html) => html.clone(),
+        None => beside(file)?,
+    };
     let kept = Kept::new(file)?;
     let recording = kept.open()?;
     let header = Arc::clone(recording.header());
@@ -59,14 +63,29 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     }
     let disorder = periods.disorder();
     let text = page(course, &totals, damage)?;
-    let cannot = || format!("--html: {}: cannot be written", args.html.display());
+    let cannot = || format!("--html: {}: cannot be written", html.display());
     // Not before there is something to write: a page that is there is not lost to a recording that cannot be read.
-    let mut output = perch_files::output(&args.html).with_context(cannot)?;
+    let mut output = perch_files::output(&html).with_context(cannot)?;
     output.write_all(text.as_bytes()).with_context(cannot)?;
     if let Some(disorder) = disorder {
         exit::say(&format!("{}: {disorder}", file.display()));
     }
+    if args.html.is_none() {
+        exit::note(&format!("the page is {}", html.display()));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The page's name where none is given: that of the recording, but ending in `.html`.
+fn beside(file: &Path) -> Result<PathBuf> {
+    let html = file.with_extension("html");
+    if html == file || !file.is_file() {
+        bail!("{}: give the page a name: --html OUT", file.display());
+    }
+    if html.exists() {
+        bail!("{} exists: --html {0} writes it anew", html.display());
+    }
+    Ok(html)
 }
 
 /// A recording that can be read twice.
@@ -87,8 +106,18 @@ impl Kept {
     }
 
     fn open(&self) -> Result<Recording> {
-        let path = self.copy.as_ref().map_or(&*self.path, |copy| copy.path());
-        Recording::open(path).map_err(|error| not_a_recording(error, &self.path))
+        let opened = match &self.copy {
+            None => Recording::open(&self.path),
+            // Its errors name what the user gave.
+            Some(copy) => {
+                let path = self.path.display().to_string();
+                match perch_files::input(copy.path()) {
+                    Ok(file) => Recording::new(BufReader::new(file), &path),
+                    Err(error) => Err(RecordingError::Io { path, error }),
+                }
+            }
+        };
+        opened.map_err(|error| not_a_recording(error, &self.path))
     }
 }
 

@@ -267,8 +267,20 @@ fn errors_say_what_is_wrong_and_leave_the_page_that_is_there() {
         fs::read_to_string(folder.file("good.jsonl")).unwrap(),
         whole
     );
-    let usage = folder.run(&["report", "good.jsonl"]);
-    assert_eq!(usage.status.code(), Some(2));
+    // Without a name, the recording's; but nothing is lost.
+    folder.succeeds(&["report", "good.jsonl"]);
+    let beside = folder.file("good.html");
+    assert!(beside.exists());
+    fs::write(&beside, "mine").unwrap();
+    let error = folder.fails(&["report", "good.jsonl"]);
+    assert!(error.contains("good.html exists"), "{error}");
+    assert_eq!(fs::read_to_string(&beside).unwrap(), "mine");
+    // What is no file is named as it was given, though a copy of it is read.
+    let error = folder.fails(&["report", "/dev/null", "--html", "page.html"]);
+    assert!(
+        error.contains("/dev/null") && !error.contains(".tmp"),
+        "{error}"
+    );
     // One of that name is written over.
     folder.page("good.jsonl");
 }
