@@ -145,7 +145,7 @@ fn what_a_policy_binds_is_counted_and_policies_are_compared_with_each_other() {
 #[test]
 fn runs_alternate_between_the_commands_of_the_user() {
     let perch = Perch::new();
-    let args = "--prepare 'echo >>prepared' --cleanup 'echo >>cleaned' --warm-up 1 -N 2 -p observe --format csv -o runs -- \
+    let args = "--prepare 'echo >>prepared' --cleanup 'echo >>cleaned' --warm-up 1 -N 2 -p observe --csv -o runs -- \
                 true";
     let args: Vec<String> = shell_words(args);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -236,10 +236,12 @@ fn what_means_nothing_here_is_refused() {
         "--quiet",
         "--log=x",
         "--topology=pu:2",
+        "--csv --json",
     ] {
-        let output = perch.compare(&[flag, "--", "touch", "mark"]);
+        let flags: Vec<&str> = flag.split(' ').collect();
+        let output = perch.compare(&[&flags[..], &["--", "touch", "mark"]].concat());
         assert_eq!(code(&output), 2, "{flag}");
-        let name = flag.split('=').next().unwrap();
+        let name = flag.split(['=', ' ']).next().unwrap();
         assert!(said(&output).contains(name), "{}", said(&output));
     }
     for (args, what) in [

@@ -89,8 +89,11 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     pub format: Option<Format>,
     /// The same as --format json
-    #[arg(long, conflicts_with = "format", help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["format", "csv"], help_heading = "Output")]
     pub json: bool,
+    /// The same as --format csv
+    #[arg(long, conflicts_with = "format", help_heading = "Output")]
+    pub csv: bool,
     /// Write the comparison to a file instead of standard output
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub output: Option<PathBuf>,
@@ -102,9 +105,10 @@ pub struct CompareArgs {
 impl CompareArgs {
     /// How the comparison is to be printed.
     pub fn format(&self) -> Format {
-        match self.json {
-            true => Format::Json,
-            false => self.format.unwrap_or(Format::Text),
+        match (self.json, self.csv) {
+            (true, _) => Format::Json,
+            (_, true) => Format::Csv,
+            _ => self.format.unwrap_or(Format::Text),
         }
     }
 

@@ -242,6 +242,9 @@ pub struct ReplayArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
+    /// Print no report: with --log, --timeline or --explain
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
 }
 
 /// `perch config`.

@@ -89,10 +89,10 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(timeline) = &mut timeline {
         timeline.finish(&report)?;
     }
-    if args.json {
-        super::print_json(&report)?;
-    } else {
-        super::print(&crate::render::report::render(&report))?;
+    match (args.json, args.quiet) {
+        (true, _) => super::print_json(&report)?,
+        (_, true) => {}
+        _ => super::print(&crate::render::report::render(&report))?,
     }
     Ok(ExitCode::SUCCESS)
 }
