@@ -654,6 +654,9 @@ fn what_cannot_come_to_anything_is_told() {
     let compared = [&call[..], &["--compare", "cpi,bets"]].concat();
     let error = refused(&compared, 125);
     assert!(error.contains("did you mean `best`?"), "{error}");
+    let twice = [&call[..], &["--compare", "default,cpi,default"]].concat();
+    let error = refused(&twice, 125);
+    assert!(error.contains("`default` is named twice"), "{error}");
     // Nobody would see the end of it.
     let forever = ["sim", "-m", "smt2-zen", "-w", "fp-int-8", "-t", "10 years"];
     let error = refused(&forever, 125);
@@ -667,6 +670,7 @@ fn what_cannot_come_to_anything_is_told() {
 fn a_file_of_that_name_is_pointed_at() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mine.toml"), "").unwrap();
+    std::fs::write(folder.path().join("plain"), "").unwrap();
     let said = |args: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_perch"))
             .args(args)
@@ -684,6 +688,13 @@ fn a_file_of_that_name_is_pointed_at() {
     ] {
         let error = said(args);
         assert!(error.contains("write `mine.toml`"), "{error}");
+    }
+    for args in [
+        &["sim", "-m", "plain", "-w", "mixed"][..],
+        &["run", "--profile", "plain", "--", "true"],
+    ] {
+        let error = said(args);
+        assert!(error.contains("write `./plain`"), "{error}");
     }
     // What begins as a path is one.
     let error = said(&["lab", "run", "./exp.tml"]);

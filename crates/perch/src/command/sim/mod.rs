@@ -33,6 +33,7 @@ use perch_sim::{
 };
 use pictures::Drawn;
 use std::{
+    collections::HashSet,
     fs::OpenOptions,
     path::Path,
     process::ExitCode,
@@ -65,6 +66,10 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
             "--pin, --pin-file and --weight are for the policy `fixed`, which nothing here names: `-p fixed`, or \
              `--compare fixed,…`"
         );
+    }
+    let mut seen = HashSet::new();
+    if let Some(twice) = policies.iter().find(|policy| !seen.insert(*policy)) {
+        bail!("--compare: `{twice}` is named twice, and would be compared with itself");
     }
     if args.pins.is_some() && !policies.iter().any(|policy| is_searched(policy)) {
         bail!(
