@@ -115,6 +115,24 @@ fn it_shows_sorts_filters_resizes_helps_and_quits() {
 }
 
 #[test]
+fn a_signal_ends_lines_of_json_with_its_exit_code() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 0), (Signal::HUP, 129)] {
+        let mut top = Command::new(env!("CARGO_BIN_EXE_perch"))
+            .args(["top", "--json", "-i", "100ms", "-p", &own_pid()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufReader::new(top.stdout.take().unwrap());
+        let mut line = String::new();
+        // Once it prints, it catches signals.
+        std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+        let pid = rustix::process::Pid::from_child(&top);
+        rustix::process::kill_process(pid, signal).unwrap();
+        assert_eq!(top.wait().unwrap().code(), Some(code), "{signal:?}");
+    }
+}
+
+#[test]
 fn a_signal_a_lost_terminal_and_a_panic_give_the_terminal_back() {
     let _one = ONE.lock();
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 0), (Signal::HUP, 129)] {

@@ -89,12 +89,18 @@ pub fn top(args: &TopArgs) -> Result<ExitCode> {
     }
     Ok(match (ended.end, ended.status) {
         (_, Some(status)) => ExitCode::from(exit::from_wait_status(status)),
-        (End::Stopped(signal), None) if signal != Signal::INT.as_raw() => {
-            ExitCode::from(exit::SIGNALLED.wrapping_add(signal as u8))
-        }
+        (End::Stopped(signal), None) => stopped(signal),
         (End::Lost, None) => ExitCode::from(exit::FAILED),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// The exit code after a signal. Ctrl-C is how a user ends what would go on for ever.
+fn stopped(signal: i32) -> ExitCode {
+    match signal == Signal::INT.as_raw() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(exit::SIGNALLED.wrapping_add(signal as u8)),
+    }
 }
 
 /// Whether the user wants colours (https://no-color.org).
@@ -186,7 +192,8 @@ fn print(args: &TopArgs, mut source: Box<dyn Source>, streams: &mut Streams) -> 
         let frame = match source.next().map_err(told)? {
             Next::Frame(frame) => frame,
             Next::End(Some(status)) => return Ok(ExitCode::from(exit::from_wait_status(status))),
-            Next::End(None) | Next::Stop(_) => return Ok(ExitCode::SUCCESS),
+            Next::End(None) => return Ok(ExitCode::SUCCESS),
+            Next::Stop(signal) => return Ok(stopped(signal)),
         };
         let is_new = topology
             .as_ref()
