@@ -59,7 +59,12 @@ pub fn text(results: &Results) -> String {
             column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
         }
     }
-    let mut text = format!("{}: {}\n{table}\n", results.name, results.title);
+    let mut text = format!(
+        "{}: {}\n{}\n",
+        results.name,
+        results.title,
+        table.trim_fmt()
+    );
     text.push_str(&format!("{}\n", Tally::of(&results.rows)));
     for note in &results.notes {
         let mut line = "note:".to_owned();
