@@ -117,6 +117,27 @@ fn crowd(busy: i32, idle: i32) -> Report {
 }
 
 #[test]
+fn many_short_lived_processes_of_a_script_share_a_row() {
+    let mut report = crowd(30, 0);
+    report.duration = 1_500_000_000;
+    report.groups.clear();
+    for thread in &mut report.threads[..24] {
+        thread.name = "bash".to_owned();
+        thread.ended = true;
+        thread.stats.lifetime = 8_000_000;
+        thread.stats.cpu_time = 4_000_000;
+    }
+    let text = plain(&report);
+    assert_fits(&text);
+    assert!(text.contains("24×bash"), "{text}");
+    for (letter, at) in ('a'..'g').zip(24..) {
+        let row = format!("\n{letter} ");
+        let row = text.split(&row).nth(1).and_then(|rest| rest.lines().next());
+        assert!(row.unwrap().contains(&format!("worker-{at}")), "{text}");
+    }
+}
+
+#[test]
 fn threads_without_a_row_of_their_own_are_counted_as_what_they_were() {
     let text = plain(&crowd(128, 3));
     assert_fits(&text);

@@ -1,7 +1,7 @@
 //! What became of the operating system's work, where the policy places that.
 
 use crate::render::{count, noise::time, unmanaged, wrapped};
-use perch_core::{Unmanaged, text::printable};
+use perch_core::{SettingValue, Unmanaged, text::printable};
 use perch_engine::report::{Report, SystemReport};
 
 /// Indentation of what follows the heading.
@@ -47,6 +47,10 @@ pub fn summary(report: &Report) -> String {
     }
     for (setting, value) in &system.settings {
         let verb = if report.dry_run { "would be" } else { "was" };
+        let value = match value {
+            SettingValue::Pus(pus) => format!("PU {pus}"),
+            value => value.to_string(),
+        };
         line(format!(
             "{} {verb} set to {value}",
             printable(&setting.to_string())

@@ -14,13 +14,38 @@ const THREADS: usize = 26;
 const GROUPS: usize = 5;
 /// Below this share of a PU a thread counts as idle.
 const IDLE: f64 = 0.0005;
+/// Ended threads with less than this share of all CPU time that lived for less than this part of the session share a row,
+const BRIEF: (f64, f64) = (0.01, 0.1);
+/// if there are so many of a name.
+const FOLDED: usize = 3;
 /// A thread has phases if it spent at least this share of its known CPU time FP-heavy, and as much not.
 const PHASE: f64 = 0.1;
 
 /// A letter for each of the busiest threads, for the table, the picture and the moves.
 pub(super) fn letters(report: &Report) -> HashMap<ThreadId, char> {
-    let busy = report.threads.iter().filter(|thread| is_busy(thread));
-    busy.map(|thread| thread.thread).zip('a'..='z').collect()
+    let (own, _) = busy(report);
+    own.iter()
+        .map(|thread| thread.thread)
+        .zip('a'..='z')
+        .collect()
+}
+
+/// The busy threads: those that are worth rows of their own, busiest first, and those that share one with others of their
+/// name, as the many processes of a script that start and end.
+fn busy(report: &Report) -> (Vec<&ThreadReport>, Vec<&ThreadReport>) {
+    let busy = || report.threads.iter().filter(|thread| is_busy(thread));
+    let all: u64 = busy().map(|thread| thread.stats.cpu_time).sum();
+    let is_brief = |thread: &ThreadReport| {
+        thread.ended
+            && (thread.stats.cpu_time as f64) < BRIEF.0 * all as f64
+            && (thread.stats.lifetime as f64) < BRIEF.1 * report.duration as f64
+    };
+    let name = |thread: &ThreadReport| (thread.process.clone(), name_pattern(&thread.name));
+    let mut of_name = HashMap::<_, usize>::new();
+    for thread in busy().filter(|thread| is_brief(thread)) {
+        *of_name.entry(name(thread)).or_default() += 1;
+    }
+    busy().partition(|thread| !is_brief(thread) || of_name[&name(thread)] < FOLDED)
 }
 
 fn is_busy(thread: &ThreadReport) -> bool {
@@ -73,10 +98,11 @@ pub(super) fn table(report: &Report, letters: &HashMap<ThreadId, char>) -> Strin
         ("migr", Align::Right),
         ("bound", Align::Left),
     ];
-    let (busy, idle): (Vec<&ThreadReport>, Vec<&ThreadReport>) =
-        report.threads.iter().partition(|thread| is_busy(thread));
-    let shown = busy.len().min(THREADS);
-    let mut rows: Vec<Vec<String>> = busy[..shown]
+    let (mut own, folded) = busy(report);
+    let idle = report.threads.len() - own.len() - folded.len();
+    let mut rest = own.split_off(own.len().min(THREADS));
+    rest.extend(folded);
+    let mut rows: Vec<Vec<String>> = own
         .iter()
         .map(|thread| {
             let letter = letters.get(&thread.thread);
@@ -90,7 +116,7 @@ pub(super) fn table(report: &Report, letters: &HashMap<ThreadId, char>) -> Strin
             row
         })
         .collect();
-    let groups = groups(report, &busy[shown..]);
+    let groups = groups(report, &rest);
     let worth_a_row = groups
         .iter()
         .filter(|(_, group)| group.stats.activity() >= IDLE)
@@ -117,11 +143,11 @@ pub(super) fn table(report: &Report, letters: &HashMap<ThreadId, char>) -> Strin
         row.push(String::new());
         rows.push(row);
     }
-    let phases = busy[..shown].iter().any(|of| phases(&of.stats).is_some());
+    let phases = own.iter().any(|of| phases(&of.stats).is_some());
     let mut text = format!("\n{}\n", aligned(&columns, rows));
     text += &more(
         groups.iter().map(|(_, group)| group.threads).sum::<u64>() - in_rows,
-        idle.len(),
+        idle,
     );
     text += match counted {
         true => "In %: busy, wait of its lifetime; FP of its instructions; vec of its FP\n",
