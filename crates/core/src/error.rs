@@ -33,9 +33,14 @@ pub enum MachineError {
     /// The machine has none of what was to be observed, in words for the user.
     #[error("{0}")]
     Absent(String),
-    /// No event could be counted, and some because their names mean nothing here, in words for the user.
-    #[error("{0}")]
-    UnknownEvents(String),
+    /// No event could be counted, and some because their names mean nothing here.
+    #[error("{text}")]
+    UnknownEvents {
+        /// The events that mean nothing here, as the plan calls them.
+        aliases: Vec<std::sync::Arc<str>>,
+        /// What is wrong with each event, in words for the user.
+        text: String,
+    },
     /// Anything else, in words for the user.
     #[error("{0}")]
     Other(String),

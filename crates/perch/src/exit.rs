@@ -76,6 +76,19 @@ pub fn say(text: &str) {
     let _ = writeln!(anstream::stderr(), "{style}perch:{style:#} {text}");
 }
 
+/// Says a sentence or several, which are no error, in lines that fit.
+pub fn note(text: &str) {
+    use std::io::Write;
+    let style = anstyle::AnsiColor::Red.on_default().bold();
+    let lines = crate::render::wrapped(LABEL, &perch_core::text::printable_lines(text));
+    let lines = lines.strip_prefix(LABEL.trim_end()).unwrap_or(&lines);
+    let label = LABEL.trim_end();
+    let _ = write!(anstream::stderr(), "{style}{label}{style:#}{lines}");
+}
+
+/// Before what perch says on standard error.
+const LABEL: &str = "perch: ";
+
 /// Says, once, that signals are ignored that are for programs which perch has started.
 pub fn say_ignored(received: perch_linux::signals::Received) {
     static ONCE: std::sync::Once = std::sync::Once::new();

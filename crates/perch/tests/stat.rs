@@ -222,7 +222,29 @@ fn what_cannot_be_counted_is_an_error_that_says_why() {
         assert_eq!(output.status.code(), Some(125), "{args:?}");
         said(&output)
     };
-    assert!(why(&["-e", "no-such-event"]).contains("no-such-event"));
+    let text = why(&["-e", "no-such-event"]);
+    assert!(
+        text.contains("perch: no event is called `no-such-event`"),
+        "{text}"
+    );
+    let text = why(&["-e", "page-fautls"]);
+    assert!(
+        text.ends_with("perch: no event is called `page-fautls`; did you mean `page-faults`?\n"),
+        "{text}"
+    );
+    let text = why(&["-m", "x=nosuch/nobody"]);
+    assert!(
+        ["`nosuch`", "`nobody`"]
+            .iter()
+            .all(|name| text.contains(&format!("is called {name}; "))),
+        "{text}"
+    );
+    let text = why(&["-e", "no_subsystem:no_event"]);
+    assert!(
+        text.contains("nothing can be counted: event `no_sub"),
+        "{text}"
+    );
+    assert!(!text.contains("no-event"), "{text}");
     assert!(why(&["-e", ""]).contains("names no event"));
     assert!(why(&["-e", "pmc0=0xc0,umask1=1"]).contains("no pmc1 before"));
     assert!(why(&["-m", "x=(y"]).contains("column 3: `(` without `)`"));

@@ -379,8 +379,14 @@ fn other_spellings(meant: &str, space: Space) -> impl Iterator<Item = String> {
 /// How the machine may know a name: the kernel's own, the PMU's, libpfm4's.
 fn spellings(spelled: &str, space: Space) -> Vec<String> {
     let mut spellings = vec![in_space(spelled, space)];
-    if spelled.contains('_') {
-        // As formulas write the kernel's names.
+    // As formulas write the kernel's names; tracepoints and libpfm4's names have a colon and their own `_`.
+    let plain = spelled
+        .rsplit_once(':')
+        .map_or(spelled, |(name, letters)| match letters {
+            "u" | "k" | "uk" | "ku" => name,
+            _ => spelled,
+        });
+    if spelled.contains('_') && !plain.contains(':') {
         spellings.push(in_space(&spelled.replace('_', "-"), space));
     }
     if spelled
@@ -473,6 +479,17 @@ mod tests {
         assert_eq!(
             (&*events[3].name, &events[3].choices[0].spellings[0][..]),
             ("misses", "r412e")
+        );
+    }
+
+    #[test]
+    fn names_with_a_colon_are_tried_as_they_are() {
+        let found = request(&["sched:sched_switch,context_switches:u"]).unwrap();
+        let spellings = |at: usize| &found.sets[0].events[at].choices[0].spellings;
+        assert_eq!(spellings(0)[..], ["sched:sched_switch"]);
+        assert_eq!(
+            spellings(1)[..],
+            ["context_switches:u", "context-switches:u"]
         );
     }
 

@@ -37,6 +37,27 @@ pub fn short(value: f64) -> String {
     format!("{scaled:.decimals$}{prefix}")
 }
 
+/// A time in nanoseconds with four digits and the unit that fits: `1.073 s`, `42.57 ms`.
+pub fn short_time(nanoseconds: f64) -> String {
+    let (scale, unit) = match nanoseconds.abs() {
+        size if size >= 1e9 => (1e9, "s"),
+        size if size >= 1e6 => (1e6, "ms"),
+        size if size >= 1e3 => (1e3, "µs"),
+        0.0 => (1.0, "s"),
+        _ => (1.0, "ns"),
+    };
+    format!("{} {unit}", short(nanoseconds / scale))
+}
+
+/// A count of this event: a time if it is one of the kernel's clocks, which count nanoseconds.
+pub fn amount_text(event: &str, value: f64) -> String {
+    let name = event.split(':').next().unwrap_or_default();
+    match name.replace('_', "-").as_str() {
+        "task-clock" | "cpu-clock" => short_time(value),
+        _ => short(value),
+    }
+}
+
 /// A count with the marks for one that is scaled up, a lower bound, doubtful or missing.
 pub fn count_text(amounts: &Amounts, alias: &str) -> String {
     let Some(value) = amounts.value(alias) else {
@@ -52,7 +73,7 @@ pub fn count_text(amounts: &Amounts, alias: &str) -> String {
     let estimate = if scaled { estimate.round() } else { estimate };
     let mark = if amounts.is_partial() { PARTIAL } else { "" };
     let scaled = if scaled { SCALED } else { "" };
-    format!("{mark}{scaled}{}", short(estimate))
+    format!("{mark}{scaled}{}", amount_text(alias, estimate))
 }
 
 /// A metric's value, or the mark of one that is missing.
@@ -166,6 +187,20 @@ mod tests {
             (-15_488_307.0, "-15.49M"),
         ] {
             assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn the_kernel_s_clocks_are_times() {
+        for (event, value, text) in [
+            ("task_clock", 1_073_000_000.0, "1.073 s"),
+            ("cpu-clock:u", 42_570_000.0, "42.57 ms"),
+            ("cpu-clock", 1_500.0, "1.500 µs"),
+            ("cpu-clock", 12.0, "12 ns"),
+            ("task-clock", 0.0, "0 s"),
+            ("page_faults", 1_073_000_000.0, "1.073G"),
+        ] {
+            assert_eq!(amount_text(event, value), text);
         }
     }
 

@@ -10,7 +10,7 @@ use perch_core::MetricScope;
 use perch_linux::launch::Usage;
 use perch_stat::{
     Amounts, By, Collector, Readings, Row, RowMetrics, Total, Totals,
-    text::{self, MISSING, PARTIAL, block, cells, count_text, fits, header, short},
+    text::{self, MISSING, PARTIAL, amount_text, block, cells, count_text, fits, header, short},
 };
 use statrs::statistics::Statistics;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use std::time::Duration;
 pub struct Heading {
     /// The program, the processes or the recording.
     pub title: String,
+    /// Whether PUs, if they are counted, are those of the machine on which that runs.
+    pub meanwhile: bool,
     /// How it was counted.
     pub counting: String,
     /// How long it was counted.
@@ -173,7 +175,11 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     let by = wanted.by;
     let columns = columns(wanted);
     let mut out = String::from("\n");
-    out += &wrapped("perch stat: ", &heading.title);
+    let title = match heading.meanwhile && by.is_of_pus() {
+        true => format!("this machine, while {} runs", heading.title),
+        false => heading.title.clone(),
+    };
+    out += &wrapped("perch stat: ", &title);
     out += &took(heading);
     out += &wrapped("counted by: ", &heading.counting);
     let before = format!("{}{:>9}", titles(by), "CPU (s)");
@@ -395,9 +401,9 @@ pub fn repeated(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> String {
         };
         out += &format!(
             "{name:<28}{:>10}  ±{relative:>5.1} %  {:>10} – {}\n",
-            short(spread.mean),
-            short(spread.least),
-            short(spread.greatest)
+            amount_text(&name, spread.mean),
+            amount_text(&name, spread.least),
+            amount_text(&name, spread.greatest)
         );
     }
     out

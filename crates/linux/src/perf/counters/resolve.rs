@@ -6,7 +6,11 @@ use crate::perf::{
     privilege::refusal,
 };
 use perch_core::{EventChoice, EventPlan, MachineError, Remark};
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+};
 
 /// Groups that count at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +36,7 @@ pub(super) fn resolve(
     user_only: bool,
 ) -> Result<(Vec<SetPlan>, Vec<Remark>), MachineError> {
     let mut missing = BTreeMap::new();
-    let mut is_unknown = false;
+    let mut unknown: BTreeSet<Arc<str>> = BTreeSet::new();
     let mut sets = Vec::new();
     for (number, set) in (0u32..).zip(&plan.sets) {
         let mut by_pmu: BTreeMap<Option<String>, Vec<(Arc<str>, Encoded)>> = BTreeMap::new();
@@ -44,10 +48,11 @@ pub(super) fn resolve(
                         by_pmu.entry(pmu).or_default().push(named);
                     }
                     Err(why) => {
-                        is_unknown |= event
-                            .spellings
-                            .iter()
-                            .all(|spelling| encoder.encode(spelling, pmu.as_deref()).is_err());
+                        let means_nothing =
+                            |spelling: &String| encoder.encode(spelling, pmu.as_deref()).is_err();
+                        if event.spellings.iter().all(means_nothing) {
+                            unknown.insert(event.alias.clone());
+                        }
                         missing.insert(event.alias.clone(), why);
                     }
                 }
@@ -76,19 +81,25 @@ pub(super) fn resolve(
         |(alias, why): (&Arc<str>, &String)| format!("event `{alias}` cannot be counted: {why}");
     let missing: Vec<String> = missing.iter().map(text).collect();
     if sets.is_empty() {
-        let kind = match is_unknown {
-            true => MachineError::UnknownEvents,
-            false => MachineError::Other,
-        };
-        return Err(kind(match &missing[..] {
+        let text = match &missing[..] {
             [] => "the profile names no events to count".to_owned(),
-            [only] => format!("no hardware event can be counted here: {only}"),
+            [only] => format!("nothing can be counted: {only}"),
             [first, others @ ..] => format!(
-                "no hardware event can be counted here: {first}; neither can the profile's {} other events (`perch \
-                 profiles` tells which profile this is, `perch profiles check` what becomes of each event)",
-                others.len()
+                "nothing can be counted: {first}; nor can {} (`perch profiles check` tells what becomes of each event \
+                 of the profile)",
+                match others.len() {
+                    1 => "another event".to_owned(),
+                    number => format!("{number} other events"),
+                }
             ),
-        }));
+        };
+        return Err(match unknown.is_empty() {
+            true => MachineError::Other(text),
+            false => MachineError::UnknownEvents {
+                aliases: unknown.into_iter().collect(),
+                text,
+            },
+        });
     }
     let remarks = missing
         .into_iter()
@@ -135,11 +146,17 @@ fn first_that_counts(
     user_only: bool,
 ) -> Result<Result<Encoded, String>, MachineError> {
     let mut reasons = Vec::new();
+    // The only spelling is named already if it is the event's name.
+    let is_named = matches!(&event.spellings[..], [only] if **only == *event.alias);
+    let named = |spelling: &str, why: &str| match is_named {
+        true => why.to_owned(),
+        false => format!("event `{spelling}`: {why}"),
+    };
     for spelling in &event.spellings {
         let encoded = match encoder.encode(spelling, pmu) {
             Ok(encoded) => encoded,
             Err(error) => {
-                reasons.push(error.to_string());
+                reasons.push(named(spelling, &error.why));
                 continue;
             }
         };
@@ -152,7 +169,7 @@ fn first_that_counts(
             Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
                 return Err(refusal("counting events of one's own thread", error));
             }
-            Err(error) => reasons.push(format!("event `{spelling}`: {}", words(&error))),
+            Err(error) => reasons.push(named(spelling, &words(&error))),
         }
     }
     if reasons.is_empty() {

@@ -5,7 +5,10 @@ pub mod catalog;
 use crate::{
     args::EventsArgs,
     processor,
-    render::events::{self as render, Explained, Translated},
+    render::{
+        events::{self as render, Explained, Translated},
+        wrapped,
+    },
 };
 use anyhow::{Result, anyhow, bail};
 use catalog::{Catalog, Entry, Source};
@@ -159,10 +162,17 @@ impl Events<'_> {
                 .iter()
                 .map(|(name, code)| format!("{name} (config {:#x})", code.config[0]))
                 .collect();
-            bail!(
-                "no event that is known here has the code of {}; it can be counted all the same: perch stat -e '{text}'",
+            let answer = format!(
+                "no event with a name has the code {}; it can be counted all the same: perch stat -e '{text}'",
                 what.join(", ")
             );
+            match json {
+                true => crate::exit::note(&answer),
+                false => {
+                    return crate::command::print(&wrapped("", &answer))
+                        .map(|()| ExitCode::SUCCESS);
+                }
+            }
         }
         self.print(&found, None, json)
     }

@@ -1,7 +1,9 @@
 //! `perch stat`: what threads and PUs do, counted over time. It changes nothing but the monitoring groups that some modules
 //! need.
 
+mod counted;
 mod drawn;
+mod drive;
 mod followed;
 mod modules;
 mod output;
@@ -10,17 +12,19 @@ mod plot;
 pub mod regions;
 mod simulated;
 mod trace;
+mod unknown;
 pub mod wanted;
 
 use crate::{args::StatArgs, command::modules::Catalogue, exit, processor, render::stat::Heading};
 use anyhow::{Context, Result, bail};
+use drive::{Clock, End, drive, say};
 use followed::Followed;
 pub(super) use followed::attach;
 use modules::Chosen;
 use nix::sys::signal::Signal;
 use output::Printer;
-use perch_core::{Machine, MachineError, Observation, Remark, Wake, diagnostic::did_you_mean};
-use perch_engine::{limiter::Limiter, recording::Recording, replay::RecordedMachine};
+use perch_core::{Machine, Observation, Wake};
+use perch_engine::{recording::Recording, replay::RecordedMachine};
 use perch_linux::{
     LinuxMachine,
     launch::Usage,
@@ -34,20 +38,9 @@ use perch_profile::Profile;
 use perch_stat::{Collector, Totals};
 use regions::{Found, Regions};
 use std::{
-    collections::BTreeSet,
-    ffi::OsString,
-    path::Path,
-    process::ExitCode,
-    sync::Arc,
-    time::{Duration, Instant},
+    collections::BTreeSet, ffi::OsString, path::Path, process::ExitCode, sync::Arc, time::Duration,
 };
 use wanted::{Formulas, Wanted};
-
-/// How often threads are looked at where no rows are wanted.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// The same where events make records: a thread's ring holds a hundred or more.
-const LOOK_AT_RECORDS: Duration = Duration::from_millis(100);
 
 /// Counts until the program, the processes or the recording end, or the user stops it.
 ///
@@ -84,7 +77,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     let wanted = Wanted::new(args, &profile, probe.pmu_usable, formulas, &modules)?;
     let fallback = format!("{}; software events are counted instead", probe.why);
     if wanted.is_fallback {
-        exit::say(&fallback);
+        exit::note(&fallback);
     }
     let mut printer = Printer::new(args, &wanted, launches)?;
     if launches {
@@ -111,9 +104,15 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         machine.watch_pus(wanted.by.is_of_pus())?;
         let configured = machine.configure(&wanted.request.plan(&profile));
         configured.map_err(|error| {
-            with_hint(error, &args.events, || super::events::short_names(&profile))
+            unknown::explain(error, &wanted.request, || {
+                super::events::short_names(&profile)
+            })
         })?;
         let regions = Regions::make();
+        if launches {
+            // What is counted begins with the program.
+            say(machine.observe()?.remarks.iter());
+        }
         let mut followed = Followed::begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
         if !launches {
@@ -122,7 +121,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         }
         let end = drive(
             args,
-            Clock::Wall(Instant::now()),
+            Clock::Wall,
             &mut machine,
             &mut collector,
             &mut printer,
@@ -161,28 +160,6 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     })
 }
 
-/// The error, with the names that were meant if it is about names that nobody knows.
-fn with_hint(
-    error: MachineError,
-    events: &[String],
-    known: impl FnOnce() -> Vec<String>,
-) -> anyhow::Error {
-    if !matches!(error, MachineError::UnknownEvents(_)) {
-        return error.into();
-    }
-    let known = known();
-    let given = events.iter().flat_map(|set| set.split(','));
-    let names = given.map(|event| event.split(':').next().unwrap_or_default().trim());
-    let unknown = names.filter(|name| !known.iter().any(|known| known == name));
-    let hints: Vec<String> = unknown
-        .filter_map(|name| did_you_mean(name, known.iter().map(String::as_str)))
-        .collect();
-    match hints.is_empty() {
-        true => error.into(),
-        false => anyhow::anyhow!("{error}; {}", hints.join("; ")),
-    }
-}
-
 /// Refuses what is made from rows if there are none.
 fn needs_rows(rows: bool, flag: &str) -> Result<()> {
     if !rows {
@@ -197,113 +174,6 @@ fn finished(printer: &Printer) -> ExitCode {
         true => ExitCode::from(exit::FAILED),
         false => ExitCode::SUCCESS,
     }
-}
-
-/// How counting ended.
-struct End {
-    /// The program's wait status, if it has ended.
-    status: Option<i32>,
-    /// The user asked to stop.
-    stopped: bool,
-    /// `--samples` or `--for` ended it.
-    cut_short: bool,
-    /// How long it took.
-    took: Duration,
-}
-
-/// By which clock counting ends.
-#[derive(Debug, Clone, Copy)]
-enum Clock {
-    /// The user's, from this moment on.
-    Wall(Instant),
-    /// That of what is observed: time of a simulation or a recording passes faster or more slowly.
-    Observed,
-    /// That of a recording, several periods of which make an interval.
-    Merged,
-}
-
-fn say<'a>(remarks: impl Iterator<Item = &'a Remark>) {
-    remarks.for_each(|remark| exit::say(&remark.text));
-}
-
-/// Observes interval after interval, and prints rows as they come. `each` is called before each interval, `seen` with what
-/// was observed, before it is counted.
-fn drive<M: Machine>(
-    args: &StatArgs,
-    clock: Clock,
-    machine: &mut M,
-    collector: &mut Collector,
-    printer: &mut Printer,
-    mut each: impl FnMut(&mut M),
-    mut seen: impl FnMut(&mut Observation),
-) -> Result<End> {
-    let interval = args.interval.unwrap_or(match printer.windows() {
-        true => LOOK_AT_RECORDS,
-        false => LOOK,
-    });
-    let mut limiter = Limiter::default();
-    let mut samples = 0u64;
-    let mut took = Duration::ZERO;
-    loop {
-        each(machine);
-        let left = args.duration.map(|most| most.saturating_sub(took));
-        let shortest = Duration::from_millis(1);
-        let time = left.map_or(interval, |left| interval.min(left.max(shortest)));
-        let (wake, mut observation) = match clock {
-            Clock::Merged => periods(machine, time)?,
-            _ => (machine.wait(time)?, machine.observe()?),
-        };
-        seen(&mut observation);
-        limiter.limit(observation.at, &mut observation.remarks);
-        say(observation.remarks.iter());
-        let rows = collector.take(&observation, &machine.topology());
-        let left = args.samples.map_or(u64::MAX, |most| most - samples);
-        // A look may bring more records than are wanted.
-        let shown = match printer.windows() {
-            true => &rows[..rows.len().min(usize::try_from(left).unwrap_or(usize::MAX))],
-            false => &rows[..],
-        };
-        if args.interval.is_some() || printer.windows() {
-            printer.rows(shown);
-        }
-        samples += match printer.windows() {
-            true => shown.len() as u64,
-            false => 1,
-        };
-        took = match clock {
-            Clock::Wall(start) => start.elapsed(),
-            Clock::Observed | Clock::Merged => Duration::from_nanos(collector.totals().interval),
-        };
-        let end = |status, stopped, cut_short| End {
-            status,
-            stopped,
-            cut_short,
-            took,
-        };
-        match wake {
-            Wake::Ended(status) => return Ok(end(status, false, false)),
-            Wake::Stop(_) => return Ok(end(None, true, false)),
-            Wake::Period => {}
-        }
-        let enough = args.samples.is_some_and(|most| samples >= most)
-            || args.duration.is_some_and(|most| took >= most);
-        if enough {
-            return Ok(end(None, false, true));
-        }
-    }
-}
-
-/// The next periods of a recording, as many as make up this time, as one.
-fn periods<M: Machine>(machine: &mut M, time: Duration) -> Result<(Wake, Observation)> {
-    // Periods are never quite as long as they were meant to be.
-    let time = time.mul_f64(0.99).as_nanos() as u64;
-    let mut wake = machine.wait(Duration::ZERO)?;
-    let mut observation = machine.observe()?;
-    while matches!(wake, Wake::Period) && observation.interval < time {
-        wake = machine.wait(Duration::ZERO)?;
-        observation.absorb(&machine.observe()?);
-    }
-    Ok((wake, observation))
 }
 
 /// Counting is over, the program is not: waits for its end, passing signals on.
@@ -340,8 +210,10 @@ fn heading(args: &StatArgs, counting: &str, end: &End, usage: Option<Usage>) -> 
         }
         _ => of_targets().unwrap_or_else(|| "this machine".to_owned()),
     };
+    let of_machine = !args.program.is_empty() || !args.pids.is_empty() || args.cgroup.is_some();
     Heading {
         title,
+        meanwhile: of_machine,
         counting: counting.to_owned(),
         took: end.took,
         usage,
@@ -360,7 +232,10 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
         )
         .context("the recording's profile")?,
     };
-    let wanted = Wanted::of_recording(args, &profile)?;
+    let mut wanted = Wanted::of_recording(args, &profile)?;
+    if let Some(counted) = counted::events(args, file)? {
+        wanted.leave_out_uncounted(&counted, args);
+    }
     let printer = Printer::new(args, &wanted, false)?;
     let mut machine = RecordedMachine::new(recording);
     let options = wanted.options(args);
@@ -431,20 +306,4 @@ fn without_program<M: Machine>(
     printer.totals(&heading, &collector, &Found::default());
     printer.complete(&heading);
     Ok(finished(&printer))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_errors_about_names_suggest_names() {
-        let told = |error: MachineError| {
-            let events = ["cycels,task-clock:u".to_owned()];
-            with_hint(error, &events, || vec!["cycles".to_owned()]).to_string()
-        };
-        assert_eq!(told(MachineError::Other("no room".into())), "no room");
-        let unknown = told(MachineError::UnknownEvents("no such event".into()));
-        assert_eq!(unknown, "no such event; did you mean `cycles`?");
-    }
 }

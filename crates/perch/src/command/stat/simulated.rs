@@ -1,7 +1,7 @@
 //! The series of a simulated machine: what is counted there is exact, and known to the user who wrote the workload.
 
 use super::{
-    Clock,
+    drive::Clock,
     modules::Chosen,
     output::Printer,
     wanted::{Formulas, Wanted},

@@ -9,7 +9,7 @@ use perch_core::{
 use perch_linux::perf::encode::{GENERIC_EVENTS, cache_events};
 use perch_profile::Profile;
 use perch_stat::{By, Derived, Options, Request, RequestedSet, SOFTWARE, Space, phases::Method};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// One column of counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -323,6 +323,15 @@ impl Wanted {
         });
         self.metrics = of_profile.chain(derived).chain(given).collect();
         self.request = request;
+    }
+
+    /// Leaves out the columns of events that were never counted, and of the ratios that perch chose itself if no event was.
+    pub fn leave_out_uncounted(&mut self, counted: &BTreeSet<Arc<str>>, args: &StatArgs) {
+        self.events.retain(|event| counted.contains(&event.alias));
+        if self.events.is_empty() && args.metrics.is_empty() {
+            let given = &self.given;
+            self.metrics.retain(|metric| given.contains(&metric.name));
+        }
     }
 
     /// The columns of metrics that modules know about more than threads, or that follow from those.
