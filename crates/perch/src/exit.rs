@@ -1,5 +1,6 @@
 //! Exit codes: the program's own where there is one, else what a shell would say.
 
+use crate::render::WIDTH;
 use perch_core::MachineError;
 use std::{borrow::Cow, os::unix::process::ExitStatusExt, process::ExitCode};
 
@@ -80,10 +81,22 @@ pub fn say(text: &str) {
 pub fn note(text: &str) {
     use std::io::Write;
     let style = anstyle::AnsiColor::Red.on_default().bold();
-    let lines = crate::render::wrapped(LABEL, &perch_core::text::printable_lines(text));
+    let text = perch_core::text::printable_lines(text);
+    let lines = perch_stat::text::wrapped_to(columns(), LABEL, &text);
     let lines = lines.strip_prefix(LABEL.trim_end()).unwrap_or(&lines);
     let label = LABEL.trim_end();
     let _ = write!(anstream::stderr(), "{style}{label}{style:#}{lines}");
+}
+
+/// Columns of the terminal that standard error is, up to those of all text.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    match columns {
+        // Not known, or too few for words.
+        0..20 => WIDTH,
+        columns => columns.min(WIDTH),
+    }
 }
 
 /// Before what perch says on standard error.

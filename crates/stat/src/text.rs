@@ -156,10 +156,15 @@ pub fn fit(text: &str, columns: usize) -> String {
 
 /// The text behind a label, in lines that fit, the following ones indented.
 pub fn wrapped(label: &str, text: &str) -> String {
+    wrapped_to(WIDTH, label, text)
+}
+
+/// The same in lines of at most so many columns, as far as words allow.
+pub fn wrapped_to(columns: usize, label: &str, text: &str) -> String {
     let mut out = String::new();
     let mut line = label.to_owned();
     for word in text.split_whitespace() {
-        if line.width() + word.width() + 1 > WIDTH && line.trim() != label.trim() {
+        if line.width() + word.width() + 1 > columns && line.trim() != label.trim() {
             out += line.trim_end();
             out.push('\n');
             line = " ".repeat(label.width());
@@ -202,6 +207,13 @@ mod tests {
         ] {
             assert_eq!(amount_text(event, value), text);
         }
+    }
+
+    #[test]
+    fn narrow_lines() {
+        let text = wrapped_to(12, "a: ", "one two three four");
+        assert_eq!(text, "a: one two\n   three\n   four\n");
+        assert_eq!(wrapped_to(4, "a: ", "three four"), "a: three\n   four\n");
     }
 
     #[test]

@@ -59,7 +59,7 @@ mod tests {
     use perch_stat::Space;
 
     fn told(error: MachineError) -> String {
-        let library = Library::load(&[]).unwrap();
+        let mut library = Library::load(&[]).unwrap();
         let profile = library.choose("zen4").unwrap();
         let events = ["cycels:u,cycles,task-clock,sched:sched_switch,page-fautls".to_owned()];
         let request = Request::parse(&events, profile, Space::All).unwrap();
