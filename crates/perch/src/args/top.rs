@@ -130,6 +130,7 @@ impl TopArgs {
         SimArgs {
             machine: self.sim.clone(),
             workload: self.workload.clone(),
+            scheduler: None,
             policy: Some(self.policy.clone()),
             time: self.time,
             fidelity: self.fidelity,
