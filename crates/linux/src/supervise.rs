@@ -59,6 +59,11 @@ impl LinuxMachine {
         })
     }
 
+    /// The first interval begins now, not when the machine was opened.
+    pub fn begin(&mut self) {
+        self.live.begin();
+    }
+
     /// From now on it does not end when no target is left, but at this moment, if one is given: for sessions about more
     /// than the threads of targets.
     pub fn stay(&mut self, until: Option<Instant>) {

@@ -202,6 +202,12 @@ impl LiveMachine {
         let _ = self.pus.observe();
     }
 
+    /// The first interval begins now.
+    pub(crate) fn begin(&mut self) {
+        self.forget_pus();
+        self.observed = Instant::now();
+    }
+
     /// When the present period ends.
     pub(crate) fn due(&self, period: Duration) -> Instant {
         self.period_end.unwrap_or_else(Instant::now) + period

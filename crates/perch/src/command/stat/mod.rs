@@ -110,8 +110,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         })?;
         let regions = Regions::make();
         if launches {
-            // What is counted begins with the program.
-            say(machine.observe()?.remarks.iter());
+            machine.begin();
         }
         let mut followed = Followed::begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
