@@ -372,7 +372,8 @@ mod tests {
         let mut meter = Meter::new(energy).unwrap();
         // A grandchild that its parent does not wait for computes; the counter wraps around meanwhile.
         let script = "(i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo 500000 > \"$0\") & \
-                      while ! grep -q ^5 \"$0\"; do sleep 0.02; done; sleep 0.1; exit 3";
+                      while ! grep -q ^5 \"$0\"; do sleep 0.02; done; \
+                      while grep -qs '^State:.[RSD]' /proc/$!/status; do sleep 0.02; done; exit 3";
         let counter = zone.join("energy_uj");
         let program = words(&["sh", "-c", script, counter.to_str().unwrap()]);
         let run = meter.run(&Side::plain(), Kind::Program, &program, Output::Dropped);
