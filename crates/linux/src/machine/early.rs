@@ -153,7 +153,11 @@ impl LiveMachine {
         if self.early.due().is_none_or(|due| now < due) {
             return;
         }
-        self.tracker.consider_told();
+        match self.early.records {
+            // The threads that the program has begun with are told of by nothing yet.
+            Records::Pending => self.tracker.discover(),
+            _ => self.tracker.consider_told(),
+        }
         let young = self.tracker.young();
         self.early.looked(now);
         let rates = young.iter().map(|thread| (thread.pid, thread.rate));
