@@ -114,5 +114,11 @@ fn run(perch: &Path, case: Case, watched: bool) -> Result<Done> {
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("{}: cannot be started", victim.display()))?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{}: no result", case.name))
+    serde_json::from_slice(&output.stdout).with_context(|| {
+        let hint = match case.as_nobody {
+            true => " (can an ordinary user reach this folder?)",
+            false => "",
+        };
+        format!("{}: no result of {}{hint}", case.name, victim.display())
+    })
 }
