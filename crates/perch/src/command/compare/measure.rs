@@ -350,11 +350,28 @@ mod tests {
         words.iter().map(Into::into).collect()
     }
 
-    /// Not two tests: a run reaps all children of this process.
+    /// In a process of its own, and not two tests: a run reaps all children of its process, and other tests have some too
+    /// (insta asks cargo for the workspace).
     #[test]
     fn runs_and_shell_commands() {
-        a_run_is_measured_with_all_of_its_descendants();
-        a_shell_command_that_fails_is_told_with_what_it_said();
+        const ALONE: &str = "PERCH_TEST_MEASURES_ALONE";
+        if std::env::var_os(ALONE).is_some() {
+            a_run_is_measured_with_all_of_its_descendants();
+            a_shell_command_that_fails_is_told_with_what_it_said();
+            return;
+        }
+        let name = "command::compare::measure::tests::runs_and_shell_commands";
+        let own = std::env::current_exe().unwrap();
+        let output = std::process::Command::new(own)
+            .args(["--exact", name])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{text}"
+        );
     }
 
     fn a_run_is_measured_with_all_of_its_descendants() {
