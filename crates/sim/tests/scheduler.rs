@@ -80,7 +80,7 @@ fn threads_are_spread_over_caches_from_the_beginning_and_later() {
     }
 }
 
-/// `detach_tasks` takes ever heavier threads the more often it failed: who is one too many takes turns everywhere.
+/// `detach_tasks` takes ever heavier threads the more often it failed: a thread that is one too many moves from PU to PU.
 #[test]
 fn a_thread_too_many_goes_round() {
     let mut system = at_interval(cores(4), endless(5), 1);

@@ -380,13 +380,7 @@ fn other_spellings(meant: &str, space: Space) -> impl Iterator<Item = String> {
 fn spellings(spelled: &str, space: Space) -> Vec<String> {
     let mut spellings = vec![in_space(spelled, space)];
     // As formulas write the kernel's names; tracepoints and libpfm4's names have a colon and their own `_`.
-    let plain = spelled
-        .rsplit_once(':')
-        .map_or(spelled, |(name, letters)| match letters {
-            "u" | "k" | "uk" | "ku" => name,
-            _ => spelled,
-        });
-    if spelled.contains('_') && !plain.contains(':') {
+    if spelled.contains('_') && !without_modifier(spelled).contains(':') {
         spellings.push(in_space(&spelled.replace('_', "-"), space));
     }
     if spelled
@@ -408,10 +402,16 @@ pub(crate) fn in_space(spelled: &str, space: Space) -> String {
     match spelled.rsplit_once('/') {
         Some((_, "")) => format!("{spelled}{letter}"),
         Some(_) => spelled.to_owned(),
-        None => match spelled.rsplit_once(':') {
-            Some((_, "u" | "k" | "uk" | "ku")) => spelled.to_owned(),
-            _ => format!("{spelled}:{letter}"),
-        },
+        None if without_modifier(spelled) != spelled => spelled.to_owned(),
+        None => format!("{spelled}:{letter}"),
+    }
+}
+
+/// The name without a modifier for user or kernel mode (`:u`, `:k`, or both).
+pub fn without_modifier(spelled: &str) -> &str {
+    match spelled.rsplit_once(':') {
+        Some((name, "u" | "k" | "uk" | "ku")) => name,
+        _ => spelled,
     }
 }
 

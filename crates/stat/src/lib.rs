@@ -28,6 +28,7 @@ pub use derived::{ACCOUNTED, Derived, DerivedError};
 pub use entity::{By, Entity};
 pub use events::{
     Request, RequestError, Requested, RequestedSet, SOFTWARE, Space, canonical, suggestion,
+    without_modifier,
 };
 pub use power::{PartPower, Power};
 pub use readings::Readings;

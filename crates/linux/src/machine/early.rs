@@ -154,7 +154,7 @@ impl LiveMachine {
             return;
         }
         match self.early.records {
-            // The threads that the program has begun with are told of by nothing yet.
+            // No record reports the threads with which the program began.
             Records::Pending => self.tracker.discover(),
             _ => self.tracker.consider_told(),
         }

@@ -63,10 +63,7 @@ pub fn attach(args: &AttachArgs) -> Result<ExitCode> {
         }
     }
     placing.run(&args.place)?;
-    Ok(match placing.unwritten() {
-        true => ExitCode::from(exit::FAILED),
-        false => ExitCode::SUCCESS,
-    })
+    Ok(exit::of_program(0, placing.unwritten()))
 }
 
 /// Attaches to processes that come into a control group.

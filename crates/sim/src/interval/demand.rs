@@ -84,7 +84,7 @@ pub(super) const IDLE: Packed = Packed::MAX;
 
 impl Class {
     /// Packs it. Up to 2^16 mixes, 2^14 programs, 2^18 processes, 2^6 nodes and 2^10 recorded threads are
-    /// distinguished.
+    /// distinguished, and the homes of 8 regions.
     pub fn pack(self) -> Packed {
         let fields = [
             (self.mix, 16),

@@ -121,14 +121,13 @@ struct Curve {
 
 impl Curve {
     /// Of the sets that streams with `skips` use.
-    fn new(shape: Shape, visitors: &[Visitor], skips: f64) -> Option<Self> {
+    fn new(shape: Shape, visitors: &[Visitor], skips: f64, blocks: &[Block]) -> Option<Self> {
         let sets = shape.sets / skips.min(shape.sets);
-        let blocks = blocks(shape, visitors, skips);
         let in_set = |visitor: &Visitor| visitor.stretch(shape.sets, skips).lines / sets;
         let all: f64 = visitors.iter().map(in_set).sum();
         let moments = |time: f64| {
             let (mut mean, mut variance) = (0.0, 0.0);
-            for block in &blocks {
+            for block in blocks {
                 let chance = |at: &usize| {
                     let visitor = &visitors[*at];
                     visitor.reuse.distinct(visitor.rate * time) / visitor.lines
@@ -354,17 +353,19 @@ pub(super) fn misses(shape: Shape, visitors: &[Visitor]) -> Vec<Vec<f64>> {
     let exact = shape.ways as usize <= FEW_WAYS;
     // What streams see that use the same sets.
     let mut seen: Vec<(f64, Vec<Block>, Option<Curve>)> = Vec::new();
+    let mut fit = true;
     for visitor in visitors {
         if seen.iter().all(|(skips, ..)| *skips != visitor.skips) {
             let blocks = blocks(shape, visitors, visitor.skips);
-            let curve = match exact || all_fit(shape, &blocks) {
+            let these_fit = all_fit(shape, &blocks);
+            fit &= these_fit;
+            let curve = match exact || these_fit {
                 true => None,
-                false => Curve::new(shape, visitors, visitor.skips),
+                false => Curve::new(shape, visitors, visitor.skips, &blocks),
             };
             seen.push((visitor.skips, blocks, curve));
         }
     }
-    let fit = seen.iter().all(|(_, blocks, _)| all_fit(shape, blocks));
     let of_visitor = |(own, visitor): (usize, &Visitor)| {
         let points = visitor.reuse.points();
         if visitor.rate <= 0.0 {

@@ -169,10 +169,7 @@ fn needs_rows(rows: bool, flag: &str) -> Result<()> {
 
 /// Without a program, all that can fail is to write.
 fn finished(printer: &Printer) -> ExitCode {
-    match printer.unwritten {
-        true => ExitCode::from(exit::FAILED),
-        false => ExitCode::SUCCESS,
-    }
+    exit::of_program(0, printer.unwritten)
 }
 
 /// Counting is over, the program is not: waits for its end, passing signals on.

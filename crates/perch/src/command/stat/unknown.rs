@@ -2,7 +2,7 @@
 
 use perch_core::{MachineError, diagnostic::did_you_mean};
 use perch_linux::perf::encode::Encoder;
-use perch_stat::Request;
+use perch_stat::{Request, without_modifier};
 
 /// The error; if it is about names that the user wrote and nobody knows, that is said instead, with the names that may have
 /// been meant.
@@ -43,11 +43,7 @@ pub fn explain(
 
 /// The name that the user wrote, without its modifier; `None` for codes, tracepoints, and names of the profile.
 fn plain(spellings: &[String]) -> Option<String> {
-    let first = spellings.first()?;
-    let name = match first.rsplit_once(':') {
-        Some((name, "u" | "k" | "uk" | "ku")) => name,
-        _ => first,
-    };
+    let name = without_modifier(spellings.first()?);
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     name.chars().all(is_name).then(|| name.to_owned())
 }

@@ -16,7 +16,7 @@ const GROUPS: usize = 5;
 const IDLE: f64 = 0.0005;
 /// Ended threads with less than this share of all CPU time that lived for less than this part of the session share a row,
 const BRIEF: (f64, f64) = (0.01, 0.1);
-/// if there are so many of a name.
+/// if at least this many have the same name.
 const FOLDED: usize = 3;
 /// A thread has phases if it spent at least this share of its known CPU time FP-heavy, and as much not.
 const PHASE: f64 = 0.1;

@@ -286,8 +286,8 @@ impl Scheduler {
         let mut got = false;
         loop {
             let pus = &self.levels[level].domain(pu).groups[group];
-            // The more often it failed, the more weight it takes at a time, so that threads that are one too many take
-            // turns on all PUs.
+            // The more often it failed, the more weight it takes at a time. So the PUs share the load of a thread that is one
+            // too many.
             let fits = |index: &Index| {
                 let thread = &threads[*index];
                 thread.mask.contains(pu as u32)

@@ -1,6 +1,6 @@
 //! Scheduling domains: the sets of PUs between which load is balanced, from those of a core up to the whole machine
-//! (kernel 6.1, `kernel/sched/topology.c`: `sd_init`, `build_sched_domains`). Domains of cores with several kinds have no
-//! capacities here.
+//! (kernel 6.1, `kernel/sched/topology.c`: `sd_init`, `build_sched_domains`). All PUs count alike: the model has
+//! no capacities.
 
 use crate::model::{Holds, MachineModel};
 use rustc_hash::FxHashMap;
