@@ -12,6 +12,8 @@ use std::{
     fs::{self, File},
     io::{self, Read, Write},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 const CPUFREQ: &str = "sys/devices/system/cpu/cpufreq";
@@ -21,6 +23,9 @@ const NEW_IRQS: &str = "proc/irq/default_smp_affinity";
 
 /// A file of sysfs has at most one page, and a mask of 8,192 CPUs (the kernel's largest NR_CPUS) 2,304 bytes.
 const LONGEST: u64 = 64 << 10;
+
+/// So long the kernel may take to change a clock's limit.
+const LATEST_CLOCK: Duration = Duration::from_secs(1);
 
 /// More entries of a folder are not looked at.
 const MOST: usize = 16_384;
@@ -142,13 +147,18 @@ pub(super) fn change(root: &Path, change: &SettingChange) -> Outcome {
         SettingValue::Pus(pus) => format!("{}\n", pus.to_mask()),
         other => format!("{other}\n"),
     };
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(&path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
-    let Err(error) = written else {
-        return Outcome::Applied;
+    let write = |text: String| {
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).truncate(true).open(&path);
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+    };
+    let Err(error) = write(text) else {
+        if takes_effect(root, change) {
+            return Outcome::Applied;
+        }
+        // The kernel has noted it all the same: nothing may come of that when perch no longer knows.
+        let _ = write(format!("{}\n", change.expect));
+        return Outcome::Failed;
     };
     let holds_pus = matches!(change.set, SettingValue::Pus(_));
     match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -159,6 +169,26 @@ pub(super) fn change(root: &Path, change: &SettingChange) -> Outcome {
         // EBUSY: its PUs are offline, or the governor `performance` sets the preference itself.
         _ => Outcome::Failed,
     }
+}
+
+/// Whether the value that was written is one that can be read. The kernel changes a clock's limit in a work queue
+/// (`cpufreq_notifier_max` in `drivers/cpufreq/cpufreq.c`), which may take its time on a busy machine.
+fn takes_effect(root: &Path, change: &SettingChange) -> bool {
+    let Setting::MaxFrequency(_) = change.setting else {
+        return true;
+    };
+    let mut pause = Duration::from_millis(1);
+    let deadline = Instant::now() + LATEST_CLOCK;
+    // What cannot be read now is no old value.
+    while value(root, &change.setting).as_ref() == Ok(&change.expect) && change.set != change.expect
+    {
+        if Instant::now() > deadline {
+            return false;
+        }
+        thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(50));
+    }
+    true
 }
 
 /// All settings that there are, in order. What cannot be read, or makes no sense, is left out.
