@@ -8,6 +8,9 @@ TEST_PACKAGES   = $(shell cat testbed/apt-packages.txt)
 ACCURACY_PACKAGES = $(shell cat crates/accuracy/apt-packages.txt)
 BENCH_PACKAGES := linux-perf libpapi-dev likwid procps util-linux
 TRACE_PACKAGES := qemu-user
+# Guests with Arm processors, and perch for them.
+ARM_PACKAGES   := qemu-system-arm gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
+ARM_TARGET     := aarch64-unknown-linux-gnu
 DEB_PACKAGES := dpkg-dev binutils
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
@@ -72,6 +75,8 @@ test: test-packages examples
 # All tests in virtual machines: also those that `make test` leaves out because they take minutes each.
 guests: export PERCH_BIN ?= $(TARGET)/debug/perch
 guests: test-packages
+	$(call need,$(ARM_PACKAGES))
+	@! command -v rustup >/dev/null || rustup target add $(ARM_TARGET)
 	$(CARGO) build -p perch
 	$(CARGO) test --workspace --test guests -- --include-ignored
 

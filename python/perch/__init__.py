@@ -8,7 +8,8 @@
     print(perch.values("solve"))
 
 Each thread counts itself. Run the program under ``perch stat`` to see its regions there. The package needs the shared
-library libperch.so.0; the variable PERCH_LIBRARY names another file. docs/regions.md describes events and reports.
+library libperch.so.0, which a wheel has in it; the variable PERCH_LIBRARY names another file. docs/regions.md describes
+events and reports.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ import ctypes
 import json as _json
 import os
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from glob import glob
 
 __all__ = [
     "Error", "count_names", "finish", "init", "init_if_asked", "is_on", "next_set", "read", "region", "report", "reset",
@@ -60,7 +62,9 @@ class _Count(Structure):
 
 
 def _load():
-    name = os.environ.get("PERCH_LIBRARY") or "libperch.so.0"
+    # A wheel brings the library with it.
+    bundled = sorted(glob(os.path.join(os.path.dirname(__file__), "_native", "*.so")))
+    name = os.environ.get("PERCH_LIBRARY") or (bundled or ["libperch.so.0"])[0]
     try:
         library = ctypes.CDLL(name)
     except OSError as error:

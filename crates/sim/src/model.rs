@@ -163,6 +163,9 @@ pub struct CoreKind {
     pub cycle: Ps,
     /// The clocks at which its cores can run, in kHz, the highest last; none if there is only that one.
     pub clocks: Vec<u64>,
+    /// What it does per MHz, in relation to other kinds, as device trees tell the kernel (`capacity-dmips-mhz`); `None`
+    /// where the kernel is told nothing.
+    pub dmips_per_mhz: Option<u32>,
     /// Hardware contexts (PUs).
     pub contexts: u32,
     /// How they share the pipeline.

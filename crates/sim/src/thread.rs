@@ -373,6 +373,12 @@ impl Thread {
         self.begun = part;
     }
 
+    /// Time on a PU up to now.
+    pub(crate) fn cpu_time_at(&self, now: Ps) -> Ps {
+        let since = |place: Place| now.saturating_sub(place.accounted);
+        self.cpu_time + self.place.map_or(0, since)
+    }
+
     /// Its virtual time at a moment: what it ran since its time was last accounted for counts too.
     pub fn virtual_time_at(&self, now: Ps) -> VirtualTime {
         let ran = self

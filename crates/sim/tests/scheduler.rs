@@ -241,3 +241,95 @@ fn the_longest_sleep_does_not_end_at_once() {
     assert_eq!(system.threads()[0].counters.instructions(), 10);
     assert!(system.default_mask().is_subset(&PuSet::single(0)));
 }
+
+/// Four big and four little cores.
+fn big_little() -> MachineModel {
+    find_machine("big-little").unwrap()
+}
+
+/// The same where the kernel does not know that they differ.
+fn without_capacities() -> MachineModel {
+    let mut machine = big_little();
+    machine
+        .kinds
+        .iter_mut()
+        .for_each(|kind| kind.dmips_per_mhz = None);
+    machine
+}
+
+/// A thread that needs more than a little core has goes to a big one that is idle (`migrate_misfit`), whichever it began on.
+#[test]
+fn demanding_threads_go_to_big_cores() {
+    for fair in [Fair::Cfs, Fair::Eevdf] {
+        for seed in 0..8 {
+            let machine = MachineModel {
+                scheduler: fair,
+                ..big_little()
+            };
+            let mut system = at_interval(machine, endless(4), seed);
+            let second = (1e12 / system.machine().scale) as u64;
+            system.run(second / 2).unwrap();
+            let pus = pus_of(&system);
+            assert!(
+                pus.iter().all(|pu| pu.is_some_and(|pu| pu < 4)),
+                "{fair:?}, seed {seed}: {pus:?}"
+            );
+            let moves = |system: &System| -> u64 {
+                let threads = system.threads().iter();
+                threads.map(|thread| thread.migrations).sum()
+            };
+            // And stays: no little core takes it back.
+            let before = moves(&system);
+            system.run(2 * second).unwrap();
+            assert_eq!(moves(&system), before, "{fair:?}, seed {seed}");
+        }
+    }
+}
+
+/// With six, two have to do with little cores; when a thread on a big one ends, one of them takes its place.
+#[test]
+fn a_big_core_that_becomes_idle_takes_a_demanding_thread() {
+    let second = 1_000_000_000_000 / big_little().scale as u64;
+    let steps = |thread: usize| match thread {
+        0 => compute(0, second / 1_000),
+        _ => compute(0, u64::MAX),
+    };
+    let threads = (0..6).map(|thread| vec![steps(thread)]).collect();
+    let mut system = at_interval(big_little(), workload(alu(), threads), 3);
+    let on_little = |system: &System| {
+        let pus = pus_of(system).into_iter().flatten();
+        pus.filter(|pu| *pu >= 4).count()
+    };
+    system.run(1).unwrap();
+    system.set_mask(0, (0..4).collect());
+    while system.threads()[0].state != State::Ended {
+        system.run(system.now() + second / 100).unwrap();
+    }
+    system.run(system.now() + second / 10).unwrap();
+    assert_eq!(on_little(&system), 1, "{:?}", pus_of(&system));
+}
+
+/// A thread that mostly sleeps fits on any core, and stays where it is; without capacities nobody moves.
+#[test]
+fn threads_that_fit_stay_on_little_cores() {
+    let second = 1_000_000_000_000 / big_little().scale as u64;
+    let mostly_asleep = vec![compute(0, second / 2_000_000), Step::Sleep(20 * MS)];
+    let endless = vec![compute(0, u64::MAX)];
+    let moved = |machine: MachineModel, steps: &[Step]| {
+        let mut steps = steps.to_vec();
+        let repeated: Vec<Step> = steps.iter().cycle().take(400).cloned().collect();
+        if steps.len() > 1 {
+            steps = repeated;
+        }
+        let mut system = at_interval(machine, workload(alu(), vec![steps]), 1);
+        system.run(1).unwrap();
+        system.set_mask(0, PuSet::single(5));
+        system.run(second / 2).unwrap();
+        system.set_mask(0, (0..8).collect());
+        system.run(second).unwrap();
+        system.threads()[0].last_pu != 5
+    };
+    assert!(moved(big_little(), &endless));
+    assert!(!moved(big_little(), &mostly_asleep));
+    assert!(!moved(without_capacities(), &endless));
+}

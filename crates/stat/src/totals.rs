@@ -172,6 +172,17 @@ impl Totals {
         self.whole.is_some()
     }
 
+    /// Nanoseconds on PUs of all entities, and of what is in no row. Counters of a whole program see less of it: they are
+    /// on from its `exec` on, and not for what the kernel does to end a thread.
+    pub fn cpu_time(&self) -> u64 {
+        let rows = self.entities.values().map(|total| total.amounts.cpu_time);
+        let rows = rows.fold(0u64, u64::saturating_add);
+        match &self.whole {
+            Some(whole) => whole.cpu_time.max(rows.saturating_add(self.unmeasured)),
+            None => rows,
+        }
+    }
+
     /// The sum over all entities. The counts of a program that was started are those of all its threads, however
     /// short-lived.
     pub fn all(&self) -> Amounts {
@@ -194,6 +205,30 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_of_a_whole_program_may_miss_some_of_its_time() {
+        let totals = |whole: u64| Totals {
+            whole: Some(Amounts {
+                cpu_time: whole,
+                covered: whole,
+                ..Amounts::default()
+            }),
+            unmeasured: 30,
+            ..Totals::new(By::Thread)
+        };
+        assert_eq!(totals(20).cpu_time(), 30);
+        assert_eq!(totals(50).cpu_time(), 50);
+        assert_eq!(totals(20).all().cpu_time, 20);
+        assert_eq!(
+            Totals {
+                whole: None,
+                ..totals(20)
+            }
+            .cpu_time(),
+            0
+        );
+    }
 
     #[test]
     fn two_pus_for_a_second_are_observed_for_a_second() {

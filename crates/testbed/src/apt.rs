@@ -17,6 +17,11 @@ pub(crate) struct Apt {
     options: Vec<String>,
 }
 
+/// An option of apt that is a path.
+fn option(name: &str, path: &Path) -> String {
+    format!("{name}={}", path.display())
+}
+
 impl Apt {
     /// The host's own package sources.
     pub(crate) fn of_host() -> Self {
@@ -30,20 +35,40 @@ impl Apt {
     /// # Errors
     /// When they cannot be fetched.
     pub(crate) fn backports(dir: &Path) -> Result<Self> {
+        fs::create_dir_all(dir)?;
+        let sources = dir.join("sources.list");
+        fs::write(&sources, BACKPORTS)?;
+        let options = vec![
+            option("Dir::Etc::sourcelist", &sources),
+            option("Dir::Etc::sourceparts", Path::new("/dev/null")),
+        ];
+        Self::with_lists(dir, options)
+    }
+
+    /// The host's own package sources for another architecture, by Debian's name; with lists of their own as above.
+    ///
+    /// # Errors
+    /// When they cannot be fetched.
+    pub(crate) fn foreign(dir: &Path, architecture: &str) -> Result<Self> {
+        fs::create_dir_all(dir)?;
+        // The host has none of these packages.
+        let status = dir.join("status");
+        fs::write(&status, "")?;
+        let options = vec![
+            format!("APT::Architecture={architecture}"),
+            format!("APT::Architectures={architecture}"),
+            option("Dir::State::status", &status),
+        ];
+        Self::with_lists(dir, options)
+    }
+
+    fn with_lists(dir: &Path, mut options: Vec<String>) -> Result<Self> {
         let lists = dir.join("lists");
         fs::create_dir_all(lists.join("partial"))?;
         fs::create_dir_all(dir.join("cache/archives/partial"))?;
-        let sources = dir.join("sources.list");
-        fs::write(&sources, BACKPORTS)?;
-        let option = |name: &str, path: &Path| format!("{name}={}", path.display());
-        let apt = Self {
-            options: vec![
-                option("Dir::Etc::sourcelist", &sources),
-                option("Dir::Etc::sourceparts", Path::new("/dev/null")),
-                option("Dir::State::Lists", &lists),
-                option("Dir::Cache", &dir.join("cache")),
-            ],
-        };
+        options.push(option("Dir::State::Lists", &lists));
+        options.push(option("Dir::Cache", &dir.join("cache")));
+        let apt = Self { options };
         let is_list = |name: &str| name.ends_with("_Packages") || name.contains("_Packages.");
         let fetched = fs::read_dir(&lists)?
             .filter_map(Result::ok)

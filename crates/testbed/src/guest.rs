@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::architecture::Architecture;
 use crate::clocks;
 use crate::host::cache_dir;
 use crate::initramfs::Initramfs;
@@ -31,6 +32,7 @@ const PORT_MODULES: [&str; 2] = ["virtio_pci", "virtio_console"];
 #[derive(Clone, Debug)]
 pub struct Guest {
     topology: Topology,
+    architecture: Architecture,
     mebibytes: usize,
     limit: Duration,
     content: Vec<Content>,
@@ -87,6 +89,7 @@ impl Guest {
     pub fn new(topology: Topology) -> Self {
         Self {
             topology,
+            architecture: Architecture::default(),
             mebibytes: 1024,
             limit: Duration::from_secs(120),
             content: Vec::new(),
@@ -97,6 +100,13 @@ impl Guest {
             clocks: false,
             kernel: Which::default(),
         }
+    }
+
+    /// Emulates processors of this kind. Programs must be built for it (see [`programs_for_aarch64`](crate::programs_for_aarch64)).
+    #[must_use]
+    pub fn architecture(mut self, architecture: Architecture) -> Self {
+        self.architecture = architecture;
+        self
     }
 
     /// Puts a host file, with the shared libraries it needs, at a path in the guest.
@@ -204,7 +214,13 @@ impl Guest {
     /// limit; the end of its console is in the message. A script that fails is no error (see
     /// [`Output::ok`]).
     pub fn run(&self, script: &str) -> Result<Output> {
-        let kernel = Kernel::fetch_which(self.kernel)?;
+        let stand_in = |content: &Content| matches!(content, Content::StandIn(_));
+        if self.architecture != Architecture::X86_64
+            && (self.clocks || self.content.iter().any(stand_in))
+        {
+            bail!("only x86-64 guests have clocks and stand-ins for hardware");
+        }
+        let kernel = Kernel::fetch_which(self.kernel, self.architecture)?;
         let dir = tempfile::Builder::new()
             .prefix("guest-")
             .tempdir_in(cache_dir()?)?;
@@ -223,6 +239,7 @@ impl Guest {
         loop {
             tries += 1;
             let machine = Machine {
+                architecture: self.architecture,
                 topology: self.topology,
                 mebibytes: self.mebibytes,
                 devices: &self.devices,
@@ -266,7 +283,7 @@ impl Guest {
         script: &str,
         scratch: &Path,
     ) -> Result<()> {
-        let mut archive = Initramfs::new(BufWriter::new(File::create(path)?))?;
+        let mut archive = Initramfs::new(BufWriter::new(File::create(path)?), self.architecture)?;
         let mut loaded = String::new();
         for file in module::closure(kernel, &self.modules)? {
             let name = format!("{}.ko", module::module_name(&file.to_string_lossy()));

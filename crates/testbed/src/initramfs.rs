@@ -10,7 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use cpio::newc;
 
-use crate::host::{shared_libraries, tool, tool_text};
+use crate::architecture::Architecture;
+use crate::host::{tool, tool_text};
 
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
@@ -25,15 +26,17 @@ pub(crate) struct Initramfs<W: Write> {
     out: W,
     next_inode: u32,
     present: BTreeSet<String>,
+    architecture: Architecture,
 }
 
 impl<W: Write> Initramfs<W> {
     /// Begins an archive with busybox, the mount points and the first process.
-    pub(crate) fn new(out: W) -> Result<Self> {
+    pub(crate) fn new(out: W, architecture: Architecture) -> Result<Self> {
         let mut archive = Self {
             out,
             next_inode: 1,
             present: BTreeSet::new(),
+            architecture,
         };
         for dir in [
             "proc",
@@ -50,14 +53,10 @@ impl<W: Write> Initramfs<W> {
         ] {
             archive.directory(dir)?;
         }
-        let busybox = Path::new("/usr/bin/busybox");
-        let busybox = if busybox.is_file() {
-            busybox
-        } else {
-            Path::new("/bin/busybox")
-        };
-        let applets = tool_text(Command::new(busybox).arg("--list"), "busybox-static")?;
-        archive.host_file(busybox, "bin/busybox")?;
+        // The host's tells the applets of others too, which it may not be able to run.
+        let host = Architecture::X86_64.busybox()?;
+        let applets = tool_text(Command::new(host).arg("--list"), "busybox-static")?;
+        archive.host_file(&architecture.busybox()?, "bin/busybox")?;
         for applet in applets.lines().filter(|name| *name != "busybox") {
             archive.link(&format!("bin/{applet}"), "busybox")?;
         }
@@ -82,8 +81,8 @@ impl<W: Write> Initramfs<W> {
     /// Puts a host file, with the shared libraries that it needs, at a guest path.
     pub(crate) fn host_file(&mut self, host: &Path, guest: &str) -> Result<()> {
         self.copy(host, guest)?;
-        for library in shared_libraries(host)? {
-            self.copy(&library, &library.to_string_lossy())?;
+        for (library, place) in self.architecture.libraries(host)? {
+            self.copy(&library, &place.to_string_lossy())?;
         }
         Ok(())
     }
@@ -91,9 +90,10 @@ impl<W: Write> Initramfs<W> {
     /// As [`Self::host_file`], without symbols and debugging information: they are most of a program's size.
     pub(crate) fn program(&mut self, host: &Path, guest: &str, scratch: &Path) -> Result<()> {
         let stripped = scratch.join("stripped");
+        let (strip, package) = self.architecture.strip();
         tool(
-            Command::new("strip").arg("-o").arg(&stripped).arg(host),
-            "binutils",
+            Command::new(strip).arg("-o").arg(&stripped).arg(host),
+            package,
         )?;
         self.host_file(&stripped, guest)
     }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_archive_reads_back_with_parents_before_children_and_no_name_twice() {
-        let mut archive = Initramfs::new(Vec::new()).unwrap();
+        let mut archive = Initramfs::new(Vec::new(), Architecture::default()).unwrap();
         archive.text("/a/b/c", "hello", 0o640).unwrap();
         archive.text("a/b/c", "ignored", 0o644).unwrap();
         archive.text("a/b/d", "", 0o644).unwrap();

@@ -8,10 +8,8 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, bail};
 
 use crate::apt::Apt;
+use crate::architecture::Architecture;
 use crate::host::{cache_dir, lock, tool};
-
-/// The package that depends on the current cloud kernel.
-const META: &str = "linux-image-cloud-amd64";
 
 /// Which kernel a guest runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,9 +36,12 @@ impl Kernel {
     ///
     /// # Errors
     /// When apt knows no such package and none is in the cache, or the download fails.
-    pub fn fetch() -> Result<Self> {
-        static KERNEL: OnceLock<Kernel> = OnceLock::new();
-        Self::fetch_once(&KERNEL, &cache_dir()?, |_| Ok(Apt::of_host()))
+    pub fn fetch(architecture: Architecture) -> Result<Self> {
+        static KERNELS: [OnceLock<Kernel>; 2] = [const { OnceLock::new() }; 2];
+        let once = &KERNELS[architecture as usize];
+        Self::fetch_once(once, architecture, &architecture.cache()?, |cache| {
+            architecture.packages(&cache.join("apt"))
+        })
     }
 
     /// The same from Debian's backports.
@@ -51,18 +52,24 @@ impl Kernel {
         static KERNEL: OnceLock<Kernel> = OnceLock::new();
         let cache = cache_dir()?.join("newer");
         fs::create_dir_all(&cache)?;
-        Self::fetch_once(&KERNEL, &cache, |cache| Apt::backports(&cache.join("apt")))
+        Self::fetch_once(&KERNEL, Architecture::X86_64, &cache, |cache| {
+            Apt::backports(&cache.join("apt"))
+        })
     }
 
-    pub(crate) fn fetch_which(which: Which) -> Result<Self> {
-        match which {
-            Which::Stable => Self::fetch(),
-            Which::Newer => Self::fetch_newer(),
+    pub(crate) fn fetch_which(which: Which, architecture: Architecture) -> Result<Self> {
+        match (which, architecture) {
+            (Which::Stable, _) => Self::fetch(architecture),
+            (Which::Newer, Architecture::X86_64) => Self::fetch_newer(),
+            (Which::Newer, Architecture::Aarch64) => {
+                bail!("only x86-64 guests have a newer kernel")
+            }
         }
     }
 
     fn fetch_once(
         once: &OnceLock<Self>,
+        architecture: Architecture,
         cache: &Path,
         sources: impl Fn(&Path) -> Result<Apt>,
     ) -> Result<Self> {
@@ -72,7 +79,7 @@ impl Kernel {
         let _lock = lock(cache, "kernel")?;
         let apt = sources(cache);
         let found = match &apt {
-            Ok(apt) => apt.behind(META, "linux-image-")?,
+            Ok(apt) => apt.behind(architecture.kernel_package(), "linux-image-")?,
             Err(_) => None,
         };
         let kernel = match (found, apt) {
@@ -86,7 +93,9 @@ impl Kernel {
                 kernel.unpack(&apt)?;
                 kernel
             }
-            (_, apt) => newest_cached(cache).map_err(|none| apt.err().unwrap_or(none))?,
+            (_, apt) => {
+                newest_cached(cache, architecture).map_err(|none| apt.err().unwrap_or(none))?
+            }
         };
         eprintln!(
             "testbed: guest kernel {} (package version {})",
@@ -187,6 +196,7 @@ impl Kernel {
         }
         let package = format!("linux-headers-{}", self.release);
         let mut wanted = vec![format!("{package}={}", self.version)];
+        // Stand-ins are built by the host's compiler.
         let apt = Apt::of_host();
         for name in apt.depends(&package)? {
             // The compiler's package only pulls in gcc, which the host has.
@@ -206,7 +216,7 @@ impl Kernel {
     }
 }
 
-fn newest_cached(cache: &Path) -> Result<Kernel> {
+fn newest_cached(cache: &Path, architecture: Architecture) -> Result<Kernel> {
     let newest = fs::read_dir(cache)?
         .filter_map(Result::ok)
         .filter_map(|entry| {
@@ -231,8 +241,9 @@ fn newest_cached(cache: &Path) -> Result<Kernel> {
     match newest {
         Some((_, kernel)) => Ok(kernel),
         None => bail!(
-            "apt knows no package {META}; run `apt-get update` (Debian 12's own sources have it), \
-             or set PERCH_TESTBED_DIR to a folder with a kernel fetched before"
+            "apt knows no package {}; run `apt-get update` (Debian 12's own sources have it), \
+             or set PERCH_TESTBED_DIR to a folder with a kernel fetched before",
+            architecture.kernel_package()
         ),
     }
 }

@@ -22,8 +22,10 @@
 //! the host itself needs are listed in `testbed/apt-packages.txt`.
 
 mod apt;
+mod architecture;
 mod clocks;
 pub mod count;
+mod cross;
 pub mod even;
 mod guest;
 mod host;
@@ -39,6 +41,8 @@ mod recording;
 mod topology;
 pub mod until;
 
+pub use architecture::Architecture;
+pub use cross::programs_for_aarch64;
 pub use guest::{Guest, Output};
 pub use host::{cache_dir, repository, vm_tests_skipped};
 pub use kernel::Kernel;

@@ -7,15 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::architecture::Architecture;
 use crate::topology::Topology;
-
-/// Nehalem is the newest model of which emulation gets the cache and thread numbering right without
-/// claiming features that software emulation lacks.
-const CPU_MODEL: &str = "Nehalem-v1";
-
-/// `nokaslr` and `mitigations=off` save seconds of boot; `panic=-1` with `-no-reboot` ends QEMU at a panic.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init no_timer_check tsc=reliable \
-    nokaslr mitigations=off";
 
 /// About nine times the share of a program that asked for nothing.
 const NICENESS: &str = "-10";
@@ -37,6 +30,7 @@ pub(crate) enum End {
 
 /// What to emulate.
 pub(crate) struct Machine<'a> {
+    pub architecture: Architecture,
     pub topology: Topology,
     /// Memory.
     pub mebibytes: usize,
@@ -78,25 +72,11 @@ impl Qemu {
         // A guest lives on the host's clock, so other work on the host should not take its time: root may ask for more
         // than its share; for other users `nice` prints a warning and continues. By `setpriv` QEMU does not outlive a
         // test that is killed.
+        let (emulator, package) = machine.architecture.emulator();
         let mut command = Command::new("nice");
         command
-            .args([
-                "-n",
-                NICENESS,
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                "qemu-system-x86_64",
-                "-M",
-                "q35",
-                "-cpu",
-            ])
-            .arg(match machine.processor {
-                Some(properties) => format!("{CPU_MODEL},{properties}"),
-                None => CPU_MODEL.to_owned(),
-            })
-            // Several emulation threads race with the kernel while it patches its own text at boot.
-            .args(["-accel", "tcg,thread=single"])
+            .args(["-n", NICENESS, "setpriv", "--pdeathsig", "KILL", emulator])
+            .args(machine.architecture.machine(machine.processor))
             .args(machine.topology.qemu_arguments(machine.mebibytes))
             .args([
                 "-nodefaults",
@@ -130,7 +110,8 @@ impl Qemu {
             .arg(initrd)
             .arg("-append")
             .arg(format!(
-                "{KERNEL_ARGUMENTS} {}",
+                "{} {}",
+                machine.architecture.kernel_arguments(),
                 machine.arguments.join(" ")
             ));
         command
@@ -138,11 +119,9 @@ impl Qemu {
             .stdout(Stdio::null())
             .stderr(File::create(dir.join("emulator"))?);
         if !std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-            .any(|dir| dir.join("qemu-system-x86_64").is_file())
+            .any(|dir| dir.join(emulator).is_file())
         {
-            bail!(
-                "`qemu-system-x86_64` is not installed; get it with `apt-get install qemu-system-x86`"
-            );
+            bail!("`{emulator}` is not installed; get it with `apt-get install {package}`");
         }
         let child = command
             .spawn()

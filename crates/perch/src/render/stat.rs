@@ -30,6 +30,9 @@ pub struct Heading {
     pub usage: Option<Usage>,
 }
 
+/// Time on PUs, in nanoseconds, of which nothing is said: about what the kernel needs to start a program and to end it.
+const SMALL: u64 = 10_000_000;
+
 /// Entities that totals show; of the others, their number and their share of the CPU time.
 const MOST_TOTALS: usize = 30;
 
@@ -191,22 +194,24 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     }
     out.push('\n');
     let entities = shown(by, totals);
-    let mut line = |leading: &str, amounts: &Amounts, readings: &Readings, interval: u64| {
-        let metrics = collector.metrics(amounts, readings, interval);
-        let texts = texts(wanted, amounts, &metrics);
-        let mut line = format!("{leading}{:>9.3}", amounts.cpu_time as f64 / 1e9);
-        if fits {
-            line += &cells(&columns, &texts);
-        }
-        out += line.trim_end();
-        out.push('\n');
-        if !fits {
-            out += &block(&columns, &texts);
-        }
-    };
+    let mut line =
+        |leading: &str, cpu_time: u64, amounts: &Amounts, readings: &Readings, interval: u64| {
+            let metrics = collector.metrics(amounts, readings, interval);
+            let texts = texts(wanted, amounts, &metrics);
+            let mut line = format!("{leading}{:>9.3}", cpu_time as f64 / 1e9);
+            if fits {
+                line += &cells(&columns, &texts);
+            }
+            out += line.trim_end();
+            out.push('\n');
+            if !fits {
+                out += &block(&columns, &texts);
+            }
+        };
     for total in entities.iter().take(MOST_TOTALS) {
         line(
             &leading(by, &total.entity, &total.name),
+            total.amounts.cpu_time,
             &total.amounts,
             &total.readings,
             total.interval,
@@ -220,6 +225,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
         let width = titles(by).chars().count();
         line(
             &fit(&format!("{} more", entities.len() - MOST_TOTALS), width),
+            rest.cpu_time,
             &rest,
             // Values of several rows may tell the same.
             &Readings::default(),
@@ -229,7 +235,13 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     if entities.len() != 1 || totals.is_whole() {
         let width = titles(by).chars().count();
         let all = fit("all", width);
-        line(&all, &totals.all(), totals.readings(), totals.interval);
+        line(
+            &all,
+            totals.cpu_time(),
+            &totals.all(),
+            totals.readings(),
+            totals.interval,
+        );
     }
     out += &notes(wanted, collector);
     out
@@ -307,8 +319,11 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         out += &wrapped("?  ", &doubts.join("; "));
     }
     if totals.unmeasured > 0 && !wanted.by.is_of_pus() {
-        let known = all.cpu_time as f64;
-        let share = 100.0 * totals.unmeasured as f64 / (known + totals.unmeasured as f64);
+        let known = match totals.is_whole() {
+            true => totals.cpu_time(),
+            false => all.cpu_time.saturating_add(totals.unmeasured),
+        };
+        let share = 100.0 * totals.unmeasured as f64 / known as f64;
         if share >= 0.05 {
             let unseen = match usize::try_from(totals.unseen).unwrap_or(usize::MAX) {
                 0 => String::new(),
@@ -329,6 +344,16 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
             );
             out += &wrapped("note: ", &text);
         }
+    }
+    // What the program needs to start is less.
+    let uncounted = totals.cpu_time().saturating_sub(all.covered);
+    if totals.is_whole() && uncounted > SMALL && uncounted > totals.cpu_time() / 50 {
+        let text = format!(
+            "the counts of `all` are those of {:.3} s: what the kernel does to start the program and to end threads is \
+             not counted",
+            all.covered as f64 / 1e9
+        );
+        out += &wrapped("note: ", &text);
     }
     if collector.broken_rounds() > 0 {
         let text = format!(
@@ -448,7 +473,8 @@ pub fn spreads(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> Vec<(String
         let values = known.map(|usage| part(usage).as_secs_f64()).collect();
         all.push((name.to_owned(), spread(values)));
     }
-    let cpu_times = sums.iter().map(|sum| sum.cpu_time as f64 / 1e9).collect();
+    let cpu_times = runs.iter().map(|(run, _)| run.cpu_time() as f64 / 1e9);
+    let cpu_times = cpu_times.collect();
     all.push(("CPU time (s)".to_owned(), spread(cpu_times)));
     for event in &wanted.events {
         let values = sums

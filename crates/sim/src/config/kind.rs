@@ -23,12 +23,16 @@ const MOST_BUSY: u32 = 512;
 /// Cycles of a latency or a delay at most.
 const MOST_CYCLES: u32 = 65_535;
 
+/// Relative capacities are 1024 at most by convention; more is no harm.
+const MOST_CAPACITY: u32 = 1_000_000;
+
 /// Instructions in flight of one context at most: their completions are all remembered.
 const LARGEST_WINDOW: u32 = 4096;
 
 const KEYS: &[&str] = &[
     "clock",
     "clocks",
+    "capacity-dmips-mhz",
     "contexts",
     "multithreading",
     "width",
@@ -102,6 +106,10 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         clocks: match table.get("clocks") {
             Some(item) => clocks(item, clock)?,
             None => Vec::new(),
+        },
+        dmips_per_mhz: match table.get("capacity-dmips-mhz") {
+            Some(item) => Some(item.whole(1..=MOST_CAPACITY)?),
+            None => None,
         },
         contexts,
         multithreading,

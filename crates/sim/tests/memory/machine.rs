@@ -31,6 +31,7 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
         name: "plain".into(),
         cycle: 500,
         clocks: Vec::new(),
+        dmips_per_mhz: None,
         contexts,
         multithreading: Multithreading::FineGrained,
         width: 1,

@@ -28,6 +28,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         name: "simple".into(),
         cycle: 1_000,
         clocks: Vec::new(),
+        dmips_per_mhz: None,
         contexts,
         multithreading,
         width,

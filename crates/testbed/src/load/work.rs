@@ -1,5 +1,5 @@
 //! The loops themselves. Each is a function of its own, so that a sampled address says whose it is, and
-//! on x86-64 written in assembly, so that no compiler setting changes the mix of instructions.
+//! written in assembly, so that no compiler setting changes the mix of instructions.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -86,24 +86,60 @@ fn integer(rounds: u64) {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+/// The same for 64-bit Arm.
+#[cfg(target_arch = "aarch64")]
 #[inline(never)]
 fn floating_point(rounds: u64) {
-    let (mut a, mut b) = (black_box(1.0_f64), black_box(1.1_f64));
-    for _ in 0..rounds {
-        a = a * 0.75 + 0.25;
-        b = b * 0.75 + 0.25;
+    // SAFETY: only registers named here are touched, no memory and no stack.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "fmul {a:d}, {a:d}, {scale:d}",
+            "fmul {b:d}, {b:d}, {scale:d}",
+            "fmul {c:d}, {c:d}, {scale:d}",
+            "fmul {d:d}, {d:d}, {scale:d}",
+            "fadd {a:d}, {a:d}, {step:d}",
+            "fadd {b:d}, {b:d}, {step:d}",
+            "fadd {c:d}, {c:d}, {step:d}",
+            "fadd {d:d}, {d:d}, {step:d}",
+            "subs {n}, {n}, #1",
+            "b.ne 2b",
+            a = inout(vreg) 1.0_f64 => _,
+            b = inout(vreg) 1.1_f64 => _,
+            c = inout(vreg) 1.2_f64 => _,
+            d = inout(vreg) 1.3_f64 => _,
+            scale = in(vreg) black_box(0.75_f64),
+            step = in(vreg) black_box(0.25_f64),
+            n = inout(reg) rounds => _,
+            options(nomem, nostack)
+        );
     }
-    black_box((a, b));
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
 #[inline(never)]
 fn integer(rounds: u64) {
-    let (mut a, mut b) = (black_box(1_u64), black_box(2_u64));
-    for _ in 0..rounds {
-        a = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b;
-        b = b.wrapping_add(a).rotate_left(13);
+    // SAFETY: only registers named here are touched, no memory and no stack.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "mul {a}, {a}, {odd}",
+            "add {b}, {b}, {a}",
+            "eor {c}, {c}, {b}",
+            "ror {c}, {c}, #51",
+            "sub {d}, {d}, {c}",
+            "lsr {d}, {d}, #3",
+            "eor {a}, {a}, {d}",
+            "add {a}, {a}, #7",
+            "subs {n}, {n}, #1",
+            "b.ne 2b",
+            a = inout(reg) black_box(1_u64) => _,
+            b = inout(reg) 2_u64 => _,
+            c = inout(reg) 3_u64 => _,
+            d = inout(reg) 4_u64 => _,
+            odd = in(reg) black_box(0x9e37_79b9_7f4a_7c15_u64),
+            n = inout(reg) rounds => _,
+            options(nomem, nostack)
+        );
     }
-    black_box((a, b));
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::story::Run;
 use perch_skip::skip;
 use perch_testbed::look::pu_list;
-use perch_testbed::{Guest, Kernel, Topology, vm_tests_skipped};
+use perch_testbed::{Architecture, Guest, Kernel, Topology, vm_tests_skipped};
 
 /// Prints what the kernel says about itself, as a run of the name `survey`.
 pub const SURVEY: &str = r#"
@@ -32,7 +32,10 @@ pub fn assert_is(topology: Topology, survey: &Run) {
         .iter()
         .filter_map(|line| Some((line["survey"].as_str()?, line["is"].as_str()?)))
         .collect();
-    assert_eq!(said["release"], Kernel::fetch().unwrap().release());
+    assert_eq!(
+        said["release"],
+        Kernel::fetch(Architecture::default()).unwrap().release()
+    );
     assert_eq!(pu_list(said["online"]).len(), topology.pus());
     assert_eq!(pu_list(said["nodes"]).len(), topology.nodes());
     for pu in 0..topology.pus() {

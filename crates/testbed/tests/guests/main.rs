@@ -1,6 +1,7 @@
 //! perch and the testbed itself in virtual machines. One program, so that two machines run at a time: each takes one
 //! of the host's CPUs.
 
+mod aarch64;
 mod boot;
 mod counters;
 mod energy;

@@ -30,10 +30,10 @@ events = ["cycles", "instructions"]
 }
 
 /// What the script printed, by name.
-struct Told(BTreeMap<String, Vec<String>>);
+pub struct Told(BTreeMap<String, Vec<String>>);
 
 impl Told {
-    fn of(stdout: &str) -> Self {
+    pub fn of(stdout: &str) -> Self {
         let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, line) in stdout.lines().filter_map(|line| line.split_once(' ')) {
             told.entry(name.into()).or_default().push(line.into());
@@ -41,7 +41,12 @@ impl Told {
         Self(told)
     }
 
-    fn json(&self, name: &str) -> Vec<Value> {
+    /// The first line of a name.
+    pub fn line(&self, name: &str) -> &str {
+        &self.0[name][0]
+    }
+
+    pub fn json(&self, name: &str) -> Vec<Value> {
         self.0[name]
             .iter()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line}")))
@@ -49,7 +54,7 @@ impl Told {
     }
 
     /// The rows of a run, and its totals.
-    fn series(&self, name: &str) -> (Vec<Value>, Value) {
+    pub fn series(&self, name: &str) -> (Vec<Value>, Value) {
         let mut lines = self.json(name);
         let totals = lines.pop().unwrap();
         assert!(totals["totals"].is_array(), "{totals}");
@@ -67,7 +72,7 @@ impl Told {
     }
 }
 
-fn count(of: &Value, event: &str) -> f64 {
+pub fn count(of: &Value, event: &str) -> f64 {
     of["counts"][event]["value"]
         .as_f64()
         .unwrap_or_else(|| panic!("{event} was not counted: {of}"))
@@ -79,7 +84,7 @@ fn ipc(of: &Value) -> f64 {
 }
 
 /// Asserts that a number is another one, up to a part of it.
-fn assert_near(found: f64, wanted: f64, part: f64, what: &str) {
+pub fn assert_near(found: f64, wanted: f64, part: f64, what: &str) {
     assert!(
         (found / wanted - 1.0).abs() <= part,
         "{what}: {found:.0} instead of {wanted:.0}"

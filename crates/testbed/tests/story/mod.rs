@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use perch_testbed::even::{last_roles, uneven};
@@ -35,11 +35,25 @@ pub struct Run {
 
 /// A guest with perch and the workload in it; half an hour for its script, since how fast it is depends on the host.
 pub fn guest(topology: Topology) -> Guest {
-    Guest::new(topology)
-        .program(perch_binary().unwrap())
-        .program(Path::new(env!("CARGO_BIN_EXE_guest-load")))
-        .program(Path::new(env!("CARGO_BIN_EXE_guest-look")))
-        .limit(Duration::from_secs(1800))
+    with_programs(
+        topology,
+        [
+            &perch_binary().unwrap(),
+            Path::new(env!("CARGO_BIN_EXE_guest-load")),
+            Path::new(env!("CARGO_BIN_EXE_guest-look")),
+        ],
+    )
+}
+
+/// The same with the programs of a folder.
+pub fn guest_of(topology: Topology, programs: &Path) -> Guest {
+    let programs = ["perch", "guest-load", "guest-look"].map(|name| programs.join(name));
+    with_programs(topology, programs.each_ref().map(PathBuf::as_path))
+}
+
+fn with_programs(topology: Topology, programs: [&Path; 3]) -> Guest {
+    let guest = Guest::new(topology).limit(Duration::from_secs(1800));
+    programs.into_iter().fold(guest, Guest::program)
 }
 
 /// Runs a script with the scenario functions in the guest and takes apart what it printed.

@@ -163,9 +163,11 @@ pub fn json_totals(
         let part = heading.usage.as_ref().map(part);
         part.map(|time| time.as_secs_f64())
     };
+    let mut of_all = json_amounts(wanted, &all, &of_all);
+    of_all.insert("cpu_s".into(), json!(totals.cpu_time() as f64 / 1e9));
     let mut object = json!({
         "totals": entities,
-        "all": json_amounts(wanted, &all, &of_all),
+        "all": of_all,
         "command": heading.title,
         "counting": heading.counting,
         "wall_s": heading.took.as_secs_f64(),

@@ -1,7 +1,11 @@
 //! Load balance between the groups of scheduling domains (`load_balance`, `find_busiest_group`, `calculate_imbalance`,
 //! `detach_tasks`).
 
-use super::{Index, Scheduler, domains::Level};
+use super::{
+    Index, Scheduler,
+    capacity::{Capacities, FULL},
+    domains::Level,
+};
 use crate::{thread::Thread, units::Ps};
 
 /// A PU that has threads balances this many times more rarely (`busy_factor`).
@@ -32,6 +36,12 @@ pub(super) struct Tally {
     pub threads: u64,
     /// Their weights.
     pub load: u64,
+    /// What its PUs have, together, at least and at most.
+    pub capacity: u64,
+    pub least: u64,
+    pub most: u64,
+    /// The greatest weight of a running thread that needs more than its PU has.
+    pub misfit: u64,
 }
 
 /// How full a group is (`group_type`).
@@ -39,21 +49,23 @@ pub(super) struct Tally {
 enum Fill {
     Spare,
     Busy,
+    Misfit,
     Overloaded,
 }
 
 impl Tally {
     fn fill(&self) -> Fill {
         match self.threads.cmp(&self.pus) {
-            std::cmp::Ordering::Less => Fill::Spare,
-            std::cmp::Ordering::Equal => Fill::Busy,
             std::cmp::Ordering::Greater => Fill::Overloaded,
+            _ if self.misfit > 0 => Fill::Misfit,
+            std::cmp::Ordering::Equal => Fill::Busy,
+            std::cmp::Ordering::Less => Fill::Spare,
         }
     }
 
-    /// Weights a PU.
-    fn mean(&self) -> u64 {
-        self.load / self.pus
+    /// Weights for the capacity of a PU of the fastest kind.
+    pub fn mean(&self) -> u64 {
+        self.load * FULL / self.capacity.max(1)
     }
 
     fn add(&mut self, other: &Self) {
@@ -61,6 +73,13 @@ impl Tally {
         self.idle += other.idle;
         self.threads += other.threads;
         self.load += other.load;
+        self.least = match self.capacity {
+            0 => other.least,
+            _ => self.least.min(other.least),
+        };
+        self.capacity += other.capacity;
+        self.most = self.most.max(other.most);
+        self.misfit = self.misfit.max(other.misfit);
     }
 }
 
@@ -70,6 +89,8 @@ enum Imbalance {
     Threads(u64),
     /// Threads of that weight together.
     Load(u64),
+    /// A thread that needs more than its PU has.
+    Misfit,
 }
 
 /// What a group should take from a busier one; `all` is their whole domain.
@@ -81,6 +102,9 @@ fn imbalance(
     idle: bool,
 ) -> Option<Imbalance> {
     let (filled, busiest) = (here.fill(), there.fill());
+    if busiest == Fill::Misfit {
+        return Some(Imbalance::Misfit);
+    }
     if filled > busiest {
         return None;
     }
@@ -99,8 +123,8 @@ fn imbalance(
         }
     }
     if by_load {
-        let above = (there.mean() - all.mean().min(there.mean())) * there.pus;
-        let below = (all.mean() - here.mean()) * here.pus;
+        let above = (there.mean() - all.mean().min(there.mean())) * there.capacity / FULL;
+        let below = (all.mean() - here.mean()) * here.capacity / FULL;
         return Some(Imbalance::Load(above.min(below)));
     }
     if busiest == Fill::Overloaded && !level.shares_cache {
@@ -119,7 +143,8 @@ fn imbalance(
 }
 
 impl Scheduler {
-    pub(super) fn tally(&self, group: &[u32], threads: &[Thread]) -> Tally {
+    /// What there is in a group; of threads that need more than their PU has, if `misfits`.
+    pub(super) fn tally(&self, group: &[u32], threads: &[Thread], misfits: bool) -> Tally {
         let mut tally = Tally::default();
         for pu in group {
             let queue = &self.queues[*pu as usize];
@@ -128,6 +153,13 @@ impl Scheduler {
                 idle: u64::from(queue.is_idle()),
                 threads: queue.len() as u64,
                 load: queue.load(threads),
+                capacity: self.capacity(*pu),
+                least: self.capacity(*pu),
+                most: self.capacity(*pu),
+                misfit: match misfits {
+                    true => self.misfit(*pu, threads),
+                    false => 0,
+                },
             });
         }
         tally
@@ -171,6 +203,11 @@ impl Scheduler {
                     self.tries[level][pu].failed = 0;
                     continue;
                 };
+                if imbalance == Imbalance::Misfit {
+                    self.take_misfit(level, pu, group, threads, now);
+                    self.tries[level][pu].failed = 0;
+                    continue;
+                }
                 if self.take_waiting(level, pu, group, imbalance, threads, now) {
                     self.tries[level][pu].failed = 0;
                     continue;
@@ -202,9 +239,12 @@ impl Scheduler {
     /// A PU has just become idle: it looks at near PUs first (`newidle_balance`).
     pub(super) fn balance_new_idle(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
         for level in 0..self.levels.len() {
-            let Some((group, _)) = self.busiest(level, pu, true, true, threads) else {
+            let Some((group, imbalance)) = self.busiest(level, pu, true, true, threads) else {
                 continue;
             };
+            if imbalance == Imbalance::Misfit {
+                return self.take_misfit(level, pu, group, threads, now);
+            }
             if self.take_waiting(level, pu, group, Imbalance::Threads(1), threads, now) {
                 return;
             }
@@ -234,25 +274,30 @@ impl Scheduler {
         let of = &self.levels[level];
         let (domain, own) = of.place[pu];
         let groups = &of.domains[domain].groups;
-        let (mut here, mut all) = (Tally::default(), Tally::default());
+        // It does not ask whether its own group's threads need more (`update_sg_lb_stats`).
+        let here = self.tally(&groups[own], threads, false);
+        let mut all = here;
         let mut busiest: Option<(usize, Tally)> = None;
-        for (number, group) in groups.iter().enumerate() {
-            let tally = self.tally(group, threads);
+        for (number, group) in groups
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| *number != own)
+        {
+            let tally = self.tally(group, threads, of.asymmetric);
             all.add(&tally);
-            if number == own {
-                here = tally;
-                continue;
-            }
             let fuller = |than: &Tally| match tally.fill().cmp(&than.fill()) {
                 std::cmp::Ordering::Equal => match tally.fill() {
                     Fill::Spare => (than.idle, tally.threads) > (tally.idle, than.threads),
-                    _ => tally.mean() > than.mean(),
+                    Fill::Misfit => tally.misfit > than.misfit,
+                    Fill::Busy | Fill::Overloaded => tally.mean() > than.mean(),
                 },
                 other => other.is_gt(),
             };
+            let running_too = !waiting_only || tally.fill() == Fill::Misfit;
             if tally.threads > 0
+                && self.may_help(pu as u32, &here, &tally, of)
                 && busiest.as_ref().is_none_or(|(_, than)| fuller(than))
-                && self.may_come(group, pu, waiting_only, threads)
+                && self.may_come(group, pu, !running_too, threads)
             {
                 busiest = Some((number, tally));
             }
@@ -260,6 +305,22 @@ impl Scheduler {
         let (group, there) = busiest?;
         let imbalance = imbalance(of, &here, &there, &all, idle)?;
         Some((group, imbalance))
+    }
+
+    /// Whether threads of a group are better off on a PU, as far as capacities go (`update_sd_pick_busiest`): one that needs
+    /// more than it has only on a greater PU with room, and one that has a PU for itself not on a smaller one.
+    fn may_help(&self, pu: u32, here: &Tally, there: &Tally, level: &Level) -> bool {
+        let Some(capacities) = self.capacities.as_ref().filter(|_| level.asymmetric) else {
+            return true;
+        };
+        match there.fill() {
+            Fill::Misfit => here.fill() == Fill::Spare && capacities.is_greater(pu, there.most),
+            Fill::Spare | Fill::Busy => {
+                let own = capacities.of(pu);
+                there.least * 1024 <= own * 1078
+            }
+            Fill::Overloaded => true,
+        }
     }
 
     /// Whether any thread of these PUs may run on that one.
@@ -294,13 +355,14 @@ impl Scheduler {
                     && match imbalance {
                         Imbalance::Threads(threads) => threads > 0,
                         Imbalance::Load(load) => u64::from(thread.weight()) >> failed <= load,
+                        Imbalance::Misfit => false,
                     }
             };
             let next = pus.iter().filter_map(|other| {
                 let queue = &self.queues[*other as usize];
                 let index = queue.waiting.iter().copied().find(fits)?;
                 let full = match imbalance {
-                    Imbalance::Threads(_) => queue.len() as u64,
+                    Imbalance::Threads(_) | Imbalance::Misfit => queue.len() as u64,
                     Imbalance::Load(_) => queue.load(threads),
                 };
                 Some((full, std::cmp::Reverse(*other), index))
@@ -329,8 +391,14 @@ impl Scheduler {
         now: Ps,
     ) {
         let pus = &self.levels[level].domain(pu).groups[group];
+        let capacities = self.capacities.as_ref();
+        let capacities = capacities.filter(|_| self.levels[level].asymmetric);
         let running = pus.iter().filter_map(|other| {
-            let index = self.queues[*other as usize].current?;
+            let queue = &self.queues[*other as usize];
+            let index = queue.current?;
+            // Who is alone does not go to a smaller PU (`find_busiest_queue`).
+            let greater = |all: &Capacities| all.is_greater(pu as u32, all.of(*other));
+            (queue.len() > 1 || capacities.is_none_or(greater)).then_some(())?;
             let on_core = self.siblings(*other);
             let on_core = on_core.filter(|pu| self.queues[*pu as usize].current.is_some());
             threads[index]
@@ -339,6 +407,35 @@ impl Scheduler {
                 .then(|| (on_core.count(), std::cmp::Reverse(*other), index))
         });
         if let Some((.., index)) = running.max() {
+            self.transfer(index, pu as u32, threads, now);
+        }
+    }
+
+    /// A PU takes a thread that needs more than its own has: a waiting one of the PU with the heaviest, or that one itself
+    /// (`migrate_misfit`, `need_active_balance`).
+    fn take_misfit(
+        &mut self,
+        level: usize,
+        pu: usize,
+        group: usize,
+        threads: &mut [Thread],
+        now: Ps,
+    ) {
+        let Some(capacities) = &self.capacities else {
+            return;
+        };
+        let pus = &self.levels[level].domain(pu).groups[group];
+        let heaviest = pus.iter().filter_map(|other| {
+            let queue = &self.queues[*other as usize];
+            let wants = |index: &Index| {
+                threads[*index].mask.contains(pu as u32) && !capacities.fits(*index, *other)
+            };
+            let mut members = queue.waiting.iter().copied().chain(queue.current);
+            let index = members.find(wants)?;
+            let weight = self.misfit(*other, threads);
+            (weight > 0).then_some((weight, std::cmp::Reverse(*other), index))
+        });
+        if let Some((.., index)) = heaviest.max() {
             self.transfer(index, pu as u32, threads, now);
         }
     }

@@ -1,7 +1,7 @@
 //! Scheduling domains: the sets of PUs between which load is balanced, from those of a core up to the whole machine
-//! (kernel 6.1, `kernel/sched/topology.c`: `sd_init`, `build_sched_domains`). All PUs count alike: the model has
-//! no capacities.
+//! (kernel 6.1, `kernel/sched/topology.c`: `sd_init`, `build_sched_domains`).
 
+use super::capacity::capacities;
 use crate::model::{Holds, MachineModel};
 use rustc_hash::FxHashMap;
 
@@ -13,6 +13,8 @@ pub(super) struct Level {
     pub place: Vec<(usize, usize)>,
     /// Threads are spread over groups also while no thread waits (`SD_PREFER_SIBLING` of the level below).
     pub spreads: bool,
+    /// Some of its domains have PUs of different capacities (`SD_ASYM_CPUCAPACITY`).
+    pub asymmetric: bool,
     /// Its PUs share a cache (`SD_SHARE_PKG_RESOURCES`).
     pub shares_cache: bool,
     /// Percent of a group's load that another's must exceed (`imbalance_pct`).
@@ -53,6 +55,7 @@ impl Level {
             domains,
             place,
             spreads: true,
+            asymmetric: false,
             shares_cache: true,
             percent: 117,
             numa: None,
@@ -112,6 +115,16 @@ pub(super) fn levels(machine: &MachineModel) -> Vec<Level> {
         level.shares_cache = false;
         level.numa = several.then_some(fair.max(1));
         levels.push(level);
+    }
+    let capacities = capacities(machine);
+    for level in &mut levels {
+        level.asymmetric = level.domains.iter().any(|domain| {
+            let mut all = domain.pus().map(|pu| capacities[pu as usize]);
+            let first = all.next();
+            all.any(|capacity| Some(capacity) != first)
+        });
+        // Threads are not spread over groups that differ.
+        level.spreads &= !level.asymmetric;
     }
     levels
 }

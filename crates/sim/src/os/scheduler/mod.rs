@@ -6,12 +6,14 @@
 //! in proportion to the weights of their nice values, and loads are sums of the weights of runnable threads.
 //!
 //! A machine may have the fair class of kernel 6.12 instead (EEVDF, [`eevdf`]), which orders the threads of a PU in another
-//! way; all else is the same.
+//! way; all else is the same. Where its cores have different capacities, threads that need more than theirs has go to
+//! greater ones ([`capacity`]).
 //!
-//! Not modelled: utilisation (a thread that is runnable counts as one that runs all the time), the capacity of slower
-//! cores, who wakes whom (a thread wakes near where it ran), and how long a thread's data stay in caches.
+//! Not modelled: utilisation elsewhere (for the balance, a thread that is runnable counts as one that runs all the time),
+//! energy-aware placement, who wakes whom (a thread wakes near where it ran), and how long a thread's data stay in caches.
 
 mod balance;
+mod capacity;
 mod domains;
 mod eevdf;
 mod place;
@@ -24,6 +26,7 @@ use crate::{
     units::Ps,
 };
 use balance::Tries;
+use capacity::Capacities;
 use domains::{Level, levels};
 use queue::Queue;
 
@@ -89,6 +92,8 @@ pub struct Scheduler {
     times: Times,
     queues: Vec<Queue>,
     levels: Vec<Level>,
+    /// Those of its PUs, if they differ.
+    capacities: Option<Capacities>,
     /// The level of cores, if any has several PUs.
     core_level: Option<usize>,
     /// The level of last caches, if any is shared.
@@ -116,6 +121,7 @@ impl Scheduler {
             cache_level: levels.iter().rposition(|level| level.shares_cache),
             tries: vec![vec![Tries::default(); pus]; levels.len()],
             levels,
+            capacities: Capacities::new(machine),
             random,
             next_tick: times.tick,
             ticks: 0,
@@ -143,6 +149,9 @@ impl Scheduler {
         let Some(pu) = self.idlest(index, threads) else {
             return;
         };
+        if let Some(capacities) = &mut self.capacities {
+            capacities.start(index, &threads[index], pu, now);
+        }
         // A thread gets no credit for the time before it was there: otherwise every new thread would come first.
         let queue = &mut self.queues[pu as usize];
         match self.times.fair {
@@ -156,7 +165,10 @@ impl Scheduler {
 
     /// A thread has something to do again.
     pub fn wake(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
-        let pu = self.near(&threads[index]);
+        if let Some(capacities) = &mut self.capacities {
+            capacities.advance(index, threads, now);
+        }
+        let pu = self.near(index, threads);
         if self.times.fair == Fair::Eevdf {
             let before = threads[index].last_pu as usize;
             let lag = self.queues[before].lag_of_sleeper(index, threads, now);
@@ -210,6 +222,9 @@ impl Scheduler {
 
     /// A runnable thread goes to another queue, and who waited there gets the PU that it had.
     fn transfer(&mut self, index: usize, to: u32, threads: &mut [Thread], now: Ps) {
+        if let Some(capacities) = &mut self.capacities {
+            capacities.advance(index, threads, now);
+        }
         let from = threads[index].last_pu as usize;
         let ran = self.queues[from].current == Some(index);
         threads[index].switches += u64::from(ran);
@@ -232,6 +247,9 @@ impl Scheduler {
 
     /// A thread has nothing to do, or has ended: its PU goes to the next.
     pub fn stop(&mut self, index: usize, threads: &mut [Thread], now: Ps) {
+        if let Some(capacities) = &mut self.capacities {
+            capacities.stop(index, threads, now);
+        }
         let pu = threads[index].last_pu as usize;
         if self.times.fair == Fair::Eevdf {
             threads[index].lag = self.queues[pu].lag(index, &self.times, threads, now);
@@ -247,7 +265,7 @@ impl Scheduler {
             return;
         }
         let before = thread.last_pu as usize;
-        let pu = self.near(thread);
+        let pu = self.near(index, threads);
         self.transfer(index, pu, threads, now);
         self.fill(before, threads, now);
     }
@@ -266,7 +284,7 @@ impl Scheduler {
     /// and none may go from a crowded group of PUs to an idle one.
     pub fn is_still(&self, threads: &[Thread]) -> bool {
         let waits = |queue: &Queue| !queue.waiting.is_empty();
-        !self.queues.iter().any(waits) && !self.spreads(threads)
+        !self.queues.iter().any(waits) && !self.spreads(threads) && !self.may_be_promoted(threads)
     }
 
     /// Ticks at which nothing happened are over.
@@ -287,6 +305,11 @@ impl Scheduler {
     /// The timer: slices end, and now and then load is balanced.
     pub fn tick(&mut self, threads: &mut [Thread], now: Ps) {
         self.count_ticks(now);
+        if let Some(capacities) = &mut self.capacities {
+            for index in self.queues.iter().flat_map(Queue::members) {
+                capacities.advance(index, threads, now);
+            }
+        }
         for queue in &mut self.queues {
             queue.tick(&self.times, threads, now);
         }

@@ -1,6 +1,6 @@
 //! Where threads begin and go on.
 
-use super::{Index, Scheduler};
+use super::{Index, Scheduler, capacity::FULL};
 use crate::thread::Thread;
 
 impl Scheduler {
@@ -18,9 +18,9 @@ impl Scheduler {
             let mut best = Vec::new();
             let mut least = (u64::MAX, u64::MAX);
             for group in groups.iter().filter(|group| group.iter().any(allowed)) {
-                let tally = self.tally(group, threads);
+                let tally = self.tally(group, threads, false);
                 let load = match tally.idle {
-                    0 => (u64::MAX, tally.load * 64 / tally.pus),
+                    0 => (u64::MAX, tally.load * 64 * FULL / tally.capacity.max(1)),
                     idle => (u64::MAX - idle, tally.load),
                 };
                 if load < least {
@@ -39,7 +39,8 @@ impl Scheduler {
 
     /// Where a thread that wakes goes on (`select_idle_sibling`): where it was, on an idle core near to it, on an idle
     /// PU of its core, on an idle PU near to it, else where it was.
-    pub(super) fn near(&self, thread: &Thread) -> u32 {
+    pub(super) fn near(&self, index: Index, threads: &[Thread]) -> u32 {
+        let thread = &threads[index];
         let allowed = |pu: &u32| thread.mask.contains(*pu);
         let idle = |pu: &u32| self.queues[*pu as usize].is_idle();
         let core_idle = |pu: &u32| self.siblings(*pu).all(|pu| idle(&pu));
@@ -47,6 +48,9 @@ impl Scheduler {
             true => thread.last_pu,
             false => thread.mask.first().unwrap_or(thread.last_pu),
         };
+        if let Some(capacities) = &self.capacities {
+            return self.near_with_capacity(capacities, index, before, threads);
+        }
         if idle(&before) {
             return before;
         }
