@@ -10,8 +10,9 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    fs::File,
-    io::{self, Cursor, Read},
+    fs::{self, File, Metadata, Permissions},
+    io::{self, Cursor, Read, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     thread::sleep,
     time::{Duration, Instant},
@@ -125,6 +126,40 @@ pub fn output(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Writes a whole file at once: whoever reads it, and whatever fails, sees the old content or the new. What is no regular
+/// file, is another user's, or is in a folder that cannot be written, is written as it is.
+///
+/// # Errors
+/// The system's, as those of [`output`].
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    // The file behind a link, not the link.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let old = fs::metadata(&path).ok();
+    let own = rustix::process::geteuid().as_raw();
+    let is_ours = |old: &Metadata| old.is_file() && old.uid() == own;
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o7777);
+    let new = tempfile::Builder::new()
+        .prefix(".perch-")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(folder);
+    match new {
+        Ok(mut new) if old.as_ref().is_none_or(is_ours) => {
+            new.write_all(content)?;
+            if old.is_some() {
+                new.as_file()
+                    .set_permissions(Permissions::from_mode(mode))?;
+            }
+            new.persist(&path)?;
+            Ok(())
+        }
+        _ => output(&path)?.write_all(content),
+    }
+}
+
 /// The file `NAME.toml` in the current folder, or `./NAME`, if there is one: what a user may mean who gives a name where
 /// names and files may be given.
 pub fn toml_of(name: &str) -> Option<String> {
@@ -138,7 +173,7 @@ pub fn toml_of(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, io::Write, thread};
+    use std::thread;
 
     fn fifo(folder: &Path) -> std::path::PathBuf {
         let path = folder.join("fifo");
@@ -173,6 +208,29 @@ mod tests {
         assert_eq!(read_to_string(&path).unwrap(), "");
         assert_eq!(read_to_string(Path::new("/dev/null")).unwrap(), "");
         assert!(output(Path::new("/dev/full")).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        replace(&path, b"old").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let mut reader = File::open(&path).unwrap();
+        replace(&link, b"new").unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let mut old = String::new();
+        reader.read_to_string(&mut old).unwrap();
+        assert_eq!(old, "old");
+        // Nothing else is left, and devices stay what they are.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert!(replace(Path::new("/dev/full"), b"text").is_err());
+        replace(Path::new("/dev/null"), b"text").unwrap();
+        assert!(replace(&folder.path().join("none/x"), b"text").is_err());
     }
 
     #[test]

@@ -412,6 +412,10 @@ impl Targets for LinuxMachine {
             .iter()
             .find(|(name, _)| name == SESSION_VARIABLE);
         let launched = Launched {
+            name: launch
+                .command
+                .first()
+                .map_or_else(String::new, |program| launch::thread_name(program)),
             since: crate::proc::start_of(pid).unwrap_or_default(),
             session: session.map(|(_, value)| value.to_string_lossy().into_owned()),
             adopts_alone,

@@ -469,6 +469,14 @@ impl Settings {
                 "--pin, --pin-file and --weight are rules of the policy fixed, but the policy is {policy}: drop one"
             );
         }
+        let of_file = file.policy.as_deref().filter(|policy| *policy != "fixed");
+        let ruled = |rules: &Option<Vec<String>>| rules.as_ref().is_some_and(|all| !all.is_empty());
+        if let Some(of_file) = of_file.filter(|_| ruled(&file.pin) || ruled(&file.weight)) {
+            anyhow::bail!(
+                "the configuration file: `pin` and `weight` are rules of the policy fixed, but its policy is {of_file}: drop \
+                 one"
+            );
+        }
         let from_file = |text: &String| parse_period(text).map_err(anyhow::Error::msg);
         let pus = match (&args.pus, &file.pus) {
             (Some(pus), _) => Some(pus.clone()),

@@ -117,6 +117,24 @@ fn masa_runs_with_the_file() {
     let result: Value = serde_json::from_str(&told(perch(folder.path(), &sim))).unwrap();
     let throughput = result["results"][0]["throughput"].as_f64().unwrap();
     assert!(throughput > 5.0, "{result}");
+    // This machine is another one, and perch says so.
+    let run = [
+        "run",
+        "--dry-run",
+        "-p",
+        "masa",
+        "--config",
+        "settings.toml",
+        "--",
+        "true",
+    ];
+    let output = perch(folder.path(), &run);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("is that of another machine (intel-xeon-ht (simulated);"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -52,6 +52,9 @@ pub enum Space {
 /// The events that are counted where there are no hardware counters and nothing was asked for.
 pub const SOFTWARE: &str = "page-faults,context-switches,cpu-migrations";
 
+/// Those of them that happen in user space too.
+pub const SOFTWARE_OF_USERS: &str = "page-faults";
+
 /// Other names of events: PMCTrack's mnemonics, and what users of other tools write. First the name that is meant.
 const OTHER_NAMES: [(&str, &[&str]); 6] = [
     (
@@ -290,6 +293,9 @@ fn one(text: &str, profile: &Profile, space: Space) -> Result<Requested, Request
 /// The least threshold: a record costs some microseconds.
 const LEAST_EVERY: u64 = 1;
 
+/// The kernel refuses those that do not fit a signed number (`perf_event_open` in kernel/events/core.c).
+const MOST_EVERY: u64 = 1 << 63;
+
 /// `500M`, `2.5G`, `100000`.
 fn threshold(text: &str, number: &str) -> Result<u64, RequestError> {
     let (digits, factor) = match number.char_indices().last() {
@@ -306,6 +312,9 @@ fn threshold(text: &str, number: &str) -> Result<u64, RequestError> {
         .map(|value| (value * factor) as u64)
         .filter(|value| *value >= LEAST_EVERY)
     {
+        Some(value) if value >= MOST_EVERY => Err(RequestError(format!(
+            "-e {text}: {number} events are more than the kernel counts to: at most 9e18"
+        ))),
         Some(value) => Ok(value),
         None => Err(RequestError(format!(
             "-e {text}: `{number}` is not a number of events: write one such as 100000, 500k or 2M"
@@ -513,6 +522,10 @@ mod tests {
         let every = |text: &str| request(&[text]).map(|found| found.sets[0].events[0].every);
         assert_eq!(every("instructions:every=500M"), Ok(Some(500_000_000)));
         assert_eq!(every("page-faults:every=1"), Ok(Some(1)));
+        for most in ["99999999999999999999", "1e300", "9300000000000000000"] {
+            let refused = every(&format!("cycles:every={most}")).unwrap_err();
+            assert!(refused.contains("at most 9e18"), "{refused}");
+        }
         assert_eq!(every("cycles:every=2.5k"), Ok(Some(2500)));
         for wrong in [
             "cycles:every=",

@@ -209,11 +209,7 @@ mod tests {
     #[test]
     fn counters_of_a_whole_program_may_miss_some_of_its_time() {
         let totals = |whole: u64| Totals {
-            whole: Some(Amounts {
-                cpu_time: whole,
-                covered: whole,
-                ..Amounts::default()
-            }),
+            whole: Some(Amounts::of_counts(&[], whole)),
             unmeasured: 30,
             ..Totals::new(By::Thread)
         };

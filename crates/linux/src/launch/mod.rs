@@ -16,10 +16,20 @@ use std::{
     ffi::{CString, OsStr, OsString},
     io,
     os::unix::ffi::{OsStrExt, OsStringExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     ptr,
     time::{Duration, Instant},
 };
+
+/// Bytes of a thread's name (`TASK_COMM_LEN`, without the 0 at its end).
+const NAME_BYTES: usize = 15;
+
+/// What the kernel calls a program's first thread: the end of its path, cut off.
+pub fn thread_name(program: &OsStr) -> String {
+    let file = Path::new(program).file_name().unwrap_or(program);
+    let bytes = file.as_bytes();
+    perch_core::text::name(&bytes[..bytes.len().min(NAME_BYTES)])
+}
 
 /// A child that waits to become the program. Dropped without [`Waiting::start`], it ends without having run anything.
 #[derive(Debug)]

@@ -317,6 +317,14 @@ fn named<T: Copy + Send + Sync + 'static>(
 /// no synonyms.
 pub fn hinted(error: clap::Error, given: &[OsString]) -> clap::Error {
     let mut error = environment::instead_of_flag(error, &Args::command(), given);
+    // `--rate -5`: clap would have the number taken for a program.
+    if let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg)
+        && wrong
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    {
+        error.remove(ContextKind::Suggested);
+    }
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
     };

@@ -73,6 +73,17 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
     }
 }
 
+/// Refuses to print where nothing can be printed.
+///
+/// # Errors
+/// Standard output was closed when perch started.
+pub fn check_output() -> Result<()> {
+    if perch_linux::stdout::was_closed() {
+        bail!("standard output is closed: nothing can be printed");
+    }
+    Ok(())
+}
+
 /// Prints to standard output without control sequences, except colours; a reader that has closed its end (`| head`) is
 /// no error.
 ///
@@ -80,9 +91,7 @@ pub fn dispatch(args: Args, own: Vec<Entry>) -> Result<ExitCode> {
 /// Any other trouble with standard output.
 pub fn print(text: &str) -> Result<()> {
     use std::io::Write;
-    if perch_linux::stdout::was_closed() {
-        bail!("standard output is closed: nothing can be printed");
-    }
+    check_output()?;
     let text = crate::render::shown(text);
     let mut out = anstream::stdout().lock();
     let written = out

@@ -123,6 +123,7 @@ pub fn prepare(args: &PlaceArgs, command: &[String], alone: bool) -> Result<Plac
         remarks.push(Remark::warning("generic-profile", text));
     }
     remarks.extend(uncalibrated::remark(&settings, &here.topology));
+    remarks.extend(uncalibrated::foreign(&settings, &machine.topology));
 
     let (acting, policy, locks) = if args.dry_run {
         let other = what_if.map(|loaded| Arc::new(loaded.topology));

@@ -4,7 +4,7 @@ use crate::{
     args::{PlaceArgs, ReplayArgs, TuningArgs},
     command::{calibrate::where_to_read, rules},
     config::Settings,
-    processor,
+    exit, processor,
     render::explain::Explain,
     timeline::TimelineFile,
 };
@@ -81,7 +81,10 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(timeline) = &mut timeline {
         observers.push(timeline);
     }
-    session.run(&mut observers)?;
+    let end = session.run(&mut observers)?;
+    if end.periods == 0 {
+        exit::say(&without_periods(&args.file));
+    }
     if let Some(recorder) = &mut recorder {
         recorder.finish()?;
     }
@@ -95,6 +98,14 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         _ => super::print(&crate::render::report::render(&report))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be said of a recording from which nothing follows.
+pub(super) fn without_periods(file: &Path) -> String {
+    format!(
+        "{}: it holds no period: perch ended before the first one, or the file was cut off",
+        file.display()
+    )
 }
 
 /// Why a file cannot be opened as a recording; of an instruction trace, what to do with it.

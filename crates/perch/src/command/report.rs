@@ -15,7 +15,7 @@ use perch_engine::{
 use perch_profile::Profile;
 use perch_top::check;
 use std::{
-    io::{self, BufReader, Seek, Write},
+    io::{self, BufReader, Seek},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -65,8 +65,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let text = page(course, &totals, damage)?;
     let cannot = || format!("--html: {}: cannot be written", html.display());
     // Not before there is something to write: a page that is there is not lost to a recording that cannot be read.
-    let mut output = perch_files::output(&html).with_context(cannot)?;
-    output.write_all(text.as_bytes()).with_context(cannot)?;
+    perch_files::replace(&html, text.as_bytes()).with_context(cannot)?;
     if let Some(disorder) = disorder {
         exit::say(&format!("{}: {disorder}", file.display()));
     }

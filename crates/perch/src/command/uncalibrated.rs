@@ -2,6 +2,8 @@
 
 use crate::config::{DEFAULT_POLICY, Settings};
 use perch_core::{Remark, ShareLevel, Topology};
+use perch_policy::{Calibration, registry};
+use std::path::Path;
 
 /// A remark where neither the user nor a calibration has chosen the policy, and placement may matter. The figures are those
 /// of docs/tournament.md.
@@ -10,10 +12,32 @@ pub fn remark(settings: &Settings, topology: &Topology) -> Option<Remark> {
     (unchosen && has_sharing(topology)).then(|| {
         let text = format!(
             "this machine is not calibrated: policy {DEFAULT_POLICY} does not know what sharing costs here, and on random \
-             workloads it loses to the kernel more often than it gains; run `perch calibrate` once, or check with `perch \
+             workloads it loses to the kernel about as often as it gains; run `perch calibrate` once, or check with `perch \
              compare`"
         );
         Remark::note("uncalibrated", text)
+    })
+}
+
+/// A remark where the calibration that a policy reads is of another kind of machine. Those of a cluster's nodes are alike:
+/// only the processor counts.
+pub fn foreign(settings: &Settings, topology: &Topology) -> Option<Remark> {
+    let (policy, file) =
+        registry::calibration_file(&settings.policy, &settings.policy_config).ok()?;
+    let measured = Calibration::read(Path::new(file?)).ok()?.machine;
+    let models = topology.packages.iter().map(|package| package.model.trim());
+    let model = models.into_iter().find(|model| !model.is_empty());
+    let is_other = match model {
+        Some(model) => !measured.ends_with(model),
+        None => measured.ends_with("(simulated)"),
+    };
+    is_other.then(|| {
+        let text = format!(
+            "the calibration of policy {policy} is that of another machine ({measured}; this one has {}): what sharing costs \
+             here may be something else; run `perch calibrate`",
+            model.unwrap_or("a processor without a name")
+        );
+        Remark::warning("calibration-of-another-machine", text)
     })
 }
 

@@ -2,15 +2,20 @@
 
 use super::group::{Group, Target};
 use crate::perf::{
-    encode::{Encoded, Encoder},
-    privilege::refusal,
+    encode::{Encoded, Encoder, Mode},
+    privilege::{paranoid, refusal},
 };
 use perch_core::{EventChoice, EventPlan, MachineError, Remark};
+use perf_event::events::Software;
+use perf_event_open_sys::bindings::PERF_TYPE_SOFTWARE;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     sync::Arc,
 };
+
+/// Events that happen in the kernel only: what is counted in user space of them is 0.
+const IN_KERNEL_ONLY: [Software; 2] = [Software::CONTEXT_SWITCHES, Software::CPU_MIGRATIONS];
 
 /// Groups that count at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +165,10 @@ fn first_that_counts(
                 continue;
             }
         };
+        if let Some(why) = uncountable(&encoded, user_only) {
+            reasons.push(named(spelling, &why));
+            continue;
+        }
         let alone = GroupPlan {
             events: vec![(event.alias.clone(), encoded.clone())],
             every: None,
@@ -176,6 +185,28 @@ fn first_that_counts(
         reasons.push("the profile gives no spelling of it".to_owned());
     }
     Ok(Err(reasons.join("; ")))
+}
+
+/// Why the kernel would count nothing, although it takes the event: it does not say so.
+fn uncountable(event: &Encoded, user_only: bool) -> Option<String> {
+    let in_kernel_only = event.code.kind == PERF_TYPE_SOFTWARE
+        && IN_KERNEL_ONLY.iter().any(|of| of.0 == event.code.config[0]);
+    let not_permitted = || {
+        let level = match paranoid() {
+            Some(level) => format!("kernel.perf_event_paranoid={level}"),
+            None => "kernel.perf_event_paranoid".to_owned(),
+        };
+        format!(
+            "it happens in the kernel, where you may not count ({level}): root or CAP_PERFMON may, and a level below 2 \
+             lets everybody"
+        )
+    };
+    match event.mode {
+        Mode::User if in_kernel_only => Some("it happens in the kernel only".to_owned()),
+        Mode::Kernel if user_only => Some(not_permitted()),
+        Mode::All if user_only && in_kernel_only => Some(not_permitted()),
+        Mode::All | Mode::User | Mode::Kernel => None,
+    }
 }
 
 fn words(error: &io::Error) -> String {
@@ -212,6 +243,23 @@ fn split(events: Vec<(Arc<str>, Encoded)>, user_only: bool) -> Vec<GroupPlan> {
 mod tests {
     use super::*;
     use crate::perf::encode::tests::machine;
+
+    #[test]
+    fn what_happens_in_the_kernel_is_not_counted_in_user_space() {
+        let encoder = Encoder::new();
+        let why = |spelling: &str, user_only: bool| {
+            uncountable(&encoder.encode(spelling, None).unwrap(), user_only)
+        };
+        for spelling in ["context-switches", "cpu-migrations", "page-faults:k"] {
+            assert_eq!(why(spelling, false), None);
+            let said = why(spelling, true).unwrap();
+            assert!(said.contains("CAP_PERFMON"), "{said}");
+        }
+        assert!(why("cs:u", false).is_some());
+        for spelling in ["page-faults", "page-faults:u", "task-clock"] {
+            assert_eq!(why(spelling, true), None);
+        }
+    }
 
     #[test]
     fn what_is_the_same_on_every_kind_of_core_is_counted_once() {

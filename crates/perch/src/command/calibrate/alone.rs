@@ -74,6 +74,8 @@ pub fn metrics(
             metrics: watcher.metrics,
             counting: end.counting,
         }),
+        // A signal to perch may reach them before perch itself knows of it. Its number is in these bits (wait(2)).
+        Cause::Ended(Some(status)) if status & 0x7f != 0 => Err(stopped(status & 0x7f)),
         Cause::Ended(status) => bail!("the kernels' process failed ({status:?})"),
         Cause::Commanded => bail!("the kernels' process was stopped"),
         Cause::Stopped(signal) => {

@@ -15,7 +15,12 @@ mod trace;
 mod unknown;
 pub mod wanted;
 
-use crate::{args::StatArgs, command::modules::Catalogue, exit, processor, render::stat::Heading};
+use crate::{
+    args::StatArgs,
+    command::{modules::Catalogue, replay::without_periods},
+    exit, processor,
+    render::stat::Heading,
+};
 use anyhow::{Context, Result, bail};
 use drive::{Clock, End, drive, say};
 use followed::Followed;
@@ -231,6 +236,9 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     let mut wanted = Wanted::of_recording(args, &profile)?;
     if let Some(counted) = counted::events(args, file)? {
         wanted.leave_out_uncounted(&counted, args);
+    }
+    if counted::is_empty(file)? {
+        exit::say(&without_periods(file));
     }
     let printer = Printer::new(args, &wanted, false)?;
     let mut machine = RecordedMachine::new(recording);

@@ -6,9 +6,13 @@ use anyhow::{Result, bail};
 use perch_core::{
     MetricInfo, MetricKind, MetricName, MetricScope, diagnostic::did_you_mean_one_of, metric::names,
 };
+use perch_linux::perf::Privilege;
 use perch_linux::perf::encode::{GENERIC_EVENTS, cache_events};
 use perch_profile::Profile;
-use perch_stat::{By, Derived, Options, Request, RequestedSet, SOFTWARE, Space, phases::Method};
+use perch_stat::{
+    ACCOUNTED, By, Derived, Options, Request, RequestedSet, SOFTWARE, SOFTWARE_OF_USERS, Space,
+    phases::Method,
+};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// One column of counts.
@@ -146,11 +150,15 @@ impl Wanted {
             (_, true) => Space::Kernel,
             _ => Space::All,
         };
+        // What happens in the kernel only cannot be counted without it; of threads, the kernel accounts it besides.
+        let in_kernel =
+            space != Space::User && Privilege::detect().is_ok_and(|privilege| privilege.kernel);
         let nothing_asked =
             args.events.is_empty() && args.metrics.is_empty() && args.virtuals.is_empty();
         let mut request = match (nothing_asked, pmu) {
             (true, true) => Request::of_profile(profile, space),
-            (true, false) => Request::parse(&[SOFTWARE.to_owned()], profile, space)?,
+            (true, false) if in_kernel => Request::parse(&[SOFTWARE.to_owned()], profile, space)?,
+            (true, false) => Request::parse(&[SOFTWARE_OF_USERS.to_owned()], profile, space)?,
             (false, _) => Request::parse(&args.events, profile, space)?,
         };
         let mut wanted = Self::empty(args);
@@ -162,6 +170,13 @@ impl Wanted {
         }
         // Instructions are sampled of threads only.
         if nothing_asked && !pmu && !wanted.by.is_of_pus() {
+            if !in_kernel {
+                let accounted = ACCOUNTED.iter().filter(|(name, _)| *name != "run_delay");
+                let formulas: Result<Vec<Derived>, _> = accounted
+                    .map(|(_, formula)| Derived::parse(formula))
+                    .collect();
+                wanted.derived.extend(formulas?);
+            }
             wanted.give_sampled();
             wanted.sample = true;
         }

@@ -4,6 +4,7 @@ mod remote;
 mod sim;
 mod streams;
 
+use super::{check_output, replay::without_periods};
 use crate::{
     args::{Counters, TopArgs},
     exit, processor,
@@ -47,6 +48,9 @@ pub fn top(args: &TopArgs) -> Result<ExitCode> {
             "perch top cannot draw on a terminal of which nothing is known (TERM={term}): set TERM, or use --json to print \
              snapshots"
         );
+    }
+    if args.json {
+        check_output()?;
     }
     let mut streams = Streams::default();
     let mut program = None;
@@ -191,8 +195,13 @@ fn print(args: &TopArgs, mut source: Box<dyn Source>, streams: &mut Streams) -> 
     loop {
         let frame = match source.next().map_err(told)? {
             Next::Frame(frame) => frame,
-            Next::End(Some(status)) => return Ok(ExitCode::from(exit::from_wait_status(status))),
-            Next::End(None) => return Ok(ExitCode::SUCCESS),
+            Next::End(status) => {
+                if let Some(file) = args.from.as_deref().filter(|_| printed == 0) {
+                    exit::say(&without_periods(file));
+                }
+                let status = status.map_or(0, exit::from_wait_status);
+                return Ok(ExitCode::from(status));
+            }
             Next::Stop(signal) => return Ok(stopped(signal)),
         };
         let is_new = topology
