@@ -45,6 +45,7 @@ fn machine() -> MachineModel {
         name: "plain".into(),
         cycle: 1000,
         clocks: Vec::new(),
+        dmips_per_mhz: None,
         contexts: CONTEXTS,
         multithreading: Multithreading::FineGrained,
         width: 1,
