@@ -64,7 +64,7 @@ impl Tally {
     }
 
     /// Weights for the capacity of a PU of the fastest kind.
-    pub fn mean(&self) -> u64 {
+    fn mean(&self) -> u64 {
         self.load * FULL / self.capacity.max(1)
     }
 
