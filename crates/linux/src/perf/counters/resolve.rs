@@ -166,8 +166,8 @@ fn first_that_counts(
             }
         };
         if let Some(why) = uncountable(&encoded, user_only) {
-            reasons.push(named(spelling, &why));
-            continue;
+            // Another spelling would be the same event.
+            return Ok(Err(why));
         }
         let alone = GroupPlan {
             events: vec![(event.alias.clone(), encoded.clone())],
@@ -197,8 +197,8 @@ fn uncountable(event: &Encoded, user_only: bool) -> Option<String> {
             None => "kernel.perf_event_paranoid".to_owned(),
         };
         format!(
-            "it happens in the kernel, where you may not count ({level}): root or CAP_PERFMON may, and a level below 2 \
-             lets everybody"
+            "it happens in the kernel, where you may not count ({level}): run perch as root or with CAP_PERFMON, or set a \
+             level of 1"
         )
     };
     match event.mode {
