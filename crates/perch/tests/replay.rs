@@ -284,3 +284,26 @@ fn a_recording_of_version_1_replays() {
     );
     assert_eq!(now, then);
 }
+
+#[test]
+fn a_recording_without_periods_says_so() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let log = folder.record("core2-quad", "fp-int-8", "observe");
+    let text = fs::read_to_string(folder.file(&log)).unwrap();
+    let header = text.lines().next().unwrap();
+    fs::write(folder.file("header.jsonl"), format!("{header}\n")).unwrap();
+    for command in [
+        &["replay"][..],
+        &["stat", "--from"],
+        &["top", "--json", "--from"],
+    ] {
+        for (file, without) in [("header.jsonl", true), (&*log, false)] {
+            let output = folder.perch(&[command, &[file]].concat());
+            let errors = String::from_utf8(output.stderr).unwrap();
+            let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(output.status.success(), "{command:?}: {errors}");
+            let said = errors.contains("it holds no period");
+            assert_eq!(said, without, "{command:?} {file}: {errors}");
+        }
+    }
+}

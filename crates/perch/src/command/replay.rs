@@ -11,7 +11,7 @@ use crate::{
 use anyhow::{Error, Result, anyhow};
 use perch_engine::{
     Acting, Options, RecordingError, Session, SessionSink,
-    recording::{Header, Recorder, Recording},
+    recording::{Header, Record, Recorder, Recording},
     replay::RecordedMachine,
     report::Collector,
 };
@@ -81,8 +81,8 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(timeline) = &mut timeline {
         observers.push(timeline);
     }
-    let end = session.run(&mut observers)?;
-    if end.periods == 0 {
+    session.run(&mut observers)?;
+    if args.file.is_file() && is_empty(&args.file) {
         exit::say(&without_periods(&args.file));
     }
     if let Some(recorder) = &mut recorder {
@@ -106,6 +106,21 @@ pub(super) fn without_periods(file: &Path) -> String {
         "{}: it holds no period: perch ended before the first one, or the file was cut off",
         file.display()
     )
+}
+
+/// Whether nothing can be told of a recording: it has no period. A pipe, which can be read only once, is taken to have
+/// some, and damage is told by whoever reads it in earnest.
+pub(super) fn is_empty(file: &Path) -> bool {
+    let Ok(mut recording) = Recording::open(file) else {
+        return false;
+    };
+    loop {
+        match recording.read() {
+            Ok(Some(Record::Period(_))) | Err(_) => return false,
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+        }
+    }
 }
 
 /// Why a file cannot be opened as a recording; of an instruction trace, what to do with it.

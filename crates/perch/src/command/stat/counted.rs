@@ -32,20 +32,3 @@ pub fn events(args: &StatArgs, file: &Path) -> Result<Option<BTreeSet<Arc<str>>>
     }
     Ok(Some(counted))
 }
-
-/// Whether nothing can be told of a recording: it has no period. A pipe, which can be read only once, is taken to have some.
-///
-/// # Errors
-/// A damaged recording.
-pub fn is_empty(file: &Path) -> Result<bool> {
-    if !std::fs::metadata(file).is_ok_and(|found| found.is_file()) {
-        return Ok(false);
-    }
-    let mut recording = Recording::open(file)?;
-    while let Some(record) = recording.read()? {
-        if matches!(record, Record::Period(_)) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}

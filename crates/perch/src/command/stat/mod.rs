@@ -17,7 +17,10 @@ pub mod wanted;
 
 use crate::{
     args::StatArgs,
-    command::{modules::Catalogue, replay::without_periods},
+    command::{
+        modules::Catalogue,
+        replay::{is_empty, without_periods},
+    },
     exit, processor,
     render::stat::Heading,
 };
@@ -237,7 +240,7 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     if let Some(counted) = counted::events(args, file)? {
         wanted.leave_out_uncounted(&counted, args);
     }
-    if counted::is_empty(file)? {
+    if file.is_file() && is_empty(file) {
         exit::say(&without_periods(file));
     }
     let printer = Printer::new(args, &wanted, false)?;
