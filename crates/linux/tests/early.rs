@@ -168,6 +168,8 @@ fn a_thread_that_switches_very_often_has_no_event() {
 #[test]
 fn a_thread_that_switches_very_often_is_spared_events_in_its_first_period_too() {
     let _alone = alone();
+    // On a busy machine the look at the threads may come late.
+    let mut late_looks = Vec::new();
     for _ in 0..5 {
         let before = perf_events();
         let Some(mut machine) = machine(&actor("ping-pong")) else {
@@ -190,10 +192,13 @@ fn a_thread_that_switches_very_often_is_spared_events_in_its_first_period_too() 
         if switches.max() > Some(2 * 40_000) {
             // One for each may sample it; those that tell of new threads are one for each thread and PU.
             let most = before + seen.threads.len();
-            assert!(late <= most, "{late} of {most} events");
-            return;
+            if late <= most {
+                return;
+            }
+            late_looks.push(format!("{late} of {most} events"));
         }
     }
+    assert!(late_looks.is_empty(), "{late_looks:?}");
     skip!(Perf, "the machine is too busy for 20,000 switches a second");
 }
 
