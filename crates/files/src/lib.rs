@@ -126,8 +126,8 @@ pub fn output(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes a whole file at once: whoever reads it, and whatever fails, sees the old content or the new. What is no regular
-/// file, is another user's, or is in a folder that cannot be written, is written as it is.
+/// Writes a whole file atomically: a reader sees the old content or the new one, also after an error. A device, a pipe,
+/// another user's file, and a file in a folder that cannot be written are written in place.
 ///
 /// # Errors
 /// The system's, as those of [`output`].

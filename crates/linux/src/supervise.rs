@@ -412,15 +412,12 @@ impl Targets for LinuxMachine {
             .iter()
             .find(|(name, _)| name == SESSION_VARIABLE);
         let launched = Launched {
-            name: launch
-                .command
-                .first()
-                .map_or_else(String::new, |program| launch::thread_name(program)),
             since: crate::proc::start_of(pid).unwrap_or_default(),
             session: session.map(|(_, value)| value.to_string_lossy().into_owned()),
             adopts_alone,
         };
-        self.live.follow_launched(pid, launched);
+        let name = launch::thread_name(launch);
+        self.live.follow_launched(pid, launched, &name);
         self.live.forget_pus();
         self.child = Some(waiting.start()?);
         Ok(pid)

@@ -147,15 +147,9 @@ impl Watch {
 
     /// The same, of the first period that shows as much: on a busy machine, one period may hold too few samples.
     fn until(&mut self, enough: fn(&[Sharing]) -> bool) -> Vec<Sharing> {
-        let mut metrics = Vec::new();
-        for _ in 0..32 {
-            metrics = self.periods.period_of_work(&self.ids, WORK);
-            let sharing = self.periods.module.sharing();
-            if enough(&sharing) {
-                return sharing;
-            }
-        }
-        panic!("the threads were not seen to share; the last period: {metrics:?}");
+        let mut periods = (0..32).map(|_| self.period());
+        let first = periods.find(|sharing| enough(sharing));
+        first.expect("the threads were not seen to share")
     }
 }
 

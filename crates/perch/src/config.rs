@@ -469,11 +469,12 @@ impl Settings {
                 "--pin, --pin-file and --weight are rules of the policy fixed, but the policy is {policy}: drop one"
             );
         }
-        let of_file = file.policy.as_deref().filter(|policy| *policy != "fixed");
-        let ruled = |rules: &Option<Vec<String>>| rules.as_ref().is_some_and(|all| !all.is_empty());
-        if let Some(of_file) = of_file.filter(|_| ruled(&file.pin) || ruled(&file.weight)) {
+        // A file may keep rules for when `-p fixed` is given.
+        let of_file = policy_given.is_none() && !pins_given && file.policy.is_some();
+        let has = |rules: &Option<Vec<String>>| rules.as_ref().is_some_and(|all| !all.is_empty());
+        if of_file && policy != "fixed" && (has(&file.pin) || has(&file.weight)) {
             anyhow::bail!(
-                "the configuration file: `pin` and `weight` are rules of the policy fixed, but its policy is {of_file}: drop \
+                "the configuration file: `pin` and `weight` are rules of the policy fixed, but its policy is {policy}: drop \
                  one"
             );
         }

@@ -9,7 +9,6 @@ pub mod processor;
 pub mod render;
 pub mod timeline;
 
-use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches};
 use perch_core::MachineError;
 use std::{ffi::OsString, process::ExitCode};
@@ -56,16 +55,11 @@ pub fn main_with(own: Vec<perch_linux::modules::Entry>) -> ExitCode {
     }
 }
 
-/// What clap has to say: a mistake in the command line, or help that was asked for.
+/// Prints what clap has to say: a mistake in the command line, or help that was asked for.
 fn told(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         error.exit();
     }
-    let printed = command::check_output().and_then(|()| match error.print() {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("standard output: cannot be written")
-        }
-        _ => Ok(()),
-    });
+    let printed = command::print(&error.render().ansi().to_string());
     printed.map_or_else(|error| exit::report(&error), |()| ExitCode::SUCCESS)
 }

@@ -117,7 +117,7 @@ fn masa_runs_with_the_file() {
     let result: Value = serde_json::from_str(&told(perch(folder.path(), &sim))).unwrap();
     let throughput = result["results"][0]["throughput"].as_f64().unwrap();
     assert!(throughput > 5.0, "{result}");
-    // This machine is another one, and perch says so.
+    // This machine is another one.
     let run = [
         "run",
         "--dry-run",
@@ -208,8 +208,7 @@ fn kernels_do_here_what_they_claim() {
         let value = value(kernel, metric);
         assert!(value.is_none_or(holds), "{kernel}: {metric} = {value:?}");
     };
-    // 24 of 26 instructions; on a busy machine a quick look has few samples, and sees less of the loop.
-    is("fp", "fp_share", &|share| share > 0.5);
+    is("fp", "fp_share", &|share| share > 0.7);
     is("integer", "fp_share", &|share| share < 0.05);
     is("integer", "load_share", &|share| share < 0.1);
     is("branch", "branch_share", &|share| share > 0.15);

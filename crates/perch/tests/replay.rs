@@ -286,7 +286,7 @@ fn a_recording_of_version_1_replays() {
 }
 
 #[test]
-fn a_recording_without_periods_says_so() {
+fn a_recording_without_periods_is_named() {
     let folder = Folder(tempfile::tempdir().unwrap());
     let log = folder.record("core2-quad", "fp-int-8", "observe");
     let text = fs::read_to_string(folder.file(&log)).unwrap();

@@ -53,7 +53,7 @@ pub enum Space {
 pub const SOFTWARE: &str = "page-faults,context-switches,cpu-migrations";
 
 /// Those of them that happen in user space too.
-pub const SOFTWARE_OF_USERS: &str = "page-faults";
+pub const SOFTWARE_IN_USER_SPACE: &str = "page-faults";
 
 /// Other names of events: PMCTrack's mnemonics, and what users of other tools write. First the name that is meant.
 const OTHER_NAMES: [(&str, &[&str]); 6] = [

@@ -27,8 +27,8 @@ pub use collector::{Collector, Event, Options, Row, RowMetrics};
 pub use derived::{ACCOUNTED, Derived, DerivedError};
 pub use entity::{By, Entity};
 pub use events::{
-    Request, RequestError, Requested, RequestedSet, SOFTWARE, SOFTWARE_OF_USERS, Space, canonical,
-    suggestion, without_modifier,
+    Request, RequestError, Requested, RequestedSet, SOFTWARE, SOFTWARE_IN_USER_SPACE, Space,
+    canonical, suggestion, without_modifier,
 };
 pub use power::{PartPower, Power};
 pub use readings::Readings;

@@ -172,8 +172,8 @@ impl Totals {
         self.whole.is_some()
     }
 
-    /// Nanoseconds on PUs of all entities, and of what is in no row. Counters of a whole program see less of it: they are
-    /// on from its `exec` on, and not for what the kernel does to end a thread.
+    /// Nanoseconds on PUs of all entities; of a program that was counted as a whole, also of threads that are in no row.
+    /// Its counters may have been on for less: they start at its `exec`, and stop before the kernel has ended a thread.
     pub fn cpu_time(&self) -> u64 {
         let rows = self.entities.values().map(|total| total.amounts.cpu_time);
         let rows = rows.fold(0u64, u64::saturating_add);

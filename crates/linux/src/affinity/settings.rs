@@ -24,7 +24,7 @@ const NEW_IRQS: &str = "proc/irq/default_smp_affinity";
 /// A file of sysfs has at most one page, and a mask of 8,192 CPUs (the kernel's largest NR_CPUS) 2,304 bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// So long the kernel may take to change a clock's limit.
+/// How long perch waits until the kernel has changed a clock's limit.
 const LATEST_CLOCK: Duration = Duration::from_secs(1);
 
 /// More entries of a folder are not looked at.
@@ -156,7 +156,7 @@ pub(super) fn change(root: &Path, change: &SettingChange) -> Outcome {
         if takes_effect(root, change) {
             return Outcome::Applied;
         }
-        // The kernel has noted it all the same: nothing may come of that when perch no longer knows.
+        // The kernel still has the request, and would carry it out after perch has forgotten it.
         let _ = write(format!("{}\n", change.expect));
         return Outcome::Failed;
     };
@@ -174,14 +174,13 @@ pub(super) fn change(root: &Path, change: &SettingChange) -> Outcome {
 /// Whether the value that was written is one that can be read. The kernel changes a clock's limit in a work queue
 /// (`cpufreq_notifier_max` in `drivers/cpufreq/cpufreq.c`), which may take its time on a busy machine.
 fn takes_effect(root: &Path, change: &SettingChange) -> bool {
-    let Setting::MaxFrequency(_) = change.setting else {
+    if !matches!(change.setting, Setting::MaxFrequency(_)) || change.set == change.expect {
         return true;
-    };
+    }
     let mut pause = Duration::from_millis(1);
     let deadline = Instant::now() + LATEST_CLOCK;
     // What cannot be read now is no old value.
-    while value(root, &change.setting).as_ref() == Ok(&change.expect) && change.set != change.expect
-    {
+    while value(root, &change.setting).as_ref() == Ok(&change.expect) {
         if Instant::now() > deadline {
             return false;
         }

@@ -25,8 +25,9 @@ use std::{
 const NAME_BYTES: usize = 15;
 
 /// What the kernel calls a program's first thread: the end of its path, cut off.
-pub fn thread_name(program: &OsStr) -> String {
-    let file = Path::new(program).file_name().unwrap_or(program);
+pub fn thread_name(launch: &Launch) -> String {
+    let program = launch.command.first().map(Path::new);
+    let file = program.and_then(Path::file_name).unwrap_or_default();
     let bytes = file.as_bytes();
     perch_core::text::name(&bytes[..bytes.len().min(NAME_BYTES)])
 }

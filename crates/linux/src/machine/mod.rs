@@ -103,12 +103,14 @@ impl std::fmt::Debug for LiveMachine {
 }
 
 impl LiveMachine {
-    /// Begins to follow a program that was forked and has not been executed yet; its target.
-    pub(crate) fn follow_launched(&mut self, pid: i32, launched: Launched) -> u32 {
+    /// Begins to follow a program that was forked and has not been executed yet; its target. `name` is what its first
+    /// thread is called from then on: one that ends before it is looked at again would keep perch's name.
+    pub(crate) fn follow_launched(&mut self, pid: i32, launched: Launched, name: &str) -> u32 {
         let target = self.places.add_launched();
         self.open_task_events(pid, target);
         let since = launched.since;
         self.tracker.follow_launched(pid, launched, target);
+        self.tracker.renamed(pid, name);
         let thread = ThreadId {
             tid: pid,
             start: since,

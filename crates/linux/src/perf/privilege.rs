@@ -51,12 +51,17 @@ impl Privilege {
         })
     }
 
-    /// The sysctl as it is written in remarks: `kernel.perf_event_paranoid=2`.
+    /// See [`paranoid_text`].
     pub fn paranoid_text(&self) -> String {
-        match self.paranoid {
-            Some(level) => format!("kernel.perf_event_paranoid={level}"),
-            None => "kernel.perf_event_paranoid is not readable".to_owned(),
-        }
+        paranoid_text(self.paranoid)
+    }
+}
+
+/// The sysctl as it is written in remarks: `kernel.perf_event_paranoid=2`.
+pub fn paranoid_text(level: Option<i32>) -> String {
+    match level {
+        Some(level) => format!("kernel.perf_event_paranoid={level}"),
+        None => "kernel.perf_event_paranoid is not readable".to_owned(),
     }
 }
 

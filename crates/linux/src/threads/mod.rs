@@ -102,8 +102,6 @@ struct Thread {
 /// What perch launched, as far as it decides who belongs to it.
 #[derive(Debug, Clone)]
 pub struct Launched {
-    /// What the program's first thread is called once it is executed; until then it has perch's name.
-    pub name: String,
     /// When the program started, in clock ticks after boot: nothing older belongs to it.
     pub since: u64,
     /// The mark in its environment ([`perch_core::machine::SESSION_VARIABLE`]).
@@ -208,15 +206,12 @@ impl Tracker {
 
     /// Follows a program that was just launched, and everything that it will start.
     pub fn follow_launched(&mut self, pid: i32, launched: Launched, target: u32) -> bool {
-        let name = launched.name.clone();
         self.launched = Some(launched);
         let added = self.add_process(pid, true, target);
         if let Some(first) = self.threads.get_mut(&pid) {
             // Perch created it, and began to listen only then.
             first.awaited = false;
         }
-        // One that ends before it is looked at again has its name from here.
-        self.renamed(pid, &name);
         added
     }
 

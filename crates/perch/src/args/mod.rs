@@ -317,7 +317,7 @@ fn named<T: Copy + Send + Sync + 'static>(
 /// no synonyms.
 pub fn hinted(error: clap::Error, given: &[OsString]) -> clap::Error {
     let mut error = environment::instead_of_flag(error, &Args::command(), given);
-    // `--rate -5`: clap would have the number taken for a program.
+    // For `--rate -5`, clap suggests `-- -5`, which would run a program of that name.
     if let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg)
         && wrong
             .strip_prefix('-')

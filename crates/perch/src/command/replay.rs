@@ -82,7 +82,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         observers.push(timeline);
     }
     session.run(&mut observers)?;
-    if args.file.is_file() && is_empty(&args.file) {
+    if is_empty(&args.file) {
         exit::say(&without_periods(&args.file));
     }
     if let Some(recorder) = &mut recorder {
@@ -100,18 +100,17 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to be said of a recording from which nothing follows.
+/// The message about a recording without periods.
 pub(super) fn without_periods(file: &Path) -> String {
     format!(
-        "{}: it holds no period: perch ended before the first one, or the file was cut off",
+        "{}: it holds no period: the recording ended before the first one",
         file.display()
     )
 }
 
-/// Whether nothing can be told of a recording: it has no period. A pipe, which can be read only once, is taken to have
-/// some, and damage is told by whoever reads it in earnest.
+/// Whether a recording has no period. A pipe, which can be read only once, and a damaged file count as having some.
 pub(super) fn is_empty(file: &Path) -> bool {
-    let Ok(mut recording) = Recording::open(file) else {
+    let Some(mut recording) = file.is_file().then(|| Recording::open(file).ok()).flatten() else {
         return false;
     };
     loop {

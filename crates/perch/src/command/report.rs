@@ -2,7 +2,7 @@
 
 use crate::{
     args::ReportArgs,
-    command::replay::not_a_recording,
+    command::replay::{not_a_recording, without_periods},
     exit,
     render::page::{course::Course, page, totals::Totals},
 };
@@ -50,11 +50,13 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     totals.ended.clone_from(&periods.end);
     let damage = periods.damage();
     if totals.periods == 0 {
-        let why = match damage.first() {
-            Some(why) => format!("it holds no period that can be read. {why}"),
-            None => "it holds no period: the recording ended before the first one".to_owned(),
-        };
-        bail!("{}: {why}", file.display());
+        match damage.first() {
+            Some(why) => bail!(
+                "{}: it holds no period that can be read. {why}",
+                file.display()
+            ),
+            None => bail!(without_periods(file)),
+        }
     }
     let mut course = Course::new(&totals);
     let mut periods = Periods::new(kept.open()?);

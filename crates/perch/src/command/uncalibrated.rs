@@ -1,4 +1,4 @@
-//! What a user should know before the default policy places threads without a calibration of the machine.
+//! What a user should know before threads are placed without a calibration of the machine, or with another one's.
 
 use crate::config::{DEFAULT_POLICY, Settings};
 use perch_core::{Remark, ShareLevel, Topology};
@@ -19,12 +19,14 @@ pub fn remark(settings: &Settings, topology: &Topology) -> Option<Remark> {
     })
 }
 
-/// A remark where the calibration that a policy reads is of another kind of machine. Those of a cluster's nodes are alike:
-/// only the processor counts.
+/// A remark if the calibration that a policy reads was measured on another processor. The nodes of a cluster may share a
+/// calibration, so hosts' names do not matter.
 pub fn foreign(settings: &Settings, topology: &Topology) -> Option<Remark> {
     let (policy, file) =
         registry::calibration_file(&settings.policy, &settings.policy_config).ok()?;
-    let measured = Calibration::read(Path::new(file?)).ok()?.machine;
+    // A pipe can be read only once.
+    let file = Some(Path::new(file?)).filter(|file| file.is_file())?;
+    let measured = Calibration::read(file).ok()?.machine;
     let models = topology.packages.iter().map(|package| package.model.trim());
     let model = models.into_iter().find(|model| !model.is_empty());
     let is_other = match model {

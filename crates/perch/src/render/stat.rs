@@ -30,7 +30,7 @@ pub struct Heading {
     pub usage: Option<Usage>,
 }
 
-/// Time on PUs, in nanoseconds, of which nothing is said: about what the kernel needs to start a program and to end it.
+/// Uncounted time on PUs, in nanoseconds, that needs no note: the kernel takes less to start a program and to end it.
 const SMALL: u64 = 10_000_000;
 
 /// Entities that totals show; of the others, their number and their share of the CPU time.
@@ -160,16 +160,22 @@ pub fn rows(wanted: &Wanted, rows: &[Row], first: bool) -> String {
             line += &format!("  {:>3}", set + if row.new_phase { "*" } else { "" });
         }
         let texts = texts(wanted, &row.amounts, &row.metrics);
-        if fits {
-            line += &cells(&columns, &texts);
-        }
-        out += line.trim_end();
-        out.push('\n');
-        if !fits {
-            out += &block(&columns, &texts);
-        }
+        out += &filled(line, fits, &columns, &texts);
     }
     out
+}
+
+/// A row that is begun, with its columns: in the same line, or below it where they do not fit.
+fn filled(mut line: String, fits: bool, columns: &[(String, usize)], texts: &[String]) -> String {
+    if fits {
+        line += &cells(columns, texts);
+    }
+    line.truncate(line.trim_end().len());
+    line.push('\n');
+    if !fits {
+        line += &block(columns, texts);
+    }
+    line
 }
 
 /// What a run came to.
@@ -198,15 +204,8 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
         |leading: &str, cpu_time: u64, amounts: &Amounts, readings: &Readings, interval: u64| {
             let metrics = collector.metrics(amounts, readings, interval);
             let texts = texts(wanted, amounts, &metrics);
-            let mut line = format!("{leading}{:>9.3}", cpu_time as f64 / 1e9);
-            if fits {
-                line += &cells(&columns, &texts);
-            }
-            out += line.trim_end();
-            out.push('\n');
-            if !fits {
-                out += &block(&columns, &texts);
-            }
+            let line = format!("{leading}{:>9.3}", cpu_time as f64 / 1e9);
+            out += &filled(line, fits, &columns, &texts);
         };
     for total in entities.iter().take(MOST_TOTALS) {
         line(
@@ -345,7 +344,6 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
             out += &wrapped("note: ", &text);
         }
     }
-    // What the program needs to start is less.
     let uncounted = totals.cpu_time().saturating_sub(all.covered);
     if totals.is_whole() && uncounted > SMALL && uncounted > totals.cpu_time() / 50 {
         let text = format!(

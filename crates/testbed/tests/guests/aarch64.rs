@@ -1,6 +1,7 @@
 //! perch on 64-bit Arm, whose PMU QEMU emulates: it counts the instructions that are executed, and a cycle for each.
 
 use crate::{
+    placement,
     stat::{Told, assert_near, count},
     story::{self, tell},
 };
@@ -96,21 +97,8 @@ fn one_of_each_per_core_by_sampling() {
     }
     let programs = programs_for_aarch64().unwrap();
     let guest = story::guest_of(Topology::Smt2, &programs).architecture(Architecture::Aarch64);
-    let runs = tell(
-        &guest,
-        r#"
-begin "arm"
-perch run --counters sampling --log $LOG --output /tmp/report -- $LOAD --seed 3 --threads fp:4,int:4 >$LINES 2>/tmp/said &
-perch=$!
-listen
-settle started 8
-order shuffle
-settle shuffled 10
-order end
-ended $perch perch
-finish
-"#,
-    );
+    let script = placement::script("--counters sampling", "fp:4,int:4", 1);
+    let runs = tell(&guest, &script);
     let [run] = &runs[..] else {
         panic!("{runs:?}");
     };

@@ -13,12 +13,12 @@ use perch_testbed::{Topology, vm_tests_skipped};
 /// How many seeds each machine is tried with; one each if this says nothing.
 const SEEDS: &str = "PERCH_PLACEMENT_SEEDS";
 
-/// Starts the workload under perch, looks when it has settled, deals the roles anew, and looks again.
-fn script(mix: &str, seeds: usize) -> String {
+/// Starts the workload under perch with these options, looks when it has settled, deals the roles anew, and looks again.
+pub fn script(options: &str, mix: &str, seeds: usize) -> String {
     let per_seed = format!(
         r#"
     begin "{mix} seed $seed"
-    perch run --log $LOG --output /tmp/report -- $LOAD --seed $seed --threads {mix} >$LINES 2>/tmp/said &
+    perch run {options} --log $LOG --output /tmp/report -- $LOAD --seed $seed --threads {mix} >$LINES 2>/tmp/said &
     perch=$!
     listen
     settle started 8
@@ -37,7 +37,7 @@ fn check(topology: Topology, mixes: &[&str]) {
         return skip!(Vm, "PERCH_SKIP_VM=1");
     }
     let seeds: usize = std::env::var(SEEDS).map_or(1, |text| text.parse().unwrap());
-    let scripts: String = mixes.iter().map(|mix| script(mix, seeds)).collect();
+    let scripts: String = mixes.iter().map(|mix| script("", mix, seeds)).collect();
     let runs = tell(&guest(topology), &format!("{SURVEY}\n{scripts}"));
     let (survey, runs) = runs.split_first().unwrap();
     boot::assert_is(topology, survey);

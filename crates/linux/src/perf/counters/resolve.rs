@@ -1,9 +1,10 @@
 //! From a plan's spellings to groups that this machine's PMUs take.
 
 use super::group::{Group, Target};
+use crate::capability;
 use crate::perf::{
     encode::{Encoded, Encoder, Mode},
-    privilege::{paranoid, refusal},
+    privilege::{paranoid, paranoid_text, refusal},
 };
 use perch_core::{EventChoice, EventPlan, MachineError, Remark};
 use perf_event::events::Software;
@@ -192,13 +193,10 @@ fn uncountable(event: &Encoded, user_only: bool) -> Option<String> {
     let in_kernel_only = event.code.kind == PERF_TYPE_SOFTWARE
         && IN_KERNEL_ONLY.iter().any(|of| of.0 == event.code.config[0]);
     let not_permitted = || {
-        let level = match paranoid() {
-            Some(level) => format!("kernel.perf_event_paranoid={level}"),
-            None => "kernel.perf_event_paranoid".to_owned(),
-        };
         format!(
-            "it happens in the kernel, where you may not count ({level}): run perch as root or with CAP_PERFMON, or set a \
-             level of 1"
+            "it happens in the kernel, where you may not count ({}): `sysctl kernel.perf_event_paranoid=1` allows it; or {}",
+            paranoid_text(paranoid()),
+            capability::advice("CAP_PERFMON")
         )
     };
     match event.mode {

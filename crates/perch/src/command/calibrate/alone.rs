@@ -7,12 +7,14 @@ use crate::{
     render::progress::Bar,
 };
 use anyhow::{Context, Result, bail};
+use perch_core::Metric;
 use perch_engine::{Acting, Cause, Options, Period, Session, SessionSink};
 use perch_kernels::{Bench, Kernel, Sizes};
 use perch_lab::calibrate::kernels::Sizes as Caches;
 use perch_linux::{LinuxMachine, machine::CountersMode};
 use perch_policy::Observe;
 use perch_profile::Profile;
+use rustix::process::Signal;
 use std::{
     collections::BTreeMap,
     process::ExitCode,
@@ -24,6 +26,9 @@ const PERIOD: Duration = Duration::from_millis(400);
 
 /// For how long it runs: some periods in which it does nothing else.
 pub const EACH: Duration = Duration::from_millis(1500);
+
+/// Signals by which a user ends a calibration.
+const STOPPING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
 /// A thread that was on its PU for less of a period says little of what it does.
 const BUSY: f64 = 0.05;
@@ -71,11 +76,13 @@ pub fn metrics(
     let end = session.run(&mut watcher)?;
     match end.cause {
         Cause::Ended(Some(0)) => Ok(Seen {
-            metrics: watcher.metrics,
+            metrics: watcher.values(),
             counting: end.counting,
         }),
         // A signal to perch may reach them before perch itself knows of it. Its number is in these bits (wait(2)).
-        Cause::Ended(Some(status)) if status & 0x7f != 0 => Err(stopped(status & 0x7f)),
+        Cause::Ended(Some(status)) if STOPPING.iter().any(|of| of.as_raw() == status & 0x7f) => {
+            Err(stopped(status & 0x7f))
+        }
         Cause::Ended(status) => bail!("the kernels' process failed ({status:?})"),
         Cause::Commanded => bail!("the kernels' process was stopped"),
         Cause::Stopped(signal) => {
@@ -85,10 +92,25 @@ pub fn metrics(
     }
 }
 
-/// Keeps what was seen last of each kernel.
+/// Keeps what is known best of each kernel: in its last period it may have run, and been sampled, for a moment only.
 struct Watcher<'a> {
     bar: &'a Bar,
-    metrics: BTreeMap<String, BTreeMap<String, f64>>,
+    metrics: BTreeMap<String, BTreeMap<String, Metric>>,
+}
+
+impl Watcher<'_> {
+    fn values(self) -> BTreeMap<String, BTreeMap<String, f64>> {
+        let kernels = self.metrics.into_iter();
+        kernels
+            .map(|(kernel, metrics)| {
+                let values = metrics.into_iter();
+                (
+                    kernel,
+                    values.map(|(name, metric)| (name, metric.value)).collect(),
+                )
+            })
+            .collect()
+    }
 }
 
 impl SessionSink for Watcher<'_> {
@@ -97,13 +119,17 @@ impl SessionSink for Watcher<'_> {
             if thread.activity < BUSY || perch_kernels::find(&thread.info.name).is_none() {
                 continue;
             }
-            let metrics = thread.metrics.iter();
-            let metrics = metrics.map(|(name, metric)| (name.to_string(), metric.value));
             let known = self
                 .metrics
                 .entry(thread.info.name.to_string())
                 .or_default();
-            known.extend(metrics);
+            for (name, metric) in thread.metrics.iter() {
+                let known = known.entry(name.to_string()).or_insert(*metric);
+                // Of equals, the latest.
+                if metric.confidence >= known.confidence {
+                    *known = *metric;
+                }
+            }
         }
         self.bar.adds(PERIOD.as_millis() as u64);
     }

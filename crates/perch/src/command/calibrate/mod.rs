@@ -22,7 +22,6 @@ use perch_lab::calibrate::{How, simulated};
 use perch_policy::Calibration;
 use perch_sim::config;
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -171,17 +170,10 @@ fn folder(file: &Path) -> Result<PathBuf> {
 /// Writes the file atomically: a reader sees the old or the new one.
 fn write(calibration: &Calibration, file: &Path) -> Result<()> {
     let cannot = || format!("{}: cannot be written", file.display());
-    let folder = folder(file)?;
-    let mut new = tempfile::Builder::new()
-        .prefix(".calibration-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder)
-        .with_context(cannot)?;
+    folder(file)?;
     let head = "# Written by `perch calibrate`; docs/calibration.md explains it.\n\n";
     let text = head.to_owned() + &calibration.to_toml().with_context(cannot)?;
-    new.write_all(text.as_bytes()).with_context(cannot)?;
-    new.persist(file).with_context(cannot)?;
-    Ok(())
+    perch_files::replace(file, text.as_bytes()).with_context(cannot)
 }
 
 /// The day, such as `2026-11-22`, in UTC.

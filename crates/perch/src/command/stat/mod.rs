@@ -240,7 +240,7 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
     if let Some(counted) = counted::events(args, file)? {
         wanted.leave_out_uncounted(&counted, args);
     }
-    if file.is_file() && is_empty(file) {
+    if is_empty(file) {
         exit::say(&without_periods(file));
     }
     let printer = Printer::new(args, &wanted, false)?;

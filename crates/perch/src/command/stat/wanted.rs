@@ -10,8 +10,8 @@ use perch_linux::perf::Privilege;
 use perch_linux::perf::encode::{GENERIC_EVENTS, cache_events};
 use perch_profile::Profile;
 use perch_stat::{
-    ACCOUNTED, By, Derived, Options, Request, RequestedSet, SOFTWARE, SOFTWARE_OF_USERS, Space,
-    phases::Method,
+    ACCOUNTED, By, Derived, Options, Request, RequestedSet, SOFTWARE, SOFTWARE_IN_USER_SPACE,
+    Space, phases::Method,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -150,15 +150,23 @@ impl Wanted {
             (_, true) => Space::Kernel,
             _ => Space::All,
         };
-        // What happens in the kernel only cannot be counted without it; of threads, the kernel accounts it besides.
-        let in_kernel =
-            space != Space::User && Privilege::detect().is_ok_and(|privilege| privilege.kernel);
         let nothing_asked =
             args.events.is_empty() && args.metrics.is_empty() && args.virtuals.is_empty();
+        let is_fallback = nothing_asked && !pmu;
+        // Without the kernel, what happens only there is not counted; the kernel's accounts of threads have it.
+        let user_only =
+            || space == Space::User || !Privilege::detect().is_ok_and(|privilege| privilege.kernel);
+        let accounted = is_fallback && user_only();
         let mut request = match (nothing_asked, pmu) {
             (true, true) => Request::of_profile(profile, space),
-            (true, false) if in_kernel => Request::parse(&[SOFTWARE.to_owned()], profile, space)?,
-            (true, false) => Request::parse(&[SOFTWARE_OF_USERS.to_owned()], profile, space)?,
+            (true, false) => {
+                let events = if accounted {
+                    SOFTWARE_IN_USER_SPACE
+                } else {
+                    SOFTWARE
+                };
+                Request::parse(&[events.to_owned()], profile, space)?
+            }
             (false, _) => Request::parse(&args.events, profile, space)?,
         };
         let mut wanted = Self::empty(args);
@@ -169,10 +177,10 @@ impl Wanted {
             check_windows(args, wanted.by, &request)?;
         }
         // Instructions are sampled of threads only.
-        if nothing_asked && !pmu && !wanted.by.is_of_pus() {
-            if !in_kernel {
-                let accounted = ACCOUNTED.iter().filter(|(name, _)| *name != "run_delay");
-                let formulas: Result<Vec<Derived>, _> = accounted
+        if is_fallback && !wanted.by.is_of_pus() {
+            if accounted {
+                let formulas = ACCOUNTED.iter().filter(|(name, _)| *name != "run_delay");
+                let formulas: Result<Vec<Derived>, _> = formulas
                     .map(|(_, formula)| Derived::parse(formula))
                     .collect();
                 wanted.derived.extend(formulas?);
@@ -180,7 +188,7 @@ impl Wanted {
             wanted.give_sampled();
             wanted.sample = true;
         }
-        wanted.is_fallback = nothing_asked && !pmu;
+        wanted.is_fallback = is_fallback;
         wanted.need(&mut request, profile, space, modules);
         check_phases(args, &request)?;
         if request.sets.len() > 1 && args.phases != Some(Method::Off) && pmu {

@@ -203,12 +203,7 @@ impl Scheduler {
                     self.tries[level][pu].failed = 0;
                     continue;
                 };
-                if imbalance == Imbalance::Misfit {
-                    self.take_misfit(level, pu, group, threads, now);
-                    self.tries[level][pu].failed = 0;
-                    continue;
-                }
-                if self.take_waiting(level, pu, group, imbalance, threads, now) {
+                if self.take(level, pu, group, imbalance, threads, now) {
                     self.tries[level][pu].failed = 0;
                     continue;
                 }
@@ -242,10 +237,11 @@ impl Scheduler {
             let Some((group, imbalance)) = self.busiest(level, pu, true, true, threads) else {
                 continue;
             };
-            if imbalance == Imbalance::Misfit {
-                return self.take_misfit(level, pu, group, threads, now);
-            }
-            if self.take_waiting(level, pu, group, Imbalance::Threads(1), threads, now) {
+            let wanted = match imbalance {
+                Imbalance::Misfit => Imbalance::Misfit,
+                Imbalance::Threads(_) | Imbalance::Load(_) => Imbalance::Threads(1),
+            };
+            if self.take(level, pu, group, wanted, threads, now) {
                 return;
             }
         }
@@ -333,6 +329,24 @@ impl Scheduler {
         })
     }
 
+    /// Takes threads from a group. Whether it got any.
+    fn take(
+        &mut self,
+        level: usize,
+        pu: usize,
+        group: usize,
+        imbalance: Imbalance,
+        threads: &mut [Thread],
+        now: Ps,
+    ) -> bool {
+        match imbalance {
+            Imbalance::Misfit => self.take_misfit(level, pu, group, threads, now),
+            Imbalance::Threads(_) | Imbalance::Load(_) => {
+                self.take_waiting(level, pu, group, imbalance, threads, now)
+            }
+        }
+    }
+
     /// Takes waiting threads from the fullest queues of a group. Whether it got any.
     fn take_waiting(
         &mut self,
@@ -411,8 +425,8 @@ impl Scheduler {
         }
     }
 
-    /// A PU takes a thread that needs more than its own has: a waiting one of the PU with the heaviest, or that one itself
-    /// (`migrate_misfit`, `need_active_balance`).
+    /// Takes a thread that needs more than its PU has: of the PU whose running thread is the heaviest of these, a waiting
+    /// one, else that one (`migrate_misfit`, `need_active_balance`). Whether it got one.
     fn take_misfit(
         &mut self,
         level: usize,
@@ -420,9 +434,9 @@ impl Scheduler {
         group: usize,
         threads: &mut [Thread],
         now: Ps,
-    ) {
+    ) -> bool {
         let Some(capacities) = &self.capacities else {
-            return;
+            return false;
         };
         let pus = &self.levels[level].domain(pu).groups[group];
         let heaviest = pus.iter().filter_map(|other| {
@@ -435,8 +449,10 @@ impl Scheduler {
             let weight = self.misfit(*other, threads);
             (weight > 0).then_some((weight, std::cmp::Reverse(*other), index))
         });
-        if let Some((.., index)) = heaviest.max() {
-            self.transfer(index, pu as u32, threads, now);
-        }
+        let Some((.., index)) = heaviest.max() else {
+            return false;
+        };
+        self.transfer(index, pu as u32, threads, now);
+        true
     }
 }

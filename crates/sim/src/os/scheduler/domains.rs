@@ -206,6 +206,15 @@ mod tests {
         assert_eq!(shape("smt2-zen"), [(2, 2), (16, 8)]);
         // Two clusters, each with its cache.
         assert_eq!(shape("big-little"), [(4, 4), (8, 2)]);
+        let asymmetric = |machine: &str| -> Vec<(bool, bool)> {
+            let levels = levels(&find_machine(machine).unwrap()).into_iter();
+            levels
+                .map(|level| (level.asymmetric, level.spreads))
+                .collect()
+        };
+        // Between clusters that differ, threads are not spread.
+        assert_eq!(asymmetric("big-little"), [(false, true), (true, false)]);
+        assert_eq!(asymmetric("core2-quad"), [(false, true), (false, true)]);
         let numa = levels(&find_machine("numa-2").unwrap());
         assert!(numa.last().unwrap().numa.is_some());
         assert!(numa.iter().rev().skip(1).all(|level| level.numa.is_none()));
