@@ -274,17 +274,16 @@ static DEFINE_PER_CPU(struct deeds, deeds);
 /* Events of whole CPUs that were ever asked for: without any, switches cost nothing. */
 static atomic_t whole_cpus = ATOMIC_INIT(0);
 
-/* Charges this CPU with what the task on it did since the last time; with interrupts off. */
-static void charge(struct task_struct *task)
+/* Charges this CPU with what the task on it did since the last time, up to now; with interrupts off. */
+static void charge(struct task_struct *task, u64 now)
 {
 	struct deeds *here = this_cpu_ptr(&deeds);
-	u64 now = local_clock();
-	u64 ran = here->since ? now - here->since : 0;
+	u64 ran = here->since && now > here->since ? now - here->since : 0;
 	const struct rule *rule;
 	unsigned long flags;
 	unsigned int i;
 
-	here->since = now;
+	here->since = max(here->since, now);
 	if (is_idle_task(task))
 		return;
 	raw_spin_lock_irqsave(&rules_lock, flags);
@@ -303,7 +302,7 @@ static void on_switch(void *data, bool preempt, struct task_struct *prev, struct
 		      unsigned int state)
 {
 	if (atomic_read(&whole_cpus))
-		charge(prev);
+		charge(prev, local_clock());
 }
 
 static bool is_whole_cpu(struct perf_event *event)
@@ -311,10 +310,13 @@ static bool is_whole_cpu(struct perf_event *event)
 	return !(event->attach_state & PERF_ATTACH_TASK);
 }
 
-/* Up to now on this CPU, of the event. */
+/*
+ * On this CPU, of the event, up to when the kernel last read its clock for events: all of a group are
+ * of one moment, however long the emulated machine has to wait between two of them.
+ */
 static u64 happened_here(struct perf_event *event)
 {
-	charge(current);
+	charge(current, event->ctx->timestamp);
 	return event->hw.idx == SILENT ? 0 : this_cpu_ptr(&deeds)->whole[event->hw.idx];
 }
 

@@ -75,6 +75,8 @@ pub struct Amounts {
     pub switches: Option<u64>,
     /// Moves to another PU, where the kernel counts them.
     pub migrations: Option<u64>,
+    /// Those nanoseconds of `cpu_time` whose switches are known.
+    pub switches_known: u64,
     /// Nanoseconds that PUs spent on interrupts; 0 for threads.
     pub interrupts: u64,
     /// By the event's alias; an event of one kind of core is `ALIAS@PMU`.
@@ -104,6 +106,7 @@ impl Amounts {
             wait_time: sample.wait_time,
             switches: sample.switches,
             migrations: sample.migrations,
+            switches_known: sample.switches.map_or(0, |_| sample.cpu_time),
             ..Self::default()
         };
         amounts.count(&sample.counts, amounts.covered);
@@ -218,6 +221,7 @@ impl Amounts {
             (&mut self.covered, other.covered),
             (&mut self.wait_time, other.wait_time),
             (&mut self.interrupts, other.interrupts),
+            (&mut self.switches_known, other.switches_known),
         ] {
             *sum = sum.saturating_add(more);
         }
@@ -257,6 +261,14 @@ impl Amounts {
     /// Whether some of the time was not covered, so that counts are lower bounds. The two clocks differ a little.
     pub fn is_partial(&self) -> bool {
         (self.covered as f64) < 0.98 * self.cpu_time as f64
+    }
+
+    /// The part of the time, 0 to 1, whose switches and migrations are known: of the rest nothing is in the counts.
+    pub fn known_switches(&self) -> f64 {
+        match self.cpu_time {
+            0 => 1.0,
+            all => (self.switches_known as f64 / all as f64).min(1.0),
+        }
     }
 
     /// The counts over all the time, each saying for which share of it the event was counted.

@@ -120,6 +120,9 @@ impl Derived {
     pub fn of(&self, amounts: &Amounts, readings: &Readings, interval: u64) -> Option<Metric> {
         let (mut values, mut confidence) = (Vec::new(), 1.0f64);
         for name in &self.inputs {
+            if matches!(name.as_str(), "switches" | "migrations") {
+                confidence = confidence.min(amounts.known_switches());
+            }
             let value = match name.as_str() {
                 "cpu_seconds" => amounts.cpu_time as f64 / 1e9,
                 "wait_seconds" => amounts.wait_time as f64 / 1e9,
@@ -232,6 +235,7 @@ mod tests {
     fn values() {
         let mut amounts = Amounts::default();
         (amounts.cpu_time, amounts.members, amounts.switches) = (2_000_000_000, 1, Some(6));
+        amounts.switches_known = 1_500_000_000;
         let value = |counted: f64, time: f64| Value {
             counted,
             time,
@@ -246,6 +250,7 @@ mod tests {
         let found = of("x=llc_misses/cpu_seconds").unwrap();
         assert_eq!((found.value, found.confidence), (10.0, 0.5));
         assert_eq!(of("x=switches/seconds").unwrap().value, 1.5);
+        assert_eq!(of("x=switches/seconds").unwrap().confidence, 0.75);
         assert_eq!(of("x=llc_misses/cycles"), None);
         assert_eq!(of("x=branches"), None);
         assert_eq!(of("x=migrations"), None);

@@ -353,6 +353,17 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         );
         out += &wrapped("note: ", &text);
     }
+    if wanted.uses_switches() && all.switches.is_some() {
+        let unknown = all.cpu_time.saturating_sub(all.switches_known);
+        if unknown > SMALL && all.known_switches() < 0.98 {
+            let text = format!(
+                "context switches and migrations are lower bounds: those of {:.3} s of CPU time, the last moments of \
+                 threads, are unknown",
+                unknown as f64 / 1e9
+            );
+            out += &wrapped("note: ", &text);
+        }
+    }
     if collector.broken_rounds() > 0 {
         let text = format!(
             "{} of event sets spanned a change of phase (*)",

@@ -134,6 +134,12 @@ pub(super) fn with_underscores(text: &str, events: &[String]) -> String {
 }
 
 impl Wanted {
+    /// Whether a metric is made of context switches or migrations as the kernel counts them.
+    pub fn uses_switches(&self) -> bool {
+        let mut metrics = self.derived.iter();
+        metrics.any(|metric| metric.uses("switches") || metric.uses("migrations"))
+    }
+
     /// Of the live machine.
     ///
     /// # Errors
