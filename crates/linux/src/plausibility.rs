@@ -5,13 +5,31 @@
 
 use perch_core::{Count, CountQuality, Limits, metric::names};
 
+/// For how many nanoseconds a thread ran while its events were switched on. Events that are read one after the other were
+/// on for different times: if a busy machine interrupts the reading, for very different ones.
+#[derive(Debug, Clone, Copy)]
+pub struct OnCpu {
+    /// The event that was on for the shortest time.
+    pub shortest: u64,
+    /// The event that was on for the longest time.
+    pub longest: u64,
+}
+
+impl From<u64> for OnCpu {
+    fn from(time: u64) -> Self {
+        Self {
+            shortest: time,
+            longest: time,
+        }
+    }
+}
+
 /// Marks the counts of one thread's interval that cannot be true by the limits of the profile. If cycles or instructions
 /// are too few, none of the counts taken together with them is used.
 ///
-/// `on_cpu` is the time in nanoseconds for which the thread ran while the events were switched on; `user_only` tells
-/// that its time in the kernel was not counted, so that few counts prove nothing. Without limits only what is no number
-/// from 0 on is implausible.
-pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool, limits: Option<&Limits>) {
+/// `user_only` tells that its time in the kernel was not counted, so that few counts prove nothing. Without limits only
+/// what is no number from 0 on is implausible.
+pub fn judge(counts: &mut [Count], on_cpu: OnCpu, user_only: bool, limits: Option<&Limits>) {
     for count in counts.iter_mut() {
         if !count.value.is_finite() || count.value < 0.0 {
             count.quality = CountQuality::Implausible("not a count".to_owned());
@@ -20,8 +38,8 @@ pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool, limits: Option<
     let Some(limits) = limits else {
         return;
     };
-    let seconds = on_cpu as f64 / 1e9;
-    let milliseconds = on_cpu as f64 / 1e6;
+    let seconds = on_cpu.longest as f64 / 1e9;
+    let milliseconds = on_cpu.longest as f64 / 1e6;
     let value = |counts: &[Count], alias: &str| {
         let count = counts.iter().find(|count| &*count.alias == alias);
         count.map(|count| count.value)
@@ -52,9 +70,11 @@ pub fn judge(counts: &mut [Count], on_cpu: u64, user_only: bool, limits: Option<
             count.quality = CountQuality::Implausible(why);
         }
     }
-    if user_only || on_cpu < limits.judge_after_ns {
+    if user_only || on_cpu.shortest < limits.judge_after_ns {
         return;
     }
+    let seconds = on_cpu.shortest as f64 / 1e9;
+    let milliseconds = on_cpu.shortest as f64 / 1e6;
     let too_few = [
         (names::CYCLES, cycles, least),
         (
@@ -154,6 +174,11 @@ mod tests {
         judge_after_ns: 10_000_000,
     };
 
+    const SECOND: OnCpu = OnCpu {
+        shortest: 1_000_000_000,
+        longest: 1_000_000_000,
+    };
+
     fn believed(counts: &[Count]) -> bool {
         let implausible = |c: &Count| matches!(c.quality, CountQuality::Implausible(_));
         !counts.iter().any(implausible)
@@ -162,7 +187,7 @@ mod tests {
     #[test]
     fn the_395_instructions_of_a_busy_second_are_noticed() {
         let mut seen = counts(&[("cycles", 3.1e9), ("instructions", 395.0), ("fp_ops", 12.0)]);
-        judge(&mut seen, 1_000_000_000, false, Some(&LIMITS));
+        judge(&mut seen, SECOND, false, Some(&LIMITS));
         for count in &seen {
             assert!(
                 matches!(&count.quality, CountQuality::Implausible(why) if why.contains("only 395 instructions"))
@@ -203,12 +228,25 @@ mod tests {
             (idle, None, true),
         ] {
             let mut seen = counts(&seen);
-            judge(&mut seen, 1_000_000_000, false, limits);
+            judge(&mut seen, SECOND, false, limits);
             assert_eq!(believed(&seen), expected, "{seen:?} {limits:?}");
         }
         let mut none = counts(&[("l2_misses", f64::NAN)]);
-        judge(&mut none, 1_000_000_000, false, None);
+        judge(&mut none, SECOND, false, None);
         assert!(!believed(&none));
+    }
+
+    /// Cycles were read 13 ms after they were switched on, and the last event 5 ms later.
+    #[test]
+    fn a_reading_that_takes_long_makes_no_lie() {
+        let mut seen = counts(&[("cycles", 154_872.0), ("instructions", 154_872.0)]);
+        let mut judged = |shortest| {
+            let longest = 18_400_000;
+            judge(&mut seen, OnCpu { shortest, longest }, false, Some(&LIMITS));
+            believed(&seen)
+        };
+        assert!(judged(12_900_000));
+        assert!(!judged(18_400_000));
     }
 
     #[test]
@@ -233,7 +271,7 @@ mod tests {
         ) {
             let cycles = time as f64 * ghz;
             let mut seen = counts(&[("cycles", cycles), ("instructions", cycles * ipc), ("fp_ops", 0.0)]);
-            judge(&mut seen, time, user_only, Some(&LIMITS));
+            judge(&mut seen, time.into(), user_only, Some(&LIMITS));
             prop_assert!(believed(&seen));
         }
 
@@ -260,10 +298,10 @@ mod tests {
         #[test]
         fn impossible_counts_are_not(time in 1u64..10_000_000_000, factor in 10.1f64..1e6) {
             let mut seen = counts(&[("cycles", time as f64 * factor)]);
-            judge(&mut seen, time, true, Some(&LIMITS));
+            judge(&mut seen, time.into(), true, Some(&LIMITS));
             prop_assert!(!believed(&seen));
             let mut seen = counts(&[("l2_misses", -1.0), ("cycles", time as f64)]);
-            judge(&mut seen, time, true, Some(&LIMITS));
+            judge(&mut seen, time.into(), true, Some(&LIMITS));
             prop_assert!(!believed(&seen[..1]) && believed(&seen[1..]));
         }
     }

@@ -167,8 +167,9 @@ impl Counters {
             number: plans[active].number,
             enabled: on_cpu,
         };
+        let times = tally.on_cpu();
         let (mut counts, least) = tally.counts();
-        plausibility::judge(&mut counts, on_cpu, self.user_only, self.limits.as_ref());
+        plausibility::judge(&mut counts, times, self.user_only, self.limits.as_ref());
         if self.sets.len() > 1 {
             self.turn(id);
         }
@@ -184,7 +185,7 @@ impl Counters {
         let mut windows = std::mem::take(&mut self.windows);
         for window in &mut windows {
             let (time, limits) = (window.cpu_time, self.limits.as_ref());
-            plausibility::judge(&mut window.counts, time, self.user_only, limits);
+            plausibility::judge(&mut window.counts, time.into(), self.user_only, limits);
         }
         windows
     }
@@ -218,11 +219,12 @@ impl Counters {
 
     /// What the programs that are counted as a whole did since the last call.
     pub fn read_programs(&mut self) -> Vec<TargetSample> {
-        let mut samples = self.programs.read();
-        for sample in &mut samples {
+        let mut samples = Vec::new();
+        for (mut sample, times) in self.programs.read() {
             let limits = self.limits.as_ref();
-            plausibility::judge(&mut sample.counts, sample.cpu_time, self.user_only, limits);
+            plausibility::judge(&mut sample.counts, times, self.user_only, limits);
             self.remark_lies(&sample.counts);
+            samples.push(sample);
         }
         samples
     }

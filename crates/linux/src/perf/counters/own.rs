@@ -143,8 +143,9 @@ impl OwnPlan {
         if enabled == 0 {
             return (Vec::new(), 0);
         }
+        let times = tally.on_cpu();
         let (mut counts, _) = tally.counts();
-        plausibility::judge(&mut counts, enabled, self.user_only, self.limits.as_ref());
+        plausibility::judge(&mut counts, times, self.user_only, self.limits.as_ref());
         (counts, enabled)
     }
 }

@@ -128,9 +128,10 @@ impl PuCounters {
             }
             pu.active = next;
         }
+        let times = tally.on_cpu();
         let (mut counts, _) = tally.counts();
         // An idle PU counts next to nothing and that proves nothing: only too high counts are implausible.
-        plausibility::judge(&mut counts, enabled, true, self.limits.as_ref());
+        plausibility::judge(&mut counts, times, true, self.limits.as_ref());
         let set = (!counts.is_empty()).then_some(set);
         (counts, set)
     }

@@ -4,6 +4,7 @@ use super::{
     group::{Delta, Group},
     resolve::GroupPlan,
 };
+use crate::plausibility::OnCpu;
 use perch_core::{Count, CountQuality};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -61,6 +62,15 @@ impl Accumulator {
         times.max().unwrap_or(0)
     }
 
+    /// The times for which events were switched on (while the thread ran), of those that ever were.
+    pub(super) fn on_cpu(&self) -> OnCpu {
+        let times = self.counts.values().map(|sum| sum.enabled);
+        OnCpu {
+            shortest: times.filter(|time| *time > 0).min().unwrap_or(0),
+            longest: self.enabled(),
+        }
+    }
+
     /// The counts, scaled to the whole time, and the least share of it.
     pub(super) fn counts(self) -> (Vec<Count>, f64) {
         let mut least = 1.0f64;
@@ -115,6 +125,7 @@ mod tests {
         tally.add_event(&alias("fourth"), Some(700), (60, 40));
         tally.add_event(&alias("never"), Some(0), (0, 0));
         assert_eq!(tally.enabled(), 60);
+        assert_eq!((tally.on_cpu().shortest, tally.on_cpu().longest), (50, 60));
         let (counts, least) = tally.counts();
         let of = |name: &str| {
             let count = counts.iter().find(|count| &*count.alias == name);

@@ -5,6 +5,7 @@ use super::{group::builder, resolve::SetPlan};
 use crate::{
     limits::{Budget, Kept, Purpose},
     perf::counters::{Accumulator, group::Target},
+    plausibility::OnCpu,
 };
 use perch_core::TargetSample;
 use perf_event::{Counter, ReadFormat};
@@ -91,8 +92,8 @@ impl WholePrograms {
         Ok(())
     }
 
-    /// What programs did since the last call. Then the next set has its turn.
-    pub(super) fn read(&mut self) -> Vec<TargetSample> {
+    /// What programs did since the last call, and for how long their events were on. Then the next set has its turn.
+    pub(super) fn read(&mut self) -> Vec<(TargetSample, OnCpu)> {
         let programs = self.programs.iter_mut();
         programs
             .map(|(target, program)| program.read(*target))
@@ -105,14 +106,14 @@ impl WholePrograms {
 }
 
 impl Program {
-    fn read(&mut self, target: u32) -> TargetSample {
+    fn read(&mut self, target: u32) -> (TargetSample, OnCpu) {
         let mut tally = Accumulator::default();
         for event in &mut self.sets[self.active] {
             if let Ok((value, times)) = event.read() {
                 tally.add_event(&event.alias, value, times);
             }
         }
-        let cpu_time = tally.enabled();
+        let (cpu_time, times) = (tally.enabled(), tally.on_cpu());
         let sample = TargetSample {
             target,
             cpu_time,
@@ -132,7 +133,7 @@ impl Program {
             }
             self.active = next;
         }
-        sample
+        (sample, times)
     }
 }
 
