@@ -53,6 +53,8 @@ fn machine() -> MachineModel {
         window_shared: false,
         queues: Vec::new(),
         misses: 0,
+        misses_per_context: None,
+        misses_of_stores: true,
         misses_private: false,
         in_order: true,
         units: vec![UnitPool {

@@ -112,7 +112,7 @@ pub struct UnitPool {
 pub enum QueueSharing {
     /// Each context has a queue of this size of its own.
     Private,
-    /// Any context of the core takes any entry: first come, first served.
+    /// Any context of the core takes any entry, first come, first served, up to [`Queue::per_context`].
     Shared,
     /// The entries are divided evenly among the contexts that have a thread (Marr et al., Intel Technology Journal 6(1),
     /// 2002: static partitions, recombined when a context halts).
@@ -125,6 +125,8 @@ pub enum QueueSharing {
 pub enum Until {
     /// Until its execution begins: a scheduler (issue queue, reservation station).
     Start,
+    /// Until its result is there: a load queue that leaves the order of loads to another, larger structure.
+    Data,
     /// Until it retires, or for a store until its line is there and written: a load or store buffer.
     End,
 }
@@ -140,6 +142,9 @@ pub struct Queue {
     pub entries: u32,
     /// Who may take them.
     pub sharing: QueueSharing,
+    /// Of a shared queue, the entries that one context takes at most while another has a thread (a watermark); `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_context: Option<u32>,
     /// Until when they are kept.
     pub until: Until,
 }
@@ -152,6 +157,11 @@ pub struct Latency {
     pub cycles: u32,
     /// Cycles for which it keeps its unit: 1 if the unit is pipelined.
     pub busy: u32,
+}
+
+/// What recordings say that do not tell.
+fn yes() -> bool {
+    true
 }
 
 /// One kind of core.
@@ -180,13 +190,19 @@ pub struct CoreKind {
     pub window_shared: bool,
     /// Whether instructions issue in program order: a stalled one holds up those behind it.
     pub in_order: bool,
-    /// Units; each op is done by exactly one pool.
+    /// Units; each op is done by one pool, or by two: the second where the first is busy.
     pub units: Vec<UnitPool>,
     /// Schedulers and buffers of bounded size, if the core is out of order; what is in none of them, only the window bounds.
     pub queues: Vec<Queue>,
     /// Misses of a first-level data cache under way at a time at most (miss status holding registers, line fill buffers);
     /// 0: as many as the window allows.
     pub misses: u32,
+    /// Those that one context has at most while another has a thread (a watermark); `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misses_per_context: Option<u32>,
+    /// Whether stores that miss take one too: not if the first level is written through and does not allocate their lines.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub misses_of_stores: bool,
     /// Whether each context has a first-level data cache, and so misses, of its own.
     pub misses_private: bool,
     /// Latencies, by [`Op`] number.

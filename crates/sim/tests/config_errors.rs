@@ -197,7 +197,11 @@ fn of_cores() {
                 ("ops = [\"fp\", \"fp-divide\"]", "ops = [\"fp\"]"),
                 (
                     "ops = [\"fp\", \"fp-divide\"]",
-                    "ops = [\"fp\", \"fp-divide\", \"branch\"]",
+                    "ops = [\"fp\", \"fp-divide\", \"fp\"]",
+                ),
+                (
+                    "[kinds.simple.latencies]",
+                    "more = { ops = [\"fp\"] }\nmost = { ops = [\"fp\"] }\n[kinds.simple.latencies]",
                 ),
                 (
                     "ops = [\"fp\", \"fp-divide\"]",
@@ -209,6 +213,11 @@ fn of_cores() {
                 ),
                 ("busy = 20", "busy = 1000"),
                 ("contexts = 2", "contexts = 2\nmisses = 5000"),
+                ("contexts = 2", "contexts = 2\nmisses-per-context = 2"),
+                (
+                    "contexts = 2",
+                    "contexts = 2\nmisses = 4\nmisses-per-context = 5",
+                ),
                 (
                     "store = 1\n",
                     "store = 1\n[kinds.simple.queues]\nissue = { entries = 8, ops = [\"alu\"] }\n",
@@ -216,6 +225,14 @@ fn of_cores() {
                 (
                     "contexts = 2",
                     "contexts = 2\nin-order = false\nqueues = { issue = { entries = 1, ops = [\"alu\"], sharing = \"split\" } }",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 2\nin-order = false\nqueues = { issue = { entries = 8, ops = [\"alu\"], sharing = \"split\", per-context = 4 } }",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 2\nin-order = false\nqueues = { issue = { entries = 8, ops = [\"alu\"], per-context = 9 } }",
                 ),
                 (
                     "contexts = 2",

@@ -131,9 +131,9 @@ steps = [{ compute = "alu", instructions = 1 }, { compute = "fp", instructions =
     for (name, [alone, alone_fp, two, two_fp, mixed]) in [
         // Each cluster has its two ALUs, the module two FMAC pipes.
         ("amd-bulldozer", [2.0, 2.0, 4.0, 2.0, 4.0]),
-        // Two fixed-point and two vector-scalar pipes for all contexts.
-        ("ibm-power7-smt2", [2.0, 2.0, 2.0, 2.0, 4.0]),
-        ("ibm-power7-smt4", [2.0, 2.0, 2.0, 2.0, 4.0]),
+        // For all contexts two fixed-point pipes, two load-store pipes that add too, and two vector-scalar pipes.
+        ("ibm-power7-smt2", [4.0, 2.0, 4.0, 2.0, 6.0]),
+        ("ibm-power7-smt4", [4.0, 2.0, 4.0, 2.0, 6.0]),
         // Three micro-operations a cycle; floating point every second cycle.
         ("intel-xeon-ht", [3.0, 0.5, 3.0, 0.5, 3.0]),
     ] {

@@ -207,21 +207,20 @@ proptest! {
     }
 }
 
-/// Instructions that wait for the one before them, or not; each access is to a line of its own.
+/// Threads that execute operations over and over, each of which depends on the one so far back (0: on none); each access
+/// is to a line of its own.
 struct Chain {
-    ops: Vec<Op>,
-    depends: u16,
+    threads: Vec<(Vec<Op>, u16)>,
     at: u64,
 }
 
 impl Supply for Chain {
     fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize {
+        let (ops, depends) = &self.threads[thread as usize];
         for instruction in &mut *into {
-            // Only the first thread's operations depend on each other.
-            let depends = if thread == 0 { self.depends } else { 0 };
             *instruction = Instruction {
-                op: self.ops[(self.at % self.ops.len() as u64) as usize],
-                depends,
+                op: ops[(self.at % ops.len() as u64) as usize],
+                depends: *depends,
                 extra: 0,
                 mispredicted: false,
                 at: 0,
@@ -265,17 +264,20 @@ impl Hierarchy for Far {
 /// So long that what is in flight at the end hardly counts.
 const CYCLES: u64 = 1_000_000;
 
-/// Instructions of each context in [`CYCLES`], with misses of 100 cycles.
+/// Instructions of each context in [`CYCLES`], with misses of 100 cycles. Only the first thread's operations depend on each
+/// other.
 fn executed(kind: &CoreKind, ops: &[Op], depends: u16) -> Vec<u64> {
+    let of = |context| (ops.to_vec(), if context == 0 { depends } else { 0 });
+    executed_of(kind, (0..kind.contexts).map(of).collect())
+}
+
+/// The same for a thread on each context, with what it executes and how far back each of its operations depends.
+fn executed_of(kind: &CoreKind, threads: Vec<(Vec<Op>, u16)>) -> Vec<u64> {
     let mut core = Core::new(0, kind);
     let cycle = core.cycle_time();
-    let mut supply = Chain {
-        ops: ops.to_vec(),
-        depends,
-        at: 0,
-    };
+    let contexts = threads.len();
+    let mut supply = Chain { threads, at: 0 };
     let mut memory = Far(100 * cycle);
-    let contexts = kind.contexts as usize;
     for context in 0..contexts {
         core.assign(context, Some(context as u32), 0, &mut supply, &mut memory);
     }
@@ -290,6 +292,7 @@ fn queue(ops: &[Op], entries: u32, sharing: QueueSharing, until: Until) -> Queue
         ops: ops.to_vec(),
         entries,
         sharing,
+        per_context: None,
         until,
     }
 }
@@ -309,6 +312,10 @@ fn misses_under_way_bound_what_memory_gives() {
             "{most}: {found}, {expected}"
         );
     }
+    kind.misses_of_stores = false;
+    kind.misses = 1;
+    assert!((rate(&kind) / of(1.0) - 1.0).abs() < 0.02, "loads");
+    assert!(executed(&kind, &[Op::Store], 0)[0] > CYCLES * 9 / 10);
     kind.misses = 0;
     assert!((rate(&kind) / of(64.0) - 1.0).abs() < 0.02, "the window's");
 }
@@ -348,4 +355,71 @@ fn who_waits_for_memory_takes_the_entries_of_a_shared_scheduler() {
     let (shared, private) = (with(QueueSharing::Shared), with(QueueSharing::Private));
     assert!(shared * 3 < free * 2, "{shared} of {free}");
     assert!(private * 10 > free * 8, "{private} of {free}");
+}
+
+/// A chain of loads that miss takes a shared scheduler whole, so that its sibling gets an entry once a miss; a watermark
+/// leaves the sibling some. Alone, a context may have all.
+#[test]
+fn a_watermark_keeps_a_chain_of_misses_from_starving_its_sibling() {
+    let last = |most: Option<u32>, contexts: u32| {
+        let mut kind = kind(contexts, Multithreading::Simultaneous, false, 128);
+        let mut scheduler = queue(&Op::ALL, 32, QueueSharing::Shared, Until::Start);
+        scheduler.per_context = most;
+        kind.queues = vec![scheduler];
+        let threads = [(vec![Op::Load], 1), (vec![Op::Fp], 0)];
+        let executed = executed_of(&kind, threads[..contexts as usize].to_vec());
+        executed[executed.len() - 1]
+    };
+    let (starved, served) = (last(None, 2), last(Some(24), 2));
+    assert!(starved < CYCLES / 20, "{starved}");
+    assert!(served > CYCLES * 9 / 10, "{served}");
+    assert_eq!(last(None, 1), last(Some(2), 1), "nobody else is there");
+}
+
+/// A queue that only waits for data is left before what is older is complete.
+#[test]
+fn an_entry_may_be_kept_until_data_is_there() {
+    // Each load waits for nothing but is complete only behind a division that takes long.
+    let executed = |until| {
+        let mut kind = kind(1, Multithreading::Simultaneous, false, 256);
+        kind.latencies[Op::FpDivide as usize] = Latency {
+            cycles: 2000,
+            busy: 1,
+        };
+        kind.queues = vec![queue(&[Op::Load], 8, QueueSharing::Shared, until)];
+        let ops = [&[Op::FpDivide][..], &[Op::Load; 31]].concat();
+        executed(&kind, &ops, 0)[0]
+    };
+    let (end, data) = (executed(Until::End), executed(Until::Data));
+    assert!(data > 2 * end, "{data} and {end}");
+}
+
+/// Operations that two pools do go to the one that is free: as many a cycle as both have units. Those that only one does
+/// get it as ever.
+#[test]
+fn an_operation_may_go_to_either_of_two_pools() {
+    for in_order in [false, true] {
+        let mut kind = kind(1, Multithreading::Simultaneous, in_order, 64);
+        kind.width = 8;
+        let pool = |ops: &[Op], count| UnitPool {
+            name: "pool".into(),
+            ops: ops.into(),
+            count,
+            private: false,
+        };
+        let rest = [Op::Multiply, Op::Divide, Op::Fp, Op::FpDivide, Op::Branch];
+        kind.units = vec![
+            pool(&[&[Op::Alu][..], &rest].concat(), 2),
+            pool(&[Op::Load, Op::Store, Op::Alu], 2),
+        ];
+        let rate = |ops: &[Op]| executed(&kind, ops, 0)[0] as f64 / CYCLES as f64;
+        assert!(
+            (rate(&[Op::Alu]) - 4.0).abs() < 0.01,
+            "in order: {in_order}"
+        );
+        assert!((rate(&[Op::Store]) - 2.0).abs() < 0.01);
+        // Three in four are for both, one only for the second: all four are busy.
+        let mixed = rate(&[Op::Store, Op::Alu, Op::Alu, Op::Alu]);
+        assert!((mixed - 4.0).abs() < 0.1, "in order: {in_order}, {mixed}");
+    }
 }

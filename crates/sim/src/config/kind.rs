@@ -5,7 +5,7 @@ use super::{
     table::{Checked, Item, Table},
 };
 use crate::{
-    core::{MOST_CONTEXTS, MOST_QUEUES},
+    core::{MOST_CONTEXTS, MOST_POOLS, MOST_QUEUES},
     model::{
         CoreKind, Latency, Multithreading, Op, Queue, QueueSharing, UnitPool, Until, cycle_of,
     },
@@ -45,6 +45,8 @@ const KEYS: &[&str] = &[
     "units",
     "queues",
     "misses",
+    "misses-per-context",
+    "store-misses",
     "latencies",
 ];
 
@@ -57,7 +59,11 @@ const SHARING: [(&str, QueueSharing); 3] = [
     ("split", QueueSharing::Split),
 ];
 
-const UNTIL: [(&str, Until); 2] = [("start", Until::Start), ("end", Until::End)];
+const UNTIL: [(&str, Until); 3] = [
+    ("start", Until::Start),
+    ("data", Until::Data),
+    ("end", Until::End),
+];
 
 const MULTITHREADING: [(&str, Multithreading); 2] = [
     ("fine-grained", Multithreading::FineGrained),
@@ -100,6 +106,7 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         )));
     }
     let in_order = flag("in-order", true)?;
+    let misses = whole("misses", 0, MOST_ENTRIES)?;
     Ok(CoreKind {
         name: name.to_owned(),
         cycle: cycle_of(clock),
@@ -127,7 +134,15 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
             }
             Some(item) => queues(item, contexts)?,
         },
-        misses: whole("misses", 0, MOST_ENTRIES)?,
+        misses,
+        misses_per_context: match table.get("misses-per-context") {
+            Some(item) if misses == 0 => {
+                return Err(item.wrong("a part of `misses`, of which there is no limit"));
+            }
+            Some(item) => Some(item.whole(1..=misses)?),
+            None => None,
+        },
+        misses_of_stores: flag("store-misses", true)?,
         misses_private: false,
         latencies: latencies(table.need("latencies")?)?,
         branch_delay: whole("branch-delay", 0, MOST_CYCLES)?,
@@ -169,12 +184,17 @@ fn units(item: Item<'_>) -> Checked<Vec<UnitPool>> {
         let mut ops = Vec::new();
         for word in table.need("ops")?.some()? {
             let op = word.choice(&names)?;
-            let earlier = pools
-                .iter()
-                .find(|pool| pool.ops.contains(&op))
-                .map(|pool| pool.name.as_str());
-            if let Some(other) = earlier.or_else(|| ops.contains(&op).then_some(name)) {
-                return Err(word.wrong(format!("`{}` is done by `{other}` already", op.name())));
+            if ops.contains(&op) {
+                return Err(word.wrong(format!("`{}` is there twice", op.name())));
+            }
+            let earlier = pools.iter().filter(|pool| pool.ops.contains(&op));
+            let earlier: Vec<_> = earlier.map(|pool| pool.name.as_str()).collect();
+            if earlier.len() == MOST_POOLS {
+                let others = earlier.join("` and `");
+                return Err(word.wrong(format!(
+                    "`{}` is done by `{others}` already: {MOST_POOLS} pools at most",
+                    op.name()
+                )));
             }
             ops.push(op);
         }
@@ -204,7 +224,10 @@ fn queues(item: Item<'_>, contexts: u32) -> Checked<Vec<Queue>> {
     let names = Op::ALL.map(|op| (op.name(), op));
     let mut queues: Vec<Queue> = Vec::new();
     for (name, item) in item.named()? {
-        let table = item.table("a queue", &["ops", "entries", "sharing", "until"])?;
+        let table = item.table(
+            "a queue",
+            &["ops", "entries", "sharing", "per-context", "until"],
+        )?;
         let mut ops = Vec::new();
         for word in table.need("ops")?.some()? {
             let op = word.choice(&names)?;
@@ -228,11 +251,21 @@ fn queues(item: Item<'_>, contexts: u32) -> Checked<Vec<Queue>> {
             QueueSharing::Split => contexts,
             QueueSharing::Private | QueueSharing::Shared => 1,
         };
+        let entries = table.need("entries")?.whole(least..=MOST_ENTRIES)?;
+        let per_context = table.get("per-context");
+        if let Some(item) = &per_context
+            && sharing != QueueSharing::Shared
+        {
+            return Err(item.wrong("only a queue with `sharing = \"shared\"` has `per-context`"));
+        }
         queues.push(Queue {
             name: name.to_owned(),
             ops,
-            entries: table.need("entries")?.whole(least..=MOST_ENTRIES)?,
+            entries,
             sharing,
+            per_context: per_context
+                .map(|item| item.whole(1..=entries))
+                .transpose()?,
             until: match table.get("until") {
                 Some(item) => item.choice(&UNTIL)?,
                 None => Until::Start,

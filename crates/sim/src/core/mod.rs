@@ -10,3 +10,4 @@ mod units;
 pub use pipeline::{Core, Finished, Supply};
 pub(crate) use queues::MOST as MOST_QUEUES;
 pub(crate) use ready::MOST as MOST_CONTEXTS;
+pub(crate) use units::MOST_POOLS;

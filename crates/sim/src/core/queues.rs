@@ -2,7 +2,7 @@
 //!
 //! Instructions enter them in program order. Where a queue is full, its thread's next instruction for it waits in the
 //! front end, and so do all behind it: a thread whose operations wait for memory takes the entries of a queue that it
-//! shares, and slows its sibling even where units are free.
+//! shares, and slows its sibling even where units are free. A watermark bounds how many it takes.
 
 use crate::model::{CoreKind, Op, QueueSharing, Until};
 use std::collections::VecDeque;
@@ -10,11 +10,27 @@ use std::collections::VecDeque;
 /// Queues of an operation at most: a scheduler and a buffer.
 pub(crate) const MOST: usize = 2;
 
+/// What it takes an entry of in these at most: the queue, and what its context may have of it.
+const TAKEN: usize = 2 * MOST;
+
 /// Lines on their way that are remembered beyond need before they are looked through.
 const REMEMBERED: usize = 64;
 
 /// No queue.
 const NONE: u16 = u16::MAX;
+
+/// When an operation comes how far, in cycles.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// Its execution begins.
+    pub start: u64,
+    /// Its result is there.
+    pub complete: u64,
+    /// It is complete, and all before it.
+    pub retired: u64,
+    /// The line of a load or store is there.
+    pub there: u64,
+}
 
 /// A queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +41,7 @@ pub(super) struct Full {
     pub own: bool,
 }
 
-/// One queue, of a core or of one context.
+/// One queue, of a core or of one context; or what one context may have of a shared one.
 #[derive(Debug, Clone)]
 struct Entries {
     size: usize,
@@ -67,14 +83,24 @@ impl Entries {
     }
 }
 
+/// A queue whose size depends on how many contexts have a thread.
+#[derive(Debug, Clone)]
+struct Resized {
+    number: usize,
+    /// Its entries if only one context has.
+    whole: u32,
+    /// Those that a context has if several have: a watermark; `None`: they divide the whole.
+    most: Option<u32>,
+}
+
 /// The queues of a core.
 #[derive(Debug, Clone)]
 pub(super) struct Queues {
     entries: Box<[Entries]>,
-    /// Of each context and operation, the queues that it needs an entry of.
-    of_op: Box<[[[u16; MOST]; Op::COUNT]]>,
-    /// The queues that are divided among the contexts that have a thread: number and size of the whole.
-    split: Box<[(usize, u32)]>,
+    /// Of each context and operation, the queues that it needs an entry of, the first in front.
+    of_op: Box<[[[u16; TAKEN]; Op::COUNT]]>,
+    /// Those whose size depends on how many contexts have a thread.
+    sized: Box<[Resized]>,
     /// Contexts that have a thread.
     busy: usize,
     /// Of each context, when its last store has left its buffer: stores are written in program order.
@@ -88,44 +114,65 @@ impl Queues {
             return None;
         }
         let contexts = kind.contexts as usize;
-        let mut of_op = vec![[[NONE; MOST]; Op::COUNT]; contexts];
-        let (mut entries, mut split) = (Vec::new(), Vec::new());
+        let mut of_op = vec![[[NONE; TAKEN]; Op::COUNT]; contexts];
+        let (mut entries, mut sized) = (Vec::new(), Vec::new());
         for queue in &kind.queues {
-            let shared = queue.sharing == QueueSharing::Shared;
-            for (context, of_op) in of_op.iter_mut().enumerate() {
-                if context == 0 || !shared {
-                    if queue.sharing == QueueSharing::Split {
-                        split.push((entries.len(), queue.entries));
-                    }
-                    entries.push(Entries {
-                        size: queue.entries.max(1) as usize,
-                        shared,
-                        leave: VecDeque::new(),
-                        until: queue.until,
-                    });
-                }
+            let one = |shared| Entries {
+                size: queue.entries.max(1) as usize,
+                shared,
+                leave: VecDeque::new(),
+                until: queue.until,
+            };
+            let need = |of_op: &mut [[u16; TAKEN]; Op::COUNT], number: usize| {
                 for op in &queue.ops {
                     let free = of_op[*op as usize].iter_mut().find(|of| **of == NONE);
                     if let Some(free) = free {
-                        *free = (entries.len() - 1) as u16;
+                        *free = number as u16;
                     }
                 }
+            };
+            let shared = queue.sharing == QueueSharing::Shared;
+            if shared {
+                entries.push(one(true));
+            }
+            let whole = entries.len().wrapping_sub(1);
+            for of_op in &mut of_op {
+                if shared {
+                    need(of_op, whole);
+                    if queue.per_context.is_none() {
+                        continue;
+                    }
+                }
+                if shared || queue.sharing == QueueSharing::Split {
+                    sized.push(Resized {
+                        number: entries.len(),
+                        whole: queue.entries,
+                        most: queue.per_context,
+                    });
+                }
+                need(of_op, entries.len());
+                entries.push(one(false));
             }
         }
         Some(Self {
             entries: entries.into(),
             of_op: of_op.into(),
-            split: split.into(),
+            sized: sized.into(),
             busy: 0,
             written: vec![0; contexts].into(),
         })
     }
 
-    /// Divides the split queues among this many contexts with a thread.
+    /// Divides the split queues among this many contexts with a thread, and sets watermarks if there are several.
     pub fn share(&mut self, busy: usize) {
         self.busy = busy;
-        for (number, whole) in &self.split {
-            self.entries[*number].size = (*whole as usize / busy.max(1)).max(1);
+        for queue in &self.sized {
+            let size = match queue.most {
+                Some(most) if busy > 1 => most as usize,
+                Some(_) => queue.whole as usize,
+                None => queue.whole as usize / busy.max(1),
+            };
+            self.entries[queue.number].size = size.max(1);
         }
     }
 
@@ -137,7 +184,7 @@ impl Queues {
     pub fn room(&mut self, op: Op, context: usize, now: u64) -> Result<(), Full> {
         for number in self.of_op[context][op as usize] {
             if number == NONE {
-                continue;
+                break;
             }
             let entries = &mut self.entries[usize::from(number)];
             if let Err(until) = entries.room(now) {
@@ -148,22 +195,22 @@ impl Queues {
         Ok(())
     }
 
-    /// An operation leaves the front end. Its execution begins in cycle `start`; it and all before it are complete in cycle
-    /// `retired`. If it is a store, its line is there in cycle `there`.
+    /// An operation leaves the front end.
     #[inline]
-    pub fn enter(&mut self, op: Op, context: usize, now: u64, [start, retired, there]: [u64; 3]) {
-        let mut end = retired;
+    pub fn enter(&mut self, op: Op, context: usize, now: u64, times: Times) {
+        let mut end = times.retired;
         if op == Op::Store {
-            end = retired.max(there).max(self.written[context] + 1);
+            end = end.max(times.there).max(self.written[context] + 1);
             self.written[context] = end;
         }
         for number in self.of_op[context][op as usize] {
             if number == NONE {
-                continue;
+                break;
             }
             let entries = &mut self.entries[usize::from(number)];
             let leave = match entries.until {
-                Until::Start => start,
+                Until::Start => times.start,
+                Until::Data => times.complete,
                 Until::End => end,
             };
             if leave > now {
@@ -193,6 +240,8 @@ struct Fill {
     line: u64,
     from: u64,
     until: u64,
+    /// The context whose it is, if it is one of those that are bounded.
+    of: Option<u16>,
 }
 
 /// Places in which lines on their way are found at once, a power of two.
@@ -210,6 +259,9 @@ struct Arrival {
 #[derive(Debug, Clone)]
 pub(super) struct Misses {
     most: usize,
+    /// What one context has at most if several have a thread, and now.
+    watermark: usize,
+    most_of_one: usize,
     fills: Vec<Fill>,
     /// When the last of them is there.
     last: u64,
@@ -222,13 +274,15 @@ pub(super) struct Misses {
 }
 
 impl Misses {
-    /// At most `most` at a time; 0: without limit.
-    pub fn new(most: u32) -> Self {
+    /// At most `most` at a time, 0: without limit; `watermark` of them of one context if several have a thread.
+    pub fn new(most: u32, watermark: Option<u32>) -> Self {
         Self {
             most: match most {
                 0 => usize::MAX,
                 most => most as usize,
             },
+            watermark: watermark.map_or(usize::MAX, |most| most as usize),
+            most_of_one: usize::MAX,
             fills: Vec::new(),
             last: 0,
             many: REMEMBERED,
@@ -237,33 +291,46 @@ impl Misses {
         }
     }
 
-    /// The first cycle from `from` on in which another miss can be under way. What was there before `now` is forgotten.
+    /// So many contexts have a thread.
+    pub fn share(&mut self, busy: usize) {
+        self.most_of_one = if busy > 1 { self.watermark } else { usize::MAX };
+    }
+
+    /// The first cycle from `from` on in which another miss of a context can be under way. What was there before `now` is
+    /// forgotten.
     #[inline]
-    pub fn free(&mut self, now: u64, from: u64) -> u64 {
+    pub fn free(&mut self, now: u64, from: u64, context: usize) -> u64 {
         if self.last <= now {
             self.fills.clear();
         }
-        if self.fills.len() < self.most.min(self.many) {
+        let few = self.most.min(self.most_of_one);
+        if self.fills.len() < few.min(self.many) {
             return from;
         }
         self.fills.retain(|fill| fill.until > now);
         self.many = (2 * self.fills.len()).max(REMEMBERED);
-        if self.fills.len() < self.most {
+        if self.fills.len() < few {
             return from;
         }
         let mut at = from;
         loop {
+            // How many are under way, and when the first of them is there: of all, and of the context.
+            let (mut all, mut own) = ((0, u64::MAX), (0, u64::MAX));
             let busy = |fill: &&Fill| fill.from <= at && at < fill.until;
-            let under_way = self.fills.iter().filter(busy);
-            let (mut count, mut first) = (0, u64::MAX);
-            for fill in under_way {
-                count += 1;
-                first = first.min(fill.until);
+            for fill in self.fills.iter().filter(busy) {
+                let Some(of) = fill.of else { continue };
+                all = (all.0 + 1, fill.until.min(all.1));
+                if usize::from(of) == context {
+                    own = (own.0 + 1, fill.until.min(own.1));
+                }
             }
-            if count < self.most {
+            at = if all.0 >= self.most {
+                all.1
+            } else if own.0 >= self.most_of_one {
+                own.1
+            } else {
                 return at;
-            }
-            at = first;
+            };
         }
     }
 
@@ -284,10 +351,17 @@ impl Misses {
         }
     }
 
-    /// A line is on its way. What was there before `now` is of no interest.
+    /// A line is on its way, of a context if it is one of those that are bounded. What was there before `now` is of no
+    /// interest.
     #[inline]
-    pub fn fill(&mut self, now: u64, line: u64, from: u64, until: u64) {
-        self.fills.push(Fill { line, from, until });
+    pub fn fill(&mut self, now: u64, line: u64, [from, until]: [u64; 2], of: Option<usize>) {
+        let of = of.map(|context| context as u16);
+        self.fills.push(Fill {
+            line,
+            from,
+            until,
+            of,
+        });
         self.last = self.last.max(until);
         let arrival = &mut self.arrivals[line as usize % PLACES];
         if arrival.line == line {
@@ -306,31 +380,43 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// No more misses at a time than there may be, and none waits while there may be another.
+        /// No more misses at a time than there may be, of all and of a context, and none waits while there may be another.
         #[test]
         fn misses_are_bounded_and_none_waits_for_nothing(
             most in 1u32..6,
-            wishes in proptest::collection::vec((0u64..6, 0u64..30, 1u64..40), 1..150),
+            watermark in proptest::option::of(1u32..6),
+            wishes in proptest::collection::vec((0u64..6, 0u64..30, 1u64..40, 0usize..3), 1..150),
         ) {
-            let mut misses = Misses::new(most);
-            let mut all: Vec<(u64, u64)> = Vec::new();
+            let watermark = watermark.map(|its| its.min(most));
+            let mut misses = Misses::new(most, watermark);
+            misses.share(2);
+            let mut all: Vec<(u64, u64, usize)> = Vec::new();
             let mut lines: Vec<(u64, u64)> = Vec::new();
             let mut now = 0;
-            for (number, (step, ahead, takes)) in wishes.into_iter().enumerate() {
+            for (number, (step, ahead, takes, context)) in wishes.into_iter().enumerate() {
                 now += step;
                 let from = now + ahead;
-                let at = misses.free(now, from);
-                let under_way = |at: u64| {
-                    all.iter().filter(|(from, until)| *from <= at && at < *until).count()
+                // The third is not bounded.
+                let of = (context < 2).then_some(context);
+                let at = if of.is_some() { misses.free(now, from, context) } else { from };
+                let full = |at: u64| {
+                    let under_way = all.iter().filter(|(from, until, _)| *from <= at && at < *until);
+                    let own = under_way.clone().filter(|(.., of)| *of == context).count();
+                    under_way.count() >= most as usize
+                        || watermark.is_some_and(|most| own >= most as usize)
                 };
-                prop_assert!(under_way(at) < most as usize);
-                for earlier in from..at {
-                    prop_assert!(under_way(earlier) >= most as usize, "waits in {}", earlier);
+                if of.is_some() {
+                    prop_assert!(!full(at));
+                    for earlier in from..at {
+                        prop_assert!(full(earlier), "waits in {}", earlier);
+                    }
                 }
                 // Lines come again, and several have the same place.
                 let line = (number as u64 * number as u64) % 11 * (PLACES as u64 / 4);
-                misses.fill(now, line, at, at + takes);
-                all.push((at, at + takes));
+                misses.fill(now, line, [at, at + takes], of);
+                if of.is_some() {
+                    all.push((at, at + takes, context));
+                }
                 lines.push((line, at + takes));
                 for (line, _) in &lines {
                     let of_line = lines.iter().filter(|(its, _)| its == line);

@@ -98,15 +98,21 @@ struct Pool {
     end: u16,
 }
 
+/// Pools that may do an operation, at most.
+pub(crate) const MOST_POOLS: usize = 2;
+
+/// The pools that may do an operation: the second is asked where the first is busy.
+type Pools = [Option<Pool>; MOST_POOLS];
+
 /// All units of a core.
 #[derive(Debug, Clone)]
 pub(super) struct Units {
-    /// In an out-of-order core: shared pools first, then those of context 0, of context 1, ….
+    /// In an out-of-order core, by the number of the pool.
     calendars: Box<[Calendar]>,
     /// In an in-order core: the first cycle in which each unit is free, pool by pool.
     free: Box<[u64]>,
-    /// The pool of each operation, by context.
-    of_op: Box<[[Pool; Op::COUNT]]>,
+    /// The pools of each operation, by context.
+    of_op: Box<[[Pools; Op::COUNT]]>,
     busy: [u32; Op::COUNT],
 }
 
@@ -125,20 +131,19 @@ impl Units {
             units += count;
             pool
         };
-        let mut of_op = vec![[Pool::default(); Op::COUNT]; kind.contexts as usize];
-        for shared in kind.units.iter().filter(|pool| !pool.private) {
-            let pool = add(shared.count);
+        let mut of_op = vec![[[None; MOST_POOLS]; Op::COUNT]; kind.contexts as usize];
+        for units in &kind.units {
+            let mut shared = None;
             for of_op in &mut of_op {
-                for op in &shared.ops {
-                    of_op[*op as usize] = pool;
-                }
-            }
-        }
-        for of_op in &mut of_op {
-            for private in kind.units.iter().filter(|pool| pool.private) {
-                let pool = add(private.count);
-                for op in &private.ops {
-                    of_op[*op as usize] = pool;
+                let pool = match units.private {
+                    true => add(units.count),
+                    false => *shared.get_or_insert_with(|| add(units.count)),
+                };
+                for op in &units.ops {
+                    let free = of_op[*op as usize].iter_mut().find(|pool| pool.is_none());
+                    if let Some(free) = free {
+                        *free = Some(pool);
+                    }
                 }
             }
         }
@@ -162,9 +167,15 @@ impl Units {
     /// The cycle in which a unit is free, if none is now.
     #[inline]
     pub(super) fn take(&mut self, op: Op, context: usize, now: u64) -> Result<(), u64> {
-        let pool = self.of_op[context][op as usize];
-        let units = &mut self.free[usize::from(pool.first)..usize::from(pool.end)];
-        take(units, now, self.busy[op as usize])
+        let mut first = u64::MAX;
+        for pool in self.of_op[context][op as usize].iter().flatten() {
+            let units = &mut self.free[usize::from(pool.first)..usize::from(pool.end)];
+            match take(units, now, self.busy[op as usize]) {
+                Ok(()) => return Ok(()),
+                Err(free) => first = first.min(free),
+            }
+        }
+        Err(first)
     }
 
     /// In an out-of-order core: takes a unit for an operation as soon as one is free from cycle `from` on. Returns when
@@ -175,13 +186,28 @@ impl Units {
     #[inline]
     pub(super) fn book(&mut self, op: Op, context: usize, now: u64, from: u64) -> Result<u64, u64> {
         let busy = self.busy[op as usize];
-        let pool = self.of_op[context][op as usize];
-        let calendar = &mut self.calendars[usize::from(pool.number)];
-        calendar.pass(now);
-        let Some(start) = calendar.free(from, busy) else {
-            return Err(now + u64::from(busy.div_ceil(u32::from(calendar.count))));
-        };
-        calendar.book(start, busy);
+        // When and on which one it can begin first; else when it makes sense to ask again.
+        let (mut best, mut later) = (None, u64::MAX);
+        for pool in self.of_op[context][op as usize].iter().flatten() {
+            let number = usize::from(pool.number);
+            let calendar = &mut self.calendars[number];
+            calendar.pass(now);
+            match calendar.free(from, busy) {
+                Some(start) if best.is_none_or(|(first, _)| start < first) => {
+                    best = Some((start, number));
+                }
+                Some(_) => {}
+                None => {
+                    let again = now + u64::from(busy.div_ceil(u32::from(calendar.count)));
+                    later = later.min(again);
+                }
+            }
+            if best.is_some_and(|(first, _)| first == from) {
+                break;
+            }
+        }
+        let (start, number) = best.ok_or(later)?;
+        self.calendars[number].book(start, busy);
         Ok(start)
     }
 }

@@ -93,7 +93,7 @@ const RARE: f64 = 0.004;
 /// This share of the loads misses a cold first cache.
 const COLD: f64 = 0.2;
 
-/// How a stream does alone on one of `busy` contexts: with its part of a shared window.
+/// How a stream does alone on one of `busy` contexts: with its part of a shared window, and what it may have of queues.
 pub(super) fn alone(
     kind: &CoreKind,
     demand: &Demand,
@@ -109,6 +109,8 @@ pub(super) fn alone(
     for queue in &mut queues {
         if queue.sharing == QueueSharing::Split {
             queue.entries = (queue.entries / busy.max(1) as u32).max(1);
+        } else if busy > 1 {
+            queue.entries = queue.per_context.unwrap_or(queue.entries);
         }
     }
     let own = CoreKind {
@@ -116,6 +118,10 @@ pub(super) fn alone(
         window,
         window_shared: false,
         queues,
+        misses: match kind.misses_per_context {
+            Some(most) if busy > 1 => most,
+            _ => kind.misses,
+        },
         ..kind.clone()
     };
     let base = play(&own, &[(demand, Delays::default())], line)[0];

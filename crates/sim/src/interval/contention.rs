@@ -5,7 +5,7 @@
 //! takes out the network's error at that setting.
 
 use super::demand::Demand;
-use crate::model::{CoreKind, Op};
+use crate::model::{CoreKind, Op, UnitPool};
 
 /// Issue slots or units that the contexts of a core share.
 struct Station {
@@ -26,20 +26,17 @@ impl<'a> Sharers<'a> {
         let slots = Station {
             visits: vec![(1.0, 1.0 / f64::from(kind.width.max(1))); demands.len()],
         };
-        let of_pool = |ops: &[Op], count: u32, demand: &Demand| {
-            let visits: f64 = ops.iter().map(|op| demand.ops[*op as usize]).sum();
-            let busy = |op: &Op| {
-                demand.ops[*op as usize] * f64::from(kind.latencies[*op as usize].busy.max(1))
-            };
-            let time: f64 = ops.iter().map(busy).sum();
-            (visits, time / visits.max(1e-12) / f64::from(count.max(1)))
+        let shares = shares(kind, &demands);
+        let of_pool = |(at, pool): (usize, &UnitPool), demand: &Demand| {
+            let visits = |op: &Op| demand.ops[*op as usize] * shares[at][*op as usize];
+            let time = |op: &Op| visits(op) * busy(kind, *op);
+            let all: f64 = pool.ops.iter().map(visits).sum();
+            let time: f64 = pool.ops.iter().map(time).sum();
+            (all, time / all.max(1e-12) / f64::from(pool.count.max(1)))
         };
-        let pools = kind.units.iter().filter(|pool| !pool.private);
-        let pools = pools.map(|pool| Station {
-            visits: demands
-                .iter()
-                .map(|demand| of_pool(&pool.ops, pool.count, demand))
-                .collect(),
+        let pools = kind.units.iter().enumerate();
+        let pools = pools.filter(|(_, pool)| !pool.private).map(|pool| Station {
+            visits: demands.iter().map(|demand| of_pool(pool, demand)).collect(),
         });
         Self {
             stations: std::iter::once(slots).chain(pools).collect(),
@@ -112,4 +109,56 @@ impl<'a> Sharers<'a> {
         let idle = idle.map(|(demand, speed)| (1.0 - speed * demand.fp_cycles(self.kind)).max(0.0));
         1.0 - idle.product::<f64>()
     }
+}
+
+/// Cycles for which an operation keeps its unit.
+fn busy(kind: &CoreKind, op: Op) -> f64 {
+    f64::from(kind.latencies[op as usize].busy.max(1))
+}
+
+/// Times that the shares of operations between two pools are adapted to each other's.
+const ROUNDS: usize = 8;
+
+/// Of each pool, the part of each operation that it does: an operation goes to the pool that is free, so that both are
+/// equally busy if they can be.
+fn shares(kind: &CoreKind, demands: &[&Demand]) -> Vec<[f64; Op::COUNT]> {
+    let work = |op: Op| {
+        let of_all: f64 = demands.iter().map(|demand| demand.ops[op as usize]).sum();
+        of_all * busy(kind, op)
+    };
+    let units = |pool: usize| {
+        let pool = &kind.units[pool];
+        let of = if pool.private { demands.len() } else { 1 };
+        f64::from(pool.count.max(1)) * of.max(1) as f64
+    };
+    let pools = |op: Op| {
+        let does = move |at: &usize| kind.units[*at].ops.contains(&op);
+        (0..kind.units.len()).filter(does)
+    };
+    let mut shares = vec![[0.0; Op::COUNT]; kind.units.len()];
+    for op in Op::ALL {
+        let of = pools(op).count().max(1) as f64;
+        pools(op).for_each(|at| shares[at][op as usize] = 1.0 / of);
+    }
+    for _ in 0..ROUNDS {
+        for op in Op::ALL {
+            let (mut of, own) = (pools(op), work(op));
+            let (Some(one), Some(other)) = (of.next(), of.next()) else {
+                continue;
+            };
+            if own <= 0.0 {
+                continue;
+            }
+            let others = |at: usize| {
+                let ops = kind.units[at].ops.iter().filter(|its| **its != op);
+                ops.map(|op| work(*op) * shares[at][*op as usize])
+                    .sum::<f64>()
+            };
+            let first = units(one) * (others(other) + own) - units(other) * others(one);
+            let first = (first / (units(one) + units(other)) / own).clamp(0.0, 1.0);
+            shares[one][op as usize] = first;
+            shares[other][op as usize] = 1.0 - first;
+        }
+    }
+    shares
 }

@@ -39,6 +39,8 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
         window_shared: false,
         queues: Vec::new(),
         misses: 0,
+        misses_per_context: None,
+        misses_of_stores: true,
         misses_private: false,
         in_order: true,
         units: vec![UnitPool {

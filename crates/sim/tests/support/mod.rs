@@ -36,6 +36,8 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         window_shared: false,
         queues: Vec::new(),
         misses: 0,
+        misses_per_context: None,
+        misses_of_stores: true,
         misses_private: false,
         in_order: true,
         units: vec![UnitPool {

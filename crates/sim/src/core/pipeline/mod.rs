@@ -10,7 +10,7 @@ mod contexts;
 use super::{
     clock::Clock,
     context::{Context, NEVER},
-    queues::{Misses, Queues},
+    queues::{Misses, Queues, Times},
     ready::Ready,
     units::Units,
 };
@@ -66,6 +66,7 @@ pub struct Core {
     /// Of the core's first-level data cache, or of each context's own; none where a context has one instruction in flight,
     /// so that no line is on its way when the next one needs it.
     misses: Box<[Misses]>,
+    misses_of_stores: bool,
     latencies: [Latency; Op::COUNT],
     first_pu: usize,
     fine_grained: bool,
@@ -109,9 +110,10 @@ impl Core {
             queues: Queues::new(kind),
             misses: match remembered {
                 0 => Box::default(),
-                _ if kind.misses_private => vec![Misses::new(kind.misses); contexts].into(),
-                _ => [Misses::new(kind.misses)].into(),
+                _ if kind.misses_private => vec![Misses::new(kind.misses, None); contexts].into(),
+                _ => [Misses::new(kind.misses, kind.misses_per_context)].into(),
             },
+            misses_of_stores: kind.misses_of_stores,
             latencies: kind.latencies,
             first_pu,
             fine_grained: kind.multithreading == Multithreading::FineGrained,
@@ -349,9 +351,10 @@ impl Core {
                 true => None,
                 false => self.misses.get_mut(number.min(last)),
             };
+            let bounded = op == Op::Load || self.misses_of_stores;
             let at = match &mut misses {
-                Some(misses) => misses.free(now, start),
-                None => start,
+                Some(misses) if bounded => misses.free(now, start, number),
+                _ => start,
             };
             let missed = context.counters.data_misses[0];
             let beyond = memory.access(
@@ -368,7 +371,8 @@ impl Core {
                 if context.counters.data_misses[0] != missed {
                     // Until another one is there if as many as can be are under way.
                     cycles += at - start;
-                    misses.fill(now, line, at, complete + cycles);
+                    let of = bounded.then_some(number);
+                    misses.fill(now, line, [at, complete + cycles], of);
                 } else {
                     // A line that is on its way is not there yet, though the cache has a place for it.
                     let there = misses.there(line, start);
@@ -385,7 +389,13 @@ impl Core {
         }
         if !SERIAL && let Some(queues) = &mut self.queues {
             let retired = complete.max(context.last_completion);
-            queues.enter(op, number, now, [start, retired, there]);
+            let times = Times {
+                start,
+                complete,
+                retired,
+                there,
+            };
+            queues.enter(op, number, now, times);
         }
         // For the host, choices are cheaper here than other ways to go.
         let busy_until = match op {
@@ -471,6 +481,9 @@ impl Core {
         let busy = self.contexts.iter().filter(with_thread).count();
         if let Some(queues) = &mut self.queues {
             queues.share(busy);
+        }
+        for misses in &mut self.misses {
+            misses.share(busy);
         }
         if let Some(window) = self.window_shared {
             self.window = (window / busy.max(1) as u64).max(1);
