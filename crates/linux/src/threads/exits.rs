@@ -43,6 +43,10 @@ pub(super) struct Exits {
     short: Vec<(ThreadId, u64)>,
     /// Threads that came and went since the last sample.
     passed: Vec<Created>,
+    /// Followed threads whose record had not come when their last sample was taken, by number: when each began, at the
+    /// earliest and at the latest, in nanoseconds of CLOCK_MONOTONIC.
+    unrecorded: FxHashMap<i32, (u64, u64)>,
+    last_unrecorded: FxHashMap<i32, (u64, u64)>,
     /// Whether records were lost.
     lost: bool,
 }
@@ -88,7 +92,19 @@ impl Exits {
             self.drain();
             told = self.of(id.tid, began);
         }
+        if told.is_none() && self.unrecorded.len() < KEPT {
+            self.unrecorded.insert(id.tid, began);
+        }
         told.map(|(record, _)| record)
+    }
+
+    /// Whether samples have told of a thread, though its record came later or not at all. Its creation may be told later
+    /// still, as of one that came and went.
+    fn was_followed(&self, created: &Created) -> bool {
+        let began = self.unrecorded.get(&created.tid);
+        let began = began.or_else(|| self.last_unrecorded.get(&created.tid));
+        let at = created.at + self.opened;
+        began.is_some_and(|began| began.0 <= at + LATE && at <= began.1 + LATE)
     }
 
     /// The name of a thread that has ended.
@@ -113,6 +129,7 @@ impl Exits {
     /// What is remembered grows older.
     pub fn age(&mut self) {
         self.last = mem::take(&mut self.present);
+        self.last_unrecorded = mem::take(&mut self.unrecorded);
     }
 
     /// Whether threads have come and gone since the last sample.
@@ -166,6 +183,10 @@ impl Tracker {
         let passed = mem::take(&mut self.exits.passed);
         let before = sampled.threads.len();
         for created in passed {
+            // What it did since its last sample is in the accounts.
+            if self.exits.was_followed(&created) {
+                continue;
+            }
             match self.exits.of_passed(&created) {
                 Some((record, false)) => {
                     let sample = self.whole_life(&created, &record);
@@ -311,6 +332,36 @@ mod tests {
             (SECOND, 3, Some(4))
         );
         assert_eq!(sample.interval, 2 * SECOND);
+    }
+
+    /// A busy kernel tells late that a thread has ended, and later that it was created: what samples have told of it is
+    /// not told again.
+    #[test]
+    fn a_thread_whose_record_comes_late_is_not_told_again() {
+        let mut tracker = tracker(exit());
+        tracker.exits.present.clear();
+        let began = OPENED + CREATED.at + suspended();
+        let id = ThreadId {
+            tid: TID,
+            start: began / SECOND,
+        };
+        assert!(tracker.exits.of_followed(id, SECOND).is_none());
+        let kept = Kept {
+            exit: exit(),
+            told: false,
+        };
+        tracker.exits.present.insert(TID, kept);
+        tracker.exits.passed = vec![CREATED];
+        assert!(tracker.sample(SECOND).threads.is_empty());
+        assert_eq!(tracker.take_unseen(), 0);
+        // Another one with its number, later.
+        let later = Created {
+            at: CREATED.at + 10 * SECOND,
+            ..CREATED
+        };
+        tracker.exits.passed = vec![later];
+        tracker.sample(SECOND);
+        assert_eq!(tracker.take_unseen(), 1);
     }
 
     #[test]
