@@ -43,8 +43,6 @@ pub enum Need {
     Cgroup,
     /// Kernel threads in `/proc`; containers hide them.
     KernelThreads,
-    /// As many threads as the test makes.
-    Threads,
     /// A program that is not installed.
     Tool,
     /// Virtual machines, which `PERCH_SKIP_VM=1` asked to leave out.
@@ -63,7 +61,6 @@ impl Need {
             Self::Pus => "pus",
             Self::Cgroup => "cgroup",
             Self::KernelThreads => "kernel-threads",
-            Self::Threads => "threads",
             Self::Tool => "tool",
             Self::Vm => "vm",
             Self::Root => "root",
