@@ -85,7 +85,7 @@ fn calibration(folder: &Folder, machine: &str) {
 fn each_policy_replays_each_recording_identically() {
     let folder = Folder(tempfile::tempdir().unwrap());
     // Another machine's, which is measured more quickly; what matters is that it is in force again.
-    calibration(&folder, "intel-xeon-ht");
+    calibration(&folder, "ibm-power7-smt2");
     let policies = [
         ("masa", "producer-consumer", "\"pus\":["),
         ("workover", "fp-int-8", "fp_share"),
