@@ -27,10 +27,6 @@ struct Account {
     before: u64,
     /// What it has had since its start, when it was last read.
     last: u64,
-    /// Whether that is all: it has ended, and perch has waited for it.
-    complete: bool,
-    /// Whether it was seen to have children. Their time is told in ticks, rounded down.
-    children: bool,
 }
 
 /// The accounts of all followed processes.
@@ -44,10 +40,6 @@ pub(super) struct Accounts {
     sampled: u64,
     /// Time that was told as unmeasured.
     told: u64,
-    /// Whether a process has ended whose last moments nobody told.
-    cut: bool,
-    /// Whether they were read when they were to be read last.
-    fresh: bool,
     /// When the accounts were last read.
     read: Option<Instant>,
     rest: Option<Instant>,
@@ -62,12 +54,7 @@ impl Accounts {
                 parent,
                 before: if born { 0 } else { spent },
                 last: spent,
-                complete: false,
-                children: false,
             };
-            if let Some(parent) = self.of.get_mut(&parent) {
-                parent.children = true;
-            }
             if let Some(old) = self
                 .of
                 .insert(pid, account)
@@ -81,7 +68,7 @@ impl Accounts {
     /// An orphan was waited for by perch: what it and those that it had waited for have had in all.
     pub fn orphan(&mut self, pid: i32, spent: u64) {
         match self.of.get_mut(&pid) {
-            Some(account) => (account.last, account.complete) = (spent, true),
+            Some(account) => account.last = spent,
             // It came and went unseen.
             None => self.gone += spent as i64,
         }
@@ -92,18 +79,12 @@ impl Accounts {
         self.sampled += time;
     }
 
-    /// Samples have told of this much that was told before.
-    pub fn unsampled(&mut self, time: u64) {
-        self.sampled = self.sampled.saturating_sub(time);
-    }
-
     /// Reads the accounts, if it is time: something has ended, or nothing was read for long.
     pub fn read(&mut self, reader: &mut Reader, tick: u64, ended: bool, must: bool) {
         let began = Instant::now();
         let long_ago = self.read.is_none_or(|read| began - read >= EVERY);
         let due = (ended || long_ago) && self.rest.is_none_or(|rest| began >= rest);
-        self.fresh = due || must;
-        if !self.fresh {
+        if !due && !must {
             return;
         }
         self.read = Some(began);
@@ -138,27 +119,13 @@ impl Accounts {
 
     /// Time that no sample tells of and that was not told before.
     pub fn rest(&self) -> u64 {
-        self.all().saturating_sub(self.sampled + self.told)
-    }
-
-    /// Time that was told beyond what there was when the accounts were read; 0 where that is not known.
-    pub fn excess(&self, tick: u64) -> u64 {
-        if !self.fresh || self.cut {
-            return 0;
-        }
-        // User and system time of the children, each rounded down.
-        let parents = self.of.values().filter(|of| of.children && !of.complete);
-        let short = parents.count() as u64 * 2 * tick;
-        (self.sampled + self.told).saturating_sub(self.all() + short)
-    }
-
-    fn all(&self) -> u64 {
         let open: i64 = self
             .of
             .values()
             .map(|of| of.last as i64 - of.before as i64)
             .sum();
-        u64::try_from(open + self.gone).unwrap_or(0)
+        let all = u64::try_from(open + self.gone).unwrap_or(0);
+        all.saturating_sub(self.sampled + self.told)
     }
 
     /// A process is gone.
@@ -166,10 +133,7 @@ impl Accounts {
         self.gone += match self.of.contains_key(&account.parent) {
             // All that it had is now in its parent's account.
             true => -(account.before as i64),
-            false => {
-                self.cut |= !account.complete;
-                account.last as i64 - account.before as i64
-            }
+            false => account.last as i64 - account.before as i64,
         };
     }
 }
@@ -238,38 +202,7 @@ mod tests {
             parent,
             before,
             last,
-            complete: false,
-            children: parent == 0,
         }
-    }
-
-    /// What is told beyond the accounts is known where these are whole.
-    #[test]
-    fn an_excess_is_known_where_nothing_is_missing() {
-        let ended = |told: bool, fresh: bool| {
-            let mut accounts = family(0);
-            accounts.fresh = fresh;
-            accounts.sampled(200);
-            // The child first, as its parent has waited for it.
-            let child = accounts.of.remove(&2).expect("there");
-            accounts.close(&child);
-            if told {
-                accounts.orphan(1, 170);
-            }
-            let first = accounts.of.remove(&1).expect("there");
-            accounts.close(&first);
-            accounts.excess(10)
-        };
-        assert_eq!(ended(true, true), 30);
-        assert_eq!(ended(true, false), 0);
-        assert_eq!(ended(false, true), 0);
-        // Still there: of the child's time, the parent's account may lack two ticks.
-        let mut open = family(0);
-        open.fresh = true;
-        open.sampled(175);
-        assert_eq!((open.excess(10), open.excess(20)), (5, 0));
-        open.unsampled(5);
-        assert_eq!(open.excess(10), 0);
     }
 
     /// Process 1 is followed, 2 is its child.

@@ -178,9 +178,8 @@ impl Tracker {
         }
     }
 
-    /// Adds the threads that came and went since the last sample, also to those that are `late`, or counts those without a
-    /// record.
-    pub(super) fn sample_passed(&mut self, sampled: &mut Sampled, late: &mut Vec<ThreadId>) {
+    /// Adds the threads that came and went since the last sample, or counts those without a record.
+    pub(super) fn sample_passed(&mut self, sampled: &mut Sampled) {
         let passed = mem::take(&mut self.exits.passed);
         let before = sampled.threads.len();
         for created in passed {
@@ -193,7 +192,6 @@ impl Tracker {
                     let sample = self.whole_life(&created, &record);
                     self.accounts.sampled(sample.cpu_time);
                     self.exits.note(sample.info.id, &record);
-                    late.push(sample.info.id);
                     sampled.ended.push(sample.info.id);
                     sampled.threads.push(sample);
                 }
@@ -204,30 +202,6 @@ impl Tracker {
         }
         if sampled.threads.len() > before {
             sampled.threads.sort_by_key(|sample| sample.info.id);
-        }
-    }
-
-    /// Takes back what samples tell beyond the accounts, where nobody lives who has gone on since these were read. It is
-    /// the time of threads of which a busy kernel told `late`: they had ended before the accounts were read the last time,
-    /// and it was divided among others then.
-    pub(super) fn take_back(&mut self, sampled: &mut Sampled, late: Vec<ThreadId>) {
-        if late.is_empty() {
-            return;
-        }
-        self.accounts.read(&mut self.reader, self.tick, true, true);
-        let excess = self.accounts.excess(self.tick);
-        if excess == 0 {
-            return;
-        }
-        let place = |id: &ThreadId| sampled.threads.binary_search_by_key(id, |of| of.info.id);
-        let places: Vec<usize> = late.iter().filter_map(|id| place(id).ok()).collect();
-        let all: u64 = places.iter().map(|at| sampled.threads[*at].cpu_time).sum();
-        let excess = excess.min(all);
-        for at in places {
-            let sample = &mut sampled.threads[at];
-            let part = u128::from(excess) * u128::from(sample.cpu_time) / u128::from(all.max(1));
-            sample.cpu_time -= part as u64;
-            self.accounts.unsampled(part as u64);
         }
     }
 

@@ -40,8 +40,6 @@ impl Tracker {
             RunClock::Stat => None,
         };
         let mut executed = Vec::new();
-        // Threads that ended before a sample told of them, and whether others live.
-        let (mut late, mut lives) = (Vec::new(), false);
         for thread in threads.values_mut() {
             if std::mem::take(&mut thread.awaited) && !self.origins.is_told(thread.id.tid) {
                 self.origins.hold(thread.id.tid);
@@ -109,13 +107,9 @@ impl Tracker {
                 self.accounts.sampled(sample.cpu_time);
             }
             sample.info.name = Arc::clone(&thread.name);
-            if std::mem::take(&mut thread.new) {
-                match alive {
-                    true => sampled.new.push((thread.id, thread.pid)),
-                    false => late.push(thread.id),
-                }
+            if std::mem::take(&mut thread.new) && alive {
+                sampled.new.push((thread.id, thread.pid));
             }
-            lives |= alive;
             sampled.threads.push(sample);
         }
         self.threads = threads;
@@ -134,10 +128,7 @@ impl Tracker {
             }
         }
         self.forget_ended(&sampled.ended);
-        self.sample_passed(&mut sampled, &mut late);
-        if !lives {
-            self.take_back(&mut sampled, late);
-        }
+        self.sample_passed(&mut sampled);
         self.divide_rest(&mut sampled);
         sampled
     }
