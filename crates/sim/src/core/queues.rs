@@ -19,7 +19,7 @@ const REMEMBERED: usize = 64;
 /// No queue.
 const NONE: u16 = u16::MAX;
 
-/// When an operation comes how far, in cycles.
+/// The cycles in which an operation reaches its stages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     /// Its execution begins.
@@ -291,7 +291,7 @@ impl Misses {
         }
     }
 
-    /// So many contexts have a thread.
+    /// Sets the watermark for this many contexts with a thread.
     pub fn share(&mut self, busy: usize) {
         self.most_of_one = if busy > 1 { self.watermark } else { usize::MAX };
     }
