@@ -149,6 +149,18 @@ pub struct Queue {
     pub until: Until,
 }
 
+impl Queue {
+    /// The entries that one context may have while this many contexts have a thread; a shared queue itself has `entries`.
+    pub fn of_one(&self, busy: u32) -> u32 {
+        let entries = match self.sharing {
+            QueueSharing::Split => self.entries / busy.max(1),
+            QueueSharing::Shared if busy > 1 => self.per_context.unwrap_or(self.entries),
+            QueueSharing::Shared | QueueSharing::Private => self.entries,
+        };
+        entries.max(1)
+    }
+}
+
 /// How long one sort of instruction takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {

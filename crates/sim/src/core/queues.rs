@@ -4,7 +4,7 @@
 //! front end, and so do all behind it: a thread whose operations wait for memory takes the entries of a queue that it
 //! shares, and slows its sibling even where units are free. A watermark bounds how many it takes.
 
-use crate::model::{CoreKind, Op, QueueSharing, Until};
+use crate::model::{CoreKind, Op, Queue, QueueSharing, Until};
 use std::collections::VecDeque;
 
 /// Queues of an operation at most: a scheduler and a buffer.
@@ -83,24 +83,14 @@ impl Entries {
     }
 }
 
-/// A queue whose size depends on how many contexts have a thread.
-#[derive(Debug, Clone)]
-struct Resized {
-    number: usize,
-    /// Its entries if only one context has.
-    whole: u32,
-    /// Those that a context has if several have: a watermark; `None`: they divide the whole.
-    most: Option<u32>,
-}
-
 /// The queues of a core.
 #[derive(Debug, Clone)]
 pub(super) struct Queues {
     entries: Box<[Entries]>,
     /// Of each context and operation, the queues that it needs an entry of, the first in front.
     of_op: Box<[[[u16; TAKEN]; Op::COUNT]]>,
-    /// Those whose size depends on how many contexts have a thread.
-    sized: Box<[Resized]>,
+    /// Those whose size depends on how many contexts have a thread, by number.
+    sized: Box<[(usize, Queue)]>,
     /// Contexts that have a thread.
     busy: usize,
     /// Of each context, when its last store has left its buffer: stores are written in program order.
@@ -144,11 +134,7 @@ impl Queues {
                     }
                 }
                 if shared || queue.sharing == QueueSharing::Split {
-                    sized.push(Resized {
-                        number: entries.len(),
-                        whole: queue.entries,
-                        most: queue.per_context,
-                    });
+                    sized.push((entries.len(), queue.clone()));
                 }
                 need(of_op, entries.len());
                 entries.push(one(false));
@@ -166,13 +152,8 @@ impl Queues {
     /// Divides the split queues among this many contexts with a thread, and sets watermarks if there are several.
     pub fn share(&mut self, busy: usize) {
         self.busy = busy;
-        for queue in &self.sized {
-            let size = match queue.most {
-                Some(most) if busy > 1 => most as usize,
-                Some(_) => queue.whole as usize,
-                None => queue.whole as usize / busy.max(1),
-            };
-            self.entries[queue.number].size = size.max(1);
+        for (number, queue) in &self.sized {
+            self.entries[*number].size = queue.of_one(busy as u32) as usize;
         }
     }
 

@@ -61,6 +61,14 @@ impl Calendar {
         None
     }
 
+    /// The same in cycle `now`; else the cycle in which to ask again.
+    #[inline]
+    fn ask(&mut self, now: u64, from: u64, busy: u32) -> Result<u64, u64> {
+        self.pass(now);
+        let again = || now + u64::from(busy.div_ceil(u32::from(self.count)));
+        self.free(from, busy).ok_or_else(again)
+    }
+
     #[inline]
     fn book(&mut self, start: u64, busy: u32) {
         let end = (start + u64::from(busy)).min(self.now + AHEAD as u64);
@@ -186,27 +194,25 @@ impl Units {
     #[inline]
     pub(super) fn book(&mut self, op: Op, context: usize, now: u64, from: u64) -> Result<u64, u64> {
         let busy = self.busy[op as usize];
-        // When and on which one it can begin first; else when it makes sense to ask again.
-        let (mut best, mut later) = (None, u64::MAX);
-        for pool in self.of_op[context][op as usize].iter().flatten() {
-            let number = usize::from(pool.number);
-            let calendar = &mut self.calendars[number];
-            calendar.pass(now);
-            match calendar.free(from, busy) {
-                Some(start) if best.is_none_or(|(first, _)| start < first) => {
-                    best = Some((start, number));
-                }
-                Some(_) => {}
-                None => {
-                    let again = now + u64::from(busy.div_ceil(u32::from(calendar.count)));
-                    later = later.min(again);
-                }
-            }
-            if best.is_some_and(|(first, _)| first == from) {
-                break;
+        let [Some(first), second] = self.of_op[context][op as usize] else {
+            return Err(u64::MAX);
+        };
+        let mut number = usize::from(first.number);
+        let mut begins = self.calendars[number].ask(now, from, busy);
+        if let Some(second) = second
+            && begins != Ok(from)
+        {
+            let other = usize::from(second.number);
+            let there = self.calendars[other].ask(now, from, busy);
+            let better = match (begins, there) {
+                (Ok(here), Ok(there)) | (Err(here), Err(there)) => there < here,
+                (here, _) => here.is_err(),
+            };
+            if better {
+                (number, begins) = (other, there);
             }
         }
-        let (start, number) = best.ok_or(later)?;
+        let start = begins?;
         self.calendars[number].book(start, busy);
         Ok(start)
     }

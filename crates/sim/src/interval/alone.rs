@@ -5,7 +5,7 @@ use super::{
     demand::Demand,
     play::play,
 };
-use crate::model::{CoreKind, Op, QueueSharing};
+use crate::model::{CoreKind, Op};
 
 /// Cycles that a thread loses for each cycle by which a load is delayed: short delays are hidden by what goes on meanwhile,
 /// and long ones by each other, the more the more there are.
@@ -107,11 +107,7 @@ pub(super) fn alone(
     };
     let mut queues = kind.queues.clone();
     for queue in &mut queues {
-        if queue.sharing == QueueSharing::Split {
-            queue.entries = (queue.entries / busy.max(1) as u32).max(1);
-        } else if busy > 1 {
-            queue.entries = queue.per_context.unwrap_or(queue.entries);
-        }
+        queue.entries = queue.of_one(busy as u32);
     }
     let own = CoreKind {
         contexts: 1,
