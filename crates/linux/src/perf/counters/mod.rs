@@ -159,17 +159,16 @@ impl Counters {
         for (group, plan) in groups.iter_mut().zip(&plans[active].groups) {
             tally.add(group, plan);
         }
-        let on_cpu = tally.enabled();
-        if on_cpu == 0 {
+        let on_cpu = tally.on_cpu();
+        if on_cpu.longest == 0 {
             return nothing;
         }
         let set = CountedSet {
             number: plans[active].number,
-            enabled: on_cpu,
+            enabled: on_cpu.longest,
         };
-        let times = tally.on_cpu();
         let (mut counts, least) = tally.counts();
-        plausibility::judge(&mut counts, times, self.user_only, self.limits.as_ref());
+        plausibility::judge(&mut counts, on_cpu, self.user_only, self.limits.as_ref());
         if self.sets.len() > 1 {
             self.turn(id);
         }

@@ -139,14 +139,13 @@ impl OwnPlan {
                 tally.add_event(alias, value, (group.enabled, group.running));
             }
         }
-        let enabled = tally.enabled();
-        if enabled == 0 {
+        let on_cpu = tally.on_cpu();
+        if on_cpu.longest == 0 {
             return (Vec::new(), 0);
         }
-        let times = tally.on_cpu();
         let (mut counts, _) = tally.counts();
-        plausibility::judge(&mut counts, times, self.user_only, self.limits.as_ref());
-        (counts, enabled)
+        plausibility::judge(&mut counts, on_cpu, self.user_only, self.limits.as_ref());
+        (counts, on_cpu.longest)
     }
 }
 

@@ -112,10 +112,10 @@ impl PuCounters {
         for (number, group) in &mut pu.sets[pu.active] {
             tally.add(group, &plans[pu.active].groups[*number]);
         }
-        let enabled = tally.enabled();
+        let on_cpu = tally.on_cpu();
         let set = CountedSet {
             number: plans[pu.active].number,
-            enabled,
+            enabled: on_cpu.longest,
         };
         if plans.len() > 1 {
             let next = (pu.active + 1) % plans.len();
@@ -128,10 +128,9 @@ impl PuCounters {
             }
             pu.active = next;
         }
-        let times = tally.on_cpu();
         let (mut counts, _) = tally.counts();
         // An idle PU counts next to nothing and that proves nothing: only too high counts are implausible.
-        plausibility::judge(&mut counts, times, true, self.limits.as_ref());
+        plausibility::judge(&mut counts, on_cpu, true, self.limits.as_ref());
         let set = (!counts.is_empty()).then_some(set);
         (counts, set)
     }

@@ -56,25 +56,20 @@ impl Accumulator {
         }
     }
 
-    /// Longest time that an event was switched on (while the thread ran), in nanoseconds.
-    pub(super) fn enabled(&self) -> u64 {
-        let times = self.counts.values().map(|sum| sum.enabled);
-        times.max().unwrap_or(0)
-    }
-
     /// The times for which events were switched on (while the thread ran), of those that ever were.
     pub(super) fn on_cpu(&self) -> OnCpu {
         let times = self.counts.values().map(|sum| sum.enabled);
+        let times = times.filter(|time| *time > 0);
         OnCpu {
-            shortest: times.filter(|time| *time > 0).min().unwrap_or(0),
-            longest: self.enabled(),
+            shortest: times.clone().min().unwrap_or(0),
+            longest: times.max().unwrap_or(0),
         }
     }
 
     /// The counts, scaled to the whole time, and the least share of it.
     pub(super) fn counts(self) -> (Vec<Count>, f64) {
         let mut least = 1.0f64;
-        let longest = self.enabled();
+        let longest = self.on_cpu().longest;
         let sums = self.counts.into_iter();
         let counts = sums
             .filter_map(|(alias, sum)| {
@@ -124,7 +119,6 @@ mod tests {
         tally.add_event(&alias("fourth"), Some(300), (60, 20));
         tally.add_event(&alias("fourth"), Some(700), (60, 40));
         tally.add_event(&alias("never"), Some(0), (0, 0));
-        assert_eq!(tally.enabled(), 60);
         assert_eq!((tally.on_cpu().shortest, tally.on_cpu().longest), (50, 60));
         let (counts, least) = tally.counts();
         let of = |name: &str| {

@@ -113,11 +113,11 @@ impl Program {
                 tally.add_event(&event.alias, value, times);
             }
         }
-        let (cpu_time, times) = (tally.enabled(), tally.on_cpu());
+        let on_cpu = tally.on_cpu();
         let sample = TargetSample {
             target,
-            cpu_time,
-            counts: match cpu_time {
+            cpu_time: on_cpu.longest,
+            counts: match on_cpu.longest {
                 0 => Vec::new(),
                 _ => tally.counts().0,
             },
@@ -133,7 +133,7 @@ impl Program {
             }
             self.active = next;
         }
-        (sample, times)
+        (sample, on_cpu)
     }
 }
 
