@@ -171,7 +171,7 @@ pub struct Latency {
     pub busy: u32,
 }
 
-/// What recordings say that do not tell.
+/// The value in a machine that an earlier perch wrote.
 fn yes() -> bool {
     true
 }
