@@ -326,6 +326,24 @@ fn who_asks_for_more_than_the_memory_gives_has_a_fair_part_of_it() {
 }
 
 #[test]
+fn accesses_to_one_line_are_one_miss() {
+    // As many words of a line as it has, in order: they need one of the core's few entries for misses, not one each.
+    let ops = &[(Op::Alu, 0.7), (Op::Load, 0.2), (Op::Branch, 0.1)];
+    let mut stream = mix("stream", ops, 32 << 20);
+    stream.depends = 0;
+    let set = &mut stream.working_sets[0];
+    (set.pattern, set.stride) = (Pattern::Stride, 8);
+    let mut machine = machine(1, 1, Multithreading::Simultaneous);
+    machine.kinds[0].window = 128;
+    machine.kinds[0].misses = 2;
+    machine.memory.bandwidth = 1e11;
+    let workload = endless(vec![stream], &[0]);
+    let [exact, ours] = both(&machine, &workload, &[0], 400_000_000, 400_000_000);
+    let [ours, exact] = [ours, exact].map(|counters| counters[0].instructions() as f64);
+    near(ours, exact, 0.05, "instructions");
+}
+
+#[test]
 fn a_move_costs_what_cold_caches_cost() {
     // Two packages without a common cache; the thread changes sides again and again.
     let mut machine = machine(2, 1, Multithreading::FineGrained);

@@ -63,23 +63,59 @@ impl Even {
     }
 }
 
-/// Where a thread is in one sort of lines.
-struct Place {
-    /// Accesses to the present line.
-    accesses: f64,
-    /// When that is there.
-    arrives: Ps,
-    draws: Even,
+/// How lines are numbered: no two members have a line in common, nor two sorts.
+#[derive(Clone, Copy)]
+struct Numbers {
+    members: u64,
+    /// Sorts of lines, of the member with most of them.
+    sorts: u64,
+}
+
+impl Numbers {
+    /// The number of a member's `nth` line of a sort.
+    fn line(self, member: usize, sort: usize, nth: u64) -> u64 {
+        (nth * self.sorts + sort as u64) * self.members + member as u64
+    }
+
+    /// The sort of a line, and which one of that it is.
+    fn of(self, line: u64) -> (usize, u64) {
+        let line = line / self.members;
+        ((line % self.sorts) as usize, line / self.sorts)
+    }
 }
 
 /// Chance in place of the caches.
 struct Chance<'a> {
     line_bits: u32,
     members: &'a [(&'a Demand, Delays)],
-    /// Of each member: for its loads, walks, fetches and stores.
-    draws: Vec<[Even; 4]>,
-    /// Of each member, by sort of lines.
-    places: Vec<Vec<Place>>,
+    numbers: Numbers,
+    /// Of each member: for the walks of its loads, and its fetches.
+    draws: Vec<[Even; 2]>,
+    /// Of each member, by sort.
+    lines: Vec<Vec<Met>>,
+}
+
+/// More lines of a sort than a window holds.
+const IN_USE: usize = 1_024;
+
+/// Lines of one sort that were accessed, each at the place of its number's lowest bits.
+struct Met {
+    lines: Box<[u64]>,
+    draws: Even,
+}
+
+impl Met {
+    fn new(random: Random) -> Self {
+        Self {
+            lines: vec![u64::MAX; IN_USE].into(),
+            draws: Even::new(random),
+        }
+    }
+
+    /// Whether this is the first access to a line.
+    fn is_new(&mut self, nth: u64) -> bool {
+        std::mem::replace(&mut self.lines[nth as usize % IN_USE], nth) != nth
+    }
 }
 
 fn pick(delays: &[Delay], mut draw: f64) -> f64 {
@@ -92,25 +128,6 @@ fn pick(delays: &[Delay], mut draw: f64) -> f64 {
     0.0
 }
 
-/// The delay of an access at that moment: which sort of lines it is for is drawn by their shares.
-fn access(sorts: &[Sort], places: &mut [Place], mut draw: f64, now: Ps) -> f64 {
-    let of = sorts.iter().zip(places).find(|(sort, _)| {
-        draw -= sort.share;
-        draw < 0.0
-    });
-    let Some((sort, place)) = of else {
-        return 0.0;
-    };
-    place.accesses += 1.0;
-    if place.accesses < sort.accesses {
-        return place.arrives.saturating_sub(now) as f64;
-    }
-    place.accesses -= sort.accesses;
-    let time = pick(&sort.delays, place.draws.draw());
-    place.arrives = now + time.round() as Ps;
-    time
-}
-
 impl Hierarchy for Chance<'_> {
     fn line_of(&self, address: u64) -> u64 {
         address >> self.line_bits
@@ -121,54 +138,119 @@ impl Hierarchy for Chance<'_> {
         _: usize,
         thread: u32,
         kind: Access,
-        _: u64,
-        now: Ps,
+        address: u64,
+        _: Ps,
         counters: &mut Counters,
     ) -> Ps {
-        let delays = &self.members[thread as usize].1;
-        let [load, walk, fetch, store] = &mut self.draws[thread as usize];
-        let places = &mut self.places[thread as usize];
-        let (time, of_walk) = match kind {
+        let member = thread as usize;
+        let delays = &self.members[member].1;
+        let [walk, fetch] = &mut self.draws[member];
+        let of_walk = match kind {
             Access::Fetch => return pick(&delays.fetch, fetch.draw()).round() as Ps,
-            Access::Load => (
-                access(&delays.sorts, places, load.draw(), now),
-                pick(&[delays.walk], walk.draw()),
-            ),
-            // Loads and stores share a mix's working sets.
-            Access::Store => (access(&delays.sorts, places, store.draw(), now), 0.0),
+            Access::Load => pick(&[delays.walk], walk.draw()),
+            Access::Store => 0.0,
         };
+        let (sort, nth) = self.numbers.of(address >> LINE_BITS);
+        let line = delays.sorts.get(sort).zip(self.lines[member].get_mut(sort));
+        // The core itself waits for a line that is on its way.
+        let time = line.map_or(0.0, |(of, met)| match met.is_new(nth) {
+            true => pick(&of.delays, met.draws.draw()),
+            false => 0.0,
+        });
         counters.data_misses[0] += u64::from(time > 0.0);
         (time + of_walk).round() as Ps
     }
 }
 
-/// Samples of streams, again and again. No two accesses are to the same line: chance decides which are there.
+/// Samples of streams, again and again. Chance decides which accesses are to one line, and whether that is there.
 struct Samples<'a> {
-    streams: Vec<(&'a [Instruction], usize)>,
-    lines: u64,
+    streams: Vec<Sample<'a>>,
+    numbers: Numbers,
     /// Draws each instruction from the sample at random, where it matters that many of a sort may follow each other.
     /// Without it all come in order, so that each sort has exactly its share.
     drawn: Option<Random>,
 }
 
+/// One member's sample.
+struct Sample<'a> {
+    instructions: &'a [Instruction],
+    at: usize,
+    /// For its loads, and its stores: the sorts of lines.
+    draws: [Even; 2],
+    sorts: Vec<Place<'a>>,
+}
+
+/// Where a thread is in one sort of lines.
+struct Place<'a> {
+    sort: &'a Sort,
+    /// Lines so far, with the present one.
+    lines: u64,
+    /// Accesses to that.
+    accesses: f64,
+}
+
 /// Bits of an address in the largest line.
 const LINE_BITS: u32 = 16;
 
+impl<'a> Sample<'a> {
+    fn new(instructions: &'a [Instruction], at: usize, delays: &'a Delays, random: Random) -> Self {
+        let place = |sort| Place {
+            sort,
+            lines: 0,
+            accesses: 0.0,
+        };
+        Self {
+            instructions,
+            at,
+            draws: [2, 3].map(|kind| Even::new(random.part(kind))),
+            sorts: delays.sorts.iter().map(place).collect(),
+        }
+    }
+
+    fn next(&mut self, drawn: Option<&mut Random>) -> Instruction {
+        let mut next = self.instructions[self.at];
+        if let Some(drawn) = drawn {
+            let other = drawn.below(self.instructions.len() as u64);
+            next = Instruction {
+                at: next.at,
+                ..self.instructions[other as usize]
+            };
+        }
+        self.at = (self.at + 1) % self.instructions.len();
+        next
+    }
+
+    /// The sort of the line of the next load or store, and which one of that it is.
+    fn line(&mut self, op: Op) -> (usize, u64) {
+        // Loads and stores share a mix's working sets.
+        let mut draw = self.draws[usize::from(op == Op::Store)].draw();
+        let mut sorts = self.sorts.iter_mut().enumerate();
+        let of = sorts.find(|(_, place)| {
+            draw -= place.sort.share;
+            draw < 0.0
+        });
+        let Some((sort, place)) = of else {
+            return (0, 0);
+        };
+        place.accesses += 1.0;
+        let over = place.accesses - place.sort.accesses;
+        if place.lines == 0 || over >= 0.0 {
+            place.lines += 1;
+            place.accesses = over.max(0.0);
+        }
+        (sort, place.lines)
+    }
+}
+
 impl Supply for Samples<'_> {
     fn fill(&mut self, thread: u32, into: &mut [Instruction]) -> usize {
-        let (sample, at) = &mut self.streams[thread as usize];
+        let sample = &mut self.streams[thread as usize];
         for place in &mut *into {
-            *place = sample[*at];
-            if let Some(drawn) = &mut self.drawn {
-                let other = sample[drawn.below(sample.len() as u64) as usize];
-                *place = Instruction {
-                    at: place.at,
-                    ..other
-                };
+            *place = sample.next(self.drawn.as_mut());
+            if matches!(place.op, Op::Load | Op::Store) {
+                let (sort, nth) = sample.line(place.op);
+                place.data = self.numbers.line(thread as usize, sort, nth) << LINE_BITS;
             }
-            place.data = self.lines << LINE_BITS;
-            self.lines += 1;
-            *at = (*at + 1) % sample.len();
         }
         into.len()
     }
@@ -191,40 +273,45 @@ fn events(kind: &CoreKind, demand: &Demand, delays: &Delays) -> u64 {
     (times.ceil() as u64).clamp(1, LONGER)
 }
 
-fn places(sorts: &[Sort], random: Random) -> Vec<Place> {
-    let place = |sort: u64| Place {
-        accesses: 0.0,
-        arrives: 0,
-        draws: Even::new(random.part(sort)),
-    };
-    (0..sorts.len() as u64).map(place).collect()
-}
-
 /// Plays threads on the contexts of a core. Returns each one's cycles for an instruction.
-pub(super) fn play<'m>(kind: &CoreKind, members: &[(&'m Demand, Delays)], line: f64) -> Vec<f64> {
+pub(super) fn play<'m>(
+    kind: &CoreKind,
+    members: &'m [(&'m Demand, Delays)],
+    line: f64,
+) -> Vec<f64> {
     let mut core = Core::new(0, kind);
     let random = Random::new(0x5eed);
+    let part = |at: usize| random.part(1 + at as u64);
+    let sorts = members.iter().map(|(_, delays)| delays.sorts.len());
+    let numbers = Numbers {
+        members: members.len() as u64,
+        sorts: sorts.max().unwrap_or(0).max(1) as u64,
+    };
+    let met = |at: usize| {
+        let sorts = 0..members[at].1.sorts.len() as u64;
+        sorts
+            .map(|sort| Met::new(part(at).part(4 + sort)))
+            .collect()
+    };
     let mut memory = Chance {
         line_bits: (line as u64).trailing_zeros(),
         members,
-        draws: (0..members.len() as u64)
-            .map(|at| [1, 2, 3, 0].map(|kind| Even::new(random.part(4 * at + kind))))
+        numbers,
+        draws: (0..members.len())
+            .map(|at| [0, 1].map(|kind| Even::new(part(at).part(kind))))
             .collect(),
-        places: members
-            .iter()
-            .zip(1..)
-            .map(|((_, delays), member)| places(&delays.sorts, random.part(member << 32)))
-            .collect(),
+        lines: (0..members.len()).map(met).collect(),
     };
-    let sampled = |(at, (demand, _)): (usize, &(&'m Demand, Delays))| {
+    let sampled = |(at, (demand, delays)): (usize, &'m (&'m Demand, Delays))| {
         // Not all at the same place of the same sample.
-        (&*demand.sample, at * demand.sample.len() / members.len())
+        let first = at * demand.sample.len() / members.len();
+        Sample::new(&demand.sample, first, delays, part(at))
     };
     let is_shared = |queue: &Queue| queue.sharing == QueueSharing::Shared;
     let longer = members.len() > 1 && kind.queues.iter().any(is_shared);
     let mut streams = Samples {
         streams: members.iter().enumerate().map(sampled).collect(),
-        lines: 0,
+        numbers,
         drawn: longer.then(|| random.part(u64::MAX)),
     };
     for thread in 0..members.len() {
