@@ -44,11 +44,12 @@ pub fn of_levels() -> Result<String, String> {
     Ok(format!("{:08x}", hash.finalize()))
 }
 
-/// The number for the tournament: also of its policies, of the draw of its workloads and of what it counts.
+/// The number for the tournament: of the machines' ([`of_levels`]), its policies, the draw of its workloads and what it
+/// counts.
 ///
 /// # Errors
 /// As those of the tournament.
-pub fn of_tournament() -> Result<String, String> {
+pub fn of_tournament(levels: &str) -> Result<String, String> {
     let mut rules = tournament::Rules::shipped();
     rules
         .machines
@@ -60,6 +61,7 @@ pub fn of_tournament() -> Result<String, String> {
     (rules.default_seeds, rules.policy_seeds, rules.judged_again) = (1, 1, 0);
     let outcome = tournament::play(&rules, |_, _| ())?;
     let mut hash = crc32fast::Hasher::new();
+    hash.update(levels.as_bytes());
     for found in &outcome.matches {
         for line in found.lines.iter().chain([&found.default]) {
             hash.update(format!("{:?} {:.6};", line.placement, line.speedup).as_bytes());

@@ -83,7 +83,7 @@ fn long_tables_are_those_of_this_simulator() {
         validated.contains(&format!("fingerprint `{levels}`")),
         "docs/validation.md is stale: perch lab validate, and say \"fingerprint `{levels}`\""
     );
-    let tournament = fingerprint::of_tournament().unwrap();
+    let tournament = fingerprint::of_tournament(&levels).unwrap();
     let text = std::fs::read_to_string(docs().join("tournament.md")).unwrap();
     let says = format!("fingerprint `{tournament}`");
     // A page with old tables has that as its first paragraph, and one with present tables has not.
