@@ -40,6 +40,8 @@ pub(super) struct Accounts {
     sampled: u64,
     /// Time that was told as unmeasured.
     told: u64,
+    /// Whether threads have no sample yet whose time is in the accounts.
+    waits: bool,
     /// When the accounts were last read.
     read: Option<Instant>,
     rest: Option<Instant>,
@@ -117,8 +119,17 @@ impl Accounts {
         unmeasured
     }
 
+    /// Whether there are threads whose first sample will be the next one. Until then none of the rest is told: some of it
+    /// is theirs.
+    pub fn wait(&mut self, waits: bool) {
+        self.waits = waits;
+    }
+
     /// Time that no sample tells of and that was not told before.
     pub fn rest(&self) -> u64 {
+        if self.waits {
+            return 0;
+        }
         let open: i64 = self
             .of
             .values()
@@ -224,6 +235,17 @@ mod tests {
         assert_eq!(accounts.unmeasured(), 0);
         accounts.of.get_mut(&1).expect("there").last = 200;
         assert_eq!(accounts.unmeasured(), 90);
+    }
+
+    #[test]
+    fn what_the_next_sample_may_tell_is_not_told_before() {
+        let mut accounts = family(0);
+        accounts.sampled(120);
+        accounts.wait(true);
+        assert_eq!(accounts.unmeasured(), 0);
+        accounts.sampled(20);
+        accounts.wait(false);
+        assert_eq!(accounts.unmeasured(), 10);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! the whole life of those that came and went between two looks.
 //!
 //! A record tells the run time as of the last clock tick or switch before. The processes' accounts hold what came after;
-//! it is divided among the threads that ended since the last look, in proportion to what each can have had.
+//! it is divided among the threads that ended since the last look, in proportion to what each can have had. One whose
+//! record was lost can have had all of the time since it was last read.
 
 use super::{Created, SECOND, Sampled, Tracker};
 use crate::{
@@ -37,7 +38,7 @@ pub(super) struct Exits {
     /// By thread number.
     present: FxHashMap<i32, Kept>,
     last: FxHashMap<i32, Kept>,
-    /// Nanoseconds between two clock ticks of the kernel.
+    /// Nanoseconds between two clock ticks of the kernel; 0 without records.
     tick: u64,
     /// Threads that ended since the last sample, and by how much the run time of each may be too short.
     short: Vec<(ThreadId, u64)>,
@@ -126,6 +127,14 @@ impl Exits {
         self.short.push((id, short));
     }
 
+    /// Nothing tells what a thread did between its last sample and its end.
+    pub fn note_unrecorded(&mut self, last: &ThreadSample) {
+        if self.tick > 0 {
+            let short = last.interval.saturating_sub(last.cpu_time);
+            self.short.push((last.info.id, short));
+        }
+    }
+
     /// What is remembered grows older.
     pub fn age(&mut self) {
         self.last = mem::take(&mut self.present);
@@ -172,7 +181,7 @@ impl Tracker {
         self.exits.drain();
         if mem::take(&mut self.exits.lost) {
             let text = "the kernel had more to tell of threads that ended than perch could take in: the CPU time of \
-                        some is known of their processes only";
+                        some is estimated";
             self.remarks
                 .push(Remark::warning("exit-records-lost", text).once());
         }
@@ -412,6 +421,33 @@ mod tests {
         tracker.orphan_ended(TID, SECOND);
         assert!(tracker.sample(SECOND).threads.is_empty());
         assert_eq!(tracker.take_unmeasured(), SECOND);
+    }
+
+    #[test]
+    fn a_lost_record_may_have_told_of_all_the_time_since_the_last_sample() {
+        let mut tracker = tracker(exit());
+        tracker.exits.tick = 4_000_000;
+        let lost = Created {
+            tid: TID + 1,
+            ..CREATED
+        };
+        let record = exit().record;
+        let mut sampled = Sampled::default();
+        sampled.threads = vec![
+            tracker.whole_life(&CREATED, &record),
+            tracker.whole_life(&lost, &record),
+        ];
+        // It slept until it was read last, 396 ms before its end.
+        let last = &mut sampled.threads[1];
+        (last.cpu_time, last.interval) = (0, 396_000_000);
+        tracker.exits.note(sampled.threads[0].info.id, &record);
+        tracker.exits.note_unrecorded(&sampled.threads[1]);
+        tracker.orphan_ended(TID, 200_000_000);
+        tracker.divide_rest(&mut sampled);
+        let times = sampled.threads.iter().map(|sample| sample.cpu_time);
+        let times: Vec<u64> = times.collect();
+        assert_eq!(times, [record.run + 2_000_000, 198_000_000]);
+        assert_eq!(tracker.take_unmeasured(), 0);
     }
 
     #[test]

@@ -148,6 +148,8 @@ pub struct Tracker {
     has_records: bool,
     /// The kernel's task records tell of every thread of the machine.
     has_all_records: bool,
+    /// Whether no sample follows the next one.
+    is_last: bool,
     /// Threads whose fork and exit were both reported before they were looked at, and of which no record tells.
     unseen: u64,
     /// Whether new threads are looked at between samples.
@@ -195,6 +197,7 @@ impl Tracker {
             aged: Instant::now(),
             has_records: false,
             has_all_records: false,
+            is_last: false,
             unseen: 0,
             watches_young: false,
             young: Vec::new(),
@@ -338,11 +341,13 @@ impl Tracker {
     }
 
     /// Asks the kernel how much CPU time there was in all, if something has ended or after some periods; certainly if
-    /// it `must` be. To be called before threads are sampled: what they do in between is measured in the next period.
-    pub fn read_accounts(&mut self, must: bool) {
+    /// it is the `last` time. To be called before threads are sampled: what they do in between is measured in the next
+    /// period.
+    pub fn read_accounts(&mut self, last: bool) {
+        self.is_last = last;
         let passed = self.unseen > 0 || self.exits.has_passed();
         let ended = passed || self.threads.values().any(|thread| thread.ended);
-        self.accounts.read(&mut self.reader, self.tick, ended, must);
+        self.accounts.read(&mut self.reader, self.tick, ended, last);
     }
 
     /// Records were lost: the next look goes everywhere.

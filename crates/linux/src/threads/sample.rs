@@ -39,10 +39,12 @@ impl Tracker {
             RunClock::Schedstat => self.tasks.pass(threads.len(), &mut reader),
             RunClock::Stat => None,
         };
-        let mut executed = Vec::new();
+        let (mut executed, mut held) = (Vec::new(), false);
         for thread in threads.values_mut() {
-            if std::mem::take(&mut thread.awaited) && !self.origins.is_told(thread.id.tid) {
+            let awaited = std::mem::take(&mut thread.awaited) && !self.is_last;
+            if awaited && !self.origins.is_told(thread.id.tid) {
                 self.origins.hold(thread.id.tid);
+                held = true;
                 continue;
             }
             let image = thread.image;
@@ -85,12 +87,15 @@ impl Tracker {
                 let record = self.exits.of_followed(thread.id, self.tick);
                 let began = thread.id.start.saturating_mul(self.tick);
                 finish(thread, &mut sample, record.as_ref(), (began, now));
-                // Else `/proc` has shown all that it did.
-                if let Some(record) = record
-                    && record.run >= thread.spent.run
-                    && sample.info.work.is_program()
-                {
-                    self.exits.note(thread.id, &record);
+                if sample.info.work.is_program() {
+                    match record {
+                        Some(record) if record.run >= thread.spent.run => {
+                            self.exits.note(thread.id, &record);
+                        }
+                        // `/proc` has shown all that it did.
+                        Some(_) => {}
+                        None => self.exits.note_unrecorded(&sample),
+                    }
                 }
                 sampled.ended.push(thread.id);
             } else if thread.pid == thread.id.tid
@@ -129,6 +134,7 @@ impl Tracker {
         }
         self.forget_ended(&sampled.ended);
         self.sample_passed(&mut sampled);
+        self.accounts.wait(held);
         self.divide_rest(&mut sampled);
         sampled
     }
