@@ -104,7 +104,7 @@ bench: build examples
 	$(CARGO) run --release -p perch-bench
 
 # With a seed that nothing was developed with.
-FIDELITY = $(PERCH) lab fidelity --seed 2711 --json
+FIDELITY = $(PERCH) lab fidelity --seed 2811 --json
 
 fidelity: build
 	$(FIDELITY) --workloads 4 --placements 4 > $(TARGET)/fidelity.json

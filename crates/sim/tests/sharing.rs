@@ -255,6 +255,7 @@ fn shipped(
     (system.take_shared(), (done(&system) - before) as f64)
 }
 
+/// `--nocapture` prints the rows of docs/sharing.md.
 #[test]
 fn the_shipped_pairs_are_found_and_gain_by_being_together() {
     // On siblings, on cores below one cache, and on two packages.
@@ -279,6 +280,8 @@ fn the_shipped_pairs_are_found_and_gain_by_being_together() {
     let [exact, ours] = seen;
     for ((exact, speed), (ours, our_speed)) in exact.iter().zip(&ours) {
         let lines = |shared: &[Shared]| shared.iter().map(|shared| shared.lines).sum::<f64>();
+        let each = [*speed, *our_speed, lines(exact), lines(ours)].map(|all| (all / 4.0).round());
+        println!("instructions and lines of each pair, at both levels: {each:?}");
         for ratio in [lines(ours) / lines(exact), our_speed / speed] {
             assert!(
                 (0.8..1.25).contains(&ratio),

@@ -150,7 +150,7 @@ impl Hierarchy for Chance<'_> {
             Access::Load => pick(&[delays.walk], walk.draw()),
             Access::Store => 0.0,
         };
-        let (sort, nth) = self.numbers.of(address >> LINE_BITS);
+        let (sort, nth) = self.numbers.of(self.line_of(address));
         let line = delays.sorts.get(sort).zip(self.lines[member].get_mut(sort));
         // The core itself waits for a line that is on its way.
         let time = line.map_or(0.0, |(of, met)| match met.is_new(nth) {
@@ -165,6 +165,7 @@ impl Hierarchy for Chance<'_> {
 /// Samples of streams, again and again. Chance decides which accesses are to one line, and whether that is there.
 struct Samples<'a> {
     streams: Vec<Sample<'a>>,
+    line_bits: u32,
     numbers: Numbers,
     /// Draws each instruction from the sample at random, where it matters that many of a sort may follow each other.
     /// Without it all come in order, so that each sort has exactly its share.
@@ -188,9 +189,6 @@ struct Place<'a> {
     /// Accesses to that.
     accesses: f64,
 }
-
-/// Bits of an address in the largest line.
-const LINE_BITS: u32 = 16;
 
 impl<'a> Sample<'a> {
     fn new(instructions: &'a [Instruction], at: usize, delays: &'a Delays, random: Random) -> Self {
@@ -249,7 +247,7 @@ impl Supply for Samples<'_> {
             *place = sample.next(self.drawn.as_mut());
             if matches!(place.op, Op::Load | Op::Store) {
                 let (sort, nth) = sample.line(place.op);
-                place.data = self.numbers.line(thread as usize, sort, nth) << LINE_BITS;
+                place.data = self.numbers.line(thread as usize, sort, nth) << self.line_bits;
             }
         }
         into.len()
@@ -281,6 +279,7 @@ pub(super) fn play<'m>(
 ) -> Vec<f64> {
     let mut core = Core::new(0, kind);
     let random = Random::new(0x5eed);
+    let line_bits = (line as u64).trailing_zeros();
     let part = |at: usize| random.part(1 + at as u64);
     let sorts = members.iter().map(|(_, delays)| delays.sorts.len());
     let numbers = Numbers {
@@ -294,7 +293,7 @@ pub(super) fn play<'m>(
             .collect()
     };
     let mut memory = Chance {
-        line_bits: (line as u64).trailing_zeros(),
+        line_bits,
         members,
         numbers,
         draws: (0..members.len())
@@ -311,6 +310,7 @@ pub(super) fn play<'m>(
     let longer = members.len() > 1 && kind.queues.iter().any(is_shared);
     let mut streams = Samples {
         streams: members.iter().enumerate().map(sampled).collect(),
+        line_bits,
         numbers,
         drawn: longer.then(|| random.part(u64::MAX)),
     };
