@@ -432,11 +432,13 @@ mod tests {
             ..CREATED
         };
         let record = exit().record;
-        let mut sampled = Sampled::default();
-        sampled.threads = vec![
-            tracker.whole_life(&CREATED, &record),
-            tracker.whole_life(&lost, &record),
-        ];
+        let mut sampled = Sampled {
+            threads: vec![
+                tracker.whole_life(&CREATED, &record),
+                tracker.whole_life(&lost, &record),
+            ],
+            ..Sampled::default()
+        };
         // It slept until it was read last, 396 ms before its end.
         let last = &mut sampled.threads[1];
         (last.cpu_time, last.interval) = (0, 396_000_000);
