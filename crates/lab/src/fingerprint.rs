@@ -44,8 +44,8 @@ pub fn of_levels() -> Result<String, String> {
     Ok(format!("{:08x}", hash.finalize()))
 }
 
-/// The number for the tournament: of the machines' ([`of_levels`]), its policies, the draw of its workloads and what it
-/// counts.
+/// The number for the tournament: it covers the machines (`levels` is what [`of_levels`] returns), the policies, the draw
+/// of the workloads and the score.
 ///
 /// # Errors
 /// As those of the tournament.

@@ -255,7 +255,7 @@ fn shipped(
     (system.take_shared(), (done(&system) - before) as f64)
 }
 
-/// `--nocapture` prints the rows of docs/sharing.md.
+/// `--nocapture` prints the numbers of the table in docs/sharing.md.
 #[test]
 fn the_shipped_pairs_are_found_and_gain_by_being_together() {
     // On siblings, on cores below one cache, and on two packages.

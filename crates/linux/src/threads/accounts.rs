@@ -119,8 +119,8 @@ impl Accounts {
         unmeasured
     }
 
-    /// Whether there are threads whose first sample will be the next one. Until then none of the rest is told: some of it
-    /// is theirs.
+    /// Whether there are threads whose first sample will be the next one. Until then there is no rest: some of it is
+    /// theirs.
     pub fn wait(&mut self, waits: bool) {
         self.waits = waits;
     }
