@@ -12,6 +12,7 @@ TRACE_PACKAGES := qemu-user
 ARM_PACKAGES   := qemu-system-arm gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
 ARM_TARGET     := aarch64-unknown-linux-gnu
 DEB_PACKAGES := dpkg-dev binutils
+WHEEL_PACKAGES := python3-venv
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PERCH  := $(TARGET)/release/perch
@@ -21,7 +22,7 @@ LIBRARIES := $(TARGET)/release
 # What a program needs that contains libperch.a.
 STATIC_LIBS := -Wl,--gc-sections -lgcc_s -lpthread -lm -ldl
 
-.PHONY: help run build examples test guests churn torture lint accuracy bench fidelity fuzz install install-files deb pictures
+.PHONY: help run build examples test guests churn torture lint accuracy bench fidelity fuzz install install-files deb wheel pictures
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
@@ -37,6 +38,7 @@ help:
 	@echo "make pictures  draw docs/images/*.svg again"
 	@echo "make install   install the command, its man pages and completions, and libperch (PREFIX=/usr/local)"
 	@echo "make deb       build a Debian package in target/debian"
+	@echo "make wheel     build the Python package in target/wheels and try it (pip needs the network)"
 
 # Installs what is missing of the packages in $(1), and asks nothing of the network if all are there. Waits while another
 # program installs something, as a machine often does right after it was started.
@@ -153,3 +155,7 @@ install-files:
 deb: build
 	$(call need,$(DEB_PACKAGES))
 	sh packaging/deb.sh $(PERCH) $(PLUGIN) $(LIBRARIES) $(TARGET)/debian
+
+wheel: packages
+	$(call need,$(WHEEL_PACKAGES))
+	sh packaging/wheel.sh $(TARGET)/wheels

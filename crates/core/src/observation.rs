@@ -42,8 +42,8 @@ pub struct ThreadSample {
 pub struct CountedSet {
     /// Its place in the plan.
     pub number: u32,
-    /// For how many nanoseconds it was switched on: of a thread's CPU time, so less than all of it for a thread that ran
-    /// before it was found; of a PU's time, idle or not.
+    /// For how many nanoseconds it was switched on: of a thread's CPU time, its context switches included, so less than
+    /// all of it for a thread that ran before it was found; of a PU's time, idle or not.
     pub enabled: u64,
 }
 

@@ -104,6 +104,13 @@ impl LinuxMachine {
         self.child.as_ref()?.usage()
     }
 
+    /// Whether perch was asked to stop, be it in the moment in which the launched program ended. To be called when nothing
+    /// is waited for any more: other signals that have arrived since are forgotten.
+    pub fn was_stopped(&mut self) -> bool {
+        self.signals.take();
+        self.signals.stopped_by().is_some()
+    }
+
     /// Passes the signal that stopped perch last on to the launched program, as sudo(8) does: not one that the program
     /// sent itself; and of the kernel's none that a terminal sends to the whole group, the program included, or that
     /// is about perch's own limits.

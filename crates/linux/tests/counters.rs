@@ -3,7 +3,7 @@
 mod support;
 
 use perch_core::{CountQuality, EventChoice, EventPlan, EventSet};
-use perch_linux::perf::{Counters, Privilege};
+use perch_linux::perf::{Counters, Privilege, ThreadCounts};
 use perch_skip::skip;
 use std::{fs, thread, time::Duration};
 use support::{Work, Worker};
@@ -51,7 +51,7 @@ fn sets_take_turns_and_count() {
     counters.attach(busy.id, PID).expect("one's own thread");
     for turn in 0..4 {
         thread::sleep(Duration::from_millis(200));
-        let (counts, set) = counters.read(busy.id);
+        let ThreadCounts { counts, set, .. } = counters.read(busy.id);
         let set = set.expect("a set was counted");
         assert!(set.number == turn % 2 && set.enabled > 0, "{set:?}");
         let names: Vec<&str> = counts.iter().map(|count| &*count.alias).collect();
@@ -134,7 +134,8 @@ fn a_thread_that_is_gone_is_no_error() {
     let id = worker.id;
     drop(worker);
     counters.attach(id, PID).expect("gone is no error");
-    assert_eq!(counters.read(id), (Vec::new(), None));
+    let read = counters.read(id);
+    assert!(read.counts.is_empty() && read.set.is_none(), "{read:?}");
     counters.detach(id);
 }
 

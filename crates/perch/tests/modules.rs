@@ -333,3 +333,29 @@ fn the_code_on_the_page_is_that_of_the_example() {
         );
     }
 }
+
+/// Events of threads come before the question of their interval, which is not lost for that.
+#[test]
+fn a_module_that_wants_to_know_of_threads_is_asked_in_each_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    for wants in ["starts", "exits", "migrations", "switches"] {
+        let hello = HELLO.replace(r#""metrics""#, &format!(r#""wants":["{wants}"],"metrics""#));
+        let text = format!(
+            r#"{hello}
+n=0; while read -r line; do case $line in
+*'"seq"'*) n=$((n+1)); echo "{{\"seq\":$n,\"values\":[{{\"name\":\"answer\",\"value\":1}}]}}" ;;
+esac; done"#
+        );
+        let module = script(&folder, &text);
+        let args = [
+            "stat", "--json", "-i", "300ms", "--module", &module, "-V", "answer",
+        ];
+        let program = "for i in 1 2 3 4 5 6; do /bin/true; sleep 0.2; done";
+        let output = perch(&folder, &[&args[..], &["--", "sh", "-c", program]].concat());
+        let rows = rows(&output);
+        let answers = |row: &Value| row["metrics"]["answer"]["value"].is_number();
+        let ticks: Vec<&Value> = rows.iter().filter(|row| row["event"] == "tick").collect();
+        assert!(ticks.len() > 2, "{wants}: {}", said(&output));
+        assert!(ticks.iter().all(|row| answers(row)), "{wants}: {rows:?}");
+    }
+}

@@ -1,60 +1,11 @@
 //! `perch stat` on real programs. There are no hardware counters on small virtual machines, so most of it counts software
 //! events; crates/testbed counts hardware events in virtual machines.
 
+mod counting;
+
+use counting::{Stat, number, said};
 use serde_json::Value;
-use std::{
-    path::PathBuf,
-    process::{Command, Output},
-};
-use tempfile::TempDir;
-
-struct Stat {
-    folder: TempDir,
-}
-
-impl Stat {
-    fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"));
-        perch
-            .arg("stat")
-            .args(args)
-            .env("PERCH_STATE_DIR", self.folder.path());
-        perch.output().unwrap()
-    }
-
-    /// Rows and totals of a run that succeeds.
-    fn json(&self, args: &[&str]) -> (Vec<Value>, Value) {
-        let file = self.path("out.jsonl");
-        let output = [&["--json", "-o", file.to_str().unwrap()], args].concat();
-        let output = self.run(&output);
-        assert!(output.status.success(), "{}", said(&output));
-        let text = std::fs::read_to_string(file).unwrap();
-        let mut lines: Vec<Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        let totals = lines.pop().unwrap();
-        (lines, totals)
-    }
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value}"))
-}
+use std::process::Command;
 
 /// Runs for a third of a second of CPU time or so.
 const BUSY: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";

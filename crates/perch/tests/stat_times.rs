@@ -1,63 +1,37 @@
 //! When rows of `perch stat` end, and how text tells times.
 
+mod counting;
+
+use counting::{Stat, number, said};
+use perch_skip::skip;
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     fs,
-    path::PathBuf,
-    process::{Command, Output},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    process::Command,
 };
-use tempfile::TempDir;
 
-struct Stat {
-    folder: TempDir,
+/// When each row ends, and the totals.
+fn ends(stat: &Stat, args: &[&str]) -> (Vec<f64>, Value) {
+    let (rows, totals) = stat.json(args);
+    let mut ends: Vec<f64> = rows.iter().map(|row| number(&row["time_s"])).collect();
+    ends.dedup();
+    (ends, totals)
 }
 
-impl Stat {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        let mut perch = Command::new(env!("CARGO_BIN_EXE_perch"));
-        perch
-            .args(args)
-            .current_dir(self.folder.path())
-            .env("PERCH_STATE_DIR", self.folder.path());
-        let output = perch.output().unwrap();
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        output
-    }
-
-    /// What is said on standard error, as text.
-    fn said(&self, args: &[&str]) -> String {
-        String::from_utf8(self.run(args).stderr).unwrap()
-    }
-
-    fn printed(&self, args: &[&str]) -> String {
-        String::from_utf8(self.run(args).stdout).unwrap()
-    }
-
-    /// When each row ends, and the totals.
-    fn rows(&self, args: &[&str]) -> (Vec<f64>, Value) {
-        let args = [&["stat", "--json", "-o", "out.jsonl"], args].concat();
-        self.run(&args);
-        let text = fs::read_to_string(self.path("out.jsonl")).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        let mut lines: Vec<Value> = lines.collect();
-        let totals = lines.pop().unwrap();
-        let mut ends: Vec<f64> = lines.iter().map(|row| number(&row["time_s"])).collect();
-        ends.dedup();
-        (ends, totals)
-    }
+/// What `perch stat` says on standard error.
+fn said_by(stat: &Stat, args: &[&str]) -> String {
+    let output = stat.run(args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    said(&output)
 }
 
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value}"))
+/// What a command that succeeds prints.
+fn printed(stat: &Stat, args: &[&str]) -> String {
+    let output = stat.command(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Is busy for longer than any of these tests count.
@@ -72,7 +46,7 @@ fn a_time_limit_makes_no_row_of_some_milliseconds() {
         .unwrap();
     let pid = child.id().to_string();
     let args = ["-e", "task-clock", "-i", "200ms", "--for", "1s", "-p", &pid];
-    let (ends, totals) = stat.rows(&args);
+    let (ends, totals) = ends(&stat, &args);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(ends.len(), 5, "{ends:?}");
@@ -84,7 +58,10 @@ fn a_time_limit_makes_no_row_of_some_milliseconds() {
 #[test]
 fn the_totals_of_a_program_have_the_time_of_its_rows() {
     let stat = Stat::new();
-    let (ends, totals) = stat.rows(&["-e", "task-clock", "-i", "100ms", "--", "sleep", "0.4"]);
+    let (ends, totals) = ends(
+        &stat,
+        &["-e", "task-clock", "-i", "100ms", "--", "sleep", "0.4"],
+    );
     let took = number(&totals["wall_s"]);
     // The program sleeps in its last interval, which may have no row.
     assert!(
@@ -132,18 +109,21 @@ fn stat_of_killed(stat: &Stat, args: &[&str]) -> String {
 #[test]
 fn counts_of_pus_are_those_of_the_machine_while_a_program_runs() {
     let stat = Stat::new();
-    let said = stat.said(&["stat", "-e", "context-switches", "-a", "--", "sleep", "0.2"]);
+    let said = said_by(
+        &stat,
+        &["-e", "context-switches", "-a", "--", "sleep", "0.2"],
+    );
     assert!(
         said.contains("perch stat: this machine, while sleep 0.2 runs"),
         "{said}"
     );
-    let said = stat.said(&["stat", "-e", "page-faults", "--", "sleep", "0.2"]);
+    let said = said_by(&stat, &["-e", "page-faults", "--", "sleep", "0.2"]);
     assert!(said.contains("perch stat: sleep 0.2\n"), "{said}");
 }
 
 #[test]
 fn notes_fit_a_terminal() {
-    let said = Stat::new().said(&["stat", "--", "true"]);
+    let said = said_by(&Stat::new(), &["--", "true"]);
     for line in said.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
@@ -155,8 +135,11 @@ fn a_recording_has_rows_as_long_as_asked_and_columns_of_what_was_counted() {
     let sim = ["sim", "-m", "smt2-zen", "-w", "fp-int-8", "-p", "observe"];
     let more = "-t 3s --period 100ms --fidelity interval --log run.jsonl";
     let more: Vec<&str> = more.split(' ').collect();
-    stat.run(&[&sim[..], &more].concat());
-    let text = stat.printed(&["stat", "--from", "run.jsonl", "-i", "1s", "--by", "all"]);
+    printed(&stat, &[&sim[..], &more].concat());
+    let text = printed(
+        &stat,
+        &["stat", "--from", "run.jsonl", "-i", "1s", "--by", "all"],
+    );
     assert!(text.contains("instructions"), "{text}");
     // Periods that are a little shorter and longer, and without counts, as on most virtual machines.
     let recorded = fs::read_to_string(stat.path("run.jsonl")).unwrap();
@@ -183,13 +166,95 @@ fn a_recording_has_rows_as_long_as_asked_and_columns_of_what_was_counted() {
     });
     let changed: String = changed.collect();
     fs::write(stat.path("changed.jsonl"), changed).unwrap();
-    let (ends, _) = stat.rows(&["--from", "changed.jsonl", "-i", "1s", "--by", "all"]);
+    let (ends, _) = ends(
+        &stat,
+        &["--from", "changed.jsonl", "-i", "1s", "--by", "all"],
+    );
     assert_eq!(ends.len(), 3, "{ends:?}");
-    let text = stat.printed(&["stat", "--from", "changed.jsonl", "-i", "1s", "--by", "all"]);
+    let text = printed(
+        &stat,
+        &["stat", "--from", "changed.jsonl", "-i", "1s", "--by", "all"],
+    );
     assert!(!text.contains("instructions"), "{text}");
-    let csv = stat.printed(&["stat", "--from", "changed.jsonl", "-i", "1s", "--csv"]);
+    let csv = printed(
+        &stat,
+        &["stat", "--from", "changed.jsonl", "-i", "1s", "--csv"],
+    );
     assert!(
         csv.lines().next().unwrap().contains("instructions"),
         "{csv}"
     );
+}
+
+/// Two processes wake each other through pipes.
+const PING_PONG: &str = "pipe A, B; pipe C, D; \
+    if (fork == 0) { sysread(A, $x, 1), syswrite(D, $x) for 1..30000; exit } \
+    syswrite(B, $x = 1), sysread(C, $x, 1) for 1..30000; wait";
+
+/// A part of each context switch is the thread's time, though no event is on in it: nothing is missing for that.
+#[test]
+fn a_thread_that_switches_often_is_counted_whenever_it_runs() {
+    let stat = Stat::new();
+    let args = ["-i", "50ms", "-e", "page-faults", "--", "perl", "-e"];
+    let (rows, _) = stat.json(&[&args[..], &[PING_PONG]].concat());
+    let mut of_threads: BTreeMap<i64, Vec<(f64, f64)>> = BTreeMap::new();
+    for row in &rows {
+        if row["event"] == "tick" {
+            let times = (number(&row["cpu_s"]), number(&row["counted_s"]));
+            let tid = row["id"].as_i64().unwrap();
+            of_threads.entry(tid).or_default().push(times);
+        }
+    }
+    let mut checked = 0;
+    for rows in of_threads.values() {
+        // At first perch has to find it.
+        for (cpu, counted) in rows.iter().skip(2) {
+            assert!(*counted >= 0.999 * cpu, "{rows:?}");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 2, "{rows:?}");
+}
+
+/// The kernel reports no exits to an ordinary user, and nobody waits for the child: its events tell how long it ran.
+#[test]
+fn the_last_moments_of_a_thread_are_known_without_exit_records() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!(Root, "another user's perch cannot be started");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let perch = folder.path().join("perch");
+    fs::copy(env!("CARGO_BIN_EXE_perch"), &perch).unwrap();
+    let program = "$SIG{CHLD} = 'IGNORE'; $child = fork; \
+        if ($child == 0) { 1 while (times)[0] < 1; exit } \
+        sleep 1 while kill 0, $child";
+    let output = Command::new(&perch)
+        .args([
+            "stat",
+            "--json",
+            "-i",
+            "60s",
+            "-e",
+            "page-faults",
+            "-o",
+            "out.jsonl",
+        ])
+        .args(["--", "perl", "-e", program])
+        .current_dir(folder.path())
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("PERCH_STATE_DIR", folder.path().join("state"))
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
+    let rows = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let of_threads = rows.filter(|row: &Value| row["id"].is_i64());
+    let longest = of_threads.map(|row| number(&row["cpu_s"]));
+    // All but its first moments, when perch has not found it yet.
+    assert!(longest.fold(0.0, f64::max) > 0.6, "{text}");
 }

@@ -271,21 +271,28 @@ impl Amounts {
         }
     }
 
-    /// The counts over all the time, each saying for which share of it the event was counted.
+    /// The counts over the covered time, each saying for which share of it the event was counted.
     pub fn counts(&self) -> Vec<Count> {
         let counts = self.values.iter().filter_map(|(name, value)| {
-            let share = value.share(self.cpu_time);
+            let share = value.share(self.covered);
             Some(Count {
                 alias: Arc::clone(name),
                 // For all of the time: formulas divide by it.
-                value: value.estimate(self.cpu_time)?,
-                quality: match value.is_scaled(self.cpu_time) {
+                value: value.estimate(self.covered)?,
+                quality: match value.is_scaled(self.covered) {
                     false => CountQuality::Exact,
                     true => CountQuality::Scaled(share),
                 },
             })
         });
         counts.collect()
+    }
+
+    /// Whether an amount that the machine or its modules gave is a lower bound, since it was known for a part of the CPU
+    /// time only.
+    pub fn is_given_in_part(&self, name: &str) -> bool {
+        let given = self.given.get(name);
+        given.is_some_and(|given| given.time < 0.98 * self.cpu_time as f64)
     }
 
     /// The metrics of threads that the machine or its modules gave; `amounts` names those that add up besides the known
@@ -330,6 +337,7 @@ mod tests {
     fn amounts(cpu_time: u64, value: f64, quality: CountQuality) -> Amounts {
         let mut amounts = Amounts {
             cpu_time,
+            covered: cpu_time,
             members: 1,
             ..Amounts::default()
         };
@@ -355,7 +363,10 @@ mod tests {
         let value = &sum.values["x"];
         assert_eq!((value.counted, value.share(sum.cpu_time)), (50.0, 0.25));
         assert_eq!(value.estimate(sum.cpu_time), Some(200.0));
-        assert_eq!(sum.counts()[0].quality, CountQuality::Scaled(0.25));
+        // It is a lower bound: formulas get what was counted, beside the time in which it was.
+        assert!(sum.is_partial());
+        let count = &sum.counts()[0];
+        assert_eq!((count.value, &count.quality), (50.0, &CountQuality::Exact));
     }
 
     #[test]

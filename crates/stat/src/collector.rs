@@ -6,7 +6,7 @@ mod time;
 mod tests;
 
 use crate::{
-    Amounts, By, Derived, Entity, Readings, Totals,
+    Amounts, By, Derived, Entity, Readings, Totals, Value,
     phases::{Detector, Method},
     readings::Interval,
 };
@@ -99,6 +99,8 @@ pub struct RowMetrics {
     pub wider: BTreeMap<MetricName, MetricScope>,
     /// Amounts of a part of the time only: lower bounds.
     pub partial: BTreeSet<MetricName>,
+    /// Metrics over counts that are scaled up.
+    pub scaled: BTreeSet<MetricName>,
 }
 
 /// What a sample is added to.
@@ -318,7 +320,7 @@ impl Collector {
     pub fn metrics(&self, amounts: &Amounts, readings: &Readings, interval: u64) -> RowMetrics {
         let (of_profile, _) = self
             .profile
-            .metrics(None, &amounts.counts(), amounts.cpu_time);
+            .metrics(None, &amounts.counts(), amounts.covered);
         let given = amounts.given(&self.options.given_amounts);
         let sources = [
             (of_profile, &self.options.of_profile),
@@ -330,7 +332,22 @@ impl Collector {
                 shown.values.set(MetricName::clone(name), *metric);
             }
         }
-        let mut mark = |name: &MetricName, inputs: &[String]| {
+        let is_scaled = |value: &Value| value.is_scaled(amounts.covered);
+        if amounts.values.values().any(is_scaled) {
+            // Which counts are in it only the profile knows.
+            let of_profile = self.options.of_profile.iter();
+            let of_parts = of_profile.filter(|name| {
+                let metric = shown.values.get(name);
+                metric.is_some_and(|metric| metric.confidence < 0.995)
+            });
+            shown.scaled.extend(of_parts.cloned());
+        }
+        for name in &self.options.given_amounts {
+            if amounts.is_given_in_part(name) {
+                shown.partial.insert(MetricName::clone(name));
+            }
+        }
+        let mark = |shown: &mut RowMetrics, name: &MetricName, inputs: &[String]| {
             let wider = inputs.iter().filter_map(|input| readings.wider(input));
             if let Some(scope) = wider.max() {
                 shown.wider.insert(MetricName::clone(name), scope);
@@ -345,13 +362,20 @@ impl Collector {
         for name in &self.options.given {
             if let Some(metric) = readings.get(name) {
                 shown.values.set(MetricName::clone(name), metric);
-                mark(name, &[name.to_string()]);
+                mark(&mut shown, name, &[name.to_string()]);
             }
         }
         for derived in &self.options.derived {
-            if let Some(metric) = derived.of(amounts, readings, interval) {
-                shown.values.set(MetricName::clone(&derived.name), metric);
-                mark(&derived.name, derived.inputs());
+            if let Some(found) = derived.of(amounts, readings, interval) {
+                let name = || MetricName::clone(&derived.name);
+                shown.values.set(name(), found.metric);
+                mark(&mut shown, &derived.name, derived.inputs());
+                if found.is_scaled {
+                    shown.scaled.insert(name());
+                }
+                if found.is_partial {
+                    shown.partial.insert(name());
+                }
             }
         }
         shown

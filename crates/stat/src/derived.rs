@@ -22,9 +22,23 @@ pub struct Derived {
 #[error("{0}")]
 pub struct DerivedError(pub String);
 
+/// A metric's value, and what must be said about it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evaluated {
+    /// The value.
+    pub metric: Metric,
+    /// Counts in it are scaled up.
+    pub is_scaled: bool,
+    /// It is a lower bound, as counts in it are.
+    pub is_partial: bool,
+}
+
 /// Names that formulas may use besides events.
 pub const BESIDES: [(&str, &str); 6] = [
-    ("cpu_seconds", "seconds on a PU"),
+    (
+        "cpu_seconds",
+        "seconds on a PU; beside events, those in which events were counted",
+    ),
     ("wait_seconds", "seconds runnable without a PU"),
     ("seconds", "length of the interval"),
     ("switches", "context switches"),
@@ -117,13 +131,25 @@ impl Derived {
 
     /// Its value for these amounts and readings over this many nanoseconds; `None` where an event was not counted, a
     /// module told nothing, or the formula has no value.
-    pub fn of(&self, amounts: &Amounts, readings: &Readings, interval: u64) -> Option<Metric> {
-        let (mut values, mut confidence) = (Vec::new(), 1.0f64);
+    ///
+    /// Counts are those of the covered time, as they are shown themselves, and so is the CPU time beside them: a ratio is
+    /// then that of the covered time, and needs no mark where they are lower bounds.
+    pub fn of(&self, amounts: &Amounts, readings: &Readings, interval: u64) -> Option<Evaluated> {
+        let is_count =
+            |name: &String| readings.get(name).is_none() && amounts.value(name).is_some();
+        let counts = self.inputs.iter().any(is_count);
+        let (mut values, mut more) = (Vec::new(), Vec::new());
+        let (mut confidence, mut is_scaled) = (1.0f64, false);
         for name in &self.inputs {
             if matches!(name.as_str(), "switches" | "migrations") {
                 confidence = confidence.min(amounts.known_switches());
             }
+            let mut factor = 1.0;
             let value = match name.as_str() {
+                "cpu_seconds" if counts => {
+                    factor = 2.0;
+                    amounts.covered as f64 / 1e9
+                }
                 "cpu_seconds" => amounts.cpu_time as f64 / 1e9,
                 "wait_seconds" => amounts.wait_time as f64 / 1e9,
                 "seconds" => interval as f64 / 1e9,
@@ -138,17 +164,33 @@ impl Derived {
                     None => {
                         let value = amounts.value(name)?;
                         confidence = confidence.min(value.share(amounts.cpu_time));
-                        value.estimate(amounts.cpu_time)?
+                        is_scaled |= value.is_scaled(amounts.covered);
+                        factor = 2.0;
+                        value.estimate(amounts.covered)?
                     }
                 },
             };
             values.push(value);
+            more.push(value * factor);
         }
         let value = self.formula.evaluate(&values).ok()?;
-        Some(Metric {
-            value,
-            confidence,
-            source: MetricSource::Counters,
+        let mut is_partial = false;
+        if counts && amounts.is_partial() {
+            // What if as much again had been counted in the rest of the time?
+            match self.formula.evaluate(&more) {
+                Ok(more) if (more - value).abs() <= 1e-9 * value.abs() => {}
+                Ok(more) if more > value => is_partial = true,
+                _ => is_scaled = true,
+            }
+        }
+        Some(Evaluated {
+            metric: Metric {
+                value,
+                confidence,
+                source: MetricSource::Counters,
+            },
+            is_scaled,
+            is_partial,
         })
     }
 }
@@ -236,6 +278,7 @@ mod tests {
         let mut amounts = Amounts::default();
         (amounts.cpu_time, amounts.members, amounts.switches) = (2_000_000_000, 1, Some(6));
         amounts.switches_known = 1_500_000_000;
+        amounts.covered = 2_000_000_000;
         let value = |counted: f64, time: f64| Value {
             counted,
             time,
@@ -248,11 +291,40 @@ mod tests {
             derived.of(&amounts, &Readings::default(), 4_000_000_000)
         };
         let found = of("x=llc_misses/cpu_seconds").unwrap();
-        assert_eq!((found.value, found.confidence), (10.0, 0.5));
-        assert_eq!(of("x=switches/seconds").unwrap().value, 1.5);
-        assert_eq!(of("x=switches/seconds").unwrap().confidence, 0.75);
+        assert_eq!((found.metric.value, found.metric.confidence), (10.0, 0.5));
+        assert!(found.is_scaled && !found.is_partial);
+        let switches = of("x=switches/seconds").unwrap().metric;
+        assert_eq!((switches.value, switches.confidence), (1.5, 0.75));
         assert_eq!(of("x=llc_misses/cycles"), None);
         assert_eq!(of("x=branches"), None);
         assert_eq!(of("x=migrations"), None);
+    }
+
+    /// Half of the CPU time is covered: what grows with counts is a lower bound, ratios are those of the covered half.
+    #[test]
+    fn marks() {
+        let mut amounts = Amounts::default();
+        (amounts.cpu_time, amounts.covered) = (2_000_000_000, 1_000_000_000);
+        for (event, counted) in [("faults", 10.0), ("cycles", 1e9), ("instructions", 3e9)] {
+            let value = Value {
+                counted,
+                time: 1e9,
+                doubt: None,
+            };
+            amounts.values.insert(event.into(), value);
+        }
+        let of = |text: &str| {
+            let derived = Derived::parse(text).unwrap();
+            let found = derived.of(&amounts, &Readings::default(), 4_000_000_000);
+            let found = found.unwrap();
+            (found.metric.value, found.is_scaled, found.is_partial)
+        };
+        assert_eq!(of("half=faults/2"), (5.0, false, true));
+        assert_eq!(of("f=faults/seconds"), (2.5, false, true));
+        assert_eq!(of("ipc=instructions/cycles"), (3.0, false, false));
+        assert_eq!(of("f=faults/cpu_seconds"), (10.0, false, false));
+        // More faults would make it less.
+        assert_eq!(of("apart=seconds/faults"), (0.4, true, false));
+        assert_eq!(of("t=cpu_seconds"), (2.0, false, false));
     }
 }

@@ -41,6 +41,12 @@ impl By {
         ("machine", Self::Machine),
     ];
 
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        let of = Self::ALL.iter().find(|(_, by)| *by == self);
+        of.map_or("", |(name, _)| name)
+    }
+
     /// Whether rows are about PUs rather than about threads.
     pub fn is_of_pus(self) -> bool {
         matches!(

@@ -225,10 +225,16 @@ fn set(text: &str, profile: &Profile, space: Space) -> Result<RequestedSet, Requ
     let mut events: Vec<Requested> = Vec::new();
     let parts: Vec<Requested> = match raw::is_raw(text) {
         true => raw::parse(text, space)?,
-        false => split(text)
-            .into_iter()
-            .map(|part| one(part, profile, space))
-            .collect::<Result<_, _>>()?,
+        false => {
+            let parts = split(text);
+            if parts.contains(&"") && parts.iter().any(|part| !part.is_empty()) {
+                return wrong(format!("-e {text}: there is no event between two commas"));
+            }
+            let parts = parts.into_iter().filter(|part| !part.is_empty());
+            parts
+                .map(|part| one(part, profile, space))
+                .collect::<Result<_, _>>()?
+        }
     };
     for part in parts {
         if events.iter().any(|event| event.alias == part.alias) {
@@ -262,19 +268,25 @@ fn split(text: &str) -> Vec<&str> {
         }
     }
     parts.push(&text[from..]);
-    parts
-        .into_iter()
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .collect()
+    parts.into_iter().map(str::trim).collect()
 }
 
 /// `[NAME=]EVENT[:every=N]`.
 fn one(text: &str, profile: &Profile, space: Space) -> Result<Requested, RequestError> {
     let (spelled, every) = match text.split_once(":every=") {
         Some((spelled, number)) => (spelled, Some(threshold(text, number)?)),
+        None if text.ends_with(":every") => (text, Some(threshold(text, "")?)),
         None => (text, None),
     };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    if let Some((name, _)) = spelled.split_once('=')
+        && !is_name(name)
+        && name.chars().all(plain)
+    {
+        return Err(RequestError(format!(
+            "-e {text}: `{name}` cannot name an event: use letters, digits and _, a letter first"
+        )));
+    }
     let named = spelled.split_once('=').filter(|(name, _)| is_name(name));
     let requested = match named {
         Some((name, spelled)) if !spelled.is_empty() => {
@@ -540,6 +552,11 @@ mod tests {
             );
         }
         assert!(
+            request(&["my-faults=page-faults"])
+                .unwrap_err()
+                .contains("`my-faults` cannot name an event")
+        );
+        assert!(
             request(&["a:every=1,b:every=2"])
                 .unwrap_err()
                 .contains("only one event")
@@ -590,7 +607,8 @@ mod tests {
         fn any_text_is_survived(text in "\\PC{0,40}") {
             let profile = profile("generic");
             let _ = Request::parse(std::slice::from_ref(&text), &profile, Space::User);
-            prop_assert_eq!(split(&text).iter().filter(|part| part.is_empty()).count(), 0);
+            let parts = split(&text);
+            prop_assert!(parts.iter().all(|part| part.contains('/') || !part.contains(',')));
         }
     }
 }

@@ -24,7 +24,7 @@ mod totals;
 
 pub use amounts::{Amounts, Value};
 pub use collector::{Collector, Event, Options, Row, RowMetrics};
-pub use derived::{ACCOUNTED, Derived, DerivedError};
+pub use derived::{ACCOUNTED, Derived, DerivedError, Evaluated};
 pub use entity::{By, Entity};
 pub use events::{
     Request, RequestError, Requested, RequestedSet, SOFTWARE, SOFTWARE_IN_USER_SPACE, Space,

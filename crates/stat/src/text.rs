@@ -70,7 +70,7 @@ pub fn count_text(amounts: &Amounts, alias: &str) -> String {
         return MISSING.to_owned();
     };
     let scaled = value.is_scaled(amounts.covered);
-    let estimate = if scaled { estimate.round() } else { estimate };
+    let estimate = estimate.round();
     let mark = if amounts.is_partial() { PARTIAL } else { "" };
     let scaled = if scaled { SCALED } else { "" };
     format!("{mark}{scaled}{}", amount_text(alias, estimate))

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{attacks, guest, report, sandbox::Sandbox, supervisor, victim};
+use crate::{attacks, crowd, guest, report, sandbox::Sandbox, supervisor, victim};
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use std::{
@@ -63,6 +63,18 @@ enum Part {
         /// PUs
         pus: Vec<u32>,
     },
+    /// Starts threads that touch memory, all at once
+    #[command(hide = true)]
+    Crowd {
+        /// How many
+        threads: usize,
+    },
+    /// Starts threads of a millisecond, one after the other
+    #[command(hide = true)]
+    Shorts {
+        /// How many
+        threads: usize,
+    },
 }
 
 /// Reads the command line and does what it says.
@@ -75,6 +87,8 @@ pub fn start() -> Result<ExitCode> {
         Some(Part::Victim) => victim::run().map(|()| ExitCode::SUCCESS),
         Some(Part::Idle) => victim::idle(),
         Some(Part::Squat { pus }) => match victim::squat(pus)? {},
+        Some(Part::Crowd { threads }) => crowd::at_once(*threads).map(|()| ExitCode::SUCCESS),
+        Some(Part::Shorts { threads }) => crowd::in_turn(*threads).map(|()| ExitCode::SUCCESS),
         None if args.guest => guest::run(&args.perch, args.seed(), args.quick),
         None => attack(&args),
     }

@@ -6,6 +6,7 @@
 mod args;
 mod attacks;
 mod cgroup;
+mod crowd;
 mod guest;
 mod masks;
 mod nices;

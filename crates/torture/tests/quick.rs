@@ -50,7 +50,7 @@ fn perch_keeps_its_promises() {
     eprintln!("{said}");
     assert!(output.status.success(), "{said}");
     let attacks = attacks(&output);
-    assert_eq!(attacks.len(), 16, "{attacks:?}");
+    assert_eq!(attacks.len(), 17, "{attacks:?}");
     for (name, tally) in attacks {
         match tally["skipped"].as_str() {
             Some(why) => skip!(Cgroup, "{name}: {why}"),

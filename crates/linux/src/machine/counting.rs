@@ -162,8 +162,12 @@ impl Counting {
 
     /// Counts a thread from now on, if it is not counted yet.
     pub(super) fn count(&mut self, id: ThreadId, pid: i32) {
+        self.attach(id, |counters| counters.attach(id, pid));
+    }
+
+    fn attach(&mut self, id: ThreadId, how: impl Fn(&mut Counters) -> Result<(), MachineError>) {
         if let Some(counters) = &mut self.counters
-            && let Err(error) = counters.attach(id, pid)
+            && let Err(error) = how(counters)
         {
             let remark = Remark::warning("not-counted", error.to_string());
             self.remarks.push(remark.about(Scope::Thread(id)));
@@ -172,7 +176,7 @@ impl Counting {
 
     /// A program is about to start, as this target.
     pub(super) fn launched(&mut self, thread: ThreadId, target: u32) {
-        self.count(thread, thread.tid);
+        self.attach(thread, |counters| counters.attach_at_exec(thread));
         self.modules.launched(thread);
         if let (CountersMode::Chosen { .. }, Some(counters)) = (self.mode, &mut self.counters)
             && let Err(error) = counters.launched(target, thread.tid)
@@ -207,8 +211,21 @@ impl Counting {
         let (mut counted, mut doubtful) = (0, 0);
         for sample in &mut sampled.threads {
             // What a thread did up to its end is still in its counters.
-            if sample.cpu_time > 0 || ended.contains(&sample.info.id) {
-                (sample.counts, sample.event_set) = counters.read(sample.info.id);
+            let has_ended = ended.contains(&sample.info.id);
+            if sample.cpu_time > 0 || has_ended {
+                let read = counters.read(sample.info.id);
+                (sample.counts, sample.event_set) = (read.counts, read.set);
+                if let Some(set) = &mut sample.event_set {
+                    // Where no exit record tells how long it ran after it was last looked at, its events do.
+                    let ran = set.enabled.min(sample.interval);
+                    if has_ended && ran > sample.cpu_time {
+                        sampled.counted_late += ran - sample.cpu_time;
+                        sample.cpu_time = ran;
+                    }
+                    if read.throughout {
+                        set.enabled = set.enabled.max(sample.cpu_time);
+                    }
+                }
                 counted += usize::from(!sample.counts.is_empty());
                 let lies = |quality: &CountQuality| matches!(quality, CountQuality::Implausible(_));
                 doubtful += usize::from(sample.counts.iter().any(|count| lies(&count.quality)));

@@ -423,6 +423,7 @@ impl Machine for LiveMachine {
             .counting
             .period(&self.topology, interval, &mut sampled, &pus);
         sampled.ended.truncate(ended);
+        self.tracker.counted_late(sampled.counted_late);
         if !system.is_empty() {
             sampled.threads.extend(system);
             sampled.threads.sort_by_key(|sample| sample.info.id);

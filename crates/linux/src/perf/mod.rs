@@ -10,7 +10,7 @@ pub mod record;
 pub mod rings;
 pub mod task_events;
 
-pub use counters::{Counters, OwnCounters, OwnPlan, PuCounters, Snapshot, Sums};
+pub use counters::{Counters, OwnCounters, OwnPlan, PuCounters, Snapshot, Sums, ThreadCounts};
 pub use poll::Poll;
 pub use privilege::Privilege;
 pub use probe::{Probe, probe, try_count};

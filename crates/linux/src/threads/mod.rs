@@ -340,6 +340,11 @@ impl Tracker {
         self.accounts.unmeasured()
     }
 
+    /// Samples were made longer by this much CPU time, in nanoseconds, because counters told of it.
+    pub fn counted_late(&mut self, time: u64) {
+        self.accounts.sampled(time);
+    }
+
     /// Asks the kernel how much CPU time there was in all, if something has ended or after some periods; certainly if
     /// it is the `last` time. To be called before threads are sampled: what they do in between is measured in the next
     /// period.

@@ -24,6 +24,8 @@ pub struct Sampled {
     pub new: Vec<(ThreadId, i32)>,
     /// Those that ended.
     pub ended: Vec<ThreadId>,
+    /// CPU time, in nanoseconds, by which counters have made samples of these longer.
+    pub counted_late: u64,
 }
 
 impl Tracker {

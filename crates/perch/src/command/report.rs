@@ -65,9 +65,12 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     }
     let disorder = periods.disorder();
     let text = page(course, &totals, damage)?;
-    let cannot = || format!("--html: {}: cannot be written", html.display());
     // Not before there is something to write: a page that is there is not lost to a recording that cannot be read.
-    perch_files::replace(&html, text.as_bytes()).with_context(cannot)?;
+    let cannot = || format!("--html: {}: cannot be written", html.display());
+    match html.as_os_str() == "-" {
+        true => crate::command::print(&text)?,
+        false => perch_files::replace(&html, text.as_bytes()).with_context(cannot)?,
+    }
     if let Some(disorder) = disorder {
         exit::say(&format!("{}: {disorder}", file.display()));
     }

@@ -1,8 +1,10 @@
-//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`] (columns: [`fields`]); [`regions`] of programs.
+//! Rows and totals of `perch stat`: as text here, as CSV and JSON in [`export`] (columns: [`fields`]); [`regions`] of programs;
+//! several runs [`repeated`].
 
 pub mod export;
 pub mod fields;
 pub mod regions;
+pub mod repeated;
 
 use super::{count, fit, wrapped};
 use crate::command::stat::wanted::Wanted;
@@ -10,9 +12,8 @@ use perch_core::MetricScope;
 use perch_linux::launch::Usage;
 use perch_stat::{
     Amounts, By, Collector, Readings, Row, RowMetrics, Total, Totals,
-    text::{self, MISSING, PARTIAL, amount_text, block, cells, count_text, fits, header, short},
+    text::{self, MISSING, PARTIAL, SCALED, block, cells, count_text, fits, header, short},
 };
-use statrs::statistics::Statistics;
 use std::time::Duration;
 
 /// What a run was.
@@ -39,21 +40,21 @@ const MOST_TOTALS: usize = 30;
 /// The mark before a metric that is about more than its row.
 const WIDER: &str = "^";
 
-/// A metric, with the marks for one that is about more than the row and for a lower bound.
+/// A metric, with the marks for one that is about more than the row, for a lower bound, and for one over counts that are
+/// scaled up.
 fn metric_text(metrics: &RowMetrics, name: &str) -> String {
     let metric = metrics.values.get(name);
     let Some(metric) = metric.filter(|metric| metric.confidence > 0.0) else {
         return MISSING.to_owned();
     };
-    let mark = match (
-        metrics.wider.contains_key(name),
-        metrics.partial.contains(name),
-    ) {
-        (true, _) => WIDER,
-        (false, true) => PARTIAL,
-        (false, false) => "",
-    };
-    format!("{mark}{}", short(metric.value))
+    let marks = [
+        (metrics.wider.contains_key(name), WIDER),
+        (metrics.partial.contains(name), PARTIAL),
+        (metrics.scaled.contains(name), SCALED),
+    ];
+    let marks = marks.iter().filter(|(holds, _)| *holds);
+    let marks: String = marks.map(|(_, mark)| *mark).collect();
+    format!("{marks}{}", short(metric.value))
 }
 
 /// What a line is about: titles and texts of the columns before the counts.
@@ -280,19 +281,30 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
             .then(|| format!("{} {:.1} %", event.name, share * 100.0))
     });
     let scaled: Vec<String> = scaled.collect();
+    let metrics = all_metrics(collector);
     if !scaled.is_empty() {
         let text = format!(
             "scaled up; counted for this share of the time: {}",
             scaled.join(", ")
         );
         out += &wrapped("~  ", &text);
+    } else if metrics.iter().any(|metrics| !metrics.scaled.is_empty()) {
+        out += &wrapped(
+            "~  ",
+            "an estimate: its events were counted for a part of the time",
+        );
     }
     let partial = shown(wanted.by, totals)
         .iter()
         .any(|total| total.amounts.is_partial() && !total.amounts.values.is_empty());
     if partial {
-        let text = "a lower bound: threads ran before perch found them";
+        let text = match wanted.by.is_of_pus() {
+            false => "a lower bound: threads ran before perch found them",
+            true => "a lower bound: counted for a part of the time",
+        };
         out += &wrapped(">  ", text);
+    } else if metrics.iter().any(|metrics| !metrics.partial.is_empty()) {
+        out += &wrapped(">  ", "a lower bound: unknown for a part of the time");
     }
     let is_uncounted = |amounts: &Amounts| amounts.cpu_time > 0 && amounts.values.is_empty();
     let mut rows = shown(wanted.by, totals).into_iter();
@@ -302,7 +314,7 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
             "not counted: the thread ended before perch found it, or there were no counters left";
         out += &wrapped("-  ", text);
     }
-    out += &wider_note(wanted, collector);
+    out += &wider_note(wanted, &metrics);
     let doubts: Vec<String> = wanted
         .events
         .iter()
@@ -380,8 +392,8 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
     out
 }
 
-/// Which metrics are about more than their rows.
-fn wider_note(wanted: &Wanted, collector: &Collector) -> String {
+/// The metrics of the totals that are shown, and of all together.
+fn all_metrics(collector: &Collector) -> Vec<RowMetrics> {
     let totals = collector.totals();
     let entities = totals.by_cpu_time();
     let rows = entities
@@ -389,8 +401,13 @@ fn wider_note(wanted: &Wanted, collector: &Collector) -> String {
         .take(MOST_TOTALS)
         .map(|total| collector.metrics(&total.amounts, &total.readings, total.interval));
     let all = collector.metrics(&totals.all(), totals.readings(), totals.interval);
+    rows.chain([all]).collect()
+}
+
+/// Which metrics are about more than their rows.
+fn wider_note(wanted: &Wanted, all: &[RowMetrics]) -> String {
     let mut wider: std::collections::BTreeMap<MetricScope, Vec<&str>> = Default::default();
-    for metrics in rows.chain([all]) {
+    for metrics in all {
         for column in &wanted.metrics {
             if let Some(scope) = metrics.wider.get(&column.name) {
                 let names = wider.entry(*scope).or_default();
@@ -416,80 +433,4 @@ pub fn whole(scope: MetricScope) -> &'static str {
         MetricScope::Pu | MetricScope::Package => "the whole package, whatever runs there",
         MetricScope::Machine => "the whole machine, whatever runs there",
     }
-}
-
-/// Mean and spread of the sums of several runs.
-pub fn repeated(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> String {
-    let mut out = format!(
-        "\n{} runs: mean, standard deviation, least and greatest\n\n",
-        runs.len()
-    );
-    for (name, spread) in spreads(wanted, runs) {
-        let Some(spread) = spread else {
-            out += &format!("{name:<28}not counted in every run\n");
-            continue;
-        };
-        let relative = match spread.mean {
-            0.0 => 0.0,
-            mean => 100.0 * spread.deviation / mean.abs(),
-        };
-        out += &format!(
-            "{name:<28}{:>10}  ±{relative:>5.1} %  {:>10} – {}\n",
-            amount_text(&name, spread.mean),
-            amount_text(&name, spread.least),
-            amount_text(&name, spread.greatest)
-        );
-    }
-    out
-}
-
-/// How a sum differs from run to run.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
-    /// Its mean.
-    pub mean: f64,
-    /// Its standard deviation; 0 of a single run.
-    pub deviation: f64,
-    /// Its least value.
-    pub least: f64,
-    /// Its greatest value.
-    pub greatest: f64,
-}
-
-/// Times and counts of several runs, each with its spread; `None` if it was not counted in every run.
-pub fn spreads(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> Vec<(String, Option<Spread>)> {
-    let spread = |values: Vec<f64>| {
-        (values.len() == runs.len() && !values.is_empty()).then(|| Spread {
-            mean: Statistics::mean(&values),
-            deviation: match values.len() {
-                1 => 0.0,
-                _ => Statistics::std_dev(&values),
-            },
-            least: Statistics::min(&values),
-            greatest: Statistics::max(&values),
-        })
-    };
-    let sums: Vec<Amounts> = runs.iter().map(|(run, _)| run.all()).collect();
-    type Part = fn(&Usage) -> Duration;
-    let parts: [(&str, Part); 3] = [
-        ("elapsed time (s)", |usage| usage.elapsed),
-        ("user time (s)", |usage| usage.user),
-        ("system time (s)", |usage| usage.system),
-    ];
-    let mut all = Vec::new();
-    for (name, part) in parts {
-        let known = runs.iter().filter_map(|(_, usage)| usage.as_ref());
-        let values = known.map(|usage| part(usage).as_secs_f64()).collect();
-        all.push((name.to_owned(), spread(values)));
-    }
-    let cpu_times = runs.iter().map(|(run, _)| run.cpu_time() as f64 / 1e9);
-    let cpu_times = cpu_times.collect();
-    all.push(("CPU time (s)".to_owned(), spread(cpu_times)));
-    for event in &wanted.events {
-        let values = sums
-            .iter()
-            .filter_map(|sum| sum.value(&event.alias)?.estimate(sum.covered));
-        all.push((event.name.to_string(), spread(values.collect())));
-    }
-    all
 }

@@ -216,8 +216,11 @@ impl Model {
     }
 
     fn fold(&mut self) {
-        if !self.tree || !self.place().cursor.active {
+        if !self.tree {
             return;
+        }
+        if !self.place().cursor.active {
+            return self.step(0);
         }
         self.follow_chosen();
         self.choose();

@@ -8,6 +8,7 @@ mod journals;
 mod kills;
 mod names;
 mod namespaces;
+mod numbers;
 mod same_value;
 mod scale;
 mod signals;
@@ -42,7 +43,7 @@ use std::{
 type Attack = (&'static str, fn(&mut Context) -> Result<()>);
 
 /// All, in the order of docs/torture.md.
-const ATTACKS: [Attack; 16] = [
+const ATTACKS: [Attack; 17] = [
     ("kills", kills::attack),
     ("weights", weights::attack),
     ("daemons", daemons::attack),
@@ -59,6 +60,7 @@ const ATTACKS: [Attack; 16] = [
     ("disk", disk::attack),
     ("squatters", squatters::attack),
     ("names", names::attack),
+    ("numbers", numbers::attack),
 ];
 
 /// How long perch may take to bind a thread that it must bind.

@@ -103,7 +103,7 @@ impl ScriptModule {
         // One that does not read is not sent more and more.
         if !process.is_behind() {
             let threads = context.threads.iter();
-            process.queue(&line(&Request::Sample {
+            process.ask(&line(&Request::Sample {
                 seq: self.seq,
                 interval_s: context.interval as f64 / 1e9,
                 threads: self

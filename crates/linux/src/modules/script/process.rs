@@ -41,6 +41,8 @@ pub(super) struct Process {
     output: ChildStdout,
     errors: ChildStderr,
     unsent: Vec<u8>,
+    /// How much of that is the last question, or came before it.
+    unasked: usize,
     received: Vec<u8>,
     /// The end of what it wrote to standard error.
     complaint: Vec<u8>,
@@ -97,6 +99,7 @@ impl Process {
             output,
             errors,
             unsent: Vec::new(),
+            unasked: 0,
             received: Vec::new(),
             complaint: Vec::new(),
         })
@@ -108,9 +111,15 @@ impl Process {
         self.unsent.push(b'\n');
     }
 
-    /// Whether the program has not read what was queued before.
+    /// The same for a question, which the program is to answer.
+    pub(super) fn ask(&mut self, line: &str) {
+        self.queue(line);
+        self.unasked = self.unsent.len();
+    }
+
+    /// Whether the program has not read the last question yet.
     pub(super) fn is_behind(&self) -> bool {
-        !self.unsent.is_empty()
+        self.unasked > 0
     }
 
     /// The next line of the program, if there is one until then; sends what is queued meanwhile.
@@ -163,10 +172,13 @@ impl Process {
             && let Some(input) = &self.input
         {
             match rustix::io::write(input, &self.unsent) {
-                Ok(length) => drop(self.unsent.drain(..length)),
+                Ok(length) => {
+                    self.unsent.drain(..length);
+                    self.unasked = self.unasked.saturating_sub(length);
+                }
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 // It does not read any more; what it wrote before says why.
-                Err(_) => self.unsent.clear(),
+                Err(_) => (self.unasked, self.unsent) = (0, Vec::new()),
             }
         }
         if ready[0] {

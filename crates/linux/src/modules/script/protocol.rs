@@ -4,7 +4,7 @@ use perch_core::{
     MetricInfo, MetricKind, MetricScope, ThreadEvent, ThreadInfo, ThreadSample, WantedEvents, text,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// The version of the protocol.
 pub(super) const VERSION: u32 = 1;
@@ -191,6 +191,14 @@ impl Hello {
         // Formulas have no dashes in names.
         if let Some(metric) = raw.metrics.iter().find(|metric| !is_name(&metric.name)) {
             return wrong(&metric.name, "");
+        }
+        let mut names = HashSet::new();
+        if let Some(metric) = raw
+            .metrics
+            .iter()
+            .find(|metric| !names.insert(&metric.name))
+        {
+            return Err(format!("it has two metrics called `{}`", metric.name));
         }
         if raw.metrics.is_empty() || raw.metrics.len() > MOST_METRICS {
             return Err(format!("it must have 1 to {MOST_METRICS} metrics"));

@@ -80,12 +80,29 @@ pub(super) struct Delta {
 impl Group {
     /// Opens a group, switched on.
     pub(super) fn open(plan: &GroupPlan, target: Target, user_only: bool) -> io::Result<Self> {
+        let mut group = Self::closed(plan, target, user_only, false)?;
+        group.enable()?;
+        Ok(group)
+    }
+
+    /// Opens a group that is switched on when the thread executes a program: what it does before is perch's.
+    pub(super) fn at_exec(plan: &GroupPlan, target: Target, user_only: bool) -> io::Result<Self> {
+        Self::closed(plan, target, user_only, true)
+    }
+
+    /// Opens a group, switched off.
+    fn closed(
+        plan: &GroupPlan,
+        target: Target,
+        user_only: bool,
+        on_at_exec: bool,
+    ) -> io::Result<Self> {
         let mut events = plan.events.iter().map(|(_, event)| event);
         let Some(first) = events.next() else {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         };
         let mut leader = builder(first, target, user_only);
-        leader.enabled(false);
+        leader.enabled(false).enable_on_exec(on_at_exec);
         if let Some(every) = plan.every {
             leader
                 .sample_period(every)
@@ -112,7 +129,7 @@ impl Group {
             windows: true,
             ..Layout::default()
         };
-        let mut group = Self {
+        Ok(Self {
             leader: match plan.every {
                 None => Handle::Plain(leader),
                 Some(_) => {
@@ -122,9 +139,7 @@ impl Group {
             },
             members: members.into_iter().map(Handle::Plain).collect(),
             last: nothing,
-        };
-        group.enable()?;
-        Ok(group)
+        })
     }
 
     /// Maps the events' pages, so that [`Group::read_user`] may work. If that is refused, the group is lost.

@@ -29,7 +29,7 @@ use perch_core::{
     ThreadId, ThreadSample, Window,
 };
 use perf_event_open_sys::bindings::PERF_TYPE_SOFTWARE;
-use resolve::SetPlan;
+use resolve::{GroupPlan, SetPlan};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -54,6 +54,8 @@ pub struct Counters {
     threads: BTreeMap<ThreadId, Counted>,
     /// Threads for which there were no descriptors.
     waiting: BTreeSet<ThreadId>,
+    /// How many periods are over.
+    period: u64,
     swaps: Allowance,
     budget: Budget,
     programs: WholePrograms,
@@ -63,6 +65,9 @@ pub struct Counters {
     said: BTreeSet<String>,
 }
 
+/// How a group of a thread is opened.
+type Open = fn(&GroupPlan, Target, bool) -> io::Result<Group>;
+
 /// A thread with counters.
 struct Counted {
     /// The set that counts now.
@@ -71,6 +76,22 @@ struct Counted {
     sets: Vec<Option<Kept<Vec<Group>>>>,
     /// When its last record was made, or its counters were opened: CLOCK_MONOTONIC, in nanoseconds.
     recorded: u64,
+    /// The period in which its counters were opened; `None` if that was before it executed its program.
+    opened: Option<u64>,
+}
+
+/// What a thread's events counted since its last reading.
+#[derive(Debug, Default)]
+pub struct ThreadCounts {
+    /// By event.
+    pub counts: Vec<Count>,
+    /// The set that they are of, and for how long it was switched on.
+    pub set: Option<CountedSet>,
+    /// Whether it was on whenever the thread ran, from one reading to the next, or from the execution of its program to
+    /// its end. It may yet have been on for less than the thread's CPU time: a part of each context switch, and of the
+    /// kernel's work to end it, is the thread's own, but comes before events are switched on or after they are switched
+    /// off.
+    pub throughout: bool,
 }
 
 impl Counters {
@@ -97,6 +118,7 @@ impl Counters {
             user_only,
             threads: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            period: 0,
             swaps: Allowance::new(MOST_SWAPS),
             budget: Budget::of_process(),
             programs: WholePrograms::new(),
@@ -112,6 +134,18 @@ impl Counters {
     /// # Errors
     /// Not permitted, with the remedy.
     pub fn attach(&mut self, id: ThreadId, _pid: i32) -> Result<(), MachineError> {
+        self.start(id, Some(self.period), Group::open)
+    }
+
+    /// The same for a thread that is about to execute a program: from its execution on.
+    ///
+    /// # Errors
+    /// As [`Counters::attach`].
+    pub fn attach_at_exec(&mut self, id: ThreadId) -> Result<(), MachineError> {
+        self.start(id, None, Group::at_exec)
+    }
+
+    fn start(&mut self, id: ThreadId, opened: Option<u64>, open: Open) -> Result<(), MachineError> {
         if self.threads.contains_key(&id) {
             return Ok(());
         }
@@ -119,9 +153,10 @@ impl Counters {
             active: 0,
             sets: self.sets.iter().map(|_| None).collect(),
             recorded: monotonic(),
+            opened,
         };
         self.threads.insert(id, counted);
-        match self.open_set(id, 0) {
+        match self.open_set(id, 0, open) {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.threads.remove(&id);
@@ -143,13 +178,15 @@ impl Counters {
         self.threads.remove(&id);
     }
 
-    /// What a thread's events counted since its last reading, and the set that they are of; nothing for a thread that
-    /// did not run or is not counted. Then the thread's next set has its turn.
-    pub fn read(&mut self, id: ThreadId) -> (Vec<Count>, Option<CountedSet>) {
-        let nothing = (Vec::new(), None);
+    /// What a thread's events counted since its last reading; nothing for a thread that did not run or is not counted.
+    /// Then the thread's next set has its turn.
+    pub fn read(&mut self, id: ThreadId) -> ThreadCounts {
+        let nothing = ThreadCounts::default();
         let Some(thread) = self.threads.get_mut(&id) else {
             return nothing;
         };
+        // In the period after that in which they were opened, the thread may have run a little before they were.
+        let throughout = thread.opened.is_none_or(|opened| opened + 1 < self.period);
         let (active, plans) = (thread.active, &self.sets);
         let lost = drain(id, thread, &plans[active], &mut self.windows);
         let Some(groups) = &mut thread.sets[active] else {
@@ -176,7 +213,11 @@ impl Counters {
         self.remark_share(least);
         self.remark_lies(&counts);
         let set = (!counts.is_empty()).then_some(set);
-        (counts, set)
+        ThreadCounts {
+            counts,
+            set,
+            throughout,
+        }
     }
 
     /// The windows that ended, in the order of each thread's. Their times are of CLOCK_MONOTONIC.
@@ -230,6 +271,7 @@ impl Counters {
 
     /// Gives the counters of idle threads to busier ones that wait for some, after a period of this length.
     pub fn end_period(&mut self, threads: &[ThreadSample], period: Duration) {
+        self.period += 1;
         self.swaps.refill(period);
         if self.waiting.is_empty() {
             return;
@@ -338,7 +380,7 @@ impl Counters {
     }
 
     /// Opens, or switches on, a set of a thread.
-    fn open_set(&mut self, id: ThreadId, set: usize) -> io::Result<()> {
+    fn open_set(&mut self, id: ThreadId, set: usize, open: Open) -> io::Result<()> {
         let cost = self.cost(set);
         let Some(thread) = self.threads.get_mut(&id) else {
             return Ok(());
@@ -351,7 +393,7 @@ impl Counters {
         let place = place.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
         let plans = self.sets[set].groups.iter();
         let groups: io::Result<Vec<Group>> = plans
-            .map(|plan| Group::open(plan, Target::Thread(id.tid), self.user_only))
+            .map(|plan| open(plan, Target::Thread(id.tid), self.user_only))
             .collect();
         thread.sets[set] = Some(place.keep(groups?));
         Ok(())
@@ -367,7 +409,7 @@ impl Counters {
             // A thread that has ended refuses; its counters go with it.
             let _ = groups.iter_mut().try_for_each(Group::disable);
         }
-        if self.open_set(id, next).is_ok() {
+        if self.open_set(id, next, Group::open).is_ok() {
             return;
         }
         // No descriptors for both: the one that had its turn makes room.
@@ -375,7 +417,7 @@ impl Counters {
             thread.sets[before] = None;
         }
         // A thread that has ended, or one for which there is still no room, counts nothing until it is detached.
-        let _ = self.open_set(id, next);
+        let _ = self.open_set(id, next, Group::open);
     }
 
     fn remark_lost(&mut self, lost: u64) {

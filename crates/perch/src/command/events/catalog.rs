@@ -4,7 +4,7 @@ use perch_linux::perf::encode::{Code, Encoder, GENERIC_EVENTS, Table, cache_even
 use perch_profile::{Profile, Spelling};
 use perch_stat::canonical;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a name comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -136,6 +136,7 @@ impl<'a> Catalog<'a> {
 
     /// The profile's events.
     pub fn of_profile(&self) -> Vec<Entry> {
+        let described = self.described();
         let events = self.profile.events.iter().map(|event| {
             let choice = &event.choice;
             let tried = |spelling: &String| self.code(spelling, choice.pmu.as_deref());
@@ -148,7 +149,13 @@ impl<'a> Catalog<'a> {
                 },
                 source: Source::Profile,
                 of: self.profile.name.clone(),
-                description: event.source.clone(),
+                description: {
+                    let mut spellings = choice.spellings.iter();
+                    match spellings.find_map(|spelling| described.get(spelling)) {
+                        Some(text) => format!("{text} ({})", event.source),
+                        None => event.source.clone(),
+                    }
+                },
                 spellings: choice.spellings.clone(),
                 problem: match code {
                     Some(_) => None,
@@ -158,6 +165,22 @@ impl<'a> Catalog<'a> {
             }
         });
         events.collect()
+    }
+
+    /// What libpfm4 says of the profile's events, by spelling.
+    fn described(&self) -> BTreeMap<String, String> {
+        let Ok(pfm) = self.encoder.pfm() else {
+            return BTreeMap::new();
+        };
+        let mut described = BTreeMap::new();
+        for table in self.relevant() {
+            for event in pfm.events(&table) {
+                let spelling = format!("{}::{}", table.pmu, event.name);
+                described.insert(spelling, event.description);
+            }
+        }
+        described.retain(|_, text| !text.is_empty());
+        described
     }
 
     /// The kernel's generic events, and the named events of this machine's PMUs.
@@ -256,6 +279,14 @@ impl<'a> Catalog<'a> {
         let names = self.encoder.tracepoints().names();
         let entry = |name: &String| self.entry(name, Source::Tracepoint, "", "", name);
         names.iter().map(entry).collect()
+    }
+
+    /// Why the kernel's tracepoints are not known, if they are not.
+    pub fn why_no_tracepoints(&self) -> Option<String> {
+        if self.is_foreign || !self.encoder.tracepoints().names().is_empty() {
+            return None;
+        }
+        self.code("sched:sched_switch", None).err()
     }
 
     fn all(&self) -> impl Iterator<Item = Entry> + '_ {

@@ -65,6 +65,26 @@ pub fn short_names(profile: &Profile) -> Vec<String> {
     Catalog::new(&Encoder::new(), profile, false).short_names()
 }
 
+/// Those of these names that no event has, as formulas write them (`page_faults`), each with what may have been meant.
+pub fn unknown<'a>(
+    profile: &Profile,
+    names: impl Iterator<Item = &'a str>,
+) -> Vec<(&'a str, Option<String>)> {
+    let encoder = Encoder::new();
+    let catalog = Catalog::new(&encoder, profile, false);
+    let is_known = |name: &str| {
+        let spellings = [name.to_owned(), name.replace('_', "-")];
+        spellings.iter().any(|name| {
+            catalog.named(name).is_some()
+                || catalog.code(name, None).is_ok()
+                || encoder.encode_on_x86(name).is_ok()
+        })
+    };
+    let near = |name| did_you_mean(name, catalog.short_names().iter().map(String::as_str));
+    let unknown = names.filter(|name| !is_known(name));
+    unknown.map(|name| (name, near(name))).collect()
+}
+
 /// The events of this machine, or of another processor.
 struct Events<'a> {
     catalog: Catalog<'a>,
@@ -145,8 +165,12 @@ impl Events<'_> {
         }
         let near = did_you_mean(text, self.catalog.short_names().iter().map(String::as_str));
         bail!(
-            "no event is called `{text}`, and none has it in its name or description{}",
-            near.map_or(String::new(), |near| format!("; {near}"))
+            "no event is called `{text}`, and none has it in its name or description{}{}",
+            near.map_or(String::new(), |near| format!("; {near}")),
+            match self.catalog.why_no_tracepoints() {
+                Some(why) => format!(" (tracepoints are not searched: {why})"),
+                None => String::new(),
+            }
         );
     }
 
@@ -160,11 +184,15 @@ impl Events<'_> {
         if found.is_empty() {
             let what: Vec<String> = codes
                 .iter()
-                .map(|(name, code)| format!("{name} (config {:#x})", code.config[0]))
+                .map(|(_, code)| format!("{:#x}", code.config[0]))
                 .collect();
             let answer = format!(
-                "no event with a name has the code {}; it can be counted all the same: perch stat -e '{text}'",
-                what.join(", ")
+                "no event with a name has the code {}; {}: perch stat -e '{text}'",
+                what.join(", "),
+                match self.has_no_pmu() {
+                    true => "a machine with counters counts it all the same",
+                    false => "it can be counted all the same",
+                }
             );
             match json {
                 true => crate::exit::note(&answer),
@@ -253,18 +281,23 @@ impl Events<'_> {
                     .as_ref()
                     .ok()
                     .and_then(|code| self.encoder.spelled(*code));
+                let pmctrack = device
+                    .as_deref()
+                    .and_then(|device| perch_stat::raw::write(number, device));
+                let raw = code
+                    .as_ref()
+                    .ok()
+                    .filter(|_| device.is_some())
+                    .and_then(|code| raw(*code));
+                // The kernel's own events have no code of a PMU; perf(1) knows them by the same names.
+                let spelling = || event.choices.first()?.spellings.first().cloned();
+                let name = code.is_ok().then(spelling).flatten();
                 events.push(Translated {
                     name: event.name.to_string(),
-                    pmctrack: device
-                        .as_deref()
-                        .and_then(|device| perch_stat::raw::write(number, device)),
-                    raw: code
-                        .as_ref()
-                        .ok()
-                        .filter(|_| device.is_some())
-                        .and_then(|code| raw(*code)),
-                    device,
-                    problem: code.err(),
+                    pmctrack,
+                    raw,
+                    device: device.or(name),
+                    problem: code.err().map(|why| self.problem(&event.name, why)),
                 });
             }
             translated.push(events);
@@ -278,6 +311,19 @@ impl Events<'_> {
             .flatten()
             .any(|event| event.problem.is_some());
         Ok(ExitCode::from(u8::from(failed)))
+    }
+
+    /// Why an event has no code: a name that means nothing is said to be that.
+    fn problem(&self, name: &str, why: String) -> String {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        let plain = perch_stat::without_modifier(name);
+        if !plain.chars().all(is_name) || is_code(plain) || self.catalog.named(plain).is_some() {
+            return why;
+        }
+        let names = self.catalog.short_names();
+        let near = did_you_mean(plain, names.iter().map(String::as_str));
+        let near = near.map_or(String::new(), |near| format!("; {near}"));
+        format!("no event is called so{near}")
     }
 
     fn pmus(&self, json: bool) -> Result<ExitCode> {

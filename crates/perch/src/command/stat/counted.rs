@@ -1,18 +1,15 @@
 //! Which events a recording has counts of.
 
-use crate::args::StatArgs;
 use anyhow::Result;
 use perch_engine::recording::{Record, Recording};
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-/// The events of which some period has a count; `None` where it does not matter (columns are left out of text only), and
-/// for a pipe, which can be read only once.
+/// The events of which some period has a count; `None` for a pipe, which can be read only once.
 ///
 /// # Errors
 /// A damaged recording.
-pub fn events(args: &StatArgs, file: &Path) -> Result<Option<BTreeSet<Arc<str>>>> {
-    let is_file = std::fs::metadata(file).is_ok_and(|found| found.is_file());
-    if args.csv || args.json || args.output.is_some() || !is_file {
+pub fn events(file: &Path) -> Result<Option<BTreeSet<Arc<str>>>> {
+    if !std::fs::metadata(file).is_ok_and(|found| found.is_file()) {
         return Ok(None);
     }
     let mut recording = Recording::open(file)?;

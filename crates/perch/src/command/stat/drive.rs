@@ -11,8 +11,9 @@ use std::time::Duration;
 /// How often threads are looked at where no rows are wanted.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The same where events make records: a thread's ring holds a hundred or more.
-const LOOK_AT_RECORDS: Duration = Duration::from_millis(100);
+/// The same where events make records, as a thread's ring holds a hundred or more; and where event sets take turns, as each
+/// is to see all that the program does.
+const LOOK_OFTEN: Duration = Duration::from_millis(100);
 
 /// A last interval that is shorter than this part of the others is joined to the one before.
 const REST: f64 = 0.1;
@@ -56,8 +57,9 @@ pub(super) fn drive<M: Machine>(
     mut each: impl FnMut(&mut M),
     mut seen: impl FnMut(&mut Observation),
 ) -> Result<End> {
-    let interval = args.interval.unwrap_or(match printer.windows() {
-        true => LOOK_AT_RECORDS,
+    let often = printer.windows() || printer.sets() > 1;
+    let interval = args.interval.unwrap_or(match often {
+        true => LOOK_OFTEN,
         false => LOOK,
     });
     let mut limiter = Limiter::default();

@@ -5,6 +5,7 @@ mod counted;
 mod drawn;
 mod drive;
 mod followed;
+pub mod formulas;
 mod modules;
 mod output;
 mod parquet;
@@ -22,12 +23,13 @@ use crate::{
         replay::{is_empty, without_periods},
     },
     exit, processor,
-    render::stat::Heading,
+    render::stat::{Heading, repeated::Counted},
 };
 use anyhow::{Context, Result, bail};
 use drive::{Clock, End, drive, say};
 use followed::Followed;
 pub(super) use followed::attach;
+use formulas::{Formulas, check_names};
 use modules::Chosen;
 use nix::sys::signal::Signal;
 use output::Printer;
@@ -43,12 +45,13 @@ use perch_linux::{
     topology::{Source, load},
 };
 use perch_profile::Profile;
-use perch_stat::{Collector, Totals};
+use perch_stat::Collector;
 use regions::{Found, Regions};
 use std::{
-    collections::BTreeSet, ffi::OsString, path::Path, process::ExitCode, sync::Arc, time::Duration,
+    collections::BTreeSet, ffi::OsString, os::unix::process::ExitStatusExt, path::Path,
+    process::ExitCode, sync::Arc, time::Duration,
 };
-use wanted::{Formulas, Wanted};
+use wanted::Wanted;
 
 /// Counts until the program, the processes or the recording end, or the user stops it.
 ///
@@ -82,6 +85,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     let catalogue = Catalogue::new(own, &args.modules, place)?;
     let mut modules = Chosen::new(args, &catalogue, &formulas.derived)?;
     let derived = formulas.derived.clone();
+    check_names(args, &profile, &derived, &modules)?;
     let wanted = Wanted::new(args, &profile, probe.pmu_usable, formulas, &modules)?;
     let fallback = format!("{}; software events are counted instead", probe.why);
     if wanted.is_fallback {
@@ -91,8 +95,8 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     if launches {
         signals::Signals::catch_for_good()?;
     }
-    let mut runs: Vec<(Totals, Option<Usage>)> = Vec::new();
-    let mut status = None;
+    let mut runs: Vec<Counted> = Vec::new();
+    let (mut status, mut failures) = (None, Vec::new());
     let mut heading = Heading::default();
     for run in 0..args.repeat {
         printer.begin_run((args.repeat > 1).then_some(run + 1));
@@ -149,15 +153,34 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         };
         heading = self::heading(args, &machine.counting(), &end, machine.usage());
         printer.totals(&heading, &collector, &found);
-        status = ended;
-        if end.stopped {
+        let number = (args.repeat > 1).then_some(run + 1);
+        if let Some(how) = ended
+            .filter(|_| !end.cut_short && !end.stopped)
+            .and_then(failure)
+        {
+            failures.push(match number {
+                Some(run) => format!("run {run} {how}"),
+                None => format!("the program {how}"),
+            });
+        }
+        // With several runs, the first that failed decides.
+        status = match status {
+            Some(before) if before != 0 => Some(before),
+            _ => ended,
+        };
+        if end.stopped || machine.was_stopped() {
             // A run that was cut off says nothing of the others.
+            status = ended;
             break;
         }
-        runs.push((collector.totals().clone(), machine.usage()));
+        runs.push(Counted::of(&collector, machine.usage()));
     }
     if args.repeat > 1 && !runs.is_empty() {
         printer.repeated(&runs);
+    }
+    // What a single program returns is its own affair.
+    if args.repeat > 1 || failures.iter().any(|how| how.contains("killed")) {
+        failures.iter().for_each(|how| exit::note(how));
     }
     printer.complete(&heading);
     Ok(match (launches, status) {
@@ -165,6 +188,16 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         (true, None) => ExitCode::from(exit::FAILED),
         (false, _) => finished(&printer),
     })
+}
+
+/// How a program failed that ended with this wait status; `None` if it did not.
+fn failure(status: i32) -> Option<String> {
+    let status = std::process::ExitStatus::from_raw(status);
+    match (status.code(), status.signal()) {
+        (Some(0), _) | (None, None) => None,
+        (Some(code), _) => Some(format!("exited with status {code}")),
+        (None, Some(signal)) => Some(format!("was killed by {}", signals::name(signal))),
+    }
 }
 
 /// Refuses what is made from rows if there are none.
@@ -237,8 +270,12 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
         .context("the recording's profile")?,
     };
     let mut wanted = Wanted::of_recording(args, &profile)?;
-    if let Some(counted) = counted::events(args, file)? {
-        wanted.leave_out_uncounted(&counted, args);
+    if let Some(counted) = counted::events(file)? {
+        wanted.settle_units(&counted);
+        // Files have the same columns whatever was counted.
+        if !args.csv && !args.json && args.output.is_none() {
+            wanted.leave_out_uncounted(&counted, args);
+        }
     }
     if is_empty(file) {
         exit::say(&without_periods(file));
@@ -251,8 +288,27 @@ fn from_recording(args: &StatArgs, file: &std::path::Path) -> Result<ExitCode> {
         true => Clock::Merged,
         false => Clock::Observed,
     };
+    let by = options.by;
     let collector = Collector::new(options, profile);
-    without_program(args, clock, &mut machine, collector, printer, |_| ())
+    let mut of_pus = false;
+    let code = without_program(
+        args,
+        clock,
+        &mut machine,
+        collector,
+        printer,
+        |observation| {
+            of_pus |= !observation.pus.is_empty();
+        },
+    )?;
+    if by.is_of_pus() && !of_pus {
+        bail!(
+            "--by {}: {} tells nothing of PUs, only of threads: leave --by out",
+            by.name(),
+            file.display()
+        );
+    }
+    Ok(code)
 }
 
 /// The series of a Parquet file that `perch stat` wrote.

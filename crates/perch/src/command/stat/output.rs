@@ -1,6 +1,7 @@
 //! Where rows and totals go, and in which form.
 
 use super::{
+    needs_rows,
     parquet::{self, write::Writer},
     plot::Plot,
     regions::Found,
@@ -13,13 +14,17 @@ use crate::{
     exit,
     render::{
         self,
-        stat::{Heading, export, fields::cells_of, regions},
+        stat::{
+            Heading, export,
+            fields::cells_of,
+            regions,
+            repeated::{Counted, repeated},
+        },
         stderr,
     },
 };
 use anyhow::{Result, bail};
-use perch_linux::launch::Usage;
-use perch_stat::{Collector, Row, Totals};
+use perch_stat::{Collector, Row};
 use std::time::SystemTime;
 
 /// The form of rows and totals.
@@ -80,6 +85,9 @@ impl Printer {
         rows: bool,
         live: bool,
     ) -> Result<Self> {
+        if args.samples.is_some() {
+            needs_rows(rows, "-n")?;
+        }
         let plot = Plot::new(args, rows)?;
         let trace = Trace::new(args, wanted, rows)?;
         let form = form(args)?;
@@ -94,6 +102,7 @@ impl Printer {
                 let now = || humantime::format_rfc3339(SystemTime::now()).to_string();
                 To::Parquet(Box::new(Writer::create(path, wanted, live.then(now))?))
             }
+            (Some(path), _) if path.as_os_str() == "-" => To::Stdout,
             (Some(path), _) => To::File(Output::open(path)?),
             (None, true) => To::Stderr,
             (None, false) => To::Stdout,
@@ -114,6 +123,11 @@ impl Printer {
     /// A run begins: its number, from 1, if there are several.
     pub fn begin_run(&mut self, run: Option<u32>) {
         self.run = run;
+    }
+
+    /// How many event sets are in rotation.
+    pub fn sets(&self) -> usize {
+        self.wanted.request.sets.len()
     }
 
     /// Whether events make the rows, not the clock.
@@ -193,9 +207,9 @@ impl Printer {
     }
 
     /// Mean and spread over several runs; CSV and Parquet have the totals of each run only.
-    pub fn repeated(&mut self, runs: &[(Totals, Option<Usage>)]) {
+    pub fn repeated(&mut self, runs: &[Counted]) {
         let text = match self.form {
-            Form::Text => Ok(render::stat::repeated(&self.wanted, runs)),
+            Form::Text => Ok(repeated(&self.wanted, runs)),
             Form::Json => export::json_repeated(&self.wanted, runs),
             Form::Csv | Form::Parquet => return,
         };

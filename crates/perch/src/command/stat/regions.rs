@@ -1,6 +1,9 @@
 //! Regions of instrumented programs: what perch asks of them through their environment, and the reports that they leave.
 
-use super::wanted::{EventColumn, Wanted, with_underscores};
+use super::{
+    formulas::with_underscores,
+    wanted::{EventColumn, Wanted},
+};
 use crate::args::StatArgs;
 use perch_regions::{Merged, Report, folder, merge};
 use perch_stat::{ACCOUNTED, Collector, Readings};

@@ -1,10 +1,7 @@
 //! The series of a simulated machine: what is counted there is exact, and known to the user who wrote the workload.
 
 use super::{
-    drive::Clock,
-    modules::Chosen,
-    output::Printer,
-    wanted::{Formulas, Wanted},
+    drive::Clock, formulas::Formulas, modules::Chosen, output::Printer, wanted::Wanted,
     without_program,
 };
 use crate::args::StatArgs;

@@ -1,13 +1,10 @@
 //! What a command line asks to be counted and shown.
 
-use super::modules::Chosen;
-use crate::args::StatArgs;
+use super::{formulas::Formulas, modules::Chosen};
+use crate::{args::StatArgs, exit};
 use anyhow::{Result, bail};
-use perch_core::{
-    MetricInfo, MetricKind, MetricName, MetricScope, diagnostic::did_you_mean_one_of, metric::names,
-};
+use perch_core::{MetricInfo, MetricKind, MetricName, MetricScope, metric::names};
 use perch_linux::perf::Privilege;
-use perch_linux::perf::encode::{GENERIC_EVENTS, cache_events};
 use perch_profile::Profile;
 use perch_stat::{
     ACCOUNTED, By, Derived, Options, Request, RequestedSet, SOFTWARE, SOFTWARE_IN_USER_SPACE,
@@ -61,78 +58,6 @@ pub struct Wanted {
     wide: Vec<MetricName>,
 }
 
-/// The metrics that `-m` asks for: formulas, and names of the profile's.
-pub struct Formulas {
-    /// Of the user.
-    pub derived: Vec<Derived>,
-    of_profile: Vec<MetricName>,
-}
-
-impl Formulas {
-    /// Reads the texts of `-m`.
-    ///
-    /// # Errors
-    /// Texts that name no metric and are no formula.
-    pub fn read(args: &StatArgs, profile: &Profile) -> Result<Self> {
-        let (mut derived, mut of_profile) = (Vec::new(), Vec::new());
-        for text in &args.metrics {
-            if text.contains('=') {
-                derived.push(Derived::parse(&with_underscores(text, &args.events))?);
-                continue;
-            }
-            let known = profile.metrics.iter().map(|metric| &*metric.name);
-            match profile.metric(text) {
-                Some(rule) => of_profile.push(MetricName::clone(&rule.name)),
-                None => bail!(
-                    "-m {text}: profile {} has no such metric; {} or define it: NAME=FORMULA",
-                    profile.name,
-                    did_you_mean_one_of(text, known.collect::<Vec<_>>())
-                ),
-            }
-        }
-        Ok(Self {
-            derived,
-            of_profile,
-        })
-    }
-}
-
-/// A formula with `_` for `-` in names of events, those of -e and the kernel's: there `-` is no minus.
-pub(super) fn with_underscores(text: &str, events: &[String]) -> String {
-    let asked = events.iter().flat_map(|set| set.split([',', ':', '=']));
-    let generic = GENERIC_EVENTS.iter().flat_map(|event| event.names);
-    let caches: Vec<String> = cache_events().collect();
-    let caches = caches.iter().map(String::as_str);
-    let mut names: Vec<&str> = asked
-        .chain(generic.copied())
-        .chain(caches)
-        .map(str::trim)
-        .collect();
-    let is_plain = |name: &str| {
-        name.chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
-    };
-    names.retain(|name| name.contains('-') && is_plain(name));
-    // A name may begin with another one.
-    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-    let mut text = text.to_owned();
-    for name in names {
-        let is_inside = |c: char| c.is_alphanumeric() || "_-".contains(c);
-        let at = text.match_indices(name).map(|(at, _)| at);
-        let whole: Vec<usize> = at
-            .filter(|at| {
-                let before = text[..*at].chars().next_back();
-                let behind = text[at + name.len()..].chars().next();
-                !before.is_some_and(is_inside) && !behind.is_some_and(is_inside)
-            })
-            .collect();
-        for at in whole {
-            text.replace_range(at..at + name.len(), &name.replace('-', "_"));
-        }
-    }
-    text
-}
-
 impl Wanted {
     /// Whether a metric is made of context switches or migrations as the kernel counts them.
     pub fn uses_switches(&self) -> bool {
@@ -176,8 +101,14 @@ impl Wanted {
             (false, _) => Request::parse(&args.events, profile, space)?,
         };
         let mut wanted = Self::empty(args);
-        wanted.take(formulas, modules);
-        modules.check_rows(wanted.by.is_of_pus())?;
+        if is_of_whole_machine(args) && !wanted.by.is_of_pus() {
+            bail!(
+                "--by {}: threads are counted of a program, of processes (-p) or of a control group (--cgroup); without \
+                 these, whole PUs are: --by pu, core, package, node or machine",
+                wanted.by.name()
+            );
+        }
+        wanted.take(formulas, modules)?;
         wanted.windows = request.has_thresholds();
         if wanted.windows {
             check_windows(args, wanted.by, &request)?;
@@ -197,10 +128,18 @@ impl Wanted {
         wanted.is_fallback = is_fallback;
         wanted.need(&mut request, profile, space, modules);
         check_phases(args, &request)?;
-        if request.sets.len() > 1 && args.phases != Some(Method::Off) && pmu {
-            request.need_everywhere(&[names::INSTRUCTIONS, names::CYCLES], profile, space);
+        if request.sets.len() > 1 && args.phases != Some(Method::Off) {
+            match pmu {
+                true => {
+                    request.need_everywhere(&[names::INSTRUCTIONS, names::CYCLES], profile, space)
+                }
+                false => exit::note(
+                    "changes of phase are not detected: that takes instructions and cycles in every event set, and this \
+                     machine counts neither",
+                ),
+            }
         }
-        wanted.complete(request, profile);
+        wanted.complete(request, profile)?;
         Ok(wanted)
     }
 
@@ -211,14 +150,14 @@ impl Wanted {
     pub fn of_recording(args: &StatArgs, profile: &Profile) -> Result<Self> {
         let mut wanted = Self::empty(args);
         let modules = Chosen::of_recording(args)?;
-        wanted.take(Formulas::read(args, profile)?, &modules);
+        wanted.take(Formulas::read(args, profile)?, &modules)?;
         let mut request = Request::of_profile(profile, Space::All);
         wanted.need(&mut request, profile, Space::All, &modules);
         check_phases(args, &request)?;
         if args.metrics.is_empty() && args.virtuals.is_empty() {
             wanted.give_sampled();
         }
-        wanted.complete(request, profile);
+        wanted.complete(request, profile)?;
         Ok(wanted)
     }
 
@@ -250,14 +189,10 @@ impl Wanted {
     }
 
     fn empty(args: &StatArgs) -> Self {
-        let whole = args.program.is_empty()
-            && args.pids.is_empty()
-            && args.cgroup.is_none()
-            && args.from.is_none()
-            && args.sim.is_none();
-        let by = args
-            .by()
-            .unwrap_or(if whole { By::Machine } else { By::Thread });
+        let by = args.by().unwrap_or(match is_of_whole_machine(args) {
+            true => By::Machine,
+            false => By::Thread,
+        });
         Self {
             request: Request::default(),
             by,
@@ -276,7 +211,11 @@ impl Wanted {
     }
 
     /// Takes over what `-m` and `-V` ask for.
-    fn take(&mut self, formulas: Formulas, modules: &Chosen) {
+    ///
+    /// # Errors
+    /// Metrics that rows cannot show.
+    fn take(&mut self, formulas: Formulas, modules: &Chosen) -> Result<()> {
+        modules.check_rows(self.by.is_of_pus())?;
         self.derived = formulas.derived;
         self.of_profile = formulas.of_profile;
         self.derived.extend(modules.accounted.iter().cloned());
@@ -297,6 +236,19 @@ impl Wanted {
                 self.given_amounts.push(MetricName::clone(&metric.name));
             }
         }
+        let of_threads = |derived: &Derived| {
+            let known = ["wait_seconds", "switches", "migrations"];
+            known.into_iter().find(|name| derived.uses(name))
+        };
+        let mut derived = self.derived.iter();
+        let wrong = derived.find_map(|derived| Some((derived, of_threads(derived)?)));
+        if let (true, Some((derived, name))) = (self.by.is_of_pus(), wrong) {
+            bail!(
+                "{}: `{name}` is known of threads, not of PUs: use --by thread or --by process with a program or -p",
+                derived.name
+            );
+        }
+        Ok(())
     }
 
     /// What is known of sampled instructions, in short.
@@ -320,7 +272,10 @@ impl Wanted {
     }
 
     /// Decides on the columns.
-    fn complete(&mut self, request: Request, profile: &Profile) {
+    ///
+    /// # Errors
+    /// Two of the same name.
+    fn complete(&mut self, request: Request, profile: &Profile) -> Result<()> {
         let events = request.events();
         let column = |event: &&perch_stat::Requested| EventColumn {
             name: Arc::clone(&event.name),
@@ -351,7 +306,35 @@ impl Wanted {
             unit: unit.clone(),
         });
         self.metrics = of_profile.chain(derived).chain(given).collect();
+        let events = self.events.iter().map(|event| &event.name);
+        let metrics = self.metrics.iter().map(|metric| &metric.name);
+        let mut seen = BTreeSet::new();
+        if let Some(name) = events.chain(metrics).find(|name| !seen.insert(&***name)) {
+            bail!(
+                "two columns would be called `{name}`: name each event and each metric once, and call formulas otherwise \
+                 (-m NAME=FORMULA)"
+            );
+        }
         self.request = request;
+        Ok(())
+    }
+
+    /// Where no event was counted, a metric that events and samples can both tell is that of the samples, with their unit.
+    pub fn settle_units(&mut self, counted: &BTreeSet<Arc<str>>) {
+        if self
+            .events
+            .iter()
+            .any(|event| counted.contains(&event.alias))
+        {
+            return;
+        }
+        for (name, unit) in self.given.iter().zip(&self.given_units) {
+            let of_name = self
+                .metrics
+                .iter_mut()
+                .filter(|metric| metric.name == *name);
+            of_name.for_each(|metric| metric.unit.clone_from(unit));
+        }
     }
 
     /// Leaves out the columns of events that were never counted, and of the ratios that perch chose itself if no event was.
@@ -388,6 +371,15 @@ impl Wanted {
     }
 }
 
+/// Whether whole PUs are counted: no program, no processes.
+fn is_of_whole_machine(args: &StatArgs) -> bool {
+    args.program.is_empty()
+        && args.pids.is_empty()
+        && args.cgroup.is_none()
+        && args.from.is_none()
+        && args.sim.is_none()
+}
+
 /// Refuses what does not go with records that an event makes.
 fn check_windows(args: &StatArgs, by: By, request: &Request) -> Result<()> {
     if args.interval.is_some() {
@@ -411,10 +403,17 @@ fn check_windows(args: &StatArgs, by: By, request: &Request) -> Result<()> {
 /// Refuses a way to detect changes of phase where there is nothing that a change could spoil.
 fn check_phases(args: &StatArgs, request: &Request) -> Result<()> {
     let asked = args.phases.is_some_and(|method| method != Method::Off);
-    if asked && request.sets.len() < 2 {
-        bail!("--phases is for several event sets in rotation: give -e more than once");
+    let flags = [
+        ("--phases", asked),
+        ("--complete-rounds", args.complete_rounds),
+    ];
+    let mut given = flags.iter().filter(|(_, given)| *given);
+    match given.next() {
+        Some((flag, _)) if request.sets.len() < 2 => {
+            bail!("{flag} is for several event sets in rotation: give -e more than once")
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A column's title: with the unit, if it has one.
@@ -422,32 +421,5 @@ fn titled(name: &str, unit: &str) -> String {
     match unit {
         "" => name.to_owned(),
         unit => format!("{name}[{unit}]"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hyphen_in_the_name_of_an_event_is_no_minus() {
-        let events = ["instructions,my-misses=r412e".to_owned()];
-        let read = |text: &str| with_underscores(text, &events);
-        for (text, expected) in [
-            ("r=page-faults/cpu_seconds", "r=page_faults/cpu_seconds"),
-            (
-                "r=(page-faults + my-misses)/2",
-                "r=(page_faults + my_misses)/2",
-            ),
-            ("r=LLC-load-misses-my-misses", "r=LLC-load-misses-my-misses"),
-            ("r=LLC-load-misses - 1", "r=LLC_load_misses - 1"),
-            ("r=a-b", "r=a-b"),
-            (
-                "r=1e-3*page-faults*page-faults",
-                "r=1e-3*page_faults*page_faults",
-            ),
-        ] {
-            assert_eq!(read(text), expected);
-        }
     }
 }

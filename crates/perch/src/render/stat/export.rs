@@ -3,7 +3,8 @@
 use super::{
     Heading,
     fields::{cells_of, fields},
-    regions, spreads,
+    regions,
+    repeated::{Counted, Spread, spreads},
 };
 use crate::{
     command::stat::{
@@ -14,7 +15,7 @@ use crate::{
 };
 use anyhow::Result;
 use perch_linux::launch::Usage;
-use perch_stat::{Amounts, Collector, Event, Row, RowMetrics, Totals};
+use perch_stat::{Amounts, Collector, Event, Row, RowMetrics};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -107,6 +108,9 @@ pub(super) fn json_amounts(
             if metrics.partial.contains(name) {
                 told["partial"] = true.into();
             }
+            if metrics.scaled.contains(name) {
+                told["scaled"] = true.into();
+            }
             Some((name.to_string(), told))
         })
         .collect();
@@ -188,8 +192,8 @@ pub fn json_totals(
 }
 
 /// Mean and spread of several runs, as one object in one line, behind those of the runs.
-pub fn json_repeated(wanted: &Wanted, runs: &[(Totals, Option<Usage>)]) -> Result<String> {
-    let spread = |(name, spread): (String, Option<super::Spread>)| {
+pub fn json_repeated(wanted: &Wanted, runs: &[Counted]) -> Result<String> {
+    let spread = |(name, spread): (String, Option<Spread>)| {
         let told = spread.map(|spread| {
             json!({
                 "mean": spread.mean,
