@@ -188,7 +188,14 @@ fn what_rows_cannot_show_is_refused() {
         assert!(text.contains(part), "{args:?}: {text}");
     }
     // A name that -e gives is known.
-    let named = ["-e", "mine=page-faults", "-m", "y=mine/2", "--", "true"];
+    let named = [
+        "-e",
+        "mine=page-faults",
+        "-m",
+        "y=mine/2+minor-faults",
+        "--",
+        "true",
+    ];
     assert!(stat.run(&named).status.success());
 }
 

@@ -125,6 +125,9 @@ fn a_name_is_what_formulas_take_for_one() {
         "PI",
         "cycles",
         "log_reads",
+        "minor_faults",
+        "maximum",
+        "atan2x",
         "exp2",
         "tank",
         "E5",
@@ -143,6 +146,7 @@ fn formulas_compute() {
     assert_eq!(value("2 + 3 * 4 ^ 2", &[]), Ok(50.0));
     assert_eq!(value("max(a + b, 1)", &[0.0, 0.0]), Ok(1.0));
     assert_eq!(value("1000 * loads / log_reads", &[6.0, 2.0]), Ok(3000.0));
+    assert_eq!(value("min(minor_faults, 7)/maximum", &[4.0, 6.0]), Ok(1.5));
     assert_eq!(
         value("a / b", &[1.0, 0.0]).unwrap_err().to_string(),
         "`a / b` has no value where b is 0"

@@ -66,7 +66,7 @@ impl Formula {
             );
             return Err(wrong(number, message));
         }
-        let expression = FlatEx::<f64>::parse(text).map_err(|_| {
+        let expression = FlatEx::<f64>::parse(&braced(text)).map_err(|_| {
             let unknown = || {
                 let why = "not a formula: write numbers, names, + - * / ^, parentheses, and functions such as \
                            min(a, b)";
@@ -75,7 +75,7 @@ impl Formula {
             let (at, message) = mistake::first(text).unwrap_or_else(unknown);
             wrong(at, message)
         })?;
-        // A name such as `log_reads` begins with the name of a function: make sure that both see the same names.
+        // Make sure that both see the same names.
         let mut names: Vec<&str> = words(text).map(|word| &text[word]).collect();
         names.retain(|name| is_name(name));
         names.sort_unstable();
@@ -173,6 +173,17 @@ static FUNCTIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let names = operators.iter().map(|operator| operator.repr());
     names.map(str::to_owned).collect()
 });
+
+/// The text with names in braces, as the expression library wants those that begin as a function's does: `minor_faults`.
+fn braced(text: &str) -> String {
+    let (mut out, mut from) = (String::new(), 0);
+    for word in words(text).filter(|word| is_name(&text[word.clone()])) {
+        out += &text[from..word.start];
+        out += &format!("{{{}}}", &text[word.clone()]);
+        from = word.end;
+    }
+    out + &text[from..]
+}
 
 /// The words of a text (letters, digits, `_`, `.`) that may name something.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
