@@ -96,7 +96,8 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         signals::Signals::catch_for_good()?;
     }
     let mut runs: Vec<Counted> = Vec::new();
-    let (mut status, mut failures) = (None, Vec::new());
+    let mut status = None;
+    let mut failures: Vec<String> = Vec::new();
     let mut heading = Heading::default();
     for run in 0..args.repeat {
         printer.begin_run((args.repeat > 1).then_some(run + 1));
@@ -153,14 +154,10 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         };
         heading = self::heading(args, &machine.counting(), &end, machine.usage());
         printer.totals(&heading, &collector, &found);
-        let number = (args.repeat > 1).then_some(run + 1);
-        if let Some(how) = ended
-            .filter(|_| !end.cut_short && !end.stopped)
-            .and_then(failure)
-        {
-            failures.push(match number {
-                Some(run) => format!("run {run} {how}"),
-                None => format!("the program {how}"),
+        if let Some(status) = ended.filter(|_| !end.cut_short && !end.stopped) {
+            failures.extend(match args.repeat > 1 {
+                true => failure(status).map(|how| format!("run {} {how}", run + 1)),
+                false => killed(status).map(|how| format!("the program {how}")),
             });
         }
         // With several runs, the first that failed decides.
@@ -178,10 +175,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     if args.repeat > 1 && !runs.is_empty() {
         printer.repeated(&runs);
     }
-    // What a single program returns is its own affair.
-    if args.repeat > 1 || failures.iter().any(|how| how.contains("killed")) {
-        failures.iter().for_each(|how| exit::note(how));
-    }
+    failures.iter().for_each(|how| exit::note(how));
     printer.complete(&heading);
     Ok(match (launches, status) {
         (true, Some(status)) => exit::of_program(exit::from_wait_status(status), printer.unwritten),
@@ -192,12 +186,17 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
 
 /// How a program failed that ended with this wait status; `None` if it did not.
 fn failure(status: i32) -> Option<String> {
-    let status = std::process::ExitStatus::from_raw(status);
-    match (status.code(), status.signal()) {
-        (Some(0), _) | (None, None) => None,
-        (Some(code), _) => Some(format!("exited with status {code}")),
-        (None, Some(signal)) => Some(format!("was killed by {}", signals::name(signal))),
+    match std::process::ExitStatus::from_raw(status).code() {
+        Some(0) => None,
+        Some(code) => Some(format!("exited with status {code}")),
+        None => killed(status),
     }
+}
+
+/// Which signal killed it. What else a program ends with is its own affair.
+fn killed(status: i32) -> Option<String> {
+    let signal = std::process::ExitStatus::from_raw(status).signal()?;
+    Some(format!("was killed by {}", signals::name(signal)))
 }
 
 /// Refuses what is made from rows if there are none.
