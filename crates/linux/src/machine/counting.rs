@@ -37,6 +37,12 @@ pub enum CountersMode {
     },
 }
 
+/// Nanoseconds of a context switch, at most, that are the thread's CPU time but not its events'.
+const SWITCH: u64 = 10_000;
+
+/// The same of the kernel's work to end a thread.
+const END: u64 = 1_000_000;
+
 /// What is in use.
 #[derive(Default)]
 pub(super) struct Counting {
@@ -223,7 +229,10 @@ impl Counting {
                         sample.cpu_time = ran;
                     }
                     if read.throughout {
-                        set.enabled = set.enabled.max(sample.cpu_time);
+                        let end = if has_ended { END } else { 0 };
+                        let beside = end + SWITCH * sample.switches.unwrap_or(0);
+                        let all = sample.cpu_time.min(set.enabled + beside);
+                        set.enabled = set.enabled.max(all);
                     }
                 }
                 counted += usize::from(!sample.counts.is_empty());

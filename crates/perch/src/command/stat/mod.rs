@@ -154,7 +154,8 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         };
         heading = self::heading(args, &machine.counting(), &end, machine.usage());
         printer.totals(&heading, &collector, &found);
-        if let Some(status) = ended.filter(|_| !end.cut_short && !end.stopped) {
+        let stopped = end.stopped || machine.was_stopped();
+        if let Some(status) = ended.filter(|_| !end.cut_short && !stopped) {
             failures.extend(match args.repeat > 1 {
                 true => failure(status).map(|how| format!("run {} {how}", run + 1)),
                 false => killed(status).map(|how| format!("the program {how}")),
@@ -165,7 +166,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             Some(before) if before != 0 => Some(before),
             _ => ended,
         };
-        if end.stopped || machine.was_stopped() {
+        if stopped {
             // A run that was cut off says nothing of the others.
             status = ended;
             break;
