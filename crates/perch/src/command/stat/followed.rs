@@ -5,7 +5,6 @@ use crate::{args::StatArgs, command::group::Group, exit};
 use anyhow::{Result, bail};
 use perch_core::{Launch, Machine, MachineError};
 use perch_linux::LinuxMachine;
-use std::time::Instant;
 
 /// What is followed, once counting has begun.
 pub struct Followed {
@@ -20,7 +19,8 @@ impl Followed {
     pub fn begin(args: &StatArgs, machine: &mut LinuxMachine, regions: &Regions) -> Result<Self> {
         let group = args.cgroup.as_deref().map(Group::open).transpose()?;
         if args.program.is_empty() && args.pids.is_empty() && group.is_none() {
-            machine.stay(args.duration.map(|duration| Instant::now() + duration));
+            // How long is up to the intervals: opening the events of all PUs may take a part of the time.
+            machine.stay(None);
             return Ok(Self { group });
         }
         if !args.program.is_empty() {
