@@ -235,3 +235,40 @@ fn phases_without_counters_are_said_to_be_off() {
     let off = said(&stat.run(&[&["--phases", "off"], &sets[..]].concat()));
     assert!(!off.contains("changes of phase"), "{off}");
 }
+
+#[test]
+fn rows_are_of_what_by_says() {
+    let stat = Stat::new();
+    let program = ["--", "perl", "-e", FAULTS];
+    let count = ["-e", "page-faults", "--by"];
+    for (by, rows) in [("thread", 2), ("process", 2), ("command", 1), ("all", 1)] {
+        let (_, totals) = stat.json(&[&count[..], &[by], &program].concat());
+        let entities = totals["totals"].as_array().unwrap();
+        assert_eq!(entities.len(), rows, "{by}: {totals}");
+        assert!(entities.iter().all(|row| row["name"] == "perl"), "{totals}");
+        // Only rows of one thread or process have its number.
+        assert!(entities.iter().all(|row| row["id"].is_i64() == (rows == 2)));
+        let all = number(&totals["all"]["counts"]["page-faults"]["value"]);
+        let counts = entities.iter();
+        let counts = counts.filter_map(|row| row["counts"]["page-faults"]["value"].as_f64());
+        assert!(counts.sum::<f64>() <= all, "{totals}");
+    }
+    // The parts of the machine that there are.
+    let topology = stat.command(&["topology", "--json"]).output().unwrap();
+    let topology: Value = serde_json::from_slice(&topology.stdout).unwrap();
+    let parts = |name: &str| topology[name].as_array().unwrap().len();
+    for (by, rows) in [
+        ("pu", parts("pus")),
+        ("core", parts("cores")),
+        ("package", parts("packages")),
+        ("node", parts("numa_nodes")),
+        ("machine", 1),
+    ] {
+        let (_, totals) = stat.json(&["-e", "context-switches", "--by", by, "--for", "200ms"]);
+        let entities = totals["totals"].as_array().unwrap();
+        assert_eq!(entities.len(), rows, "{by}: {totals}");
+        let threads = entities.iter().map(|row| number(&row["threads"]));
+        let pus = threads.sum::<f64>().round() as usize;
+        assert_eq!(pus, parts("pus"), "{by}: {totals}");
+    }
+}
