@@ -37,7 +37,7 @@ pub struct Evaluated {
 pub const BESIDES: [(&str, &str); 6] = [
     (
         "cpu_seconds",
-        "seconds on a PU; beside events, those in which events were counted",
+        "seconds on a PU; in a formula with events, those in which events were counted",
     ),
     ("wait_seconds", "seconds runnable without a PU"),
     ("seconds", "length of the interval"),
@@ -132,8 +132,8 @@ impl Derived {
     /// Its value for these amounts and readings over this many nanoseconds; `None` where an event was not counted, a
     /// module told nothing, or the formula has no value.
     ///
-    /// Counts are those of the covered time, as they are shown themselves, and so is the CPU time beside them: a ratio is
-    /// then that of the covered time, and needs no mark where they are lower bounds.
+    /// A formula gets each count as it is shown: that of the covered time. If it has counts, its CPU time is the covered
+    /// time too. So a ratio is that of the covered time, and needs no mark where its counts are lower bounds.
     pub fn of(&self, amounts: &Amounts, readings: &Readings, interval: u64) -> Option<Evaluated> {
         let is_count =
             |name: &String| readings.get(name).is_none() && amounts.value(name).is_some();

@@ -68,7 +68,7 @@ pub fn attack(context: &mut Context) -> Result<()> {
             if !context.begin()? {
                 return Ok(());
             }
-            // Half of the time with few descriptors.
+            // Every second round with few descriptors.
             one(context, load, round % 2 == 1).with_context(|| load.name)?;
             context.end();
         }

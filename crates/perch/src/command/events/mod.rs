@@ -72,13 +72,14 @@ pub fn unknown<'a>(
 ) -> Vec<(&'a str, Option<String>)> {
     let encoder = Encoder::new();
     let catalog = Catalog::new(&encoder, profile, false);
+    // A search through the whole catalogue takes tens of milliseconds, and comes last.
     let is_known = |name: &str| {
         let spellings = [name.to_owned(), name.replace('_', "-")];
-        spellings.iter().any(|name| {
-            catalog.named(name).is_some()
-                || catalog.code(name, None).is_ok()
-                || encoder.encode_on_x86(name).is_ok()
-        })
+        let encodes =
+            |name: &String| catalog.code(name, None).is_ok() || encoder.encode_on_x86(name).is_ok();
+        profile.events.iter().any(|event| *event.name == *name)
+            || spellings.iter().any(encodes)
+            || spellings.iter().any(|name| catalog.named(name).is_some())
     };
     let near = |name| did_you_mean(name, catalog.short_names().iter().map(String::as_str));
     let unknown = names.filter(|name| !is_known(name));

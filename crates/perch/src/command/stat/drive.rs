@@ -11,8 +11,8 @@ use std::time::Duration;
 /// How often threads are looked at where no rows are wanted.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The same where events make records, as a thread's ring holds a hundred or more; and where event sets take turns, as each
-/// is to see all that the program does.
+/// The same where events make records, as a thread's ring holds a hundred or more, and where event sets are in rotation:
+/// even a short program is to be counted by each of them.
 const LOOK_OFTEN: Duration = Duration::from_millis(100);
 
 /// A last interval that is shorter than this part of the others is joined to the one before.
