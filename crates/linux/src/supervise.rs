@@ -104,11 +104,11 @@ impl LinuxMachine {
         self.child.as_ref()?.usage()
     }
 
-    /// Whether perch was asked to stop, be it in the moment in which the launched program ended. To be called when nothing
-    /// is waited for any more: other signals that have arrived since are forgotten.
-    pub fn was_stopped(&mut self) -> bool {
+    /// The signal that asked perch to stop, be it in the moment in which the launched program ended. To be called when
+    /// nothing is waited for any more: other signals that have arrived since are forgotten.
+    pub fn stopped_by(&mut self) -> Option<i32> {
         self.signals.take();
-        self.signals.stopped_by().is_some()
+        Some(self.signals.stopped_by()?.signal)
     }
 
     /// Passes the signal that stopped perch last on to the launched program, as sudo(8) does: not one that the program

@@ -22,8 +22,6 @@ const REST: f64 = 0.1;
 pub(super) struct End {
     /// The program's wait status, if it has ended.
     pub status: Option<i32>,
-    /// The user asked to stop.
-    pub stopped: bool,
     /// `--samples` or `--for` ended it.
     pub cut_short: bool,
     /// How long it took, by the clock of the rows.
@@ -101,15 +99,14 @@ pub(super) fn drive<M: Machine>(
             false => 1,
         };
         took = Duration::from_nanos(collector.totals().interval);
-        let end = |status, stopped, cut_short| End {
+        let end = |status, cut_short| End {
             status,
-            stopped,
             cut_short,
             took,
         };
         match wake {
-            Wake::Ended(status) => return Ok(end(status, false, false)),
-            Wake::Stop(_) => return Ok(end(None, true, false)),
+            Wake::Ended(status) => return Ok(end(status, false)),
+            Wake::Stop(_) => return Ok(end(None, false)),
             Wake::Period => {}
         }
         let is_over = |most| match clock {
@@ -120,7 +117,7 @@ pub(super) fn drive<M: Machine>(
         let enough =
             args.samples.is_some_and(|most| samples >= most) || args.duration.is_some_and(is_over);
         if enough {
-            return Ok(end(None, false, true));
+            return Ok(end(None, true));
         }
     }
 }

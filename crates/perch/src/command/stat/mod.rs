@@ -99,6 +99,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     let mut status = None;
     let mut failures: Vec<String> = Vec::new();
     let mut heading = Heading::default();
+    let mut stopped_by = None;
     for run in 0..args.repeat {
         printer.begin_run((args.repeat > 1).then_some(run + 1));
         if run > 0 {
@@ -154,8 +155,8 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         };
         heading = self::heading(args, &machine.counting(), &end, machine.usage());
         printer.totals(&heading, &collector, &found);
-        let stopped = end.stopped || machine.was_stopped();
-        if let Some(status) = ended.filter(|_| !end.cut_short && !stopped) {
+        stopped_by = machine.stopped_by();
+        if let Some(status) = ended.filter(|_| !end.cut_short && stopped_by.is_none()) {
             failures.extend(match args.repeat > 1 {
                 true => failure(status).map(|how| format!("run {} {how}", run + 1)),
                 false => killed(status).map(|how| format!("the program {how}")),
@@ -166,7 +167,7 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             Some(before) if before != 0 => Some(before),
             _ => ended,
         };
-        if stopped {
+        if stopped_by.is_some() {
             // A run that was cut off says nothing of the others.
             status = ended;
             break;
@@ -178,11 +179,24 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
     }
     failures.iter().for_each(|how| exit::note(how));
     printer.complete(&heading);
+    if let Some(signal) = stopped_by.filter(|_| args.repeat > 1) {
+        // The run that was cut off may have succeeded nevertheless, the series has not.
+        return Err(stopped_after(runs.len(), args.repeat, signal).into());
+    }
     Ok(match (launches, status) {
         (true, Some(status)) => exit::of_program(exit::from_wait_status(status), printer.unwritten),
         (true, None) => ExitCode::from(exit::FAILED),
         (false, _) => finished(&printer),
     })
+}
+
+/// What is said, and with which status perch ends, if the user has stopped it before all runs were complete.
+fn stopped_after(complete: usize, runs: u32, signal: i32) -> exit::Stopped {
+    let is = if complete == 1 { "is" } else { "are" };
+    exit::Stopped {
+        signal,
+        left: format!("{complete} of {runs} runs {is} complete").into(),
+    }
 }
 
 /// How a program failed that ended with this wait status; `None` if it did not.
@@ -339,7 +353,6 @@ fn from_parquet(args: &StatArgs, file: &Path) -> Result<ExitCode> {
     }
     let end = End {
         status: None,
-        stopped: false,
         cut_short: false,
         took: Duration::ZERO,
     };
