@@ -12,11 +12,10 @@ use std::sync::Arc;
 /// [`Error::On`]; [`Error::Setting`] for events, metrics or times that mean nothing. What this machine does not count is no
 /// error: the report says what is missing.
 pub fn init(options: &Options) -> Result<(), Error> {
-    let asked = Asked::new(options)?;
-    if asked.off {
-        return Ok(());
-    }
-    begin(asked)
+    said(Asked::new(options).and_then(|asked| match asked.off {
+        true => Ok(()),
+        false => begin(asked),
+    }))
 }
 
 /// Counts from now on if the environment asks for it: under `perch stat`, or with `PERCH_REGION_EVENTS` or
@@ -25,11 +24,22 @@ pub fn init(options: &Options) -> Result<(), Error> {
 /// # Errors
 /// As [`init`].
 pub fn init_if_asked(options: &Options) -> Result<bool, Error> {
-    let asked = Asked::new(options)?;
-    if asked.off || !asked.by_environment {
-        return Ok(false);
+    said(Asked::new(options).and_then(|asked| {
+        if asked.off || !asked.by_environment {
+            return Ok(false);
+        }
+        begin(asked).map(|()| true)
+    }))
+}
+
+/// Says a mistake in a variable: programs seldom look at what `init` returns, and their users cannot.
+fn said<T>(result: Result<T, Error>) -> Result<T, Error> {
+    if let Err(error @ Error::Setting(_)) = &result
+        && let Some(variables) = Asked::variables()
+    {
+        eprintln!("perch: regions are not counted: {error} ({variables})");
     }
-    begin(asked).map(|()| true)
+    result
 }
 
 fn begin(asked: Asked) -> Result<(), Error> {

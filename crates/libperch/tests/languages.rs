@@ -144,6 +144,14 @@ fn programs_in_c_and_cpp_and_those_for_likwid_and_papi() {
     let output = wrong.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("-m x=("), "{output:?}");
+    // Also where the program does not look at what came of it.
+    let mut wrong = program("region-likwid");
+    wrong.env("PERCH_REGION_EVENTS", "page-fault");
+    let told = text(&run(&mut wrong).stderr);
+    assert!(
+        told.contains("regions are not counted") && told.contains("PERCH_REGION_EVENTS=page-fault"),
+        "{told}"
+    );
     // And it can be switched off.
     let output = run(program("region-c").env("PERCH_REGION_OFF", "1"));
     assert!(!text(&output.stdout).contains("fill"), "{output:?}");

@@ -82,6 +82,34 @@ fn metrics_have_the_marks_of_their_counts() {
     }
 }
 
+/// In CSV and Parquet, marks have columns of their own.
+#[test]
+fn files_have_the_marks_of_metrics() {
+    let stat = Stat::new();
+    let program = ["--", "perl", "-e", "1 for 1..2e7"];
+    let sets = ["-e", "page-faults", "-e", "minor-faults"];
+    let metrics = ["-m", "half=page-faults/2", "-m", "speed=1/cpu_seconds"];
+    let write = |form: &[&str]| {
+        let output = stat.run(&[form, &sets, &metrics, &program].concat());
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    let marks = |file: &str| {
+        let text = std::fs::read_to_string(stat.path(file)).unwrap();
+        let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let header = lines.next().unwrap();
+        let at = |name| header.iter().position(|column| *column == name).unwrap();
+        let (half, speed) = (at("mark_half"), at("mark_speed"));
+        let told: Vec<_> = lines.map(|row| [row[half], row[speed]].join(",")).collect();
+        told
+    };
+    write(&["--csv", "-o", "out.csv"]);
+    assert_eq!(marks("out.csv"), ["~,"]);
+    write(&["-o", "out.parquet"]);
+    let again = ["stat", "--from", "out.parquet", "--csv", "-o", "again.csv"];
+    assert!(stat.command(&again).status().unwrap().success());
+    assert_eq!(marks("again.csv"), ["~,"]);
+}
+
 #[test]
 fn runs_that_fail_are_named_and_decide_the_exit_code() {
     let stat = Stat::new();
@@ -262,7 +290,8 @@ fn rows_are_of_what_by_says() {
         let (_, totals) = stat.json(&[&count[..], &[by], &program].concat());
         let entities = totals["totals"].as_array().unwrap();
         assert_eq!(entities.len(), rows, "{by}: {totals}");
-        assert!(entities.iter().all(|row| row["name"] == "perl"), "{totals}");
+        let name = if by == "all" { "all threads" } else { "perl" };
+        assert!(entities.iter().all(|row| row["name"] == name), "{totals}");
         // Only rows of one thread or process have its number.
         assert!(entities.iter().all(|row| row["id"].is_i64() == (rows == 2)));
         let all = number(&totals["all"]["counts"]["page-faults"]["value"]);
@@ -270,7 +299,16 @@ fn rows_are_of_what_by_says() {
         let counts = counts.filter_map(|row| row["counts"]["page-faults"]["value"].as_f64());
         assert!(counts.sum::<f64>() <= all, "{totals}");
     }
-    // The parts of the machine that there are.
+}
+
+#[test]
+fn rows_of_pus_are_the_parts_of_the_machine() {
+    let stat = Stat::new();
+    let count = ["-e", "context-switches", "--for", "200ms", "--by"];
+    let output = stat.run(&[&count[..], &["machine"]].concat());
+    if !output.status.success() {
+        return skip!(SystemWidePerf, "{}", said(&output));
+    }
     let topology = stat.command(&["topology", "--json"]).output().unwrap();
     let topology: Value = serde_json::from_slice(&topology.stdout).unwrap();
     let parts = |name: &str| topology[name].as_array().unwrap().len();
@@ -281,7 +319,7 @@ fn rows_are_of_what_by_says() {
         ("node", parts("numa_nodes")),
         ("machine", 1),
     ] {
-        let (_, totals) = stat.json(&["-e", "context-switches", "--by", by, "--for", "200ms"]);
+        let (_, totals) = stat.json(&[&count[..], &[by]].concat());
         let entities = totals["totals"].as_array().unwrap();
         assert_eq!(entities.len(), rows, "{by}: {totals}");
         let threads = entities.iter().map(|row| number(&row["threads"]));

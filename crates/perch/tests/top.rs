@@ -183,10 +183,19 @@ fn panics_if_it_is_told() {
 fn without_colours_none_are_sent() {
     let _one = ONE.lock();
     let _threads = Threads::start();
-    for (value, expected) in [("1", false), ("", true)] {
+    let terminals = [
+        ("1", "xterm-256color", false),
+        ("", "xterm-256color", true),
+        ("", "linux", true),
+        // It has none.
+        ("", "vt100", false),
+        // What is not known has them.
+        ("", "no-such-terminal", true),
+    ];
+    for (value, term, expected) in terminals {
         let mut command = perch();
         command.args(["top", "-p", &own_pid()]);
-        let mut top = Terminal::start(&command, &[("NO_COLOR", value)]);
+        let mut top = Terminal::start(&command, &[("NO_COLOR", value), ("TERM", term)]);
         top.wait_for_text("top-spins");
         top.wait_for_text("by CPU%");
         let screen = top.screen.lock().unwrap();
@@ -196,7 +205,7 @@ fn without_colours_none_are_sent() {
             .any(|cell| {
                 cell.fgcolor() != vt100::Color::Default || cell.bgcolor() != vt100::Color::Default
             });
-        assert_eq!(colored, expected, "NO_COLOR={value}");
+        assert_eq!(colored, expected, "NO_COLOR={value} TERM={term}");
     }
 }
 

@@ -1,7 +1,10 @@
 //! What a row is about: a thread, a process, a program, a PU or a part of the machine.
 
 use perch_core::{ThreadId, ThreadInfo, Topology};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 /// By what rows are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -79,6 +82,9 @@ pub enum Entity {
     Machine,
 }
 
+/// The name of [`Entity::All`].
+static ALL: LazyLock<Arc<str>> = LazyLock::new(|| Entity::All.to_string().into());
+
 impl Entity {
     /// That of a thread; `None` where rows are about PUs.
     pub fn of_thread(by: By, info: &ThreadInfo) -> Option<Self> {
@@ -96,6 +102,7 @@ impl Entity {
         match by {
             By::Process => (&info.process, Some(info.pid)),
             By::Thread => (&info.name, Some(info.pid)),
+            By::All => (&ALL, None),
             _ => (&info.name, None),
         }
     }

@@ -88,10 +88,11 @@ impl Totals {
         let Some(mut entity) = Entity::of_thread(self.by, &sample.info) else {
             return;
         };
+        let (name, mut pid) = Entity::labels(self.by, &sample.info);
         if self.entities.len() >= MOST_THREADS && !self.entities.contains_key(&entity) {
             entity = Entity::Command(Arc::clone(&sample.info.name));
+            pid = None;
         }
-        let (name, pid) = Entity::labels(self.by, &sample.info);
         let observation = self.observations;
         let total = self.entry(entity, pid);
         if total.name != *name {

@@ -1,6 +1,7 @@
 //! What the program and the environment ask for.
 
 use crate::{Error, Options};
+use perch_core::text::printable;
 use perch_regions::folder;
 use perch_stat::Space;
 use std::{path::PathBuf, time::Duration};
@@ -36,14 +37,19 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Of this process. A program with more rights than its user does not listen to the environment.
+    /// Of this process.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
-        // SAFETY: reads a word of the auxiliary vector.
-        let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-        Self::with(options, &|name| {
-            let value = std::env::var_os(name).filter(|value| !secure && !value.is_empty());
-            value.map(|value| value.to_string_lossy().into_owned())
-        })
+        Self::with(options, &variable)
+    }
+
+    /// The variables that say what is counted, with their values; `None` if there are none.
+    pub(crate) fn variables() -> Option<String> {
+        let all = [EVENTS, METRICS, VIRTUALS, SPACE, INTERVAL];
+        let set = all
+            .iter()
+            .filter_map(|name| Some(format!("{name}={}", printable(&variable(name)?))));
+        let set: Vec<String> = set.collect();
+        (!set.is_empty()).then(|| set.join(", "))
     }
 
     fn with(options: &Options, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
@@ -103,6 +109,14 @@ impl Asked {
             off: variable(OFF).is_some_and(|value| value != "0"),
         })
     }
+}
+
+/// An environment variable that is not empty. A program with more rights than its user does not listen to them.
+fn variable(name: &str) -> Option<String> {
+    // SAFETY: reads a word of the auxiliary vector.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let value = std::env::var_os(name).filter(|value| !secure && !value.is_empty());
+    value.map(|value| value.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

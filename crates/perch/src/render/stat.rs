@@ -8,11 +8,12 @@ pub mod repeated;
 
 use super::{count, fit, wrapped};
 use crate::command::stat::wanted::Wanted;
+use fields::mark;
 use perch_core::MetricScope;
 use perch_linux::launch::Usage;
 use perch_stat::{
     Amounts, By, Collector, Readings, Row, RowMetrics, Total, Totals,
-    text::{self, MISSING, PARTIAL, SCALED, block, cells, count_text, fits, header, short},
+    text::{self, MISSING, block, cells, count_text, fits, header, short},
 };
 use std::time::Duration;
 
@@ -47,14 +48,11 @@ fn metric_text(metrics: &RowMetrics, name: &str) -> String {
     let Some(metric) = metric.filter(|metric| metric.confidence > 0.0) else {
         return MISSING.to_owned();
     };
-    let marks = [
-        (metrics.wider.contains_key(name), WIDER),
-        (metrics.partial.contains(name), PARTIAL),
-        (metrics.scaled.contains(name), SCALED),
-    ];
-    let marks = marks.iter().filter(|(holds, _)| *holds);
-    let marks: String = marks.map(|(_, mark)| *mark).collect();
-    format!("{marks}{}", short(metric.value))
+    let wider = match metrics.wider.contains_key(name) {
+        true => WIDER,
+        false => "",
+    };
+    format!("{wider}{}{}", mark(metrics, name), short(metric.value))
 }
 
 /// What a line is about: titles and texts of the columns before the counts.

@@ -127,7 +127,7 @@ impl Model {
 
     fn step(&mut self, by: isize) {
         if let Some(top) = &mut self.help {
-            *top = top.saturating_add_signed(by).min(crate::input::HELP.len());
+            *top = top.saturating_add_signed(by);
             return;
         }
         let (rows, page) = (self.rows(), self.page);

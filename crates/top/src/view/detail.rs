@@ -58,11 +58,14 @@ pub fn scope(
                 true => String::new(),
                 false => format!(", {}", part.caches),
             };
+            // The label of a PU is its number.
+            let pus = match part.pus.len() {
+                1 => String::new(),
+                _ => format!(" (PUs {})", part.pus),
+            };
             let text = format!(
-                "{}{} (PUs {}): {} % busy, {}, waiting {} %",
+                "{}{caches}{pus}: {} % busy, {}, waiting {} %",
                 part.label,
-                caches,
-                part.pus,
                 percent(load.busy),
                 count(load.running as usize, "thread runs", "threads run"),
                 percent(load.waiting)

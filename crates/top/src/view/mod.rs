@@ -44,7 +44,8 @@ pub fn draw(model: &mut Model, theme: Theme, buffer: &mut Buffer) {
         return;
     }
     if let Some(top) = model.help {
-        return help::draw(top, theme, area, buffer);
+        model.help = Some(help::draw(top, theme, area, buffer));
+        return;
     }
     let Some(frame) = model.frame().cloned() else {
         header::bar(model, theme, area, buffer);

@@ -190,6 +190,35 @@ fn a_thread_over_time() {
     insta::assert_snapshot!(text(&mut model, (80, 18)));
 }
 
+/// Nothing of the help is cut off, however narrow the terminal is, and its end is one step from its last page.
+#[test]
+fn help_can_be_read_in_a_small_terminal() {
+    let mut model = model(&smt(), 4);
+    model.apply(&Action::Help);
+    for size in [(40, 10), (20, 4), (80, 24)] {
+        model.apply(&Action::Step(-1000));
+        let mut seen = String::new();
+        for _ in 0..120 {
+            let shown = text(&mut model, size);
+            seen += &shown;
+            model.apply(&Action::Step(1));
+        }
+        let words = |text: &str| -> Vec<String> {
+            let words = text.split_whitespace();
+            words.map(str::to_owned).collect()
+        };
+        let seen = words(&seen);
+        for (_, line) in crate::input::HELP {
+            for word in words(line) {
+                assert!(seen.contains(&word), "{word} is cut off at {size:?}");
+            }
+        }
+        let last = text(&mut model, size);
+        model.apply(&Action::Step(-1));
+        assert_ne!(text(&mut model, size), last, "{size:?}");
+    }
+}
+
 #[test]
 fn what_is_too_small_is_said() {
     let mut model = model(&smt(), 40);

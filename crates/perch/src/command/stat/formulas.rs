@@ -122,15 +122,19 @@ mod tests {
 
     #[test]
     fn a_hyphen_in_the_name_of_an_event_is_no_minus() {
-        let events = ["instructions,my-misses=r412e".to_owned()];
+        // The second one is an event of one processor only, by sysfs.
+        let events = ["instructions,topdown-fe-bound:u".to_owned()];
         let read = |text: &str| with_underscores(text, &events);
         for (text, expected) in [
             ("r=page-faults/cpu_seconds", "r=page_faults/cpu_seconds"),
             (
-                "r=(page-faults + my-misses)/2",
-                "r=(page_faults + my_misses)/2",
+                "r=(page-faults + topdown-fe-bound)/2",
+                "r=(page_faults + topdown_fe_bound)/2",
             ),
-            ("r=LLC-load-misses-my-misses", "r=LLC-load-misses-my-misses"),
+            (
+                "r=LLC-load-misses-topdown-fe-bound",
+                "r=LLC-load-misses-topdown-fe-bound",
+            ),
             ("r=LLC-load-misses - 1", "r=LLC_load_misses - 1"),
             ("r=a-b", "r=a-b"),
             (

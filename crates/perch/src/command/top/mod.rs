@@ -26,6 +26,7 @@ use perch_top::{
 use rustix::process::{Pid, Signal, kill_process};
 use std::{io::Write, process::ExitCode};
 use streams::Streams;
+use termini::{NumberCapability, TermInfo};
 
 /// What a source says, as an error of the command.
 fn told(error: perch_top::source::SourceError) -> anyhow::Error {
@@ -107,11 +108,16 @@ fn stopped(signal: i32) -> ExitCode {
     }
 }
 
-/// Whether the user wants colours (https://no-color.org).
+/// Whether the user wants colours (https://no-color.org), and the terminal has them.
 fn has_colors() -> bool {
     let none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !none && !dumb
+    let term = std::env::var_os("TERM").unwrap_or_default();
+    let has = match TermInfo::from_env() {
+        Ok(known) => known.number_cap(NumberCapability::MaxColors) > Some(2),
+        // Nothing is known of it. Most terminals have colours, or ignore them.
+        Err(_) => term != "dumb",
+    };
+    !none && has
 }
 
 /// This machine, and the process number of the program that was started.

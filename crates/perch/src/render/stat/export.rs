@@ -42,8 +42,8 @@ pub fn total_rows(collector: &Collector) -> Vec<Row> {
 }
 
 /// Comma-separated values, with a header before the first. A count that is scaled up stands as it is; `share_EVENT` says
-/// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known. `of_METRIC` says what a module's
-/// metric is about: `row`, or what the row is a part of.
+/// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known. `mark_METRIC` has the marks of
+/// text, `of_METRIC` says what a module's metric is about: `row`, or what the row is a part of.
 pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
     let fields = fields(wanted);
     let mut writer = csv::Writer::from_writer(Vec::new());

@@ -2,7 +2,12 @@
 
 use super::export::event_name;
 use crate::command::stat::wanted::Wanted;
-use perch_stat::Row;
+use perch_core::MetricName;
+use perch_stat::{
+    Row, RowMetrics,
+    text::{PARTIAL, SCALED},
+};
+use std::collections::BTreeSet;
 
 /// What is in a column, and how CSV writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +73,8 @@ impl Cell {
     }
 }
 
-/// The columns: those that all files have, then the events' counts and shares, the metrics, and what metrics of modules are
-/// about.
+/// The columns: those that all files have, then the events' counts and shares, the metrics with their marks, and what
+/// metrics of modules are about.
 pub fn fields(wanted: &Wanted) -> Vec<Field> {
     let field = |name: String, unit: &str, kind: Kind| Field {
         name,
@@ -99,6 +104,8 @@ pub fn fields(wanted: &Wanted) -> Vec<Field> {
     fields.extend(events.map(|event| field(format!("share_{}", event.name), "", Kind::Share)));
     let metrics = wanted.metrics.iter();
     fields.extend(metrics.map(|metric| field(metric.name.to_string(), &metric.unit, Kind::Real)));
+    let metrics = wanted.metrics.iter();
+    fields.extend(metrics.map(|metric| field(format!("mark_{}", metric.name), "", Kind::Text)));
     let modules = wanted.of_modules();
     fields.extend(modules.map(|metric| field(format!("of_{}", metric.name), "", Kind::Text)));
     fields
@@ -138,11 +145,28 @@ pub fn cells(wanted: &Wanted, row: &Row, event: &str, calls: Option<u64>) -> Vec
     }));
     let metrics = wanted.metrics.iter();
     cells.extend(metrics.map(|metric| Cell::real(row.metrics.values.value(&metric.name))));
+    cells.extend(wanted.metrics.iter().map(|metric| {
+        let mark = mark(&row.metrics, &metric.name);
+        match mark.is_empty() {
+            true => Cell::Missing,
+            false => Cell::Text(mark),
+        }
+    }));
     cells.extend(wanted.of_modules().map(|metric| {
         let scope = row.metrics.wider.get(&metric.name);
         Cell::Text(scope.map_or("row", |scope| scope.name()).to_owned())
     }));
     cells
+}
+
+/// The marks before a metric: of a lower bound, and of one over counts that are scaled up.
+pub fn mark(metrics: &RowMetrics, name: &str) -> String {
+    let mark = |of: &BTreeSet<MetricName>, mark| if of.contains(name) { mark } else { "" };
+    [
+        mark(&metrics.partial, PARTIAL),
+        mark(&metrics.scaled, SCALED),
+    ]
+    .concat()
 }
 
 /// A row's values, where it is one of a series or a total.

@@ -13,7 +13,10 @@ use parquet::{
     file::reader::{FileReader, RowGroupReader, SerializedFileReader},
 };
 use perch_core::{Metric, MetricScope, MetricSource, ThreadId, text::printable};
-use perch_stat::{Amounts, By, Entity, Event, Row, RowMetrics, Value};
+use perch_stat::{
+    Amounts, By, Entity, Event, Row, RowMetrics, Value,
+    text::{PARTIAL, SCALED},
+};
 use std::{collections::HashMap, io::Read, path::Path, sync::Arc};
 
 /// Larger files are refused: they are read into memory as a whole.
@@ -172,6 +175,16 @@ impl File {
                     source: MetricSource::Counters,
                 };
                 metrics.values.set(Arc::clone(&metric.name), metric_value);
+            }
+        }
+        let first = first + self.wanted.metrics.len();
+        for (at, metric) in self.wanted.metrics.iter().enumerate() {
+            let mark = text(first + at);
+            if mark.contains(PARTIAL) {
+                metrics.partial.insert(Arc::clone(&metric.name));
+            }
+            if mark.contains(SCALED) {
+                metrics.scaled.insert(Arc::clone(&metric.name));
             }
         }
         let first = first + self.wanted.metrics.len();
