@@ -63,20 +63,27 @@ impl Op {
     }
 }
 
-/// How the operating system shares a PU between threads.
+/// The scheduler of the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fair {
+pub enum SchedulerKind {
     /// The fair class of Linux 2.6.23 to 6.5: who has had least comes next.
     #[default]
     Cfs,
     /// That of Linux since 6.6: of those who have had no more than their share, the one with the earliest deadline.
     Eevdf,
+    /// That of Linux 2.4: one queue for all PUs.
+    #[serde(rename = "linux-2.4")]
+    Linux24,
 }
 
-impl Fair {
+impl SchedulerKind {
     /// All, by name.
-    pub const ALL: [(&str, Self); 2] = [("cfs", Self::Cfs), ("eevdf", Self::Eevdf)];
+    pub const ALL: [(&str, Self); 3] = [
+        ("cfs", Self::Cfs),
+        ("eevdf", Self::Eevdf),
+        ("linux-2.4", Self::Linux24),
+    ];
 
     fn is_default(&self) -> bool {
         *self == Self::default()
@@ -365,8 +372,8 @@ pub struct MachineModel {
     /// 1,000 if a second of periods and time slices is simulated in a millisecond.
     pub scale: f64,
     /// How its operating system shares PUs.
-    #[serde(default, skip_serializing_if = "Fair::is_default")]
-    pub scheduler: Fair,
+    #[serde(default, skip_serializing_if = "SchedulerKind::is_default")]
+    pub scheduler: SchedulerKind,
     /// The kinds of cores.
     pub kinds: Vec<CoreKind>,
     /// The cores, in the order of their PUs: PU numbers rise core by core, context by context.

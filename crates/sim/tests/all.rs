@@ -17,6 +17,7 @@ mod serving;
 mod serving_errors;
 mod shared_bus;
 mod sharing;
+mod single_queue;
 mod support;
 mod system;
 mod time;

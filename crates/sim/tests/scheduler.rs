@@ -5,7 +5,7 @@ use perch_core::PuSet;
 use perch_sim::{
     config::find_machine,
     detail::{Detail, Fidelity},
-    model::{Fair, MachineModel, Multithreading},
+    model::{MachineModel, Multithreading, SchedulerKind},
     os::SchedulerModel,
     system::System,
     thread::State,
@@ -31,7 +31,7 @@ fn cores(number: usize) -> MachineModel {
 
 fn eevdf(number: usize) -> MachineModel {
     MachineModel {
-        scheduler: Fair::Eevdf,
+        scheduler: SchedulerKind::Eevdf,
         ..cores(number)
     }
 }
@@ -260,7 +260,7 @@ fn without_capacities() -> MachineModel {
 /// A thread that needs more than a little core has goes to a big one that is idle (`migrate_misfit`), whichever it began on.
 #[test]
 fn demanding_threads_go_to_big_cores() {
-    for fair in [Fair::Cfs, Fair::Eevdf] {
+    for fair in [SchedulerKind::Cfs, SchedulerKind::Eevdf] {
         for seed in 0..8 {
             let machine = MachineModel {
                 scheduler: fair,

@@ -1,6 +1,6 @@
 //! Metrics that users define: `-m ipc=instructions/cycles`.
 
-use crate::{Amounts, Readings, events::canonical};
+use crate::{Amounts, Readings, names::canonical};
 use perch_core::{Metric, MetricSource};
 use perch_profile::formula::{Formula, is_name};
 use std::sync::Arc;

@@ -14,6 +14,7 @@ mod collector;
 mod derived;
 mod entity;
 mod events;
+mod names;
 pub mod phases;
 mod power;
 pub mod raw;
@@ -27,9 +28,9 @@ pub use collector::{Collector, Event, Options, Row, RowMetrics};
 pub use derived::{ACCOUNTED, Derived, DerivedError, Evaluated};
 pub use entity::{By, Entity};
 pub use events::{
-    Request, RequestError, Requested, RequestedSet, SOFTWARE, SOFTWARE_IN_USER_SPACE, Space,
-    canonical, suggestion, without_modifier,
+    Request, RequestError, Requested, RequestedSet, SOFTWARE, SOFTWARE_IN_USER_SPACE,
 };
+pub use names::{Space, canonical, suggestion, without_modifier};
 pub use power::{PartPower, Power};
 pub use readings::Readings;
 pub use totals::{Total, Totals};

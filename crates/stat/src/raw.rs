@@ -2,7 +2,10 @@
 //! `pmu_config_x86.c`). The number after a key tells which counter it is for; perch leaves the choice of the counter to
 //! the kernel and uses the number only to tell which keys belong together.
 
-use crate::events::{RequestError, Requested, Space, in_space};
+use crate::{
+    events::{RequestError, Requested},
+    names::{Space, in_space},
+};
 use perch_core::EventChoice;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -165,7 +168,7 @@ fn event(number: u32, counter: &Counter, space: Space) -> Result<Requested, Stri
     let name: Arc<str> = format!("pmc{number}").into();
     // A fixed counter keeps the name that formulas know.
     let alias: Arc<str> = match counter.code {
-        None => crate::events::canonical(&spelled).into(),
+        None => crate::names::canonical(&spelled).into(),
         Some(_) => Arc::clone(&name),
     };
     Ok(Requested {

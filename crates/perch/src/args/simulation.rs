@@ -3,7 +3,7 @@
 use super::{PlaceArgs, TuningArgs, named, parse_period};
 use clap::{Args as ClapArgs, Subcommand, ValueHint};
 use perch_lab::scene::{BEST, DEFAULT, WORST};
-use perch_sim::{detail::Fidelity, model::Fair};
+use perch_sim::{detail::Fidelity, model::SchedulerKind};
 use std::{path::PathBuf, time::Duration};
 
 /// What `perch sim` takes.
@@ -53,10 +53,10 @@ pub struct SimArgs {
     /// The workload: a shipped one's name, or a file
     #[arg(long, short, value_name = "NAME|FILE")]
     pub workload: Option<String>,
-    /// How the operating system shares a PU between threads: as Linux up to 6.5 (cfs), or since 6.6 (eevdf) [default: the
-    /// machine's]
-    #[arg(long, value_name = "NAME", value_parser = named(&Fair::ALL))]
-    pub scheduler: Option<Fair>,
+    /// The operating system's scheduler: that of Linux up to 6.5 (cfs), since 6.6 (eevdf), or of 2.4 (linux-2.4) [default:
+    /// the machine's]
+    #[arg(long, value_name = "NAME", value_parser = named(&SchedulerKind::ALL))]
+    pub scheduler: Option<SchedulerKind>,
     /// List the shipped machines and workloads
     #[arg(long)]
     pub list: bool,

@@ -7,7 +7,9 @@ use super::{
     topology,
 };
 use crate::{
-    model::{CacheLevel, CoreAt, CoreKind, Fair, Holds, MachineModel, MemoryModel, TlbModel},
+    model::{
+        CacheLevel, CoreAt, CoreKind, Holds, MachineModel, MemoryModel, SchedulerKind, TlbModel,
+    },
     units::{Ps, SECOND},
 };
 
@@ -47,7 +49,9 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         .map_or(Ok(1.0), |scale| scale.number(1.0..=1e6))?;
     let scheduler = file
         .get("scheduler")
-        .map_or(Ok(Fair::default()), |item| item.choice(&Fair::ALL))?;
+        .map_or(Ok(SchedulerKind::default()), |item| {
+            item.choice(&SchedulerKind::ALL)
+        })?;
     let kinds = kind::read(file.need("kinds")?)?;
     let cores = topology::read(&file, &kinds)?;
     let mut machine = MachineModel {

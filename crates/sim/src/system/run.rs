@@ -37,7 +37,7 @@ impl System {
             self.now = processor.run(from, next, &mut self.threads, &mut self.finished);
             if still {
                 self.account();
-                self.scheduler.pass(self.now);
+                self.scheduler.pass(&self.threads, self.now);
             }
             self.handle_finished();
             self.wake();

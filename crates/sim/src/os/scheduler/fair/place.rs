@@ -1,9 +1,9 @@
 //! Where threads begin and go on.
 
-use super::{Index, Scheduler, capacity::FULL};
+use super::{FairScheduler, Index, capacity::FULL};
 use crate::thread::Thread;
 
-impl Scheduler {
+impl FairScheduler {
     /// Where a new thread begins: level by level in the group with the most idle PUs, or with the least load a PU
     /// if none has any, and there on the PU with the least load (`find_idlest_cpu`). Which of equals is chance. `None`
     /// if it may run nowhere.

@@ -2,7 +2,6 @@
 
 use super::{Index, Times};
 use crate::{
-    model::Fair,
     thread::{Thread, VirtualTime},
     units::Ps,
 };
@@ -65,9 +64,9 @@ impl Queue {
     pub fn pick(&mut self, times: &Times, threads: &mut [Thread], now: Ps) {
         // Of one that is just being taken off, what it ran is not accounted for yet.
         let order = |index: &Index| (threads[*index].virtual_time_at(now), *index);
-        let next = match times.fair {
-            Fair::Cfs => self.waiting.iter().copied().min_by_key(order),
-            Fair::Eevdf => self.earliest(threads, now),
+        let next = match times.eevdf {
+            false => self.waiting.iter().copied().min_by_key(order),
+            true => self.earliest(threads, now),
         };
         let at = next.and_then(|next| self.waiting.iter().position(|other| *other == next));
         let Some(at) = at else { return };
@@ -114,7 +113,7 @@ impl Queue {
 
     /// The timer (`check_preempt_tick`): the current one's slice may be over.
     pub fn tick(&mut self, times: &Times, threads: &mut [Thread], now: Ps) {
-        if times.fair == Fair::Eevdf {
+        if times.eevdf {
             return self.tick_deadline(times, threads, now);
         }
         let Some(index) = self.current else { return };
@@ -140,7 +139,7 @@ impl Queue {
     /// Whether a thread that came is so far behind the current one that it takes the PU at once
     /// (`check_preempt_wakeup`).
     pub fn yields_to(&self, index: Index, times: &Times, threads: &[Thread], now: Ps) -> bool {
-        if times.fair == Fair::Eevdf {
+        if times.eevdf {
             return self.yields_to_deadline(index, threads, now);
         }
         self.current.is_some_and(|current| {

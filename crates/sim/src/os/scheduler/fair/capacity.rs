@@ -1,7 +1,7 @@
 //! Cores of different capacity, and threads that need more than theirs has (kernel 6.1, `kernel/sched/fair.c`: misfit tasks,
 //! `select_idle_capacity`; `drivers/base/arch_topology.c`; utilisation as in `kernel/sched/pelt.c`).
 
-use super::{Index, Scheduler};
+use super::{FairScheduler, Index};
 use crate::{model::MachineModel, thread::Thread, units::Ps};
 
 /// The capacity of the fastest core (`SCHED_CAPACITY_SCALE`).
@@ -121,7 +121,7 @@ pub(super) fn capacities(machine: &MachineModel) -> Vec<u64> {
     }
 }
 
-impl Scheduler {
+impl FairScheduler {
     /// The capacity of a PU.
     pub(super) fn capacity(&self, pu: u32) -> u64 {
         self.capacities.as_ref().map_or(FULL, |all| all.of(pu))

@@ -2,7 +2,7 @@
 //! `detach_tasks`).
 
 use super::{
-    Index, Scheduler,
+    FairScheduler, Index,
     capacity::{Capacities, FULL},
     domains::Level,
 };
@@ -142,7 +142,7 @@ fn imbalance(
     (threads > 0).then_some(Imbalance::Threads(threads))
 }
 
-impl Scheduler {
+impl FairScheduler {
     /// What there is in a group; of threads that need more than their PU has, if `misfits`.
     pub(super) fn tally(&self, group: &[u32], threads: &[Thread], misfits: bool) -> Tally {
         let mut tally = Tally::default();
