@@ -149,7 +149,8 @@ fn programs_in_c_and_cpp_and_those_for_likwid_and_papi() {
     wrong.env("PERCH_REGION_EVENTS", "page-fault");
     let told = text(&run(&mut wrong).stderr);
     assert!(
-        told.contains("regions are not counted") && told.contains("PERCH_REGION_EVENTS=page-fault"),
+        told.contains("regions are not counted: no event is called `page-fault`; did you mean")
+            && told.contains("PERCH_REGION_EVENTS=page-fault"),
         "{told}"
     );
     // And it can be switched off.

@@ -64,6 +64,12 @@ impl LinuxMachine {
         self.live.begin();
     }
 
+    /// From now on migrations are those of each interval, which takes more time: without that they are told when some were
+    /// noticed, and may be those of several intervals.
+    pub fn watch_migrations(&mut self) {
+        self.live.watch_migrations();
+    }
+
     /// From now on it does not end when no target is left, but at this moment, if one is given: for sessions about more
     /// than the threads of targets.
     pub fn stay(&mut self, until: Option<Instant>) {

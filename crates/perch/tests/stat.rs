@@ -133,7 +133,7 @@ fn csv_has_a_header_and_as_many_fields_in_each_line() {
     let text = std::fs::read_to_string(file).unwrap();
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-    assert_eq!(header.last(), Some(&"faults"));
+    assert!(header.ends_with(&["faults", "mark_faults"]), "{header:?}");
     assert!(
         header.contains(&"page_faults") && header.contains(&"share_page_faults"),
         "{header:?}"

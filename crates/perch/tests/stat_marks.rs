@@ -225,6 +225,16 @@ fn what_rows_cannot_show_is_refused() {
         (with(&["-e", "page-faults:every"]), "not a number of events"),
         (with(&["-m", "y=page-fautls/2"]), "`page`"),
         (
+            with(&["-m", "seconds=page-faults"]),
+            "`seconds` cannot name a metric",
+        ),
+        (
+            "--sim smt2-zen -w mixed -e instructions:every=1M"
+                .split(' ')
+                .collect(),
+            "leave it out",
+        ),
+        (
             with(&["-m", "y=page-faults-context"]),
             "a `-` between names is a minus",
         ),

@@ -77,6 +77,10 @@ pub struct Amounts {
     pub migrations: Option<u64>,
     /// Those nanoseconds of `cpu_time` whose switches are known.
     pub switches_known: u64,
+    /// Whether nothing is known of what a thread did after it was last looked at: waiting time and switches are lower bounds.
+    pub unknown_end: bool,
+    /// Whether migrations of some intervals are not known.
+    pub unknown_migrations: bool,
     /// Nanoseconds that PUs spent on interrupts; 0 for threads.
     pub interrupts: u64,
     /// By the event's alias; an event of one kind of core is `ALIAS@PMU`.
@@ -107,6 +111,8 @@ impl Amounts {
             switches: sample.switches,
             migrations: sample.migrations,
             switches_known: sample.switches.map_or(0, |_| sample.cpu_time),
+            unknown_end: sample.switches.is_none(),
+            unknown_migrations: sample.migrations.is_none(),
             ..Self::default()
         };
         amounts.count(&sample.counts, amounts.covered);
@@ -225,6 +231,8 @@ impl Amounts {
         ] {
             *sum = sum.saturating_add(more);
         }
+        self.unknown_end |= other.unknown_end;
+        self.unknown_migrations |= other.unknown_migrations;
         self.switches = known(self.switches, other.switches);
         self.migrations = known(self.migrations, other.migrations);
         for (name, value) in &other.values {

@@ -214,7 +214,7 @@ impl Collector {
         };
         for sample in &observation.threads {
             let amounts = Amounts::of_thread(sample);
-            self.totals.thread(sample, &amounts);
+            self.totals.thread(sample, &amounts, observation.interval);
             let entity = Entity::of_thread(by, &sample.info);
             if let Some(entity) = entity.clone().filter(|_| !modules.is_empty()) {
                 processes.insert(sample.info.pid);

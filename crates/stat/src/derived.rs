@@ -83,6 +83,11 @@ impl Derived {
                 name.escape_debug()
             )));
         }
+        if BESIDES.iter().any(|(known, _)| known == &name) {
+            return Err(wrong(format!(
+                "`{name}` cannot name a metric: formulas have it already"
+            )));
+        }
         let written = formula;
         let formula = without_exponents(written);
         let formula = Formula::parse(&formula).map_err(|error| {
@@ -138,6 +143,9 @@ impl Derived {
         let is_count =
             |name: &String| readings.get(name).is_none() && amounts.value(name).is_some();
         let counts = self.inputs.iter().any(is_count);
+        // What if as much again was done where nothing is known of it?
+        let again = |unknown: bool| if unknown { 2.0 } else { 1.0 };
+        let uncounted = counts && amounts.is_partial();
         let (mut values, mut more) = (Vec::new(), Vec::new());
         let (mut confidence, mut is_scaled) = (1.0f64, false);
         for name in &self.inputs {
@@ -147,14 +155,23 @@ impl Derived {
             let mut factor = 1.0;
             let value = match name.as_str() {
                 "cpu_seconds" if counts => {
-                    factor = 2.0;
+                    factor = again(uncounted);
                     amounts.covered as f64 / 1e9
                 }
                 "cpu_seconds" => amounts.cpu_time as f64 / 1e9,
-                "wait_seconds" => amounts.wait_time as f64 / 1e9,
+                "wait_seconds" => {
+                    factor = again(amounts.unknown_end);
+                    amounts.wait_time as f64 / 1e9
+                }
                 "seconds" => interval as f64 / 1e9,
-                "switches" => amounts.switches? as f64,
-                "migrations" => amounts.migrations? as f64,
+                "switches" => {
+                    factor = again(amounts.unknown_end);
+                    amounts.switches? as f64
+                }
+                "migrations" => {
+                    factor = again(amounts.unknown_migrations);
+                    amounts.migrations? as f64
+                }
                 "threads" => amounts.threads(),
                 name => match readings.get(name) {
                     Some(metric) => {
@@ -165,18 +182,22 @@ impl Derived {
                         let value = amounts.value(name)?;
                         confidence = confidence.min(value.share(amounts.cpu_time));
                         is_scaled |= value.is_scaled(amounts.covered);
-                        factor = 2.0;
+                        factor = again(uncounted);
                         value.estimate(amounts.covered)?
                     }
                 },
             };
             values.push(value);
-            more.push(value * factor);
+            // Instead of nothing there may have been something.
+            let besides = BESIDES.iter().any(|(known, _)| known == name);
+            more.push(match value == 0.0 && besides {
+                true => factor - 1.0,
+                false => value * factor,
+            });
         }
         let value = self.formula.evaluate(&values).ok()?;
         let mut is_partial = false;
-        if counts && amounts.is_partial() {
-            // What if as much again had been counted in the rest of the time?
+        if more != values {
             match self.formula.evaluate(&more) {
                 Ok(more) if (more - value).abs() <= 1e-9 * value.abs() => {}
                 Ok(more) if more > value => is_partial = true,
@@ -298,6 +319,28 @@ mod tests {
         assert_eq!(of("x=llc_misses/cycles"), None);
         assert_eq!(of("x=branches"), None);
         assert_eq!(of("x=migrations"), None);
+    }
+
+    /// What threads waited after they were last looked at, and how often they switched, is not known.
+    #[test]
+    fn marks_of_ends() {
+        let mut amounts = Amounts::default();
+        (amounts.cpu_time, amounts.switches, amounts.migrations) = (1_000, Some(0), Some(3));
+        let partial = |text: &str, amounts: &Amounts| {
+            let derived = Derived::parse(text).unwrap();
+            let found = derived.of(amounts, &Readings::default(), 4_000);
+            found.unwrap().is_partial
+        };
+        for text in ["x=wait_seconds", "x=switches/seconds", "x=migrations"] {
+            assert!(!partial(text, &amounts), "{text}");
+        }
+        let mut later = amounts.clone();
+        (later.unknown_end, later.unknown_migrations) = (true, true);
+        amounts.add(&later);
+        for text in ["x=wait_seconds", "x=switches/seconds", "x=migrations"] {
+            assert!(partial(text, &amounts), "{text}");
+        }
+        assert!(!partial("x=cpu_seconds/seconds", &amounts));
     }
 
     /// Half of the CPU time is covered: what grows with counts is a lower bound, ratios are those of the covered half.

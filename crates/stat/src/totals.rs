@@ -17,6 +17,8 @@ pub struct Total {
     pub interval: u64,
     /// The observation that was added last, and how much of `interval` is from it.
     last: (u64, u64),
+    /// Whether it was there for a whole interval.
+    was_there: bool,
     /// The same, the times of its threads or PUs added up.
     time: u64,
     /// What it did. An event of a set in rotation was counted for a part of the time.
@@ -50,6 +52,11 @@ pub struct Totals {
 const MOST_THREADS: usize = 20_000;
 
 impl Total {
+    /// Whether it was there for some time and did not run: it has done nothing, which is known without counting.
+    pub fn was_idle(&self) -> bool {
+        self.was_there && !self.amounts.unknown_end && self.amounts.cpu_time == 0
+    }
+
     /// Adds one of its threads or PUs, which was observed for this many nanoseconds in this observation.
     fn add(&mut self, observation: u64, interval: u64, amounts: &Amounts) {
         if self.last.0 != observation {
@@ -84,7 +91,8 @@ impl Totals {
         }
     }
 
-    pub(crate) fn thread(&mut self, sample: &ThreadSample, amounts: &Amounts) {
+    /// Adds a thread over an interval of this many nanoseconds, of which it may have lived for a part.
+    pub(crate) fn thread(&mut self, sample: &ThreadSample, amounts: &Amounts, interval: u64) {
         let Some(mut entity) = Entity::of_thread(self.by, &sample.info) else {
             return;
         };
@@ -98,6 +106,7 @@ impl Totals {
         if total.name != *name {
             total.name = Arc::clone(name);
         }
+        total.was_there |= sample.interval >= interval;
         total.add(observation, sample.interval, amounts);
     }
 
@@ -150,6 +159,7 @@ impl Totals {
                 pid,
                 interval: 0,
                 last: (u64::MAX, 0),
+                was_there: false,
                 time: 0,
                 amounts: Amounts::default(),
                 readings: Readings::default(),

@@ -32,6 +32,8 @@ pub(crate) struct Asked {
     pub folder: Option<PathBuf>,
     /// The environment asks for regions.
     pub by_environment: bool,
+    /// Names of events come from the environment: somebody has just written them.
+    pub names_by_environment: bool,
     /// The environment forbids them.
     pub off: bool,
 }
@@ -64,6 +66,7 @@ impl Asked {
         let events = variable(EVENTS);
         let report = variable(REPORT);
         let folder = variable(folder::VARIABLE).map(PathBuf::from);
+        let names_by_environment = events.is_some() || variable(METRICS).is_some();
         let by_environment = events.is_some() || report.is_some() || folder.is_some();
         if let Some(text) = events {
             options.events = list(text, ';');
@@ -90,9 +93,9 @@ impl Asked {
             options.report = report;
         }
         if let Some(text) = variable(INTERVAL) {
-            let interval = humantime::parse_duration(&text).map_err(|error| {
+            let interval = humantime::parse_duration(&text).map_err(|_| {
                 Error::Setting(format!(
-                    "{INTERVAL}={text}: {error}; write for instance 100ms"
+                    "{INTERVAL}={text}: not a time; write for instance 100ms"
                 ))
             })?;
             options.interval = Some(interval);
@@ -106,6 +109,7 @@ impl Asked {
             options,
             folder,
             by_environment,
+            names_by_environment,
             off: variable(OFF).is_some_and(|value| value != "0"),
         })
     }

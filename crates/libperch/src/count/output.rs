@@ -59,5 +59,10 @@ pub(crate) fn write(process: &Process, destination: &str) -> Result<(), Error> {
     };
     perch_files::output(Path::new(&path))
         .and_then(|mut file| file.write_all(report.as_bytes()))
-        .map_err(|error| Error::Report(format!("the report of regions, {path}: {error}")))
+        .map_err(|error| {
+            // Without the number that std adds.
+            let error = error.to_string();
+            let why = error.split(" (os error").next().unwrap_or_default();
+            Error::Report(format!("the report of regions, {path}: {why}"))
+        })
 }

@@ -2,13 +2,20 @@
 
 use super::Asked;
 use crate::Error;
-use perch_core::{MachineError, MetricName, Metrics, diagnostic::did_you_mean_one_of};
-use perch_linux::perf::{OwnPlan, probe};
+use perch_core::{
+    MachineError, MetricName, Metrics,
+    diagnostic::{did_you_mean, did_you_mean_one_of},
+};
+use perch_linux::perf::{
+    OwnPlan,
+    encode::{GENERIC_EVENTS, cache_events},
+    probe,
+};
 use perch_profile::{CpuIdentity, Library, Profile, detect, user_dirs};
 use perch_regions::table::Columns;
 use perch_stat::{
     ACCOUNTED, Amounts, By, Collector, Derived, Options as Formulas, Readings, Request, SOFTWARE,
-    phases::Method,
+    canonical, phases::Method, without_modifier,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -94,6 +101,11 @@ impl Plan {
                 Some(counters)
             }
             Err(error) => {
+                if let Some(why) =
+                    typo(&error, &request, &profile).filter(|_| asked.names_by_environment)
+                {
+                    return Err(Error::Setting(why));
+                }
                 remarks.push(format!("only times are counted: {}", said(&error)));
                 None
             }
@@ -170,6 +182,32 @@ impl Plan {
         }
         text
     }
+}
+
+/// A name of an event that neither this machine nor the kernel or the profile knows, with what may have been meant.
+fn typo(error: &MachineError, request: &Request, profile: &Profile) -> Option<String> {
+    let MachineError::UnknownEvents { aliases, .. } = error else {
+        return None;
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let caches: Vec<String> = cache_events().collect();
+    let generic = GENERIC_EVENTS.iter().flat_map(|event| event.names);
+    let known = profile.events.iter().map(|event| &*event.name);
+    let known = known.chain(generic.copied());
+    let known: Vec<&str> = known.chain(caches.iter().map(String::as_str)).collect();
+    let events = request.events().into_iter();
+    let mut names = events
+        .filter(|event| aliases.contains(&event.alias))
+        .map(|event| without_modifier(&event.name));
+    let name = names.find(|name| {
+        let written = name.replace('_', "-");
+        name.chars().all(is_plain)
+            && !known.contains(name)
+            && !known.contains(&written.as_str())
+            && !known.contains(&&*canonical(name))
+    })?;
+    let near = did_you_mean(name, known).map_or(String::new(), |near| format!("; {near}"));
+    Some(format!("no event is called `{name}`{near}"))
 }
 
 fn said(error: &MachineError) -> String {

@@ -41,8 +41,8 @@ pub enum CountersMode {
 /// software event, 0.8 µs were measured in a virtual machine, and hardware counters take longer to set.
 const SWITCH: u64 = 10_000;
 
-/// The same of the kernel's work to end a thread. An own choice.
-const END: u64 = 1_000_000;
+/// The same of the kernel's work to start a program, or to end a thread. An own choice.
+const EDGE: u64 = 1_000_000;
 
 /// What is in use.
 #[derive(Default)]
@@ -203,12 +203,20 @@ impl Counting {
         }
     }
 
-    /// Reads the counters of the threads that ran.
-    fn read_counters(&mut self, sampled: &mut Sampled, interval: u64) {
+    /// Reads the counters of the threads that ran. To be called before [`Counting::period`].
+    pub(super) fn read_counters(&mut self, sampled: &mut Sampled, interval: u64) {
         if self.counters.is_none() {
             return;
         }
-        for (id, pid) in &sampled.new {
+        if let Some(counters) = &mut self.counters {
+            let renumbered = sampled.renumbered.iter();
+            renumbered.for_each(|(before, now)| counters.renumber(*before, *now));
+        }
+        let renumbered = sampled.renumbered.iter();
+        for (id, pid) in renumbered
+            .map(|(_, now)| (now, &now.tid))
+            .chain(sampled.new.iter().map(|(id, pid)| (id, pid)))
+        {
             self.count(*id, *pid);
         }
         let Some(counters) = &mut self.counters else {
@@ -230,8 +238,11 @@ impl Counting {
                         sample.cpu_time = ran;
                     }
                     if read.throughout {
-                        let end = if has_ended { END } else { 0 };
-                        let beside = end + SWITCH * sample.switches.unwrap_or(0);
+                        if has_ended {
+                            sampled.counted_to_end.insert(sample.info.id);
+                        }
+                        let edge = if has_ended || read.first { EDGE } else { 0 };
+                        let beside = edge + SWITCH * sample.switches.unwrap_or(0);
                         let all = sample.cpu_time.min(set.enabled + beside);
                         set.enabled = set.enabled.max(all);
                     }
@@ -331,7 +342,6 @@ impl Counting {
         sampled: &mut Sampled,
         pus: &[PuSample],
     ) -> Vec<Reading> {
-        self.read_counters(sampled, interval);
         let sampler = self
             .sampler
             .as_mut()

@@ -210,6 +210,11 @@ impl LiveMachine {
         self.observed = Instant::now();
     }
 
+    /// See [`Tracker::watch_migrations`](crate::threads::Tracker::watch_migrations).
+    pub(crate) fn watch_migrations(&mut self) {
+        self.tracker.watch_migrations();
+    }
+
     /// When the present period ends.
     pub(crate) fn due(&self, period: Duration) -> Instant {
         self.period_end.unwrap_or_else(Instant::now) + period
@@ -413,17 +418,19 @@ impl Machine for LiveMachine {
             false => Vec::new(),
         };
         self.end_early(&sampled);
-        if self.tracker.is_empty() {
-            self.tracker.close_exit_records();
-        }
         let system = self.take_system(&mut sampled);
         let ended = sampled.ended.len();
         sampled.ended.append(&mut self.let_go);
+        self.counting.read_counters(&mut sampled, interval);
+        self.tracker.counted_late(sampled.counted_late);
+        self.tracker.divide_rest(&mut sampled);
+        if self.tracker.is_empty() {
+            self.tracker.close_exit_records();
+        }
         let readings = self
             .counting
             .period(&self.topology, interval, &mut sampled, &pus);
         sampled.ended.truncate(ended);
-        self.tracker.counted_late(sampled.counted_late);
         if !system.is_empty() {
             sampled.threads.extend(system);
             sampled.threads.sort_by_key(|sample| sample.info.id);

@@ -110,6 +110,7 @@ impl Tracker {
             new: true,
             ended: false,
             end_reported: false,
+            renumbered: false,
             looked: None,
         };
         let mut switches = None;

@@ -22,11 +22,24 @@ const KEPT: usize = 1 << 16;
 /// between. A number is not given out again as soon.
 const LATE: u64 = SECOND;
 
+/// Nanoseconds that are worth to be called an estimate.
+const ESTIMATED: u64 = SECOND / 100;
+
 /// A record, and whether a sample has told of it.
 #[derive(Debug)]
 struct Kept {
     exit: Exit,
     told: bool,
+}
+
+/// A thread that has ended, whose run time may be too short.
+#[derive(Debug, Clone, Copy)]
+struct Short {
+    id: ThreadId,
+    /// By how many nanoseconds at most.
+    by: u64,
+    /// Whether the kernel's record told the rest.
+    recorded: bool,
 }
 
 /// The records that came lately.
@@ -38,10 +51,10 @@ pub(super) struct Exits {
     /// By thread number.
     present: FxHashMap<i32, Kept>,
     last: FxHashMap<i32, Kept>,
-    /// Nanoseconds between two clock ticks of the kernel; 0 without records.
+    /// Nanoseconds between two clock ticks of the kernel; 0 before records were asked for.
     tick: u64,
-    /// Threads that ended since the last sample, and by how much the run time of each may be too short.
-    short: Vec<(ThreadId, u64)>,
+    /// Threads that ended since the last sample.
+    short: Vec<Short>,
     /// Threads that came and went since the last sample.
     passed: Vec<Created>,
     /// Followed threads whose record had not come when their last sample was taken, by number: when each began, at the
@@ -123,15 +136,22 @@ impl Exits {
     /// A sample tells of a thread what its record does, and no more.
     pub fn note(&mut self, id: ThreadId, record: &ExitRecord) {
         let known = record.run.saturating_add(record.wait);
-        let short = record.elapsed.saturating_sub(known).min(self.tick);
-        self.short.push((id, short));
+        let by = record.elapsed.saturating_sub(known).min(self.tick);
+        self.short.push(Short {
+            id,
+            by,
+            recorded: true,
+        });
     }
 
     /// Nothing tells what a thread did between its last sample and its end.
     pub fn note_unrecorded(&mut self, last: &ThreadSample) {
         if self.tick > 0 {
-            let short = last.interval.saturating_sub(last.cpu_time);
-            self.short.push((last.info.id, short));
+            self.short.push(Short {
+                id: last.info.id,
+                by: last.interval.saturating_sub(last.cpu_time),
+                recorded: false,
+            });
         }
     }
 
@@ -214,16 +234,24 @@ impl Tracker {
         }
     }
 
-    /// Divides what the accounts tell beyond the records.
-    pub(super) fn divide_rest(&mut self, sampled: &mut Sampled) {
-        let short = mem::take(&mut self.exits.short);
-        let all: u64 = short.iter().map(|(_, short)| short).sum();
+    /// Divides what the accounts tell beyond the records, after counters have told what they can.
+    pub fn divide_rest(&mut self, sampled: &mut Sampled) {
+        let mut short = mem::take(&mut self.exits.short);
+        short.retain(|short| short.recorded || !sampled.counted_to_end.contains(&short.id));
+        let all: u64 = short.iter().map(|short| short.by).sum();
         let rest = self.accounts.rest().min(all);
         if rest == 0 {
             return;
         }
-        for (id, short) in short {
-            let part = (u128::from(rest) * u128::from(short) / u128::from(all)) as u64;
+        let guessed = short.iter().filter(|short| !short.recorded && short.by > 0);
+        if guessed.count() > 1 && rest > ESTIMATED && self.exits.source.is_none() {
+            let text = "without CAP_NET_ADMIN the kernel does not tell how long threads ran in the interval in which they \
+                        ended: where there were several, the CPU time of each is estimated";
+            self.remarks
+                .push(Remark::note("ends-estimated", text).once());
+        }
+        for Short { id, by, .. } in short {
+            let part = (u128::from(rest) * u128::from(by) / u128::from(all)) as u64;
             let place = sampled
                 .threads
                 .binary_search_by_key(&id, |sample| sample.info.id);

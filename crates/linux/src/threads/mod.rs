@@ -95,6 +95,8 @@ struct Thread {
     /// Whether the kernel has reported its end. If it lives nevertheless, another thread is calling execve(2) and has its
     /// number.
     end_reported: bool,
+    /// Whether it has the number of its process's first thread now, which has ended.
+    renumbered: bool,
     /// How often it had switched when it was last looked at between samples, while it is young.
     looked: Option<switching::Looked>,
 }
@@ -122,6 +124,11 @@ pub struct Tracker {
     /// Whether that target is the operating system beside programs that were given to perch.
     beside: bool,
     own_pid: i32,
+    /// Whether migrations are read in every interval in which a thread ran.
+    watches_migrations: bool,
+    /// Threads that have executed a program since the last sample and were not the first of their processes, each with the
+    /// number of the first, which it has now.
+    renumbered: Vec<(i32, i32)>,
     clock: RunClock,
     /// Nanoseconds in a clock tick.
     tick: u64,
@@ -180,6 +187,8 @@ impl Tracker {
             all: None,
             beside: false,
             own_pid: std::process::id() as i32,
+            watches_migrations: false,
+            renumbered: Vec::new(),
             clock,
             tick: SECOND / rustix::param::clock_ticks_per_second().max(1),
             reader: Reader::new(),
@@ -323,6 +332,12 @@ impl Tracker {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.visible = None;
         }
+    }
+
+    /// From now on migrations are read of every interval: without that they are told when some were noticed, which may be
+    /// those of several intervals.
+    pub fn watch_migrations(&mut self) {
+        self.watches_migrations = true;
     }
 
     /// Threads that came and went unseen since the last call.

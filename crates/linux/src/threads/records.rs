@@ -66,6 +66,9 @@ impl Tracker {
             // It had ended before, and with the caller's number the process would be forgotten.
             self.add_thread(pid, pid, false);
         }
+        if let Some(caller) = caller.filter(|caller| *caller != pid) {
+            self.renumbered.push((caller, pid));
+        }
     }
 
     /// The only thread of a process whose end was not reported; `None` if there are several.

@@ -9,7 +9,11 @@ use crate::{
     visible::Visible,
 };
 use perch_core::{ThreadId, ThreadSample};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Migrations are read when a thread is seen on another PU, and at least once in so much time in which it ran, in seconds
 /// or long periods: the file with them costs more to read than all others together.
@@ -24,8 +28,12 @@ pub struct Sampled {
     pub new: Vec<(ThreadId, i32)>,
     /// Those that ended.
     pub ended: Vec<ThreadId>,
+    /// Threads that have the number of their process's first thread now ([`Tracker::executed`]), each with what it is now.
+    pub renumbered: Vec<(ThreadId, ThreadId)>,
     /// CPU time, in nanoseconds, by which counters have made samples of these longer.
     pub counted_late: u64,
+    /// Those that ended whose whole time their counters tell.
+    pub counted_to_end: BTreeSet<ThreadId>,
 }
 
 impl Tracker {
@@ -33,7 +41,10 @@ impl Tracker {
     pub fn sample(&mut self, interval: u64) -> Sampled {
         self.drain_exit_records();
         let now = since_boot();
-        let mut sampled = Sampled::default();
+        let mut sampled = Sampled {
+            renumbered: self.renumber(),
+            ..Sampled::default()
+        };
         let mut threads = std::mem::take(&mut self.threads);
         let mut reader = std::mem::take(&mut self.reader);
         let mut names = std::mem::take(&mut self.names);
@@ -63,12 +74,19 @@ impl Tracker {
                 event_set: None,
                 metrics: Default::default(),
             };
+            if thread.renumbered {
+                // What it has done since is the first thread's.
+                sampled.ended.push(thread.id);
+                sampled.threads.push(sample);
+                continue;
+            }
             let passed = pass
                 .as_mut()
                 .and_then(|pass| pass.run_time(thread.id.tid, thread.id.start, self.tick));
             let spent = passed.map_or_else(|| read(&mut reader, self.clock, thread, self.tick), Ok);
+            // Until its parent has noticed, a process that ended still tells its last numbers.
+            let told = spent.is_ok();
             let alive = match spent {
-                // Until its parent has noticed, a process that ended still tells its last numbers.
                 Ok(spent) => {
                     let mut means = Means {
                         reader: &mut reader,
@@ -76,6 +94,7 @@ impl Tracker {
                         clock: self.clock,
                         budget: &self.budget,
                         interval,
+                        migrations: self.watches_migrations,
                     };
                     update(&mut means, thread, &mut sample, spent) && !has_ended(&mut means, thread)
                 }
@@ -85,10 +104,16 @@ impl Tracker {
             };
             if !alive {
                 thread.ended = true;
-                sample.migrations = None;
+                sample.migrations = match told && self.watches_migrations {
+                    true => {
+                        let now = reader.migrations(thread.pid, thread.id.tid);
+                        delta(&mut thread.migrations, now)
+                    }
+                    false => None,
+                };
                 let record = self.exits.of_followed(thread.id, self.tick);
                 let began = thread.id.start.saturating_mul(self.tick);
-                finish(thread, &mut sample, record.as_ref(), (began, now));
+                finish(thread, &mut sample, record.as_ref(), told, (began, now));
                 if sample.info.work.is_program() {
                     match record {
                         Some(record) if record.run >= thread.spent.run => {
@@ -96,6 +121,7 @@ impl Tracker {
                         }
                         // `/proc` has shown all that it did.
                         Some(_) => {}
+                        None if told => {}
                         None => self.exits.note_unrecorded(&sample),
                     }
                 }
@@ -137,8 +163,33 @@ impl Tracker {
         self.forget_ended(&sampled.ended);
         self.sample_passed(&mut sampled);
         self.accounts.wait(held);
-        self.divide_rest(&mut sampled);
         sampled
+    }
+
+    /// Hands on what was read of threads that have the number of their process's first thread now: `/proc` shows their
+    /// numbers under it. Each with what it is now; with that twice if it was not known.
+    fn renumber(&mut self) -> Vec<(ThreadId, ThreadId)> {
+        let mut all = Vec::new();
+        for (caller, pid) in std::mem::take(&mut self.renumbered) {
+            let Some(first) = self.threads.get(&pid).map(|first| first.id) else {
+                continue;
+            };
+            let known = self.threads.get_mut(&caller).map(|caller| {
+                caller.renumbered = true;
+                (
+                    caller.id,
+                    (caller.spent, caller.switches, caller.migrations),
+                )
+            });
+            // Of one that was never read, everything is still to be told.
+            let (before, read) = known.unwrap_or((first, Default::default()));
+            all.push((before, first));
+            if let Some(first) = self.threads.get_mut(&pid) {
+                (first.spent, first.switches, first.migrations) = read;
+                first.ended = false;
+            }
+        }
+        all
     }
 
     /// Forgets threads that have ended.
@@ -182,16 +233,19 @@ impl Tracker {
     }
 }
 
-/// What a thread did up to its end since it was last read, as far as it is known. It began, and the sample is taken, at
-/// these moments in nanoseconds since boot.
+/// What a thread did up to its end since it was last read, as far as it is known: `told` if `/proc` has shown it. It began,
+/// and the sample is taken, at these moments in nanoseconds since boot.
 fn finish(
     thread: &Thread,
     sample: &mut ThreadSample,
     record: Option<&ExitRecord>,
+    told: bool,
     (began, now): (u64, u64),
 ) {
     let Some(record) = record else {
-        sample.switches = None;
+        if !told {
+            sample.switches = None;
+        }
         return;
     };
     // One that waits for its parent shows more in `/proc` than it had done when the record was made.
@@ -233,6 +287,8 @@ struct Means<'a> {
     budget: &'a Budget,
     /// Nanoseconds since the last reading.
     interval: u64,
+    /// Whether migrations are wanted of every interval.
+    migrations: bool,
 }
 
 /// Takes over what was read; false if the thread turns out to have ended.
@@ -273,7 +329,7 @@ fn update(
     let period = Duration::from_nanos(means.interval);
     thread.unread += counted(period);
     sample.migrations = None;
-    let first = thread.new && thread.born;
+    let first = thread.new && thread.born || means.migrations;
     if thread.last_pu != sample.last_pu || is_due(thread.unread, period, MIGRATIONS_EVERY) || first
     {
         thread.unread = Duration::ZERO;

@@ -103,10 +103,9 @@ fn titles(by: By) -> String {
     titles.collect()
 }
 
-/// The texts of counts and metrics.
-fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &RowMetrics) -> Vec<String> {
-    // What did not run has done nothing, which is known without counting.
-    let is_idle = amounts.cpu_time == 0 && amounts.values.is_empty() && !wanted.by.is_of_pus();
+/// The texts of counts and metrics; of what `was_idle`, a count that is missing is 0.
+fn texts(wanted: &Wanted, amounts: &Amounts, metrics: &RowMetrics, was_idle: bool) -> Vec<String> {
+    let is_idle = was_idle && amounts.values.is_empty() && !wanted.by.is_of_pus();
     let events = wanted.events.iter().map(|event| match is_idle {
         true => "0".to_owned(),
         false => count_text(amounts, &event.alias),
@@ -158,7 +157,9 @@ pub fn rows(wanted: &Wanted, rows: &[Row], first: bool) -> String {
                 .map_or_else(|| "-".to_owned(), |set| (set + 1).to_string());
             line += &format!("  {:>3}", set + if row.new_phase { "*" } else { "" });
         }
-        let texts = texts(wanted, &row.amounts, &row.metrics);
+        // Nothing is known of a thread that ended since it was last looked at.
+        let was_idle = row.amounts.cpu_time == 0 && row.amounts.switches.is_some();
+        let texts = texts(wanted, &row.amounts, &row.metrics, was_idle);
         out += &filled(line, fits, &columns, &texts);
     }
     out
@@ -199,13 +200,17 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
     }
     out.push('\n');
     let entities = shown(by, totals);
-    let mut line =
-        |leading: &str, cpu_time: u64, amounts: &Amounts, readings: &Readings, interval: u64| {
-            let metrics = collector.metrics(amounts, readings, interval);
-            let texts = texts(wanted, amounts, &metrics);
-            let line = format!("{leading}{:>9.3}", cpu_time as f64 / 1e9);
-            out += &filled(line, fits, &columns, &texts);
-        };
+    let mut line = |leading: &str,
+                    cpu_time: u64,
+                    amounts: &Amounts,
+                    readings: &Readings,
+                    interval: u64,
+                    was_idle: bool| {
+        let metrics = collector.metrics(amounts, readings, interval);
+        let texts = texts(wanted, amounts, &metrics, was_idle);
+        let line = format!("{leading}{:>9.3}", cpu_time as f64 / 1e9);
+        out += &filled(line, fits, &columns, &texts);
+    };
     for total in entities.iter().take(MOST_TOTALS) {
         line(
             &leading(by, &total.entity, &total.name),
@@ -213,6 +218,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
             &total.amounts,
             &total.readings,
             total.interval,
+            total.was_idle(),
         );
     }
     if entities.len() > MOST_TOTALS {
@@ -228,6 +234,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
             // Values of several rows may tell the same.
             &Readings::default(),
             totals.interval,
+            entities[MOST_TOTALS..].iter().all(|total| total.was_idle()),
         );
     }
     if entities.len() != 1 || totals.is_whole() {
@@ -239,6 +246,7 @@ pub fn totals(wanted: &Wanted, heading: &Heading, collector: &Collector) -> Stri
             &totals.all(),
             totals.readings(),
             totals.interval,
+            entities.iter().all(|total| total.was_idle()),
         );
     }
     out += &notes(wanted, collector);

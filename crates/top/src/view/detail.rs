@@ -233,18 +233,27 @@ fn present(frame: &Frame, thread: &Thread) -> [String; 2] {
         Some(pus) => format!("; bound to PUs {pus}"),
         None => String::new(),
     };
-    let rate = |rate: Option<f32>| rate.map_or_else(|| "-".to_owned(), number);
+    let rates = [
+        (thread.switches, "context switches"),
+        (thread.migrations, "migrations"),
+    ];
+    // Migrations are not read in each interval.
+    let rates = rates.into_iter();
+    let rates = rates.filter_map(|(rate, of)| Some(format!("{} {of}", number(rate?))));
+    let rates: Vec<String> = rates.collect();
+    let rates = match rates.is_empty() {
+        true => String::new(),
+        false => format!("; {} a second", rates.join(" and ")),
+    };
     [
         format!(
             "thread {} {} of process {} {}: {pu}{bound}",
             thread.id, thread.name, thread.pid, thread.process
         ),
         format!(
-            "CPU {} %, waiting {} %; {} context switches and {} migrations a second",
+            "CPU {} %, waiting {} %{rates}",
             percent(thread.cpu),
-            percent(thread.waiting),
-            rate(thread.switches),
-            rate(thread.migrations)
+            percent(thread.waiting)
         ),
     ]
 }

@@ -191,6 +191,7 @@ fn counts(model: &mut Model, range: std::ops::Range<usize>, hidden: usize) -> St
     let rows = listing.len();
     let mut parts = vec![match rows {
         0 => "none".to_owned(),
+        rows if range.is_empty() => format!("none of {}", count(rows, "row", "rows")),
         rows => format!(
             "{}-{} of {}",
             thousands(range.start + 1),

@@ -78,6 +78,8 @@ struct Counted {
     recorded: u64,
     /// The period in which its counters were opened; `None` if that was before it executed its program.
     opened: Option<u64>,
+    /// Whether it was read since.
+    read: bool,
 }
 
 /// What a thread's events counted since its last reading.
@@ -92,6 +94,8 @@ pub struct ThreadCounts {
     /// kernel's work to end it, is the thread's own, but comes before events are switched on or after they are switched
     /// off.
     pub throughout: bool,
+    /// Whether it is the first reading.
+    pub first: bool,
 }
 
 impl Counters {
@@ -154,6 +158,7 @@ impl Counters {
             sets: self.sets.iter().map(|_| None).collect(),
             recorded: monotonic(),
             opened,
+            read: false,
         };
         self.threads.insert(id, counted);
         match self.open_set(id, 0, open) {
@@ -187,6 +192,7 @@ impl Counters {
         };
         // In the period after that in which they were opened, the thread may have run a little before they were.
         let throughout = thread.opened.is_none_or(|opened| opened + 1 < self.period);
+        let first = !std::mem::replace(&mut thread.read, true);
         let (active, plans) = (thread.active, &self.sets);
         let lost = drain(id, thread, &plans[active], &mut self.windows);
         let Some(groups) = &mut thread.sets[active] else {
@@ -217,6 +223,19 @@ impl Counters {
             counts,
             set,
             throughout,
+            first,
+        }
+    }
+
+    /// A thread is another one's successor now: it has executed a program, and has the first thread's number. Its events
+    /// go on counting it.
+    pub fn renumber(&mut self, before: ThreadId, now: ThreadId) {
+        self.detach(now);
+        if let Some(counted) = self.threads.remove(&before) {
+            self.threads.insert(now, counted);
+        }
+        if self.waiting.remove(&before) {
+            self.waiting.insert(now);
         }
     }
 

@@ -124,7 +124,8 @@ fn what_came_after_the_records_is_divided_by_what_each_can_have_had() {
     ];
     // The records alone tell 2 s; after them the first can have had one tick, the other 1 ms.
     tracker.orphan_ended(TID, 2 * SECOND + 2_500_000);
-    let sampled = tracker.sample(SECOND);
+    let mut sampled = tracker.sample(SECOND);
+    tracker.divide_rest(&mut sampled);
     let times: Vec<u64> = sampled
         .threads
         .iter()

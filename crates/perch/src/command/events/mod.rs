@@ -140,7 +140,7 @@ impl Events<'_> {
         }
         let probe = probe();
         if !probe.pmu_usable {
-            crate::exit::say(&format!(
+            crate::exit::note(&format!(
                 "{}; of these events, only the kernel's own, such as task-clock and page-faults, can be counted here",
                 probe.why
             ));

@@ -35,7 +35,11 @@ impl Followed {
         }
         match &group {
             None => attach(machine, &args.pids)?,
-            Some(group) => attach(machine, &group.known())?,
+            // Those that have exited since they were listed are nobody's concern.
+            Some(group) => match attach_some(machine, &group.known(), |_| ()) {
+                Err(error) if is_gone(&error) => {}
+                attached => attached?,
+            },
         }
         Ok(Self { group })
     }
@@ -59,6 +63,21 @@ impl Followed {
 
 /// Attaches to processes; some of several may have exited.
 pub fn attach(machine: &mut LinuxMachine, pids: &[i32]) -> Result<()> {
+    attach_some(machine, pids, |gone| {
+        exit::say(&format!("{gone}; the others are counted"));
+    })
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(MachineError::NoSuchProcess(_)))
+}
+
+/// The same; hands over the error of each that has exited, unless all have.
+fn attach_some(
+    machine: &mut LinuxMachine,
+    pids: &[i32],
+    mut gone: impl FnMut(MachineError),
+) -> Result<()> {
     let Some(targets) = machine.targets() else {
         bail!("this machine attaches to no processes");
     };
@@ -67,10 +86,7 @@ pub fn attach(machine: &mut LinuxMachine, pids: &[i32]) -> Result<()> {
         match targets.attach(*pid) {
             Err(MachineError::NoSuchProcess(pid)) if exited + 1 < pids.len() => {
                 exited += 1;
-                exit::say(&format!(
-                    "{}; the others are counted",
-                    MachineError::NoSuchProcess(pid)
-                ));
+                gone(MachineError::NoSuchProcess(pid));
             }
             answer => {
                 answer?;

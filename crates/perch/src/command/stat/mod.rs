@@ -116,6 +116,9 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
             .fold(builder, |builder, module| builder.module(module))
             .build()?;
         machine.watch_pus(wanted.by.is_of_pus())?;
+        if wanted.uses_migrations() {
+            machine.watch_migrations();
+        }
         let configured = machine.configure(&wanted.request.plan(&profile));
         configured.map_err(|error| {
             unknown::explain(error, &wanted.request, || {

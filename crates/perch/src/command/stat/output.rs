@@ -258,7 +258,8 @@ impl Printer {
         match &mut self.to {
             To::Stdout => command::print(text),
             To::Stderr => {
-                stderr::write_until_stopped(&render::shown(text));
+                let written = stderr::write_until_stopped(&render::shown(text));
+                anyhow::ensure!(written, "standard error: cannot be written");
                 Ok(())
             }
             To::File(output) => output.append(&render::shown(text)),

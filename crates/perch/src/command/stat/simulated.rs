@@ -5,7 +5,7 @@ use super::{
     without_program,
 };
 use crate::args::StatArgs;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use perch_core::{Count, CountedSet, Machine, Observation};
 use perch_lab::{processor::SimProcessor, scene::system};
 use perch_sim::{config, detail::Detail, machine::SimMachine};
@@ -27,6 +27,11 @@ pub fn stat(args: &StatArgs, machine: &str, workload: &str) -> Result<ExitCode> 
     let formulas = Formulas::read(args, &profile)?;
     let modules = Chosen::of_recording(args)?;
     let wanted = Wanted::new(args, &profile, true, formulas, &modules)?;
+    if wanted.request.has_thresholds() {
+        bail!(
+            "`:every=`: a simulated machine makes no records of events: leave it out, and give an interval (-i)"
+        );
+    }
     let printer = Printer::new(args, &wanted, false)?;
     let detail = Detail::new(args.fidelity, &machine, &workload);
     let system = system(&detail, &machine, &workload, args.seed);

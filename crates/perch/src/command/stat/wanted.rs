@@ -65,6 +65,11 @@ impl Wanted {
         metrics.any(|metric| metric.uses("switches") || metric.uses("migrations"))
     }
 
+    /// Whether a metric is made of migrations as the kernel counts them.
+    pub fn uses_migrations(&self) -> bool {
+        self.derived.iter().any(|metric| metric.uses("migrations"))
+    }
+
     /// Of the live machine.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::{
     args::{Counters, TopArgs},
     exit, processor,
 };
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use perch_core::{Launch, Machine, MachineError, text::printable};
 use perch_engine::Processor;
 use perch_linux::{
@@ -224,7 +224,7 @@ fn print(args: &TopArgs, mut source: Box<dyn Source>, streams: &mut Streams) -> 
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                 return Ok(ExitCode::SUCCESS);
             }
-            written => written?,
+            written => written.context("standard output: cannot be written")?,
         }
         printed += 1;
         if args.samples.is_some_and(|most| printed >= most) {

@@ -32,18 +32,22 @@ impl Counted {
 
 /// Mean and spread of the sums and metrics of several runs.
 pub fn repeated(wanted: &Wanted, runs: &[Counted]) -> String {
-    let mut out = format!(
-        "\n{} runs: mean, standard deviation, least and greatest\n\n",
-        runs.len()
-    );
+    let mut out = match runs.len() {
+        1 => "\n1 run\n\n".to_owned(),
+        runs => format!("\n{runs} runs: mean, standard deviation, least and greatest\n\n"),
+    };
     for (name, spread) in spreads(wanted, runs) {
         let Some(spread) = spread else {
             out += &format!("{name:<28}not counted in every run\n");
             continue;
         };
+        let Some(deviation) = spread.deviation else {
+            out += &format!("{name:<28}{:>10}\n", amount_text(&name, spread.mean));
+            continue;
+        };
         let relative = match spread.mean {
             0.0 => 0.0,
-            mean => 100.0 * spread.deviation / mean.abs(),
+            mean => 100.0 * deviation / mean.abs(),
         };
         out += &format!(
             "{name:<28}{:>10}  ±{relative:>5.1} %  {:>10} – {}\n",
@@ -60,8 +64,8 @@ pub fn repeated(wanted: &Wanted, runs: &[Counted]) -> String {
 pub struct Spread {
     /// Its mean.
     pub mean: f64,
-    /// Its standard deviation; 0 of a single run.
-    pub deviation: f64,
+    /// Its standard deviation, which a single run has none of.
+    pub deviation: Option<f64>,
     /// Its least value.
     pub least: f64,
     /// Its greatest value.
@@ -73,10 +77,7 @@ pub fn spreads(wanted: &Wanted, runs: &[Counted]) -> Vec<(String, Option<Spread>
     let spread = |values: Vec<f64>| {
         (values.len() == runs.len() && !values.is_empty()).then(|| Spread {
             mean: Statistics::mean(&values),
-            deviation: match values.len() {
-                1 => 0.0,
-                _ => Statistics::std_dev(&values),
-            },
+            deviation: (values.len() > 1).then(|| Statistics::std_dev(&values)),
             least: Statistics::min(&values),
             greatest: Statistics::max(&values),
         })
