@@ -72,6 +72,9 @@ pub enum SchedulerKind {
     Cfs,
     /// That of Linux since 6.6: of those who have had no more than their share, the one with the earliest deadline.
     Eevdf,
+    /// The O(1) scheduler, that of Linux 2.6.11: the thread with the highest dynamic priority comes next.
+    #[serde(rename = "linux-2.6.11")]
+    Linux2611,
     /// That of Linux 2.4: one queue for all PUs.
     #[serde(rename = "linux-2.4")]
     Linux24,
@@ -79,9 +82,10 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// All, by name.
-    pub const ALL: [(&str, Self); 3] = [
+    pub const ALL: [(&str, Self); 4] = [
         ("cfs", Self::Cfs),
         ("eevdf", Self::Eevdf),
+        ("linux-2.6.11", Self::Linux2611),
         ("linux-2.4", Self::Linux24),
     ];
 

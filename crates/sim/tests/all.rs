@@ -11,6 +11,7 @@ mod docs;
 mod interval;
 mod memory;
 mod metering;
+mod o1;
 mod pus;
 mod scheduler;
 mod serving;

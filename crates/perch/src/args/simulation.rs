@@ -53,7 +53,7 @@ pub struct SimArgs {
     /// The workload: a shipped one's name, or a file
     #[arg(long, short, value_name = "NAME|FILE")]
     pub workload: Option<String>,
-    /// The operating system's scheduler: that of Linux up to 6.5 (cfs), since 6.6 (eevdf), or of 2.4 (linux-2.4) [default:
+    /// The operating system's scheduler: that of Linux up to 6.5 (cfs), since 6.6 (eevdf), of 2.6.11 or of 2.4 [default:
     /// the machine's]
     #[arg(long, value_name = "NAME", value_parser = named(&SchedulerKind::ALL))]
     pub scheduler: Option<SchedulerKind>,

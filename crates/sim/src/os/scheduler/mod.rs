@@ -1,9 +1,10 @@
 //! The default scheduler of an operating system as a model: the baseline with which all papers compare.
 //!
-//! Today's Linux and that of some years ago share PUs fairly ([`fair`]). Older papers compared with older ones: Linux 2.4 has
-//! one queue for all PUs ([`single`]).
+//! Today's Linux and that of some years ago share PUs fairly ([`fair`]). Older papers compared with older ones: Linux 2.6.11
+//! gives PUs by dynamic priorities ([`o1`]), and Linux 2.4 has one queue for all PUs ([`single`]).
 
 mod fair;
+mod o1;
 mod single;
 
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     units::Ps,
 };
 use fair::FairScheduler;
+use o1::ConstantTime;
 use single::SingleQueue;
 
 /// A thread: an index of the system's threads.
@@ -52,6 +54,8 @@ impl Default for SchedulerModel {
 pub enum Scheduler {
     /// Shares PUs fairly.
     Fair(FairScheduler),
+    /// Gives PUs by dynamic priorities.
+    ConstantTime(ConstantTime),
     /// Has one queue for all PUs.
     Single(SingleQueue),
 }
@@ -61,6 +65,7 @@ macro_rules! of {
     ($scheduler:expr, $name:ident($($argument:expr),*)) => {
         match $scheduler {
             Scheduler::Fair(scheduler) => scheduler.$name($($argument),*),
+            Scheduler::ConstantTime(scheduler) => scheduler.$name($($argument),*),
             Scheduler::Single(scheduler) => scheduler.$name($($argument),*),
         }
     };
@@ -73,6 +78,7 @@ impl Scheduler {
             SchedulerKind::Cfs | SchedulerKind::Eevdf => {
                 Self::Fair(FairScheduler::new(machine, model, random))
             }
+            SchedulerKind::Linux2611 => Self::ConstantTime(ConstantTime::new(machine, random)),
             SchedulerKind::Linux24 => Self::Single(SingleQueue::new(machine, random)),
         }
     }
@@ -121,6 +127,7 @@ impl Scheduler {
     pub fn pass(&mut self, threads: &[Thread], now: Ps) {
         match self {
             Self::Fair(scheduler) => scheduler.pass(now),
+            Self::ConstantTime(scheduler) => scheduler.pass(threads, now),
             Self::Single(scheduler) => scheduler.pass(threads, now),
         }
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 /// A level of domains. Each domain of it consists of groups: the domains of the level below, or single PUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Level {
+pub(in crate::os::scheduler) struct Level {
     pub domains: Vec<Domain>,
     /// The domain of each PU, and its group there.
     pub place: Vec<(usize, usize)>,
@@ -25,7 +25,7 @@ pub(super) struct Level {
 
 /// PUs between which load is balanced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Domain {
+pub(in crate::os::scheduler) struct Domain {
     pub groups: Vec<Vec<u32>>,
 }
 
@@ -73,7 +73,7 @@ impl Level {
 }
 
 /// The levels of a machine, from cores up: those that join what the level below separates.
-pub(super) fn levels(machine: &MachineModel) -> Vec<Level> {
+pub(in crate::os::scheduler) fn levels(machine: &MachineModel) -> Vec<Level> {
     let places = machine.places();
     let pus = places.len();
     let core = |pu: usize| places[pu].0;
@@ -125,6 +125,26 @@ pub(super) fn levels(machine: &MachineModel) -> Vec<Level> {
         });
         // Threads are not spread over groups that differ.
         level.spreads &= !level.asymmetric;
+    }
+    levels
+}
+
+/// The levels that Linux 2.6.11 knows: cores, the cores of a node, the nodes (`arch_init_sched_domains`).
+pub(in crate::os::scheduler) fn levels_without_caches(machine: &MachineModel) -> Vec<Level> {
+    let places = machine.places();
+    let pus = places.len();
+    let core = |pu: usize| places[pu].0;
+    let mut below = Partition::of(pus, |pu| pu);
+    let mut levels = Vec::new();
+    for sets in [
+        Partition::of(pus, core),
+        Partition::of(pus, |pu| machine.cores[core(pu)].numa_node as usize),
+        Partition::of(pus, |_| 0),
+    ] {
+        if sets.is_coarser(&below) {
+            levels.push(Level::new(&sets, &below));
+            below = sets;
+        }
     }
     levels
 }

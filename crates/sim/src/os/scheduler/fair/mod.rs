@@ -14,7 +14,7 @@
 
 mod balance;
 mod capacity;
-mod domains;
+pub(super) mod domains;
 mod eevdf;
 mod place;
 mod queue;
