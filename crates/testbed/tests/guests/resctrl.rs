@@ -76,10 +76,11 @@ sleep 1000 &
 free=$!
 perch stat -i 300ms -V llc_occupancy -p $theirs,$controlled,$free 2>/tmp/said >/dev/null &
 perch=$!
-await '[ $(ours) -ge 1 ]'
+# A group that was made for a process of others is removed again.
+await '[ $(inside $free) -ge 1 ]'
+await 'grep -q "another program.s resctrl group" /tmp/said'
 before=$(ours)
 inside=$(inside $free)
-await 'grep -q "another program.s resctrl group" /tmp/said'
 told=$(grep -c "another program.s resctrl group" /tmp/said)
 kill -9 $perch
 wait $perch
