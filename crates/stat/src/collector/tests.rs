@@ -105,3 +105,21 @@ fn what_was_not_counted_is_in_the_row_of_what_was() {
     );
     assert!(rows[0].amounts.is_partial());
 }
+
+/// Of a thread without CPU time: one that came a moment ago has not shown yet what it does, and of one that has ended
+/// nobody may know.
+#[test]
+fn only_what_was_there_for_an_interval_has_done_nothing() {
+    let was_idle = |interval: u64, switches: Option<u64>| {
+        let sample = ThreadSample {
+            switches,
+            ..sample(1, interval, 0, false)
+        };
+        let mut totals = Totals::new(By::Thread);
+        totals.thread(&sample, &Amounts::of_thread(&sample), 1_000);
+        totals.by_cpu_time()[0].was_idle()
+    };
+    assert!(was_idle(1_000, Some(0)));
+    assert!(!was_idle(10, Some(0)));
+    assert!(!was_idle(1_000, None));
+}
