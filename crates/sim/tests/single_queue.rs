@@ -182,6 +182,8 @@ proptest! {
         let mut masks = masks.into_iter();
         for _ in 0..60 {
             system.run(system.now() + 7 * MS).unwrap();
+            // What the last tick decided is carried out with the next step.
+            system.run(system.now() + 1).unwrap();
             if system.is_done() {
                 break;
             }
