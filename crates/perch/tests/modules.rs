@@ -223,15 +223,31 @@ fn the_example_counts_interrupts() {
     );
 }
 
-#[test]
-fn one_that_answers_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let answer = r#"
+/// A module's answers: one value that it has declared, and one that it has not.
+const ANSWERS: &str = r#"
 while read -r line; do
     seq=${line#*\"seq\":}; seq=${seq%%,*}
     echo "{\"seq\":$seq,\"values\":[{\"name\":\"answer\",\"value\":42},{\"name\":\"other\",\"value\":1}]}"
 done"#;
-    let output = stat(&folder, &script(&folder, &format!("{HELLO}{answer}")));
+
+/// Also where a first look comes before the first interval.
+#[test]
+fn what_is_wrong_with_answers_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = script(&folder, &format!("{HELLO}{ANSWERS}"));
+    let args = ["stat", "-a", "-i", "100ms", "-n", "3", "--module", &module];
+    let output = perch(&folder, &[&args[..], &["-V", "answer"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = said(&output);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let words = words.join(" ");
+    assert_eq!(words.matches("it has no metric other").count(), 1, "{text}");
+}
+
+#[test]
+fn one_that_answers_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = stat(&folder, &script(&folder, &format!("{HELLO}{ANSWERS}")));
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let rows = rows(&output);
     let answer = &rows.last().unwrap()["all"]["metrics"]["answer"];

@@ -95,7 +95,7 @@ mod tests {
             pid,
             ..Report::default()
         };
-        write(&report, &|_, _| perch_core::Metrics::default())
+        write(&report, &|_, _| perch_stat::RowMetrics::default())
     }
 
     #[test]

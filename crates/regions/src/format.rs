@@ -2,8 +2,8 @@
 //! made printable.
 
 use crate::{DEEPEST, LONGEST_NAME, Region, Report, Sample};
-use perch_core::{Metrics, text::printable};
-use perch_stat::{Amounts, Value};
+use perch_core::text::printable;
+use perch_stat::{Amounts, RowMetrics, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -107,6 +107,13 @@ struct Did {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     metrics: BTreeMap<Arc<str>, f64>,
+    /// Only written: of metrics that are lower bounds (`>`), or from counts that are scaled up (`~`).
+    #[serde(
+        default,
+        skip_deserializing,
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    marks: BTreeMap<Arc<str>, String>,
 }
 
 /// An event's count.
@@ -137,7 +144,7 @@ fn nanoseconds(seconds: f64) -> u64 {
 }
 
 impl Did {
-    fn of(amounts: &Amounts, metrics: &Metrics) -> Self {
+    fn of(amounts: &Amounts, metrics: &RowMetrics) -> Self {
         let counts = amounts.values.iter().map(|(alias, value)| {
             let entry = CountEntry {
                 counted: value.counted,
@@ -156,8 +163,15 @@ impl Did {
             migrations: amounts.migrations,
             counts: counts.collect(),
             metrics: metrics
+                .values
                 .iter()
                 .map(|(name, metric)| (Arc::clone(name), metric.value))
+                .collect(),
+            marks: metrics
+                .values
+                .iter()
+                .map(|(name, _)| (Arc::clone(name), metrics.mark(name)))
+                .filter(|(_, mark)| !mark.is_empty())
                 .collect(),
         }
     }
@@ -205,7 +219,7 @@ fn shown(name: &str) -> Arc<str> {
 
 /// A report as one object in one line, with the metrics that the function computes of what was done in so many
 /// nanoseconds.
-pub fn write(report: &Report, metrics: &dyn Fn(&Amounts, u64) -> Metrics) -> String {
+pub fn write(report: &Report, metrics: &dyn Fn(&Amounts, u64) -> RowMetrics) -> String {
     let did = |amounts: &Amounts, wall: u64| Did::of(amounts, &metrics(amounts, wall));
     let region = |region: &Region| Entry {
         path: region.path.clone(),
@@ -313,8 +327,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn no_metrics(_: &Amounts, _: u64) -> Metrics {
-        Metrics::default()
+    fn no_metrics(_: &Amounts, _: u64) -> RowMetrics {
+        RowMetrics::default()
     }
 
     prop_compose! {

@@ -1,12 +1,11 @@
 //! Regions as a table for people.
 
 use crate::Merged;
-use perch_core::Metrics;
 use perch_stat::{
-    Amounts,
+    Amounts, RowMetrics,
     text::{self, block, cells, count_text, fit, fits, header, metric_text, short, wrapped},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The columns behind the times.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +27,7 @@ const NAME: usize = 20;
 pub fn table(
     regions: &[Merged],
     columns: &Columns,
-    metrics: &dyn Fn(&Amounts, u64) -> Metrics,
+    metrics: &dyn Fn(&Amounts, u64) -> RowMetrics,
 ) -> String {
     if regions.is_empty() {
         return String::new();
@@ -47,6 +46,7 @@ pub fn table(
         out += &header(&numbers);
     }
     out.push('\n');
+    let mut marked = Marked::default();
     for region in regions.iter().take(MOST_SHOWN) {
         let depth = region.path.len().saturating_sub(1).min(NAME / 2);
         let name = region.path.last().map_or("", |name| name);
@@ -66,8 +66,9 @@ pub fn table(
         let values = columns
             .metrics
             .iter()
-            .map(|(_, name)| metric_text(known.get(name)));
+            .map(|(_, name)| metric_text(&known, name));
         let texts: Vec<String> = counts.chain(values).collect();
+        marked.see(columns, &known);
         if fit_in_line {
             out += &cells(&numbers, &texts);
         }
@@ -76,11 +77,29 @@ pub fn table(
             out += &block(&numbers, &texts);
         }
     }
-    out + &notes(regions, columns)
+    out + &notes(regions, columns, &marked)
+}
+
+/// Which marks metrics of the table have.
+#[derive(Default)]
+struct Marked {
+    scaled: BTreeSet<String>,
+    partial: bool,
+}
+
+impl Marked {
+    fn see(&mut self, columns: &Columns, metrics: &RowMetrics) {
+        for (title, name) in &columns.metrics {
+            if metrics.scaled.contains(name) {
+                self.scaled.insert(title.clone());
+            }
+            self.partial |= metrics.partial.contains(name);
+        }
+    }
 }
 
 /// What the numbers do not say.
-fn notes(regions: &[Merged], columns: &Columns) -> String {
+fn notes(regions: &[Merged], columns: &Columns, marked: &Marked) -> String {
     let mut out = String::new();
     if regions.len() > MOST_SHOWN {
         out += &format!("{} more regions\n", regions.len() - MOST_SHOWN);
@@ -106,12 +125,21 @@ fn notes(regions: &[Merged], columns: &Columns) -> String {
             doubts.push(format!("{title}: {why}"));
         }
     }
-    if !scaled.is_empty() {
-        let told = scaled.join(", ");
-        out += &wrapped(
-            "~  ",
-            &format!("scaled up; counted for this share of the time at least: {told}"),
-        );
+    let of_metrics: Vec<&str> = marked.scaled.iter().map(String::as_str).collect();
+    let of_metrics = format!("from counts that are scaled up: {}", of_metrics.join(", "));
+    match (scaled.is_empty(), marked.scaled.is_empty()) {
+        (true, true) => {}
+        (true, false) => out += &wrapped("~  ", &of_metrics),
+        (false, without) => {
+            let mut told = format!(
+                "scaled up; counted for this share of the time at least: {}",
+                scaled.join(", ")
+            );
+            if !without {
+                told += &format!("; {of_metrics}");
+            }
+            out += &wrapped("~  ", &told);
+        }
     }
     let partial =
         |region: &&Merged| region.amounts.is_partial() && !region.amounts.values.is_empty();
@@ -120,6 +148,8 @@ fn notes(regions: &[Merged], columns: &Columns) -> String {
             ">  ",
             "a lower bound: the events were not counted in all of the region's time",
         );
+    } else if marked.partial {
+        out += &wrapped(">  ", "a lower bound: unknown for a part of the time");
     }
     if !doubts.is_empty() {
         out += &wrapped("?  ", &doubts.join("; "));
@@ -141,6 +171,7 @@ fn notes(regions: &[Merged], columns: &Columns) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perch_core::{Metric, MetricSource};
     use perch_stat::Value;
 
     fn merged(path: &[&str], calls: u64, threads: u32, share: f64) -> Merged {
@@ -174,8 +205,8 @@ mod tests {
         }
     }
 
-    fn no_metrics(_: &Amounts, _: u64) -> Metrics {
-        Metrics::default()
+    fn no_metrics(_: &Amounts, _: u64) -> RowMetrics {
+        RowMetrics::default()
     }
 
     #[test]
@@ -185,6 +216,35 @@ mod tests {
         open.amounts.cpu_time *= 2;
         let regions = [merged(&["solve"], 1, 1, 0.25), open];
         insta::assert_snapshot!(table(&regions, &columns(&["page-faults"]), &no_metrics));
+    }
+
+    #[test]
+    fn metrics_have_the_marks_of_their_counts() {
+        let columns = Columns {
+            events: Vec::new(),
+            metrics: vec![("faults/s".to_owned(), "rate".into())],
+        };
+        let text = |scaled: bool, partial: bool| {
+            let metrics = |_: &Amounts, _: u64| {
+                let mut shown = RowMetrics::default();
+                let name: Arc<str> = "rate".into();
+                let metric = Metric {
+                    value: 25.5,
+                    confidence: 1.0,
+                    source: MetricSource::Counters,
+                };
+                shown.values.set(Arc::clone(&name), metric);
+                shown.scaled.extend(scaled.then(|| Arc::clone(&name)));
+                shown.partial.extend(partial.then_some(name));
+                shown
+            };
+            table(&[merged(&["solve"], 1, 1, 1.0)], &columns, &metrics)
+        };
+        assert!(!text(false, false).contains(['~', '>']));
+        assert!(text(true, false).contains(" ~25.50\n"));
+        assert!(text(true, false).contains("~  from counts that are scaled up: faults/s\n"));
+        assert!(text(false, true).contains(" >25.50\n"));
+        assert!(text(false, true).contains(">  a lower bound: unknown for a part of the time\n"));
     }
 
     #[test]

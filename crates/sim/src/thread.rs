@@ -398,6 +398,33 @@ impl Thread {
         scheduler_weight(self.nice)
     }
 
+    /// It joins the queue of a PU: it waits, if it did not wait before, and has migrated if it ran elsewhere.
+    pub(crate) fn queued(&mut self, pu: u32, now: Ps) {
+        self.goes_to(pu);
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// It goes on on a PU, perhaps another than before.
+    pub(crate) fn goes_to(&mut self, pu: u32) {
+        if self.last_pu != pu {
+            self.migrations += u64::from(self.cpu_time > 0);
+            self.last_pu = pu;
+        }
+    }
+
+    /// It gets a PU: its wait is over.
+    pub(crate) fn dispatched(&mut self, now: Ps) {
+        if let Some(since) = self.waiting_since.take() {
+            self.wait_time += now.saturating_sub(since);
+        }
+    }
+
+    /// Another one gets its PU although it has more to do: it waits from now on.
+    pub(crate) fn preempted(&mut self, now: Ps) {
+        self.switches += 1;
+        self.waiting_since = Some(now);
+    }
+
     /// Whether it has instructions to execute.
     pub fn is_runnable(&self) -> bool {
         self.state == State::Runnable

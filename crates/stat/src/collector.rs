@@ -9,6 +9,7 @@ use crate::{
     Amounts, By, Derived, Entity, Readings, Totals, Value,
     phases::{Detector, Method},
     readings::Interval,
+    text::{PARTIAL, SCALED},
 };
 use perch_core::{
     MetricName, MetricScope, Metrics, Observation, ThreadId, ThreadSample, Topology, Window,
@@ -101,6 +102,14 @@ pub struct RowMetrics {
     pub partial: BTreeSet<MetricName>,
     /// Metrics over counts that are scaled up.
     pub scaled: BTreeSet<MetricName>,
+}
+
+impl RowMetrics {
+    /// The marks before a metric: of a lower bound, and of one over counts that are scaled up.
+    pub fn mark(&self, name: &str) -> String {
+        let mark = |of: &BTreeSet<MetricName>, mark| if of.contains(name) { mark } else { "" };
+        [mark(&self.partial, PARTIAL), mark(&self.scaled, SCALED)].concat()
+    }
 }
 
 /// What a sample is added to.

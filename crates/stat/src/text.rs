@@ -1,7 +1,6 @@
 //! Counts and tables as text for people, of at most 80 columns.
 
-use crate::Amounts;
-use perch_core::Metric;
+use crate::{Amounts, RowMetrics};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The width that everything fits.
@@ -11,6 +10,8 @@ pub const WIDTH: usize = 80;
 pub const SCALED: &str = "~";
 /// The mark before a count that is a lower bound.
 pub const PARTIAL: &str = ">";
+/// The mark before a metric that is about more than its row.
+pub const WIDER: &str = "^";
 /// The mark in place of a count that cannot be true.
 pub const DOUBTFUL: &str = "?";
 /// The mark in place of a count that is missing.
@@ -76,11 +77,18 @@ pub fn count_text(amounts: &Amounts, alias: &str) -> String {
     format!("{mark}{scaled}{}", amount_text(alias, estimate))
 }
 
-/// A metric's value, or the mark of one that is missing.
-pub fn metric_text(metric: Option<&Metric>) -> String {
-    metric
-        .filter(|metric| metric.confidence > 0.0)
-        .map_or_else(|| MISSING.to_owned(), |metric| short(metric.value))
+/// A metric, with the marks for one that is about more than the row, for a lower bound, and for one over counts that are
+/// scaled up; or the mark of one that is missing.
+pub fn metric_text(metrics: &RowMetrics, name: &str) -> String {
+    let metric = metrics.values.get(name);
+    let Some(metric) = metric.filter(|metric| metric.confidence > 0.0) else {
+        return MISSING.to_owned();
+    };
+    let wider = match metrics.wider.contains_key(name) {
+        true => WIDER,
+        false => "",
+    };
+    format!("{wider}{}{}", metrics.mark(name), short(metric.value))
 }
 
 /// Whether columns of these titles and widths fit in a line, behind this many characters.

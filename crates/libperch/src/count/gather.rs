@@ -155,7 +155,7 @@ pub(crate) fn values(report: &Report, plan: &Plan, name: &str, tid: Option<i32>)
         };
         Some((event.to_string(), count))
     });
-    let metrics = plan.metrics(amounts, merged.wall);
+    let metrics = plan.metrics(amounts, merged.wall).values;
     Some(Values {
         calls: merged.calls,
         threads: merged.threads,

@@ -2,9 +2,8 @@
 
 use super::{gather, moment, process::Process};
 use crate::Error;
-use perch_core::Metrics;
 use perch_regions::{Report, merge, table};
-use perch_stat::text::wrapped;
+use perch_stat::{RowMetrics, text::wrapped};
 use std::{io::Write, path::Path};
 
 /// A report as JSON, with metrics.
@@ -17,7 +16,7 @@ pub(crate) fn json(process: &Process, with_samples: bool) -> String {
 
 /// A report as JSON, without metrics.
 pub(crate) fn plain(report: &Report) -> String {
-    perch_regions::write(report, &|_, _| Metrics::default())
+    perch_regions::write(report, &|_, _| RowMetrics::default())
 }
 
 /// A report for people.

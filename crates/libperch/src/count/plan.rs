@@ -3,7 +3,7 @@
 use super::Asked;
 use crate::Error;
 use perch_core::{
-    MachineError, MetricName, Metrics,
+    MachineError, MetricName,
     diagnostic::{did_you_mean, did_you_mean_one_of},
 };
 use perch_linux::perf::{
@@ -14,8 +14,8 @@ use perch_linux::perf::{
 use perch_profile::{CpuIdentity, Library, Profile, detect, user_dirs};
 use perch_regions::table::Columns;
 use perch_stat::{
-    ACCOUNTED, Amounts, By, Collector, Derived, Options as Formulas, Readings, Request, SOFTWARE,
-    canonical, phases::Method, without_modifier,
+    ACCOUNTED, Amounts, By, Collector, Derived, Options as Formulas, Readings, Request, RowMetrics,
+    SOFTWARE, canonical, phases::Method, without_modifier,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -151,9 +151,9 @@ impl Plan {
     }
 
     /// The metrics of amounts over so many nanoseconds.
-    pub(crate) fn metrics(&self, amounts: &Amounts, interval: u64) -> Metrics {
+    pub(crate) fn metrics(&self, amounts: &Amounts, interval: u64) -> RowMetrics {
         let nothing = Readings::default();
-        self.formulas.metrics(amounts, &nothing, interval).values
+        self.formulas.metrics(amounts, &nothing, interval)
     }
 
     /// How many event sets are in rotation.

@@ -8,12 +8,11 @@ pub mod repeated;
 
 use super::{count, fit, wrapped};
 use crate::command::stat::wanted::Wanted;
-use fields::mark;
 use perch_core::MetricScope;
 use perch_linux::launch::Usage;
 use perch_stat::{
     Amounts, By, Collector, Readings, Row, RowMetrics, Total, Totals,
-    text::{self, MISSING, block, cells, count_text, fits, header, short},
+    text::{self, block, cells, count_text, fits, header, metric_text},
 };
 use std::time::Duration;
 
@@ -37,23 +36,6 @@ const SMALL: u64 = 10_000_000;
 
 /// Entities that totals show; of the others, their number and their share of the CPU time.
 const MOST_TOTALS: usize = 30;
-
-/// The mark before a metric that is about more than its row.
-const WIDER: &str = "^";
-
-/// A metric, with the marks for one that is about more than the row, for a lower bound, and for one over counts that are
-/// scaled up.
-fn metric_text(metrics: &RowMetrics, name: &str) -> String {
-    let metric = metrics.values.get(name);
-    let Some(metric) = metric.filter(|metric| metric.confidence > 0.0) else {
-        return MISSING.to_owned();
-    };
-    let wider = match metrics.wider.contains_key(name) {
-        true => WIDER,
-        false => "",
-    };
-    format!("{wider}{}{}", mark(metrics, name), short(metric.value))
-}
 
 /// What a line is about: titles and texts of the columns before the counts.
 fn about(by: By) -> Vec<(&'static str, usize)> {

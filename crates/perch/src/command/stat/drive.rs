@@ -66,6 +66,14 @@ pub(super) fn drive<M: Machine>(
     // The sum of the intervals that were asked for.
     let mut asked = Duration::ZERO;
     let mut merging = Merging::default();
+    let mut say_new = |observation: &mut Observation| {
+        limiter.limit(observation.at, &mut observation.remarks);
+        say(observation.remarks.iter());
+    };
+    if matches!(clock, Clock::Wall) && args.program.is_empty() {
+        // Events of what runs already are opened at the first look: what happened before it is not counted.
+        say_new(&mut machine.observe()?);
+    }
     loop {
         each(machine);
         let so_far = match clock {
@@ -82,8 +90,7 @@ pub(super) fn drive<M: Machine>(
             _ => (machine.wait(time)?, machine.observe()?),
         };
         seen(&mut observation);
-        limiter.limit(observation.at, &mut observation.remarks);
-        say(observation.remarks.iter());
+        say_new(&mut observation);
         let rows = collector.take(&observation, &machine.topology());
         let left = args.samples.map_or(u64::MAX, |most| most - samples);
         // A look may bring more records than are wanted.

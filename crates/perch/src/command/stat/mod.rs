@@ -26,7 +26,7 @@ use crate::{
     render::stat::{Heading, repeated::Counted},
 };
 use anyhow::{Context, Result, bail};
-use drive::{Clock, End, drive, say};
+use drive::{Clock, End, drive};
 use followed::Followed;
 pub(super) use followed::attach;
 use formulas::{Formulas, check_names};
@@ -131,10 +131,6 @@ pub fn stat(args: &StatArgs, own: Vec<Entry>) -> Result<ExitCode> {
         }
         let mut followed = Followed::begin(args, &mut machine, &regions)?;
         let mut collector = Collector::new(wanted.options(args), profile.clone());
-        if !launches {
-            // Events of what runs already are opened at the first look: what happened before it is not counted.
-            say(machine.observe()?.remarks.iter());
-        }
         let end = drive(
             args,
             Clock::Wall,

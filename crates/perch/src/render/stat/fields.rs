@@ -2,12 +2,7 @@
 
 use super::export::event_name;
 use crate::command::stat::wanted::Wanted;
-use perch_core::MetricName;
-use perch_stat::{
-    Row, RowMetrics,
-    text::{PARTIAL, SCALED},
-};
-use std::collections::BTreeSet;
+use perch_stat::Row;
 
 /// What is in a column, and how CSV writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +141,7 @@ pub fn cells(wanted: &Wanted, row: &Row, event: &str, calls: Option<u64>) -> Vec
     let metrics = wanted.metrics.iter();
     cells.extend(metrics.map(|metric| Cell::real(row.metrics.values.value(&metric.name))));
     cells.extend(wanted.metrics.iter().map(|metric| {
-        let mark = mark(&row.metrics, &metric.name);
+        let mark = row.metrics.mark(&metric.name);
         match mark.is_empty() {
             true => Cell::Missing,
             false => Cell::Text(mark),
@@ -157,16 +152,6 @@ pub fn cells(wanted: &Wanted, row: &Row, event: &str, calls: Option<u64>) -> Vec
         Cell::Text(scope.map_or("row", |scope| scope.name()).to_owned())
     }));
     cells
-}
-
-/// The marks before a metric: of a lower bound, and of one over counts that are scaled up.
-pub fn mark(metrics: &RowMetrics, name: &str) -> String {
-    let mark = |of: &BTreeSet<MetricName>, mark| if of.contains(name) { mark } else { "" };
-    [
-        mark(&metrics.partial, PARTIAL),
-        mark(&metrics.scaled, SCALED),
-    ]
-    .concat()
 }
 
 /// A row's values, where it is one of a series or a total.

@@ -37,9 +37,7 @@ pub fn text(found: &Found, collector: &Collector) -> String {
         }
         out += "\n\n";
         out += &table(&found.regions, &columns, &|amounts, interval| {
-            collector
-                .metrics(amounts, &Readings::default(), interval)
-                .values
+            collector.metrics(amounts, &Readings::default(), interval)
         });
     }
     for remark in &found.remarks {

@@ -153,8 +153,7 @@ impl SingleQueue {
         }
         let before = self.release(index, now);
         if before.is_some() {
-            threads[index].switches += 1;
-            threads[index].waiting_since = Some(now);
+            threads[index].preempted(now);
         }
         let target = self.target(index, None, threads);
         self.settle(target, threads, now);
@@ -296,19 +295,13 @@ impl SingleQueue {
             if let Some(index) = next {
                 let thread = &mut threads[index];
                 at.process = Some(thread.identity.process);
-                if thread.last_pu as usize != pu {
-                    thread.migrations += u64::from(thread.cpu_time > 0);
-                    thread.last_pu = pu as u32;
-                }
-                if let Some(since) = thread.waiting_since.take() {
-                    thread.wait_time += now.saturating_sub(since);
-                }
+                thread.goes_to(pu as u32);
+                thread.dispatched(now);
                 self.give(index, Some(pu));
             }
             if let Some(index) = before {
                 self.give(index, None);
-                threads[index].switches += 1;
-                threads[index].waiting_since = Some(now);
+                threads[index].preempted(now);
                 due = self.target(index, None, threads);
             }
         }

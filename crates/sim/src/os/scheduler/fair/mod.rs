@@ -175,12 +175,7 @@ impl FairScheduler {
 
     /// A thread joins a queue. One that waited elsewhere has done so since then.
     fn enqueue(&mut self, pu: u32, index: usize, threads: &mut [Thread], now: Ps) {
-        let thread = &mut threads[index];
-        if thread.last_pu != pu {
-            thread.migrations += u64::from(thread.cpu_time > 0);
-            thread.last_pu = pu;
-        }
-        thread.waiting_since.get_or_insert(now);
+        threads[index].queued(pu, now);
         let queue = &mut self.queues[pu as usize];
         queue.waiting.push(index);
         if queue.current.is_none() {

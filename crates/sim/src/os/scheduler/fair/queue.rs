@@ -75,9 +75,7 @@ impl Queue {
         self.since = now;
         let thread = &mut threads[index];
         self.floor = self.floor.max(thread.virtual_time_at(now));
-        if let Some(since) = thread.waiting_since.take() {
-            thread.wait_time += now.saturating_sub(since);
-        }
+        thread.dispatched(now);
     }
 
     /// How long a thread of it may run at a stretch while others wait (`sched_slice`).
@@ -152,9 +150,7 @@ impl Queue {
     pub fn preempt(&mut self, times: &Times, threads: &mut [Thread], now: Ps) {
         if let Some(index) = self.current.take() {
             self.waiting.push(index);
-            let thread = &mut threads[index];
-            thread.waiting_since = Some(now);
-            thread.switches += 1;
+            threads[index].preempted(now);
             self.pick(times, threads, now);
         }
     }

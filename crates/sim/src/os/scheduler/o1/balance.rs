@@ -319,10 +319,7 @@ impl ConstantTime {
         let place = self.place_of(index);
         let had = self.take_off_keeping(index, from, now);
         threads[index].switches += u64::from(had);
-        let thread = &mut threads[index];
-        thread.migrations += u64::from(thread.cpu_time > 0);
-        thread.last_pu = to as u32;
-        thread.waiting_since.get_or_insert(now);
+        threads[index].queued(to as u32, now);
         if let Some(task) = &mut self.tasks[index] {
             self.queues[to].push_to(index, task, place);
         }

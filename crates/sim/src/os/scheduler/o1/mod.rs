@@ -150,12 +150,7 @@ impl ConstantTime {
 
     /// A thread joins a queue, and takes the PU if it has the better priority.
     fn enqueue(&mut self, pu: u32, index: Index, threads: &mut [Thread], now: Ps) {
-        let thread = &mut threads[index];
-        if thread.last_pu != pu {
-            thread.migrations += u64::from(thread.cpu_time > 0);
-            thread.last_pu = pu;
-        }
-        thread.waiting_since.get_or_insert(now);
+        threads[index].queued(pu, now);
         let queue = &mut self.queues[pu as usize];
         let Some(task) = &mut self.tasks[index] else {
             return;
@@ -242,17 +237,13 @@ impl ConstantTime {
             return;
         }
         if let Some(index) = before.filter(|before| threads[*before].is_runnable()) {
-            threads[index].switches += 1;
-            threads[index].waiting_since = Some(now);
+            threads[index].preempted(now);
         }
         if let Some(index) = next {
             if let Some(task) = &mut self.tasks[index] {
                 task.since = now;
             }
-            let thread = &mut threads[index];
-            if let Some(since) = thread.waiting_since.take() {
-                thread.wait_time += now.saturating_sub(since);
-            }
+            threads[index].dispatched(now);
         }
     }
 
