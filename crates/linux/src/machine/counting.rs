@@ -38,8 +38,9 @@ pub enum CountersMode {
 }
 
 /// Nanoseconds of a context switch, at most, that are the thread's CPU time but not its events'. An own choice: with one
-/// software event, 0.8 µs were measured in a virtual machine, and hardware counters take longer to set.
-const SWITCH: u64 = 10_000;
+/// software event, 0.8 µs were measured in a virtual machine, and 17 µs beside busy loops, where each switch finds cold
+/// caches; hardware counters take longer to set.
+const SWITCH: u64 = 50_000;
 
 /// The same of the kernel's work to start a program, or to end a thread. An own choice.
 const EDGE: u64 = 1_000_000;
@@ -237,15 +238,16 @@ impl Counting {
                         sampled.counted_late += ran - sample.cpu_time;
                         sample.cpu_time = ran;
                     }
-                    if read.throughout {
-                        if has_ended {
-                            sampled.counted_to_end.insert(sample.info.id);
-                        }
-                        let edge = if has_ended || read.first { EDGE } else { 0 };
-                        let beside = edge + SWITCH * sample.switches.unwrap_or(0);
-                        let all = sample.cpu_time.min(set.enabled + beside);
-                        set.enabled = set.enabled.max(all);
+                    if read.throughout && has_ended {
+                        sampled.counted_to_end.insert(sample.info.id);
                     }
+                    let edge = if has_ended || read.first { EDGE } else { 0 };
+                    let beside = match read.throughout {
+                        true => edge + SWITCH.saturating_mul(sample.switches.unwrap_or(0)),
+                        false => 0,
+                    };
+                    let id = sample.info.id;
+                    set.enabled = counters.cover(id, set.enabled, sample.cpu_time, beside);
                 }
                 counted += usize::from(!sample.counts.is_empty());
                 let lies = |quality: &CountQuality| matches!(quality, CountQuality::Implausible(_));

@@ -4,6 +4,7 @@
 //! to its next set. A set whose events do not fit on the PMU together is split into groups that the kernel multiplexes.
 //! On hybrid processors there is a group for each kind of core; their counts are added up.
 
+mod ahead;
 mod group;
 mod own;
 mod pus;
@@ -23,6 +24,7 @@ use crate::{
     plausibility,
     span::Allowance,
 };
+use ahead::Ahead;
 use group::{Group, Target};
 use perch_core::{
     Count, CountQuality, CountedSet, EventPlan, Limits, MachineError, Remark, TargetSample,
@@ -80,6 +82,7 @@ struct Counted {
     opened: Option<u64>,
     /// Whether it was read since.
     read: bool,
+    ahead: Ahead,
 }
 
 /// What a thread's events counted since its last reading.
@@ -159,6 +162,7 @@ impl Counters {
             recorded: monotonic(),
             opened,
             read: false,
+            ahead: Ahead::default(),
         };
         self.threads.insert(id, counted);
         match self.open_set(id, 0, open) {
@@ -224,6 +228,14 @@ impl Counters {
             set,
             throughout,
             first,
+        }
+    }
+
+    /// For how much of its CPU time a thread's counts of this reading stand ([`Ahead::cover`]).
+    pub fn cover(&mut self, id: ThreadId, enabled: u64, cpu_time: u64, beside: u64) -> u64 {
+        match self.threads.get_mut(&id) {
+            Some(thread) => thread.ahead.cover(enabled, cpu_time, beside),
+            None => enabled,
         }
     }
 
