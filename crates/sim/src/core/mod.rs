@@ -2,6 +2,7 @@
 
 mod clock;
 mod context;
+mod misses;
 mod pipeline;
 mod queues;
 mod ready;

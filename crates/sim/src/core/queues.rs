@@ -1,4 +1,4 @@
-//! Bounded queues of an out-of-order core: schedulers, load and store buffers, and misses of the first level.
+//! Bounded queues of an out-of-order core: schedulers, load and store buffers.
 //!
 //! Instructions enter them in program order. Where a queue is full, its thread's next instruction for it waits in the
 //! front end, and so do all behind it: a thread whose operations wait for memory takes the entries of a queue that it
@@ -12,9 +12,6 @@ pub(crate) const MOST: usize = 2;
 
 /// What it takes an entry of in these at most: the queue, and what its context may have of it.
 const TAKEN: usize = 2 * MOST;
-
-/// Lines on their way that are remembered beyond need before they are looked through.
-const REMEMBERED: usize = 64;
 
 /// No queue.
 const NONE: u16 = u16::MAX;
@@ -215,198 +212,9 @@ impl Queues {
     }
 }
 
-/// A line that a first-level cache waits for.
-#[derive(Debug, Clone, Copy)]
-struct Fill {
-    line: u64,
-    from: u64,
-    until: u64,
-    /// The context whose it is, if it is one of those that are bounded.
-    of: Option<u16>,
-}
-
-/// Places in which lines on their way are found at once, a power of two.
-const PLACES: usize = 256;
-
-/// When a line is there.
-#[derive(Debug, Clone, Copy)]
-struct Arrival {
-    line: u64,
-    until: u64,
-}
-
-/// The misses of one first-level cache, bounded by its miss status holding registers (line fill buffers). A line that is on
-/// its way is not requested again.
-#[derive(Debug, Clone)]
-pub(super) struct Misses {
-    most: usize,
-    /// What one context has at most if several have a thread, and now.
-    watermark: usize,
-    most_of_one: usize,
-    fills: Vec<Fill>,
-    /// When the last of them is there.
-    last: u64,
-    /// With this many, those that are there are forgotten.
-    many: usize,
-    /// The same by the lowest bits of their lines.
-    arrivals: Box<[Arrival; PLACES]>,
-    /// When the last is there of those that have no place of their own, since another line has it.
-    crowded: u64,
-}
-
-impl Misses {
-    /// At most `most` at a time, 0: without limit; `watermark` of them of one context if several have a thread.
-    pub fn new(most: u32, watermark: Option<u32>) -> Self {
-        Self {
-            most: match most {
-                0 => usize::MAX,
-                most => most as usize,
-            },
-            watermark: watermark.map_or(usize::MAX, |most| most as usize),
-            most_of_one: usize::MAX,
-            fills: Vec::new(),
-            last: 0,
-            many: REMEMBERED,
-            arrivals: Box::new([Arrival { line: 0, until: 0 }; PLACES]),
-            crowded: 0,
-        }
-    }
-
-    /// Sets the watermark for this many contexts with a thread.
-    pub fn share(&mut self, busy: usize) {
-        self.most_of_one = if busy > 1 { self.watermark } else { usize::MAX };
-    }
-
-    /// The first cycle from `from` on in which another miss of a context can be under way. What was there before `now` is
-    /// forgotten.
-    #[inline]
-    pub fn free(&mut self, now: u64, from: u64, context: usize) -> u64 {
-        if self.last <= now {
-            self.fills.clear();
-        }
-        let few = self.most.min(self.most_of_one);
-        if self.fills.len() < few.min(self.many) {
-            return from;
-        }
-        self.fills.retain(|fill| fill.until > now);
-        self.many = (2 * self.fills.len()).max(REMEMBERED);
-        if self.fills.len() < few {
-            return from;
-        }
-        let mut at = from;
-        loop {
-            // How many are under way, and when the first of them is there: of all, and of the context.
-            let (mut all, mut own) = ((0, u64::MAX), (0, u64::MAX));
-            let busy = |fill: &&Fill| fill.from <= at && at < fill.until;
-            for fill in self.fills.iter().filter(busy) {
-                let Some(of) = fill.of else { continue };
-                all = (all.0 + 1, fill.until.min(all.1));
-                if usize::from(of) == context {
-                    own = (own.0 + 1, fill.until.min(own.1));
-                }
-            }
-            at = if all.0 >= self.most {
-                all.1
-            } else if own.0 >= self.most_of_one {
-                own.1
-            } else {
-                return at;
-            };
-        }
-    }
-
-    /// When a line is there that is on its way in cycle `at`; `at` if it is not on its way.
-    #[inline]
-    pub fn there(&self, line: u64, at: u64) -> u64 {
-        if self.last <= at {
-            return at;
-        }
-        if at < self.crowded {
-            let of_line = self.fills.iter().filter(|fill| fill.line == line);
-            return of_line.map(|fill| fill.until).fold(at, u64::max);
-        }
-        let arrival = self.arrivals[line as usize % PLACES];
-        match arrival.line == line {
-            true => arrival.until.max(at),
-            false => at,
-        }
-    }
-
-    /// A line is on its way, of a context if it is one of those that are bounded. What was there before `now` is of no
-    /// interest.
-    #[inline]
-    pub fn fill(&mut self, now: u64, line: u64, [from, until]: [u64; 2], of: Option<usize>) {
-        let of = of.map(|context| context as u16);
-        self.fills.push(Fill {
-            line,
-            from,
-            until,
-            of,
-        });
-        self.last = self.last.max(until);
-        let arrival = &mut self.arrivals[line as usize % PLACES];
-        if arrival.line == line {
-            arrival.until = arrival.until.max(until);
-        } else if arrival.until <= now {
-            *arrival = Arrival { line, until };
-        } else {
-            self.crowded = self.crowded.max(until);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// No more misses at a time than there may be, of all and of a context, and none waits while there may be another.
-        #[test]
-        fn misses_are_bounded_and_none_waits_for_nothing(
-            most in 1u32..6,
-            watermark in proptest::option::of(1u32..6),
-            wishes in proptest::collection::vec((0u64..6, 0u64..30, 1u64..40, 0usize..3), 1..150),
-        ) {
-            let watermark = watermark.map(|its| its.min(most));
-            let mut misses = Misses::new(most, watermark);
-            misses.share(2);
-            let mut all: Vec<(u64, u64, usize)> = Vec::new();
-            let mut lines: Vec<(u64, u64)> = Vec::new();
-            let mut now = 0;
-            for (number, (step, ahead, takes, context)) in wishes.into_iter().enumerate() {
-                now += step;
-                let from = now + ahead;
-                // The third is not bounded.
-                let of = (context < 2).then_some(context);
-                let at = if of.is_some() { misses.free(now, from, context) } else { from };
-                let full = |at: u64| {
-                    let under_way = all.iter().filter(|(from, until, _)| *from <= at && at < *until);
-                    let own = under_way.clone().filter(|(.., of)| *of == context).count();
-                    under_way.count() >= most as usize
-                        || watermark.is_some_and(|most| own >= most as usize)
-                };
-                if of.is_some() {
-                    prop_assert!(!full(at));
-                    for earlier in from..at {
-                        prop_assert!(full(earlier), "waits in {}", earlier);
-                    }
-                }
-                // Lines come again, and several have the same place.
-                let line = (number as u64 * number as u64) % 11 * (PLACES as u64 / 4);
-                misses.fill(now, line, [at, at + takes], of);
-                if of.is_some() {
-                    all.push((at, at + takes, context));
-                }
-                lines.push((line, at + takes));
-                for (line, _) in &lines {
-                    let of_line = lines.iter().filter(|(its, _)| its == line);
-                    let there = of_line.map(|(_, until)| *until).fold(now, u64::max);
-                    prop_assert_eq!(misses.there(*line, now), there);
-                }
-            }
-        }
-    }
 
     #[test]
     fn a_full_queue_has_room_when_the_first_leaves() {

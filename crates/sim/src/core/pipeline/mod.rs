@@ -10,7 +10,8 @@ mod contexts;
 use super::{
     clock::Clock,
     context::{Context, NEVER},
-    queues::{Misses, Queues, Times},
+    misses::Misses,
+    queues::{Queues, Times},
     ready::Ready,
     units::Units,
 };
