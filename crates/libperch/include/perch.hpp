@@ -22,7 +22,8 @@ inline void check(int status) {
     if (status < 0) throw std::runtime_error(std::string("perch: ") + perch_error());
 }
 
-/// Counts from now on. Throws if an event, metric or time means nothing here.
+/// Counts from now on. Throws if a metric or time means nothing. An event that this machine does not have is not counted,
+/// and the report says so.
 inline void init(const perch_options &options) { check(perch_init(&options)); }
 inline void init() { check(perch_init(nullptr)); }
 

@@ -58,7 +58,8 @@ pub fn is_on() -> bool {
 #[inline]
 pub fn start(name: &str) -> Result<(), Error> {
     process::with_thread(|thread, _| {
-        let id = thread.name(name)?;
+        let id = thread.name(name);
+        let id = id.inspect_err(|_| thread.lost_regions += 1)?;
         thread.start(id)
     })
 }

@@ -259,6 +259,31 @@ fn one_that_answers_is_read() {
     assert_eq!(text.matches("it has no metric other").count(), 1, "{text}");
 }
 
+/// Totals add up PUs: one that is not there would be in them only.
+#[test]
+fn values_of_pus_that_are_not_there_are_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let hello = HELLO.replace(r#""machine","kind":"ratio""#, r#""pu","kind":"amount""#);
+    assert_ne!(hello, HELLO);
+    let answer = r#"
+while read -r line; do
+    seq=${line#*\"seq\":}; seq=${seq%%,*}
+    echo "{\"seq\":$seq,\"values\":[{\"name\":\"answer\",\"pu\":0,\"value\":1},{\"name\":\"answer\",\"pu\":4999,\"value\":50}]}"
+done"#;
+    let module = script(&folder, &format!("{hello}{answer}"));
+    let args = ["stat", "--json", "-a", "-i", "100ms", "-n", "2", "--module"];
+    let output = perch(&folder, &[&args[..], &[&module, "-V", "answer"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(
+        said(&output).contains("there is no PU 4999"),
+        "{}",
+        said(&output)
+    );
+    let rows = rows(&output);
+    let all = rows.last().unwrap()["all"]["metrics"]["answer"]["value"].as_f64();
+    assert!(all.is_some_and(|all| all < 50.0), "{rows:?}");
+}
+
 #[test]
 fn one_that_dies_or_hangs_is_reported_and_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();

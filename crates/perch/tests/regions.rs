@@ -129,6 +129,16 @@ fn regions_of_all_processes_follow_the_totals() {
     let Some(program) = bench.program() else {
         return skip!(Tool, "no cc: `apt-get install gcc`");
     };
+    // `-` in an event's name is no minus, with and without perch stat.
+    let alone = Command::new(&program)
+        .env("PERCH_REGION_EVENTS", "page-faults")
+        .env("PERCH_REGION_METRICS", "rate=page-faults/cpu_seconds")
+        .env("PERCH_REGION_REPORT", "stderr")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&alone.stderr);
+    let is_row = |line: &&str| line.starts_with("round ") && !line.ends_with(" -");
+    assert!(told.lines().any(|line| is_row(&line)), "{told}");
     let twice = bench.script(&format!("{0} & {0}; wait", program.display()));
     let args = [
         "-e",
@@ -159,6 +169,9 @@ fn regions_of_all_processes_follow_the_totals() {
             (&6.into(), &2.into(), &0.into())
         );
         assert!(region["cpu_s"].as_f64().unwrap() > 0.0);
+        // All switches of a region are known, where they are counted at all.
+        let switches = &region["metrics"]["context_switches"]["confidence"];
+        assert!(switches.is_null() || switches == 1.0, "{region:#}");
     }
     let faults = |value: &Value| value["counts"]["page-faults"]["value"].as_f64();
     if let (Some(round), Some(fill), Some(all)) = (

@@ -337,3 +337,22 @@ fn rows_of_pus_are_the_parts_of_the_machine() {
         assert_eq!(pus, parts("pus"), "{by}: {totals}");
     }
 }
+
+/// Page faults come at a thread's beginning: what rows lack of them may have taken next to no time.
+#[test]
+fn what_rows_lack_of_an_event_is_said() {
+    let stat = Stat::new();
+    let program = "for i in 1 2 3 4 5 6; do /bin/true; done";
+    let output = stat.run(&["-e", "page-faults", "--", "sh", "-c", program]);
+    let text = said(&output)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(text.contains("note: rows lack "), "{text}");
+    assert!(
+        text.contains(" % of page-faults, which `all` has"),
+        "{text}"
+    );
+    let output = stat.run(&["-e", "page-faults", "--", "true"]);
+    assert!(!said(&output).contains("rows lack"), "{}", said(&output));
+}

@@ -203,6 +203,9 @@ impl Did {
         amounts.covered = covered;
         amounts.wait_time = nanoseconds(self.wait_s);
         (amounts.switches, amounts.migrations) = (self.switches, self.migrations);
+        if self.switches.is_some() || self.migrations.is_some() {
+            amounts.switches_known = amounts.cpu_time;
+        }
         amounts.values = values.collect();
         Ok(amounts)
     }

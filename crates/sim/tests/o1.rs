@@ -1,4 +1,4 @@
-//! The model of the O(1) scheduler does what its source says in cases that can be told in advance.
+//! The model of the O(1) scheduler does what its source says in cases with a known result.
 
 use crate::support::{ALU, compute, machine, mix, system, workload};
 use perch_core::PuSet;
@@ -139,7 +139,7 @@ fn a_pu_that_becomes_idle_takes_who_waits() {
     system.run(1).unwrap();
     bound(&mut system, &[&[0, 1], &[0, 1], &[0], &[1]]);
     system.run(400 * MS).unwrap();
-    // The short one has ended: nobody waits for a PU while the other is idle.
+    // The short one has ended: no thread waits for a PU while the other is idle.
     let busy: f64 = cpu_times(&system).iter().sum();
     assert!(busy > 1.9 * (400 * MS) as f64, "{busy}");
 }

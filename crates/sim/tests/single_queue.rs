@@ -1,4 +1,4 @@
-//! The model of Linux 2.4's scheduler does what its source says in cases that can be told in advance.
+//! The model of Linux 2.4's scheduler does what its source says in cases with a known result.
 
 use crate::support::{ALU, compute, machine, mix, system, workload};
 use perch_core::PuSet;
@@ -67,7 +67,7 @@ fn a_core_whose_contexts_are_both_idle_comes_first() {
     assert!(beginnings.len() > 1, "{beginnings:?}");
 }
 
-/// Three on two PUs get two thirds of one each, as all have used up their ticks before anybody gets new ones.
+/// Three on two PUs get two thirds of one each, as all have used up their ticks before any gets new ones.
 #[test]
 fn threads_share_all_pus_evenly() {
     let mut system = system(cores(2), endless(3), 1);
@@ -84,8 +84,8 @@ fn threads_share_all_pus_evenly() {
     assert!(moves > 10, "{moves}");
 }
 
-/// Six ticks at nice value 0, one at 19, eleven at -20: whoever has the PU keeps it for all of them. Of equals, who has it when
-/// all get new ones keeps it for those too, as its address space is there.
+/// Six ticks at nice value 0, one at 19, eleven at -20: the thread that has the PU keeps it for all of them. Of equals, the
+/// one that has it when all get new ticks keeps it for those too, as its address space is there.
 #[test]
 fn slices_are_as_long_as_nice_values_say() {
     for (nice, ticks) in [(0, 6.0), (19, 1.0), (-20, 11.0)] {
@@ -101,7 +101,7 @@ fn slices_are_as_long_as_nice_values_say() {
     }
 }
 
-/// Who sleeps keeps half of what is left at each renewal, and takes the PU when it wakes.
+/// A thread that sleeps keeps half of what is left at each renewal, and takes the PU when it wakes.
 #[test]
 fn a_thread_that_wakes_takes_the_pu_of_one_that_computes() {
     let asleep = [compute(0, 100), Step::Sleep(200 * MS)];
@@ -144,7 +144,7 @@ fn a_thread_whose_mask_excludes_its_pu_moves_at_once() {
             .collect()
     };
     system.run(2_000 * MS).unwrap();
-    // The other one has either PU; nobody is idle meanwhile.
+    // The other one has either PU; no PU is idle meanwhile.
     let times = cpu_times(&system);
     assert!(
         times.iter().sum::<f64>() > 1.97 * (2_000 * MS) as f64,

@@ -22,7 +22,11 @@ impl Value {
     pub fn share(&self, time: u64) -> f64 {
         match time {
             0 => 0.0,
-            _ => (self.time / time as f64).clamp(0.0, 1.0),
+            // Sums of times from files may be off by the last bits.
+            _ => match (self.time / time as f64).clamp(0.0, 1.0) {
+                share if share > 1.0 - 1e-9 => 1.0,
+                share => share,
+            },
         }
     }
 

@@ -30,7 +30,7 @@ pub use entity::{By, Entity};
 pub use events::{
     Request, RequestError, Requested, RequestedSet, SOFTWARE, SOFTWARE_IN_USER_SPACE,
 };
-pub use names::{Space, canonical, suggestion, without_modifier};
+pub use names::{Space, canonical, suggestion, with_underscores, without_modifier};
 pub use power::{PartPower, Power};
 pub use readings::Readings;
-pub use totals::{Total, Totals};
+pub use totals::{SMALL, Total, Totals};

@@ -49,6 +49,37 @@ pub fn canonical(name: &str) -> String {
     meant.map_or(plain, |(meant, _)| (*meant).to_owned())
 }
 
+/// A formula with `_` for `-` in names of events: those of event sets as they were asked for, and those of `known`. There
+/// `-` is no minus.
+pub fn with_underscores(formula: &str, asked: &[String], known: &[String]) -> String {
+    let asked = asked.iter().flat_map(|set| set.split([',', ':', '=']));
+    let known = known.iter().map(String::as_str);
+    let mut names: Vec<&str> = asked.chain(known).map(str::trim).collect();
+    let is_plain = |name: &str| {
+        name.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+    };
+    names.retain(|name| name.contains('-') && is_plain(name));
+    // A name may begin with another one.
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    let mut text = formula.to_owned();
+    for name in names {
+        let is_inside = |c: char| c.is_alphanumeric() || "_-".contains(c);
+        let at = text.match_indices(name).map(|(at, _)| at);
+        let whole: Vec<usize> = at
+            .filter(|at| {
+                let before = text[..*at].chars().next_back();
+                let behind = text[at + name.len()..].chars().next();
+                !before.is_some_and(is_inside) && !behind.is_some_and(is_inside)
+            })
+            .collect();
+        for at in whole {
+            text.replace_range(at..at + name.len(), &name.replace('-', "_"));
+        }
+    }
+    text
+}
+
 /// How the kernel may know an event that the profile has under no name: formulas have only the one that is meant.
 pub(crate) fn other_spellings(meant: &str, space: Space) -> impl Iterator<Item = String> {
     let others = OTHER_NAMES.iter().find(|(known, _)| *known == meant);
@@ -117,5 +148,32 @@ mod tests {
             "amd64_fam19h_zen4::LS_DISPATCH:LD_DISPATCH:u"
         );
         assert_eq!(in_space("cycles", Space::All), "cycles");
+    }
+
+    #[test]
+    fn a_hyphen_in_the_name_of_an_event_is_no_minus() {
+        // The second one is an event of one processor only, by sysfs.
+        let events = ["instructions,topdown-fe-bound:u".to_owned()];
+        let known = ["page-faults", "LLC-load-misses"].map(str::to_owned);
+        let read = |text: &str| with_underscores(text, &events, &known);
+        for (text, expected) in [
+            ("r=page-faults/cpu_seconds", "r=page_faults/cpu_seconds"),
+            (
+                "r=(page-faults + topdown-fe-bound)/2",
+                "r=(page_faults + topdown_fe_bound)/2",
+            ),
+            (
+                "r=LLC-load-misses-topdown-fe-bound",
+                "r=LLC-load-misses-topdown-fe-bound",
+            ),
+            ("r=LLC-load-misses - 1", "r=LLC_load_misses - 1"),
+            ("r=a-b", "r=a-b"),
+            (
+                "r=1e-3*page-faults*page-faults",
+                "r=1e-3*page_faults*page_faults",
+            ),
+        ] {
+            assert_eq!(read(text), expected);
+        }
     }
 }

@@ -4,6 +4,9 @@ use crate::{Amounts, By, Entity, Readings};
 use perch_core::{Observation, PuSample, ThreadSample, Topology};
 use std::{collections::HashMap, sync::Arc};
 
+/// Uncounted time on PUs, in nanoseconds, that needs no mark: the kernel takes less to start a program and to end it.
+pub const SMALL: u64 = 10_000_000;
+
 /// One entity over the whole run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Total {
@@ -205,7 +208,12 @@ impl Totals {
         }
         all.mean_members = mean(time, self.interval);
         if let Some(whole) = &self.whole {
-            all.cpu_time = whole.cpu_time;
+            // The kernel's own work to start a program and to end its threads is no reason to call counts a lower bound.
+            let uncounted = self.cpu_time().saturating_sub(whole.covered);
+            all.cpu_time = match uncounted > SMALL {
+                true => self.cpu_time(),
+                false => whole.cpu_time,
+            };
             all.covered = whole.covered;
             all.values.clone_from(&whole.values);
         }

@@ -5,7 +5,7 @@ mod query;
 use crate::{Error, Options};
 use perch_stat::Space;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     ffi::{CStr, CString, c_char, c_int},
     time::Duration,
 };
@@ -29,13 +29,16 @@ fn code(error: &Error) -> c_int {
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    /// Whether it says why nothing is counted, or that a report is not written.
+    static IS_REASON: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Keeps the words of an error for `perch_error`.
 fn keep(error: Error) -> c_int {
     let code = code(&error);
-    // Nothing to say where nothing is counted: this is the normal case of an instrumented program.
     if error != Error::Off {
+        let is_reason = matches!(error, Error::Setting(_) | Error::Report(_));
+        let _ = IS_REASON.try_with(|last| last.set(is_reason));
         let words = CString::new(error.to_string().replace('\0', "")).unwrap_or_default();
         let _ = LAST.try_with(|last| {
             if let Ok(mut last) = last.try_borrow_mut() {
@@ -234,6 +237,9 @@ pub unsafe extern "C" fn perch_report(destination: *const c_char) -> c_int {
 /// See `perch.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn perch_error() -> *const c_char {
+    if !crate::is_on() && IS_REASON.try_with(Cell::get) != Ok(true) {
+        return c"nothing is counted: perch_init was not called, or perch_finish was".as_ptr();
+    }
     // Valid up to the thread's next error.
     LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |last| last.as_ptr()))
         .unwrap_or(c"".as_ptr())

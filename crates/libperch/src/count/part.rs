@@ -59,6 +59,9 @@ impl Part {
             counted("context_switches").filter(|_| plan.needs_switches),
             counted("cpu_migrations").filter(|_| plan.needs_migrations),
         );
+        if amounts.switches.is_some() || amounts.migrations.is_some() {
+            amounts.switches_known = amounts.cpu_time;
+        }
         amounts
     }
 }

@@ -6,16 +6,12 @@ use perch_core::{
     MachineError, MetricName,
     diagnostic::{did_you_mean, did_you_mean_one_of},
 };
-use perch_linux::perf::{
-    OwnPlan,
-    encode::{GENERIC_EVENTS, cache_events},
-    probe,
-};
+use perch_linux::perf::{OwnPlan, encode::kernel_names, probe};
 use perch_profile::{CpuIdentity, Library, Profile, detect, user_dirs};
 use perch_regions::table::Columns;
 use perch_stat::{
     ACCOUNTED, Amounts, By, Collector, Derived, Options as Formulas, Readings, Request, RowMetrics,
-    SOFTWARE, canonical, phases::Method, without_modifier,
+    SOFTWARE, canonical, phases::Method, with_underscores, without_modifier,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -190,11 +186,9 @@ fn typo(error: &MachineError, request: &Request, profile: &Profile) -> Option<St
         return None;
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    let caches: Vec<String> = cache_events().collect();
-    let generic = GENERIC_EVENTS.iter().flat_map(|event| event.names);
+    let of_kernel = kernel_names();
     let known = profile.events.iter().map(|event| &*event.name);
-    let known = known.chain(generic.copied());
-    let known: Vec<&str> = known.chain(caches.iter().map(String::as_str)).collect();
+    let known: Vec<&str> = known.chain(of_kernel.iter().map(String::as_str)).collect();
     let events = request.events().into_iter();
     let mut names = events
         .filter(|event| aliases.contains(&event.alias))
@@ -243,8 +237,10 @@ fn metrics(
 ) -> Result<(Vec<Derived>, Vec<MetricName>), Error> {
     let options = &asked.options;
     let (mut derived, mut of_profile) = (Vec::new(), Vec::new());
-    let parse =
-        |text: &str| Derived::parse(text).map_err(|error| Error::Setting(error.to_string()));
+    let parse = |text: &str| {
+        let text = with_underscores(text, &options.events, &kernel_names());
+        Derived::parse(&text).map_err(|error| Error::Setting(error.to_string()))
+    };
     for text in &options.metrics {
         if text.contains('=') {
             derived.push(parse(text)?);

@@ -82,6 +82,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
 
 /// The page's name where none is given: that of the recording, but ending in `.html`.
 fn beside(file: &Path) -> Result<PathBuf> {
+    std::fs::metadata(file).with_context(|| file.display().to_string())?;
     let html = file.with_extension("html");
     if html == file || !file.is_file() {
         bail!("{}: give the page a name: --html OUT", file.display());

@@ -11,7 +11,7 @@ use crate::command::stat::wanted::Wanted;
 use perch_core::MetricScope;
 use perch_linux::launch::Usage;
 use perch_stat::{
-    Amounts, By, Collector, Readings, Row, RowMetrics, Total, Totals,
+    Amounts, By, Collector, Readings, Row, RowMetrics, SMALL, Total, Totals,
     text::{self, block, cells, count_text, fits, header, metric_text},
 };
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub struct Heading {
     pub usage: Option<Usage>,
 }
 
-/// Uncounted time on PUs, in nanoseconds, that needs no note: the kernel takes less to start a program and to end it.
-const SMALL: u64 = 10_000_000;
+/// The part of an event's count that may be missing in the rows without a note.
+const LACKING: f64 = 0.02;
 
 /// Entities that totals show; of the others, their number and their share of the CPU time.
 const MOST_TOTALS: usize = 30;
@@ -348,10 +348,13 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
     if totals.is_whole() && uncounted > SMALL && uncounted > totals.cpu_time() / 50 {
         let text = format!(
             "the counts of `all` are those of {:.3} s: what the kernel does to start the program and to end threads is \
-             not counted",
+             not counted, nor are set-user-ID programs without root's rights",
             all.covered as f64 / 1e9
         );
         out += &wrapped("note: ", &text);
+    }
+    if totals.is_whole() && of_threads {
+        out += &lacking(wanted, totals, &all);
     }
     if wanted.uses_switches() && all.switches.is_some() {
         let unknown = all.cpu_time.saturating_sub(all.switches_known);
@@ -378,6 +381,30 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
         out.insert(0, '\n');
     }
     out
+}
+
+/// Which part of the program's counts is in no row, though it may have taken no time worth a mark.
+fn lacking(wanted: &Wanted, totals: &Totals, all: &Amounts) -> String {
+    let mut rows = Amounts::default();
+    let entities = totals.by_cpu_time();
+    entities.iter().for_each(|total| rows.add(&total.amounts));
+    let lacking = wanted.events.iter().filter_map(|event| {
+        let of = |amounts: &Amounts| amounts.value(&event.alias)?.estimate(amounts.covered);
+        let (all, rows) = (of(all)?, of(&rows).unwrap_or(0.0));
+        let share = 1.0 - rows / all;
+        (all > 0.0 && share > LACKING).then(|| format!("{:.0} % of {}", 100.0 * share, event.name))
+    });
+    let lacking: Vec<String> = lacking.collect();
+    match lacking.is_empty() {
+        true => String::new(),
+        false => wrapped(
+            "note: ",
+            &format!(
+                "rows lack {}, which `all` has: threads did that before perch found them, or ended too soon",
+                lacking.join(", ")
+            ),
+        ),
+    }
 }
 
 /// The metrics of the totals that are shown, and of all together.

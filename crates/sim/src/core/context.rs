@@ -21,7 +21,7 @@ const NOTHING: Instruction = Instruction {
 /// A hardware context.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
-    /// Who is on it and has instructions.
+    /// The thread that is on it and has instructions.
     pub thread: Option<u32>,
     /// The next instruction in `buffer`.
     next: u8,

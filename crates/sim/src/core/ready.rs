@@ -42,7 +42,7 @@ impl Ready {
         self.at.as_flattened()[context] >> BITS
     }
 
-    /// The first cycle from `cycle` on in which any is ready, and who: the first at or behind the place `turn`, and else
+    /// The first cycle from `cycle` on in which any is ready, and which: the first at or behind the place `turn`, and else
     /// before it. The cycle is [`NEVER`] if none ever is.
     #[inline(always)]
     pub fn next(&self, cycle: u64, turn: usize) -> (u64, usize) {
@@ -73,7 +73,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Who is next is what the times say.
+        /// The next one is the one that the times give.
         #[test]
         fn the_next_is_who_is_ready_first(
             times in proptest::collection::vec(proptest::option::weighted(0.8, 0u64..20), 1..=MOST),

@@ -43,7 +43,7 @@ impl Calendar {
     }
 
     /// The first cycle from `from` on in which one is free for `busy` cycles; `None` if all are booked out as far as one
-    /// can see. An operation whose operands come later than that finds units free: it is not known who else wants them.
+    /// can see. An operation whose operands come later than that finds units free: it is not known which others want them.
     #[inline]
     fn free(&self, from: u64, busy: u32) -> Option<u64> {
         let last = self.now + AHEAD as u64 - u64::from(busy);

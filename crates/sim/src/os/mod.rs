@@ -1,4 +1,4 @@
-//! The operating system of the simulated machine: who runs where, and who waits for whom.
+//! The operating system of the simulated machine: which thread runs where, and what threads wait for.
 
 mod devices;
 mod requests;

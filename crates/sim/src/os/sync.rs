@@ -8,14 +8,14 @@ use std::{
 /// A thread: an index of the system's threads.
 type Index = usize;
 
-/// A lock: who has it, and who waits for it in the order in which they came.
+/// A lock: the thread that has it, and those that wait for it, in the order in which they came.
 #[derive(Debug, Clone, Default)]
 struct Lock {
     holder: Option<Index>,
     waiting: VecDeque<Index>,
 }
 
-/// Who waits for whom in one process.
+/// Which threads of one process wait for each other.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sync {
     /// Threads that must come to each barrier, and those that are there.
@@ -69,7 +69,7 @@ impl Sync {
         lock.holder
     }
 
-    /// Who holds a lock.
+    /// The thread that holds a lock.
     pub(crate) fn holder(&self, name: &str) -> Option<Index> {
         self.locks.get(name)?.holder
     }

@@ -49,7 +49,7 @@ pub enum SimError {
     Threads {
         /// When, on the machine, in words.
         at: String,
-        /// Which limit, and who starts them.
+        /// Which limit, and which program starts them.
         why: String,
     },
 }
@@ -127,7 +127,7 @@ pub struct System {
     clocks: Vec<u64>,
     /// What each PU has done, no matter which threads ran on it.
     deeds: Vec<PuDeed>,
-    /// Who was where, if that is to be remembered.
+    /// Which thread was where, if that is to be remembered.
     stays: Option<Vec<Stay>>,
 }
 
@@ -289,12 +289,12 @@ impl System {
         &self.deeds
     }
 
-    /// Remembers from now on who is where, for [`System::stays`].
+    /// Remembers from now on which thread is where, for [`System::stays`].
     pub fn remember_stays(&mut self) {
         self.stays.get_or_insert_default();
     }
 
-    /// Who was where, in the order in which they left; those who are still there last.
+    /// Which thread was where, in the order in which they left; those that are still there last.
     pub fn stays(&self) -> Vec<Stay> {
         let there = self
             .threads
@@ -312,7 +312,7 @@ impl System {
         self.stays.iter().flatten().copied().chain(there).collect()
     }
 
-    /// Who holds how many lines of each cache of a level, 1 to 3, in the order of the model. Threads are indices of
+    /// How many lines of each cache of a level each thread holds, 1 to 3, in the order of the model. Threads are indices of
     /// [`System::threads`].
     pub fn occupancy(&self, level: u8) -> Vec<Occupancy> {
         self.processor.occupancy(level)

@@ -60,7 +60,7 @@ impl System {
         }
     }
 
-    /// Puts on every PU whom the scheduler wants there.
+    /// Puts on every PU the thread that the scheduler wants there.
     pub(super) fn put(&mut self) {
         if !std::mem::take(&mut self.changed) {
             return;

@@ -152,6 +152,9 @@ impl ScriptModule {
                 source: MetricSource::Sensor,
             };
             match about(&value, info.scope, &ids) {
+                Some(About::Other(Subject::Pu(pu))) if context.topology.pu(pu).is_none() => {
+                    ignored = Some(format!("{name}: there is no PU {pu} here"));
+                }
                 Some(About::Thread(id)) => {
                     let metrics = threads.entry(id).or_default();
                     metrics.set(MetricName::clone(name), metric);

@@ -207,6 +207,15 @@ fn of_cache(name: &str) -> Option<u32> {
     Some(number | operation << 8 | result << 16)
 }
 
+/// The names of events that are the kernel's own, as it writes them.
+pub fn kernel_names() -> Vec<String> {
+    let generic = EVENTS.iter().flat_map(|event| event.names);
+    generic
+        .map(|name| (*name).to_owned())
+        .chain(cache_events())
+        .collect()
+}
+
 /// The names of all events of caches; no processor has all of them.
 pub fn cache_events() -> impl Iterator<Item = String> {
     let all = CACHES

@@ -15,7 +15,7 @@ mod tables;
 mod terms;
 mod tracepoints;
 
-pub use generic::{EVENTS as GENERIC_EVENTS, Generic, cache_events};
+pub use generic::{EVENTS as GENERIC_EVENTS, Generic, cache_events, kernel_names};
 pub use pfm::Pfm;
 pub use sysfs::{Pmu, Pmus};
 pub use tables::{Table, TableEvent};

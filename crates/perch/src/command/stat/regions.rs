@@ -1,12 +1,10 @@
 //! Regions of instrumented programs: what perch asks of them through their environment, and the reports that they leave.
 
-use super::{
-    formulas::with_underscores,
-    wanted::{EventColumn, Wanted},
-};
+use super::wanted::{EventColumn, Wanted};
 use crate::args::StatArgs;
+use perch_linux::perf::encode::kernel_names;
 use perch_regions::{Merged, Report, folder, merge};
-use perch_stat::{ACCOUNTED, Collector, Readings};
+use perch_stat::{ACCOUNTED, Collector, Readings, with_underscores};
 use std::{
     collections::BTreeSet,
     ffi::OsString,
@@ -78,7 +76,7 @@ impl Regions {
         let events: Vec<String> = events.collect();
         let metrics = args.metrics.iter();
         let metrics: Vec<String> = metrics
-            .map(|metric| with_underscores(metric, &args.events))
+            .map(|metric| with_underscores(metric, &args.events, &kernel_names()))
             .collect();
         let texts = [
             ("PERCH_REGION_EVENTS", events.join(";")),

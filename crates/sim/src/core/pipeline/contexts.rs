@@ -40,7 +40,7 @@ impl Core {
         self.expect(next);
     }
 
-    /// Who is on a context.
+    /// The thread on a context.
     pub fn thread(&self, context: usize) -> Option<u32> {
         self.contexts[context].thread
     }

@@ -59,7 +59,7 @@ pub struct Core {
     played: Ps,
     /// The context that is asked first.
     turn: usize,
-    /// Who can issue when.
+    /// When each context can issue.
     ready: Ready,
     contexts: Box<[Context]>,
     units: Units,
@@ -322,7 +322,7 @@ impl Core {
                 && let Err(full) = queues.room(op, number, now)
             {
                 if full.own {
-                    // Nobody else has taken the room.
+                    // No other context has taken the room.
                     context.able = context.able.max(full.until);
                 }
                 self.ready.put(number, full.until);

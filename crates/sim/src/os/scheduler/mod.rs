@@ -83,7 +83,7 @@ impl Scheduler {
         }
     }
 
-    /// Who shall be on a PU.
+    /// The thread that is to run on a PU.
     pub fn current(&self, pu: usize) -> Option<usize> {
         of!(self, current(pu))
     }
@@ -118,7 +118,7 @@ impl Scheduler {
         of!(self, masked(index, threads, now))
     }
 
-    /// Whether no tick changes who is on which PU before a thread stops, wakes or gets another mask.
+    /// Whether no tick changes which thread is on which PU before a thread stops, wakes or gets another mask.
     pub fn is_still(&self, threads: &[Thread]) -> bool {
         of!(self, is_still(threads))
     }

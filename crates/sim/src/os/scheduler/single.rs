@@ -1,12 +1,12 @@
 //! The scheduler of Linux 2.4 (`kernel/sched.c` of 2.4.18 and 2.4.19): one queue for all PUs.
 //!
 //! Each thread has a number of timer ticks that it may run, its counter. A PU takes the thread of the queue with the greatest
-//! *goodness*: what is left of its counter, with an advantage for the PU where it was last. When nobody who may run has any
+//! *goodness*: what is left of its counter, with an advantage for the PU where it was last. When no runnable thread has any
 //! left, all threads get new ticks, and those that sleep keep half of theirs. A thread that wakes goes to the PU where it
 //! was, to a core whose PUs are both idle, to the PU that has been idle longest, or takes the PU of a thread with less
-//! goodness. There is no balance of load: a PU without work takes who waits.
+//! goodness. There is no balance of load: an idle PU takes a thread that waits.
 //!
-//! Not modelled: real-time classes, `sched_yield`, and that a parent gets back what its children leave of their counters.
+//! Not modelled: real-time classes, `sched_yield`, and that a child's remaining ticks return to its parent.
 
 use super::Index;
 use crate::{model::MachineModel, stream::Random, thread::Thread, units::Ps};
@@ -29,11 +29,11 @@ fn ticks(nice: i32) -> i32 {
 /// A PU.
 #[derive(Debug, Clone, Default)]
 struct Pu {
-    /// Who has it.
+    /// The thread that runs there.
     current: Option<Index>,
-    /// The process of who had it last.
+    /// The process of the thread that ran there last.
     process: Option<usize>,
-    /// When it last went to somebody else, or to nobody.
+    /// When its thread last changed, or left it idle.
     switched: Ps,
     /// The other PU of its core, if there is one.
     sibling: Option<usize>,
@@ -54,7 +54,7 @@ pub struct SingleQueue {
     tick: Ps,
     next_tick: Ps,
     pus: Vec<Pu>,
-    /// Runnable threads, those on PUs included; who came last is first.
+    /// Runnable threads, those on PUs included; the last to come is first.
     queue: VecDeque<Index>,
     /// By thread; `None` before it has started.
     tasks: Vec<Option<Task>>,
@@ -86,7 +86,7 @@ impl SingleQueue {
         }
     }
 
-    /// Who shall be on a PU.
+    /// The thread that is to run on a PU.
     pub fn current(&self, pu: usize) -> Option<usize> {
         self.pus[pu].current
     }
@@ -96,7 +96,7 @@ impl SingleQueue {
         self.next_tick
     }
 
-    /// Whether nobody is runnable.
+    /// Whether no thread is runnable.
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
@@ -160,12 +160,12 @@ impl SingleQueue {
         self.settle(before, threads, now);
     }
 
-    /// Whether nobody waits for a PU.
+    /// Whether no thread waits for a PU.
     pub fn is_still(&self, _: &[Thread]) -> bool {
         self.queue.len() == self.pus.iter().filter(|pu| pu.current.is_some()).count()
     }
 
-    /// Ticks at which nobody waited are over: counters went down.
+    /// Ticks at which no thread waited are over: counters went down.
     pub fn pass(&mut self, threads: &[Thread], now: Ps) {
         while self.next_tick <= now {
             self.next_tick += self.tick;
@@ -177,7 +177,7 @@ impl SingleQueue {
         }
     }
 
-    /// The timer: who has no ticks left may have to go.
+    /// The timer: a thread without ticks left may have to go.
     pub fn tick(&mut self, threads: &mut [Thread], now: Ps) {
         while self.next_tick <= now {
             self.next_tick += self.tick;
@@ -248,7 +248,7 @@ impl SingleQueue {
         counter + same_pu + same_process + 20 - thread.nice
     }
 
-    /// The PU that a thread without one should get (`reschedule_idle`); `busy` is not idle although nobody is there.
+    /// The PU that a thread without one should get (`reschedule_idle`); `busy` is not idle, although no thread is there.
     fn target(&self, index: Index, busy: Option<usize>, threads: &[Thread]) -> Option<usize> {
         let mask = &threads[index].mask;
         let is_idle = |pu: usize| self.pus[pu].current.is_none() && busy != Some(pu);
@@ -280,8 +280,8 @@ impl SingleQueue {
         oldest.or(best.map(|(_, pu)| pu))
     }
 
-    /// A PU takes the best thread, and who had to leave it may take another's PU. That ends: who takes a PU from its thread
-    /// is worth more than that.
+    /// A PU takes the best thread, and the thread that had to leave may take another PU. That ends, as each thread that is
+    /// displaced is worth less than the one before.
     fn settle(&mut self, pu: Option<usize>, threads: &mut [Thread], now: Ps) {
         let mut due = pu;
         while let Some(pu) = due.take() {
@@ -313,7 +313,7 @@ impl SingleQueue {
         }
     }
 
-    /// Who comes next on a PU, the one there included: of equals, the first in the queue (`schedule`).
+    /// The next thread on a PU, which may be the one that is there: of equals, the first in the queue (`schedule`).
     fn best(&mut self, pu: usize, threads: &[Thread]) -> Option<Index> {
         loop {
             let mut best: Option<(i32, Index)> = None;

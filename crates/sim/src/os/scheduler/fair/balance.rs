@@ -217,7 +217,7 @@ impl FairScheduler {
         }
     }
 
-    /// Ticks after the one given are over, at which nobody had to be moved.
+    /// Ticks after the one given are over, at which no thread had to be moved.
     pub(super) fn pass_balances(&mut self, before: u64) {
         for level in 0..self.levels.len() {
             for pu in 0..self.queues.len() {
@@ -410,7 +410,7 @@ impl FairScheduler {
         let running = pus.iter().filter_map(|other| {
             let queue = &self.queues[*other as usize];
             let index = queue.current?;
-            // Who is alone does not go to a smaller PU (`find_busiest_queue`).
+            // A thread that is alone does not go to a smaller PU (`find_busiest_queue`).
             let greater = |all: &Capacities| all.is_greater(pu as u32, all.of(*other));
             (queue.len() > 1 || capacities.is_none_or(greater)).then_some(())?;
             let on_core = self.siblings(*other);

@@ -107,7 +107,7 @@ impl Queue {
 }
 
 /// Of some threads of a queue the one that comes next. There is always an eligible one among all of a queue; among some,
-/// who is nearest to it.
+/// the one that is nearest to it.
 fn earliest(
     some: impl Iterator<Item = Index>,
     of: &Queue,

@@ -10,7 +10,7 @@
 //! greater ones ([`capacity`]).
 //!
 //! Not modelled: utilisation elsewhere (for the balance, a thread that is runnable counts as one that runs all the time),
-//! energy-aware placement, who wakes whom (a thread wakes near where it ran), and how long a thread's data stay in caches.
+//! energy-aware placement, which thread wakes which (a thread wakes near where it ran), and how long a thread's data stay in caches.
 
 mod balance;
 mod capacity;
@@ -99,7 +99,7 @@ impl FairScheduler {
         }
     }
 
-    /// Who shall be on a PU.
+    /// The thread that is to run on a PU.
     pub fn current(&self, pu: usize) -> Option<usize> {
         self.queues[pu].current
     }
@@ -185,7 +185,7 @@ impl FairScheduler {
         }
     }
 
-    /// A runnable thread goes to another queue, and who waited there gets the PU that it had.
+    /// A runnable thread goes to another queue, and a thread that waited in the first gets its PU.
     fn transfer(&mut self, index: usize, to: u32, threads: &mut [Thread], now: Ps) {
         if let Some(capacities) = &mut self.capacities {
             capacities.advance(index, threads, now);
@@ -235,7 +235,7 @@ impl FairScheduler {
         self.fill(before, threads, now);
     }
 
-    /// A PU that has nobody takes who waits for it, or for others.
+    /// An idle PU takes a thread that waits for it, or for others.
     fn fill(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
         if self.queues[pu].current.is_none() {
             self.queues[pu].pick(&self.times, threads, now);

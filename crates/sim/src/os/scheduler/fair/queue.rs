@@ -1,4 +1,4 @@
-//! The threads of one PU: who has it, and who comes next.
+//! The threads of one PU: the one that has it, and the one that comes next.
 
 use super::{Index, Times};
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 /// With more runnable threads than that, each gets the shortest slice (`sched_nr_latency`).
 const MANY: u64 = 8;
 
-/// Who has a PU, and who waits for it.
+/// The thread that has a PU, and those that wait for it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
     pub current: Option<Index>,
     /// Since when the current one has it.
     pub since: Ps,
     pub waiting: Vec<Index>,
-    /// The virtual time of who had had the least when that was last asked: it never goes back (`min_vruntime`).
+    /// The least virtual time of its threads, when that was last asked: it never goes back (`min_vruntime`).
     floor: VirtualTime,
 }
 
@@ -129,7 +129,7 @@ impl Queue {
         }
         match ahead > 0 {
             true => self.preempt(times, threads, now),
-            // Nobody has had less: it begins another one.
+            // No thread has had less: it begins another one.
             false => self.since = now,
         }
     }

@@ -13,9 +13,9 @@ struct Rules {
     busy: u64,
     /// Percent of a group's load that another's must exceed.
     percent: u64,
-    /// A thread that ran less than so many microseconds ago stays where it is.
+    /// A thread that ran less than this many microseconds ago stays where it is.
     hot: u64,
-    /// So many tries in vain, and hot threads are moved too; two more, and running ones.
+    /// After this many tries in vain, hot threads are moved too; after two more, running ones.
     patience: u32,
     /// Whether a PU that becomes idle takes threads from the domain.
     new_idle: bool,
@@ -108,7 +108,7 @@ impl ConstantTime {
             if tick.saturating_sub(tries.last) < interval {
                 continue;
             }
-            // After a time in which nobody asked, once.
+            // Once after a time in which it was not asked.
             tries.last = tick - tick.saturating_sub(tries.last) % interval;
             if self.balance_level(level, pu, why, threads, now) {
                 why = Why::Busy;
@@ -266,7 +266,7 @@ impl ConstantTime {
         core.iter().all(|pu| self.queues[*pu as usize].len() == 0)
     }
 
-    /// Moves up to so many threads that do not run: those that expired first.
+    /// Moves up to this many threads that do not run: those that expired first.
     fn move_threads(
         &mut self,
         level: usize,

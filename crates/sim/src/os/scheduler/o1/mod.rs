@@ -6,8 +6,8 @@
 //! of one that computes as soon as it wakes. PUs balance how many threads they have ([`balance`]).
 //!
 //! Not modelled: real-time threads, sleeps that cannot be interrupted, which wake-ups come from interrupts (none do), that a
-//! thread that wakes may go to the PU of who woke it, that threads of a core with lower priority wait for their sibling
-//! (`dependent_sleeper`), and that a parent gets back the rest of its child's first slice.
+//! thread that wakes may go to the PU of the one that woke it, that threads of a core with lower priority wait for their sibling
+//! (`dependent_sleeper`), and that the rest of a child's first slice returns to its parent.
 
 mod balance;
 mod queue;
@@ -68,7 +68,7 @@ impl ConstantTime {
         (MOST_SLEEP * self.tick, self.tick)
     }
 
-    /// Who shall be on a PU.
+    /// The thread that is to run on a PU.
     pub fn current(&self, pu: usize) -> Option<usize> {
         self.queues[pu].current
     }
@@ -78,7 +78,7 @@ impl ConstantTime {
         self.next_tick
     }
 
-    /// Whether nobody is runnable.
+    /// Whether no thread is runnable.
     pub fn is_idle(&self) -> bool {
         self.queues.iter().all(|queue| queue.len() == 0)
     }
@@ -301,7 +301,7 @@ impl ConstantTime {
         yields
     }
 
-    /// Whether no tick changes who is on which PU before a thread stops, wakes or gets another mask: no thread waits, and
+    /// Whether no tick changes which thread is on which PU before a thread stops, wakes or gets another mask: no thread waits, and
     /// none is to be moved for the balance.
     pub fn is_still(&self, _: &[Thread]) -> bool {
         self.queues.iter().all(|queue| queue.len() <= 1) && self.is_balanced()
@@ -322,7 +322,7 @@ impl ConstantTime {
             if let Some(task) = &mut self.tasks[index] {
                 let nice = threads[index].nice;
                 let whole = slice(nice);
-                // Slice after slice, as nobody else wants the PU.
+                // Slice after slice, as no other thread wants the PU.
                 let left = (task.slice + whole * (ticks / whole + 1) - ticks % whole) % whole;
                 task.slice = if left == 0 { whole } else { left };
                 queue.remove(index, task);

@@ -35,14 +35,15 @@ impl Array {
         self.lists.iter().find_map(|list| list.front().copied())
     }
 
-    /// As the balance looks for those whom it may move: the best priority first, and there who came last.
+    /// In the order in which the balance looks for threads to move: the best priority first, and of one priority the last to
+    /// come.
     pub fn to_be_moved(&self) -> impl Iterator<Item = Index> {
         let lists = self.lists.iter();
         lists.flat_map(|list| list.iter().rev().copied())
     }
 }
 
-/// A queue. Who has the PU is in it too.
+/// A queue. The thread that has the PU is in it too.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
     pub active: Array,
@@ -129,7 +130,7 @@ impl Queue {
         }
     }
 
-    /// Who comes next. If nobody has time left, those that expired have their turn again.
+    /// The next thread. If none has time left, those that expired come again.
     pub fn next(&mut self, tasks: &mut [Option<Task>]) -> Option<Index> {
         if self.active.number == 0 && self.expired.number > 0 {
             std::mem::swap(&mut self.active, &mut self.expired);
