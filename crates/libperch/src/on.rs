@@ -58,8 +58,7 @@ pub fn is_on() -> bool {
 #[inline]
 pub fn start(name: &str) -> Result<(), Error> {
     process::with_thread(|thread, _| {
-        let id = thread.name(name);
-        let id = id.inspect_err(|_| thread.lost_regions += 1)?;
+        let id = thread.name(name)?;
         thread.start(id)
     })
 }

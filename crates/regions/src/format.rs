@@ -202,10 +202,7 @@ impl Did {
         amounts.cpu_time = nanoseconds(self.cpu_s);
         amounts.covered = covered;
         amounts.wait_time = nanoseconds(self.wait_s);
-        (amounts.switches, amounts.migrations) = (self.switches, self.migrations);
-        if self.switches.is_some() || self.migrations.is_some() {
-            amounts.switches_known = amounts.cpu_time;
-        }
+        amounts.set_switches(self.switches, self.migrations);
         amounts.values = values.collect();
         Ok(amounts)
     }

@@ -5,7 +5,7 @@ use perch_stat::{
     Amounts, RowMetrics,
     text::{self, block, cells, count_text, fit, fits, header, metric_text, short, wrapped},
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 /// The columns behind the times.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ pub fn table(
         out += &header(&numbers);
     }
     out.push('\n');
-    let mut marked = Marked::default();
+    let mut shown = Vec::new();
     for region in regions.iter().take(MOST_SHOWN) {
         let depth = region.path.len().saturating_sub(1).min(NAME / 2);
         let name = region.path.last().map_or("", |name| name);
@@ -68,7 +68,7 @@ pub fn table(
             .iter()
             .map(|(_, name)| metric_text(&known, name));
         let texts: Vec<String> = counts.chain(values).collect();
-        marked.see(columns, &known);
+        shown.push(known);
         if fit_in_line {
             out += &cells(&numbers, &texts);
         }
@@ -77,29 +77,11 @@ pub fn table(
             out += &block(&numbers, &texts);
         }
     }
-    out + &notes(regions, columns, &marked)
-}
-
-/// Which marks metrics of the table have.
-#[derive(Default)]
-struct Marked {
-    scaled: BTreeSet<String>,
-    partial: bool,
-}
-
-impl Marked {
-    fn see(&mut self, columns: &Columns, metrics: &RowMetrics) {
-        for (title, name) in &columns.metrics {
-            if metrics.scaled.contains(name) {
-                self.scaled.insert(title.clone());
-            }
-            self.partial |= metrics.partial.contains(name);
-        }
-    }
+    out + &notes(regions, columns, &shown)
 }
 
 /// What the numbers do not say.
-fn notes(regions: &[Merged], columns: &Columns, marked: &Marked) -> String {
+fn notes(regions: &[Merged], columns: &Columns, metrics: &[RowMetrics]) -> String {
     let mut out = String::new();
     if regions.len() > MOST_SHOWN {
         out += &format!("{} more regions\n", regions.len() - MOST_SHOWN);
@@ -125,21 +107,24 @@ fn notes(regions: &[Merged], columns: &Columns, marked: &Marked) -> String {
             doubts.push(format!("{title}: {why}"));
         }
     }
-    let of_metrics: Vec<&str> = marked.scaled.iter().map(String::as_str).collect();
-    let of_metrics = format!("from counts that are scaled up: {}", of_metrics.join(", "));
-    match (scaled.is_empty(), marked.scaled.is_empty()) {
-        (true, true) => {}
-        (true, false) => out += &wrapped("~  ", &of_metrics),
-        (false, without) => {
-            let mut told = format!(
-                "scaled up; counted for this share of the time at least: {}",
-                scaled.join(", ")
-            );
-            if !without {
-                told += &format!("; {of_metrics}");
-            }
-            out += &wrapped("~  ", &told);
-        }
+    let from_scaled = columns.metrics.iter().filter(|(_, name)| {
+        let mut metrics = metrics.iter();
+        metrics.any(|metrics| metrics.scaled.contains(name))
+    });
+    let from_scaled: Vec<&str> = from_scaled.map(|(title, _)| title.as_str()).collect();
+    let said = [
+        (
+            "scaled up; counted for this share of the time at least",
+            scaled.join(", "),
+        ),
+        ("from counts that are scaled up", from_scaled.join(", ")),
+    ];
+    let said = said.iter().filter(|(_, which)| !which.is_empty());
+    let said: Vec<String> = said
+        .map(|(what, which)| format!("{what}: {which}"))
+        .collect();
+    if !said.is_empty() {
+        out += &wrapped("~  ", &said.join("; "));
     }
     let partial =
         |region: &&Merged| region.amounts.is_partial() && !region.amounts.values.is_empty();
@@ -148,7 +133,7 @@ fn notes(regions: &[Merged], columns: &Columns, marked: &Marked) -> String {
             ">  ",
             "a lower bound: the events were not counted in all of the region's time",
         );
-    } else if marked.partial {
+    } else if metrics.iter().any(|metrics| !metrics.partial.is_empty()) {
         out += &wrapped(">  ", "a lower bound: unknown for a part of the time");
     }
     if !doubts.is_empty() {

@@ -174,6 +174,13 @@ impl Amounts {
         amounts
     }
 
+    /// Sets context switches and migrations, which are those of all of the CPU time.
+    pub fn set_switches(&mut self, switches: Option<u64>, migrations: Option<u64>) {
+        (self.switches, self.migrations) = (switches, migrations);
+        let known = switches.is_some() || migrations.is_some();
+        self.switches_known = if known { self.cpu_time } else { 0 };
+    }
+
     fn count(&mut self, counts: &[Count], time: u64) {
         for count in counts {
             let (share, doubt) = match &count.quality {

@@ -225,6 +225,21 @@ impl Totals {
 mod tests {
     use super::*;
 
+    /// As of an ordinary user's program with set-user-ID children.
+    #[test]
+    fn all_is_a_lower_bound_if_more_is_missing_than_the_kernel_takes() {
+        for (uncounted, expected) in [(0, false), (SMALL / 2, false), (2 * SMALL, true)] {
+            let mut whole = Amounts::of_counts(&[], 100_000_000);
+            whole.covered = whole.cpu_time;
+            let totals = Totals {
+                unmeasured: whole.cpu_time + uncounted,
+                whole: Some(whole),
+                ..Totals::new(By::Thread)
+            };
+            assert_eq!(totals.all().is_partial(), expected, "{uncounted}");
+        }
+    }
+
     #[test]
     fn counters_of_a_whole_program_may_miss_some_of_its_time() {
         let totals = |whole: u64| Totals {

@@ -168,7 +168,7 @@ pub const HELP: [(&str, &str); 25] = [
     ("Esc", "one step back; clear filter and selection"),
     (
         "/",
-        "filter by name, TID or PID; Enter keeps it, Esc the one before",
+        "filter by name, TID or PID; Enter keeps it, Esc undoes it",
     ),
     ("< >", "sort by another column; or click on its title"),
     ("c w n p t", "sort by CPU, waiting, name, PU, TID"),

@@ -42,7 +42,7 @@ pub(crate) fn report(process: &Process, with_samples: bool) -> Report {
     report.remarks.extend(remarks);
     if lost_regions > 0 {
         report.remarks.push(format!(
-            "{lost_regions} starts of regions were not counted: too many regions, or too many inside each other"
+            "{lost_regions} starts of regions were not counted: too many regions or names, or too many regions inside each other"
         ));
     }
     if lost_samples > 0 && with_samples {

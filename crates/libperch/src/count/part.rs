@@ -55,13 +55,9 @@ impl Part {
             let estimate = amounts.value(alias)?.estimate(amounts.covered)?;
             Some(estimate.round() as u64)
         };
-        (amounts.switches, amounts.migrations) = (
-            counted("context_switches").filter(|_| plan.needs_switches),
-            counted("cpu_migrations").filter(|_| plan.needs_migrations),
-        );
-        if amounts.switches.is_some() || amounts.migrations.is_some() {
-            amounts.switches_known = amounts.cpu_time;
-        }
+        let switches = counted("context_switches").filter(|_| plan.needs_switches);
+        let migrations = counted("cpu_migrations").filter(|_| plan.needs_migrations);
+        amounts.set_switches(switches, migrations);
         amounts
     }
 }

@@ -237,8 +237,9 @@ fn metrics(
 ) -> Result<(Vec<Derived>, Vec<MetricName>), Error> {
     let options = &asked.options;
     let (mut derived, mut of_profile) = (Vec::new(), Vec::new());
+    let of_kernel = kernel_names();
     let parse = |text: &str| {
-        let text = with_underscores(text, &options.events, &kernel_names());
+        let text = with_underscores(text, &options.events, &of_kernel);
         Derived::parse(&text).map_err(|error| Error::Setting(error.to_string()))
     };
     for text in &options.metrics {

@@ -117,12 +117,12 @@ impl Thread {
         self.stack.is_empty()
     }
 
-    /// The number of a name.
+    /// The number of the name of a region that is about to start.
     pub(crate) fn name(&mut self, name: &str) -> Result<u32, Error> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);
         }
-        let number = names::number(name)?;
+        let number = names::number(name).inspect_err(|_| self.lost_regions += 1)?;
         self.numbers.insert(name.into(), number);
         Ok(number)
     }

@@ -38,8 +38,8 @@ pub enum CountersMode {
 }
 
 /// Nanoseconds of a context switch, at most, that are the thread's CPU time but not its events'. An own choice: with one
-/// software event, 0.8 µs were measured in a virtual machine, and 17 µs beside busy loops, where each switch finds cold
-/// caches; hardware counters take longer to set.
+/// software event, 0.8 µs were measured in a virtual machine, and 12 to 20 µs beside busy
+/// loops; hardware counters take longer to set.
 const SWITCH: u64 = 50_000;
 
 /// The same of the kernel's work to start a program, or to end a thread. An own choice.

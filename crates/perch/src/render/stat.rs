@@ -344,8 +344,7 @@ fn notes(wanted: &Wanted, collector: &Collector) -> String {
             out += &wrapped("note: ", &text);
         }
     }
-    let uncounted = totals.cpu_time().saturating_sub(all.covered);
-    if totals.is_whole() && uncounted > SMALL && uncounted > totals.cpu_time() / 50 {
+    if totals.is_whole() && all.is_partial() {
         let text = format!(
             "the counts of `all` are those of {:.3} s: what the kernel does to start the program and to end threads is \
              not counted, nor are set-user-ID programs without root's rights",
@@ -389,8 +388,14 @@ fn lacking(wanted: &Wanted, totals: &Totals, all: &Amounts) -> String {
     let entities = totals.by_cpu_time();
     entities.iter().for_each(|total| rows.add(&total.amounts));
     let lacking = wanted.events.iter().filter_map(|event| {
-        let of = |amounts: &Amounts| amounts.value(&event.alias)?.estimate(amounts.covered);
-        let (all, rows) = (of(all)?, of(&rows).unwrap_or(0.0));
+        let of = |amounts: &Amounts| {
+            let value = amounts.value(&event.alias).unwrap_or_default();
+            // Two estimates differ anyway.
+            let is_estimate =
+                value.doubt.is_some() || value.time > 0.0 && value.is_scaled(amounts.covered);
+            (!is_estimate).then_some(value.counted)
+        };
+        let (all, rows) = (of(all)?, of(&rows)?);
         let share = 1.0 - rows / all;
         (all > 0.0 && share > LACKING).then(|| format!("{:.0} % of {}", 100.0 * share, event.name))
     });
@@ -400,7 +405,7 @@ fn lacking(wanted: &Wanted, totals: &Totals, all: &Amounts) -> String {
         false => wrapped(
             "note: ",
             &format!(
-                "rows lack {}, which `all` has: threads did that before perch found them, or ended too soon",
+                "{} are in `all`, but in no row: from before perch found the threads, or from threads that ended too soon",
                 lacking.join(", ")
             ),
         ),

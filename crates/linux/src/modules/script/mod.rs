@@ -152,6 +152,7 @@ impl ScriptModule {
                 source: MetricSource::Sensor,
             };
             match about(&value, info.scope, &ids) {
+                // It would be in totals, but in no row.
                 Some(About::Other(Subject::Pu(pu))) if context.topology.pu(pu).is_none() => {
                     ignored = Some(format!("{name}: there is no PU {pu} here"));
                 }

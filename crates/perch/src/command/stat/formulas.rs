@@ -23,12 +23,13 @@ impl Formulas {
     /// Texts that name no metric and are no formula.
     pub fn read(args: &StatArgs, profile: &Profile) -> Result<Self> {
         let (mut derived, mut of_profile) = (Vec::new(), Vec::new());
+        let of_kernel = kernel_names();
         for text in &args.metrics {
             if text.contains('=') {
                 derived.push(Derived::parse(&with_underscores(
                     text,
                     &args.events,
-                    &kernel_names(),
+                    &of_kernel,
                 ))?);
                 continue;
             }

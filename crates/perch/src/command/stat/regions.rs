@@ -2,9 +2,8 @@
 
 use super::wanted::{EventColumn, Wanted};
 use crate::args::StatArgs;
-use perch_linux::perf::encode::kernel_names;
 use perch_regions::{Merged, Report, folder, merge};
-use perch_stat::{ACCOUNTED, Collector, Readings, with_underscores};
+use perch_stat::{ACCOUNTED, Collector, Readings};
 use std::{
     collections::BTreeSet,
     ffi::OsString,
@@ -74,13 +73,9 @@ impl Regions {
         )];
         let events = args.events.iter().map(|set| without_thresholds(set));
         let events: Vec<String> = events.collect();
-        let metrics = args.metrics.iter();
-        let metrics: Vec<String> = metrics
-            .map(|metric| with_underscores(metric, &args.events, &kernel_names()))
-            .collect();
         let texts = [
             ("PERCH_REGION_EVENTS", events.join(";")),
-            ("PERCH_REGION_METRICS", metrics.join(";")),
+            ("PERCH_REGION_METRICS", args.metrics.join(";")),
             ("PERCH_REGION_VIRTUALS", virtuals.join(",")),
             ("PERCH_REGION_SPACE", space.to_owned()),
             (

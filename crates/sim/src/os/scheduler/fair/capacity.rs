@@ -127,7 +127,8 @@ impl FairScheduler {
         self.capacities.as_ref().map_or(FULL, |all| all.of(pu))
     }
 
-    /// The weight of the thread that has a PU, if it needs more than the PU has, and may go elsewhere (`misfit_task_load`); else 0.
+    /// The weight of the thread that has a PU, if it needs more than the PU has, and may go elsewhere; else 0
+    /// (`misfit_task_load`).
     pub(super) fn misfit(&self, pu: u32, threads: &[Thread]) -> u64 {
         let Some(capacities) = &self.capacities else {
             return 0;

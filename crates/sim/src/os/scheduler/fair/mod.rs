@@ -10,7 +10,8 @@
 //! greater ones ([`capacity`]).
 //!
 //! Not modelled: utilisation elsewhere (for the balance, a thread that is runnable counts as one that runs all the time),
-//! energy-aware placement, which thread wakes which (a thread wakes near where it ran), and how long a thread's data stay in caches.
+//! energy-aware placement, which thread wakes which (a thread wakes near where it ran), and how long a thread's data stay
+//! in caches.
 
 mod balance;
 mod capacity;

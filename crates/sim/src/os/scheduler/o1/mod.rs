@@ -6,8 +6,8 @@
 //! of one that computes as soon as it wakes. PUs balance how many threads they have ([`balance`]).
 //!
 //! Not modelled: real-time threads, sleeps that cannot be interrupted, which wake-ups come from interrupts (none do), that a
-//! thread that wakes may go to the PU of the one that woke it, that threads of a core with lower priority wait for their sibling
-//! (`dependent_sleeper`), and that the rest of a child's first slice returns to its parent.
+//! thread that wakes may go to the PU of the one that woke it, that threads of a core with lower priority wait for their
+//! sibling (`dependent_sleeper`), and that the rest of a child's first slice returns to its parent.
 
 mod balance;
 mod queue;
@@ -301,8 +301,8 @@ impl ConstantTime {
         yields
     }
 
-    /// Whether no tick changes which thread is on which PU before a thread stops, wakes or gets another mask: no thread waits, and
-    /// none is to be moved for the balance.
+    /// Whether no tick changes which thread is on which PU before a thread stops, wakes or gets another mask: no thread
+    /// waits, and none is to be moved for the balance.
     pub fn is_still(&self, _: &[Thread]) -> bool {
         self.queues.iter().all(|queue| queue.len() <= 1) && self.is_balanced()
     }
