@@ -148,7 +148,7 @@ pub fn report() -> Result<Report, Error> {
 /// [`Error::Off`].
 pub fn json() -> Result<String, Error> {
     let process = process::current().ok_or(Error::Off)?;
-    Ok(output::json(process, true))
+    Ok(output::json(process, true, false))
 }
 
 /// Writes a report now: to `stderr`, or to a file, as JSON if its name ends in `.json`.

@@ -244,6 +244,52 @@ fn what_is_wrong_with_answers_is_said_once() {
     assert_eq!(words.matches("it has no metric other").count(), 1, "{text}");
 }
 
+/// The answers may be right, but metrics that are made of the event are not there.
+#[test]
+fn a_module_whose_event_cannot_be_counted_works_in_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let with_event = |event: &str| {
+        let hello = HELLO.replace(
+            r#""metrics""#,
+            &format!(r#""events":["{event}"],"metrics""#),
+        );
+        script(&folder, &format!("{hello}{ANSWERS}"))
+    };
+    let told = |module: &str, args: &[&str]| {
+        let output = perch(
+            &folder,
+            &[&["modules", "--module", module, "mine"], args].concat(),
+        );
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text)
+    };
+    let module = with_event("no_such_event");
+    let (code, text) = told(&module, &["--check"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("\nworks here in part: "), "{text}");
+    assert!(
+        text.contains("\nmissing: ") && text.contains("`no_such_event`"),
+        "{text}"
+    );
+    let (_, text) = told(&module, &["--json"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&text).unwrap()[0]["missing"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    let listed = perch(&folder, &["modules", "--module", &module]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let row = listed.lines().find(|line| line.starts_with("mine "));
+    assert!(row.is_some_and(|row| row.contains(" in part ")), "{listed}");
+    let (code, text) = told(&with_event("page-faults"), &["--check"]);
+    match text.contains("\nmissing: ") {
+        false => assert_eq!(code, Some(0), "{text}"),
+        true => perch_skip::skip!(Perf, "no perf events here"),
+    }
+}
+
 #[test]
 fn one_that_answers_is_read() {
     let folder = tempfile::tempdir().unwrap();

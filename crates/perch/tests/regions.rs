@@ -257,6 +257,12 @@ fn a_killed_program_leaves_its_regions() {
         totals["regions"][0]["calls"].as_u64() > Some(0),
         "{totals:#}"
     );
+    assert_eq!(totals["regions"][0]["complete"], false, "{totals:#}");
+    let remarks = totals["region_remarks"].to_string();
+    assert!(
+        remarks.contains("1 process wrote no last report"),
+        "{remarks}"
+    );
 }
 
 #[test]

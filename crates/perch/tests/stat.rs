@@ -148,6 +148,41 @@ fn csv_has_a_header_and_as_many_fields_in_each_line() {
     );
 }
 
+/// Totals without rows of intervals: those of each thread, and then `all`.
+#[test]
+fn csv_has_what_all_did() {
+    let stat = Stat::new();
+    let told = |form: &str, args: &[&str]| {
+        let program = ["--", "sh", "-c", "sleep 0.1 & sh -c 'exit 0'; wait"];
+        let output = stat.run(&[&[form, "-e", "page-faults"], args, &program[..]].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    for args in [&[][..], &["--by", "process"], &["--by", "all"]] {
+        let text = told("--csv", args);
+        let mut rows = csv::Reader::from_reader(text.as_bytes());
+        let header = rows.headers().unwrap().clone();
+        let at = |name: &str| header.iter().position(|title| title == name).unwrap();
+        let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+        let (last, others) = rows.split_last().unwrap();
+        assert_eq!(
+            (&last[at("event")], &last[at("name")]),
+            ("all", "all"),
+            "{text}"
+        );
+        assert!(
+            others.iter().all(|row| &row[at("event")] == "total"),
+            "{text}"
+        );
+        let seconds = |row: &csv::StringRecord| row[at("cpu_s")].parse::<f64>().unwrap();
+        let of_rows: f64 = others.iter().map(seconds).sum();
+        assert!(
+            seconds(last) > 0.0 && seconds(last) > of_rows - 1e-9,
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn the_exit_code_is_the_programs() {
     let stat = Stat::new();

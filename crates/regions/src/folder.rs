@@ -5,6 +5,7 @@ use std::{
     fs, io,
     io::Read,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 /// Environment variable with the folder's path.
@@ -38,6 +39,17 @@ pub struct Found {
     pub reports: Vec<Report>,
     /// What could not be read, a sentence each.
     pub problems: Vec<String>,
+    /// Processes whose last report is not complete, and the age of the oldest of these reports.
+    pub unfinished: Option<(usize, Duration)>,
+}
+
+impl Found {
+    /// A process may have counted on since it wrote this.
+    fn note_unfinished(&mut self, written: Option<SystemTime>) {
+        let age = written.and_then(|written| written.elapsed().ok());
+        let (known, oldest) = self.unfinished.unwrap_or_default();
+        self.unfinished = Some((known + 1, oldest.max(age.unwrap_or_default())));
+    }
 }
 
 /// Reads all reports.
@@ -53,16 +65,21 @@ pub fn read(folder: &Path) -> io::Result<Found> {
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
-        let length = fs::symlink_metadata(&path)
+        let metadata = fs::symlink_metadata(&path)
             .ok()
-            .filter(fs::Metadata::is_file)
-            .map_or(u64::MAX, |metadata| metadata.len());
+            .filter(fs::Metadata::is_file);
+        let length = metadata.as_ref().map_or(u64::MAX, fs::Metadata::len);
         if at >= MOST_FILES || bytes.saturating_add(length) > MOST_BYTES {
             left += 1;
             continue;
         }
         match read_file(&path) {
-            Ok(report) => found.reports.push(report),
+            Ok(report) => {
+                if !report.complete {
+                    found.note_unfinished(metadata.and_then(|found| found.modified().ok()));
+                }
+                found.reports.push(report);
+            }
             Err(why) => found.problems.push(format!("{}: {why}", path.display())),
         }
         bytes += length;
@@ -93,6 +110,7 @@ mod tests {
     fn report(pid: i32) -> String {
         let report = Report {
             pid,
+            complete: pid != 9,
             ..Report::default()
         };
         write(&report, &|_, _| perch_stat::RowMetrics::default())
@@ -113,6 +131,8 @@ mod tests {
         let found = read(folder).unwrap();
         let pids: Vec<i32> = found.reports.iter().map(|report| report.pid).collect();
         assert_eq!(pids, [3, 9]);
+        let (unfinished, age) = found.unfinished.unwrap();
+        assert!(unfinished == 1 && age < Duration::from_secs(600), "{age:?}");
         assert_eq!(found.problems.len(), 2, "{:?}", found.problems);
         assert!(
             found

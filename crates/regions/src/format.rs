@@ -47,6 +47,9 @@ struct File<'a> {
     counted_by: Cow<'a, str>,
     #[serde(default)]
     remarks: Vec<String>,
+    /// Missing in reports of older libraries.
+    #[serde(default = "yes")]
+    complete: bool,
     #[serde(default)]
     events: Vec<Event>,
     regions: Vec<Entry>,
@@ -132,6 +135,10 @@ struct CountEntry {
 
 fn one() -> u32 {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn seconds(nanoseconds: u64) -> f64 {
@@ -246,6 +253,7 @@ pub fn write(report: &Report, metrics: &dyn Fn(&Amounts, u64) -> RowMetrics) -> 
         program: (*report.program).into(),
         counted_by: report.counted_by.as_str().into(),
         remarks: report.remarks.clone(),
+        complete: report.complete,
         events: report
             .events
             .iter()
@@ -307,6 +315,7 @@ pub fn parse(bytes: &[u8]) -> Result<Report, FormatError> {
             .take(100)
             .map(|text| printable(text).into_owned())
             .collect(),
+        complete: file.complete,
         events: file
             .events
             .iter()
@@ -370,11 +379,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reports_come_back(regions in proptest::collection::vec(region(), 0..6), pid: i32) {
-            let report = Report { pid, program: "app".into(), regions, ..Report::default() };
+        fn reports_come_back(
+            regions in proptest::collection::vec(region(), 0..6),
+            pid: i32,
+            complete: bool,
+        ) {
+            let report = Report { pid, program: "app".into(), regions, complete, ..Report::default() };
             let read = parse(write(&report, &no_metrics).as_bytes()).unwrap();
             prop_assert_eq!(read.regions.len(), report.regions.len());
-            prop_assert_eq!(read.pid, pid);
+            prop_assert_eq!((read.pid, read.complete), (pid, complete));
             for (read, written) in read.regions.iter().zip(&report.regions) {
                 prop_assert_eq!((&read.path, read.tid, read.calls, read.open),
                     (&written.path, written.tid, written.calls, written.open));
@@ -423,6 +436,7 @@ mod tests {
             "counted_s":1,"counts":{"x":{"counted":-5,"time_s":9}}}]}"#;
         let report = parse(text.as_bytes()).unwrap();
         assert_eq!(&*report.program, "a\\x1b[2J");
+        assert!(report.complete);
         let region = &report.regions[0];
         assert_eq!(&*region.path[0], "\\x1b]0;x\\x07");
         assert_eq!((region.wall, region.amounts.cpu_time), (0, u64::MAX));

@@ -38,6 +38,8 @@ pub struct Report {
     pub events: Vec<(Arc<str>, Arc<str>)>,
     /// What the user should know, a sentence each.
     pub remarks: Vec<String>,
+    /// Whether the process had counted all that it would: it wrote this at its exit, or when it ended counting.
+    pub complete: bool,
     /// One for each thread and path of names.
     pub regions: Vec<Region>,
     /// What regions did in parts of their time, if they were sampled.

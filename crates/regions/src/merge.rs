@@ -20,6 +20,8 @@ pub struct Merged {
     pub threads: u32,
     /// How many processes they are of.
     pub processes: u32,
+    /// Whether a process may have done more in it after its last report ([`Report::complete`]).
+    pub incomplete: bool,
     /// Nanoseconds from starts to stops, of the thread that was in it longest.
     pub wall: u64,
     /// What the threads did, as a sum.
@@ -42,7 +44,7 @@ pub fn merge<'a>(reports: impl IntoIterator<Item = &'a Report>) -> (Vec<Merged>,
     for report in reports {
         for region in &report.regions {
             match find(&mut nodes, region) {
-                Some(at) => nodes[at].add(report.pid, region),
+                Some(at) => nodes[at].add(report, region),
                 None => left_out += 1,
             }
         }
@@ -81,14 +83,15 @@ fn find(nodes: &mut Vec<Node>, region: &Region) -> Option<usize> {
 }
 
 impl Node {
-    fn add(&mut self, pid: i32, region: &Region) {
+    fn add(&mut self, report: &Report, region: &Region) {
         let merged = &mut self.merged;
+        merged.incomplete |= !report.complete;
         merged.calls = merged.calls.saturating_add(region.calls);
         merged.open += u32::from(region.open);
         merged.threads = merged.threads.saturating_add(region.amounts.members);
         merged.wall = merged.wall.max(region.wall);
         merged.amounts.add(&region.amounts);
-        self.processes.insert(pid);
+        self.processes.insert(report.pid);
         merged.processes = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
     }
 }
@@ -116,6 +119,7 @@ mod tests {
         Report {
             pid,
             regions,
+            complete: true,
             ..Report::default()
         }
     }
@@ -131,7 +135,8 @@ mod tests {
                 region("b", 2, 30),
             ],
         );
-        let second = report(2, vec![region("b", 9, 20)]);
+        let mut second = report(2, vec![region("b", 9, 20)]);
+        second.complete = false;
         let (merged, left_out) = merge([&first, &second]);
         let seen: Vec<_> = merged
             .iter()
@@ -154,6 +159,8 @@ mod tests {
             ]
         );
         assert_eq!((merged[0].amounts.cpu_time, left_out), (30, 0));
+        let incomplete: Vec<bool> = merged.iter().map(|region| region.incomplete).collect();
+        assert_eq!(incomplete, [true, false, false, false]);
     }
 
     proptest! {

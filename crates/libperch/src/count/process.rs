@@ -2,7 +2,7 @@
 
 use super::{gather, moment, names, output, plan::Plan, sampler, thread::Thread};
 use crate::Error;
-use perch_regions::folder;
+use perch_regions::{Report, folder};
 use std::{
     cell::RefCell,
     path::PathBuf,
@@ -24,6 +24,8 @@ const PUT_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Process {
     pub plan: Arc<Plan>,
     pub pid: i32,
+    /// How often this process has begun to count, this time included.
+    pub times: u32,
     /// When counting began, on the monotonic clock.
     pub began: u64,
     generation: u32,
@@ -51,6 +53,9 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 static GENERATIONS: AtomicU32 = AtomicU32::new(0);
+
+/// How often this process has begun to count.
+static TIMES: AtomicU32 = AtomicU32::new(0);
 
 static BEGINNING: Mutex<()> = Mutex::new(());
 
@@ -84,7 +89,7 @@ pub(crate) fn begin(plan: impl FnOnce() -> Result<Arc<Plan>, Error>) -> Result<(
             libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
         }
     });
-    Process::install(plan);
+    Process::install(plan, TIMES.fetch_add(1, Ordering::Relaxed) + 1);
     Ok(())
 }
 
@@ -128,16 +133,16 @@ pub(crate) fn with_thread<R>(
 /// Writes the report for perch stat.
 pub(crate) fn put() {
     if let Some(process) = current() {
-        process.put();
+        process.put(false);
     }
 }
 
 /// Ends counting, and writes reports.
 pub(crate) fn finish() -> Result<(), Error> {
     let process = current().ok_or(Error::Off)?;
-    process.put();
+    process.put(true);
     let written = match &process.plan.asked.options.report {
-        Some(destination) => output::write(process, destination),
+        Some(destination) => output::write_last(process, destination),
         None => Ok(()),
     };
     GENERATION.store(0, Ordering::Release);
@@ -165,6 +170,7 @@ extern "C" fn in_parent() {
 /// The child counts itself only, from nothing on. Locks of the parent's process may be held by threads that are not there.
 extern "C" fn in_child() {
     names::release();
+    TIMES.store(0, Ordering::Relaxed);
     let Some(parents) = current() else {
         return;
     };
@@ -183,16 +189,18 @@ extern "C" fn in_child() {
             }
         }
     }
-    Process::install(Arc::clone(&parents.plan));
+    TIMES.store(1, Ordering::Relaxed);
+    Process::install(Arc::clone(&parents.plan), 1);
 }
 
 impl Process {
-    fn install(plan: Arc<Plan>) {
+    fn install(plan: Arc<Plan>, times: u32) {
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
         let (pid, began) = (std::process::id() as i32, moment::now());
         let folder = plan.asked.folder.as_deref();
         let process = Self {
             pid,
+            times,
             began,
             generation,
             threads: Mutex::default(),
@@ -270,12 +278,16 @@ impl Process {
                 .is_ok()
     }
 
-    fn put(&self) {
+    /// Writes the report for perch stat; `complete` says that nothing follows.
+    fn put(&self, complete: bool) {
         let Some(file) = &self.file else {
             return;
         };
         let start = moment::now();
-        let report = gather::report(self, false);
+        let report = Report {
+            complete,
+            ..gather::report(self, false)
+        };
         if report.regions.is_empty() {
             return;
         }

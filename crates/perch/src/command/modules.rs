@@ -2,7 +2,7 @@
 
 use crate::{
     args::ModulesArgs,
-    exit,
+    exit, processor,
     render::{
         table::{Align, table},
         wrapped,
@@ -13,8 +13,11 @@ use perch_core::{MetricInfo, Need, diagnostic::did_you_mean_one_of};
 use perch_linux::{
     energy,
     modules::{Entry, Place, shipped},
+    perf::OwnPlan,
     topology::{Source, load},
 };
+use perch_profile::Profile;
+use perch_stat::{Request, Space};
 use serde::Serialize;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -117,6 +120,8 @@ struct Told<'a> {
     works: bool,
     /// How it measures, or why it does not.
     how: String,
+    /// Events that it needs and that cannot be counted here, a sentence each: metrics that are made of them are missing.
+    missing: Vec<String>,
     /// Those of this machine where it works; else those that it usually has.
     metrics: Vec<MetricInfo>,
     needs: &'a [Need],
@@ -128,6 +133,7 @@ struct Told<'a> {
 /// No such module.
 pub fn modules(args: &ModulesArgs, own: Vec<Entry>) -> Result<ExitCode> {
     let here = load(&Source::Native)?;
+    let profile = processor::choose(None, &Source::Native, &here)?.profile;
     let place = Place::here(Arc::new(here.topology));
     let catalogue = Catalogue::new(own, &args.modules, place)?;
     let mut wanted: Vec<usize> = Vec::new();
@@ -149,7 +155,7 @@ pub fn modules(args: &ModulesArgs, own: Vec<Entry>) -> Result<ExitCode> {
     }
     let told: Vec<Told<'_>> = wanted
         .into_iter()
-        .map(|at| tell(&catalogue.entries[at], &catalogue.place))
+        .map(|at| tell(&catalogue.entries[at], &catalogue.place, &profile))
         .collect();
     if args.json {
         super::print_json(&told)?;
@@ -159,11 +165,35 @@ pub fn modules(args: &ModulesArgs, own: Vec<Entry>) -> Result<ExitCode> {
         let texts: Vec<String> = told.iter().map(explain).collect();
         super::print(&texts.join("\n"))?;
     }
-    let failed = args.check && told.iter().any(|module| !module.works);
+    let fails = |module: &Told<'_>| !module.works || !module.missing.is_empty();
+    let failed = args.check && told.iter().any(fails);
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-fn tell<'a>(entry: &'a Entry, place: &Place) -> Told<'a> {
+/// Why events that a module needs cannot be counted here.
+fn missing(needs: &[Need], profile: &Profile) -> Vec<String> {
+    let events = needs.iter().filter_map(|need| match need {
+        Need::Event(name) => Some(name.to_string()),
+        Need::Metric(_) | Need::File(_) | Need::Permission(_) => None,
+    });
+    let reason = |event: String| {
+        let request = match Request::parse(std::slice::from_ref(&event), profile, Space::All) {
+            Ok(request) => request,
+            Err(error) => return Some(format!("event `{event}`: {error}")),
+        };
+        match OwnPlan::resolve(&request.plan(profile)) {
+            Ok((_, missing)) => missing.into_iter().next().map(|remark| remark.text),
+            Err(error) => {
+                let why = error.to_string();
+                let why = why.strip_prefix("nothing can be counted: ").unwrap_or(&why);
+                Some(why.to_owned())
+            }
+        }
+    };
+    events.filter_map(reason).collect()
+}
+
+fn tell<'a>(entry: &'a Entry, place: &Place, profile: &Profile) -> Told<'a> {
     let (works, metrics, how) = match entry.check(place) {
         Ok((metrics, how)) => (true, metrics, how),
         Err(why) => {
@@ -176,6 +206,10 @@ fn tell<'a>(entry: &'a Entry, place: &Place) -> Told<'a> {
         summary: &entry.summary,
         works,
         how,
+        missing: match works && !entry.is_built_in() {
+            true => missing(&entry.needs, profile),
+            false => Vec::new(),
+        },
         metrics,
         needs: &entry.needs,
     }
@@ -199,7 +233,12 @@ fn list(modules: &[Told<'_>]) -> String {
         }
         vec![
             module.name.to_owned(),
-            if module.works { "yes" } else { "no" }.to_owned(),
+            match (module.works, module.missing.is_empty()) {
+                (true, true) => "yes",
+                (true, false) => "in part",
+                (false, _) => "no",
+            }
+            .to_owned(),
             module.summary.to_owned(),
             few.join(", "),
         ]
@@ -210,11 +249,15 @@ fn list(modules: &[Told<'_>]) -> String {
 
 fn explain(module: &Told<'_>) -> String {
     let mut text = wrapped(&format!("{}: ", module.name), module.summary);
-    let works = match module.works {
-        true => "works here: ",
-        false => "does not work here: ",
+    let works = match (module.works, module.missing.is_empty()) {
+        (true, true) => "works here: ",
+        (true, false) => "works here in part: ",
+        (false, _) => "does not work here: ",
     };
     text += &wrapped(works, &module.how);
+    for why in &module.missing {
+        text += &wrapped("missing: ", why);
+    }
     if !module.metrics.is_empty() {
         let columns = [
             ("metric", Align::Left),

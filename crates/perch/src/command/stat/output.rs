@@ -177,18 +177,22 @@ impl Printer {
         collector: &Collector,
         found: &Found,
     ) -> Result<()> {
-        let totals = match self.rows {
-            true => Vec::new(),
-            false => export::total_rows(collector),
+        let (totals, all) = match self.rows {
+            true => (Vec::new(), None),
+            false => (
+                export::total_rows(collector),
+                export::row_of_all(&self.wanted, collector),
+            ),
         };
+        let regions = regions::rows(&self.wanted, found, collector);
+        let behind = all.into_iter().chain(regions);
         if let To::Parquet(writer) = &mut self.to {
             if self.rows {
                 let line = export::json_totals(&self.wanted, heading, collector, found, self.run)?;
                 writer.tell("perch.totals", line.trim_end());
             }
             let totals = totals.iter().map(|row| cells_of(&self.wanted, row));
-            let regions = regions::rows(&self.wanted, found, collector);
-            let mut rows = totals.chain(regions);
+            let mut rows = totals.chain(behind);
             return rows.try_for_each(|row| writer.row(row));
         }
         let text = match self.form {
@@ -199,7 +203,7 @@ impl Printer {
             Form::Csv => {
                 let first = !std::mem::replace(&mut self.begun, true);
                 export::csv(&self.wanted, &totals, first)?
-                    + &regions::csv(&self.wanted, found, collector)?
+                    + &export::csv_of_cells(&self.wanted, behind)?
             }
             Form::Json => export::json_totals(&self.wanted, heading, collector, found, self.run)?,
         };

@@ -10,6 +10,7 @@ use std::{
     fs::{self, File},
     os::unix::fs::MetadataExt,
     sync::Arc,
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -109,9 +110,11 @@ impl Regions {
         if left_out > 0 {
             remarks.push(format!("{left_out} regions are left out: too many"));
         }
+        remarks.extend(reports.unfinished.map(unfinished));
+        let processes: BTreeSet<i32> = reports.reports.iter().map(|report| report.pid).collect();
         let columns = columns(wanted, &reports.reports, &regions, collector);
         Found {
-            processes: reports.reports.len(),
+            processes: processes.len(),
             columns: Some(columns),
             regions,
             remarks,
@@ -153,6 +156,19 @@ impl Folder {
             }
         }
     }
+}
+
+/// What regions lack of processes that wrote no last report.
+fn unfinished((processes, oldest): (usize, Duration)) -> String {
+    let which = match processes {
+        1 => "1 process".to_owned(),
+        many => format!("{many} processes"),
+    };
+    format!(
+        "{which} wrote no last report (killed, ended by _exit(2) or execve(2) without perch_finish(), or still running): \
+         the last {:.1} s may be missing",
+        oldest.as_secs_f64()
+    )
 }
 
 /// Events without `:every=N`: regions have no records, and count the same events.

@@ -2,7 +2,7 @@
 
 use super::{
     Heading,
-    fields::{cells_of, fields},
+    fields::{Cell, cells, cells_of, fields},
     regions,
     repeated::{Counted, Spread, spreads},
 };
@@ -15,7 +15,7 @@ use crate::{
 };
 use anyhow::Result;
 use perch_linux::launch::Usage;
-use perch_stat::{Amounts, Collector, Event, Row, RowMetrics};
+use perch_stat::{Amounts, Collector, Entity, Event, Row, RowMetrics};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -41,21 +41,57 @@ pub fn total_rows(collector: &Collector) -> Vec<Row> {
     totals.by_cpu_time().iter().map(row).collect()
 }
 
-/// Comma-separated values, with a header before the first. A count that is scaled up stands as it is; `share_EVENT` says
-/// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known. `mark_METRIC` has the marks of
-/// text, `of_METRIC` says what a module's metric is about: `row`, or what the row is a part of.
-pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
+/// What all of them came to, as one more row whose `event` is `all`: with what no row has, and without what several rows
+/// have in common. `None` where the only row says it.
+pub fn row_of_all(wanted: &Wanted, collector: &Collector) -> Option<Vec<Cell>> {
+    let totals = collector.totals();
+    if totals.by_cpu_time().len() == 1 && !totals.is_whole() {
+        return None;
+    }
+    let mut amounts = totals.all();
+    let metrics = collector.metrics(&amounts, totals.readings(), totals.interval);
+    amounts.cpu_time = totals.cpu_time();
+    let row = Row {
+        at: totals.interval,
+        interval: totals.interval,
+        entity: Entity::All,
+        name: "all".into(),
+        pid: None,
+        event: Event::Total,
+        set: None,
+        round: 0,
+        phase: 0,
+        new_phase: false,
+        broken: None,
+        amounts,
+        readings: totals.readings().clone(),
+        metrics,
+    };
+    Some(cells(wanted, &row, "all", None))
+}
+
+/// Cells as a line of comma-separated values.
+pub fn csv_of_cells(wanted: &Wanted, rows: impl IntoIterator<Item = Vec<Cell>>) -> Result<String> {
     let fields = fields(wanted);
     let mut writer = csv::Writer::from_writer(Vec::new());
-    if first {
-        writer.write_record(fields.iter().map(|field| &field.name))?;
-    }
-    for row in rows {
-        let cells = cells_of(wanted, row);
+    for cells in rows {
         let texts = cells.iter().zip(&fields);
         writer.write_record(texts.map(|(cell, field)| cell.csv(field.kind)))?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// Comma-separated values, with a header before the first. A count that is scaled up stands as it is; `share_EVENT` says
+/// for which share of `counted_s` it was counted: of the rest of `cpu_s` nothing is known. `mark_METRIC` has the marks of
+/// text, `of_METRIC` says what a module's metric is about: `row`, or what the row is a part of.
+pub fn csv(wanted: &Wanted, rows: &[Row], first: bool) -> Result<String> {
+    let rows = csv_of_cells(wanted, rows.iter().map(|row| cells_of(wanted, row)))?;
+    if !first {
+        return Ok(rows);
+    }
+    let mut header = csv::Writer::from_writer(Vec::new());
+    header.write_record(fields(wanted).iter().map(|field| &field.name))?;
+    Ok(String::from_utf8(header.into_inner()?)? + &rows)
 }
 
 /// Why there is a row, in files.

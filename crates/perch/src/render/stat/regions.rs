@@ -2,11 +2,10 @@
 
 use super::{
     export::json_amounts,
-    fields::{Cell, cells, fields},
+    fields::{Cell, cells},
     wrapped,
 };
 use crate::command::stat::{regions::Found, wanted::Wanted};
-use anyhow::Result;
 use perch_regions::{
     Merged,
     table::{Columns, table},
@@ -46,19 +45,8 @@ pub fn text(found: &Found, collector: &Collector) -> String {
     out
 }
 
-/// Rows of the same columns as all others: `event` is `region`, `name` the names from the outermost region to this one
-/// with slashes between them, `interval_s` the time in it.
-pub fn csv(wanted: &Wanted, found: &Found, collector: &Collector) -> Result<String> {
-    let fields = fields(wanted);
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for cells in rows(wanted, found, collector) {
-        let texts = cells.iter().zip(&fields);
-        writer.write_record(texts.map(|(cell, field)| cell.csv(field.kind)))?;
-    }
-    Ok(String::from_utf8(writer.into_inner()?)?)
-}
-
-/// The same as values, one for each column.
+/// Values of the same columns as all other rows have: `event` is `region`, `name` the names from the outermost region to
+/// this one with slashes between them, `interval_s` the time in it.
 pub fn rows(wanted: &Wanted, found: &Found, collector: &Collector) -> Vec<Vec<Cell>> {
     let regions = found.regions.iter();
     let cells = |region: &Merged| {
@@ -100,6 +88,7 @@ pub fn json(found: &Found, collector: &Collector) -> Value {
         object.insert("calls".into(), region.calls.into());
         object.insert("processes".into(), region.processes.into());
         object.insert("open".into(), region.open.into());
+        object.insert("complete".into(), (!region.incomplete).into());
         object.insert("wall_s".into(), json!(region.wall as f64 / 1e9));
         Value::Object(object)
     };
