@@ -107,7 +107,9 @@ fn machine(topology: &Topology) -> String {
 }
 
 fn known(totals: &Totals) -> String {
-    let all: f64 = totals.threads.values().map(|of| of.cpu as f64 / 1e9).sum();
+    let measured: f64 = totals.threads.values().map(|of| of.cpu as f64 / 1e9).sum();
+    // As in the summary of `perch run`.
+    let all = measured + totals.unmeasured as f64 / 1e9;
     let (time, confidence) = totals.known;
     if time <= 0.0 {
         return "not known".to_owned();
@@ -122,7 +124,7 @@ fn known(totals: &Totals) -> String {
     });
     let sources: Vec<&str> = sources.collect();
     format!(
-        "known for {:.0} % of the measured CPU time, by {}, with a mean confidence of {:.2} (0 to 1)",
+        "measured in the same period for {:.0} % of the CPU time, by {}, with a mean confidence of {:.2} (0 to 1)",
         (100.0 * time / all.max(f64::MIN_POSITIVE)).min(100.0),
         sources.join(" and "),
         confidence / time,
