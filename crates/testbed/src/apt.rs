@@ -127,7 +127,8 @@ impl Apt {
             .collect())
     }
 
-    /// Downloads packages, each `NAME=VERSION` or the `NAME` of the one that apt would install, and unpacks them side by side into `into`.
+    /// Downloads packages, each `NAME=VERSION` or the `NAME` of the one that apt would install, and unpacks them side by
+    /// side into `into`.
     ///
     /// # Errors
     /// When one of them cannot be had.

@@ -199,8 +199,8 @@ impl Kernel {
         // Stand-ins are built by the host's compiler.
         let apt = Apt::of_host();
         for name in apt.depends(&package)? {
-            // The compiler's package only pulls in gcc, which the host has. Debian publishes the tools of the next version
-            // before its kernels, and drops those of this one: any version that is not older will do.
+            // The compiler's package only pulls in gcc, which the host has. Debian publishes the tools of the next
+            // version before its kernels, and drops those of this one: any version that is not older will do.
             if name.starts_with("linux-headers-") {
                 wanted.push(format!("{name}={}", self.version));
             } else if name.starts_with("linux-kbuild-") {
