@@ -115,6 +115,19 @@ pub struct UnitPool {
     pub count: u32,
     /// Whether each context has its own (Bulldozer's integer clusters), rather than all of the core sharing them.
     pub private: bool,
+    /// Whether they are divided evenly among the core's parts while there are any ([`CoreKind::partition`]).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub partitioned: bool,
+}
+
+/// When the contexts of a core stop sharing all of it: POWER7's halves in SMT4 mode (Sinharoy et al., IBM J. R&D 55(3),
+/// 2011), which it leaves as soon as contexts are idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Neighbouring contexts that share a part of the core.
+    pub contexts: u32,
+    /// The core is in parts while at least this many contexts have a thread.
+    pub from: u32,
 }
 
 /// Who may take the entries of a queue.
@@ -158,10 +171,15 @@ pub struct Queue {
     pub per_context: Option<u32>,
     /// Until when they are kept.
     pub until: Until,
+    /// Whether the entries of a shared queue are divided evenly among the core's parts while there are any
+    /// ([`CoreKind::partition`]), and with them what one context takes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub partitioned: bool,
 }
 
 impl Queue {
-    /// The entries that one context may have while this many contexts have a thread; a shared queue itself has `entries`.
+    /// The entries that one context may have while this many contexts have a thread and the core is not in parts; a shared
+    /// queue itself has `entries`.
     pub fn of_one(&self, busy: u32) -> u32 {
         let entries = match self.sharing {
             QueueSharing::Split => self.entries / busy.max(1),
@@ -185,6 +203,14 @@ pub struct Latency {
 /// The value in a machine that an earlier perch wrote.
 fn yes() -> bool {
     true
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// One kind of core.
@@ -211,6 +237,9 @@ pub struct CoreKind {
     pub window: u32,
     /// Whether `window` is the core's, partitioned among its busy contexts.
     pub window_shared: bool,
+    /// When some of its units and queues are divided among parts of its contexts, if ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Partition>,
     /// Whether instructions issue in program order: a stalled one holds up those behind it.
     pub in_order: bool,
     /// Units; each op is done by one pool, or by two: the second where the first is busy.
@@ -224,7 +253,7 @@ pub struct CoreKind {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses_per_context: Option<u32>,
     /// Whether stores that miss take one too: not if the first level is written through and does not allocate their lines.
-    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub misses_of_stores: bool,
     /// Whether each context has a first-level data cache, and so misses, of its own.
     pub misses_private: bool,
@@ -238,11 +267,47 @@ pub struct CoreKind {
     pub duty: f64,
 }
 
+/// The parts of a core.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts {
+    /// How many there are; 1 if the core never falls into parts.
+    pub number: u32,
+    /// Contexts of each.
+    contexts: u32,
+    from: u32,
+}
+
+impl Parts {
+    /// Whether there are any while this many contexts have a thread.
+    pub fn are_there(self, busy: usize) -> bool {
+        self.number > 1 && busy >= self.from as usize
+    }
+
+    /// The number of a context's part.
+    pub fn of(self, context: usize) -> usize {
+        context / self.contexts as usize
+    }
+}
+
 impl CoreKind {
     /// Its highest clock, in kHz.
     pub fn highest_clock(&self) -> u64 {
         let only = || SECOND / self.cycle.max(1) / 1_000;
         self.clocks.last().copied().unwrap_or_else(only)
+    }
+
+    /// Its parts.
+    pub(crate) fn parts(&self) -> Parts {
+        let partition = self.partition.unwrap_or(Partition {
+            contexts: self.contexts,
+            from: u32::MAX,
+        });
+        let contexts = partition.contexts.max(1);
+        Parts {
+            number: (self.contexts / contexts).max(1),
+            contexts,
+            from: partition.from,
+        }
     }
 
     /// Mean time from one cycle to the next, in picoseconds, where an unthrottled clock has `cycle`: a throttled one stands

@@ -213,6 +213,27 @@ fn of_cores() {
                 ),
                 ("busy = 20", "busy = 1000"),
                 ("contexts = 2", "contexts = 2\nmisses = 5000"),
+                (
+                    "contexts = 2",
+                    "contexts = 4\npartition = { contexts = 3, from = 3 }",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 4\npartition = { contexts = 2, from = 5 }",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 2\npartition = { contexts = 2, from = 2 }",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 4\npartition = { contexts = 2, from = 3 }\nin-order = false\nqueues = { issue = { entries = 9, ops = [\"alu\"], partitioned = true } }",
+                ),
+                (
+                    "contexts = 2",
+                    "contexts = 4\npartition = { contexts = 2, from = 3 }\nin-order = false\nqueues = { issue = { entries = 8, ops = [\"alu\"], sharing = \"private\", partitioned = true } }",
+                ),
+                ("fpu = { ops", "fpu = { count = 2, partitioned = true, ops"),
                 ("contexts = 2", "contexts = 2\nmisses-per-context = 2"),
                 (
                     "contexts = 2",

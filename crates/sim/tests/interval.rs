@@ -6,7 +6,7 @@ use perch_sim::{
     config::find_machine,
     counters::Counters,
     detail::{Detail, Fidelity},
-    model::{self, CoreAt, MachineModel, Multithreading, Op, Prefetcher},
+    model::{self, CoreAt, MachineModel, Multithreading, Op, Partition, Prefetcher},
     os::SchedulerModel,
     system::System,
     units::SECOND,
@@ -439,5 +439,36 @@ fn stores_to_shared_lines_cost_others_their_copies() {
             "speed",
         );
         assert!(exact.coherence_misses > 1000 && ours.coherence_misses > 1000);
+    }
+}
+
+/// A core of two halves: whoever is alone in one is faster, at both levels, and by about as much.
+#[test]
+fn parts_of_a_core_are_the_same_at_both_levels() {
+    let mut machine = machine(1, 4, Multithreading::Simultaneous);
+    let kind = &mut machine.kinds[0];
+    kind.partition = Some(Partition {
+        contexts: 2,
+        from: 3,
+    });
+    (kind.in_order, kind.window) = (false, 32);
+    kind.units[0].count = 2;
+    kind.units[0].partitioned = true;
+    let workload = endless(vec![mix("alu", ALU, 64)], &[0, 0, 0]);
+    let [cycle, interval] = both(&machine, &workload, &[0, 1, 2], 20_000_000, 100_000_000);
+    for found in [cycle, interval] {
+        let speeds: Vec<f64> = found.iter().map(|of| of.instructions() as f64).collect();
+        let together = (speeds[0] + speeds[1]) / 2.0;
+        assert!((speeds[0] / speeds[1] - 1.0).abs() < 0.02, "{speeds:?}");
+        assert!((speeds[2] / together - 2.0).abs() < 0.1, "{speeds:?}");
+    }
+    // Two threads have the whole core, wherever they are.
+    let workload = endless(vec![mix("alu", ALU, 64)], &[0, 0]);
+    let speed = |places: [u32; 2]| {
+        let found = both(&machine, &workload, &places, 20_000_000, 100_000_000);
+        found.map(|found| found[0].instructions() as f64)
+    };
+    for (near, far) in speed([0, 1]).into_iter().zip(speed([0, 2])) {
+        assert!((near / far - 1.0).abs() < 0.02, "{near} {far}");
     }
 }

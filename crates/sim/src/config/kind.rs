@@ -7,7 +7,8 @@ use super::{
 use crate::{
     core::{MOST_CONTEXTS, MOST_POOLS, MOST_QUEUES},
     model::{
-        CoreKind, Latency, Multithreading, Op, Queue, QueueSharing, UnitPool, Until, cycle_of,
+        CoreKind, Latency, Multithreading, Op, Partition, Queue, QueueSharing, UnitPool, Until,
+        cycle_of,
     },
 };
 
@@ -38,6 +39,7 @@ const KEYS: &[&str] = &[
     "width",
     "window",
     "window-shared",
+    "partition",
     "in-order",
     "branch-delay",
     "mispredict",
@@ -106,6 +108,11 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         )));
     }
     let in_order = flag("in-order", true)?;
+    let partition = table.get("partition");
+    let partition = partition
+        .map(|item| read_partition(item, contexts))
+        .transpose()?;
+    let parts = partition.map_or(1, |partition| contexts / partition.contexts);
     let misses = whole("misses", 0, MOST_ENTRIES)?;
     Ok(CoreKind {
         name: name.to_owned(),
@@ -123,8 +130,9 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         width: whole("width", 1, 1024)?,
         window,
         window_shared,
+        partition,
         in_order,
-        units: units(table.need("units")?)?,
+        units: units(table.need("units")?, parts)?,
         queues: match table.get("queues") {
             None => Vec::new(),
             Some(item) if in_order => {
@@ -132,7 +140,7 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
                     "an in-order core has no queues: its instructions begin in program order",
                 ));
             }
-            Some(item) => queues(item, contexts)?,
+            Some(item) => queues(item, contexts, parts)?,
         },
         misses,
         misses_per_context: match table.get("misses-per-context") {
@@ -151,6 +159,36 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
             .get("duty")
             .map_or(Ok(1.0), |duty| duty.number(0.001..=1.0))?,
     })
+}
+
+fn read_partition(item: Item<'_>, contexts: u32) -> Checked<Partition> {
+    let table = item.table("a partition", &["contexts", "from"])?;
+    let own = table.need("contexts")?;
+    let number = own.whole(1..=MOST_CONTEXTS as u32)?;
+    if number >= contexts || !contexts.is_multiple_of(number) {
+        return Err(own.wrong(format!(
+            "the {contexts} contexts of the core must be several times these: parts of equal size"
+        )));
+    }
+    Ok(Partition {
+        contexts: number,
+        from: table.need("from")?.whole(2..=contexts)?,
+    })
+}
+
+/// Whether something is divided among parts of the core, of which it must have an equal number for each.
+fn partitioned(table: &Table<'_>, number: u32, parts: u32) -> Checked<bool> {
+    let Some(item) = table.get("partitioned") else {
+        return Ok(false);
+    };
+    let divided = item.flag()?;
+    if divided && parts == 1 {
+        return Err(item.wrong("the core has no parts: give it a `partition`"));
+    }
+    if divided && !number.is_multiple_of(parts) {
+        return Err(item.wrong(format!("{number} cannot be divided among {parts} parts")));
+    }
+    Ok(divided)
 }
 
 fn one_clock(item: Item<'_>) -> Checked<u64> {
@@ -176,11 +214,14 @@ fn clocks(item: Item<'_>, highest: u64) -> Checked<Vec<u64>> {
     }
 }
 
-fn units(item: Item<'_>) -> Checked<Vec<UnitPool>> {
+fn units(item: Item<'_>, parts: u32) -> Checked<Vec<UnitPool>> {
     let names = Op::ALL.map(|op| (op.name(), op));
     let mut pools: Vec<UnitPool> = Vec::new();
     for (name, pool) in item.named()? {
-        let table = pool.table("a pool of units", &["ops", "count", "private"])?;
+        let table = pool.table(
+            "a pool of units",
+            &["ops", "count", "private", "partitioned"],
+        )?;
         let mut ops = Vec::new();
         for word in table.need("ops")?.some()? {
             let op = word.choice(&names)?;
@@ -198,13 +239,20 @@ fn units(item: Item<'_>) -> Checked<Vec<UnitPool>> {
             }
             ops.push(op);
         }
+        let count = table
+            .get("count")
+            .map_or(Ok(1), |count| count.whole(1..=MOST_UNITS))?;
+        let private = table.get("private").map_or(Ok(false), Item::flag)?;
+        let partitioned = partitioned(&table, count, parts)?;
+        if let Some(item) = table.get("partitioned").filter(|_| partitioned && private) {
+            return Err(item.wrong("units are `private` or divided among parts, not both"));
+        }
         pools.push(UnitPool {
             name: name.to_owned(),
             ops,
-            count: table
-                .get("count")
-                .map_or(Ok(1), |count| count.whole(1..=MOST_UNITS))?,
-            private: table.get("private").map_or(Ok(false), Item::flag)?,
+            count,
+            private,
+            partitioned,
         });
     }
     let undone = Op::ALL
@@ -220,13 +268,20 @@ fn units(item: Item<'_>) -> Checked<Vec<UnitPool>> {
     Ok(pools)
 }
 
-fn queues(item: Item<'_>, contexts: u32) -> Checked<Vec<Queue>> {
+fn queues(item: Item<'_>, contexts: u32, parts: u32) -> Checked<Vec<Queue>> {
     let names = Op::ALL.map(|op| (op.name(), op));
     let mut queues: Vec<Queue> = Vec::new();
     for (name, item) in item.named()? {
         let table = item.table(
             "a queue",
-            &["ops", "entries", "sharing", "per-context", "until"],
+            &[
+                "ops",
+                "entries",
+                "sharing",
+                "per-context",
+                "until",
+                "partitioned",
+            ],
         )?;
         let mut ops = Vec::new();
         for word in table.need("ops")?.some()? {
@@ -258,6 +313,15 @@ fn queues(item: Item<'_>, contexts: u32) -> Checked<Vec<Queue>> {
         {
             return Err(item.wrong("only a queue with `sharing = \"shared\"` has `per-context`"));
         }
+        let partitioned = partitioned(&table, entries, parts)?;
+        if let Some(item) = table.get("partitioned")
+            && partitioned
+            && sharing != QueueSharing::Shared
+        {
+            return Err(
+                item.wrong("only a queue with `sharing = \"shared\"` is divided among parts")
+            );
+        }
         queues.push(Queue {
             name: name.to_owned(),
             ops,
@@ -270,6 +334,7 @@ fn queues(item: Item<'_>, contexts: u32) -> Checked<Vec<Queue>> {
                 Some(item) => item.choice(&UNTIL)?,
                 None => Until::Start,
             },
+            partitioned,
         });
     }
     Ok(queues)

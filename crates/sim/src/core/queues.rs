@@ -4,7 +4,7 @@
 //! front end, and so do all behind it: a thread whose operations wait for memory takes the entries of a queue that it
 //! shares, and slows its sibling even where units are free. A watermark bounds how many it takes.
 
-use crate::model::{CoreKind, Op, Queue, QueueSharing, Until};
+use crate::model::{CoreKind, Op, Parts, Queue, QueueSharing, Until};
 use std::collections::VecDeque;
 
 /// Queues of an operation at most: a scheduler and a buffer.
@@ -67,6 +67,19 @@ impl Entries {
         Ok(())
     }
 
+    /// Takes over every `nth` of the entries of another one, or all with 1.
+    fn take_over(&mut self, other: &mut Self, nth: usize) {
+        let mut place = 0;
+        other.leave.retain(|leave| {
+            let moved = place % nth == 0;
+            place += 1;
+            if moved {
+                self.enter(*leave);
+            }
+            !moved
+        });
+    }
+
     /// One more, which leaves then.
     #[inline]
     fn enter(&mut self, leave: u64) {
@@ -80,14 +93,38 @@ impl Entries {
     }
 }
 
+/// Of each context and operation, the queues that it needs an entry of, the first in front.
+type OfOp = Box<[[[u16; TAKEN]; Op::COUNT]]>;
+
+/// How queues are divided among the parts of a core.
+#[derive(Debug, Clone)]
+struct Divided {
+    /// Whether they are now.
+    divided: bool,
+    /// What [`Queues::of_op`] is at other times.
+    other: OfOp,
+    /// The numbers of queues: of all, and of each part.
+    queues: Vec<(usize, Vec<usize>)>,
+}
+
+/// Notes a queue of which these operations need an entry.
+fn need(of_op: &mut [[u16; TAKEN]; Op::COUNT], ops: &[Op], number: usize) {
+    for op in ops {
+        let free = of_op[*op as usize].iter_mut().find(|of| **of == NONE);
+        if let Some(free) = free {
+            *free = number as u16;
+        }
+    }
+}
+
 /// The queues of a core.
 #[derive(Debug, Clone)]
 pub(super) struct Queues {
     entries: Box<[Entries]>,
-    /// Of each context and operation, the queues that it needs an entry of, the first in front.
-    of_op: Box<[[[u16; TAKEN]; Op::COUNT]]>,
+    of_op: OfOp,
     /// Those whose size depends on how many contexts have a thread, by number.
     sized: Box<[(usize, Queue)]>,
+    parts: Option<Box<Divided>>,
     /// Contexts that have a thread.
     busy: usize,
     /// Of each context, when its last store has left its buffer: stores are written in program order.
@@ -101,31 +138,35 @@ impl Queues {
             return None;
         }
         let contexts = kind.contexts as usize;
-        let mut of_op = vec![[[NONE; TAKEN]; Op::COUNT]; contexts];
+        let mut of_op: OfOp = vec![[[NONE; TAKEN]; Op::COUNT]; contexts].into();
+        let mut other = of_op.clone();
         let (mut entries, mut sized) = (Vec::new(), Vec::new());
+        let mut in_parts = Vec::new();
         for queue in &kind.queues {
-            let one = |shared| Entries {
-                size: queue.entries.max(1) as usize,
+            let one = |shared, part: u32| Entries {
+                size: (queue.entries / part).max(1) as usize,
                 shared,
                 leave: VecDeque::new(),
                 until: queue.until,
             };
-            let need = |of_op: &mut [[u16; TAKEN]; Op::COUNT], number: usize| {
-                for op in &queue.ops {
-                    let free = of_op[*op as usize].iter_mut().find(|of| **of == NONE);
-                    if let Some(free) = free {
-                        *free = number as u16;
-                    }
-                }
-            };
             let shared = queue.sharing == QueueSharing::Shared;
             if shared {
-                entries.push(one(true));
+                entries.push(one(true, 1));
             }
             let whole = entries.len().wrapping_sub(1);
-            for of_op in &mut of_op {
+            let mut of_parts = Vec::new();
+            if shared && queue.partitioned {
+                for _ in 0..kind.parts().number {
+                    of_parts.push(entries.len());
+                    entries.push(one(true, kind.parts().number));
+                }
+                in_parts.push((whole, of_parts.clone()));
+            }
+            for (context, (of_op, other)) in of_op.iter_mut().zip(&mut other).enumerate() {
                 if shared {
-                    need(of_op, whole);
+                    need(of_op, &queue.ops, whole);
+                    let of_part = of_parts.get(kind.parts().of(context));
+                    need(other, &queue.ops, *of_part.unwrap_or(&whole));
                     if queue.per_context.is_none() {
                         continue;
                     }
@@ -133,24 +174,53 @@ impl Queues {
                 if shared || queue.sharing == QueueSharing::Split {
                     sized.push((entries.len(), queue.clone()));
                 }
-                need(of_op, entries.len());
-                entries.push(one(false));
+                need(of_op, &queue.ops, entries.len());
+                need(other, &queue.ops, entries.len());
+                entries.push(one(false, 1));
             }
         }
+        let parts = Divided {
+            divided: false,
+            other,
+            queues: in_parts,
+        };
         Some(Self {
             entries: entries.into(),
-            of_op: of_op.into(),
+            of_op,
             sized: sized.into(),
+            parts: (kind.parts().number > 1).then(|| Box::new(parts)),
             busy: 0,
             written: vec![0; contexts].into(),
         })
     }
 
     /// Divides the split queues among this many contexts with a thread, and sets watermarks if there are several.
-    pub fn share(&mut self, busy: usize) {
+    pub fn share(&mut self, parts: Parts, busy: usize) {
         self.busy = busy;
+        let divided = parts.are_there(busy);
         for (number, queue) in &self.sized {
-            self.entries[*number].size = queue.of_one(busy as u32) as usize;
+            let parts = if divided && queue.partitioned {
+                parts.number
+            } else {
+                1
+            };
+            self.entries[*number].size = (queue.of_one(busy as u32) / parts).max(1) as usize;
+        }
+        let Some(parts) = self.parts.as_mut().filter(|parts| parts.divided != divided) else {
+            return;
+        };
+        parts.divided = divided;
+        std::mem::swap(&mut self.of_op, &mut parts.other);
+        for (whole, of_parts) in &parts.queues {
+            for (nth, part) in of_parts.iter().enumerate() {
+                if let Ok([whole, part]) = self.entries.get_disjoint_mut([*whole, *part]) {
+                    match divided {
+                        // Evenly: it is not remembered whose they are.
+                        true => part.take_over(whole, of_parts.len() - nth),
+                        false => whole.take_over(part, 1),
+                    }
+                }
+            }
         }
     }
 

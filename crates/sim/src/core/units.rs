@@ -69,6 +69,16 @@ impl Calendar {
         self.free(from, busy).ok_or_else(again)
     }
 
+    /// Takes over what is booked in another one from the present cycle on, as far as there are units for it here.
+    fn take_over(&mut self, other: &mut Self) {
+        for (own, its) in self.booked.iter_mut().zip(other.booked.iter_mut()) {
+            let room = self.count.saturating_sub(*own);
+            let moved = room.min(*its);
+            *own += moved;
+            *its -= moved;
+        }
+    }
+
     #[inline]
     fn book(&mut self, start: u64, busy: u32) {
         let end = (start + u64::from(busy)).min(self.now + AHEAD as u64);
@@ -112,6 +122,9 @@ pub(crate) const MOST_POOLS: usize = 2;
 /// The pools that may do an operation: the second is asked where the first is busy.
 type Pools = [Option<Pool>; MOST_POOLS];
 
+/// The pools of each operation, by context.
+type OfOp = Box<[[Pools; Op::COUNT]]>;
+
 /// All units of a core.
 #[derive(Debug, Clone)]
 pub(super) struct Units {
@@ -119,9 +132,68 @@ pub(super) struct Units {
     calendars: Box<[Calendar]>,
     /// In an in-order core: the first cycle in which each unit is free, pool by pool.
     free: Box<[u64]>,
-    /// The pools of each operation, by context.
-    of_op: Box<[[Pools; Op::COUNT]]>,
+    of_op: OfOp,
     busy: [u32; Op::COUNT],
+    parts: Option<Box<Divided>>,
+}
+
+/// How units are divided among the parts of a core.
+#[derive(Debug, Clone)]
+struct Divided {
+    /// Whether they are now.
+    divided: bool,
+    /// What [`Units::of_op`] is at other times.
+    other: OfOp,
+    /// Numbers of pools: of all units, and of those of each part.
+    pools: Vec<(u16, Vec<u16>)>,
+}
+
+/// Notes a pool that does these operations.
+fn enter(of_op: &mut [Pools; Op::COUNT], ops: &[Op], pool: Pool) {
+    for op in ops {
+        let free = of_op[*op as usize].iter_mut().find(|pool| pool.is_none());
+        if let Some(free) = free {
+            *free = Some(pool);
+        }
+    }
+}
+
+impl Divided {
+    /// `whole` has the pool of each context while the core is in one, by sort of units; `other` has none yet; `counts` is
+    /// how many units each pool has.
+    fn new(kind: &CoreKind, whole: &[Vec<Pool>], mut other: OfOp, counts: &mut Vec<u32>) -> Self {
+        let number = kind.parts().number as u16;
+        let mut pools = Vec::new();
+        for (units, of_contexts) in kind.units.iter().zip(whole) {
+            let mut of_parts = Vec::new();
+            if units.partitioned && !units.private {
+                let all = of_contexts[0];
+                let each = (all.end - all.first) / number;
+                for part in 0..number {
+                    let first = all.first + part * each;
+                    of_parts.push(Pool {
+                        number: counts.len() as u16,
+                        first,
+                        end: first + each,
+                    });
+                    counts.push(u32::from(each));
+                }
+                pools.push((
+                    all.number,
+                    of_parts.iter().map(|pool| pool.number).collect(),
+                ));
+            }
+            for (context, (of_op, own)) in other.iter_mut().zip(of_contexts).enumerate() {
+                let of_part = of_parts.get(kind.parts().of(context));
+                enter(of_op, &units.ops, *of_part.unwrap_or(own));
+            }
+        }
+        Self {
+            divided: false,
+            other,
+            pools,
+        }
+    }
 }
 
 impl Units {
@@ -139,22 +211,24 @@ impl Units {
             units += count;
             pool
         };
-        let mut of_op = vec![[[None; MOST_POOLS]; Op::COUNT]; kind.contexts as usize];
+        let none: OfOp = vec![[[None; MOST_POOLS]; Op::COUNT]; kind.contexts as usize].into();
+        let mut of_op = none.clone();
+        // Of each sort of units, the pool of each context.
+        let mut pools: Vec<Vec<Pool>> = Vec::new();
         for units in &kind.units {
             let mut shared = None;
-            for of_op in &mut of_op {
+            let of_contexts = of_op.iter_mut().map(|of_op| {
                 let pool = match units.private {
                     true => add(units.count),
                     false => *shared.get_or_insert_with(|| add(units.count)),
                 };
-                for op in &units.ops {
-                    let free = of_op[*op as usize].iter_mut().find(|pool| pool.is_none());
-                    if let Some(free) = free {
-                        *free = Some(pool);
-                    }
-                }
-            }
+                enter(of_op, &units.ops, pool);
+                pool
+            });
+            pools.push(of_contexts.collect());
         }
+        let parts = (kind.parts().number > 1)
+            .then(|| Box::new(Divided::new(kind, &pools, none, &mut counts)));
         let calendars = match kind.in_order {
             true => Box::default(),
             false => counts.iter().map(|count| Calendar::new(*count)).collect(),
@@ -162,10 +236,32 @@ impl Units {
         Self {
             calendars,
             free: vec![0; usize::from(units)].into(),
-            of_op: of_op.into(),
+            of_op,
+            parts,
             busy: kind
                 .latencies
                 .map(|latency| latency.busy.clamp(1, AHEAD as u32 / 2)),
+        }
+    }
+
+    /// Divides the units among the core's parts, or not any more, from cycle `now` on. What is booked stays booked.
+    pub(super) fn divide(&mut self, divided: bool, now: u64) {
+        let Some(parts) = self.parts.as_mut().filter(|parts| parts.divided != divided) else {
+            return;
+        };
+        parts.divided = divided;
+        std::mem::swap(&mut self.of_op, &mut parts.other);
+        self.calendars.iter_mut().for_each(|its| its.pass(now));
+        for (whole, of_parts) in &parts.pools {
+            for part in of_parts {
+                let pair = [usize::from(*whole), usize::from(*part)];
+                if let Ok([whole, part]) = self.calendars.get_disjoint_mut(pair) {
+                    match divided {
+                        true => part.take_over(whole),
+                        false => whole.take_over(part),
+                    }
+                }
+            }
         }
     }
 

@@ -105,14 +105,25 @@ pub(super) fn alone(
         true => (kind.window / busy.max(1) as u32).max(1),
         false => kind.window,
     };
+    let parts = match kind.parts().are_there(busy) {
+        true => kind.parts().number,
+        false => 1,
+    };
     let mut queues = kind.queues.clone();
     for queue in &mut queues {
-        queue.entries = queue.of_one(busy as u32);
+        let divided = if queue.partitioned { parts } else { 1 };
+        queue.entries = (queue.of_one(busy as u32) / divided).max(1);
+    }
+    let mut units = kind.units.clone();
+    for pool in units.iter_mut().filter(|pool| pool.partitioned) {
+        pool.count = (pool.count / parts).max(1);
     }
     let own = CoreKind {
         contexts: 1,
         window,
         window_shared: false,
+        partition: None,
+        units,
         queues,
         misses: match kind.misses_per_context {
             Some(most) if busy > 1 => most,
@@ -120,13 +131,13 @@ pub(super) fn alone(
         },
         ..kind.clone()
     };
-    let base = play(&own, &[(demand, Delays::default())], line)[0];
+    let base = play(&own, &[(demand, Delays::default())], &[0], line)[0];
     let loads = demand.ops[Op::Load as usize];
     let exposed = |only: Delays, delay: &Delay| {
         if kind.window <= 1 || loads <= 0.0 || delay.time <= 0.0 {
             return 1.0;
         }
-        let slowed = play(&own, &[(demand, only)], line)[0];
+        let slowed = play(&own, &[(demand, only)], &[0], line)[0];
         let cycles = loads * delay.chance * delay.time / kind.mean_cycle(kind.cycle);
         ((slowed - base) / cycles).clamp(0.0, 1.0)
     };

@@ -21,25 +21,57 @@ pub(super) struct Sharers<'a> {
 }
 
 impl<'a> Sharers<'a> {
-    /// Threads with these demands on a core of a kind.
-    pub fn new(kind: &'a CoreKind, demands: Vec<&'a Demand>) -> Self {
+    /// Threads with these demands on a core of a kind, on these contexts.
+    pub fn new(kind: &'a CoreKind, demands: Vec<&'a Demand>, contexts: &[usize]) -> Self {
         let slots = Station {
             visits: vec![(1.0, 1.0 / f64::from(kind.width.max(1))); demands.len()],
         };
-        let shares = shares(kind, &demands);
-        let of_pool = |(at, pool): (usize, &UnitPool), demand: &Demand| {
-            let visits = |op: &Op| demand.ops[*op as usize] * shares[at][*op as usize];
+        let parts = kind.parts();
+        let in_parts = parts.are_there(demands.len());
+        let part = |thread: usize| {
+            if in_parts {
+                parts.of(contexts[thread])
+            } else {
+                0
+            }
+        };
+        let number = if in_parts { parts.number } else { 1 };
+        // Of each part, how its threads use the pools.
+        let shares: Vec<_> = (0..number as usize)
+            .map(|its| {
+                let own = demands.iter().enumerate();
+                let own = own.filter(|(thread, _)| part(*thread) == its);
+                shares(kind, &own.map(|(_, demand)| *demand).collect::<Vec<_>>())
+            })
+            .collect();
+        let of_pool = |(at, pool): (usize, &UnitPool), thread: usize, units: u32| {
+            let (demand, shares) = (demands[thread], &shares[part(thread)][at]);
+            let visits = |op: &Op| demand.ops[*op as usize] * shares[*op as usize];
             let time = |op: &Op| visits(op) * busy(kind, *op);
             let all: f64 = pool.ops.iter().map(visits).sum();
             let time: f64 = pool.ops.iter().map(time).sum();
-            (all, time / all.max(1e-12) / f64::from(pool.count.max(1)))
+            (all, time / all.max(1e-12) / f64::from(units.max(1)))
         };
-        let pools = kind.units.iter().enumerate();
-        let pools = pools.filter(|(_, pool)| !pool.private).map(|pool| Station {
-            visits: demands.iter().map(|demand| of_pool(pool, demand)).collect(),
-        });
+        let mut stations = vec![slots];
+        for pool in kind
+            .units
+            .iter()
+            .enumerate()
+            .filter(|(_, pool)| !pool.private)
+        {
+            let divided = if pool.1.partitioned { number } else { 1 };
+            for its in 0..divided as usize {
+                let of_thread = |thread: usize| match divided > 1 && part(thread) != its {
+                    true => (0.0, 0.0),
+                    false => of_pool(pool, thread, pool.1.count / divided),
+                };
+                stations.push(Station {
+                    visits: (0..demands.len()).map(of_thread).collect(),
+                });
+            }
+        }
         Self {
-            stations: std::iter::once(slots).chain(pools).collect(),
+            stations,
             kind,
             demands,
         }

@@ -8,7 +8,7 @@ use super::{
     layout::Layout,
     play::play,
     recorded,
-    settle::{Pace, Seat, Seats, Speed, cycle, delays, hold, settle},
+    settle::{Pace, Seat, Seats, Speed, contexts, cycle, delays, hold, settle},
     traffic::{Running, Traffic},
 };
 use crate::{
@@ -83,7 +83,7 @@ pub struct Knowledge {
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
     /// By sort of core ([`Layout::alike`]), mix, recorded thread, nodes of the data and number of busy contexts.
     alone: Table<(usize, usize, usize, Homes, usize), Alone>,
-    /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted.
+    /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted; with idle ones if it has parts.
     corrections: Table<(usize, Key), Arc<Corrected>>,
     /// The same about the machine at other clocks, by those of its cores in kHz.
     clocks: Table<Box<[u64]>, Arc<Knowledge>>,
@@ -181,8 +181,15 @@ impl Knowledge {
         for (pu, at) in self.layout.pus.iter().enumerate() {
             of_core[at.core].push(pu as u32);
         }
-        for pus in &mut of_core {
-            pus.sort_by_key(|pu| packed(*pu));
+        for (core, pus) in of_core.iter_mut().enumerate() {
+            let kind = self.machine.kind(&self.machine.cores[core]);
+            let each = pus.len() / kind.parts().number as usize;
+            let mut parts: Vec<Vec<u32>> = pus.chunks(each.max(1)).map(<[u32]>::to_vec).collect();
+            for part in &mut parts {
+                part.sort_by_key(|pu| packed(*pu));
+            }
+            parts.sort_by_key(|part| part.iter().map(|pu| packed(*pu)).collect::<Vec<_>>());
+            *pus = parts.concat();
         }
         // Cores that can stand for each other, those with the least classes first.
         let sorts = self.layout.alike.iter().max().map_or(0, |sort| sort + 1);
@@ -234,11 +241,16 @@ impl Knowledge {
             alone: self.alone(*pu, asked, pus.len()),
         };
         let seats: Vec<Seat> = pus.iter().map(seat).collect();
-        // The PUs of a core are in the order of their classes already.
-        let key = (
-            self.layout.alike[core],
-            pus.iter().map(|(_, asked)| asked.packed).collect(),
-        );
+        // The PUs of a core, or of its parts, are in the order of their classes already.
+        let kind = self.machine.kind(&self.machine.cores[core]);
+        let mut classes: Vec<Packed> = pus.iter().map(|(_, asked)| asked.packed).collect();
+        if kind.parts().number > 1 {
+            classes = vec![IDLE; kind.contexts as usize];
+            for (pu, asked) in pus {
+                classes[self.layout.pus[*pu].context] = asked.packed;
+            }
+        }
+        let key = (self.layout.alike[core], classes.into());
         let found = self.corrections.get(&key);
         let found = found.unwrap_or_else(|| {
             let corrected = self.correct(core, seats.clone());
@@ -278,7 +290,7 @@ impl Knowledge {
             seats.corrections = found
                 .map(|(before, (speed, played))| before * played / speed)
                 .collect();
-            level(&mut seats);
+            self.level(&mut seats);
             seats.guesses = speeds;
         }
         if apart > APART {
@@ -336,7 +348,7 @@ impl Knowledge {
             .map(|(speed, formula)| speed / formula.speed)
             .collect();
         seats.guesses = speeds;
-        level(seats);
+        self.level(seats);
     }
 
     /// How fast the threads of a core run in the simulation with these delays, in instructions a picosecond.
@@ -352,8 +364,27 @@ impl Knowledge {
                 (&seat.asked.demand, delays)
             })
             .collect();
-        let played = play(kind, &members, self.layout.line);
+        let contexts = match kind.parts().number {
+            1 => (0..members.len()).collect(),
+            _ => contexts(&self.layout, seats),
+        };
+        let played = play(kind, &members, &contexts, self.layout.line);
         played.iter().map(|cycles| 1.0 / (cycles * cycle)).collect()
+    }
+
+    /// Gives threads of the same class, and in the same part of the core, the same: their mean.
+    fn level(&self, seats: &mut Seats) {
+        let kind = self.machine.kind(&self.machine.cores[seats.core]);
+        let part = |seat: &Seat| kind.parts().of(self.layout.pus[seat.pu].context);
+        let place = |seat: &Seat| (part(seat), seat.asked.packed);
+        let places: Vec<_> = seats.seats.iter().map(place).collect();
+        let mut corrections = &mut seats.corrections[..];
+        for same in places.chunk_by(|one, other| one == other) {
+            let (values, others) = corrections.split_at_mut(same.len());
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            values.fill(mean);
+            corrections = others;
+        }
     }
 
     /// How a class does in isolation on a core with `busy` busy contexts.
@@ -392,20 +423,4 @@ fn farthest(some: &[f64], others: &[f64]) -> f64 {
     let both = some.iter().zip(others);
     both.map(|(one, other)| (one / other).ln().abs())
         .fold(0.0, f64::max)
-}
-
-/// Gives threads of the same class the same: their mean.
-fn level(seats: &mut Seats) {
-    let classes: Vec<Packed> = seats.seats.iter().map(|seat| seat.asked.packed).collect();
-    let mut first = 0;
-    while first < classes.len() {
-        let same = classes[first..]
-            .iter()
-            .take_while(|class| **class == classes[first]);
-        let end = first + same.count();
-        let values = &mut seats.corrections[first..end];
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        values.fill(mean);
-        first = end;
-    }
 }

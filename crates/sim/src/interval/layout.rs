@@ -29,6 +29,8 @@ pub(super) struct CacheAt {
 #[derive(Debug, Clone)]
 pub(super) struct PuAt {
     pub core: usize,
+    /// Its number in the core.
+    pub context: usize,
     pub node: usize,
     /// Caches that loads and stores pass, by rising level.
     pub data: Vec<usize>,
@@ -81,8 +83,9 @@ impl Layout {
         let pus: Vec<PuAt> = places
             .iter()
             .enumerate()
-            .map(|(pu, (core, _))| PuAt {
+            .map(|(pu, (core, context))| PuAt {
                 core: *core,
+                context: *context,
                 node: machine.cores[*core].numa_node as usize,
                 data: path(&caches, pu as u32, Holds::Instructions),
                 fetch: path(&caches, pu as u32, Holds::Data),

@@ -271,10 +271,11 @@ fn events(kind: &CoreKind, demand: &Demand, delays: &Delays) -> u64 {
     (times.ceil() as u64).clamp(1, LONGER)
 }
 
-/// Plays threads on the contexts of a core. Returns each one's cycles for an instruction.
+/// Plays threads on these contexts of a core. Returns each one's cycles for an instruction.
 pub(super) fn play<'m>(
     kind: &CoreKind,
     members: &'m [(&'m Demand, Delays)],
+    contexts: &[usize],
     line: f64,
 ) -> Vec<f64> {
     let mut core = Core::new(0, kind);
@@ -314,8 +315,8 @@ pub(super) fn play<'m>(
         numbers,
         drawn: longer.then(|| random.part(u64::MAX)),
     };
-    for thread in 0..members.len() {
-        core.assign(thread, Some(thread as u32), 0, &mut streams, &mut memory);
+    for (thread, context) in (0..).zip(contexts) {
+        core.assign(*context, Some(thread), 0, &mut streams, &mut memory);
     }
     let times = match longer {
         true => LONGER,
@@ -334,8 +335,8 @@ pub(super) fn play<'m>(
         while done.iter().sum::<u64>() < instructions && now - begun < LONGEST * times {
             now += step;
             core.run(now * core.cycle_time(), &mut streams, &mut memory, |_| {});
-            for (context, done) in done.iter_mut().enumerate() {
-                *done += core.take_counters(context).instructions();
+            for (context, done) in contexts.iter().zip(&mut done) {
+                *done += core.take_counters(*context).instructions();
             }
         }
         (done, now - begun)

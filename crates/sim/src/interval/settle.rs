@@ -75,6 +75,12 @@ pub(super) fn cycle(machine: &MachineModel, core: usize) -> f64 {
     kind.mean_cycle(kind.cycle)
 }
 
+/// On which contexts of the core its threads are.
+pub(super) fn contexts(layout: &Layout, seats: &Seats) -> Vec<usize> {
+    let of = |seat: &Seat| layout.pus[seat.pu].context;
+    seats.seats.iter().map(of).collect()
+}
+
 /// How long a PU's accesses wait for memory on the average, in picoseconds: of its own data and its code.
 fn own_memory(layout: &Layout, pu: usize, asked: &Asked, wait: f64) -> f64 {
     layout.latency(pu, Home::Node(asked.class.homes.own)) + wait
@@ -315,7 +321,8 @@ fn iterate(
         .iter()
         .map(|core| {
             let demands = core.seats.iter().map(|seat| &seat.asked.demand);
-            Sharers::new(machine.kind(&machine.cores[core.core]), demands.collect())
+            let kind = machine.kind(&machine.cores[core.core]);
+            Sharers::new(kind, demands.collect(), &contexts(layout, core))
         })
         .collect();
     for _ in 0..most {

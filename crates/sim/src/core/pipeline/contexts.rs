@@ -28,7 +28,7 @@ impl Core {
         slot.taken = thread.is_some();
         slot.thread = thread;
         self.ready.put(context, NEVER);
-        self.share_window();
+        self.share(now);
         if thread.is_some() {
             self.fetch::<false>(context, cycle, supply, memory);
         }

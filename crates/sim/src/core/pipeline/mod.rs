@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     memory::{Access, Hierarchy},
-    model::{CoreKind, Latency, Multithreading, Op},
+    model::{CoreKind, Latency, Multithreading, Op, Parts},
     stream::Instruction,
     units::Ps,
 };
@@ -81,6 +81,7 @@ pub struct Core {
     window: u64,
     /// Instructions of all contexts in flight, if they share that.
     window_shared: Option<u64>,
+    parts: Parts,
     branch_delay: u64,
     mispredict: u64,
     /// Cycles before this one may have a floating-point instruction in a unit, those from it on have none yet.
@@ -124,6 +125,7 @@ impl Core {
             serial: remembered == 0,
             window,
             window_shared: kind.window_shared.then_some(window),
+            parts: kind.parts(),
             branch_delay: u64::from(kind.branch_delay),
             mispredict: u64::from(kind.mispredict),
             fp_until: 0,
@@ -187,7 +189,7 @@ impl Core {
         let end = self.clock.cycle(until);
         let (mut cycle, mut context) = self.ready.next(self.cycle, self.turn);
         if self.drained {
-            self.drain(&mut finished);
+            self.drain(end.min(cycle), &mut finished);
         }
         while cycle < end {
             let after = if SINGLE {
@@ -203,7 +205,7 @@ impl Core {
                 self.issue_shared::<SERIAL>(cycle, context, supply, memory)
             };
             if self.drained {
-                self.drain(&mut finished);
+                self.drain(cycle, &mut finished);
             }
             (cycle, context) = self.ready.next(after, self.turn);
         }
@@ -212,7 +214,7 @@ impl Core {
 
     /// Hands over the threads that have no instructions left.
     #[cold]
-    fn drain(&mut self, finished: &mut impl FnMut(Finished)) {
+    fn drain(&mut self, now: u64, finished: &mut impl FnMut(Finished)) {
         self.drained = false;
         for (context, slot) in self.contexts.iter_mut().enumerate() {
             if slot.able != NEVER {
@@ -226,7 +228,7 @@ impl Core {
                 });
             }
         }
-        self.share_window();
+        self.share(now);
     }
 
     /// Fine-grained: the first in turn of the ready contexts has the cycle, if its unit is free. Returns the cycle to look
@@ -476,13 +478,14 @@ impl Core {
         self.ready.put(number, ready);
     }
 
-    /// Divides the shared window and the queues that are split among the contexts that have a thread.
-    fn share_window(&mut self) {
+    /// Divides what contexts share in a way that depends on how many have a thread: the window, queues, units in parts.
+    fn share(&mut self, now: u64) {
         let with_thread = |context: &&Context| context.thread.is_some();
         let busy = self.contexts.iter().filter(with_thread).count();
         if let Some(queues) = &mut self.queues {
-            queues.share(busy);
+            queues.share(self.parts, busy);
         }
+        self.units.divide(self.parts.are_there(busy), now);
         for misses in &mut self.misses {
             misses.share(busy);
         }
