@@ -52,6 +52,8 @@ fn machine() -> MachineModel {
         window: 1,
         window_shared: false,
         partition: None,
+        micro_ops: [1; Op::COUNT],
+        replay: 0,
         queues: Vec::new(),
         misses: 0,
         misses_per_context: None,

@@ -213,6 +213,9 @@ fn of_cores() {
                 ),
                 ("busy = 20", "busy = 1000"),
                 ("contexts = 2", "contexts = 2\nmisses = 5000"),
+                ("contexts = 2", "contexts = 2\nreplay = 7"),
+                ("contexts = 2", "contexts = 2\nmicro-ops = { store = 0 }"),
+                ("contexts = 2", "contexts = 2\nmicro-ops = { stores = 2 }"),
                 (
                     "contexts = 2",
                     "contexts = 4\npartition = { contexts = 3, from = 3 }",

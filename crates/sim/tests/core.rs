@@ -552,3 +552,70 @@ proptest! {
         }
     }
 }
+
+/// Instructions of two micro-operations take two slots, and two places in the window.
+#[test]
+fn micro_operations_take_slots_and_places_in_the_window() {
+    let rate = |multithreading, width, ops: &[Op]| {
+        let mut kind = kind(1, multithreading, false, 64);
+        kind.width = width;
+        kind.units.iter_mut().for_each(|pool| pool.count = 8);
+        kind.micro_ops[Op::Store as usize] = 2;
+        kind.micro_ops[Op::Load as usize] = 2;
+        executed(&kind, ops, 0)[0] as f64 / CYCLES as f64
+    };
+    let close = |found: f64, expected: f64| {
+        assert!((found / expected - 1.0).abs() < 0.02, "{found} {expected}")
+    };
+    for (how, width) in [
+        (Multithreading::Simultaneous, 3),
+        (Multithreading::FineGrained, 3),
+        (Multithreading::FineGrained, 1),
+    ] {
+        let width_of = f64::from(width);
+        close(rate(how, width, &[Op::Fp]), width_of);
+        close(rate(how, width, &[Op::Store]), width_of / 2.0);
+        close(rate(how, width, &[Op::Store, Op::Fp]), width_of / 1.5);
+    }
+    // 32 loads are in flight, each for 100 cycles and its own latency.
+    let mut kind = kind(1, Multithreading::Simultaneous, false, 64);
+    let takes = 100.0 + f64::from(kind.latencies[Op::Load as usize].cycles);
+    kind.micro_ops[Op::Load as usize] = 2;
+    close(
+        executed(&kind, &[Op::Load], 0)[0] as f64 / CYCLES as f64,
+        32.0 / takes,
+    );
+    kind.micro_ops[Op::Load as usize] = 1;
+    close(
+        executed(&kind, &[Op::Load], 0)[0] as f64 / CYCLES as f64,
+        64.0 / takes,
+    );
+}
+
+/// What waits for a load that missed is sent to its unit again and again, for nothing: its sibling has the less of it, and
+/// the thread itself loses nothing.
+#[test]
+fn replayed_operations_take_units_from_the_sibling() {
+    let speeds = |replay| {
+        let mut kind = kind(2, Multithreading::Simultaneous, false, 4);
+        kind.replay = replay;
+        let executed = executed_of(
+            &kind,
+            vec![(vec![Op::Load, Op::Alu], 1), (vec![Op::Alu], 0)],
+        );
+        [0, 1].map(|context| executed[context] as f64)
+    };
+    let (without, with) = (speeds(0), speeds(7));
+    assert!(
+        (with[0] / without[0] - 1.0).abs() < 0.02,
+        "{without:?} {with:?}"
+    );
+    // Of the four in its window, three wait for the first, and each is sent every 7 cycles.
+    let left = with[1] / without[1];
+    assert!((left - 4.0 / 7.0).abs() < 0.05, "{without:?} {with:?}");
+    // Data that comes when it is expected is waited for by nobody.
+    let mut hits = kind(1, Multithreading::Simultaneous, false, 128);
+    let alone = executed(&hits, &[Op::Alu, Op::Fp], 1);
+    hits.replay = 7;
+    assert_eq!(executed(&hits, &[Op::Alu, Op::Fp], 1), alone);
+}

@@ -37,6 +37,8 @@ const KEYS: &[&str] = &[
     "contexts",
     "multithreading",
     "width",
+    "micro-ops",
+    "replay",
     "window",
     "window-shared",
     "partition",
@@ -128,6 +130,18 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         contexts,
         multithreading,
         width: whole("width", 1, 1024)?,
+        micro_ops: match table.get("micro-ops") {
+            Some(item) => micro_ops(item)?,
+            None => [1; Op::COUNT],
+        },
+        replay: match table.get("replay") {
+            Some(item) if in_order => {
+                return Err(
+                    item.wrong("an in-order core sends no operation before its operand is there")
+                );
+            }
+            _ => whole("replay", 0, MOST_CYCLES)?,
+        },
         window,
         window_shared,
         partition,
@@ -338,6 +352,20 @@ fn queues(item: Item<'_>, contexts: u32, parts: u32) -> Checked<Vec<Queue>> {
         });
     }
     Ok(queues)
+}
+
+/// Micro-operations of an instruction at most.
+const MOST_MICRO_OPS: u32 = 64;
+
+fn micro_ops(item: Item<'_>) -> Checked<[u32; Op::COUNT]> {
+    let table = item.table("the micro-operations", &Op::NAMES)?;
+    let mut micro_ops = [1; Op::COUNT];
+    for op in Op::ALL {
+        if let Some(item) = table.get(op.name()) {
+            micro_ops[op as usize] = item.whole(1..=MOST_MICRO_OPS)?;
+        }
+    }
+    Ok(micro_ops)
 }
 
 fn latencies(item: Item<'_>) -> Checked<[Latency; Op::COUNT]> {

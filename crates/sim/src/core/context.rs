@@ -1,6 +1,10 @@
 //! One hardware context: its thread's next instructions, when results are there, and what its cycles went to.
 
-use crate::{counters::Counters, model::Op, stream::Instruction};
+use crate::{
+    counters::Counters,
+    model::{CoreKind, Op},
+    stream::Instruction,
+};
 
 /// This many instructions are fetched from the thread at once.
 const AHEAD: usize = 16;
@@ -39,6 +43,13 @@ pub(super) struct Context {
     pub able: u64,
     /// When each of the last results is there, by number modulo the length; empty if none is ever asked for.
     completion: Box<[u64]>,
+    /// When each of these would have been there if all loads had hit the first level; empty if that is never asked for.
+    expected: Box<[u64]>,
+    /// The micro-operations of each, if instructions have several; else empty.
+    micro_ops: Box<[u32]>,
+    /// Micro-operations of the last instructions, from number `oldest` on: those that the window held last.
+    in_window: u64,
+    oldest: u64,
     buffer: [Instruction; AHEAD],
     pub counters: Counters,
     /// Whether its cycles belong to a thread: from the time when one came until it was taken off.
@@ -51,9 +62,15 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// An idle one, which remembers `remembered` results, a power of two or 0.
-    pub fn new(remembered: usize) -> Self {
+    /// An idle one of this kind of core, which remembers `remembered` results, a power of two or 0.
+    pub fn new(kind: &CoreKind, remembered: usize) -> Self {
+        let several = kind.micro_ops.iter().any(|number| *number > 1);
+        let replays = kind.replay > 0;
         Self {
+            expected: vec![0; if replays { remembered } else { 0 }].into(),
+            micro_ops: vec![0; if several { remembered } else { 0 }].into(),
+            in_window: 0,
+            oldest: 0,
             thread: None,
             next: 0,
             end: 0,
@@ -77,6 +94,8 @@ impl Context {
         (self.next, self.end) = (0, 0);
         self.line = u64::MAX;
         self.completion.fill(0);
+        self.expected.fill(0);
+        (self.in_window, self.oldest) = (0, self.count);
         self.last_completion = cycle;
         self.memory_until = 0;
         self.able = NEVER;
@@ -113,6 +132,42 @@ impl Context {
         }
         self.count += 1;
         self.last_completion = self.last_completion.max(at);
+    }
+
+    /// Remembers when the same would be there if all loads had hit the first level; before [`Self::complete`].
+    #[inline]
+    pub fn expect(&mut self, at: u64) {
+        let mask = self.expected.len().wrapping_sub(1);
+        if let Some(expected) = self.expected.get_mut(self.count as usize & mask) {
+            *expected = at;
+        }
+    }
+
+    /// The same of the instruction that is `back` back from the next one.
+    #[inline]
+    pub fn expected(&self, back: u64) -> u64 {
+        match back == 0 || back > self.count || back as usize > self.expected.len() {
+            true => 0,
+            false => self.expected[(self.count - back) as usize & (self.expected.len() - 1)],
+        }
+    }
+
+    /// The instruction that issued last is of so many micro-operations. When the next one has room in a window of `window`
+    /// of them: those that have to be complete by then are the ones that do not fit into it with what is to come.
+    #[inline]
+    pub fn room(&mut self, window: u64, last: u32, next: u32) -> u64 {
+        let mask = self.micro_ops.len() - 1;
+        self.micro_ops[(self.count - 1) as usize & mask] = last;
+        self.in_window += u64::from(last);
+        let mut room = 0;
+        // The ring is at least as long as the window, and each has one at least.
+        while self.oldest < self.count && self.in_window + u64::from(next) > window {
+            let place = self.oldest as usize & mask;
+            room = room.max(self.completion[place]);
+            self.in_window -= u64::from(self.micro_ops[place]);
+            self.oldest += 1;
+        }
+        room
     }
 
     /// When the instruction is complete that is `back` back from the next one.

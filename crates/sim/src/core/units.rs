@@ -282,6 +282,23 @@ impl Units {
         Err(first)
     }
 
+    /// An operation is sent to its unit in cycle `from` and every `again` cycles until its operand is there, for nothing.
+    pub(super) fn replay(
+        &mut self,
+        op: Op,
+        context: usize,
+        (now, from): (u64, u64),
+        operand: u64,
+        again: u32,
+    ) {
+        let mut at = from;
+        while at < operand.min(now + AHEAD as u64) {
+            // One for which there is no unit takes none.
+            let _ = self.book(op, context, now, at);
+            at += u64::from(again.max(1));
+        }
+    }
+
     /// In an out-of-order core: takes a unit for an operation as soon as one is free from cycle `from` on. Returns when
     /// that is.
     ///

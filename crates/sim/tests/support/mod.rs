@@ -35,6 +35,8 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         window: 1,
         window_shared: false,
         partition: None,
+        micro_ops: [1; Op::COUNT],
+        replay: 0,
         queues: Vec::new(),
         misses: 0,
         misses_per_context: None,

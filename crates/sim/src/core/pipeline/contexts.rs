@@ -30,7 +30,7 @@ impl Core {
         self.ready.put(context, NEVER);
         self.share(now);
         if thread.is_some() {
-            self.fetch::<false>(context, cycle, supply, memory);
+            self.fetch::<false>(context, cycle, None, supply, memory);
         }
         // A thread without instructions is noticed at once.
         let next = match self.drained {

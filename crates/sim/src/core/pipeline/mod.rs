@@ -6,6 +6,7 @@
 //! and is booked on a unit for when its operand comes; in order, it waits and holds up those behind it.
 
 mod contexts;
+mod slots;
 
 use super::{
     clock::Clock,
@@ -75,6 +76,12 @@ pub struct Core {
     /// Whether a thread came to the end of its instructions, and that is not reported yet.
     drained: bool,
     width: u32,
+    /// Micro-operations by instruction, if some are of several.
+    micro_ops: Option<[u32; Op::COUNT]>,
+    /// Slots of a cycle that instructions of the one before it take.
+    owed: (u64, u32),
+    /// Cycles after which an operation is replayed; 0: none is.
+    replay: u32,
     /// Whether each instruction waits for the one before it, on any number of contexts.
     serial: bool,
     /// Instructions of one context in flight.
@@ -107,7 +114,7 @@ impl Core {
             played: 0,
             turn: 0,
             ready: Ready::new(contexts),
-            contexts: vec![Context::new(remembered); contexts].into(),
+            contexts: vec![Context::new(kind, remembered); contexts].into(),
             units: Units::new(kind),
             queues: Queues::new(kind),
             misses: match remembered {
@@ -122,6 +129,9 @@ impl Core {
             in_order: kind.in_order,
             drained: false,
             width: kind.width,
+            micro_ops: (kind.micro_ops != [1; Op::COUNT]).then_some(kind.micro_ops),
+            owed: (0, 0),
+            replay: kind.replay,
             serial: remembered == 0,
             window,
             window_shared: kind.window_shared.then_some(window),
@@ -194,11 +204,12 @@ impl Core {
         while cycle < end {
             let after = if SINGLE {
                 // If the unit is not free, another context may have the cycle.
+                let slots = self.slots_of(context);
                 let issued = self.issue::<SERIAL>(cycle, context, supply, memory);
                 if issued {
                     self.turn = self.after(context);
                 }
-                cycle + u64::from(issued)
+                cycle + if issued { u64::from(slots) } else { 0 }
             } else if self.fine_grained {
                 self.issue_several::<SERIAL>(cycle, context, supply, memory)
             } else {
@@ -231,69 +242,6 @@ impl Core {
         self.share(now);
     }
 
-    /// Fine-grained: the first in turn of the ready contexts has the cycle, if its unit is free. Returns the cycle to look
-    /// at next.
-    #[inline]
-    fn issue_several<const SERIAL: bool>(
-        &mut self,
-        cycle: u64,
-        context: usize,
-        supply: &mut impl Supply,
-        memory: &mut impl Hierarchy,
-    ) -> u64 {
-        let mut left = self.width;
-        while self.issue::<SERIAL>(cycle, context, supply, memory) {
-            left -= 1;
-            if left == 0 || self.ready.at(context) > cycle {
-                break;
-            }
-        }
-        if left == self.width {
-            // Another one may have it.
-            return cycle;
-        }
-        self.turn = self.after(context);
-        cycle + 1
-    }
-
-    /// Simultaneous: the ready contexts share the slots, one instruction each in turn. Returns the cycle to look at next.
-    #[inline]
-    fn issue_shared<const SERIAL: bool>(
-        &mut self,
-        cycle: u64,
-        first: usize,
-        supply: &mut impl Supply,
-        memory: &mut impl Hierarchy,
-    ) -> u64 {
-        let mut left = self.width;
-        let mut context = first;
-        loop {
-            if self.issue::<SERIAL>(cycle, context, supply, memory) {
-                left -= 1;
-            }
-            if left == 0 {
-                break;
-            }
-            let next;
-            (next, context) = self.ready.next(cycle, self.after(context));
-            if next > cycle {
-                break;
-            }
-        }
-        self.turn = self.after(self.turn);
-        cycle + 1
-    }
-
-    /// The context behind another, in turn.
-    #[inline]
-    fn after(&self, context: usize) -> usize {
-        if context + 1 < self.contexts.len() {
-            context + 1
-        } else {
-            0
-        }
-    }
-
     /// Issues the pending instruction of a context in this cycle, if its unit is free (in order) or has room later (out
     /// of order), and fetches the next.
     #[inline(always)]
@@ -313,6 +261,9 @@ impl Core {
             data,
             ..
         } = *context.pending();
+        // When its result would be there if all loads hit the first level.
+        let mut expected = 0;
+        let latency = u64::from(self.latencies[op as usize].cycles) + u64::from(extra);
         let start = if SERIAL || self.in_order {
             if let Err(free) = self.units.take(op, number, now) {
                 self.ready.put(number, free);
@@ -331,17 +282,23 @@ impl Core {
                 return false;
             }
             let operand = context.back(u64::from(depends));
-            match self.units.book(op, number, now, now.max(operand)) {
+            let start = match self.units.book(op, number, now, now.max(operand)) {
                 Ok(start) => start,
                 Err(later) => {
                     self.ready.put(number, later);
                     return false;
                 }
+            };
+            if self.replay > 0 {
+                let sent = now.max(context.expected(u64::from(depends)));
+                expected = if sent < operand { sent } else { start } + latency;
+                self.units
+                    .replay(op, number, (now, sent), operand, self.replay);
             }
+            start
         };
         context.count_issue(now);
-        let latency = u64::from(self.latencies[op as usize].cycles);
-        let mut complete = start + latency + u64::from(extra);
+        let mut complete = start + latency;
         // When the line of a load or store is there.
         let mut there = 0;
         if matches!(op, Op::Load | Op::Store) {
@@ -420,19 +377,22 @@ impl Core {
         if SERIAL || self.serial {
             context.last_completion = context.last_completion.max(complete);
         } else {
+            context.expect(expected);
             context.complete(complete);
         }
         context.counters.ops[op as usize] += 1;
-        self.fetch::<SERIAL>(number, resume, supply, memory);
+        self.fetch::<SERIAL>(number, resume, Some(op), supply, memory);
         true
     }
 
-    /// Brings the next instruction of a context, which can leave the front end from cycle `from` on.
+    /// Brings the next instruction of a context, which can leave the front end from cycle `from` on; `last` is what has
+    /// left it.
     #[inline(always)]
     fn fetch<const SERIAL: bool>(
         &mut self,
         number: usize,
         from: u64,
+        last: Option<Op>,
         supply: &mut impl Supply,
         memory: &mut impl Hierarchy,
     ) {
@@ -469,7 +429,13 @@ impl Core {
             // One after the other: operands are there.
             ready = ready.max(context.last_completion);
         } else {
-            ready = ready.max(context.back(self.window));
+            ready = ready.max(match (&self.micro_ops, last) {
+                (Some(of), Some(last)) => {
+                    let next = of[context.pending().op as usize];
+                    context.room(self.window, of[last as usize], next)
+                }
+                _ => context.back(self.window),
+            });
             if self.in_order {
                 ready = ready.max(context.back(u64::from(depends)));
             }
