@@ -52,6 +52,7 @@ fn machine() -> MachineModel {
         window: 1,
         window_shared: false,
         partition: None,
+        tlb: None,
         micro_ops: [1; Op::COUNT],
         replay: 0,
         queues: Vec::new(),

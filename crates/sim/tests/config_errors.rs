@@ -304,6 +304,14 @@ fn of_caches_and_memory() {
                     "[memory]",
                     "[tlb]\nentries = 64\npage = 5000\nmiss = 20\n[memory]",
                 ),
+                (
+                    "[memory]",
+                    "[tlb]\nentries = 64\npage = 4096\nmiss = 20\nkinds.big = { entries = 8, miss = 20 }\n[memory]",
+                ),
+                (
+                    "[memory]",
+                    "[tlb]\nentries = 64\npage = 4096\nmiss = 20\nkinds.simple = { entries = 8, page = 4096, miss = 20 }\n[memory]",
+                ),
                 ("[memory]", "[memory]\ndistance = [[1, 2], [2, 1]]"),
                 ("[memory]", "[memory]\ndistance = [[0.5]]"),
                 ("cores = 4", "numa-nodes = 2\ncores = 2"),

@@ -6,7 +6,9 @@ use perch_sim::{
     config::find_machine,
     counters::Counters,
     detail::{Detail, Fidelity},
-    model::{self, CoreAt, MachineModel, Multithreading, Op, Partition, Prefetcher},
+    model::{
+        self, CoreAt, KindTlb, MachineModel, Multithreading, Op, Partition, Prefetcher, TlbModel,
+    },
     os::SchedulerModel,
     system::System,
     units::SECOND,
@@ -471,4 +473,43 @@ fn parts_of_a_core_are_the_same_at_both_levels() {
     for (near, far) in speed([0, 1]).into_iter().zip(speed([0, 2])) {
         assert!((near / far - 1.0).abs() < 0.02, "{near} {far}");
     }
+}
+
+/// Kinds of cores may have different TLBs: the same thread misses in the smaller one only, at both levels.
+#[test]
+fn tlbs_are_those_of_the_kind_of_core() {
+    let mut machine = machine(2, 1, Multithreading::Simultaneous);
+    machine.tlb = Some(TlbModel {
+        entries: 64,
+        ways: 64,
+        page: 4096,
+        miss: 20_000,
+        private: false,
+    });
+    let mut small = machine.kinds[0].clone();
+    small.tlb = Some(KindTlb {
+        entries: 16,
+        ways: 16,
+        miss: 50_000,
+    });
+    machine.kinds.push(small);
+    machine.cores[1].kind = 1;
+    // 32 pages.
+    let mixes = vec![mix("pages", MIXED, 128 << 10)];
+    let workload = endless(mixes, &[0, 0]);
+    let [cycle, interval] = both(&machine, &workload, &[0, 1], 20_000_000, 100_000_000);
+    let misses = |found: &[Counters]| {
+        let of = |of: &Counters| of.tlb_misses as f64 / of.instructions() as f64;
+        [of(&found[0]), of(&found[1])]
+    };
+    let (cycle, interval) = (misses(&cycle), misses(&interval));
+    assert!(
+        cycle[0] < 1e-3 && interval[0] < 1e-3,
+        "{cycle:?} {interval:?}"
+    );
+    assert!(cycle[1] > 0.01, "{cycle:?}");
+    assert!(
+        (interval[1] / cycle[1] - 1.0).abs() < 0.2,
+        "{cycle:?} {interval:?}"
+    );
 }

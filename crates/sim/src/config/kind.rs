@@ -166,6 +166,7 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         },
         misses_of_stores: flag("store-misses", true)?,
         misses_private: false,
+        tlb: None,
         latencies: latencies(table.need("latencies")?)?,
         branch_delay: whole("branch-delay", 0, MOST_CYCLES)?,
         mispredict: whole("mispredict", 0, MOST_CYCLES)?,

@@ -2,14 +2,12 @@
 
 use super::{
     caches, energy, kind,
-    quantity::{BANDWIDTH, CYCLES, LATENCY, SIZE},
+    quantity::{BANDWIDTH, CYCLES, LATENCY},
     table::{Checked, Item, Source, Table},
-    topology,
+    tlb, topology,
 };
 use crate::{
-    model::{
-        CacheLevel, CoreAt, CoreKind, Holds, MachineModel, MemoryModel, SchedulerKind, TlbModel,
-    },
+    model::{CacheLevel, CoreAt, CoreKind, Holds, MachineModel, MemoryModel, SchedulerKind},
     units::{Ps, SECOND},
 };
 
@@ -21,9 +19,6 @@ const MOST_CYCLES: u64 = 65_535;
 
 /// And so long in any clock: beyond, sums of times could overflow.
 const LONGEST_CYCLES: Ps = SECOND;
-
-/// TLB entries of a machine at most, so that a file cannot ask for more than the host has.
-const MOST_ENTRIES: u64 = 1 << 24;
 
 /// Reads and checks a machine; `name` is the file's.
 pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
@@ -74,10 +69,9 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
     machine.caches = caches::read(file.need("caches")?, &machine)?;
     own_misses(&mut machine);
     let cycle = common_cycle(&machine.kinds, machine.cores.iter());
-    machine.tlb = file
-        .get("tlb")
-        .map(|tlb| read_tlb(tlb, cycle, &machine))
-        .transpose()?;
+    if let Some(tlb) = file.get("tlb") {
+        tlb::read(tlb, cycle, &mut machine)?;
+    }
     machine.memory = read_memory(file.need("memory")?, cycle, &machine.cores)?;
     machine.energy = file
         .get("energy")
@@ -143,49 +137,6 @@ pub(super) fn latency(item: Item<'_>, cycle: Option<Ps>) -> Checked<Ps> {
         ));
     }
     Ok(latency)
-}
-
-fn read_tlb(item: Item<'_>, cycle: Option<Ps>, machine: &MachineModel) -> Checked<TlbModel> {
-    let line = machine.caches[0].line;
-    let table = item.table("the TLB", &["entries", "ways", "page", "miss", "private"])?;
-    let entries = table.need("entries")?.whole(1..=1 << 20)?;
-    let ways = match table.get("ways") {
-        None => entries,
-        Some(item) => {
-            let ways = item.whole(1..=entries)?;
-            if entries % ways != 0 {
-                return Err(item.wrong(format!(
-                    "{entries} entries cannot be divided into sets of {ways} ways"
-                )));
-            }
-            ways
-        }
-    };
-    let private = table.get("private").map_or(Ok(false), Item::flag)?;
-    let tlbs = if private {
-        machine.pus()
-    } else {
-        machine.cores.len()
-    };
-    if u64::from(entries) * tlbs as u64 > MOST_ENTRIES {
-        return Err(table.wrong(format!(
-            "more than {MOST_ENTRIES} TLB entries in the machine"
-        )));
-    }
-    let page = table.need("page")?;
-    let bytes = page.quantity(&SIZE)?;
-    if !bytes.is_power_of_two() || bytes < u64::from(line) || bytes > 1 << 40 {
-        return Err(page.wrong(format!(
-            "a page is a power of two, from a line ({line} B) to 1 TiB"
-        )));
-    }
-    Ok(TlbModel {
-        entries,
-        ways,
-        page: bytes,
-        miss: latency(table.need("miss")?, cycle)?,
-        private,
-    })
 }
 
 fn read_memory(item: Item<'_>, cycle: Option<Ps>, cores: &[CoreAt]) -> Checked<MemoryModel> {

@@ -17,6 +17,7 @@ mod recording;
 mod shipped;
 mod step;
 mod table;
+mod tlb;
 mod topology;
 mod workload;
 

@@ -49,9 +49,8 @@ pub(super) struct Layout {
     pub line: f64,
     /// Bytes of a page.
     pub page: f64,
-    /// TLBs, all of one shape, and what a miss costs; none if they are not modelled.
-    pub tlb: Option<(Shape, f64)>,
-    pub tlbs: usize,
+    /// TLBs, and what a miss in each costs; none if they are not modelled.
+    pub tlbs: Vec<(Shape, f64)>,
     /// Time to move a line over a node's channel; 0 without limit.
     pub service: f64,
     /// Memory's latency by the node of the PU and that of the memory.
@@ -95,6 +94,14 @@ impl Layout {
         let nodes = pus.iter().map(|pu| pu.node + 1).max().unwrap_or(1);
         let distance = |from: usize, to: usize| machine.memory.distance.get(from)?.get(to).copied();
         let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
+        let tlbs = machine.cores.iter().flat_map(|core| {
+            let contexts = machine.kind(core).contexts as usize;
+            let of_core = machine.tlb_of(core).map(|tlb| {
+                let shape = Shape::new(u64::from(tlb.entries), tlb.ways);
+                vec![(shape, tlb.miss as f64); if tlb.private { contexts } else { 1 }]
+            });
+            of_core.unwrap_or_default()
+        });
         Self {
             latencies: pairs
                 .map(|(from, to)| machine.memory.latency as f64 * distance(from, to).unwrap_or(1.0))
@@ -103,17 +110,7 @@ impl Layout {
                 true => line / machine.memory.bandwidth * SECOND as f64,
                 false => 0.0,
             },
-            tlb: machine.tlb.map(|tlb| {
-                (
-                    Shape::new(u64::from(tlb.entries), tlb.ways),
-                    tlb.miss as f64,
-                )
-            }),
-            tlbs: if private_tlb {
-                pus.len()
-            } else {
-                machine.cores.len()
-            },
+            tlbs: tlbs.collect(),
             page: machine
                 .tlb
                 .map_or(4096, |tlb| tlb.page)

@@ -88,8 +88,7 @@ impl IntervalLevel {
     pub(crate) fn new(known: Arc<Knowledge>, workload: &WorkloadModel) -> Self {
         let layout = &known.layout;
         let mut places: Vec<f64> = layout.caches.iter().map(|at| at.shape.places()).collect();
-        let tlb = layout.tlb.map_or(1.0, |(shape, _)| shape.places());
-        places.extend(std::iter::repeat_n(tlb, layout.tlbs));
+        places.extend(layout.tlbs.iter().map(|(shape, _)| shape.places()));
         let pus = layout.pus.len();
         Self {
             runs: (0..pus).map(|_| None).collect(),

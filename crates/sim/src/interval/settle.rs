@@ -208,7 +208,7 @@ pub(super) fn delays(
         ),
         Delay {
             chance: (fate.tlb / accesses).min(1.0),
-            time: layout.tlb.map_or(0.0, |(_, miss)| miss),
+            time: layout.tlbs.get(at.tlb).map_or(0.0, |(_, miss)| *miss),
         },
     )
 }

@@ -18,7 +18,7 @@ pub(super) struct Tlb {
 
 /// The TLBs that are visited.
 pub(super) fn tlbs(layout: &Layout, running: &[Running<'_>]) -> Vec<Tlb> {
-    if layout.tlb.is_none() {
+    if layout.tlbs.is_empty() {
         return Vec::new();
     }
     let mut of_tlb: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Tlb {
         speeds: &[f64],
         fates: &mut [Fate],
     ) {
-        let Some((shape, _)) = layout.tlb else { return };
+        let (shape, _) = layout.tlbs[self.number];
         let mut visitors: Vec<Visitor> = Vec::new();
         for (thread, which, at) in &self.members {
             let lines = &running[*thread].demand.lines[*which];

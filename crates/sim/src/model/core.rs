@@ -191,6 +191,17 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
+/// The TLB of a kind of core, where kinds have different ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindTlb {
+    /// Pages that it holds.
+    pub entries: u32,
+    /// Ways of each set.
+    pub ways: u32,
+    /// What a miss costs.
+    pub miss: Ps,
+}
+
 /// One kind of core.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreKind {
@@ -242,6 +253,9 @@ pub struct CoreKind {
     pub misses_of_stores: bool,
     /// Whether each context has a first-level data cache, and so misses, of its own.
     pub misses_private: bool,
+    /// Its TLB, if that is another than the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tlb: Option<KindTlb>,
     /// Latencies, by [`Op`] number.
     pub latencies: [Latency; Op::COUNT],
     /// Cycles for which every branch delays the instruction behind it.

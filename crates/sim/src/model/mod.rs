@@ -3,7 +3,7 @@
 mod core;
 
 pub use self::core::{
-    CoreKind, Latency, Multithreading, Op, Partition, Queue, QueueSharing, UnitPool, Until,
+    CoreKind, KindTlb, Latency, Multithreading, Op, Partition, Queue, QueueSharing, UnitPool, Until,
 };
 pub(crate) use self::core::{Parts, cycle_of};
 
@@ -237,6 +237,24 @@ impl MachineModel {
             energy.kinds = kinds.collect();
         }
         machine
+    }
+
+    /// The TLB of a core, or of each of its contexts.
+    pub fn tlb_of(&self, core: &CoreAt) -> Option<TlbModel> {
+        let tlb = self.tlb?;
+        Some(match self.kind(core).tlb {
+            None => tlb,
+            Some(KindTlb {
+                entries,
+                ways,
+                miss,
+            }) => TlbModel {
+                entries,
+                ways,
+                miss,
+                ..tlb
+            },
+        })
     }
 
     /// The kind of a core.

@@ -38,6 +38,7 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
         window: 1,
         window_shared: false,
         partition: None,
+        tlb: None,
         micro_ops: [1; Op::COUNT],
         replay: 0,
         queues: Vec::new(),

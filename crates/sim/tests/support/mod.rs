@@ -35,6 +35,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         window: 1,
         window_shared: false,
         partition: None,
+        tlb: None,
         micro_ops: [1; Op::COUNT],
         replay: 0,
         queues: Vec::new(),

@@ -25,8 +25,8 @@ pub struct Memory {
     pub(super) topology: Topology,
     pub(super) directory: Directory,
     written: Written,
-    tlbs: Vec<Tlb>,
-    tlb_miss: Ps,
+    /// The TLBs, and what a miss in each costs.
+    tlbs: Vec<(Tlb, Ps)>,
     line_bits: u32,
     page_bits: u32,
     /// By NUMA node.
@@ -111,11 +111,11 @@ impl Hierarchy for Memory {
                 if self.written.may_hold(line) {
                     self.written.note(line, thread, access == Access::Store);
                 }
-                if let Some(tlb) = self.tlbs.get_mut(place.tlb as usize)
+                if let Some((tlb, miss)) = self.tlbs.get_mut(place.tlb as usize)
                     && !tlb.touch(address >> self.page_bits)
                 {
                     counters.tlb_misses += 1;
-                    walk = self.tlb_miss;
+                    walk = *miss;
                 }
                 &place.data
             }
@@ -173,20 +173,19 @@ impl Memory {
             .map(|core| core.numa_node as usize + 1)
             .max()
             .unwrap_or(1);
-        let tlbs = model.tlb.iter().flat_map(|tlb| {
-            let count = if tlb.private {
-                model.pus()
-            } else {
-                model.cores.len()
-            };
-            vec![Tlb::new(tlb.entries, tlb.ways); count]
+        let tlbs = model.cores.iter().flat_map(|core| {
+            let contexts = model.kind(core).contexts as usize;
+            let of_core = model.tlb_of(core).map(|tlb| {
+                let count = if tlb.private { contexts } else { 1 };
+                vec![(Tlb::new(tlb.entries, tlb.ways), tlb.miss); count]
+            });
+            of_core.unwrap_or_default()
         });
         let distance = |from: usize, to: usize| model.memory.distance.get(from)?.get(to).copied();
         let latency = |from, to| model.memory.latency as f64 * distance(from, to).unwrap_or(1.0);
         let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
         Self {
             tlbs: tlbs.collect(),
-            tlb_miss: model.tlb.map_or(0, |tlb| tlb.miss),
             line_bits,
             page_bits: page.max(1).next_power_of_two().trailing_zeros(),
             channels: vec![Channel::new(1 << line_bits, model.memory.bandwidth); nodes],
