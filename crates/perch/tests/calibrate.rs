@@ -65,18 +65,22 @@ fn a_simulated_machine_has_a_table_that_fits_and_a_file_if_one_is_wanted() {
     insta::assert_snapshot!(without_date(&text));
     let file = folder.path().join("new/xeon.toml");
     let path = file.to_str().unwrap();
-    told(perch(
+    let json = told(perch(
         folder.path(),
-        &["calibrate", "-m", "intel-xeon-ht", "--quick", "-o", path],
+        &[
+            "calibrate",
+            "-m",
+            "intel-xeon-ht",
+            "--quick",
+            "-o",
+            path,
+            "--json",
+        ],
     ));
     // Nothing but the file, readable by others.
     assert_eq!(names(file.parent().unwrap()), ["xeon.toml"]);
     let written = Calibration::read(&file).unwrap();
-    let json = perch(
-        folder.path(),
-        &["calibrate", "-m", "intel-xeon-ht", "--quick", "--json"],
-    );
-    let json: Value = serde_json::from_str(&told(json)).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         json["kernel"].as_array().unwrap().len(),
         written.kernels.len()
