@@ -23,8 +23,19 @@ pub(super) struct Sharers<'a> {
 impl<'a> Sharers<'a> {
     /// Threads with these demands on a core of a kind, on these contexts.
     pub fn new(kind: &'a CoreKind, demands: Vec<&'a Demand>, contexts: &[usize]) -> Self {
+        let slot = 1.0 / f64::from(kind.width.max(1));
+        let slots = |demand: &&Demand| match kind.micro_ops == [1; Op::COUNT] {
+            true => (1.0, slot),
+            false => {
+                let of_ops = demand.ops.iter().zip(kind.micro_ops);
+                let mean: f64 = of_ops
+                    .map(|(share, number)| share * f64::from(number))
+                    .sum();
+                (1.0, slot * mean)
+            }
+        };
         let slots = Station {
-            visits: vec![(1.0, 1.0 / f64::from(kind.width.max(1))); demands.len()],
+            visits: demands.iter().map(slots).collect(),
         };
         let parts = kind.parts();
         let in_parts = parts.are_there(demands.len());
