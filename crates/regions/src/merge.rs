@@ -32,6 +32,8 @@ pub struct Merged {
 struct Node {
     merged: Merged,
     processes: HashSet<i32>,
+    /// PID and TID of threads that stand for themselves.
+    threads: HashSet<(i32, i32)>,
     children: Vec<usize>,
     by_name: HashMap<Arc<str>, usize>,
 }
@@ -88,7 +90,11 @@ impl Node {
         merged.incomplete |= !report.complete;
         merged.calls = merged.calls.saturating_add(region.calls);
         merged.open += u32::from(region.open);
-        merged.threads = merged.threads.saturating_add(region.amounts.members);
+        // A process that counted twice, or executed another program, has left several reports of a thread.
+        let members = region.amounts.members;
+        if members != 1 || self.threads.insert((report.pid, region.tid)) {
+            merged.threads = merged.threads.saturating_add(members);
+        }
         merged.wall = merged.wall.max(region.wall);
         merged.amounts.add(&region.amounts);
         self.processes.insert(report.pid);
@@ -161,6 +167,28 @@ mod tests {
         assert_eq!((merged[0].amounts.cpu_time, left_out), (30, 0));
         let incomplete: Vec<bool> = merged.iter().map(|region| region.incomplete).collect();
         assert_eq!(incomplete, [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_thread_that_was_counted_twice_is_one() {
+        let twice = [1, 2].map(|calls| {
+            let region = Region {
+                calls,
+                ..region("b", 7, 10)
+            };
+            report(1, vec![region])
+        });
+        let (merged, _) = merge(&twice);
+        let found = &merged[0];
+        assert_eq!(
+            (
+                found.threads,
+                found.processes,
+                found.calls,
+                found.amounts.cpu_time
+            ),
+            (1, 1, 3, 10)
+        );
     }
 
     proptest! {
