@@ -275,3 +275,60 @@ fn a_program_in_python() {
         assert!(faults(&report, "outer/fill") >= 5.0, "{report:?}");
     }
 }
+
+/// Prints what each call returns, and the words for it.
+const ERRORS: &str = r#"
+#include <perch.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void say(int status) { printf("%d %s\n", status, status ? perch_error() : "fine"); }
+
+int main(void) {
+    say(perch_start("early"));
+    setenv("PERCH_REGION_INTERVAL", "soon", 1);
+    say(perch_init(NULL));
+    unsetenv("PERCH_REGION_INTERVAL");
+    say(perch_init(NULL));
+    say(perch_init(NULL));
+    say(perch_stop("never"));
+    say(perch_finish());
+    say(perch_stop("late"));
+}
+"#;
+
+#[test]
+fn errors_have_words() {
+    if !has("make") || !has("cc") || !has("c++") {
+        return skip!(Tool, "no make, cc or c++: `apt-get install make g++`");
+    }
+    let library = make("regions");
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("errors.c"), folder.path().join("errors"));
+    std::fs::write(&source, ERRORS).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args([Path::new("-o"), &program, &source])
+        .arg(format!(
+            "-I{}",
+            root().join("crates/libperch/include").display()
+        ))
+        .arg(format!("-L{}", library.display()))
+        .args(["-lperch", &format!("-Wl,-rpath,{}", library.display())]);
+    run(&mut cc);
+    let told = text(&run(&mut Command::new(program)).stdout);
+    let lines: Vec<&str> = told.lines().collect();
+    let off = "-1 nothing is counted: perch_init was not called, or perch_finish was";
+    assert_eq!(lines[0], off);
+    assert!(
+        lines[1].starts_with("-8 ") && lines[1].contains("soon"),
+        "{told}"
+    );
+    assert_eq!(lines[2], "0 fine");
+    assert!(lines[3].starts_with("-2 ") && lines[3].len() > 10, "{told}");
+    assert!(
+        lines[4].starts_with("-3 ") && lines[4].contains("never"),
+        "{told}"
+    );
+    assert_eq!(lines[5], "0 fine");
+    assert_eq!(lines[6], off);
+}
