@@ -113,7 +113,7 @@ fn a_small_tournament_is_consistent_and_always_the_same() {
     for found in &outcome.matches {
         assert!((found.lines[observe].ratio - 1.0).abs() < 1e-3, "{found:?}");
     }
-    // A machine gets the same workloads whoever else plays, and the same comes out.
+    // The other machines change neither a machine's workloads nor its results.
     let mut one = rules.clone();
     one.machines.retain(|machine| machine.name == "core2-quad");
     let again = play(&one, |_, _| ()).unwrap();

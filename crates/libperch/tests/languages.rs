@@ -74,7 +74,7 @@ fn seen(report: &perch_regions::Report) -> Vec<(String, u64, u32)> {
     let (merged, _) = perch_regions::merge([report]);
     merged
         .iter()
-        .map(|region| (region.path.join("/"), region.calls, region.threads))
+        .map(|region| (region.path.join("/"), region.calls, region.amounts.members))
         .collect()
 }
 

@@ -16,15 +16,13 @@ pub struct Merged {
     pub calls: u64,
     /// How many threads were in it without having stopped it when they were counted last.
     pub open: u32,
-    /// How many threads were in it.
-    pub threads: u32,
     /// How many processes they are of.
     pub processes: u32,
     /// Whether a process may have done more in it after its last report ([`Report::complete`]).
     pub incomplete: bool,
     /// Nanoseconds from starts to stops, of the thread that was in it longest.
     pub wall: u64,
-    /// What the threads did, as a sum.
+    /// What the threads did, as a sum; its members are the threads that were in it.
     pub amounts: Amounts,
 }
 
@@ -90,13 +88,12 @@ impl Node {
         merged.incomplete |= !report.complete;
         merged.calls = merged.calls.saturating_add(region.calls);
         merged.open += u32::from(region.open);
-        // A process that counted twice, or executed another program, has left several reports of a thread.
-        let members = region.amounts.members;
-        if members != 1 || self.threads.insert((report.pid, region.tid)) {
-            merged.threads = merged.threads.saturating_add(members);
-        }
         merged.wall = merged.wall.max(region.wall);
         merged.amounts.add(&region.amounts);
+        // A process that counted twice, or executed another program, has left several reports of a thread.
+        if region.amounts.members == 1 && !self.threads.insert((report.pid, region.tid)) {
+            merged.amounts.members = merged.amounts.members.saturating_sub(1);
+        }
         self.processes.insert(report.pid);
         merged.processes = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
     }
@@ -149,7 +146,7 @@ mod tests {
             .map(|region| {
                 (
                     region.path.join("/"),
-                    region.threads,
+                    region.amounts.members,
                     region.processes,
                     region.wall,
                 )
@@ -182,7 +179,7 @@ mod tests {
         let found = &merged[0];
         assert_eq!(
             (
-                found.threads,
+                found.amounts.members,
                 found.processes,
                 found.calls,
                 found.amounts.cpu_time

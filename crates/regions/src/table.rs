@@ -32,7 +32,7 @@ pub fn table(
     if regions.is_empty() {
         return String::new();
     }
-    let threads = regions.iter().any(|region| region.threads > 1);
+    let threads = regions.iter().any(|region| region.amounts.members > 1);
     let titles = columns.events.iter().map(|(title, _)| title.to_string());
     let titles = titles.chain(columns.metrics.iter().map(|(title, _)| title.clone()));
     let numbers = text::columns(titles);
@@ -53,7 +53,7 @@ pub fn table(
         out += &fit(&format!("{:1$}{name}", "", 2 * depth.min(6)), NAME);
         out += &format!("  {:>7}", short(region.calls as f64));
         if threads {
-            out += &format!("  {:>7}", region.threads);
+            out += &format!("  {:>7}", region.amounts.members);
         }
         let seconds = |time: u64| time as f64 / 1e9;
         let (wall, cpu) = (seconds(region.wall), seconds(region.amounts.cpu_time));
@@ -172,7 +172,6 @@ mod tests {
         Merged {
             path: path.iter().map(|name| (*name).into()).collect(),
             calls,
-            threads,
             processes: 1,
             wall: 2_500_000_000,
             amounts,

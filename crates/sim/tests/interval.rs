@@ -513,3 +513,23 @@ fn tlbs_are_those_of_the_kind_of_core() {
         "{cycle:?} {interval:?}"
     );
 }
+
+/// Two threads that fill the two issue slots of their core execute half as much if each instruction is of two
+/// micro-operations, at both levels.
+#[test]
+fn micro_operations_take_slots_at_both_levels() {
+    let mut machine = machine(1, 2, Multithreading::Simultaneous);
+    let kind = &mut machine.kinds[0];
+    (kind.in_order, kind.window, kind.width) = (false, 64, 2);
+    let workload = endless(vec![mix("alu", ALU, 64)], &[0, 0]);
+    let speeds = |machine: &MachineModel| {
+        let found = both(machine, &workload, &[0, 1], 20_000_000, 100_000_000);
+        found.map(|found| found.iter().map(|of| of.instructions() as f64).sum::<f64>())
+    };
+    let one_each = speeds(&machine);
+    machine.kinds[0].micro_ops = [2; Op::COUNT];
+    let two_each = speeds(&machine);
+    for (one, two) in one_each.into_iter().zip(two_each) {
+        assert!((one / two - 2.0).abs() < 0.1, "{one_each:?} {two_each:?}");
+    }
+}

@@ -91,6 +91,28 @@ pub struct Row {
     pub metrics: RowMetrics,
 }
 
+impl Row {
+    /// A row of totals up to `at`, over `interval` nanoseconds, in which nothing was done yet.
+    pub fn of_totals(at: u64, interval: u64, entity: Entity, name: Arc<str>) -> Self {
+        Self {
+            at,
+            interval,
+            entity,
+            name,
+            pid: None,
+            event: Event::Total,
+            set: None,
+            round: 0,
+            phase: 0,
+            new_phase: false,
+            broken: None,
+            amounts: Amounts::default(),
+            readings: Readings::default(),
+            metrics: RowMetrics::default(),
+        }
+    }
+}
+
 /// The metrics of a row, with what must be said about them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RowMetrics {

@@ -158,7 +158,7 @@ pub(crate) fn values(report: &Report, plan: &Plan, name: &str, tid: Option<i32>)
     let metrics = plan.metrics(amounts, merged.wall).values;
     Some(Values {
         calls: merged.calls,
-        threads: merged.threads,
+        threads: amounts.members,
         open: merged.open,
         wall_seconds: merged.wall as f64 / 1e9,
         cpu_seconds: amounts.cpu_time as f64 / 1e9,

@@ -4,10 +4,7 @@ use super::{gather, moment, process::Process};
 use crate::Error;
 use perch_regions::{Report, merge, table};
 use perch_stat::{RowMetrics, text::wrapped};
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsStr, io::Write, path::Path};
 
 /// A report as JSON, with metrics.
 pub(crate) fn json(process: &Process, with_samples: bool, complete: bool) -> String {
@@ -52,54 +49,52 @@ fn text(process: &Process) -> String {
 
 /// Writes the report: text, or JSON if the file's name ends in `.json`. `%p` in it stands for the PID.
 pub(crate) fn write(process: &Process, destination: &str) -> Result<(), Error> {
-    let path = destination.replace("%p", &process.pid.to_string());
-    write_to(process, Path::new(&path), false)
+    write_to(process, &named(destination, process.pid, 1), false)
 }
 
 /// The same for the report that is written when counting ends. If a process begins again and ends again, its first
 /// report is not overwritten: the second one of `report.json` is `report.2.json`.
 pub(crate) fn write_last(process: &Process, destination: &str) -> Result<(), Error> {
-    let path = destination.replace("%p", &process.pid.to_string());
-    write_to(process, &numbered(Path::new(&path), process.times), true)
+    let path = named(destination, process.pid, process.times);
+    write_to(process, &path, true)
 }
 
 /// The name of a process's report of this number.
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    if number < 2 || is_stderr(path) {
-        return path.to_owned();
+fn named(destination: &str, pid: i32, number: u32) -> String {
+    let path = destination.replace("%p", &pid.to_string());
+    if number < 2 || is_stderr(&path) {
+        return path;
     }
-    let extension = path.extension().unwrap_or_default().to_string_lossy();
-    let extension = match &*extension {
-        "" => number.to_string(),
-        known => format!("{number}.{known}"),
-    };
-    path.with_extension(extension)
+    match Path::new(&path).extension().and_then(OsStr::to_str) {
+        Some(extension) => {
+            let stem = &path[..path.len() - extension.len()];
+            format!("{stem}{number}.{extension}")
+        }
+        None => format!("{path}.{number}"),
+    }
 }
 
-fn is_stderr(path: &Path) -> bool {
-    matches!(path.to_str(), Some("stderr" | "-"))
+fn is_stderr(path: &str) -> bool {
+    matches!(path, "stderr" | "-")
 }
 
-fn write_to(process: &Process, path: &Path, complete: bool) -> Result<(), Error> {
+fn write_to(process: &Process, path: &str, complete: bool) -> Result<(), Error> {
     if is_stderr(path) {
         // Nobody can be told where this cannot be written.
         let _ = std::io::stderr().write_all(text(process).as_bytes());
         return Ok(());
     }
-    let report = match path
-        .extension()
-        .is_some_and(|extension| extension == "json")
-    {
+    let report = match path.ends_with(".json") {
         true => json(process, true, complete),
         false => text(process),
     };
-    perch_files::output(path)
+    perch_files::output(Path::new(path))
         .and_then(|mut file| file.write_all(report.as_bytes()))
         .map_err(|error| {
             // Without the number that std adds.
             let error = error.to_string();
             let why = error.split(" (os error").next().unwrap_or_default();
-            Error::Report(format!("the report of regions, {}: {why}", path.display()))
+            Error::Report(format!("the report of regions, {path}: {why}"))
         })
 }
 
@@ -110,12 +105,12 @@ mod tests {
     #[test]
     fn a_second_report_has_a_name_of_its_own() {
         for (name, number, expected) in [
-            ("out/report.json", 1, "out/report.json"),
+            ("out/%p.json", 1, "out/7.json"),
             ("out/report.json", 2, "out/report.2.json"),
-            ("report", 3, "report.3"),
+            ("a.b/report", 3, "a.b/report.3"),
             ("stderr", 2, "stderr"),
         ] {
-            assert_eq!(numbered(Path::new(name), number), Path::new(expected));
+            assert_eq!(named(name, 7, number), expected);
         }
     }
 }

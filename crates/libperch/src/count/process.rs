@@ -89,7 +89,7 @@ pub(crate) fn begin(plan: impl FnOnce() -> Result<Arc<Plan>, Error>) -> Result<(
             libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
         }
     });
-    Process::install(plan, TIMES.fetch_add(1, Ordering::Relaxed) + 1);
+    Process::install(plan);
     Ok(())
 }
 
@@ -189,18 +189,17 @@ extern "C" fn in_child() {
             }
         }
     }
-    TIMES.store(1, Ordering::Relaxed);
-    Process::install(Arc::clone(&parents.plan), 1);
+    Process::install(Arc::clone(&parents.plan));
 }
 
 impl Process {
-    fn install(plan: Arc<Plan>, times: u32) {
+    fn install(plan: Arc<Plan>) {
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
         let (pid, began) = (std::process::id() as i32, moment::now());
         let folder = plan.asked.folder.as_deref();
         let process = Self {
             pid,
-            times,
+            times: TIMES.fetch_add(1, Ordering::Relaxed) + 1,
             began,
             generation,
             threads: Mutex::default(),

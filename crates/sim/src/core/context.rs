@@ -152,8 +152,8 @@ impl Context {
         }
     }
 
-    /// The instruction that issued last is of so many micro-operations. When the next one has room in a window of `window`
-    /// of them: those that have to be complete by then are the ones that do not fit into it with what is to come.
+    /// When the next instruction, of `next` micro-operations, has room in a window of `window` of them. The one that issued
+    /// last has `last`. The oldest that do not fit into the window beside the next one must be complete by then.
     #[inline]
     pub fn room(&mut self, window: u64, last: u32, next: u32) -> u64 {
         let mask = self.micro_ops.len() - 1;

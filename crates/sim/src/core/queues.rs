@@ -197,15 +197,15 @@ impl Queues {
     /// Divides the split queues among this many contexts with a thread, and sets watermarks if there are several.
     pub fn share(&mut self, parts: Parts, busy: usize) {
         self.busy = busy;
-        let divided = parts.are_there(busy);
         for (number, queue) in &self.sized {
-            let parts = if divided && queue.partitioned {
-                parts.number
+            let parts = if queue.partitioned {
+                parts.among(busy)
             } else {
                 1
             };
             self.entries[*number].size = (queue.of_one(busy as u32) / parts).max(1) as usize;
         }
+        let divided = parts.among(busy) > 1;
         let Some(parts) = self.parts.as_mut().filter(|parts| parts.divided != divided) else {
             return;
         };

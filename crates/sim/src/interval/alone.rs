@@ -105,10 +105,7 @@ pub(super) fn alone(
         true => (kind.window / busy.max(1) as u32).max(1),
         false => kind.window,
     };
-    let parts = match kind.parts().are_there(busy) {
-        true => kind.parts().number,
-        false => 1,
-    };
+    let parts = kind.parts().among(busy);
     let mut queues = kind.queues.clone();
     for queue in &mut queues {
         let divided = if queue.partitioned { parts } else { 1 };

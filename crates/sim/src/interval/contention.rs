@@ -24,6 +24,7 @@ impl<'a> Sharers<'a> {
     /// Threads with these demands on a core of a kind, on these contexts.
     pub fn new(kind: &'a CoreKind, demands: Vec<&'a Demand>, contexts: &[usize]) -> Self {
         let slot = 1.0 / f64::from(kind.width.max(1));
+        // Shares need not add up to 1 exactly: they are not asked where each instruction takes one slot.
         let slots = |demand: &&Demand| match kind.micro_ops == [1; Op::COUNT] {
             true => (1.0, slot),
             false => {
@@ -38,15 +39,11 @@ impl<'a> Sharers<'a> {
             visits: demands.iter().map(slots).collect(),
         };
         let parts = kind.parts();
-        let in_parts = parts.are_there(demands.len());
-        let part = |thread: usize| {
-            if in_parts {
-                parts.of(contexts[thread])
-            } else {
-                0
-            }
+        let number = parts.among(demands.len());
+        let part = |thread: usize| match number {
+            1 => 0,
+            _ => parts.of(contexts[thread]),
         };
-        let number = if in_parts { parts.number } else { 1 };
         // Of each part, how its threads use the pools.
         let shares: Vec<_> = (0..number as usize)
             .map(|its| {

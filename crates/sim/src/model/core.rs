@@ -212,7 +212,7 @@ pub struct CoreKind {
     /// The clocks at which its cores can run, in kHz, the highest last; none if there is only that one.
     pub clocks: Vec<u64>,
     /// What it does per MHz, in relation to other kinds, as device trees tell the kernel (`capacity-dmips-mhz`); `None`
-    /// where the kernel is told nothing.
+    /// where they say nothing.
     pub dmips_per_mhz: Option<u32>,
     /// Hardware contexts (PUs).
     pub contexts: u32,
@@ -277,9 +277,12 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Whether there are any while this many contexts have a thread.
-    pub fn are_there(self, busy: usize) -> bool {
-        self.number > 1 && busy >= self.from as usize
+    /// How many there are while this many contexts have a thread; 1 if the core is whole then.
+    pub fn among(self, busy: usize) -> u32 {
+        match busy >= self.from as usize {
+            true => self.number,
+            false => 1,
+        }
     }
 
     /// The number of a context's part.

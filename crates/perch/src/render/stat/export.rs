@@ -22,21 +22,15 @@ use std::time::Duration;
 /// The totals as rows, for CSV.
 pub fn total_rows(collector: &Collector) -> Vec<Row> {
     let totals = collector.totals();
-    let row = |total: &&perch_stat::Total| Row {
-        at: totals.interval,
-        interval: total.interval,
-        entity: total.entity.clone(),
-        name: total.name.clone(),
-        pid: total.pid,
-        event: Event::Total,
-        set: None,
-        round: 0,
-        phase: 0,
-        new_phase: false,
-        broken: None,
-        amounts: total.amounts.clone(),
-        readings: total.readings.clone(),
-        metrics: collector.metrics(&total.amounts, &total.readings, total.interval),
+    let row = |total: &&perch_stat::Total| {
+        let (entity, name) = (total.entity.clone(), total.name.clone());
+        Row {
+            pid: total.pid,
+            amounts: total.amounts.clone(),
+            readings: total.readings.clone(),
+            metrics: collector.metrics(&total.amounts, &total.readings, total.interval),
+            ..Row::of_totals(totals.interval, total.interval, entity, name)
+        }
     };
     totals.by_cpu_time().iter().map(row).collect()
 }
@@ -52,20 +46,10 @@ pub fn row_of_all(wanted: &Wanted, collector: &Collector) -> Option<Vec<Cell>> {
     let metrics = collector.metrics(&amounts, totals.readings(), totals.interval);
     amounts.cpu_time = totals.cpu_time();
     let row = Row {
-        at: totals.interval,
-        interval: totals.interval,
-        entity: Entity::All,
-        name: "all".into(),
-        pid: None,
-        event: Event::Total,
-        set: None,
-        round: 0,
-        phase: 0,
-        new_phase: false,
-        broken: None,
         amounts,
         readings: totals.readings().clone(),
         metrics,
+        ..Row::of_totals(totals.interval, totals.interval, Entity::All, "all".into())
     };
     Some(cells(wanted, &row, "all", None))
 }

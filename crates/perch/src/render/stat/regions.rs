@@ -10,7 +10,7 @@ use perch_regions::{
     Merged,
     table::{Columns, table},
 };
-use perch_stat::{Collector, Entity, Event, Readings, Row};
+use perch_stat::{Collector, Entity, Readings, Row};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -58,21 +58,14 @@ pub fn rows(wanted: &Wanted, found: &Found, collector: &Collector) -> Vec<Vec<Ce
 
 fn row(region: &Merged, collector: &Collector) -> Row {
     let name: Arc<str> = region.path.join("/").into();
+    let (at, entity) = (
+        collector.totals().interval,
+        Entity::Command(Arc::clone(&name)),
+    );
     Row {
-        at: collector.totals().interval,
-        interval: region.wall,
-        entity: Entity::Command(Arc::clone(&name)),
-        name,
-        pid: None,
-        event: Event::Total,
-        set: None,
-        round: 0,
-        phase: 0,
-        new_phase: false,
-        broken: None,
-        readings: Readings::default(),
         metrics: collector.metrics(&region.amounts, &Readings::default(), region.wall),
         amounts: region.amounts.clone(),
+        ..Row::of_totals(at, region.wall, entity, name)
     }
 }
 

@@ -451,7 +451,7 @@ impl Core {
         if let Some(queues) = &mut self.queues {
             queues.share(self.parts, busy);
         }
-        self.units.divide(self.parts.are_there(busy), now);
+        self.units.divide(self.parts.among(busy) > 1, now);
         for misses in &mut self.misses {
             misses.share(busy);
         }
