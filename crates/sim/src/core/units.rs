@@ -79,6 +79,19 @@ impl Calendar {
         }
     }
 
+    /// Books one for an operation that begins in cycle `at` or not at all.
+    #[inline]
+    fn book_at(&mut self, now: u64, at: u64, busy: u32) -> bool {
+        self.pass(now);
+        let full = |cycle: u64| self.booked[cycle as usize % AHEAD] >= self.count;
+        let free = at + u64::from(busy) <= self.now + AHEAD as u64
+            && !(at..at + u64::from(busy)).any(full);
+        if free {
+            self.book(at, busy);
+        }
+        free
+    }
+
     #[inline]
     fn book(&mut self, start: u64, busy: u32) {
         let end = (start + u64::from(busy)).min(self.now + AHEAD as u64);
@@ -291,11 +304,22 @@ impl Units {
         operand: u64,
         again: u32,
     ) {
-        let mut at = from;
-        while at < operand.min(now + AHEAD as u64) {
-            // One for which there is no unit takes none.
-            let _ = self.book(op, context, now, at);
-            at += u64::from(again.max(1));
+        let (busy, again) = (self.busy[op as usize], u64::from(again.max(1)));
+        let end = operand.min(now + AHEAD as u64);
+        let pools = self.of_op[context][op as usize];
+        let mut sent = |at: u64| {
+            let mut pools = pools.iter().flatten();
+            pools.any(|pool| self.calendars[usize::from(pool.number)].book_at(now, at, busy))
+        };
+        // Where others are sent in each of these cycles, this one waits: a loop of that length has room for no more.
+        let Some(first) = (from..end.min(from + again)).find(|at| sent(*at)) else {
+            return;
+        };
+        let mut at = first + again;
+        while at < end {
+            // Without a free unit at that moment, nothing is lost.
+            sent(at);
+            at += again;
         }
     }
 
