@@ -2,48 +2,13 @@
 
 use super::{
     Experiment, Measure, Place, Run, Span, Sweep, Times,
+    checker::{Checked, Checker},
     file::{self, Text},
     quantity,
-    vary::InForce,
 };
 use crate::error::Diagnostic;
-use perch_core::diagnostic::{did_you_mean, did_you_mean_one_of, from_deserializer};
 use perch_sim::{config, detail::Fidelity, model::MachineModel, workload::WorkloadModel};
-use std::{cell::RefCell, ops::Range, path::Path, sync::Arc, time::Duration};
-
-pub(super) type Checked<T> = Result<T, Box<Diagnostic>>;
-
-/// How tables are written, by the type that is read from them.
-const FORMS: &[(&str, &str)] = &[
-    (
-        "struct Time",
-        "time = { warm-up = \"1 s\", length = \"3 s\" }",
-    ),
-    (
-        "struct Sweep",
-        "[sweep] and working-set = [\"8 KiB\", \"64 KiB\"] below",
-    ),
-    (
-        "struct Measure",
-        "name = { of = \"throughput\", run = \"RUN\" } below [measure]",
-    ),
-    ("struct Figure", "[figure] and its keys below"),
-    ("struct Run", "[[run]] and its keys below"),
-    ("struct Claim", "[[claim]] and its keys below"),
-    (
-        "struct Changes",
-        "[set.machine] or [set.workload] and keys below",
-    ),
-    ("struct Variation", "[variation] and its keys below"),
-];
-
-pub(super) struct Checker<'a> {
-    path: &'a str,
-    text: &'a str,
-    sibling: &'a dyn Fn(&str) -> Result<String, String>,
-    /// What replaces the values of the machines' and workloads' files.
-    pub(super) in_force: RefCell<InForce>,
-}
+use std::{cell::RefCell, path::Path, sync::Arc, time::Duration};
 
 pub(super) fn read(
     name: &str,
@@ -64,64 +29,6 @@ pub(super) fn read(
 }
 
 impl Checker<'_> {
-    pub(super) fn wrong(
-        &self,
-        at: Range<usize>,
-        message: impl Into<String>,
-        hint: Option<String>,
-    ) -> Box<Diagnostic> {
-        Box::new(Diagnostic::at(self.path, self.text, at, message, hint))
-    }
-
-    /// Where a header first stands.
-    pub(super) fn find(&self, header: &str) -> Range<usize> {
-        let start = self.text.find(header).unwrap_or(0);
-        start..start + header.len()
-    }
-
-    /// What serde or the parser complains of.
-    fn toml(&self, error: &toml::de::Error) -> Box<Diagnostic> {
-        let (message, hint) = from_deserializer(error.message(), FORMS);
-        self.wrong(error.span().unwrap_or(0..0), message, hint)
-    }
-
-    /// Which of these a name means.
-    pub(super) fn choice<T: Copy>(
-        &self,
-        what: &str,
-        name: &Text,
-        known: impl Iterator<Item = (&'static str, T)> + Clone,
-    ) -> Checked<T> {
-        let wanted = name.get_ref();
-        if let Some((_, found)) = known.clone().find(|(known, _)| known == wanted) {
-            return Ok(found);
-        }
-        let names: Vec<&str> = known.map(|(name, _)| name).collect();
-        let hint = did_you_mean_one_of(wanted, names);
-        let wanted = wanted.escape_debug();
-        Err(self.wrong(
-            name.span(),
-            format!("unknown {what} `{wanted}`"),
-            Some(hint),
-        ))
-    }
-
-    pub(super) fn reference<'n>(
-        &self,
-        what: &str,
-        name: &Text,
-        known: impl Iterator<Item = &'n str> + Clone,
-    ) -> Checked<usize> {
-        let wanted = name.get_ref();
-        known
-            .clone()
-            .position(|known| known == wanted)
-            .ok_or_else(|| {
-                let hint = did_you_mean(wanted, known);
-                self.wrong(name.span(), format!("no {what} `{wanted}`"), hint)
-            })
-    }
-
     /// The experiment with the changes in force, without its variants.
     pub(super) fn experiment(&self, name: &str, file: &file::File) -> Checked<Experiment> {
         let times = self.times(&file.time)?;

@@ -3,7 +3,7 @@
 use super::{
     Against, Bar, Claim, Figure, Holds, Line, Mark, Measure, Quantity, Run, Scale, Shape, Sweep,
     Take,
-    check::{Checked, Checker},
+    checker::{Checked, Checker},
     file::{self, Aim, Text},
 };
 use crate::{placement, published};

@@ -2,7 +2,7 @@
 
 use super::{
     Holds,
-    check::{Checked, Checker},
+    checker::{Checked, Checker},
     file,
 };
 use crate::published::{self, Kind};

@@ -1,12 +1,8 @@
 //! An experiment's file as it is written: what serde reads, before anything is checked against anything else.
 
-use super::{
-    left_out,
-    vary::{Changes, Variation},
-};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use toml::Spanned;
+use toml::{Spanned, Value};
 
 pub(super) type Text = Spanned<String>;
 
@@ -31,7 +27,7 @@ pub(super) struct File {
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
     #[serde(default, rename = "left-out", alias = "left_out")]
-    pub left_out: Vec<left_out::Written>,
+    pub left_out: Vec<LeftOut>,
     pub figure: Option<Figure>,
 }
 
@@ -160,4 +156,56 @@ pub(super) struct Mark {
     pub published: Text,
     pub times: Option<Text>,
     pub divides: Option<Text>,
+}
+
+/// `[[left-out]]`: some published values with one reason.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeftOut {
+    pub published: Spanned<Vec<Text>>,
+    pub why: Text,
+}
+
+/// Values by their place in a file: `memory.latency`, `caches.2.latency`, `mixes.*.depends`; the star stands for each.
+pub(super) type Places = BTreeMap<Text, Value>;
+
+/// What is put in place of what files say.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Changes {
+    #[serde(default)]
+    pub machine: Places,
+    #[serde(default)]
+    pub workload: Places,
+}
+
+/// `[variation]`: parameters for which there is no source.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Variation {
+    pub seeds: Option<Spanned<Vec<u64>>>,
+    pub draws: Option<Spanned<usize>>,
+    pub parameter: Vec<Parameter>,
+}
+
+/// A parameter with the ends of its range.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameter {
+    pub name: Text,
+    /// Where the range is from. For the reader.
+    #[serde(rename = "source")]
+    _source: String,
+    pub values: Vec<Choice>,
+}
+
+/// One of its values.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Choice {
+    pub name: Text,
+    #[serde(default)]
+    pub machine: Places,
+    #[serde(default)]
+    pub workload: Places,
 }

@@ -1,13 +1,11 @@
 //! Published values that cannot be had here, and why.
 
 use super::{
-    check::{Checked, Checker},
-    file::Text,
+    checker::{Checked, Checker},
+    file,
 };
 use crate::published;
 use perch_core::diagnostic::did_you_mean;
-use serde::Deserialize;
-use toml::Spanned;
 
 /// Published values that cannot be had here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,16 +16,8 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// `[[left-out]]`: some published values with one reason.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Written {
-    pub published: Spanned<Vec<Text>>,
-    pub why: Text,
-}
-
 impl Checker<'_> {
-    pub(super) fn left_out(&self, written: &Written) -> Checked<LeftOut> {
+    pub(super) fn left_out(&self, written: &file::LeftOut) -> Checked<LeftOut> {
         let ids = written.published.get_ref();
         if ids.is_empty() {
             return Err(self.wrong(written.published.span(), "nothing is left out", None));

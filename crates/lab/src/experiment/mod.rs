@@ -1,6 +1,8 @@
 //! An experiment: what runs on what, what is measured, and what the paper claims.
 
+mod changes;
 mod check;
+mod checker;
 mod claims;
 mod class;
 mod file;

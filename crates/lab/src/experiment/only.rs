@@ -2,7 +2,7 @@
 
 use super::{
     Quantity, Run, Span,
-    check::{Checked, Checker},
+    checker::{Checked, Checker},
     file,
 };
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::{
     Chosen, Place, Span,
-    check::{Checked, Checker},
+    checker::{Checked, Checker},
     file::{self, Text},
 };
 use crate::placement;
