@@ -35,6 +35,8 @@ fn level(
         latency,
         shared_by: shared_by.to_vec(),
         prefetchers: Vec::new(),
+        victim: false,
+        line_transfer: 0,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     machine::{common_cycle, latency},
-    prefetchers,
+    ports, prefetchers,
     quantity::SIZE,
     table::{Checked, Item, Table},
 };
@@ -19,6 +19,8 @@ const KEYS: &[&str] = &[
     "shared-by",
     "kind",
     "prefetchers",
+    "victim",
+    "line-transfer",
 ];
 
 const HOLDS: [(&str, Holds); 3] = [
@@ -36,6 +38,7 @@ const MOST_LINES: u64 = 1 << 26;
 /// The caches, by rising level.
 pub(super) fn read(item: Item<'_>, machine: &MachineModel) -> Checked<Vec<CacheLevel>> {
     let mut caches: Vec<CacheLevel> = Vec::new();
+    let mut victims = Vec::new();
     for table in item.tables("a cache", KEYS)? {
         let cache = one(&table, machine)?;
         if let Some(first) = caches.first()
@@ -60,6 +63,10 @@ pub(super) fn read(item: Item<'_>, machine: &MachineModel) -> Checked<Vec<CacheL
             )));
         }
         caches.push(cache);
+        victims.extend(table.get("victim").map(|item| (item, caches.len() - 1)));
+    }
+    for (item, at) in victims {
+        ports::has_feeders(item, &caches[at], &caches)?;
     }
     caches.sort_by_key(|cache| cache.level);
     Ok(caches)
@@ -124,6 +131,8 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         .iter()
         .flatten()
         .map(|pu| &machine.cores[places[*pu as usize].0]);
+    let cycle = common_cycle(&machine.kinds, using);
+    let ported = ports::read(table, level as u8, cycle)?;
     Ok(CacheLevel {
         level: level as u8,
         holds,
@@ -139,7 +148,7 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
                     );
                 }
             },
-            Some(item) => latency(item, common_cycle(&machine.kinds, using))?,
+            Some(item) => latency(item, cycle)?,
             None if level == 1 => 0,
             None => latency(table.need("latency")?, None)?,
         },
@@ -151,8 +160,16 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
                     "prefetchers learn from loads and stores: a cache of instructions has none",
                 ));
             }
+            Some(item) if ported.victim => {
+                return Err(item.wrong_hint(
+                    "a victim cache takes only what the caches before it evict",
+                    Some("give the prefetchers to the cache before it".to_owned()),
+                ));
+            }
             Some(item) => prefetchers::read(item, line)?,
         },
+        victim: ported.victim,
+        line_transfer: ported.line_transfer,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Queues of the nodes' memory channels.
+//! Queues of the nodes' memory channels and of the ports between caches.
 
 use super::{
     homes::Home,
@@ -16,7 +16,25 @@ const LEAP: f64 = 4.0;
 /// The first guess of a channel's use is at most this.
 const GUESS: f64 = 0.9;
 
-/// How long each thread's transfers wait for the channel of its memory, and by how much that changed. `queues` are the
+/// How long a thread's transfers wait, in picoseconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Wait {
+    /// For the channel of its memory: the mean over all that it uses.
+    pub memory: f64,
+    /// For the ports of caches, if it uses any whose bandwidth is limited.
+    ports: Vec<(usize, f64)>,
+}
+
+impl Wait {
+    /// For the port of a cache.
+    pub fn port(&self, cache: usize) -> f64 {
+        let mut ports = self.ports.iter();
+        let port = ports.find(|(known, _)| *known == cache);
+        port.map_or(0.0, |(_, wait)| *wait)
+    }
+}
+
+/// How long each thread's transfers wait for the channels that they use, and by how much that changed. `queues` are the
 /// channels' from the step before; none at first.
 ///
 /// Who comes finds those that wait and, half done, the one that is served: queue = sum of used · (wait + service / 2).
@@ -31,44 +49,57 @@ pub(super) fn waits(
     speeds: &[f64],
     fates: &[Fate],
     queues: &mut Vec<f64>,
-) -> (Vec<f64>, f64) {
-    let service = layout.service;
+) -> (Vec<Wait>, f64) {
+    let services = layout.servers();
     // Of which channels a thread uses how much.
     let used: Vec<Vec<(usize, f64)>> = running
         .iter()
         .zip(fates)
         .zip(speeds)
-        .map(|((who, fate), speed)| uses(layout, who, fate, speed * service))
+        .map(|((who, fate), speed)| {
+            let mut uses = uses(layout, who, fate, speed * layout.service);
+            let ports = fate.ports.iter();
+            uses.extend(ports.map(|(cache, lines)| {
+                let port = layout.port(*cache);
+                (port, lines * speed * services[port])
+            }));
+            uses
+        })
         .collect();
-    let mut total = vec![0.0; layout.nodes];
-    for (node, used) in used.iter().flatten() {
-        total[*node] += used;
+    let mut total = vec![0.0; services.len()];
+    for (server, used) in used.iter().flatten() {
+        total[*server] += used;
     }
-    let wait = |at: usize, (node, used): (usize, f64), queues: &[f64]| {
+    let wait = |at: usize, (server, used): (usize, f64), queues: &[f64]| {
         let who = &running[at];
         let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
         let own = match kind.window <= 1 {
             true => used * who.demand.loads(),
             false => 0.0,
         };
-        ((queues[node] - own * service / 2.0) / (1.0 + own)).max(0.0)
+        ((queues[server] - own * services[server] / 2.0) / (1.0 + own)).max(0.0)
     };
     let mut moved = 0.0f64;
     if queues.is_empty() {
-        let guess = |used: &f64| {
+        let guess = |(used, service): (&f64, &f64)| {
             let used = used.min(GUESS);
             service * used / (2.0 * (1.0 - used))
         };
-        *queues = total.iter().map(guess).collect();
+        *queues = total.iter().zip(&services).map(guess).collect();
         moved = f64::INFINITY;
     } else {
-        let mut found = vec![0.0; layout.nodes];
+        let mut found = vec![0.0; services.len()];
         for (at, uses) in used.iter().enumerate() {
-            for (node, used) in uses {
-                found[*node] += used * (wait(at, (*node, *used), queues) + service / 2.0);
+            for (server, used) in uses {
+                let half = services[*server] / 2.0;
+                found[*server] += used * (wait(at, (*server, *used), queues) + half);
             }
         }
-        for ((queue, found), used) in queues.iter_mut().zip(found).zip(&total) {
+        let servers = queues
+            .iter_mut()
+            .zip(found)
+            .zip(total.iter().zip(&services));
+        for ((queue, found), (used, service)) in servers {
             if *queue > 0.0 && *used > 0.0 {
                 // Never more than all of the channel.
                 let factor = (found / *queue).max(*used).powf(FOLLOW);
@@ -79,9 +110,9 @@ pub(super) fn waits(
             }
         }
     }
-    let mean = |(at, uses): (usize, &Vec<(usize, f64)>)| {
+    let memory = |at: usize, uses: &[(usize, f64)]| {
         let all: f64 = uses.iter().map(|(_, used)| used).sum();
-        match uses.as_slice() {
+        match uses {
             [one] => wait(at, *one, queues),
             _ if all <= 0.0 => 0.0,
             several => {
@@ -90,7 +121,16 @@ pub(super) fn waits(
             }
         }
     };
-    (used.iter().enumerate().map(mean).collect(), moved)
+    let of_thread = |(at, uses): (usize, &Vec<(usize, f64)>)| {
+        let ports = uses.partition_point(|(server, _)| *server < layout.nodes);
+        let (nodes, ports) = uses.split_at(ports);
+        let port = |of: &(usize, f64)| (of.0 - layout.nodes, wait(at, *of, queues));
+        Wait {
+            memory: memory(at, nodes),
+            ports: ports.iter().map(port).collect(),
+        }
+    };
+    (used.iter().enumerate().map(of_thread).collect(), moved)
 }
 
 /// How much of which nodes' channels a thread uses that has a line moved `each` times an instruction: its own first.

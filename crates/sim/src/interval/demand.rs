@@ -244,6 +244,13 @@ fn sample(mix: &Mix, mut random: Random) -> Box<[Instruction]> {
 }
 
 impl Lines {
+    /// The part of the lines that go out of a cache, `visits` by one instruction, that anything wrote to while they were
+    /// there.
+    pub fn dirty(&self, visits: f64) -> f64 {
+        let stay = self.visits * self.accesses / visits.max(1e-30);
+        1.0 - (1.0 - self.written).powf(stay.min(1e9))
+    }
+
     /// Stores by one instruction.
     pub fn stores(&self) -> f64 {
         self.visits * self.accesses * self.written

@@ -70,7 +70,7 @@ pub(super) struct Visitor {
 
 impl Visitor {
     /// The chance that a line was visited within a time.
-    fn chance(&self, time: f64) -> f64 {
+    pub fn chance(&self, time: f64) -> f64 {
         (self.reuse.distinct(self.rate * time) / self.lines).min(1.0)
     }
 
@@ -184,7 +184,7 @@ impl Curve {
 }
 
 /// The time at which a rising function reaches a value; `None` if it never does.
-fn time_of(value: f64, rising: impl Fn(f64) -> f64) -> Option<f64> {
+pub(super) fn time_of(value: f64, rising: impl Fn(f64) -> f64) -> Option<f64> {
     let (mut low, mut high) = (1e-3, 1.0);
     while rising(high) < value {
         low = high;

@@ -3,6 +3,7 @@
 
 use super::{
     alone::{Alone, alone},
+    channels::Wait,
     demand::{Asked, Class, Demand, IDLE, Packed},
     homes::Homes,
     layout::Layout,
@@ -336,7 +337,7 @@ impl Knowledge {
                 seat.pu,
                 &seat.asked,
                 &speed.fate,
-                speed.wait,
+                &speed.wait,
                 pace,
             );
             seat.alone = alone(kind, &seat.asked.demand, busy, &delays, self.layout.line);
@@ -360,7 +361,7 @@ impl Knowledge {
             .map(|(seat, speed)| {
                 let pace = Pace::of(seat, speed.speed);
                 let (asked, fate) = (&seat.asked, &speed.fate);
-                let delays = delays(&self.layout, seat.pu, asked, fate, speed.wait, pace);
+                let delays = delays(&self.layout, seat.pu, asked, fate, &speed.wait, pace);
                 (&seat.asked.demand, delays)
             })
             .collect();
@@ -410,7 +411,7 @@ impl Knowledge {
                 instruction: 1.0 / speed,
                 exposed: 1.0,
             };
-            let delays = delays(&self.layout, pu, asked, fate, 0.0, pace);
+            let delays = delays(&self.layout, pu, asked, fate, &Wait::default(), pace);
             let kind = self.machine.kind(&self.machine.cores[core]);
             let found = alone(kind, &asked.demand, busy, &delays, self.layout.line);
             self.alone.put(key, found)

@@ -23,6 +23,11 @@ pub(super) struct CacheAt {
     pub pus: Vec<u32>,
     /// What asks for lines before they are needed.
     pub prefetchers: Vec<Prefetcher>,
+    /// Whether lines come into it only from the caches before it, which these are.
+    pub victim: bool,
+    pub before: Vec<usize>,
+    /// Time to move a line between it and the caches before it; 0 without limit.
+    pub line_transfer: f64,
 }
 
 /// A PU.
@@ -64,7 +69,7 @@ impl Layout {
     pub fn new(machine: &MachineModel) -> Self {
         let mut levels: Vec<_> = machine.caches.iter().collect();
         levels.sort_by_key(|level| level.level);
-        let mut caches = Vec::new();
+        let mut caches: Vec<CacheAt> = Vec::new();
         for level in levels {
             caches.extend(level.shared_by.iter().map(|pus| CacheAt {
                 shape: Shape::new(level.size / u64::from(level.line.max(1)), level.ways),
@@ -73,6 +78,9 @@ impl Layout {
                 holds: level.holds,
                 pus: pus.clone(),
                 prefetchers: level.prefetchers.clone(),
+                victim: level.victim,
+                before: Vec::new(),
+                line_transfer: level.line_transfer as f64,
             }));
         }
         let line = machine.caches.first().map_or(64, |level| level.line).max(1);
@@ -91,6 +99,16 @@ impl Layout {
                 tlb: if private_tlb { pu } else { *core },
             })
             .collect();
+        for (number, cache) in caches.iter_mut().enumerate() {
+            let before = |path: &Vec<usize>| {
+                let at = path.iter().position(|its| *its == number)?;
+                path.get(at.checked_sub(1)?).copied()
+            };
+            let paths = pus.iter().flat_map(|pu| [&pu.data, &pu.fetch]);
+            cache.before = paths.filter_map(before).collect();
+            cache.before.sort_unstable();
+            cache.before.dedup();
+        }
         let nodes = pus.iter().map(|pu| pu.node + 1).max().unwrap_or(1);
         let distance = |from: usize, to: usize| machine.memory.distance.get(from)?.get(to).copied();
         let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
@@ -122,6 +140,19 @@ impl Layout {
             line,
             nodes,
         }
+    }
+
+    /// The servers at which lines queue, with the time that each takes for a line: the nodes' memory channels, and behind
+    /// them the ports of the caches.
+    pub fn servers(&self) -> Vec<f64> {
+        let memory = std::iter::repeat_n(self.service, self.nodes);
+        let ports = self.caches.iter().map(|cache| cache.line_transfer);
+        memory.chain(ports).collect()
+    }
+
+    /// The place of a cache's port among the servers.
+    pub fn port(&self, cache: usize) -> usize {
+        self.nodes + cache
     }
 
     /// What memory of a home takes for a PU, without a queue: the mean over all nodes if it is theirs.
@@ -170,6 +201,7 @@ fn alike(machine: &MachineModel, caches: &[CacheAt], places: &[(usize, usize)]) 
                 cache.holds,
                 contexts,
                 &cache.prefetchers,
+                (cache.victim, cache.line_transfer),
             )
         });
         let own: Vec<_> = own.collect();

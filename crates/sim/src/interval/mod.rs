@@ -25,6 +25,7 @@ mod shared;
 mod tally;
 mod tlb;
 mod traffic;
+mod victim;
 mod warmth;
 
 use crate::{

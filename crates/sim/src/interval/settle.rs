@@ -3,7 +3,7 @@
 
 use super::{
     alone::Alone,
-    channels::waits,
+    channels::{Wait, waits},
     contention::Sharers,
     delays::{Delay, Delays, Sort},
     demand::{Asked, Lines},
@@ -36,8 +36,8 @@ pub(super) struct Speed {
     pub speed: f64,
     /// What its accesses meet.
     pub fate: Fate,
-    /// For how long its transfers wait for the memory's channel, in picoseconds.
-    pub wait: f64,
+    /// For how long its transfers wait for channels.
+    pub wait: Wait,
     /// Cycles by which loads are delayed, by one instruction, each load by itself.
     pub memory_cycles: f64,
     /// By one instruction: cycles lost to delayed loads and fetches, and to others in the pipeline.
@@ -82,8 +82,8 @@ pub(super) fn contexts(layout: &Layout, seats: &Seats) -> Vec<usize> {
 }
 
 /// How long a PU's accesses wait for memory on the average, in picoseconds: of its own data and its code.
-fn own_memory(layout: &Layout, pu: usize, asked: &Asked, wait: f64) -> f64 {
-    layout.latency(pu, Home::Node(asked.class.homes.own)) + wait
+fn own_memory(layout: &Layout, pu: usize, asked: &Asked, wait: &Wait) -> f64 {
+    layout.latency(pu, Home::Node(asked.class.homes.own)) + wait.memory
 }
 
 /// By how much longer those of data wait on the average that come from another core, in picoseconds.
@@ -104,10 +104,17 @@ fn steps<'a>(
     layout: &'a Layout,
     path: &'a [usize],
     memory: f64,
+    wait: &'a Wait,
 ) -> impl Iterator<Item = (usize, f64)> + 'a {
     path.iter().enumerate().map(move |(step, cache)| {
-        let next = path.get(step + 1).map(|next| &layout.caches[*next]);
-        (*cache, next.map_or(memory, |next| next.latency as f64))
+        let hit = |next: &usize| layout.caches[*next].latency as f64 + wait.port(*next);
+        // Lines from memory do not pass a victim cache.
+        let passed = || match layout.caches[*cache].victim {
+            true => wait.port(*cache),
+            false => 0.0,
+        };
+        let cost = path.get(step + 1).map_or_else(|| memory - passed(), hit);
+        (*cache, cost)
     })
 }
 
@@ -136,13 +143,14 @@ pub(super) fn delays(
     pu: usize,
     asked: &Asked,
     fate: &Fate,
-    wait: f64,
+    wait: &Wait,
     pace: Pace,
 ) -> Delays {
     let at = &layout.pus[pu];
     let demand = &asked.demand;
     let farther = farther(layout, pu, asked, fate);
-    let memory = |lines: &Lines| layout.latency(pu, asked.class.homes.of(lines.owner)) + wait;
+    let memory =
+        |lines: &Lines| layout.latency(pu, asked.class.homes.of(lines.owner)) + wait.memory;
     let along = |path: &[usize], misses: &dyn Fn(usize) -> f64, visits: f64, memory: f64| {
         if path.is_empty() {
             return vec![Delay {
@@ -151,7 +159,7 @@ pub(super) fn delays(
             }];
         }
         let mut sum = 0.0;
-        let steps = steps(layout, path, memory).enumerate();
+        let steps = steps(layout, path, memory, wait).enumerate();
         let delays = steps.map(|(step, (cache, cost))| {
             sum += cost;
             let further = path.get(step + 1).map_or(0.0, |next| misses(*next));
@@ -245,7 +253,7 @@ fn costs(
     layout: &Layout,
     seat: &Seat,
     fate: &Fate,
-    wait: f64,
+    wait: &Wait,
     speed: f64,
 ) -> Vec<(usize, f64, f64)> {
     let at = &layout.pus[seat.pu];
@@ -264,7 +272,7 @@ fn costs(
     }
     let memory = own_memory(layout, seat.pu, &seat.asked, wait);
     let walk = loads * seat.alone.exposed_walk * delays.walk.time;
-    for (cache, cost) in steps(layout, &at.fetch, memory) {
+    for (cache, cost) in steps(layout, &at.fetch, memory, wait) {
         match costs.iter_mut().find(|(known, ..)| *known == cache) {
             Some((_, _, of_code)) => *of_code = cost,
             None => costs.push((cache, 0.0, cost)),
@@ -339,9 +347,9 @@ fn iterate(
                 let delays = match held {
                     true => {
                         let pace = Pace::of(seat, speeds[at]);
-                        delays(layout, seat.pu, &seat.asked, &fates[at], waits[at], pace)
+                        delays(layout, seat.pu, &seat.asked, &fates[at], &waits[at], pace)
                     }
-                    false => own_delays(layout, seat, &fates[at], waits[at], (cycle, slower[at])),
+                    false => own_delays(layout, seat, &fates[at], &waits[at], (cycle, slower[at])),
                 };
                 let loads = demand.ops[Op::Load as usize] * delays.of_load() / cycle;
                 let fetches = demand.fetches() * delays.of_fetch() / cycle;
@@ -349,7 +357,7 @@ fn iterate(
                 let stall = held_up / cycle + fetches;
                 own.push(seat.alone.base + stall);
                 let result = &mut result[at];
-                result.wait = waits[at];
+                result.wait = waits[at].clone();
                 result.memory_stall = stall;
                 result.memory_cycles = loads;
                 at += 1;
@@ -382,7 +390,7 @@ fn iterate(
     let speeds = if held { formula } else { speeds };
     let seats = seats.iter().zip(last.into_iter().zip(speeds));
     for (result, (seat, (fate, speed))) in result.iter_mut().zip(seats) {
-        result.costs = costs(layout, seat, &fate, result.wait, speed);
+        result.costs = costs(layout, seat, &fate, &result.wait, speed);
         result.fate = fate;
         result.speed = speed;
     }
@@ -396,7 +404,7 @@ fn own_delays(
     layout: &Layout,
     seat: &Seat,
     fate: &Fate,
-    wait: f64,
+    wait: &Wait,
     (cycle, slower): (f64, f64),
 ) -> Delays {
     let demand = &seat.asked.demand;

@@ -10,6 +10,7 @@ use super::{
     prefetch::{Cover, cover},
     reuse::{Point, Reuse},
     tlb::{Tlb, tlbs},
+    victim::{self, Before},
 };
 use std::collections::BTreeMap;
 
@@ -34,6 +35,8 @@ pub(super) struct Fate {
     pub transfers: f64,
     /// Those of them that do not come from its own memory, by home.
     pub apart: Vec<(Home, f64)>,
+    /// Lines that pass the ports of caches by one instruction, if their bandwidth is limited.
+    pub ports: Vec<(usize, f64)>,
     /// Lines taken from other cores by one instruction.
     pub coherence: f64,
     /// By how much longer than from its own memory they take that no cache is in common for, by one instruction, in
@@ -49,6 +52,14 @@ pub(super) struct Fate {
 }
 
 impl Fate {
+    /// Lines pass the port of a cache.
+    fn pass(&mut self, cache: usize, lines: f64) {
+        match self.ports.iter_mut().find(|(known, _)| *known == cache) {
+            Some((_, sum)) => *sum += lines,
+            None => self.ports.push((cache, lines)),
+        }
+    }
+
     /// Lines go over the channel of their home.
     fn transfer(&mut self, lines: f64, home: Home, own: Homes) {
         self.transfers += lines;
@@ -60,6 +71,21 @@ impl Fate {
             None => self.apart.push((home, lines)),
         }
     }
+}
+
+/// The shape of a victim cache behind others, of which it is known who visits them.
+fn behind(layout: &Layout, known: &[Known], number: usize) -> Shape {
+    let ratios: Vec<Vec<f64>> = known
+        .iter()
+        .map(|known| known.missed.iter().map(|missed| missed.ratio).collect())
+        .collect();
+    let before = layout.caches[number].before.iter();
+    let before = before.map(|at| Before {
+        shape: layout.caches[*at].shape,
+        visitors: &known[*at].visitors,
+        ratios: &ratios[*at],
+    });
+    victim::shape(layout.caches[number].shape, &before.collect::<Vec<_>>())
 }
 
 /// Lines that come from memory and are asked for before they are needed.
@@ -117,6 +143,8 @@ struct Flow {
 pub(super) struct Known {
     pub visitors: Vec<Visitor>,
     pub missed: Vec<Missed>,
+    /// The ways that the cache then had.
+    ways: f64,
 }
 
 /// What a visitor misses.
@@ -133,9 +161,10 @@ const SAME: f64 = 3e-5;
 impl Known {
     /// Brings it up to date with these visitors.
     pub fn update(&mut self, shape: Shape, visitors: Vec<Visitor>) {
-        if self.holds_for(&visitors) {
+        if self.holds_for(&visitors) && near(self.ways, shape.ways) {
             return;
         }
+        self.ways = shape.ways;
         let missed = misses(shape, &visitors);
         let of_visitor = |(visitor, missed): (&Visitor, Vec<f64>)| {
             let points = visitor.reuse.points().iter();
@@ -151,18 +180,19 @@ impl Known {
     fn holds_for(&self, visitors: &[Visitor]) -> bool {
         let total = |all: &[Visitor]| all.iter().map(|visitor| visitor.rate).sum::<f64>();
         let (before, now) = (total(&self.visitors), total(visitors));
-        let near = |then: f64, value: f64| {
-            let (then, value) = (then / before, value / now);
-            (then - value).abs() <= SAME * then.max(value)
-        };
         !visitors.is_empty()
             && self.visitors.len() == visitors.len()
             && self.visitors.iter().zip(visitors).all(|(then, visitor)| {
                 then.reuse.is(&visitor.reuse)
-                    && near(then.rate, visitor.rate)
-                    && near(then.taken, visitor.taken)
+                    && near(then.rate / before, visitor.rate / now)
+                    && near(then.taken / before, visitor.taken / now)
             })
     }
+}
+
+/// Whether two numbers are the same but for a rounding.
+fn near(then: f64, now: f64) -> bool {
+    (then - now).abs() <= SAME * then.max(now)
 }
 
 /// Who visits what on a machine while the same threads run.
@@ -273,8 +303,12 @@ impl<'a> Traffic<'a> {
                 })
             };
             let visitors = groups.iter().enumerate().filter_map(visitor).collect();
+            let shape = match cache.victim {
+                true => behind(layout, &self.known, number),
+                false => cache.shape,
+            };
             let known = &mut self.known[number];
-            known.update(cache.shape, visitors);
+            known.update(shape, visitors);
             let found = known.visitors.iter().zip(&known.missed);
             if !cache.prefetchers.is_empty() {
                 let members = groups.iter().zip(&known.missed);
@@ -295,6 +329,19 @@ impl<'a> Traffic<'a> {
                     let lines = &running[flow.thread].demand.lines[flow.lines];
                     let fate = &mut fates[flow.thread];
                     let (hits, gone) = (flow.visits * (1.0 - ratio), flow.visits * ratio);
+                    if cache.line_transfer > 0.0 {
+                        let pu = &layout.pus[running[flow.thread].pu];
+                        let path = if lines.code { &pu.fetch } else { &pu.data };
+                        if path.first() != Some(&number) {
+                            let up = if cache.victim { hits } else { flow.visits };
+                            let down = match cache.victim {
+                                true => flow.visits,
+                                false => flow.visits * lines.dirty(flow.visits),
+                            };
+                            let wasted = flow.visits * flow.cover.wasted;
+                            fate.pass(number, up + down + wasted);
+                        }
+                    }
                     let time = |after: f64| after / visitor.rate.max(1e-30);
                     let taken = |point: &Point| 1.0 - (-visitor.taken * time(point.after)).exp();
                     if visitor.taken > 0.0 {
@@ -344,9 +391,7 @@ impl<'a> Traffic<'a> {
         for flow in flows.iter() {
             let lines = lines_of(flow);
             let fate = &mut fates[flow.thread];
-            // A line goes back if anything wrote to it while it was there.
-            let stay = lines.visits * lines.accesses / flow.visits.max(1e-30);
-            let dirty = 1.0 - (1.0 - lines.written).powf(stay.min(1e9));
+            let dirty = lines.dirty(flow.visits);
             let homes = running[flow.thread].homes;
             let moved = flow.visits * (1.0 + dirty + flow.cover.wasted);
             fate.transfer(moved, homes.of(lines.owner), homes);

@@ -1,4 +1,4 @@
-//! The memory channel of a NUMA node: a server with a fixed time per line, and its queue.
+//! A channel, such as that of a NUMA node's memory: a server with a fixed time per line, and its queue.
 
 use crate::units::{Ps, SECOND};
 use std::collections::VecDeque;
@@ -37,10 +37,15 @@ impl Channel {
             true => (line as f64 / bandwidth * SECOND as f64).ceil() as Ps,
             false => 0,
         };
+        Self::with_service(service)
+    }
+
+    /// A channel that moves a line in this time; without limit if that is 0.
+    pub fn with_service(service: Ps) -> Self {
         Self {
             service,
             free: 0,
-            gaps: VecDeque::with_capacity(GAPS + 1),
+            gaps: VecDeque::with_capacity(if service > 0 { GAPS + 1 } else { 0 }),
         }
     }
 

@@ -326,7 +326,7 @@ impl Memory {
     fn ask(&mut self, wish: Wish, other: u32, counters: &mut Counters) -> (bool, Option<u32>) {
         let own = self.topology.groups[wish.group as usize];
         let others = self.topology.groups[other as usize];
-        let (mut held, mut dirty) = (false, None);
+        let (mut clean, mut dirty) = (None, None);
         for number in others.without(&own) {
             let tags = &mut self.topology.caches[number].tags;
             let found = match wish.store {
@@ -337,14 +337,19 @@ impl Memory {
                     found
                 }),
             };
-            held |= found.is_some();
+            clean = clean.or(found);
             dirty = dirty.or(found.filter(|entry| entry.has(DIRTY)));
         }
+        let to = own.common(&others);
         if let Some(entry) = dirty {
             counters.coherence_misses += 1;
-            let to = own.common(&others);
             self.write_back(to, entry.with(DIRTY | SHARED), wish.at, counters);
+        } else if let Some(entry) = clean
+            && to.is_some_and(|to| self.topology.caches[to].victim)
+        {
+            // It knows what the caches before it hold: the line comes by way of it.
+            self.write_back(to, entry.with(SHARED), wish.at, counters);
         }
-        (held, dirty.map(|_| others.node))
+        (clean.is_some(), dirty.map(|_| others.node))
     }
 }

@@ -1,6 +1,10 @@
 //! Which caches each PU's accesses pass.
 
-use super::{cache::Cache, prefetch::Prefetch};
+use super::{
+    bandwidth::Channel,
+    cache::{Cache, DIRTY, Entry, SHARED},
+    prefetch::Prefetch,
+};
 use crate::{
     model::{CacheLevel, Holds, MachineModel},
     units::Ps,
@@ -125,6 +129,12 @@ pub(super) struct CacheAt {
     pub everyones: bool,
     /// Its prefetchers.
     pub prefetch: Option<Box<Prefetch>>,
+    /// Whether lines come into it only from the caches before it.
+    pub victim: bool,
+    /// Whether that is so of the cache below: clean lines go there too.
+    pub spills: bool,
+    /// Moves lines between it and the caches before it.
+    pub port: Channel,
 }
 
 /// The caches and who uses them.
@@ -231,6 +241,7 @@ impl Topology {
             .iter()
             .all(|group| group.data.all().contains(&cache));
         self.caches[number].below = below;
+        self.caches[number].spills = below.is_some_and(|below| self.caches[below].victim);
         self.caches[number].everyones = everyones;
     }
 }
@@ -249,6 +260,34 @@ impl CacheAt {
                 &level.prefetchers,
                 level.line.max(1).next_power_of_two().trailing_zeros(),
             ),
+            victim: level.victim,
+            spills: false,
+            port: Channel::with_service(level.line_transfer),
+        }
+    }
+
+    /// Looks for a line that is on its way to the caches before this one, and lets it in. A victim cache does not: it gives
+    /// the line away, or keeps a copy of one that others may need too. Returns as [`Cache::touch_or_insert`].
+    #[inline]
+    pub fn pass(&mut self, entry: Entry) -> (Option<Entry>, Option<Entry>) {
+        if !self.victim {
+            return self.tags.touch_or_insert(entry);
+        }
+        let line = entry.line();
+        let here = match entry.has(SHARED) {
+            true => self.tags.touch(line).map(|entry| *entry),
+            false => self.tags.remove(line),
+        };
+        (here, None)
+    }
+
+    /// A line that was just let in comes from a victim cache behind, which does not keep it if it is dirty there.
+    pub fn keep_dirty(&mut self, from: Entry) {
+        if from.has(DIRTY)
+            && let Some(entry) = self.tags.find(from.line())
+            && !entry.has(SHARED)
+        {
+            *entry = entry.with(DIRTY);
         }
     }
 

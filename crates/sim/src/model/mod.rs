@@ -121,6 +121,16 @@ pub struct CacheLevel {
     pub shared_by: Vec<Vec<u32>>,
     /// Each cache has prefetchers of its own, which learn from loads and stores.
     pub prefetchers: Vec<Prefetcher>,
+    /// Whether lines come into it only when the caches before it evict them: a victim cache.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub victim: bool,
+    /// Time to move one line between it and the caches before it, which share this port; 0 without limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub line_transfer: Ps,
+}
+
+fn is_zero(time: &Ps) -> bool {
+    *time == 0
 }
 
 /// Address translation.

@@ -22,6 +22,8 @@ pub fn level(level: u8, holds: Holds, lines: u64, ways: u32, shared_by: &[&[u32]
         latency: [1, 7, 31][usize::from(level) - 1] * NANOSECOND,
         shared_by: shared_by.iter().map(|pus| pus.to_vec()).collect(),
         prefetchers: Vec::new(),
+        victim: false,
+        line_transfer: 0,
     }
 }
 

@@ -3,6 +3,7 @@
 mod against_naive;
 mod behaviour;
 mod machine;
+mod moves;
 mod naive;
 mod numa;
 mod prefetch;

@@ -67,6 +67,8 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         latency,
         shared_by,
         prefetchers: Vec::new(),
+        victim: false,
+        line_transfer: 0,
     };
     let by_core: Vec<Vec<u32>> = (0..cores as u32).map(of_core).collect();
     MachineModel {

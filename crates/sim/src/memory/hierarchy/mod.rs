@@ -1,5 +1,6 @@
 //! The way of an access through TLB, caches and memory.
 
+mod moves;
 mod prefetching;
 
 use super::{
@@ -8,7 +9,7 @@ use super::{
     cache::{DIRTY, Entry, LINE_MASK, PREFETCHED, SHARED},
     coherence::{Directory, Got, Placement, Wish},
     tlb::Tlb,
-    topology::{Occupancy, Place, Topology},
+    topology::{CacheAt, Occupancy, Place, Topology},
     written::Written,
 };
 use crate::{counters::Counters, model::MachineModel, sharing::Shared, units::Ps};
@@ -35,6 +36,8 @@ pub struct Memory {
     latencies: Vec<Ps>,
     /// Whether there is anything to know of regions: several groups or nodes.
     tracked: bool,
+    /// Whether the bandwidth between any caches is limited.
+    ported: bool,
 }
 
 /// An access that missed the first cache.
@@ -60,7 +63,7 @@ struct Claim {
     from: Option<u32>,
 }
 
-/// Dirty lines that caches had to let go, and where each goes.
+/// Lines that caches had to let go and that go somewhere, and where each goes.
 struct Gone {
     lines: [(Entry, Option<usize>); 3],
     count: usize,
@@ -75,10 +78,11 @@ impl Gone {
         }
     }
 
+    /// A cache has let a line go: to the next one if it is dirty, or if that takes all.
     #[inline]
-    fn note(&mut self, out: Option<Entry>, below: Option<usize>) {
-        if let Some(out) = out.filter(|out| out.has(DIRTY)) {
-            self.lines[self.count] = (out, below);
+    fn note(&mut self, out: Option<Entry>, cache: &CacheAt) {
+        if let Some(out) = out.filter(|out| out.has(DIRTY) || cache.spills) {
+            self.lines[self.count] = (out, cache.below);
             self.count += 1;
         }
     }
@@ -192,6 +196,7 @@ impl Memory {
             latencies: pairs
                 .map(|(from, to)| latency(from, to).round() as Ps)
                 .collect(),
+            ported: model.caches.iter().any(|level| level.line_transfer > 0),
             tracked: topology.groups.len() > 1 || nodes > 1,
             directory: Directory::new(topology.groups.len(), nodes, page, line_bits),
             written: Written::default(),
@@ -221,6 +226,7 @@ impl Memory {
         self.channels.iter_mut().for_each(Channel::rest);
         for cache in &mut self.topology.caches {
             cache.prefetch.iter_mut().for_each(|its| its.rest());
+            cache.port.rest();
         }
     }
 
@@ -275,6 +281,8 @@ impl Memory {
         let mut gone = Gone::none(claim.entry);
         let mut beyond = 0;
         let mut hit = false;
+        // The place of the cache that has it, behind all if none has, and the cache before.
+        let (mut reached, mut before) = (path.all().len(), 0);
         // Caches whose prefetchers learn from this: by place on the path, and whether they missed.
         let mut learning = [None; 3];
         // In the first cache it is not.
@@ -285,15 +293,19 @@ impl Memory {
             let entry = claim.entry.with(flags);
             let (here, out) = match absent == *number as usize {
                 true => (None, cache.tags.insert(entry)),
-                false => cache.tags.touch_or_insert(entry),
+                false => cache.pass(entry),
             };
             if let Some(here) = here {
                 hit = true;
+                reached = place;
                 if here.has(PREFETCHED)
                     && let Some(prefetch) = &cache.prefetch
                 {
                     beyond += prefetch.wait(miss.line, miss.at + beyond);
                     learning[place] = Some(false);
+                }
+                if cache.victim {
+                    caches[before].keep_dirty(here);
                 }
                 break;
             }
@@ -301,11 +313,15 @@ impl Memory {
             if cache.prefetch.is_some() {
                 learning[place] = Some(true);
             }
-            gone.note(out, cache.below);
-            (flags, absent) = (0, usize::MAX);
+            gone.note(out, cache);
+            (flags, absent, before) = (0, usize::MAX, *number as usize);
         }
         if !hit {
             beyond += self.fetch_line(&claim, miss.at + beyond, counters);
+        }
+        if self.ported {
+            let path = self.path(&miss);
+            beyond += self.move_up(&path, 0..reached, miss.at + beyond);
         }
         self.write_back_all(&gone, miss.at + beyond, counters);
         if learning != [None; 3] && miss.access != Access::Fetch {
@@ -383,7 +399,7 @@ impl Memory {
         (home, self.cohere(wish, counters))
     }
 
-    /// Moves a dirty line that leaves a cache to the next one, or to memory, and what has to go there further on.
+    /// Moves a line that leaves a cache to the next one, or to memory if it is dirty, and what has to go there further on.
     pub(super) fn write_back(
         &mut self,
         mut to: Option<usize>,
@@ -394,11 +410,15 @@ impl Memory {
         let mut moving = entry;
         while let Some(number) = to {
             let cache = &mut self.topology.caches[number];
+            cache.port.request(at);
+            if cache.victim {
+                moving = moving.without(PREFETCHED);
+            }
             match cache
                 .tags
                 .touch_or_insert(moving)
                 .1
-                .filter(|gone| gone.has(DIRTY))
+                .filter(|gone| gone.has(DIRTY) || cache.spills)
             {
                 Some(gone) => moving = gone,
                 None => return,

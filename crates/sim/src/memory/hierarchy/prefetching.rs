@@ -97,6 +97,7 @@ impl Memory {
         // The look into the first cache has been counted.
         let mut at = miss.at;
         let mut hit = false;
+        let (mut reached, mut before) = (path.all().len(), first);
         for (step, number) in path.all()[place..].iter().enumerate() {
             let cache = &mut self.topology.caches[*number as usize];
             let entry = if step == 0 {
@@ -105,21 +106,29 @@ impl Memory {
                 at += cache.latency;
                 claim.entry
             };
-            let (here, out) = cache.tags.touch_or_insert(entry);
+            let (here, out) = cache.pass(entry);
             if let Some(here) = here {
                 hit = true;
+                reached = place + step;
                 if here.has(PREFETCHED)
                     && let Some(prefetch) = &cache.prefetch
                 {
                     at += prefetch.wait(miss.line, at);
                 }
+                if cache.victim {
+                    self.topology.caches[before].keep_dirty(here);
+                }
                 break;
             }
-            gone.note(out, cache.below);
+            gone.note(out, cache);
+            before = *number as usize;
         }
         counters.prefetches += 1;
         if !hit {
             at += self.fetch_line(&claim, at, counters);
+        }
+        if self.ported {
+            at += self.move_up(&path, place..reached, at);
         }
         self.write_back_all(&gone, at, counters);
         Some(at)

@@ -1,0 +1,138 @@
+//! Victim caches and ports of limited bandwidth: both levels agree on what they do, and mistakes in files are found.
+
+use crate::support::{compute, machine, mix, workload};
+use perch_core::PuSet;
+use perch_sim::{
+    config::machine_from_text,
+    detail::{Detail, Fidelity},
+    model::{MachineModel, Multithreading, Op},
+    os::SchedulerModel,
+    system::System,
+};
+use std::{path::Path, sync::Arc};
+
+/// Instructions of threads on these PUs in 0.4 s, after as long a time in which caches fill.
+fn run(fidelity: Fidelity, machine: &MachineModel, bytes: u64, pus: &[u32]) -> Vec<f64> {
+    let shares = [(Op::Alu, 0.5), (Op::Load, 0.4), (Op::Store, 0.1)];
+    let steps = vec![vec![compute(0, u64::MAX)]; pus.len()];
+    let workload = Arc::new(workload(vec![mix("loads", &shares, bytes)], steps));
+    let machine = Arc::new(machine.clone());
+    let detail = Detail::new(fidelity, &machine, &workload);
+    let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
+    system.run(1).unwrap();
+    for (thread, pu) in pus.iter().enumerate() {
+        system.set_mask(thread, PuSet::single(*pu));
+    }
+    system.run(1_500_000_000).unwrap();
+    let done = |system: &System| -> Vec<f64> {
+        let threads = system.threads().iter();
+        threads
+            .map(|thread| thread.counters.instructions() as f64)
+            .collect()
+    };
+    let before = done(&system);
+    system.run(1_900_000_000).unwrap();
+    let both = done(&system).into_iter().zip(before);
+    both.map(|(after, before)| after - before).collect()
+}
+
+/// Two cores with a second level of 32 KiB each, before a third of 64 KiB for both.
+fn behind(victim: bool) -> MachineModel {
+    let mut machine = machine(2, 1, Multithreading::FineGrained);
+    let mut third = machine.caches[2].clone();
+    machine.caches[2].shared_by = vec![vec![0], vec![1]];
+    machine.caches[2].size = 32 << 10;
+    third.level = 3;
+    third.size = 64 << 10;
+    third.ways = 16;
+    third.latency = 30_000;
+    third.victim = victim;
+    machine.caches.push(third);
+    machine
+}
+
+/// Two contexts that share a core and the port of its second level.
+fn ported(line_transfer: u64) -> MachineModel {
+    let mut machine = machine(1, 2, Multithreading::FineGrained);
+    machine.caches[2].line_transfer = line_transfer;
+    machine
+}
+
+fn agree(machine: &MachineModel, bytes: u64, pus: &[u32], part: f64) -> f64 {
+    let sum = |fidelity| run(fidelity, machine, bytes, pus).iter().sum::<f64>();
+    let (exact, ours) = (sum(Fidelity::Cycle), sum(Fidelity::Interval));
+    assert!(
+        (ours / exact - 1.0).abs() < part,
+        "{ours} instructions, {exact} at the cycle level"
+    );
+    exact
+}
+
+#[test]
+fn a_victim_cache_adds_to_the_level_before_it_at_both_levels() {
+    // 88 KiB fit into 32 and 64, but not into 64.
+    let (with, without) = (
+        agree(&behind(true), 88 << 10, &[0], 0.05),
+        agree(&behind(false), 88 << 10, &[0], 0.05),
+    );
+    assert!(with > 1.2 * without, "{with} {without}");
+    // Two times 60 KiB just fit into two times 32, and 64: where so little decides, the levels differ more.
+    let (with, without) = (
+        agree(&behind(true), 60 << 10, &[0, 1], 0.1),
+        agree(&behind(false), 60 << 10, &[0, 1], 0.1),
+    );
+    assert!(with > 1.1 * without, "{with} {without}");
+}
+
+#[test]
+fn siblings_queue_at_the_port_of_their_second_level_at_both_levels() {
+    // 64 KiB are mostly in the second level, so most accesses refill the first.
+    let wide = agree(&ported(0), 64 << 10, &[0, 1], 0.05);
+    let narrow = agree(&ported(8_000), 64 << 10, &[0, 1], 0.08);
+    assert!(narrow < 0.85 * wide, "{narrow} {wide}");
+    // The port moves a line in 8 ns: 50,000 lines in 0.4 ms of the machine.
+    assert!(narrow * 0.4 < 50_000.0 * 1.05, "{narrow}");
+}
+
+/// What is wrong with a machine file in which something is replaced.
+fn mistake(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "{from}");
+    let text = text.replacen(from, to, 1);
+    let error = machine_from_text(&text, Path::new("machine.toml"));
+    error.unwrap_err().to_string()
+}
+
+#[test]
+fn files_say_where_a_cache_cannot_be_like_that() {
+    let text = include_str!("../../../machines/core2-quad.toml");
+    let (data, both) = ("holds = \"data\"", "holds = \"both\"");
+    let cases = [
+        (data, "victim = true", "no cache is before the first level"),
+        (
+            data,
+            "line-transfer = 2",
+            "no cache is before the first level",
+        ),
+        (both, "line-transfer = 0", "moving a line takes some time"),
+        (both, "victim = 1", "expected `true` or `false`"),
+        (
+            both,
+            "victim = true",
+            "give the prefetchers to the cache before it",
+        ),
+    ];
+    for (what, key, why) in cases {
+        let error = mistake(text, what, &format!("{what}\n{key}"));
+        assert!(error.contains(why), "{error}");
+        assert!(error.starts_with("machine.toml:"), "{error}");
+    }
+    // Instructions come to the second level past all caches.
+    let text = include_str!("../../../machines/cmt-a.toml");
+    let text = text.replace("holds = \"both\"", "holds = \"both\"\nvictim = true");
+    let first = "holds = \"instructions\"\nsize = \"16 KiB\"\nways = 4\nshared-by = \"core\"\n\n[[caches]]\nlevel = 1\n";
+    let error = mistake(&text, first, "");
+    assert!(
+        error.contains("PU 0 has no cache before this one"),
+        "{error}"
+    );
+}

@@ -1,0 +1,152 @@
+//! How lines move between caches: victim caches and ports of limited bandwidth.
+
+use super::machine::{LINE, level, machine, modules};
+use perch_sim::{
+    counters::Counters,
+    memory::{Access, Hierarchy, Memory},
+    model::{Holds, MachineModel},
+    units::{NANOSECOND, Ps},
+};
+use std::ops::Range;
+
+/// Two cores with a first level of 4 lines and a second of 8 each, before a third of 16 for both, all in one set.
+fn victim() -> MachineModel {
+    let cores: [&[u32]; 2] = [&[0], &[1]];
+    let mut caches = vec![
+        level(1, Holds::Data, 4, 4, &cores),
+        level(2, Holds::Both, 8, 8, &cores),
+        level(3, Holds::Both, 16, 16, &[&[0, 1]]),
+    ];
+    caches[2].victim = true;
+    machine(&[0, 0], 1, caches)
+}
+
+/// Accesses at one moment.
+struct Probe {
+    memory: Memory,
+    counters: Counters,
+}
+
+impl Probe {
+    fn new(model: &MachineModel) -> Self {
+        Self {
+            memory: Memory::new(model),
+            counters: Counters::default(),
+        }
+    }
+
+    fn access(&mut self, pu: usize, access: Access, line: u64) -> Ps {
+        let address = line * LINE;
+        self.memory
+            .access(pu, pu as u32, access, address, 0, &mut self.counters)
+    }
+
+    fn load(&mut self, pu: usize, line: u64) -> Ps {
+        self.access(pu, Access::Load, line)
+    }
+
+    fn walk(&mut self, pu: usize, lines: Range<u64>) {
+        for line in lines {
+            self.load(pu, line);
+        }
+    }
+
+    /// Lines in the third level.
+    fn third(&self) -> u64 {
+        self.memory.occupancy(3)[0].lines.values().sum()
+    }
+}
+
+#[test]
+fn a_victim_cache_takes_what_the_caches_before_it_evict() {
+    let mut probe = Probe::new(&victim());
+    probe.walk(0, 0..8);
+    assert_eq!(probe.third(), 0, "a miss does not fill it");
+    probe.walk(0, 8..12);
+    assert_eq!(probe.third(), 4, "clean lines come in as well");
+    assert_eq!(probe.load(0, 0), (7 + 31) * NANOSECOND, "it is there");
+    assert_eq!(probe.third(), 4, "one went up, another came down");
+}
+
+#[test]
+fn the_second_level_and_a_victim_cache_add_up() {
+    let walk = |victim_cache: bool| {
+        let mut model = victim();
+        model.caches[2].victim = victim_cache;
+        let mut probe = Probe::new(&model);
+        for _ in 0..3 {
+            probe.walk(0, 0..22);
+        }
+        probe.counters.bus_transactions
+    };
+    assert_eq!(walk(true), 22, "8 lines and 16 lines hold 22");
+    assert_eq!(walk(false), 66, "16 lines do not");
+}
+
+#[test]
+fn a_line_that_several_cores_use_stays_in_a_victim_cache() {
+    let mut probe = Probe::new(&victim());
+    probe.load(0, 0);
+    assert_eq!(probe.load(1, 0), (7 + 31) * NANOSECOND, "by way of it");
+    assert_eq!(probe.third(), 1);
+    probe.walk(1, 100..108);
+    assert_eq!(probe.load(1, 0), (7 + 31) * NANOSECOND);
+    assert!(probe.memory.occupancy(3)[0].lines.contains_key(&0));
+}
+
+#[test]
+fn what_was_written_is_written_back_from_wherever_it_is() {
+    let mut probe = Probe::new(&victim());
+    probe.access(0, Access::Store, 0);
+    // Down to the third level, up again, and down and out at last.
+    probe.walk(0, 1..16);
+    assert_eq!(probe.load(0, 0), (7 + 31) * NANOSECOND);
+    let before = probe.counters.bus_transactions;
+    probe.walk(0, 100..140);
+    assert_eq!(probe.counters.bus_transactions - before, 41, "40 in, 1 out");
+}
+
+#[test]
+fn refills_queue_at_the_next_levels_port() {
+    let mut model = modules();
+    model.caches[2].line_transfer = 3 * NANOSECOND;
+    let mut probe = Probe::new(&model);
+    probe.walk(0, 0..4);
+    let again = |memory: &Memory, pus: [usize; 2], lines: [u64; 2]| {
+        let mut memory = memory.clone();
+        let mut load = |at: usize| {
+            let now = 1_000_000 * NANOSECOND;
+            let counters = &mut Counters::default();
+            memory.access(pus[at], 0, Access::Load, lines[at] * LINE, now, counters)
+        };
+        [load(0), load(1)]
+    };
+    // Both cores of a module come by one port, in turn.
+    let both = again(&probe.memory, [1, 1], [0, 1]);
+    assert_eq!(both, [7 * NANOSECOND, 10 * NANOSECOND]);
+    let apart = again(&probe.memory, [1, 2], [0, 1000]);
+    assert_eq!(apart[0], 7 * NANOSECOND);
+    assert_eq!(apart[1], (7 + 31 + 100) * NANOSECOND, "a port of its own");
+}
+
+#[test]
+fn write_backs_pass_the_port_too() {
+    let mut model = modules();
+    model.caches[2].line_transfer = 1_000 * NANOSECOND;
+    let time = |access| {
+        let mut probe = Probe::new(&model);
+        // Four lines of the first level, and four that push them out, all of the second level.
+        probe.walk(1, 0..16);
+        let now = 1_000_000 * NANOSECOND;
+        let waits = (0..8).map(|line| {
+            let counters = &mut Counters::default();
+            probe
+                .memory
+                .access(0, 0, access, line * LINE, now, counters)
+        });
+        waits.max().unwrap()
+    };
+    let (read, written) = (time(Access::Load), time(Access::Store));
+    assert_eq!(read, 7 * NANOSECOND + 7_000 * NANOSECOND);
+    assert!(written >= read + 3_000 * NANOSECOND, "{written} {read}");
+}
