@@ -37,6 +37,7 @@ fn level(
         prefetchers: Vec::new(),
         victim: false,
         line_transfer: 0,
+        write_through: None,
     }
 }
 

@@ -94,6 +94,24 @@ fn siblings_queue_at_the_port_of_their_second_level_at_both_levels() {
     assert!(narrow * 0.4 < 50_000.0 * 1.05, "{narrow}");
 }
 
+#[test]
+fn stores_that_are_written_through_fill_the_port_at_both_levels() {
+    let through = |buffer: Option<u64>| {
+        let mut machine = ported(8_000);
+        machine.caches[1].write_through = buffer;
+        machine
+    };
+    // Of 32 KiB, one line in eight is in the buffer.
+    let share = |machine: &MachineModel| agree(machine, 32 << 10, &[0, 1], 0.08);
+    let (back, alone, merged) = (
+        share(&through(None)),
+        share(&through(Some(0))),
+        share(&through(Some(4 << 10))),
+    );
+    assert!(alone > 0.0 && back > 0.0);
+    assert!(merged >= alone, "{merged} {alone}");
+}
+
 /// What is wrong with a machine file in which something is replaced.
 fn mistake(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{from}");
@@ -114,6 +132,19 @@ fn files_say_where_a_cache_cannot_be_like_that() {
             "no cache is before the first level",
         ),
         (both, "line-transfer = 0", "moving a line takes some time"),
+        (both, "line-transfer = \"2 B\"", "latency"),
+        (
+            both,
+            "write = \"through\"",
+            "only a first level that holds data",
+        ),
+        (data, "write = \"trough\"", "did you mean `through`?"),
+        (data, "coalescing = \"4 KiB\"", "nothing to merge"),
+        (
+            data,
+            "write = \"through\"\ncoalescing = \"5 KiB\"",
+            "1 to 64 lines",
+        ),
         (both, "victim = 1", "expected `true` or `false`"),
         (
             both,

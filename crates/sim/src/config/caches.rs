@@ -21,6 +21,8 @@ const KEYS: &[&str] = &[
     "prefetchers",
     "victim",
     "line-transfer",
+    "write",
+    "coalescing",
 ];
 
 const HOLDS: [(&str, Holds); 3] = [
@@ -38,7 +40,7 @@ const MOST_LINES: u64 = 1 << 26;
 /// The caches, by rising level.
 pub(super) fn read(item: Item<'_>, machine: &MachineModel) -> Checked<Vec<CacheLevel>> {
     let mut caches: Vec<CacheLevel> = Vec::new();
-    let mut victims = Vec::new();
+    let mut moving = Vec::new();
     for table in item.tables("a cache", KEYS)? {
         let cache = one(&table, machine)?;
         if let Some(first) = caches.first()
@@ -63,10 +65,14 @@ pub(super) fn read(item: Item<'_>, machine: &MachineModel) -> Checked<Vec<CacheL
             )));
         }
         caches.push(cache);
-        victims.extend(table.get("victim").map(|item| (item, caches.len() - 1)));
+        let keys = ["victim", "write"]
+            .into_iter()
+            .filter_map(|key| table.get(key));
+        moving.extend(keys.map(|item| (item, caches.len() - 1)));
     }
-    for (item, at) in victims {
+    for (item, at) in moving {
         ports::has_feeders(item, &caches[at], &caches)?;
+        ports::has_next(item, &caches[at], &caches)?;
     }
     caches.sort_by_key(|cache| cache.level);
     Ok(caches)
@@ -132,7 +138,7 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         .flatten()
         .map(|pu| &machine.cores[places[*pu as usize].0]);
     let cycle = common_cycle(&machine.kinds, using);
-    let ported = ports::read(table, level as u8, cycle)?;
+    let ported = ports::read(table, (level as u8, holds, line), cycle)?;
     Ok(CacheLevel {
         level: level as u8,
         holds,
@@ -170,6 +176,7 @@ fn one(table: &Table<'_>, machine: &MachineModel) -> Checked<CacheLevel> {
         },
         victim: ported.victim,
         line_transfer: ported.line_transfer,
+        write_through: ported.write_through,
     })
 }
 

@@ -68,6 +68,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
     };
     machine.caches = caches::read(file.need("caches")?, &machine)?;
     own_misses(&mut machine);
+    misses_of_stores(&mut machine);
     let cycle = common_cycle(&machine.kinds, machine.cores.iter());
     if let Some(tlb) = file.get("tlb") {
         tlb::read(tlb, cycle, &mut machine)?;
@@ -90,6 +91,17 @@ fn own_misses(machine: &mut MachineModel) {
         let core = &machine.cores[places[pus[0] as usize].0];
         let kind = &mut machine.kinds[core.kind];
         kind.misses_private = kind.contexts > 1;
+    }
+}
+
+/// A store that misses a first level that is written through does not bring the line there: it needs no register for that.
+fn misses_of_stores(machine: &mut MachineModel) {
+    let places = machine.places();
+    let through = machine.caches.iter();
+    let through = through.filter(|level| level.write_through.is_some());
+    for pu in through.flat_map(|level| level.shared_by.iter().flatten()) {
+        let core = &machine.cores[places[*pu as usize].0];
+        machine.kinds[core.kind].misses_of_stores = false;
     }
 }
 

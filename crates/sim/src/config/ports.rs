@@ -2,6 +2,7 @@
 
 use super::{
     machine::latency,
+    quantity::SIZE,
     table::{Checked, Item, Table},
 };
 use crate::{
@@ -9,14 +10,24 @@ use crate::{
     units::Ps,
 };
 
+/// Lines of a buffer that merges stores, at most: it is searched as a whole.
+const MOST: u64 = 64;
+
 /// What a file says about a cache's place behind others.
 pub(super) struct Ported {
     pub victim: bool,
     pub line_transfer: Ps,
+    pub write_through: Option<u64>,
 }
 
+const WRITE: [(&str, bool); 2] = [("back", false), ("through", true)];
+
 /// Reads it. `cycle` is that of the cores that share the cache, if they have the same.
-pub(super) fn read(table: &Table<'_>, level: u8, cycle: Option<Ps>) -> Checked<Ported> {
+pub(super) fn read(
+    table: &Table<'_>,
+    (level, holds, line): (u8, Holds, u32),
+    cycle: Option<Ps>,
+) -> Checked<Ported> {
     let line_transfer = match table.get("line-transfer") {
         None => 0,
         Some(item) if level == 1 => {
@@ -49,10 +60,59 @@ pub(super) fn read(table: &Table<'_>, level: u8, cycle: Option<Ps>) -> Checked<P
             victim => victim,
         },
     };
+    let through = match table.get("write") {
+        None => false,
+        Some(item) => match item.choice(&WRITE)? {
+            true if level != 1 || holds == Holds::Instructions => {
+                return Err(item.wrong("only a first level that holds data may be written through"));
+            }
+            through => through,
+        },
+    };
+    let coalescing = match table.get("coalescing") {
+        None => 0,
+        Some(item) if !through => {
+            return Err(item.wrong_hint(
+                "nothing to merge without `write = \"through\"`",
+                Some("it merges stores on their way to the next level".to_owned()),
+            ));
+        }
+        Some(item) => {
+            let line = u64::from(line);
+            let size = item.quantity_within(&SIZE, line..=MOST * line, "1 to 64 lines")?;
+            if size % line != 0 {
+                return Err(
+                    item.wrong(format!("{size} B are no whole number of lines of {line} B"))
+                );
+            }
+            size
+        }
+    };
     Ok(Ported {
         victim,
         line_transfer,
+        write_through: through.then_some(coalescing),
     })
+}
+
+/// What is written through a cache needs a next one, which is written to.
+pub(super) fn has_next(item: Item<'_>, cache: &CacheLevel, caches: &[CacheLevel]) -> Checked<()> {
+    if cache.write_through.is_none() {
+        return Ok(());
+    }
+    let next = |pu: &u32| {
+        let mut caches = caches.iter();
+        caches.any(|other| {
+            let next = other.level > 1 && other.holds != Holds::Instructions && !other.victim;
+            next && other.shared_by.iter().flatten().any(|its| its == pu)
+        })
+    };
+    match cache.shared_by.iter().flatten().find(|pu| !next(pu)) {
+        None => Ok(()),
+        Some(pu) => Err(item.wrong(format!(
+            "PU {pu} has no next level for what it writes through this one"
+        ))),
+    }
 }
 
 /// Each PU of a victim cache must have a cache before it, for data as for instructions: nothing else fills it.

@@ -28,6 +28,8 @@ pub(super) struct CacheAt {
     pub before: Vec<usize>,
     /// Time to move a line between it and the caches before it; 0 without limit.
     pub line_transfer: f64,
+    /// Of one that is written through, lines of the buffer behind it.
+    pub through: Option<f64>,
 }
 
 /// A PU.
@@ -71,16 +73,21 @@ impl Layout {
         levels.sort_by_key(|level| level.level);
         let mut caches: Vec<CacheAt> = Vec::new();
         for level in levels {
-            caches.extend(level.shared_by.iter().map(|pus| CacheAt {
-                shape: Shape::new(level.size / u64::from(level.line.max(1)), level.ways),
-                level: usize::from(level.level.clamp(1, 3)) - 1,
-                latency: if level.level <= 1 { 0 } else { level.latency },
-                holds: level.holds,
-                pus: pus.clone(),
-                prefetchers: level.prefetchers.clone(),
-                victim: level.victim,
-                before: Vec::new(),
-                line_transfer: level.line_transfer as f64,
+            caches.extend(level.shared_by.iter().map(|pus| {
+                CacheAt {
+                    shape: Shape::new(level.size / u64::from(level.line.max(1)), level.ways),
+                    level: usize::from(level.level.clamp(1, 3)) - 1,
+                    latency: if level.level <= 1 { 0 } else { level.latency },
+                    holds: level.holds,
+                    pus: pus.clone(),
+                    prefetchers: level.prefetchers.clone(),
+                    victim: level.victim,
+                    before: Vec::new(),
+                    line_transfer: level.line_transfer as f64,
+                    through: level
+                        .write_through
+                        .map(|bytes| (bytes / u64::from(level.line.max(1))) as f64),
+                }
             }));
         }
         let line = machine.caches.first().map_or(64, |level| level.line).max(1);
@@ -201,7 +208,7 @@ fn alike(machine: &MachineModel, caches: &[CacheAt], places: &[(usize, usize)]) 
                 cache.holds,
                 contexts,
                 &cache.prefetchers,
-                (cache.victim, cache.line_transfer),
+                (cache.victim, cache.line_transfer, cache.through),
             )
         });
         let own: Vec<_> = own.collect();

@@ -16,6 +16,7 @@ mod homes;
 mod knowledge;
 mod layout;
 mod play;
+mod ports;
 mod prefetch;
 mod recorded;
 mod reuse;

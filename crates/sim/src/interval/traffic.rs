@@ -7,6 +7,7 @@ use super::{
     eviction::{Shape, Visitor, misses},
     homes::{Home, Homes},
     layout::{LEVELS, Layout},
+    ports::{passing, written_through},
     prefetch::{Cover, cover},
     reuse::{Point, Reuse},
     tlb::{Tlb, tlbs},
@@ -307,6 +308,10 @@ impl<'a> Traffic<'a> {
                 true => behind(layout, &self.known, number),
                 false => cache.shape,
             };
+            let through = match cache.line_transfer > 0.0 {
+                true => written_through(layout, running, (number, speeds)),
+                false => Vec::new(),
+            };
             let known = &mut self.known[number];
             known.update(shape, visitors);
             let found = known.visitors.iter().zip(&known.missed);
@@ -330,17 +335,10 @@ impl<'a> Traffic<'a> {
                     let fate = &mut fates[flow.thread];
                     let (hits, gone) = (flow.visits * (1.0 - ratio), flow.visits * ratio);
                     if cache.line_transfer > 0.0 {
-                        let pu = &layout.pus[running[flow.thread].pu];
-                        let path = if lines.code { &pu.fetch } else { &pu.data };
-                        if path.first() != Some(&number) {
-                            let up = if cache.victim { hits } else { flow.visits };
-                            let down = match cache.victim {
-                                true => flow.visits,
-                                false => flow.visits * lines.dirty(flow.visits),
-                            };
-                            let wasted = flow.visits * flow.cover.wasted;
-                            fate.pass(number, up + down + wasted);
-                        }
+                        let who = (flow.thread, flow.lines, &running[flow.thread]);
+                        let visits = (flow.visits, ratio);
+                        let lines = passing(layout, (number, &through), who, visits);
+                        fate.pass(number, lines + flow.visits * flow.cover.wasted);
                     }
                     let time = |after: f64| after / visitor.rate.max(1e-30);
                     let taken = |point: &Point| 1.0 - (-visitor.taken * time(point.after)).exp();

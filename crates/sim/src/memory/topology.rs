@@ -135,6 +135,10 @@ pub(super) struct CacheAt {
     pub spills: bool,
     /// Moves lines between it and the caches before it.
     pub port: Channel,
+    /// Whether stores go on to the cache below, which alone is written to.
+    pub through: bool,
+    /// The lines of the buffer where stores on their way to it are merged, if there is one.
+    pub coalescing: Option<Box<Cache>>,
 }
 
 /// The caches and who uses them.
@@ -155,8 +159,10 @@ impl Topology {
         let mut levels: Vec<&CacheLevel> = model.caches.iter().collect();
         levels.sort_by_key(|level| level.level);
         let mut caches: Vec<CacheAt> = Vec::new();
+        let mut buffers = Vec::new();
         for level in levels {
             caches.extend(level.shared_by.iter().map(|pus| CacheAt::new(level, pus)));
+            buffers.resize(caches.len(), level.write_through.unwrap_or(0));
         }
         let mut topology = Self {
             places: Vec::new(),
@@ -166,6 +172,15 @@ impl Topology {
         topology.place(model);
         for number in 0..topology.caches.len() {
             topology.connect(number);
+        }
+        for (number, bytes) in buffers.into_iter().enumerate() {
+            if let Some(below) = topology.caches[number].below
+                && bytes > 0
+            {
+                let line = model.caches[0].line.max(1);
+                let buffer = Cache::new(bytes, line, (bytes / u64::from(line)) as u32);
+                topology.caches[below].coalescing = Some(Box::new(buffer));
+            }
         }
         let lower = |cache: u32| {
             let below = |path: &Path| path.all().iter().skip(1).any(|its| *its == cache);
@@ -263,6 +278,8 @@ impl CacheAt {
             victim: level.victim,
             spills: false,
             port: Channel::with_service(level.line_transfer),
+            through: level.write_through.is_some(),
+            coalescing: None,
         }
     }
 

@@ -127,6 +127,10 @@ pub struct CacheLevel {
     /// Time to move one line between it and the caches before it, which share this port; 0 without limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub line_transfer: Ps,
+    /// Whether stores go on to the next level at once, which alone is written to; and bytes of the buffer behind it, where
+    /// stores to one line are merged: all such caches before a cache share one. `None`: it is written back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_through: Option<u64>,
 }
 
 fn is_zero(time: &Ps) -> bool {

@@ -24,6 +24,7 @@ pub fn level(level: u8, holds: Holds, lines: u64, ways: u32, shared_by: &[&[u32]
         prefetchers: Vec::new(),
         victim: false,
         line_transfer: 0,
+        write_through: None,
     }
 }
 

@@ -150,3 +150,61 @@ fn write_backs_pass_the_port_too() {
     assert_eq!(read, 7 * NANOSECOND + 7_000 * NANOSECOND);
     assert!(written >= read + 3_000 * NANOSECOND, "{written} {read}");
 }
+
+/// Two modules whose first levels of data are written through, with a buffer of this many lines a module.
+fn through(buffer: u64) -> MachineModel {
+    let mut model = modules();
+    model.caches[1].write_through = Some(buffer * LINE);
+    model.caches[2].line_transfer = 1_000 * NANOSECOND;
+    model
+}
+
+#[test]
+fn a_store_that_misses_does_not_bring_its_line_where_it_is_written_through() {
+    let mut probe = Probe::new(&through(0));
+    assert!(probe.access(0, Access::Store, 0) > 0);
+    assert_eq!(probe.counters.data_misses, [1, 1, 1]);
+    probe.load(0, 0);
+    assert_eq!(probe.counters.data_misses, [2, 1, 1], "the second level");
+    assert_eq!(probe.load(0, 0), 0);
+}
+
+#[test]
+fn what_is_written_through_is_dirty_in_the_second_level_only() {
+    let mut probe = Probe::new(&through(0));
+    probe.load(0, 0);
+    probe.access(0, Access::Store, 0);
+    // Its sibling shares the second level: nothing has to be written back there.
+    probe.load(1, 0);
+    assert_eq!(probe.counters.coherence_misses, 0);
+    probe.load(2, 0);
+    assert_eq!(probe.counters.coherence_misses, 1, "the other module asks");
+    probe.access(0, Access::Store, 5);
+    let before = probe.counters.bus_transactions;
+    probe.walk(0, 100..400);
+    let moved = probe.counters.bus_transactions - before;
+    assert_eq!(moved, 302, "300 lines in, both that were written out");
+}
+
+#[test]
+fn stores_to_one_line_are_merged_in_the_coalescing_buffer() {
+    let waits = |buffer: u64, lines: &[u64]| -> Vec<Ps> {
+        let mut probe = Probe::new(&through(buffer));
+        probe.walk(0, 0..4);
+        let now = 1_000_000 * NANOSECOND;
+        let mut store = |line: &u64| {
+            let counters = &mut Counters::default();
+            let address = line * LINE;
+            let memory = &mut probe.memory;
+            memory.access(0, 0, Access::Store, address, now, counters) / NANOSECOND
+        };
+        lines.iter().map(&mut store).collect()
+    };
+    assert_eq!(waits(0, &[0, 0, 0]), [0, 1_000, 2_000], "each by itself");
+    assert_eq!(waits(2, &[0, 0, 1, 0, 1]), [0, 0, 1_000, 0, 0]);
+    assert_eq!(
+        waits(2, &[0, 1, 2, 0]),
+        [0, 1_000, 2_000, 3_000],
+        "too many lines"
+    );
+}

@@ -69,6 +69,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         prefetchers: Vec::new(),
         victim: false,
         line_transfer: 0,
+        write_through: None,
     };
     let by_core: Vec<Vec<u32>> = (0..cores as u32).map(of_core).collect();
     MachineModel {

@@ -127,13 +127,18 @@ impl Hierarchy for Memory {
         if let Some(cache) = self.topology.caches.get_mut(path.first())
             && let Some(entry) = cache.tags.touch(line)
         {
-            let beyond = walk + cache.latency;
+            let mut beyond = walk + cache.latency;
             let first_use = entry.has(PREFETCHED);
             if access == Access::Store {
                 let ask = entry.has(SHARED);
-                *entry = entry.with(DIRTY).without(SHARED);
+                let through = cache.through;
+                let written = if through { 0 } else { DIRTY };
+                *entry = entry.with(written).without(SHARED);
                 if ask {
                     self.take(pu, line, now + beyond, counters);
+                }
+                if through {
+                    beyond += self.write_through(pu, thread, line, now + beyond, counters);
                 }
             }
             if first_use {
@@ -283,6 +288,7 @@ impl Memory {
         let mut hit = false;
         // The place of the cache that has it, behind all if none has, and the cache before.
         let (mut reached, mut before) = (path.all().len(), 0);
+        let mut through = false;
         // Caches whose prefetchers learn from this: by place on the path, and whether they missed.
         let mut learning = [None; 3];
         // In the first cache it is not.
@@ -290,6 +296,13 @@ impl Memory {
         for (place, number) in path.all().iter().enumerate() {
             let cache = &mut caches[*number as usize];
             beyond += cache.latency;
+            if cache.through && flags == DIRTY {
+                // It is written to the next level only, and not brought here.
+                through = true;
+                misses[cache.level] += 1;
+                absent = usize::MAX;
+                continue;
+            }
             let entry = claim.entry.with(flags);
             let (here, out) = match absent == *number as usize {
                 true => (None, cache.tags.insert(entry)),
@@ -321,7 +334,12 @@ impl Memory {
         }
         if self.ported {
             let path = self.path(&miss);
-            beyond += self.move_up(&path, 0..reached, miss.at + beyond);
+            let top = usize::from(through);
+            beyond += self.move_up(&path, top..reached, miss.at + beyond);
+        }
+        if through {
+            let at = miss.at + beyond;
+            beyond += self.write_through(miss.pu, miss.thread, miss.line, at, counters);
         }
         self.write_back_all(&gone, miss.at + beyond, counters);
         if learning != [None; 3] && miss.access != Access::Fetch {
