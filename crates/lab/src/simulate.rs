@@ -125,7 +125,7 @@ pub struct Sample {
     /// Seconds from arrival to reply of each request that was replied to meanwhile.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub responses: Vec<f64>,
-    /// What the machine took from the beginning, if its energy is modelled.
+    /// What the machine took meanwhile, if its energy is modelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergyStats>,
 }
@@ -257,6 +257,7 @@ fn without_policy(
     let start = start.max(system.now());
     let end = start + on_machine(job.times.length, machine);
     system.run(start).map_err(|error| error.to_string())?;
+    system.measure_energy_from(system.now());
     let (begun, before) = (system.now(), stats(&system, &job.workload));
     let marks = run_to(&mut system, end, job)?;
     let mut threads = stats(&system, &job.workload);
@@ -384,7 +385,7 @@ pub(crate) fn kind(workload: &WorkloadModel, program: &str, name: &str) -> Strin
 }
 
 fn with_policy(
-    system: System,
+    mut system: System,
     job: &Job,
     policy: Box<dyn Policy>,
     period: Option<Duration>,
@@ -400,6 +401,8 @@ fn with_policy(
         ..Decider::new(policy)
     };
     let time = warm_up + os_time(job.times.length);
+    // From the end of the last period that the watcher does not count.
+    system.measure_energy_from(machine.machine_time(warm_up.as_nanos() as u64));
     let mut session = SimSession::new(system, time, decider).map_err(|error| error.to_string())?;
     let mut watcher = Watcher {
         warm_up: warm_up.as_nanos() as u64,

@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod calibrate_noise;
+mod energy;
 mod fidelity;
 mod masa;
 mod mistakes;

@@ -564,14 +564,34 @@ fn servers_devices_and_energy_are_told() {
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
-    for word in ["server", "refused", "disk", "energy", "EDP"] {
+    for word in [
+        "server", "refused", "disk", "energy", "EDP", "issue", "units", "L1", "lines", "memory",
+        "cores", "uncore", "base",
+    ] {
         assert!(text.contains(word), "{text}");
     }
     let told_all = json(&[&call[..], &["--json"]].concat());
     let result = &told_all["results"][0]["runs"][0];
     assert_eq!(result["requests"][0]["served"], 40);
     assert_eq!(result["devices"][0]["operations"], 40);
-    assert!(result["energy"]["watts"].as_f64().unwrap() > 15.0);
+    let energy = &result["energy"];
+    assert!(energy["watts"].as_f64().unwrap() > 15.0);
+    let part = |name: &str| energy[name].as_f64().unwrap();
+    let parts = [
+        "issue",
+        "units",
+        "transfers",
+        "background",
+        "cores",
+        "uncore",
+        "base",
+    ]
+    .map(part);
+    let caches = energy["caches"].as_array().unwrap().iter();
+    let caches: f64 = caches.map(|level| level.as_f64().unwrap()).sum();
+    let sum = parts.iter().sum::<f64>() + caches;
+    assert!((sum / part("joules") - 1.0).abs() < 1e-9, "{energy}");
+    assert!(parts.iter().all(|part| *part > 0.0), "{energy}");
     // What costs time is counted if it is asked for, and then recorded.
     let log = folder.path().join("log.jsonl").to_str().unwrap().to_owned();
     told(&[&call[..], &["--log", &log]].concat());

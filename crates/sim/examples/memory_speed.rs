@@ -75,6 +75,8 @@ fn machine() -> MachineModel {
         branch_delay: 0,
         mispredict: 0,
         duty: 1.0,
+        modulation: 3_000_000,
+        duty_steps: 0,
     };
     MachineModel {
         name: "speed".into(),

@@ -4,7 +4,7 @@ use crate::{
     core::{Core, Finished, Supply},
     counters::Counters,
     memory::{Memory, Occupancy, Span},
-    model::MachineModel,
+    model::{MachineModel, OperatingPoint},
     processor::Processor,
     sharing::Shared,
     stream::Instruction,
@@ -77,16 +77,15 @@ impl Processor for CycleLevel {
     }
 
     fn cycle_time(&self, pu: usize) -> Ps {
-        self.cores[self.places[pu].0].cycle_time()
+        self.cores[self.places[pu].0].pace().mean_cycle().round() as Ps
     }
 
-    fn set_clocks(&mut self, now: Ps, clocks: &[u64]) {
-        let machine = self.machine.at_clocks(clocks);
+    fn set_points(&mut self, now: Ps, points: &[OperatingPoint]) {
+        let machine = self.machine.at_points(points);
         for (core, at) in self.cores.iter_mut().zip(&machine.cores) {
-            let kind = machine.kind(at);
-            let cycle = kind.mean_cycle(kind.cycle).round() as Ps;
-            if core.cycle_time() != cycle {
-                core.set_cycle_time(now, cycle);
+            let pace = machine.kind(at).pace();
+            if core.pace() != pace {
+                core.set_pace(now, pace);
             }
         }
     }

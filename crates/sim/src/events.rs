@@ -1,6 +1,6 @@
 //! The events that a simulated machine counts, under the spellings `sim::NAME`.
 
-use crate::{counters::Counters, model::Op};
+use crate::{counters::Counters, energy::Energy, model::Op};
 
 /// What a thread did in a period.
 #[derive(Debug, Clone, Copy, Default)]
@@ -9,8 +9,10 @@ pub struct Deed {
     pub cycles: u64,
     /// What its contexts counted.
     pub counters: Counters,
-    /// Nanojoules that it took.
-    pub energy: u64,
+    /// Nanojoules that it took: up to the beginning of the period, and up to its end.
+    pub energy: (Energy, Energy),
+    /// The same of what counts for a PU but for no thread.
+    pub rest: (Energy, Energy),
     /// Bytes of the last level of caches that it had brought in and that were still there at the end.
     pub occupancy: u64,
     /// Bytes of distinct lines that it touched.
@@ -21,7 +23,7 @@ pub struct Deed {
 pub type Read = fn(&Deed) -> u64;
 
 /// Every event: its name, what it counts, and where that is read.
-pub const EVENTS: [(&str, &str, Read); 26] = [
+pub const EVENTS: [(&str, &str, Read); 35] = [
     (
         "CYCLES",
         "cycles of the core while the thread was on it",
@@ -94,9 +96,52 @@ pub const EVENTS: [(&str, &str, Read); 26] = [
         |d| d.counters.memory_cycles,
     ),
     (
-        ENERGY,
+        "ENERGY_NJ",
         "energy in nanojoules, of its instructions and accesses and its share of its cores' power",
-        |d| d.energy,
+        |d| whole(&d.energy, Energy::total),
+    ),
+    (
+        "ENERGY_ISSUE_NJ",
+        "of this energy, that of instructions on their way through the core, without units and caches",
+        |d| whole(&d.energy, |energy| energy.issue),
+    ),
+    ("ENERGY_UNITS_NJ", "of this energy, that of units", |d| {
+        whole(&d.energy, |energy| energy.units)
+    }),
+    (
+        "ENERGY_CACHES_NJ",
+        "of this energy, that of looks into caches",
+        |d| whole(&d.energy, |energy| energy.caches.iter().sum()),
+    ),
+    (
+        "ENERGY_MEMORY_NJ",
+        "of this energy, that of lines moved to or from memory",
+        |d| whole(&d.energy, |energy| energy.transfers),
+    ),
+    (
+        "ENERGY_CORES_NJ",
+        "of this energy, the share of the power of cores",
+        |d| whole(&d.energy, |energy| energy.cores),
+    ),
+    (
+        "ENERGY_IDLE_NJ",
+        "energy of a PU's core while that has no thread, the PU's part",
+        |d| whole(&d.rest, |rest| rest.cores),
+    ),
+    (
+        "ENERGY_BACKGROUND_NJ",
+        "energy of memory whatever is moved, a PU's part of its node's",
+        |d| whole(&d.rest, |rest| rest.background),
+    ),
+    (
+        "ENERGY_UNCORE_NJ",
+        "energy of a package besides its cores, a PU's part",
+        |d| whole(&d.rest, |rest| rest.uncore),
+    ),
+    (
+        "ENERGY_BASE_NJ",
+        "energy of everything else, a PU's part",
+        |d| whole(&d.rest, |rest| rest.base),
     ),
     (
         LLC_OCCUPANCY,
@@ -130,8 +175,21 @@ pub const EVENTS: [(&str, &str, Read); 26] = [
     ),
 ];
 
-/// The energy, which only a machine counts whose file says what its parts take.
-pub const ENERGY: &str = "ENERGY_NJ";
+/// The energy, which only a machine counts whose file says what its parts take; its parts' names begin like it.
+pub const ENERGY: &str = "ENERGY_";
+
+/// Energy that counts for PUs only.
+pub const REST: [&str; 4] = [
+    "ENERGY_IDLE_NJ",
+    "ENERGY_BACKGROUND_NJ",
+    "ENERGY_UNCORE_NJ",
+    "ENERGY_BASE_NJ",
+];
+
+/// Nanojoules of a period, so that the sum of periods is that of all.
+fn whole(energy: &(Energy, Energy), part: impl Fn(&Energy) -> f64) -> u64 {
+    (part(&energy.1) as u64).saturating_sub(part(&energy.0) as u64)
+}
 
 /// Bytes touched, which are known of threads only.
 pub const FOOTPRINT: &str = "FOOTPRINT";
@@ -152,6 +210,15 @@ pub fn find(spelling: &str) -> Option<Read> {
 pub(crate) fn names(spellings: &[String], name: &str) -> bool {
     let mut names = spellings.iter().filter_map(|s| s.strip_prefix("sim::"));
     names.any(|spelled| spelled.eq_ignore_ascii_case(name))
+}
+
+/// Whether one of these spellings is an event of energy.
+pub(crate) fn names_energy(spellings: &[String]) -> bool {
+    let mut names = spellings.iter().filter_map(|s| s.strip_prefix("sim::"));
+    names.any(|name| {
+        name.get(..ENERGY.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(ENERGY))
+    })
 }
 
 /// The event that was perhaps meant.

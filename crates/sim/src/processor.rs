@@ -1,8 +1,8 @@
 //! What plays the threads that the operating system has put on PUs: one interface for all levels of detail.
 
 use crate::{
-    core::Finished, counters::Counters, memory::Occupancy, sharing::Shared, thread::Thread,
-    units::Ps,
+    core::Finished, counters::Counters, memory::Occupancy, model::OperatingPoint, sharing::Shared,
+    thread::Thread, units::Ps,
 };
 
 /// The machine's cores, caches and memory, at some level of detail.
@@ -18,12 +18,11 @@ pub(crate) trait Processor: Send {
     /// What a PU has counted since this was last asked.
     fn take_counters(&mut self, pu: usize) -> Counters;
 
-    /// How long a cycle of a PU's core is.
+    /// How long a cycle of a PU's core is, on the average where its clock stops from time to time.
     fn cycle_time(&self, pu: usize) -> Ps;
 
-    /// From `now` on, which is how far it got, each core has this clock, in kHz; one whose kind has no `clocks` keeps its
-    /// own.
-    fn set_clocks(&mut self, now: Ps, clocks: &[u64]);
+    /// From `now` on, which is how far it got, each core is at this operating point, as far as it can be set.
+    fn set_points(&mut self, now: Ps, points: &[OperatingPoint]);
 
     /// Lets threads find their caches as if they had run where they are for long.
     fn warm(&mut self, threads: &[Thread]);

@@ -2,6 +2,7 @@
 
 use crate::{
     counters::Counters,
+    energy::Energy,
     memory::Access,
     stream::{Instruction, MixStream, Random, RecordedStream, Stream},
     units::Ps,
@@ -135,7 +136,7 @@ pub struct Thread {
     pub ended: Option<Ps>,
     /// Energy that it took, in nanojoules: its instructions' and accesses', and its share of its cores' power while it
     /// was on them. 0 on a machine whose energy is not modelled.
-    pub energy: f64,
+    pub energy: Energy,
     /// The threads that it started and that have not ended, by kind.
     pub(crate) children: Vec<(usize, u32)>,
     /// Where its own data begin.
@@ -201,7 +202,7 @@ impl Thread {
             counters: Counters::default(),
             cycles: 0,
             ended: None,
-            energy: 0.0,
+            energy: Energy::default(),
             children: Vec::new(),
             own: sources.own,
             steps,

@@ -7,5 +7,8 @@ pub type Ps = u64;
 /// Picoseconds in a second.
 pub const SECOND: Ps = 1_000_000_000_000;
 
+/// Picoseconds in a microsecond.
+pub const MICROSECOND: Ps = 1_000_000;
+
 /// Picoseconds in a nanosecond.
 pub const NANOSECOND: Ps = 1_000;

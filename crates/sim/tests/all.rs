@@ -9,6 +9,7 @@ mod config_plays;
 mod config_properties;
 mod core;
 mod docs;
+mod duty;
 mod interval;
 mod memory;
 mod metering;

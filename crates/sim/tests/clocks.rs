@@ -7,7 +7,7 @@ use perch_core::{
 use perch_sim::{
     detail::{Detail, Fidelity},
     machine::SimMachine,
-    model::{MachineModel, Multithreading, Op},
+    model::{MachineModel, Multithreading, Op, OperatingPoint},
     os::SchedulerModel,
     system::System,
 };
@@ -31,6 +31,11 @@ fn system(fidelity: Fidelity, threads: &[(&[(Op, f64)], u64)]) -> System {
     let machine = Arc::new(with_clocks());
     let detail = Detail::new(fidelity, &machine, &workload);
     System::at(&detail, machine, workload, SchedulerModel::default(), 1)
+}
+
+fn set_clock(system: &mut System, core: usize, clock: u64) {
+    let throttling = 0;
+    system.set_point(core, OperatingPoint { clock, throttling });
 }
 
 /// What each thread executes and how many cycles its core counts, in this time.
@@ -59,7 +64,7 @@ fn half_the_clock_halves_what_computes_but_not_what_waits_for_memory() {
         let fast = done(&mut system, TIME);
         let on = |thread: usize| system.threads()[thread].last_pu as usize;
         for core in [on(0), on(1)] {
-            system.set_clock(core, LOW);
+            set_clock(&mut system, core, LOW);
         }
         let slow = done(&mut system, TIME);
         let ratio = |at: usize| slow[at].0 as f64 / fast[at].0 as f64;
@@ -76,7 +81,7 @@ fn half_the_clock_halves_what_computes_but_not_what_waits_for_memory() {
         ratios.push(ratio(1));
         // And back.
         for core in [0, 1] {
-            system.set_clock(core, HIGH);
+            set_clock(&mut system, core, HIGH);
         }
         let again = done(&mut system, TIME)[0].0 as f64 / fast[0].0 as f64;
         assert!((again - 1.0).abs() < 0.01, "{fidelity:?}: {again}");
@@ -93,7 +98,7 @@ fn one_core_is_slowed_down_alone() {
         system.run(100_000_000).unwrap();
         let fast = done(&mut system, 100_000_000);
         let core = system.threads()[1].last_pu as usize;
-        system.set_clock(core, 800_000);
+        set_clock(&mut system, core, 800_000);
         let slow = done(&mut system, 100_000_000);
         let ratio = |at: usize| slow[at].0 as f64 / fast[at].0 as f64;
         assert!((ratio(0) - 1.0).abs() < 0.01, "{fidelity:?}: {}", ratio(0));

@@ -194,6 +194,13 @@ fn of_cores() {
                 ),
                 ("contexts = 2", "contexts = 2\nduty = 0"),
                 ("contexts = 2", "contexts = 2\nduty = 1.5"),
+                ("contexts = 2", "contexts = 2\nmodulation = \"3 us\""),
+                (
+                    "contexts = 2",
+                    "contexts = 2\nduty = 0.5\nmodulation = \"2 ms\"",
+                ),
+                ("contexts = 2", "contexts = 2\nduty = 0.3\nthrottling = 8"),
+                ("contexts = 2", "contexts = 2\nthrottling = 1"),
                 ("ops = [\"fp\", \"fp-divide\"]", "ops = [\"fp\"]"),
                 (
                     "ops = [\"fp\", \"fp-divide\"]",

@@ -132,6 +132,37 @@ fn of_energy() {
         ("fp = 1, ", ""),
         ("active = \"500 mW\"", "activ = \"500 mW\""),
         ("active = \"500 mW\"", "voltage = 0"),
+        ("active = \"500 mW\"", "voltages = [0.8, 1]"),
+        ("active = \"500 mW\"", "caches = [1]"),
+        ("base = \"15 W\"", "uncore = \"15 nJ\""),
     ];
     snapshot("of_energy", &all(ENERGY, &cases, read));
+}
+
+#[test]
+fn of_voltages() {
+    let base = shipped_machines();
+    let base = base.iter().find(|file| file.name == "cmt-4x4").unwrap();
+    let kind = find_machine("cmt-4x4").unwrap().kinds[0].clone();
+    let clock = format!("{} kHz", kind.highest_clock());
+    let name = format!("[kinds.{}]", kind.name);
+    assert_eq!(base.text.matches(&name).count(), 1);
+    let text = base
+        .text
+        .replace(&name, &format!("{name}\nclocks = [\"1 MHz\", \"{clock}\"]"));
+    let energy = ENERGY
+        .replace("kinds.cmt]", &format!("kinds.{}]", kind.name))
+        .replace("active = \"500 mW\"", "voltages = [0.8, 1]");
+    let read = |energy: &str| {
+        let text = format!("{text}\n{energy}");
+        let read = machine_from_text(&text, Path::new("my/machine.toml"));
+        read.map(drop).map_err(|error| error.to_string())
+    };
+    let cases = [
+        ("[0.8, 1]", "[1]"),
+        ("[0.8, 1]", "[1, 0.8]"),
+        ("[0.8, 1]", "[0, 1]"),
+        ("[0.8, 1]", "[0.8, 1]\nvoltage = 1"),
+    ];
+    snapshot("of_voltages", &all(&energy, &cases, read));
 }

@@ -117,22 +117,15 @@ fn energy(results: &[Named<'_>]) -> Option<String> {
         ("policy", Align::Left),
         ("energy", Align::Right),
         ("power", Align::Right),
-        ("events", Align::Right),
-        ("cores", Align::Right),
-        ("base", Align::Right),
         ("nJ / instr.", Align::Right),
         ("EDP", Align::Right),
     ];
     let row = |(policy, result): &Named<'_>| {
         let energy = result.outcome.energy.as_ref()?;
-        let part = |joules: f64| percent(joules / energy.joules);
         Some(vec![
             (*policy).to_owned(),
             format!("{:.4} J", energy.joules),
             format!("{:.2} W", energy.watts),
-            part(energy.dynamic),
-            part(energy.cores),
-            part(energy.base),
             format!("{:.3}", energy.nanojoules_an_instruction),
             format!("{:.3e} Js", energy.energy_delay),
         ])
@@ -140,8 +133,48 @@ fn energy(results: &[Named<'_>]) -> Option<String> {
     let rows: Vec<Vec<String>> = results.iter().filter_map(row).collect();
     (!rows.is_empty()).then(|| {
         format!(
-            "{}\n\nenergy is that of the machine's own time: the operating system's / scale",
-            by_policy(results, &columns, rows)
+            "{}\n\n{}\n\nparts are in percent of all energy\nenergy is that of the machine's own time: the operating system's / scale",
+            by_policy(results, &columns, rows),
+            parts(results)
         )
     })
+}
+
+/// The parts' shares of all energy, in percent.
+fn parts(results: &[Named<'_>]) -> String {
+    const NAMES: [&str; 10] = [
+        "issue", "units", "L1", "L2", "L3", "lines", "memory", "cores", "uncore", "base",
+    ];
+    let shares = |(policy, result): &Named<'_>| {
+        let energy = result.outcome.energy.as_ref()?;
+        let parts = &energy.parts;
+        let [first, second, third] = parts.caches;
+        let shares = [
+            parts.issue,
+            parts.units,
+            first,
+            second,
+            third,
+            parts.transfers,
+            parts.background,
+            parts.cores,
+            parts.uncore,
+            parts.base,
+        ];
+        Some((
+            (*policy).to_owned(),
+            shares.map(|part| part / energy.joules),
+        ))
+    };
+    let shares: Vec<(String, [f64; 10])> = results.iter().filter_map(shares).collect();
+    // What the machine's file says nothing about takes no place.
+    let is_there = |at: &usize| shares.iter().any(|(_, shares)| shares[*at] > 0.0);
+    let there: Vec<usize> = (0..NAMES.len()).filter(is_there).collect();
+    let mut columns = vec![("policy", Align::Left)];
+    columns.extend(there.iter().map(|at| (NAMES[*at], Align::Right)));
+    let row = |(policy, shares): &(String, [f64; 10])| {
+        let shares = there.iter().map(|at| format!("{:.1}", 100.0 * shares[*at]));
+        std::iter::once(policy.clone()).chain(shares).collect()
+    };
+    by_policy(results, &columns, shares.iter().map(row).collect())
 }

@@ -1,6 +1,7 @@
 //! Reads the kinds of cores: their pipelines, units and latencies.
 
 use super::{
+    modulation,
     quantity::CLOCK,
     table::{Checked, Item, Table},
 };
@@ -46,6 +47,8 @@ const KEYS: &[&str] = &[
     "branch-delay",
     "mispredict",
     "duty",
+    "modulation",
+    "throttling",
     "units",
     "queues",
     "misses",
@@ -116,6 +119,7 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         .transpose()?;
     let parts = partition.map_or(1, |partition| contexts / partition.contexts);
     let misses = whole("misses", 0, MOST_ENTRIES)?;
+    let modulation = modulation::read(table, cycle_of(clock))?;
     Ok(CoreKind {
         name: name.to_owned(),
         cycle: cycle_of(clock),
@@ -170,9 +174,9 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         latencies: latencies(table.need("latencies")?)?,
         branch_delay: whole("branch-delay", 0, MOST_CYCLES)?,
         mispredict: whole("mispredict", 0, MOST_CYCLES)?,
-        duty: table
-            .get("duty")
-            .map_or(Ok(1.0), |duty| duty.number(0.001..=1.0))?,
+        duty: modulation.duty,
+        modulation: modulation.stop,
+        duty_steps: modulation.steps,
     })
 }
 

@@ -10,6 +10,7 @@ mod energy;
 mod error;
 mod kind;
 mod machine;
+mod modulation;
 mod ports;
 mod prefetchers;
 mod program;

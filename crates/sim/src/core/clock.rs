@@ -1,6 +1,6 @@
 //! A core's clock: from cycles to time and back, exactly, also when it goes at another pace from some moment on.
 
-use crate::units::Ps;
+use crate::{model::Pace, units::Ps};
 
 /// Divides by a number that seldom changes, without a division.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,54 +30,85 @@ impl Divisor {
     }
 }
 
-/// Cycles and time. Cycles are numbered from the beginning, at whatever pace they went.
+/// Cycles and time. Cycles are numbered from the beginning, at whatever pace they went; while the clock stops, none
+/// begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Clock {
     period: Divisor,
+    pace: Pace,
     /// A cycle since which the pace has been this one.
     cycle: u64,
     /// When that began.
     at: Ps,
+    /// How many cycles there were before it since the last stop; 0 if the clock never stops.
+    first: u64,
 }
 
 impl Clock {
-    /// A clock whose cycle 0 begins at time 0. A period of 0 is taken as 1.
-    pub fn new(period: Ps) -> Self {
+    /// A clock whose cycle 0 begins at time 0, after this part of the cycles between two stops.
+    pub fn new(pace: Pace, part: f64) -> Self {
         Self {
-            period: Divisor::new(period.max(1)),
+            period: Divisor::new(pace.cycle),
+            pace,
             cycle: 0,
             at: 0,
+            first: match pace.stops() {
+                true => ((pace.run as f64 * part) as u64).min(pace.run - 1),
+                false => 0,
+            },
         }
     }
 
-    /// How long a cycle is.
-    pub fn period(&self) -> Ps {
-        self.period.by
+    /// The pace.
+    pub fn pace(&self) -> Pace {
+        self.pace
     }
 
-    /// From the beginning of cycle `cycle` on, cycles take so long.
-    pub fn change(&mut self, cycle: u64, period: Ps) {
-        self.at = self.time(cycle);
-        self.cycle = cycle;
-        self.period = Divisor::new(period.max(1));
+    /// From the beginning of cycle `cycle` on, cycles come at this pace: first of all this part of those between two
+    /// stops is over.
+    pub fn change(&mut self, cycle: u64, pace: Pace, part: f64) {
+        let at = self.time(cycle);
+        *self = Self {
+            cycle,
+            at,
+            ..Self::new(pace, part)
+        };
     }
 
     /// When a cycle begins, if it is none from before the last change.
     #[inline]
     pub fn time(&self, cycle: u64) -> Ps {
-        self.at + cycle.saturating_sub(self.cycle) * self.period.by
+        let since = cycle.saturating_sub(self.cycle);
+        let place = self.first + since;
+        if place < self.pace.run {
+            return self.at + since * self.period.by;
+        }
+        let (windows, cycles) = (place / self.pace.run, place % self.pace.run);
+        self.at + windows * self.pace.window + cycles * self.period.by - self.first * self.period.by
     }
 
     /// The first cycle that begins at a moment or later.
     #[inline]
     pub fn cycle(&self, at: Ps) -> u64 {
-        self.cycle + self.cycles(at.saturating_sub(self.at))
+        let since = at.saturating_sub(self.at);
+        if !self.pace.stops() {
+            return self.cycle + self.period.ceil(since);
+        }
+        let since = since + self.first * self.period.by;
+        let (windows, time) = (since / self.pace.window, since % self.pace.window);
+        // What comes while the clock stops is seen when it runs again.
+        let cycles = self.period.ceil(time).min(self.pace.run);
+        self.cycle + windows * self.pace.run + cycles - self.first
     }
 
-    /// How many cycles some time takes, the last one whole.
+    /// How many cycles from the beginning of cycle `from` on some time takes, the last one whole: while the clock
+    /// stops, it passes without any.
     #[inline]
-    pub fn cycles(&self, time: Ps) -> u64 {
-        self.period.ceil(time)
+    pub fn cycles(&self, from: u64, time: Ps) -> u64 {
+        match self.pace.stops() {
+            true => self.cycle(self.time(from) + time).saturating_sub(from),
+            false => self.period.ceil(time),
+        }
     }
 }
 
@@ -98,19 +129,62 @@ mod tests {
         /// Whatever the changes, cycles follow each other without gap or overlap, and time leads back to the cycle.
         #[test]
         fn time_goes_on_through_changes(changes in proptest::collection::vec((0u64..1000, 1u64..5000), 1..20)) {
-            let mut clock = Clock::new(1000);
+            let mut clock = Clock::new(Pace::steady(1000), 0.0);
             let (mut cycle, mut at) = (0, 0);
             for (cycles, period) in changes {
-                let before = clock.period();
+                let before = clock.pace().cycle;
                 prop_assert_eq!(clock.time(cycle + cycles), at + cycles * before);
                 at += cycles * before;
                 cycle += cycles;
-                clock.change(cycle, period);
+                clock.change(cycle, Pace::steady(period), 0.0);
                 prop_assert_eq!(clock.time(cycle), at);
                 prop_assert_eq!(clock.cycle(at), cycle);
                 prop_assert_eq!(clock.cycle(at + 1), cycle + 1);
                 prop_assert_eq!(clock.cycle(at + period), cycle + 1);
             }
+        }
+
+        /// Cycles begin as if they were counted one by one, with a stop after as many as there are between two.
+        #[test]
+        fn a_clock_stops_and_goes_on(
+            paces in proptest::collection::vec((1u64..2000, 0.01f64..1.2, 1u64..20_000, 0.0f64..1.0, 1u64..200), 1..5),
+            time in 0u64..100_000,
+        ) {
+            let mut clock: Option<Clock> = None;
+            let (mut cycle, mut at) = (0, 0);
+            for (length, duty, stop, part, cycles) in paces {
+                let pace = Pace::modulated(length, duty, stop);
+                match &mut clock {
+                    None => clock = Some(Clock::new(pace, part)),
+                    Some(clock) => clock.change(cycle, pace, part),
+                }
+                let clock = clock.as_ref().unwrap();
+                let mut done = clock.first;
+                for _ in 0..cycles {
+                    prop_assert_eq!(clock.time(cycle), at);
+                    prop_assert_eq!(clock.cycle(at), cycle);
+                    prop_assert_eq!(clock.cycle(at + 1), cycle + 1);
+                    prop_assert_eq!(clock.cycles(cycle, 0), 0);
+                    let later = clock.cycle(at + time);
+                    prop_assert_eq!(clock.cycles(cycle, time), later - cycle);
+                    prop_assert!(clock.time(later) >= at + time);
+                    prop_assert!(later == cycle || clock.time(later - 1) < at + time);
+                    (cycle, at, done) = (cycle + 1, at + pace.cycle, done + 1);
+                    if done == pace.run {
+                        (at, done) = (at + pace.stop(), 0);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn a_modulated_clock_runs_for_its_share(cycle in 100u64..3000, eighths in 1u32..8, stop in 1u64..5_000_000) {
+            let duty = f64::from(eighths) / 8.0;
+            let pace = Pace::modulated(cycle, duty, stop);
+            prop_assert!((pace.duty() - duty).abs() < 0.5 / cycle as f64, "{:?}", pace);
+            // Of the length of the stop at most what a cycle takes with its part of the stop.
+            let off = pace.stop().abs_diff(stop) as f64;
+            prop_assert!(off <= cycle as f64 * (1.0 - duty) / duty + 1.0, "{:?}", pace);
         }
     }
 }

@@ -51,8 +51,8 @@ impl Alone {
     /// How long delays hold it up by one load, in picoseconds.
     pub fn held_up(&self, delays: &Delays) -> f64 {
         let loads = delays.load.iter().enumerate();
-        let loads =
-            loads.map(|(step, delay)| self.part(step, delay.chance) * delay.chance * delay.time);
+        let loads = loads
+            .map(|(step, delay)| self.exposed_part(step, delay.chance) * delay.chance * delay.time);
         loads.sum::<f64>() + self.exposed_walk * delays.walk.chance * delays.walk.time
     }
 
@@ -68,16 +68,17 @@ impl Alone {
                 let rest = delays.load[before..].iter();
                 let shorter = &delays.load[before];
                 (
-                    self.part(before, shorter.chance) * shorter.time,
+                    self.exposed_part(before, shorter.chance) * shorter.time,
                     rest.map(|delay| delay.chance).sum(),
                 )
             }
         };
-        let cold = self.part(step, reach.max(delay.chance)) * delay.time;
+        let cold = self.exposed_part(step, reach.max(delay.chance)) * delay.time;
         (cold - before).max(0.0)
     }
 
-    fn part(&self, step: usize, chance: f64) -> f64 {
+    /// The part of the delays of this step that holds it up, where this share of the loads meets them.
+    pub fn exposed_part(&self, step: usize, chance: f64) -> f64 {
         self.exposed
             .get(step)
             .map_or(1.0, |exposed| exposed.at(chance))
@@ -135,7 +136,7 @@ pub(super) fn alone(
             return 1.0;
         }
         let slowed = play(&own, &[(demand, only)], &[0], line)[0];
-        let cycles = loads * delay.chance * delay.time / kind.mean_cycle(kind.cycle);
+        let cycles = loads * delay.chance * delay.time / kind.cycle as f64;
         ((slowed - base) / cycles).clamp(0.0, 1.0)
     };
     let of_loads = |step: usize, chance: f64| {

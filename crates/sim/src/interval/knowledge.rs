@@ -13,7 +13,7 @@ use super::{
     traffic::{Running, Traffic},
 };
 use crate::{
-    model::MachineModel,
+    model::{MachineModel, OperatingPoint},
     workload::{Mix, WorkloadModel},
 };
 use rustc_hash::FxHashMap;
@@ -86,8 +86,8 @@ pub struct Knowledge {
     alone: Table<(usize, usize, usize, Homes, usize), Alone>,
     /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted; with idle ones if it has parts.
     corrections: Table<(usize, Key), Arc<Corrected>>,
-    /// The same about the machine at other clocks, by those of its cores in kHz.
-    clocks: Table<Box<[u64]>, Arc<Knowledge>>,
+    /// The same about the machine with its cores at other operating points.
+    points: Table<Box<[OperatingPoint]>, Arc<Knowledge>>,
 }
 
 impl Knowledge {
@@ -110,17 +110,17 @@ impl Knowledge {
             speeds: Table::new(),
             alone: Table::new(),
             corrections: Table::new(),
-            clocks: Table::new(),
+            points: Table::new(),
         }
     }
 
-    /// The same about the machine with cores of these clocks, in kHz.
-    pub(super) fn at_clocks(&self, clocks: &[u64]) -> Arc<Self> {
-        let key: Box<[u64]> = clocks.into();
-        self.clocks.get(&key).unwrap_or_else(|| {
-            let machine = Arc::new(self.machine.at_clocks(clocks));
+    /// The same about the machine with its cores at these operating points.
+    pub(super) fn at_points(&self, points: &[OperatingPoint]) -> Arc<Self> {
+        let key: Box<[OperatingPoint]> = points.into();
+        self.points.get(&key).unwrap_or_else(|| {
+            let machine = Arc::new(self.machine.at_points(points));
             let known = Self::of(machine, self.mixes.clone(), self.regions.clone());
-            self.clocks.put(key, Arc::new(known))
+            self.points.put(key, Arc::new(known))
         })
     }
 
@@ -284,7 +284,7 @@ impl Knowledge {
         let mut apart = f64::INFINITY;
         for _ in 0..ROUNDS {
             let settled = settle(&self.machine, &self.layout, std::slice::from_ref(&seats));
-            let speeds: Vec<f64> = settled.iter().map(|speed| speed.speed).collect();
+            let speeds: Vec<f64> = settled.iter().map(|speed| speed.running).collect();
             let played = self.played(&seats, &settled);
             apart = farthest(&speeds, &played);
             let found = seats.corrections.iter().zip(speeds.iter().zip(&played));
@@ -331,7 +331,7 @@ impl Knowledge {
         }
         let held = hold(&self.machine, &self.layout, seats, &speeds);
         for (seat, speed) in seats.seats.iter_mut().zip(&held) {
-            let pace = Pace::of(seat, speed.speed);
+            let pace = Pace::of(seat, speed.running);
             let delays = delays(
                 &self.layout,
                 seat.pu,
@@ -346,7 +346,7 @@ impl Knowledge {
         let formula = hold(&self.machine, &self.layout, seats, &speeds);
         let found = speeds.iter().zip(&formula);
         seats.corrections = found
-            .map(|(speed, formula)| speed / formula.speed)
+            .map(|(speed, formula)| speed / formula.running)
             .collect();
         seats.guesses = speeds;
         self.level(seats);
@@ -359,7 +359,7 @@ impl Knowledge {
         let both = seats.seats.iter().zip(settled);
         let members: Vec<_> = both
             .map(|(seat, speed)| {
-                let pace = Pace::of(seat, speed.speed);
+                let pace = Pace::of(seat, speed.running);
                 let (asked, fate) = (&seat.asked, &speed.fate);
                 let delays = delays(&self.layout, seat.pu, asked, fate, &speed.wait, pace);
                 (&seat.asked.demand, delays)

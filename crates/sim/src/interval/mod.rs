@@ -23,6 +23,7 @@ mod reuse;
 mod sets;
 mod settle;
 mod shared;
+mod stops;
 mod tally;
 mod tlb;
 mod traffic;
@@ -30,8 +31,8 @@ mod victim;
 mod warmth;
 
 use crate::{
-    core::Finished, counters::Counters, memory::Occupancy, processor::Processor, sharing::Shared,
-    thread::Thread, units::Ps, workload::WorkloadModel,
+    core::Finished, counters::Counters, memory::Occupancy, model::OperatingPoint,
+    processor::Processor, sharing::Shared, thread::Thread, units::Ps, workload::WorkloadModel,
 };
 pub use knowledge::Knowledge;
 
@@ -39,7 +40,7 @@ use demand::{Asked, Class, Owner};
 use homes::Homes;
 use layout::Layout;
 use rustc_hash::FxHashMap;
-use settle::{Speed, cycle};
+use settle::{Speed, mean_cycle};
 use shared::Regions;
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
@@ -64,9 +65,9 @@ struct Run {
 
 /// A machine at the interval level.
 pub(crate) struct IntervalLevel {
-    /// About the machine at its highest clocks.
-    highest: Arc<Knowledge>,
-    /// About the machine at its present clocks.
+    /// About the machine at its first operating points.
+    first: Arc<Knowledge>,
+    /// About the machine at its present ones.
     known: Arc<Knowledge>,
     runs: Vec<Option<Run>>,
     tallies: Vec<Tally>,
@@ -105,7 +106,7 @@ impl IntervalLevel {
             code_of: (0..workload.programs.len())
                 .map(|program| workload.code_of(program))
                 .collect(),
-            highest: Arc::clone(&known),
+            first: Arc::clone(&known),
             known,
         }
     }
@@ -186,8 +187,8 @@ impl IntervalLevel {
             run.begun = (run.begun + done - whole).max(0.0);
             thread.pass(whole as u64);
             let demand = &run.asked.demand;
-            let here =
-                (to - self.now) as f64 / cycle(&self.known.machine, self.known.layout.pus[pu].core);
+            let here = (to - self.now) as f64
+                / mean_cycle(&self.known.machine, self.known.layout.pus[pu].core);
             self.tallies[pu].add(done, whole as u64, here, demand, &run.speed);
             for kept in &run.speed.fate.kept {
                 self.warmth.take_in(kept.cache, kept.misses * done);
@@ -364,18 +365,13 @@ impl Processor for IntervalLevel {
     fn cycle_time(&self, pu: usize) -> Ps {
         let machine = &self.known.machine;
         let kind = machine.kind(&machine.cores[self.known.layout.pus[pu].core]);
-        kind.mean_cycle(kind.cycle).round() as Ps
+        kind.pace().mean_cycle().round() as Ps
     }
 
-    fn set_clocks(&mut self, _: Ps, clocks: &[u64]) {
-        let machine = &self.highest.machine;
-        let highest = machine
-            .cores
-            .iter()
-            .map(|core| machine.kind(core).highest_clock());
-        self.known = match highest.eq(clocks.iter().copied()) {
-            true => Arc::clone(&self.highest),
-            false => self.highest.at_clocks(clocks),
+    fn set_points(&mut self, _: Ps, points: &[OperatingPoint]) {
+        self.known = match self.first.machine.first_points() == points {
+            true => Arc::clone(&self.first),
+            false => self.first.at_points(points),
         };
         self.stale = true;
     }

@@ -271,14 +271,18 @@ fn events(kind: &CoreKind, demand: &Demand, delays: &Delays) -> u64 {
     (times.ceil() as u64).clamp(1, LONGER)
 }
 
-/// Plays threads on these contexts of a core. Returns each one's cycles for an instruction.
+/// Plays threads on these contexts of a core whose clock never stops. Returns each one's cycles for an instruction.
 pub(super) fn play<'m>(
     kind: &CoreKind,
     members: &'m [(&'m Demand, Delays)],
     contexts: &[usize],
     line: f64,
 ) -> Vec<f64> {
-    let mut core = Core::new(0, kind);
+    let steady = (kind.duty < 1.0).then(|| CoreKind {
+        duty: 1.0,
+        ..kind.clone()
+    });
+    let mut core = Core::new(0, steady.as_ref().unwrap_or(kind));
     let random = Random::new(0x5eed);
     let line_bits = (line as u64).trailing_zeros();
     let part = |at: usize| random.part(1 + at as u64);

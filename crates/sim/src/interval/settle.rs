@@ -9,6 +9,7 @@ use super::{
     demand::{Asked, Lines},
     homes::Home,
     layout::{Layout, PuAt},
+    stops,
     traffic::{Fate, Prefetched, Running, Traffic},
 };
 use crate::model::{MachineModel, Op};
@@ -32,8 +33,10 @@ const HALVINGS: usize = 20;
 /// One thread beside others.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Speed {
-    /// Instructions in a picosecond.
+    /// Instructions in a picosecond, on the average where the clock stops from time to time.
     pub speed: f64,
+    /// The same while the clock runs.
+    pub running: f64,
     /// What its accesses meet.
     pub fate: Fate,
     /// For how long its transfers wait for channels.
@@ -45,7 +48,7 @@ pub(super) struct Speed {
     pub contention: f64,
     /// Part of the time in which a floating-point unit of the core has something to do.
     pub fp_busy: f64,
-    /// What a miss of each cache costs it: picoseconds for data and for code, by cache.
+    /// What a miss of each cache costs it: picoseconds for data and for code, by cache, with the stops of the clock.
     pub costs: Vec<(usize, f64, f64)>,
 }
 
@@ -65,14 +68,18 @@ pub(super) struct Seats {
     pub seats: Vec<Seat>,
     /// By how much the closed formula is wrong for each.
     pub corrections: Vec<f64>,
-    /// Speeds to begin with, in instructions a picosecond.
+    /// Speeds to begin with, in instructions a picosecond while the clock runs.
     pub guesses: Vec<f64>,
 }
 
-/// Picoseconds of a cycle of a core.
+/// Picoseconds of a cycle of a core while its clock runs.
 pub(super) fn cycle(machine: &MachineModel, core: usize) -> f64 {
-    let kind = machine.kind(&machine.cores[core]);
-    kind.mean_cycle(kind.cycle)
+    machine.kind(&machine.cores[core]).cycle as f64
+}
+
+/// The same on the average.
+pub(super) fn mean_cycle(machine: &MachineModel, core: usize) -> f64 {
+    machine.kind(&machine.cores[core]).pace().mean_cycle()
 }
 
 /// On which contexts of the core its threads are.
@@ -325,6 +332,8 @@ fn iterate(
     let mut last = Vec::new();
     // By how much each is slower than it would be with the core to itself and a right formula.
     let mut slower = vec![1.0; seats.len()];
+    // What stops of the clock leave of each one's speed.
+    let mut left = vec![1.0; seats.len()];
     let shared: Vec<Sharers<'_>> = cores
         .iter()
         .map(|core| {
@@ -334,12 +343,15 @@ fn iterate(
         })
         .collect();
     for _ in 0..most {
-        let fates = traffic.fates(&speeds);
-        let (waits, moved) = waits(machine, layout, &running, &speeds, &fates, &mut queues);
+        // Others meet what comes of it on the average.
+        let means: Vec<f64> = speeds.iter().zip(&left).map(|(v, left)| v * left).collect();
+        let fates = traffic.fates(&means);
+        let (waits, moved) = waits(machine, layout, &running, &means, &fates, &mut queues);
         let mut change = moved;
         let mut at = 0;
         for (core, sharers) in cores.iter().zip(&shared) {
             let cycle = cycle(machine, core.core);
+            let pace = machine.kind(&machine.cores[core.core]).pace();
             let first = at;
             let mut own = Vec::with_capacity(core.seats.len());
             for seat in &core.seats {
@@ -356,6 +368,9 @@ fn iterate(
                 let held_up = seat.alone.held_up(&delays) * demand.ops[Op::Load as usize];
                 let stall = held_up / cycle + fetches;
                 own.push(seat.alone.base + stall);
+                let used = fates[at].transfers * speeds[at] * layout.service;
+                let running = (speeds[at], used);
+                left[at] = stops::left(pace, &seat.alone, demand, &delays, running);
                 let result = &mut result[at];
                 result.wait = waits[at].clone();
                 result.memory_stall = stall;
@@ -389,10 +404,14 @@ fn iterate(
     }
     let speeds = if held { formula } else { speeds };
     let seats = seats.iter().zip(last.into_iter().zip(speeds));
-    for (result, (seat, (fate, speed))) in result.iter_mut().zip(seats) {
+    for ((result, left), (seat, (fate, speed))) in result.iter_mut().zip(left).zip(seats) {
         result.costs = costs(layout, seat, &fate, &result.wait, speed);
+        for (_, data, code) in &mut result.costs {
+            (*data, *code) = (*data / left, *code / left);
+        }
         result.fate = fate;
-        result.speed = speed;
+        result.running = speed;
+        result.speed = speed * left;
     }
     result
 }

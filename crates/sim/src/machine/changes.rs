@@ -1,6 +1,7 @@
-//! What perch may change on a simulated machine: masks, nice values and clocks, at once and without privileges.
+//! What perch may change on a simulated machine: masks, nice values, clocks and their modulation, at once and without privileges.
 
 use super::SimMachine;
+use crate::model::OperatingPoint;
 use perch_core::{
     Affinity, MaskChange, MaskError, NiceChange, Outcome, ProcessId, PuSet, Setting, SettingChange,
     SettingChoices, SettingSample, SettingValue, Settings, ThreadId, Weights, affinity::Descendant,
@@ -40,7 +41,7 @@ impl Affinity for SimMachine {
     }
 
     fn settings(&mut self) -> Option<&mut dyn Settings> {
-        match self.clocks().is_empty() {
+        match self.points().is_empty() {
             true => None,
             false => Some(self),
         }
@@ -89,57 +90,78 @@ impl Weights for SimMachine {
 }
 
 impl SimMachine {
-    /// The clocks that can be changed. Each core whose kind has several has a cpufreq policy of its own, with the number of
-    /// its first PU.
-    pub(super) fn clocks(&self) -> Vec<SettingSample> {
+    /// What can be set of cores, with what it is now. Each core whose kind has several clocks has a cpufreq policy of its
+    /// own, and each whose clock modulation can be set a cooling device, with the number of its first PU.
+    pub(super) fn points(&self) -> Vec<SettingSample> {
         let machine = self.system.machine();
         let mut first = 0;
-        let samples = machine.cores.iter().enumerate().map(|(core, at)| {
+        let samples = machine.cores.iter().enumerate().flat_map(|(core, at)| {
             let kind = machine.kind(at);
             let pus = first..first + kind.contexts;
             first = pus.end;
-            let clocks = kind.clocks.clone();
-            (!clocks.is_empty()).then(|| SettingSample {
-                setting: Setting::MaxFrequency(pus.start),
-                governs: pus.collect(),
-                value: SettingValue::Number(self.system.clock(core)),
-                choices: SettingChoices::Numbers(clocks),
-            })
+            let sample = |setting, value: u64, choices| SettingSample {
+                setting,
+                governs: pus.clone().collect(),
+                value: SettingValue::Number(value),
+                choices,
+            };
+            let point = self.system.point(core);
+            let clock = (!kind.clocks.is_empty()).then(|| {
+                let choices = SettingChoices::Numbers(kind.clocks.clone());
+                sample(Setting::MaxFrequency(pus.start), point.clock, choices)
+            });
+            let throttling = kind.duty_steps.checked_sub(1).map(|most| {
+                let choices = SettingChoices::Range(0, u64::from(most));
+                let state = u64::from(point.throttling);
+                sample(Setting::Throttling(pus.start), state, choices)
+            });
+            [clock, throttling]
         });
         samples.flatten().collect()
     }
 
-    fn clock(&self, setting: &Setting) -> Option<SettingSample> {
-        let mut all = self.clocks().into_iter();
+    fn point(&self, setting: &Setting) -> Option<SettingSample> {
+        let mut all = self.points().into_iter();
         all.find(|sample| sample.setting == *setting)
     }
 }
 
 impl Settings for SimMachine {
     fn settings(&self) -> Vec<SettingSample> {
-        self.clocks()
+        self.points()
     }
 
     fn setting(&self, setting: &Setting) -> Result<SettingValue, MaskError> {
         let unknown = || MaskError::Other(format!("{setting}: this machine does not have it"));
-        let found = self.clock(setting).map(|sample| sample.value);
+        let found = self.point(setting).map(|sample| sample.value);
         found.ok_or_else(unknown)
     }
 
     fn change_setting(&mut self, change: &SettingChange) -> Outcome {
-        let Some(sample) = self.clock(&change.setting) else {
+        let Some(sample) = self.point(&change.setting) else {
             return Outcome::Gone;
         };
         if sample.value != change.expect {
             return Outcome::ChangedByOthers;
         }
-        let (SettingValue::Number(clock), true) = (&change.set, sample.choices.allow(&change.set))
+        let (SettingValue::Number(value), true) = (&change.set, sample.choices.allow(&change.set))
         else {
             return Outcome::NotPermitted;
         };
         let pu = sample.governs.first().unwrap_or_default() as usize;
         let core = self.system.machine().places()[pu].0;
-        self.system.set_clock(core, *clock);
+        let before = self.system.point(core);
+        let point = match change.setting {
+            Setting::Throttling(_) => OperatingPoint {
+                throttling: *value as u32,
+                ..before
+            },
+            _ => OperatingPoint {
+                clock: *value,
+                ..before
+            },
+        };
+        self.system.set_point(core, point);
         Outcome::Applied
     }
 }

@@ -4,6 +4,7 @@ mod changes;
 
 use crate::{
     counters::Counters,
+    energy::Energy,
     events::{self, Deed},
     model::Op,
     system::{PuDeed, SimError, System},
@@ -11,11 +12,15 @@ use crate::{
     units::Ps,
 };
 use perch_core::{
-    Affinity, Count, CountQuality, EventPlan, Machine, MachineError, Metrics, NiceSample,
-    Observation, ProcessId, PuSample, PuSet, Sharing, ThreadId, ThreadInfo, ThreadSample, Topology,
-    Wake, Work,
+    Affinity, Count, CountQuality, EventPlan, Machine, MachineError, Metric, MetricKind,
+    MetricSource, Metrics, NiceSample, Observation, ProcessId, PuSample, PuSet, Reading, Sharing,
+    Subject, ThreadId, ThreadInfo, ThreadSample, Topology, Wake, Work, metric::names,
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 /// A clock tick of start times: 10 ms, as on Linux.
 const TICK: u64 = 10_000_000;
@@ -30,7 +35,7 @@ struct Seen {
     cycles: u64,
     counters: Counters,
     /// Nanojoules.
-    energy: u64,
+    energy: Energy,
 }
 
 /// A simulated machine under perch.
@@ -49,11 +54,13 @@ pub struct SimMachine {
     masks: HashMap<usize, PuSet>,
     /// What each PU had done when it was last observed, if PUs are watched.
     pus: Option<Vec<PuDeed>>,
+    /// What each package had taken when it was last observed, in joules; none if energy is not modelled.
+    packages: Vec<(u32, f64)>,
     /// Whether nice values are observed.
     nices: bool,
     /// Whether the operating system's threads are observed.
     os: bool,
-    /// Whether clocks are observed.
+    /// Whether clocks and throttling are observed.
     settings: bool,
     observed: u64,
     limit: Option<u64>,
@@ -71,6 +78,7 @@ impl SimMachine {
             living: Vec::new(),
             occupancy: false,
             masks: HashMap::new(),
+            packages: Vec::new(),
             pus: None,
             nices: false,
             os: false,
@@ -125,7 +133,8 @@ impl SimMachine {
             let deed = Deed {
                 cycles: now.cycles - before.cycles,
                 counters: now.counters.since(&before.counters),
-                energy: (now.energy - before.energy) as u64,
+                energy: (before.energy, now.energy),
+                rest: (before.rest, now.rest),
                 occupancy: here.get(&pu).copied().unwrap_or(0),
                 footprint: 0,
             };
@@ -144,6 +153,33 @@ impl SimMachine {
             }
         });
         samples.collect()
+    }
+
+    /// What packages took since the last call, as the sensors of a live machine tell it: without memory.
+    fn readings(&mut self) -> Vec<Reading> {
+        let machine = self.system.machine();
+        if machine.energy.is_none() {
+            return Vec::new();
+        }
+        let mut packages: BTreeMap<u32, f64> = BTreeMap::new();
+        let places = machine.places();
+        for ((core, _), deed) in places.iter().zip(self.system.pus()) {
+            let package = packages.entry(machine.cores[*core].package).or_default();
+            *package += (deed.energy.packages() + deed.rest.packages()) * 1e-9;
+        }
+        let packages: Vec<(u32, f64)> = packages.into_iter().collect();
+        let before = std::mem::replace(&mut self.packages, packages);
+        let reading = |(at, (package, energy)): (usize, &(u32, f64))| Reading {
+            subject: Subject::Package(*package),
+            name: names::ENERGY_PKG.into(),
+            kind: MetricKind::Amount,
+            metric: Metric {
+                value: energy - before.get(at).map_or(0.0, |(_, energy)| *energy),
+                confidence: 1.0,
+                source: MetricSource::Simulation,
+            },
+        };
+        self.packages.iter().enumerate().map(reading).collect()
     }
 
     /// Who shares memory with whom, over an interval of the operating system's time.
@@ -212,16 +248,19 @@ impl Machine for SimMachine {
             };
             let is = |name| events::names(&event.spellings, name);
             // What no part's energy is known of is not counted, rather than nothing.
-            if is(events::ENERGY) && self.system.machine().energy.is_none() {
+            if events::names_energy(&event.spellings) && self.system.machine().energy.is_none() {
                 continue;
             }
             occupancy |= is(events::LLC_OCCUPANCY);
             // All sets are counted at once, so once is enough.
             let known = |(alias, _): &(Arc<str>, events::Read)| *alias == event.alias;
-            if events.iter().any(known) {
+            if events.iter().chain(&pu_events).any(known) {
                 continue;
             }
-            events.push((Arc::clone(&event.alias), read));
+            // What no thread takes is known of PUs only.
+            if !events::REST.into_iter().any(is) {
+                events.push((Arc::clone(&event.alias), read));
+            }
             // What was touched is known of threads only.
             if !is(events::FOOTPRINT) {
                 pu_events.push((Arc::clone(&event.alias), read));
@@ -242,10 +281,11 @@ impl Machine for SimMachine {
     }
 
     fn watch_settings(&mut self, watch: bool) -> Result<(), MachineError> {
-        if watch && self.clocks().is_empty() {
+        if watch && self.points().is_empty() {
             let machine = &self.system.machine().name;
             return Err(MachineError::Absent(format!(
-                "no core of {machine} can run at another clock (`clocks` in its file): choose another policy"
+                "no core of {machine} can run at another clock (`clocks` in its file) or be throttled (`throttling`): choose \
+                 another policy"
             )));
         }
         self.settings = watch;
@@ -285,8 +325,9 @@ impl Machine for SimMachine {
             interval,
             pus,
             sharing: self.sharing(interval),
+            readings: self.readings(),
             settings: match self.settings {
-                true => self.clocks(),
+                true => self.points(),
                 false => Vec::new(),
             },
             ..Observation::default()
@@ -307,7 +348,7 @@ impl Machine for SimMachine {
                 migrations: thread.migrations,
                 cycles: thread.cycles,
                 counters: thread.counters,
-                energy: thread.energy as u64,
+                energy: thread.energy,
             };
             self.seen[index] = seen;
             if thread.ended.is_none() {
@@ -324,7 +365,8 @@ impl Machine for SimMachine {
                 cycles: seen.cycles - before.cycles,
                 counters,
                 footprint: mix.map_or(0, |mix| mix.touched(accesses)),
-                energy: seen.energy - before.energy,
+                energy: (before.energy, seen.energy),
+                rest: (Energy::default(), Energy::default()),
                 occupancy: held.get(&(index as u32)).copied().unwrap_or(0),
             };
             let counts = self.events.iter().map(|(alias, read)| Count {

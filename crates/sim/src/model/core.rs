@@ -1,5 +1,6 @@
 //! A kind of core: its pipeline, units and queues.
 
+use super::pace::{Pace, STOP};
 use crate::units::{Ps, SECOND};
 use serde::{Deserialize, Serialize};
 
@@ -179,6 +180,14 @@ fn is_one_each(micro_ops: &[u32; Op::COUNT]) -> bool {
     *micro_ops == one_each()
 }
 
+fn stop() -> Ps {
+    STOP
+}
+
+fn is_usual_stop(stop: &Ps) -> bool {
+    *stop == STOP
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -264,6 +273,13 @@ pub struct CoreKind {
     pub mispredict: u32,
     /// Share of the time in which the clock runs, 0 to 1 (clock modulation); 1 if not throttled.
     pub duty: f64,
+    /// For how long modulation stops the clock each time.
+    #[serde(default = "stop", skip_serializing_if = "is_usual_stop")]
+    pub modulation: Ps,
+    /// Steps of the duty cycle that can be set while the machine runs: state N leaves 1 - N / steps of the time; 0 if it
+    /// cannot be set.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duty_steps: u32,
 }
 
 /// The parts of a core.
@@ -312,11 +328,41 @@ impl CoreKind {
         }
     }
 
-    /// Mean time from one cycle to the next, in picoseconds, where an unthrottled clock has `cycle`: a throttled one stands
-    /// still for a part of each few microseconds.
-    pub(crate) fn mean_cycle(&self, cycle: Ps) -> f64 {
-        cycle as f64 / self.duty
+    /// The pace of its clock at the highest clock.
+    pub(crate) fn pace(&self) -> Pace {
+        Pace::modulated(self.cycle, self.duty, self.modulation)
     }
+
+    /// The point at which its cores begin.
+    pub fn first_point(&self) -> OperatingPoint {
+        OperatingPoint {
+            clock: self.highest_clock(),
+            throttling: ((1.0 - self.duty) * f64::from(self.duty_steps)).round() as u32,
+        }
+    }
+
+    /// The same kind at an operating point, as far as its cores can be set to it.
+    #[must_use]
+    pub(crate) fn at(&self, point: OperatingPoint) -> Self {
+        let mut kind = self.clone();
+        if self.clocks.contains(&point.clock) {
+            kind.cycle = cycle_of(point.clock * 1_000);
+        }
+        if self.duty_steps > 0 {
+            let steps = f64::from(self.duty_steps);
+            kind.duty = 1.0 - f64::from(point.throttling.min(self.duty_steps - 1)) / steps;
+        }
+        kind
+    }
+}
+
+/// What can be set of a core while the machine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OperatingPoint {
+    /// The clock, in kHz; one of [`CoreKind::clocks`] if there are any.
+    pub clock: u64,
+    /// The state of its clock modulation, below [`CoreKind::duty_steps`] if there are any; 0: the clock never stops.
+    pub throttling: u32,
 }
 
 /// Picoseconds of a cycle at a clock, in Hz, to the nearest: less than a thousandth is lost below 2 GHz, and at most half a

@@ -1,11 +1,17 @@
 //! What a simulated machine is made of: plain data, read from `machines/*.toml`.
 
 mod core;
+mod pace;
 
 pub use self::core::{
-    CoreKind, KindTlb, Latency, Multithreading, Op, Partition, Queue, QueueSharing, UnitPool, Until,
+    CoreKind, KindTlb, Latency, Multithreading, Op, OperatingPoint, Partition, Queue, QueueSharing,
+    UnitPool, Until,
 };
-pub(crate) use self::core::{Parts, cycle_of};
+pub use self::pace::Pace;
+pub(crate) use self::{
+    core::{Parts, cycle_of},
+    pace::STOP,
+};
 
 use crate::{
     energy::EnergyModel,
@@ -226,22 +232,17 @@ impl MachineModel {
             .sum()
     }
 
-    /// The same machine with cores of these clocks, in kHz: more kinds, if cores of one kind have different clocks. A core
-    /// whose kind has no `clocks` stays as it is.
+    /// The same machine with its cores at these operating points: more kinds, if cores of one kind are at different ones.
     #[must_use]
-    pub fn at_clocks(&self, clocks: &[u64]) -> Self {
-        let mut kinds: Vec<(usize, u64)> = Vec::new();
+    pub fn at_points(&self, points: &[OperatingPoint]) -> Self {
+        let mut kinds: Vec<(usize, OperatingPoint)> = Vec::new();
         let mut machine = self.clone();
         machine.kinds.clear();
-        for (core, clock) in machine.cores.iter_mut().zip(clocks) {
-            let this = (core.kind, *clock);
+        for (core, point) in machine.cores.iter_mut().zip(points) {
+            let this = (core.kind, *point);
             let known = kinds.iter().position(|kind| *kind == this);
             core.kind = known.unwrap_or_else(|| {
-                let mut kind = self.kinds[this.0].clone();
-                if kind.clocks.contains(clock) {
-                    kind.cycle = cycle_of(clock * 1_000);
-                }
-                machine.kinds.push(kind);
+                machine.kinds.push(self.kinds[this.0].at(this.1));
                 kinds.push(this);
                 kinds.len() - 1
             });
@@ -251,6 +252,12 @@ impl MachineModel {
             energy.kinds = kinds.collect();
         }
         machine
+    }
+
+    /// The operating points at which its cores begin.
+    pub fn first_points(&self) -> Vec<OperatingPoint> {
+        let cores = self.cores.iter();
+        cores.map(|core| self.kind(core).first_point()).collect()
     }
 
     /// The TLB of a core, or of each of its contexts.

@@ -13,10 +13,10 @@ use crate::{
     counters::Counters,
     cycle::CycleLevel,
     detail::Detail,
-    energy::Meter,
+    energy::{Energy, Mark, Meter},
     interval::{IntervalLevel, Knowledge},
     memory::Occupancy,
-    model::MachineModel,
+    model::{MachineModel, OperatingPoint},
     os::{Devices, Queue, Scheduler, SchedulerModel, Sync},
     processor::Processor,
     sharing::Shared,
@@ -106,6 +106,8 @@ pub struct System {
     serving: Vec<usize>,
     devices: Devices,
     meter: Option<Meter>,
+    /// Where energy is measured from: when, and what there was then, once that moment has passed.
+    measured: (Ps, Option<Mark>),
     /// Threads whose turn it is to go on; empty between calls, kept for its room.
     turns: Vec<(usize, bool)>,
     /// Why it cannot go on.
@@ -123,8 +125,8 @@ pub struct System {
     sleepers: BinaryHeap<Reverse<(Ps, usize)>>,
     /// Whether the scheduler may want others on PUs than are there.
     changed: bool,
-    /// The clock of each core, in kHz.
-    clocks: Vec<u64>,
+    /// The operating point of each core.
+    points: Vec<OperatingPoint>,
     /// What each PU has done, no matter which threads ran on it.
     deeds: Vec<PuDeed>,
     /// Which thread was where, if that is to be remembered.
@@ -141,7 +143,10 @@ pub struct PuDeed {
     /// What it counted.
     pub counters: Counters,
     /// Nanojoules that its threads took.
-    pub energy: f64,
+    pub energy: Energy,
+    /// Nanojoules that no thread took: its part of its core's while that was idle, of its package's, its memory's and
+    /// everything else's.
+    pub rest: Energy,
 }
 
 /// A thread's time on a PU without a break.
@@ -226,6 +231,7 @@ impl System {
             serving: Vec::new(),
             devices: Devices::new(&workload.devices, machine.scale),
             meter: Meter::new(&machine),
+            measured: (0, Some(Mark::default())),
             turns: Vec::new(),
             failure: None,
             addresses: Addresses::new(random.part(0)),
@@ -235,11 +241,7 @@ impl System {
             finished: Vec::new(),
             sleepers: BinaryHeap::new(),
             changed: true,
-            clocks: machine
-                .cores
-                .iter()
-                .map(|core| machine.kind(core).highest_clock())
-                .collect(),
+            points: machine.first_points(),
             deeds: vec![PuDeed::default(); machine.pus()],
             stays: None,
             machine,
@@ -349,17 +351,20 @@ impl System {
         self.threads[thread].nice = nice;
     }
 
-    /// The clock of a core, in kHz.
-    pub fn clock(&self, core: usize) -> u64 {
-        self.clocks[core]
+    /// The operating point of a core.
+    pub fn point(&self, core: usize) -> OperatingPoint {
+        self.points[core]
     }
 
-    /// Sets the clock of a core, in kHz, from now on: one of its kind's ([`CoreKind::clocks`](crate::model::CoreKind)).
-    /// Caches and memory take the time that they took before.
-    pub fn set_clock(&mut self, core: usize, clock: u64) {
+    /// Sets the operating point of a core, from now on, as far as its kind can be set
+    /// ([`CoreKind`](crate::model::CoreKind)). Caches and memory take the time that they took before.
+    pub fn set_point(&mut self, core: usize, point: OperatingPoint) {
         self.account();
-        self.clocks[core] = clock;
-        self.processor.set_clocks(self.now, &self.clocks);
+        if let Some(meter) = &mut self.meter {
+            meter.set_point(core, point, self.now);
+        }
+        self.points[core] = point;
+        self.processor.set_points(self.now, &self.points);
     }
 
     /// Lets the threads that are on PUs find their caches as if they had run there for long, so that a run may begin

@@ -2,7 +2,7 @@
 
 use super::System;
 use crate::{
-    energy::EnergyStats,
+    energy::{EnergyStats, Mark},
     os::{DeviceStats, RequestStats, Served},
     units::Ps,
 };
@@ -32,11 +32,41 @@ impl System {
         }
     }
 
-    /// What the machine took of energy up to now, if that is modelled.
+    /// What the machine took of energy up to now, if that is modelled: from the beginning, or from the moment from which it
+    /// is measured.
     pub fn energy(&self) -> Option<EnergyStats> {
+        let now = self.mark()?;
+        let from = self.measured.1.unwrap_or(now);
+        Some(EnergyStats::between(&from, &now))
+    }
+
+    /// Measures energy from this moment on; if it is none at which a run ends, from the end of that run on.
+    pub fn measure_energy_from(&mut self, from: Ps) {
+        self.measured = (from, None);
+        self.account();
+        self.measure();
+    }
+
+    /// Brings up to date what is known of energy; threads must have been accounted for.
+    pub(super) fn measure(&mut self) {
+        let Some(meter) = &mut self.meter else {
+            return;
+        };
+        for (pu, deed) in self.deeds.iter_mut().enumerate() {
+            deed.rest += meter.take_rest(pu, self.now);
+        }
+        if self.measured.1.is_none() && self.now >= self.measured.0 {
+            self.measured.1 = self.mark();
+        }
+    }
+
+    fn mark(&self) -> Option<Mark> {
         let threads = self.threads.iter();
-        let instructions = threads.map(|thread| thread.counters.instructions()).sum();
-        Some(self.meter.as_ref()?.stats(self.now, instructions))
+        Some(Mark {
+            at: self.now,
+            energy: self.meter.as_ref()?.total(self.now),
+            instructions: threads.map(|thread| thread.counters.instructions()).sum(),
+        })
     }
 
     /// Statistics of the requests that were served from a moment on, for each program that serves some. Arrivals and

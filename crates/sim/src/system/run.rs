@@ -48,6 +48,7 @@ impl System {
             }
         }
         self.account();
+        self.measure();
         let now = self.now;
         for process in &self.serving {
             if let Some(queue) = &mut self.processes[*process].requests {
@@ -138,10 +139,9 @@ impl System {
         let pu = place.pu as usize;
         let counted = self.processor.take_counters(pu);
         let cycles = ran / self.processor.cycle_time(pu);
-        let energy = self
-            .meter
-            .as_mut()
-            .map_or(0.0, |meter| meter.take(pu, &counted, now));
+        let meter = self.meter.as_mut();
+        let energy = meter.map(|meter| meter.take(pu, &counted, now));
+        let energy = energy.unwrap_or_default();
         let deed = &mut self.deeds[pu];
         deed.busy += ran;
         deed.cycles += cycles;

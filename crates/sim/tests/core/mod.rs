@@ -7,7 +7,7 @@ use perch_sim::{
     core::{Core, Supply},
     counters::Counters,
     memory::{Access, Hierarchy},
-    model::{CoreKind, Latency, Multithreading, Op, UnitPool},
+    model::{CoreKind, Latency, Multithreading, Op, Pace, UnitPool},
     stream::{Instruction, Random},
     units::Ps,
 };
@@ -200,7 +200,7 @@ proptest! {
                 cycles += 1;
             }
             core.run(now, &mut Plain, &mut Near, |_| ());
-            core.set_cycle_time(now, next_period);
+            core.set_pace(now, Pace::steady(next_period));
             prop_assert_eq!(core.cycle_time(), next_period);
             period = next_period;
         }

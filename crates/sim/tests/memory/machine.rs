@@ -61,6 +61,8 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
         branch_delay: 0,
         mispredict: 0,
         duty: 1.0,
+        modulation: 3_000_000,
+        duty_steps: 0,
     };
     let core = |node: &u32| CoreAt {
         kind: 0,

@@ -55,6 +55,8 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         branch_delay: 2,
         mispredict: 0,
         duty: 1.0,
+        modulation: 3_000_000,
+        duty_steps: 0,
     };
     let pus = cores as u32 * contexts;
     let of_core = |core: u32| (core * contexts..(core + 1) * contexts).collect::<Vec<u32>>();

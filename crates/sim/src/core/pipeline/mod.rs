@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     memory::{Access, Hierarchy},
-    model::{CoreKind, Latency, Multithreading, Op, Parts},
+    model::{CoreKind, Latency, Multithreading, Op, Pace, Parts},
     stream::Instruction,
     units::Ps,
 };
@@ -46,6 +46,12 @@ pub struct Finished {
     pub context: usize,
     /// When its last instruction completed.
     pub at: Ps,
+}
+
+/// The part of the cycles between two stops of its clock that is over when a core begins: modulation stops each core at
+/// another moment. Multiples of the golden ratio are spread evenly, however many there are.
+fn part(first_pu: usize) -> f64 {
+    (first_pu as f64 * 0.618_033_988_749_895).fract()
 }
 
 /// A core.
@@ -108,7 +114,7 @@ impl Core {
         let contexts = kind.contexts as usize;
         let window = u64::from(kind.window.max(1));
         Self {
-            clock: Clock::new(kind.mean_cycle(kind.cycle).round() as Ps),
+            clock: Clock::new(kind.pace(), part(first_pu)),
             cycle: NEVER,
             next_at: Ps::MAX,
             played: 0,
@@ -143,17 +149,22 @@ impl Core {
         }
     }
 
-    /// How long a cycle is.
+    /// How long a cycle is while the clock runs.
     pub fn cycle_time(&self) -> Ps {
-        self.clock.period()
+        self.pace().cycle
     }
 
-    /// From the first cycle on that begins at `now` or later, a cycle takes `cycle_time` picoseconds. `now` is the
-    /// moment up to which the core has run. Instructions in flight keep their cycles.
-    pub fn set_cycle_time(&mut self, now: Ps, cycle_time: Ps) {
+    /// At what pace its clock goes.
+    pub fn pace(&self) -> Pace {
+        self.clock.pace()
+    }
+
+    /// From the first cycle on that begins at `now` or later, cycles come at this pace. `now` is the moment up to which
+    /// the core has run. Instructions in flight keep their cycles.
+    pub fn set_pace(&mut self, now: Ps, pace: Pace) {
         self.played = self.played.max(now);
         let cycle = self.clock.cycle(self.played);
-        self.clock.change(cycle, cycle_time);
+        self.clock.change(cycle, pace, part(self.first_pu));
         self.expect(self.cycle);
     }
 
@@ -325,7 +336,7 @@ impl Core {
                 self.clock.time(at),
                 &mut context.counters,
             );
-            let mut cycles = self.clock.cycles(beyond);
+            let mut cycles = self.clock.cycles(at, beyond);
             if let Some(misses) = misses {
                 let line = memory.line_of(data);
                 if context.counters.data_misses[0] != missed {
@@ -421,7 +432,7 @@ impl Core {
                 &mut context.counters,
             );
             if beyond > 0 {
-                ready += self.clock.cycles(beyond);
+                ready += self.clock.cycles(from, beyond);
                 context.memory_until = context.memory_until.max(ready);
             }
         }
