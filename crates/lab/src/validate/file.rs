@@ -1,5 +1,6 @@
 //! What others measured on a real processor: `measurements/*.toml`.
 
+use super::kernel::Kernel;
 use include_dir::{Dir, include_dir};
 use perch_sim::model::Op;
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,10 @@ pub type Range = [f64; 2];
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurements {
+    /// A machine with the same cores: what was measured of it in cycles holds here too.
+    pub like: Option<String>,
     /// Where the values are from.
-    #[serde(rename = "source")]
+    #[serde(rename = "source", default)]
     pub sources: Vec<Source>,
     /// Times of loads.
     #[serde(rename = "latency", default)]
@@ -28,10 +31,19 @@ pub struct Measurements {
     /// What the other contexts of a core add.
     #[serde(rename = "gain", default)]
     pub gains: Vec<Gain>,
+    /// The loops that the following are about.
+    #[serde(rename = "kernel", default)]
+    pub kernels: Vec<Kernel>,
+    /// How fast they are alone.
+    #[serde(rename = "alone", default)]
+    pub alone: Vec<Alone>,
+    /// What two of them come to on one core.
+    #[serde(rename = "pair", default)]
+    pub pairs: Vec<Pair>,
 }
 
 /// Where values are from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// What values call it.
@@ -81,6 +93,8 @@ pub struct Latency {
     pub time: Range,
     /// In which unit.
     pub unit: Unit,
+    /// The kind of core on which it was measured; that of the first core if nothing is said.
+    pub on: Option<String>,
     /// The key of its source.
     pub source: String,
 }
@@ -95,6 +109,8 @@ pub struct Instruction {
     pub latency: Option<Range>,
     /// From one to the next if none needs another.
     pub every: Option<Range>,
+    /// The kind of core on which it was measured; that of the first core if nothing is said.
+    pub on: Option<String>,
     /// The key of its source.
     pub source: String,
 }
@@ -111,7 +127,7 @@ pub enum Threads {
     All,
 }
 
-/// How many bytes a second threads read in order.
+/// How many bytes a second threads read in order, or read and write.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bandwidth {
@@ -121,8 +137,12 @@ pub struct Bandwidth {
     pub threads: Threads,
     /// How much data each has, in bytes.
     pub bytes: u64,
-    /// Gigabytes (10^9) a second, of all threads.
+    /// The loop that they execute; they read words in order if none is named.
+    pub kernel: Option<String>,
+    /// Gigabytes (10^9) a second, of all threads. What is read counts, and what is written, as STREAM has it.
     pub gb_per_second: Range,
+    /// The kind of core on which it was measured; that of the first core if nothing is said.
+    pub on: Option<String>,
     /// The key of its source.
     pub source: String,
 }
@@ -136,6 +156,40 @@ pub struct Gain {
     /// How much data each thread reads, in bytes.
     pub read: u64,
     /// The gain; 1 is none.
+    pub gain: Range,
+    /// The key of its source.
+    pub source: String,
+}
+
+/// How fast a loop is while nothing else is on the machine.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Alone {
+    /// Which.
+    pub kernel: String,
+    /// What it goes through, in words.
+    pub of: Option<String>,
+    /// How much data it has, in bytes.
+    pub bytes: u64,
+    /// Cycles that each of its elements takes.
+    pub cycles: Range,
+    /// The kind of core on which it was measured; that of the first core if nothing is said.
+    pub on: Option<String>,
+    /// The key of its source.
+    pub source: String,
+}
+
+/// What two loops on one core do together: the sum of their speeds, each as a part of its speed alone.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// Which.
+    pub kernels: [String; 2],
+    /// What they go through, in words.
+    pub of: Option<String>,
+    /// How much data each has, in bytes; what its mix says if it is one of a workload.
+    pub bytes: Option<u64>,
+    /// The sum; 1 is no gain.
     pub gain: Range,
     /// The key of its source.
     pub source: String,
@@ -159,6 +213,35 @@ impl Measurements {
     pub fn of(machine: &str) -> Option<Self> {
         let name = format!("{machine}.toml");
         let text = FILES.get_file(&name)?.contents_utf8()?;
-        Some(toml::from_str(text).unwrap_or_else(|why| panic!("measurements/{name}: {why}")))
+        let mut own: Self =
+            toml::from_str(text).unwrap_or_else(|why| panic!("measurements/{name}: {why}"));
+        if let Some(like) = own.like.take() {
+            let other = Self::of(&like).unwrap_or_else(|| panic!("measurements/{name}: {like}?"));
+            own.take_cycles_of(other);
+        }
+        Some(own)
+    }
+
+    /// Adds what was measured in cycles on the same cores.
+    fn take_cycles_of(&mut self, other: Self) {
+        let in_cycles = |one: &Latency| one.unit == Unit::Cycles;
+        self.latencies
+            .extend(other.latencies.into_iter().filter(in_cycles));
+        self.instructions.extend(other.instructions);
+        self.kernels.extend(other.kernels);
+        self.alone.extend(other.alone);
+        let sources = other.sources.into_iter();
+        let wanted: Vec<_> = sources.filter(|source| self.needs(source)).collect();
+        self.sources.extend(wanted);
+    }
+
+    /// Whether a value is from this source, which is not listed yet.
+    fn needs(&self, source: &Source) -> bool {
+        let key = &source.key;
+        let listed = self.sources.iter().any(|other| other.key == *key);
+        !listed
+            && (self.latencies.iter().any(|one| one.source == *key)
+                || self.instructions.iter().any(|one| one.source == *key)
+                || self.alone.iter().any(|one| one.source == *key))
     }
 }

@@ -1,67 +1,24 @@
 //! A simulated machine by itself, without any policy: microbenchmarks on it beside what others measured on the real one.
 
 mod file;
+mod kernel;
 mod probe;
+mod results;
 
 pub use file::{
-    Bandwidth, Gain, Instruction, Latency, Measurements, Range, Source, Threads, Unit, Walk,
+    Alone, Bandwidth, Gain, Instruction, Latency, Measurements, Pair, Range, Source, Threads, Unit,
+    Walk,
 };
+pub use kernel::{Kernel, Stream};
+pub use results::{Kind, NEAR, Row, Validated, Validation};
 
 use crate::parallel::{each, host_threads};
-use perch_sim::model::{MachineModel, Op};
-use probe::{Probe, Unfinished};
-use serde::Serialize;
+use perch_sim::{
+    model::{MachineModel, Op},
+    workload::Mix,
+};
+use probe::Probe;
 use std::sync::Arc;
-
-/// A value counts as right if it is no farther than this part from what was measured: an aim of our own.
-pub const NEAR: f64 = 0.1;
-
-/// What a comparison says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// The machine's file has that number, from a source of its own, or one that was read off this value: an input.
-    Input,
-    /// It follows from how the parts of the machine work together.
-    Prediction,
-}
-
-/// One comparison.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
-    /// What is compared.
-    pub what: String,
-    /// In which unit.
-    pub unit: &'static str,
-    /// What was measured: least and largest.
-    pub measured: Range,
-    /// What the simulated machine does.
-    pub simulated: f64,
-    /// Whether the number is an input.
-    pub kind: Kind,
-    /// The key of the source.
-    pub source: String,
-}
-
-impl Row {
-    /// How far the simulated value is from the range of those that were measured, as a part of the range's nearer end;
-    /// negative if it is below.
-    pub fn off(&self) -> f64 {
-        let [least, most] = self.measured;
-        if self.simulated < least {
-            self.simulated / least - 1.0
-        } else if self.simulated > most {
-            self.simulated / most - 1.0
-        } else {
-            0.0
-        }
-    }
-
-    /// Whether it is near enough.
-    pub fn holds(&self) -> bool {
-        self.off().abs() <= NEAR
-    }
-}
 
 /// A row without its simulated value, and how to get that.
 struct Wanted {
@@ -70,6 +27,8 @@ struct Wanted {
     measured: Range,
     kind: Kind,
     source: String,
+    /// The kind of core.
+    on: Option<String>,
     by: Measure,
 }
 
@@ -79,7 +38,10 @@ enum Measure {
     Dependent(Op),
     Independent(Op),
     Read(u64, Threads),
+    Stream(Mix, f64, Threads),
     Gain(u64),
+    Alone(Mix),
+    Pair([Mix; 2]),
 }
 
 /// Compares a machine with what was measured, of that what has `only` in its name. Reports to `done` how many values are
@@ -93,18 +55,19 @@ pub fn validate(
     only: &str,
     mut done: impl FnMut(usize, usize),
 ) -> Result<Vec<Row>, String> {
-    let mut wanted = wanted(measurements);
+    let mut wanted = wanted(measurements)?;
     wanted.retain(|one| one.what.contains(only));
-    let probe = Probe::new(machine);
     let count = wanted.len();
     let row = |at: usize| {
         let one = &wanted[at];
-        let simulated = one.by.on(&probe);
+        let told = |why: String| format!("{}: {why}", one.what);
+        let kind = one.on.as_ref().map(|on| kind(machine, on));
+        let probe = Probe::new(machine, kind.transpose().map_err(told)?);
         Ok(Row {
             what: one.what.clone(),
-            unit: one.unit,
+            unit: one.unit.to_owned(),
             measured: one.measured,
-            simulated: simulated.map_err(|why| format!("{}: {why}", one.what))?,
+            simulated: one.by.on(&probe).map_err(told)?,
             kind: one.kind,
             source: one.source.clone(),
         })
@@ -112,17 +75,33 @@ pub fn validate(
     each(count, host_threads(), row, |at| done(at, count)).map_err(|(_, error)| error)
 }
 
-fn wanted(measurements: &Measurements) -> Vec<Wanted> {
+fn kind(machine: &MachineModel, name: &str) -> Result<usize, String> {
+    let mut kinds = machine.kinds.iter();
+    kinds
+        .position(|kind| kind.name == name)
+        .ok_or_else(|| format!("no kind of core `{name}`"))
+}
+
+fn wanted(measurements: &Measurements) -> Result<Vec<Wanted>, String> {
     let mut all = Vec::new();
-    let mut add = |what: String, unit, measured, kind, source: &String, by| {
+    let mut add = |what: String, unit, measured, kind, source: &String, on: &Option<String>, by| {
         all.push(Wanted {
-            what,
+            what: match on {
+                Some(on) => format!("{what} ({on})"),
+                None => what,
+            },
             unit,
             measured,
             kind,
             source: source.clone(),
+            on: on.clone(),
             by,
         });
+    };
+    let kernel = |name: &String| {
+        let mut kernels = measurements.kernels.iter();
+        let found = kernels.find(|one| one.name == *name);
+        found.ok_or_else(|| format!("no kernel `{name}`"))
     };
     for one in &measurements.latencies {
         let unit = match one.unit {
@@ -140,7 +119,7 @@ fn wanted(measurements: &Measurements) -> Vec<Wanted> {
             Walk::Steps(step) => format!("load: {}, +{step} B", one.of),
             Walk::Lines | Walk::Pages | Walk::Random => format!("load: {}", one.of),
         };
-        add(what, unit, one.time, kind, &one.source, by);
+        add(what, unit, one.time, kind, &one.source, &one.on, by);
     }
     for one in &measurements.instructions {
         let op = one.op.name();
@@ -150,53 +129,107 @@ fn wanted(measurements: &Measurements) -> Vec<Wanted> {
         ];
         for (how, range, by) in ways {
             if let Some(range) = range {
-                add(
-                    format!("{op}: {how}"),
-                    "cycles",
-                    range,
-                    Kind::Input,
-                    &one.source,
-                    by,
-                );
+                let what = format!("{op}: {how}");
+                add(what, "cycles", range, Kind::Input, &one.source, &one.on, by);
             }
         }
     }
     for one in &measurements.bandwidths {
-        let by = Measure::Read(one.bytes, one.threads);
-        let what = format!("reads: {}", one.of);
+        let (what, by) = match &one.kernel {
+            None => ("reads".to_owned(), Measure::Read(one.bytes, one.threads)),
+            Some(name) => {
+                let kernel = kernel(name)?;
+                let mix = kernel.mix(Some(one.bytes))?;
+                let by = Measure::Stream(mix, kernel.bytes_each(), one.threads);
+                (name.clone(), by)
+            }
+        };
+        let what = format!("{what}: {}", one.of);
+        let range = one.gb_per_second;
         add(
             what,
             "GB/s",
-            one.gb_per_second,
+            range,
             Kind::Prediction,
             &one.source,
+            &one.on,
+            by,
+        );
+    }
+    for one in &measurements.alone {
+        let kernel = kernel(&one.kernel)?;
+        let by = Measure::Alone(kernel.mix(Some(one.bytes))?);
+        let [most, least] = one.cycles.map(|cycles| kernel.instructions() / cycles);
+        let what = named("alone", &one.kernel, one.of.as_deref());
+        let range = [least, most];
+        add(
+            what,
+            "IPC",
+            range,
+            Kind::Prediction,
+            &one.source,
+            &one.on,
             by,
         );
     }
     for one in &measurements.gains {
         let what = format!("second context: {}", one.of);
+        let by = Measure::Gain(one.read);
         add(
             what,
             "times",
             one.gain,
             Kind::Prediction,
             &one.source,
-            Measure::Gain(one.read),
+            &None,
+            by,
         );
     }
-    all
+    for one in &measurements.pairs {
+        let [a, b] = &one.kernels;
+        let mix = |name| kernel(name)?.mix(one.bytes);
+        let by = Measure::Pair([mix(a)?, mix(b)?]);
+        let what = named("pair", &format!("{a} + {b}"), one.of.as_deref());
+        add(
+            what,
+            "times",
+            one.gain,
+            Kind::Prediction,
+            &one.source,
+            &None,
+            by,
+        );
+    }
+    Ok(all)
+}
+
+fn named(group: &str, name: &str, of: Option<&str>) -> String {
+    let of = of.map(|of| format!(", {of}")).unwrap_or_default();
+    format!("{group}: {name}{of}")
 }
 
 impl Measure {
-    fn on(&self, probe: &Probe<'_>) -> Result<f64, Unfinished> {
-        match *self {
-            Self::Load(bytes, walk, Unit::Cycles) => probe.chase(bytes, walk),
-            Self::Load(bytes, walk, Unit::Ns) => Ok(probe.nanoseconds(probe.chase(bytes, walk)?)),
-            Self::Dependent(op) => probe.latency(op),
-            Self::Independent(op) => probe.every(op),
-            Self::Read(bytes, threads) => Ok(probe.bandwidth(bytes, threads)? * 1e-9),
-            Self::Gain(bytes) => probe.gain(bytes),
-        }
+    fn on(&self, probe: &Probe<'_>) -> Result<f64, String> {
+        let simulated = match self {
+            Self::Load(bytes, walk, Unit::Cycles) => probe.chase(*bytes, *walk),
+            Self::Load(bytes, walk, Unit::Ns) => probe
+                .chase(*bytes, *walk)
+                .map(|cycles| probe.nanoseconds(cycles)),
+            Self::Dependent(op) => probe.latency(*op),
+            Self::Independent(op) => probe.every(*op),
+            Self::Read(bytes, threads) => {
+                let rate = probe.bandwidth(*bytes, *threads);
+                rate.map(|rate| rate * 1e-9)
+            }
+            Self::Stream(mix, bytes_each, threads) => {
+                let rate = probe.stream(mix.clone(), *bytes_each, *threads);
+                rate.map(|rate| rate * 1e-9)
+            }
+            Self::Gain(bytes) => probe.gain(*bytes),
+            Self::Alone(mix) => probe.ipc(mix.clone()),
+            Self::Pair(mixes) => probe.pair(mixes.clone()),
+        };
+        simulated.map_err(|why| why.to_string())
     }
 }
 
@@ -207,14 +240,21 @@ mod tests {
     #[test]
     fn every_file_is_about_a_machine_and_every_value_has_a_source() {
         let machines = Measurements::machines();
-        assert!(machines.len() >= 4, "{machines:?}");
+        let shipped = perch_sim::config::shipped_machines();
+        assert_eq!(
+            machines,
+            shipped.iter().map(|file| file.name).collect::<Vec<_>>()
+        );
         for name in machines {
-            perch_sim::config::find_machine(name).unwrap();
+            let machine = perch_sim::config::find_machine(name).unwrap();
             let measurements = Measurements::of(name).unwrap();
-            let wanted = wanted(&measurements);
+            let wanted = wanted(&measurements).unwrap_or_else(|why| panic!("{name}: {why}"));
             for one in &wanted {
                 let [least, most] = one.measured;
                 assert!(0.0 < least && least <= most, "{name}, {}", one.what);
+                if let Some(on) = &one.on {
+                    kind(&machine, on).unwrap();
+                }
                 let mut keys = measurements.sources.iter().map(|source| &source.key);
                 assert!(keys.any(|key| *key == one.source), "{name}: {}", one.source);
             }
@@ -224,22 +264,5 @@ mod tests {
             }
         }
         assert_eq!(Measurements::of("no-such-machine"), None);
-    }
-
-    #[test]
-    fn how_far_a_value_is_from_a_range() {
-        let row = |simulated| Row {
-            what: String::new(),
-            unit: "cycles",
-            measured: [10.0, 20.0],
-            simulated,
-            kind: Kind::Input,
-            source: String::new(),
-        };
-        assert_eq!(
-            [row(5.0).off(), row(15.0).off(), row(30.0).off()],
-            [-0.5, 0.0, 0.5]
-        );
-        assert!(row(9.1).holds() && !row(8.9).holds() && !row(22.1).holds());
     }
 }

@@ -21,13 +21,15 @@ const MOST: u64 = 300_000_000;
 const MEASURED: u64 = 400_000;
 
 /// Bytes of a word: what a load of a stream reads.
-const WORD: u64 = 8;
+pub const WORD: u64 = 8;
 
 /// Probes on one machine.
 pub struct Probe<'a> {
     machine: &'a Arc<MachineModel>,
     /// The same without prefetchers.
     plain: Arc<MachineModel>,
+    /// The kind of core on which they run; all kinds if none is named.
+    kind: Option<usize>,
     /// The length of a cycle.
     cycle: Ps,
 }
@@ -49,9 +51,20 @@ struct Done {
     counters: Vec<Counters>,
 }
 
+impl Done {
+    /// Instructions a second of each thread.
+    fn rates(&self) -> Vec<f64> {
+        let seconds = self.time as f64 / SECOND as f64;
+        let threads = self.counters.iter();
+        threads
+            .map(|counters| counters.instructions() as f64 / seconds)
+            .collect()
+    }
+}
+
 impl<'a> Probe<'a> {
-    /// Probes on the first core of a machine.
-    pub fn new(machine: &'a Arc<MachineModel>) -> Self {
+    /// Probes on the first core of a machine, or on the first one of a kind.
+    pub fn new(machine: &'a Arc<MachineModel>, kind: Option<usize>) -> Self {
         let mut plain = MachineModel::clone(machine);
         for cache in &mut plain.caches {
             cache.prefetchers.clear();
@@ -59,7 +72,8 @@ impl<'a> Probe<'a> {
         Self {
             machine,
             plain: Arc::new(plain),
-            cycle: cycle(machine),
+            kind,
+            cycle: kind.map_or(cycle(machine), |kind| machine.kinds[kind].cycle),
         }
     }
 
@@ -82,7 +96,7 @@ impl<'a> Probe<'a> {
             working_sets: vec![set(bytes, pattern, stride)],
             ..mix(Op::Load)
         };
-        Ok(self.cycles_each(&self.play_on(machine, mix, &[0])?))
+        Ok(self.cycles_each(&self.play_on(machine, vec![mix], &self.one())?))
     }
 
     /// Nanoseconds of a number of cycles.
@@ -99,7 +113,7 @@ impl<'a> Probe<'a> {
             depends: 1,
             ..mix(op)
         };
-        Ok(self.cycles_each(&self.play(mix, &[0])?))
+        Ok(self.cycles_each(&self.play(mix, &self.one())?))
     }
 
     /// The same if none needs another.
@@ -107,7 +121,7 @@ impl<'a> Probe<'a> {
     /// # Errors
     /// See [`Unfinished`].
     pub fn every(&self, op: Op) -> Result<f64, Unfinished> {
-        Ok(self.cycles_each(&self.play(mix(op), &[0])?))
+        Ok(self.cycles_each(&self.play(mix(op), &self.one())?))
     }
 
     /// Bytes a second that threads read in order.
@@ -115,13 +129,21 @@ impl<'a> Probe<'a> {
     /// # Errors
     /// See [`Unfinished`].
     pub fn bandwidth(&self, bytes: u64, threads: Threads) -> Result<f64, Unfinished> {
-        let all = self.machine.pus() as u32;
-        let pus: Vec<u32> = match threads {
-            Threads::One => vec![0],
+        self.stream(reading(bytes), WORD as f64, threads)
+    }
+
+    /// Bytes a second of threads with this mix, whose instructions move so many bytes each in the mean.
+    ///
+    /// # Errors
+    /// See [`Unfinished`].
+    pub fn stream(&self, mix: Mix, bytes_each: f64, threads: Threads) -> Result<f64, Unfinished> {
+        let pus = match threads {
+            Threads::One => self.one(),
             Threads::Core => self.first_core(),
-            Threads::All => (0..all).collect(),
+            Threads::All => self.pus(),
         };
-        self.read(bytes, &pus)
+        let rates = self.play(mix, &pus)?.rates();
+        Ok(rates.iter().sum::<f64>() * bytes_each)
     }
 
     /// What a thread on each context of a core reads / what one alone does.
@@ -129,17 +151,32 @@ impl<'a> Probe<'a> {
     /// # Errors
     /// See [`Unfinished`].
     pub fn gain(&self, bytes: u64) -> Result<f64, Unfinished> {
-        Ok(self.read(bytes, &self.first_core())? / self.read(bytes, &[0])?)
+        Ok(self.bandwidth(bytes, Threads::Core)? / self.bandwidth(bytes, Threads::One)?)
     }
 
-    fn read(&self, bytes: u64, pus: &[u32]) -> Result<f64, Unfinished> {
-        let mix = Mix {
-            working_sets: vec![set(bytes, Pattern::Stride, WORD)],
-            ..mix(Op::Load)
-        };
-        let done = self.play(mix, pus)?;
-        let loads: u64 = done.counters.iter().map(Counters::instructions).sum();
-        Ok((loads * WORD) as f64 / (done.time as f64 / SECOND as f64))
+    /// Instructions a cycle of a thread that has the machine for itself.
+    ///
+    /// # Errors
+    /// See [`Unfinished`].
+    pub fn ipc(&self, mix: Mix) -> Result<f64, Unfinished> {
+        Ok(1.0 / self.cycles_each(&self.play(mix, &self.one())?))
+    }
+
+    /// What two threads on the first two contexts of a core do together: the sum of their speeds, each as a part of its
+    /// speed alone.
+    ///
+    /// # Errors
+    /// See [`Unfinished`].
+    pub fn pair(&self, mixes: [Mix; 2]) -> Result<f64, Unfinished> {
+        let mut pus = self.first_core();
+        pus.truncate(2);
+        let mut sum = 0.0;
+        let together = self.play_on(self.machine, mixes.to_vec(), &pus)?.rates();
+        for (mix, together) in mixes.into_iter().zip(together) {
+            let alone = self.play(mix, &self.one())?.rates();
+            sum += together / alone[0];
+        }
+        Ok(sum)
     }
 
     fn cycles_each(&self, done: &Done) -> f64 {
@@ -147,10 +184,31 @@ impl<'a> Probe<'a> {
         done.time as f64 / self.cycle as f64 / instructions.max(1) as f64
     }
 
+    /// The PUs of the kind.
+    fn pus(&self) -> Vec<u32> {
+        let places = self.machine.places().into_iter().zip(0..);
+        let of_kind = |core: usize| {
+            let kind = self.machine.cores[core].kind;
+            self.kind.is_none_or(|wanted| wanted == kind)
+        };
+        places
+            .filter(|((core, _), _)| of_kind(*core))
+            .map(|(_, pu)| pu)
+            .collect()
+    }
+
+    /// The first of them.
+    fn one(&self) -> Vec<u32> {
+        self.pus().into_iter().take(1).collect()
+    }
+
+    /// Those of the first core.
     fn first_core(&self) -> Vec<u32> {
         let places = self.machine.places();
-        let of_first = |pu: &u32| places[*pu as usize].0 == places[0].0;
-        (0..places.len() as u32).filter(of_first).collect()
+        let mut pus = self.pus();
+        let first = pus.first().map(|pu| places[*pu as usize].0);
+        pus.retain(|pu| Some(places[*pu as usize].0) == first);
+        pus
     }
 
     fn line(&self) -> u64 {
@@ -158,26 +216,35 @@ impl<'a> Probe<'a> {
         u64::from(lines.max().unwrap_or(64))
     }
 
+    /// A thread of this mix on each PU.
     fn play(&self, mix: Mix, pus: &[u32]) -> Result<Done, Unfinished> {
-        self.play_on(self.machine, mix, pus)
+        self.play_on(self.machine, vec![mix], pus)
     }
 
-    /// A thread of this mix on each PU, from when caches have settled on.
+    /// A thread on each PU, of each mix in turn, from when caches have settled on.
     fn play_on(
         &self,
         machine: &Arc<MachineModel>,
-        mix: Mix,
+        mixes: Vec<Mix>,
         pus: &[u32],
     ) -> Result<Done, Unfinished> {
-        let endless = Step::Compute {
-            mix: 0,
-            instructions: u64::MAX,
+        let each = pus.len() / mixes.len();
+        let thread = |mix| ThreadModel {
+            name: "probe".into(),
+            count: each as u32,
+            steps: vec![Step::Compute {
+                mix,
+                instructions: u64::MAX,
+            }],
+            repeat: 1,
+            nice: 0,
         };
+        let threads = (0..mixes.len()).map(thread).collect();
         let workload = WorkloadModel {
             name: "probe".into(),
             about: "a microbenchmark".into(),
             sources: Vec::new(),
-            mixes: vec![mix],
+            mixes,
             devices: Vec::new(),
             programs: vec![ProgramModel {
                 name: "probe".into(),
@@ -186,13 +253,7 @@ impl<'a> Probe<'a> {
                 restart: false,
                 system: false,
                 requests: None,
-                threads: vec![ThreadModel {
-                    name: "probe".into(),
-                    count: pus.len() as u32,
-                    steps: vec![endless],
-                    repeat: 1,
-                    nice: 0,
-                }],
+                threads,
             }],
         };
         let machine = Arc::clone(machine);
@@ -227,6 +288,14 @@ fn mix(op: Op) -> Mix {
         shares,
         code_bytes: 256,
         ..Mix::default()
+    }
+}
+
+/// Words in order.
+fn reading(bytes: u64) -> Mix {
+    Mix {
+        working_sets: vec![set(bytes, Pattern::Stride, WORD)],
+        ..mix(Op::Load)
     }
 }
 
