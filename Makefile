@@ -22,7 +22,7 @@ LIBRARIES := $(TARGET)/release
 # What a program needs that contains libperch.a.
 STATIC_LIBS := -Wl,--gc-sections -lgcc_s -lpthread -lm -ldl
 
-.PHONY: help run build examples test guests churn torture lint accuracy bench fidelity fuzz install install-files deb wheel pictures
+.PHONY: help run build examples test guests churn torture lint accuracy bench fidelity validation fuzz install install-files deb wheel pictures
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
@@ -34,6 +34,7 @@ help:
 	@echo "make accuracy  perch against counted instructions, PROGRAMS=development, held-out or both (writes docs/accuracy.md)"
 	@echo "make bench     perch's own cost against perf stat, and its parts"
 	@echo "make fidelity  how far the simulator's interval level is off (writes docs/fidelity.md; 20 minutes)"
+	@echo "make validation  simulated machines beside measurements of the real ones (writes docs/validation.md)"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
 	@echo "make pictures  draw docs/images/*.svg again"
 	@echo "make install   install the command, its man pages and completions, and libperch (PREFIX=/usr/local)"
@@ -113,6 +114,11 @@ fidelity: build
 	$(FIDELITY) --cold -m cmt-4x4,amd-bulldozer,smt2-zen,numa-2 --threads 2,8 --workloads 3 --placements 3 \
 	  > $(TARGET)/fidelity-cold.json
 	mv $(TARGET)/fidelity.json $(TARGET)/fidelity-cold.json docs/results/
+	$(CARGO) run --release -p perch-lab --example pages
+
+validation: build
+	$(PERCH) lab validate --json > $(TARGET)/validation.json
+	mv $(TARGET)/validation.json docs/results/
 	$(CARGO) run --release -p perch-lab --example pages
 
 fuzz: packages

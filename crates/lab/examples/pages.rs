@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    for name in ["cmt", "masa", "workover", "fidelity"] {
+    for name in ["cmt", "masa", "workover", "fidelity", "validation"] {
         let page = docs.join(format!("{name}.md"));
         let made = perch_lab::kept::page(&fs::read_to_string(&page)?, &docs.join("results"))?;
         fs::write(page, made)?;

@@ -5,6 +5,7 @@
 //! <!-- results cmt/figure3 -->   the claims of this experiment
 //! <!-- counts cmt -->            how many hold, of all experiments below this name
 //! <!-- fidelity fidelity -->     how far the interval level is off, of fidelity.json
+//! <!-- validation smt2-zen -->   a machine beside measurements of the real one, of validation.json
 //! <!-- end -->                   ends either
 //! ```
 
@@ -14,8 +15,9 @@ use crate::{
     judge, load, names,
     results::{Row, Value, Varied, short},
     tally::Tally,
+    validate::Validation,
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use std::{fmt::Write, path::Path};
 
 /// What is read of a row: the rest is the claim's own.
@@ -79,6 +81,12 @@ pub fn page(text: &str, folder: &Path) -> Result<String, String> {
             Some(("results", name)) => table(&read(name, folder)?),
             Some(("counts", group)) => counts(group, folder)?,
             Some(("fidelity", name)) => fidelity(name, folder)?.table(),
+            Some(("validation", machine)) => {
+                let all = validation(folder)?.machines;
+                let one = all.iter().find(|one| one.machine == machine);
+                one.ok_or_else(|| format!("validation.json has nothing of `{machine}`"))?
+                    .markdown()
+            }
             _ => return Err(format!("`{line}` asks for nothing that is known")),
         });
         if !lines.any(|line| line == "<!-- end -->") {
@@ -104,6 +112,18 @@ fn read(name: &str, folder: &Path) -> Result<Vec<Row>, String> {
 /// # Errors
 /// In words: no such file, or none of that command.
 pub fn fidelity(name: &str, folder: &Path) -> Result<Measured, String> {
+    printed(name, folder)
+}
+
+/// What is kept of `perch lab validate --json` in this folder.
+///
+/// # Errors
+/// In words: no such file, or none of that command.
+pub fn validation(folder: &Path) -> Result<Validation, String> {
+    printed("validation", folder)
+}
+
+fn printed<T: DeserializeOwned>(name: &str, folder: &Path) -> Result<T, String> {
     let path = folder.join(format!("{name}.json"));
     let wrong = |error: String| format!("{}: cannot be read: {error}", path.display());
     let json = perch_files::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;

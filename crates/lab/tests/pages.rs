@@ -4,6 +4,7 @@ use perch_lab::{
     Tally, fingerprint, kept, load, names,
     results::{Row, Value},
     run,
+    validate::Measurements,
 };
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,13 @@ fn pages_have_the_tables_that_their_results_make() {
         text
     };
     page("fidelity");
+    let validated = page("validation");
+    for machine in Measurements::machines() {
+        assert!(
+            validated.contains(&format!("<!-- validation {machine} -->")),
+            "docs/validation.md lacks {machine}"
+        );
+    }
     for name in ["cmt", "masa", "workover"] {
         let text = page(name);
         assert!(text.contains(&format!("<!-- counts {name} -->")));
@@ -78,10 +86,10 @@ fn long_tables_are_those_of_this_simulator() {
             kept::fidelity(name, &docs().join("results")).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(kept.fingerprint, levels, "{name} is stale: `make fidelity`");
     }
-    let validated = std::fs::read_to_string(docs().join("validation.md")).unwrap();
-    assert!(
-        validated.contains(&format!("fingerprint `{levels}`")),
-        "docs/validation.md is stale: perch lab validate, and say \"fingerprint `{levels}`\""
+    let kept = kept::validation(&docs().join("results")).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(
+        kept.fingerprint, levels,
+        "docs/validation.md is stale: `make validation`"
     );
     let tournament = fingerprint::of_tournament(&levels).unwrap();
     let text = std::fs::read_to_string(docs().join("tournament.md")).unwrap();

@@ -265,4 +265,79 @@ mod tests {
         }
         assert_eq!(Measurements::of("no-such-machine"), None);
     }
+
+    fn kernel(ops: &[(Op, f64)], depends: u16) -> Mix {
+        let kernel = Kernel {
+            name: "kernel".into(),
+            ops: ops.iter().copied().collect(),
+            elements: 1.0,
+            width: 8,
+            streams: Vec::new(),
+            depends,
+            mix: None,
+        };
+        kernel.mix(None).unwrap()
+    }
+
+    fn machine(name: &str) -> Arc<MachineModel> {
+        Arc::new(perch_sim::config::find_machine(name).unwrap())
+    }
+
+    /// Chains leave units free for a second thread, and a full unit leaves nothing.
+    #[test]
+    fn a_pair_gains_what_is_left() {
+        let zen = machine("smt2-zen");
+        let probe = Probe::new(&zen, None);
+        let chain = || kernel(&[(Op::Alu, 1.0)], 1);
+        let divide = || kernel(&[(Op::Divide, 1.0)], 0);
+        let near = |gain: f64, wanted: f64| assert!((gain - wanted).abs() < 0.02, "{gain}");
+        near(probe.pair([chain(), chain()]).unwrap(), 2.0);
+        near(probe.pair([chain(), divide()]).unwrap(), 2.0);
+        near(probe.pair([divide(), divide()]).unwrap(), 1.0);
+    }
+
+    /// Each kind of core has its own clock, units and caches.
+    #[test]
+    fn a_probe_runs_on_its_kind_of_core() {
+        let both = machine("big-little");
+        let ipc = |name| {
+            let probe = Probe::new(&both, Some(kind(&both, name).unwrap()));
+            probe.ipc(kernel(&[(Op::Alu, 1.0), (Op::Load, 1.0)], 0))
+        };
+        // Three a cycle of two ALUs and a load unit; two of an issue width of two.
+        let (big, little) = (ipc("big").unwrap(), ipc("little").unwrap());
+        assert!(big > 1.9 && little > 1.2 && little < 1.9, "{big} {little}");
+        assert!(kind(&both, "medium").is_err());
+    }
+
+    /// What an element is made of, and what an instruction of it moves.
+    #[test]
+    fn a_loop_is_counted_by_its_elements() {
+        let measurements = Measurements::of("ibm-power7-smt2").unwrap();
+        let copy = measurements.kernels.iter().find(|one| one.name == "copy");
+        let copy = copy.unwrap();
+        assert!((copy.instructions() - 19.0 / 8.0).abs() < 1e-9);
+        assert!((copy.bytes_each() - 8.0 * 16.0 / 19.0).abs() < 1e-9);
+        let wanted = wanted(&measurements).unwrap();
+        let alone = wanted.iter().find(|one| one.what == "alone: copy").unwrap();
+        assert!((alone.measured[0] - 19.0 / 8.0 / 1.09).abs() < 1e-9);
+        let masa = Measurements::of("intel-xeon-ht").unwrap();
+        let mix = masa.kernels[0].mix(None).unwrap();
+        assert_eq!(mix.name, "gzip");
+    }
+
+    #[test]
+    fn like_cores_have_the_values_in_cycles() {
+        let zen = Measurements::of("smt2-zen").unwrap();
+        let server = Measurements::of("numa-2").unwrap();
+        assert_eq!(zen.instructions, server.instructions);
+        assert!(server.pairs.is_empty() && server.gains.is_empty());
+        let in_ns = |of: &Measurements| {
+            of.latencies
+                .iter()
+                .filter(|one| one.unit == Unit::Ns)
+                .count()
+        };
+        assert_eq!((in_ns(&zen), in_ns(&server)), (5, 1));
+    }
 }

@@ -7,18 +7,12 @@ use crate::render::{
 };
 use anyhow::{Result, bail};
 use perch_core::diagnostic::did_you_mean;
-use perch_lab::validate::{Kind, Measurements, NEAR, Row, Source, validate};
+use perch_lab::{
+    fingerprint,
+    validate::{Measurements, Validated, Validation, validate},
+};
 use perch_sim::config;
-use serde::Serialize;
 use std::{process::ExitCode, sync::Arc};
-
-/// A machine and what came of it.
-#[derive(Serialize)]
-struct Validated {
-    machine: String,
-    rows: Vec<Row>,
-    sources: Vec<Source>,
-}
 
 /// Compares machines with what was measured, and prints tables, or JSON. A miss is a result like any other. `only` leaves
 /// the values that have this text in their names.
@@ -61,7 +55,10 @@ pub fn command(machines: &[String], only: Option<&str>, json: bool) -> Result<Ex
         });
     }
     if json {
-        super::print_json(&all)?;
+        super::print_json(&Validation {
+            fingerprint: fingerprint::of_levels().map_err(anyhow::Error::msg)?,
+            machines: all,
+        })?;
     } else {
         let tables: Vec<String> = all.iter().map(render).collect();
         super::print(&tables.join("\n\n"))?;
@@ -78,48 +75,14 @@ fn render(one: &Validated) -> String {
         ("off", Align::Right),
         ("", Align::Left),
     ];
-    let number = |value: f64| match value {
-        large if large >= 99.95 => format!("{large:.0}"),
-        middle if middle >= 9.995 => format!("{middle:.1}"),
-        small => format!("{small:.2}"),
-    };
-    let rows = one.rows.iter().map(|row| {
-        let [least, most] = row.measured;
-        let measured = match least == most {
-            true => number(least),
-            false => format!("{} to {}", number(least), number(most)),
-        };
-        let off = match row.off() {
-            off if off.abs() < 0.005 => "-".to_owned(),
-            off => format!("{:+.0} %", 100.0 * off),
-        };
-        let verdict = match (row.holds(), row.kind) {
-            (true, Kind::Input) => "input",
-            (false, Kind::Input) => "input off",
-            (true, Kind::Prediction) => "holds",
-            (false, Kind::Prediction) => "MISSED",
-        };
-        vec![
-            row.what.clone(),
-            row.unit.to_owned(),
-            measured,
-            number(row.simulated),
-            off,
-            verdict.to_owned(),
-        ]
-    });
-    let missed = one.rows.iter().filter(|row| !row.holds()).count();
-    let predictions = one.rows.iter().filter(|row| row.kind == Kind::Prediction);
-    let held = predictions.clone().filter(|row| row.holds()).count();
+    let rows = one.rows.iter().map(|row| row.cells().to_vec());
     let sources = one.sources.iter();
     let sources = sources.map(|of| wrapped("  ", &format!("{}: {}", of.key, of.text)));
     format!(
-        "{}\n\n{}\n\n{missed} of {} values are more than {:.0} % off; of {} predictions {held} hold.\n\n{}{}",
+        "{}\n\n{}\n\n{}\n\n{}{}",
         one.machine,
         table(&columns, rows),
-        one.rows.len(),
-        100.0 * NEAR,
-        predictions.count(),
+        one.tally(),
         wrapped(
             "",
             "An input is a number of the machine's file beside a measurement; a prediction follows from how the parts of \
